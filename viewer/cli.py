@@ -4,11 +4,13 @@ import gc
 import io
 import os
 import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TextIO
 
 import click
 
-from wiretape.recorder.commands.cli import COMMANDS
+from wiretape.recorder.commands.cli import COMMANDS, judge_stalls
 from wiretape.recorder.commands.cli import main as group
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.sanitize import safe
@@ -25,6 +27,15 @@ COMMANDS.update({name: f"wiretape.viewer.commands.stats:{name}" for name in ("st
 COMMANDS["import"], COMMANDS["help"] = "wiretape.viewer.commands.import_:import_", "wiretape.viewer.commands.help:help_"
 COMMANDS["completion"] = catalogue.described("completion", completion)  # its module defines the answers to every shell
 COMMANDS["version"] = "wiretape.viewer.commands.help:version"
+
+
+def _stall_owners(tape: Path, ids: Sequence[str]) -> Mapping[str, int]:
+    from wiretape.viewer.commands.stats import stall_owners
+
+    return stall_owners(tape, ids)
+
+
+judge_stalls(_stall_owners)
 COMMANDS["db"] = "wiretape.viewer.commands.cut:group"  # the recorder's, with `cut`
 COMMANDS.describe, group.sections = catalogue.described, catalogue.SECTIONS
 

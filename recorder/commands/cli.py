@@ -3,8 +3,9 @@
 `wiretape.viewer.cli` adds those that read one."""
 
 from collections import UserDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
@@ -60,6 +61,22 @@ class _Commands(UserDict[str, Any]):
 
 
 COMMANDS = _Commands({name: f"wiretape.recorder.commands.{name}:{name}" for name in ("record", "run", "env", "db")})
+
+StallOwners = Callable[[Path, Sequence[str]], Mapping[str, int]]
+"""Counts the exchanges of a tape with these ids by the party that caused their stall."""
+
+_stall_owners: StallOwners | None = None
+
+
+def judge_stalls(by: StallOwners) -> None:
+    """Let a function of the viewer, which reads tapes, name the owners of stalls in closing lines."""
+    global _stall_owners
+    _stall_owners = by
+
+
+def stall_owners(tape: Path, ids: Sequence[str]) -> Mapping[str, int]:
+    """Count exchanges by the party that caused their stall; empty without a viewer."""
+    return {} if _stall_owners is None else _stall_owners(tape, ids)
 
 
 @click.group(

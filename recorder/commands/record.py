@@ -14,20 +14,21 @@ from wiretape.recorder import destinations
 from wiretape.recorder.children import PROXY_PASSWORD
 from wiretape.recorder.commands import options
 from wiretape.recorder.plurals import counted
-from wiretape.recorder.relay import providers
+from wiretape.recorder.relay import apis, providers
 
 if TYPE_CHECKING:
     import asyncio
     from datetime import timedelta
 
     from wiretape.recorder.commands.companion import Shipment
-    from wiretape.recorder.commands.status import Screen
+    from wiretape.recorder.commands.status import Screen, Tally
     from wiretape.recorder.relay.intercept import Interception
     from wiretape.recorder.relay.service import Observer, Options, Recorder
+    from wiretape.recorder.tape.journal import Finished
 
 _MOST_WORKERS = 64
 _NAMED = 3
-"""Limit of upstreams named in the line with the base URL for SDKs."""
+"""Limit of upstreams whose lines are shown without `--verbose`."""
 
 
 @click.command()
@@ -78,7 +79,7 @@ def record(
 ) -> None:
     """Relay streams and record every socket read.
 
-    When it is ready, three lines have the base URL for SDKs, the path of the tape, and the command to view it. All
+    When it is ready, it prints a line to copy for each SDK, the path of the tape, and the command to view it. All
     messages go to standard error; on a pipe, standard output gets the base URL, and nothing else.
 
     With --intercept, further lines are the variables to export for programs with a URL of their own: see "wiretape help
@@ -172,13 +173,14 @@ async def _serve(
     import asyncio
 
     from wiretape.recorder.commands import companion, metrics
-    from wiretape.recorder.commands.status import Screen
+    from wiretape.recorder.commands.status import Screen, Tally
     from wiretape.recorder.relay.service import Recorder
 
     screen = Screen()
     faults: list[str] = []
+    tally = Tally()
     sock = metrics.listen(metrics_at)
-    recorder = Recorder(settings, _observer(screen, faults))
+    recorder = Recorder(settings, _observer(screen, faults, tally))
     stopped = asyncio.Event()
     catch_signals(stopped, recorder)
     await recorder.start()
@@ -198,16 +200,20 @@ async def _serve(
             screen.line(f"draining {counted(recorder.live, 'live exchange')} (ctrl-c again to cut) …")
         unstored = await recorder.stop()
     painter.cancel()
-    return _conclude(screen, recorder, unstored, len(faults), settings.tape)
+    return _conclude(screen, recorder, unstored, len(faults), settings.tape, tally)
 
 
-def _observer(screen: "Screen", faults: list[str]) -> "Observer":
-    """Return an observer that prints all events, and adds our own faults to the list."""
+def _observer(screen: "Screen", faults: list[str], tally: "Tally") -> "Observer":
+    """Return an observer that prints all events, adds our own faults to the list, and counts endings."""
     from wiretape.recorder.clock import SYSTEM
     from wiretape.recorder.commands.status import finished_line
     from wiretape.recorder.relay.service import Observer
 
     passed: set[str] = set()
+
+    def finished(one: "Finished") -> None:
+        tally.add(one)
+        screen.line(finished_line(one, SYSTEM.wall()[11:19] + "Z"))
 
     def failed(message: str) -> None:
         faults.append(message)
@@ -219,7 +225,7 @@ def _observer(screen: "Screen", faults: list[str]) -> "Observer":
             screen.line(f"wiretape: {host} is {how}, not recorded: it is no known API's")
 
     return Observer(
-        finished=lambda one: screen.line(finished_line(one, SYSTEM.wall()[11:19] + "Z")),
+        finished=finished,
         trouble=lambda message: screen.line(f"wiretape: storing: {message or 'works again'}"),
         refused=lambda refusal: screen.line(f"wiretape: refused ({refusal.status}): {refusal.message}"),
         failed=failed,
@@ -244,20 +250,22 @@ def catch_signals(stopped: "asyncio.Event", recorder: "Recorder") -> None:
 
 
 def _introduce(screen: "Screen", recorder: "Recorder", settings: "Options", verbose: bool) -> None:
-    """Print three lines (the base URL for SDKs, the tape, the commands to view it), and then any warnings."""
+    """Print lines to be copied for SDKs, the tape, the commands to view it, the upstreams, and then any warnings."""
     from wiretape.recorder import __version__
     from wiretape.recorder.tape.redact import Redactor
 
     tape = options.naming(settings.tape)
-    screen.line(f"point SDKs  {_served(recorder.base, settings.upstreams)}")
+    shown = len(settings.upstreams) if verbose else _NAMED
+    for number, line in enumerate(_pointing(recorder.base, settings.upstreams, shown)):
+        screen.line(f"{'' if number else 'point SDKs':<12}{line}")
     screen.line(f"tape        {settings.tape}  (wiretape {__version__})")
     bases = providers.sdk_bases(recorder.base, settings.upstreams)
     variables = f'    variables: eval "$(wiretape env{tape})"' if bases else ""
     screen.line(f"look        wiretape view{tape}{variables}    stop: ctrl-c")
+    for upstream in settings.upstreams if len(settings.upstreams) <= shown else ():
+        mount = f"{recorder.base}/{upstream.name}" if upstream.name else recorder.base
+        screen.line(f"upstream    {mount}  →  {Redactor(None).url(upstream.url)}")
     if verbose:
-        for upstream in settings.upstreams:
-            mount = f"{recorder.base}/{upstream.name}" if upstream.name else recorder.base
-            screen.line(f"upstream    {mount}  →  {Redactor(None).url(upstream.url)}")
         for variable, value in bases.items():
             screen.line(f"SDKs        export {variable}={value}")
     if recorder.tap.joined is not None:
@@ -283,18 +291,14 @@ def _exports(
     return ["for programs with a URL of their own, in their shell:", *environment.exports(url, certificates)]
 
 
-def _served(base: str, upstreams: Sequence[providers.Upstream]) -> str:
-    """Return the description of the upstreams' URLs: for one, its SDK's variable; for several, their names."""
-    from wiretape.recorder.tape.redact import Redactor
-
-    if len(upstreams) > 1:
-        names = [upstream.name or "/" for upstream in upstreams]
-        others = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        return f"{base}/NAME: {', '.join(names[:_NAMED])}{others}"
-    (upstream,) = upstreams
-    first = next(iter(providers.sdk_bases(base, upstreams).items()), None)
-    served = "=".join(first) if first else f"{base}/{upstream.name}"
-    return f"{served}  →  {Redactor(None).url(upstream.url)}"
+def _pointing(base: str, upstreams: Sequence[providers.Upstream], most: int) -> Iterator[str]:
+    """Yield a line to be copied for each upstream, that points its SDK there; a server of one's own speaks OpenAI's."""
+    for upstream in upstreams[:most]:
+        variables = providers.api_variables(upstream) or apis.BY_NAME["openai"].variables
+        named = [(one.name, one.path) for one in variables if one.path is not None]
+        yield f"export {named[0][0]}={providers.sdk_base(base, upstream, named[0][1])}" if named else base
+    if len(upstreams) > most:
+        yield f"and {len(upstreams) - most} more: -v lists them"
 
 
 async def _paint(screen: "Screen", recorder: "Recorder") -> None:
@@ -313,8 +317,8 @@ def _status(recorder: "Recorder") -> str:
     )
 
 
-def _conclude(screen: "Screen", recorder: "Recorder", unstored: int, faults: int, tape: Path) -> int:
-    from wiretape.recorder.commands import status
+def _conclude(screen: "Screen", recorder: "Recorder", unstored: int, faults: int, tape: Path, tally: "Tally") -> int:
+    from wiretape.recorder.commands import cli, status
 
     screen.status("")
     totals = recorder.totals()
@@ -326,6 +330,7 @@ def _conclude(screen: "Screen", recorder: "Recorder", unstored: int, faults: int
     missing = ", ".join(counted(count, thing) for thing, count in lost.items())
     deleted = recorder.counts.deleted
     too_old = f"{counted(deleted, 'old exchange')} deleted, " if deleted else ""
-    screen.line(f"{status.summary(totals)} · {too_old}not stored: {missing}")
+    summary = status.summary(totals, tally, owners=lambda ids: cli.stall_owners(tape, ids))
+    screen.line(f"{summary} · {too_old}not stored: {missing}")
     screen.close()
     return 1 if any(lost.values()) or totals.problems else 0

@@ -296,10 +296,13 @@ def proxy_not_used(environ: Mapping[str, str]) -> str:
 
 
 def _summarise(recorder: "Recorder", finished: Sequence["Finished"], unstored: int, trouble: str, tape: Path) -> None:
-    from wiretape.recorder.commands import status
+    from wiretape.recorder.commands import cli, status
 
     totals = recorder.totals()
-    parts = [status.summary(totals, finished)]
+    tally = status.Tally()
+    for one in finished:
+        tally.add(one)
+    parts = [status.summary(totals, tally, finished, lambda ids: cli.stall_owners(tape, ids))]
     for problem in totals.problems:
         _report(problem)
     if totals.unmeasured:

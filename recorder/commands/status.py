@@ -6,9 +6,13 @@ import queue
 import shutil
 import sys
 import threading
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TextIO
 
+from wiretape.recorder.decode import causes
+from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.exchange import NOTABLE
 from wiretape.recorder.decode.operation import is_covered
 from wiretape.recorder.plurals import counted
@@ -20,6 +24,11 @@ _WAITING = 1000
 _LINE_CHARACTERS = 4096
 _NAME_CHARACTERS = 80
 _LAST_WORDS_SECONDS = 0.5
+_MOST_STALLED = 50
+"""Limit of stalls whose owners are worked out for the closing line."""
+
+Owners = Mapping[str, int]
+"""Counts of stalls by their owner, such as `by upstream`."""
 
 
 class Screen:
@@ -100,11 +109,47 @@ def finished_line(one: Finished, clock: str) -> str:
     return "  ".join(parts + [flag for flag in NOTABLE if flag in one.flags and flag != one.outcome])
 
 
-def summary(totals: Totals, finished: Iterable[Finished] = ()) -> str:
-    """Return the counts of a recording, with the latencies of its finished generations: `stats` has the same."""
-    parts = [counted(totals.generations, "generation"), f"{totals.failed:,} failed", *latencies(finished)]
-    others = f" · {counted(totals.others, 'other request')}" if totals.others else ""
-    return ", ".join(parts) + others
+@dataclass(slots=True)
+class Tally:
+    """The endings of finished generations, and the ids of some that stalled."""
+
+    endings: Counter[Ending] = field(default_factory=Counter)
+    stalled: list[str] = field(default_factory=list)
+
+    @property
+    def is_judged(self) -> bool:
+        """True if the owners of the stalls are worked out."""
+        return 0 < len(self.stalled) <= _MOST_STALLED
+
+    def add(self, one: Finished) -> None:
+        """Count an exchange if it is a generation."""
+        if is_covered(one.operation):
+            self.endings[one.ending] += 1
+            if one.ending.stalled and len(self.stalled) <= _MOST_STALLED:
+                self.stalled.append(one.id)
+
+
+def summary(
+    totals: Totals,
+    tally: Tally,
+    finished: Iterable[Finished] = (),
+    owners: Callable[[Sequence[str]], Owners] | None = None,
+) -> str:
+    """Return the counts of a recording with the causes of failures, as `stats` has them, and the latencies of its
+    finished generations.
+
+    `owners` counts the exchanges of some ids by the party that caused their stall. Without the endings of all
+    generations, as of a recorder whose writer was shared, there are no causes.
+    """
+    generations = counted(totals.generations, "generation")
+    parts = [f"{generations}, {totals.failed:,} failed"]
+    if 0 < totals.generations == tally.endings.total():
+        found = owners(tally.stalled) if owners and tally.is_judged else {}
+        slow = [part for part in (causes.stalls(tally.endings, found), causes.buffered(tally.endings)) if part]
+        parts = [f"{generations}: {causes.listed(tally.endings)}", ", ".join(slow)]
+    parts.append(", ".join(latencies(finished)))
+    parts += [counted(totals.others, "other request")] if totals.others else []
+    return " · ".join(part for part in parts if part)
 
 
 def unmeasured(count: int, total: int, naming: str = "", *, soon: bool = False) -> str:

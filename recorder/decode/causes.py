@@ -35,6 +35,13 @@ def counts(endings: Mapping[Ending, int]) -> str:
     return " · ".join(f"{part}: {failed}" if part.endswith(" failed") else part for part in parts)
 
 
+def listed(endings: Mapping[Ending, int]) -> str:
+    """Return the counts of complete exchanges, of each cause of failures, and of the others."""
+    kinds = _by_kind(endings)
+    parts = [causes(endings) if name == "failed" else f"{count:,} {name}" for name, count in kinds.items() if count]
+    return ", ".join(parts)
+
+
 def causes(endings: Mapping[Ending, int]) -> str:
     """Return the causes of failures, each with its count, the most frequent first."""
     failures = Counter[str]()

@@ -21,6 +21,7 @@ from typing import Any, get_args
 import msgspec
 
 from wiretape.recorder import __version__
+from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.sanitize import clipped
 
 ANSWER_BYTES = 1 << 20
@@ -239,6 +240,13 @@ class Finished(msgspec.Struct, frozen=True):
     output_tokens: int | None = None
     flags: list[str] = []
     operation: str | None = None
+    error_code: str | None = None
+
+    @property
+    def ending(self) -> Ending:
+        """How it ended."""
+        named = (self.outcome, self.outcome_detail, self.error_code, self.status)
+        return Ending(*named, "stall" in self.flags, "burst" in self.flags)
 
 
 class Lost(msgspec.Struct, frozen=True):

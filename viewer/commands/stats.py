@@ -180,6 +180,19 @@ def _counted(place: "Place", source: "Source", covered: "Selection") -> "Counted
     return Counted(noun, shlex.join(["", *place.option()])[2:], endings, owners)
 
 
+def stall_owners(tape: Path, ids: Sequence[str]) -> Mapping[str, int]:
+    """Count the exchanges of a tape with these ids by the party that caused their stall; empty if it cannot be read."""
+    from wiretape.viewer.source.tape.place import TapePlace
+    from wiretape.viewer.timing import wording
+
+    try:
+        with TapePlace(tape).opened() as source:
+            stalls = source.stalls([source.find(id) for id in ids])
+    except WiretapeError:
+        return {}
+    return Counter(map(wording.by, stalls.values())) if len(stalls) == len(ids) else {}
+
+
 def _show_blocks(
     found: "Sequence[Figures]",
     rows: "Sequence[TableRow]",

@@ -32,9 +32,12 @@ LEAST: Final = 12
 """No text is cut to fewer terminal cells than this."""
 
 _BETWEEN: Final = 2
-_STYLES: Final = {"complete": "green", "open": "cyan", "running": "cyan"}
-_STYLES |= dict.fromkeys(("client_closed", "cancelled", "stall", "buffered"), "yellow")
-_STYLES |= {one.sign: _STYLES.get(name, "red") for name, one in STATES.items()}
+_STYLES: Final = {
+    "complete": "green", "✓": "green", "open": "cyan", "running": "cyan", "●": "cyan",
+    **dict.fromkeys(("client_closed", "cancelled", "⊘", "stall", "buffered"), "yellow"),
+}  # fmt: skip
+"""Colours of outcomes and of what happened, by their first word or sign; all others are red."""
+
 _COLOURED: Final = ("mark", "happened", "outcome")
 """The columns whose colour depends on their first word."""
 

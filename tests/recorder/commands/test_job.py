@@ -183,7 +183,7 @@ async def test_a_stream_is_read_to_its_end_while_its_command_is_stopped(tmp_path
             found = await until(lambda: kept(tmp_path / "tape.db", "/v1/chat/completions"))
             shell.type("fg")
             await asyncio.to_thread(shell.wait_for, r"\b22\r\n")
-            await asyncio.to_thread(shell.wait_for, "1 generation, 0 failed")
+            await asyncio.to_thread(shell.wait_for, "1 generation: 1 complete")
     assert found.outcome == ("complete", None)
     assert found.row["paused"] == 0
 

@@ -75,11 +75,12 @@ async def test_it_prints_one_url_and_ends_well_on_a_signal(tmp_path: Path, numbe
     assert [line for line in lines if "  http_error/rate_limited  429  " in line]
     assert [line for line in lines if line.startswith("wiretape: refused (400): ")]
     assert lines[:3] == [
-        f"point SDKs  OPENAI_BASE_URL={base}/v1  →  {upstream.url}",
+        f"point SDKs  export OPENAI_BASE_URL={base}/v1",
         f"tape        {tape}  (wiretape {__version__})",
         f'look        wiretape view --db {tape}    variables: eval "$(wiretape env --db {tape})"    stop: ctrl-c',
     ]
-    assert lines[-1] == "1 generation, 0 failed · 1 other request · not stored: 0 bytes, 0 frames, 0 exchanges"
+    assert f"upstream    {base}  →  {upstream.url}" in lines
+    assert lines[-1] == "1 generation: 1 complete · 1 other request · not stored: 0 bytes, 0 frames, 0 exchanges"
     assert select(tape, "SELECT ended_at FROM sessions")[0][0]
 
 
@@ -91,7 +92,11 @@ async def test_verbose_lists_every_upstream_and_every_variable(tmp_path: Path) -
         code, _, err = await finish(process, signal.SIGINT)
     lines = err.splitlines()
     assert code == 0
-    assert lines[0] == f"point SDKs  {base}/NAME: openai, gpu, anthropic"
+    assert [line[12:] for line in lines[:3]] == [
+        f"export OPENAI_BASE_URL={base}/openai/v1",
+        f"export OPENAI_BASE_URL={base}/gpu/v1",
+        f"export ANTHROPIC_BASE_URL={base}/anthropic",
+    ]
     assert f"upstream    {base}/gpu  →  http://10.0.0.7:8000" in lines
     assert f"SDKs        export ANTHROPIC_BASE_URL={base}/anthropic" in lines
     assert f"SDKs        export OPENAI_BASE_URL={base}/openai/v1" in lines
@@ -189,7 +194,7 @@ async def test_a_second_recorder_joins_the_first_and_loses_nothing_when_that_is_
     assert (got.complete, code) == (True, 0)
     assert (await ended(tape, "/long")).body == got.body == b"".join(piece for _, piece in LONG)
     assert f"wiretape: joins the recorder of pid {first.pid}\n" in err
-    assert err.splitlines()[-1] == "1 generation, 0 failed · not stored: 0 bytes, 0 frames, 0 exchanges"
+    assert err.splitlines()[-1] == "1 generation: 1 complete · not stored: 0 bytes, 0 frames, 0 exchanges"
     listed = select(tape, "SELECT listen, ended_at NOT NULL FROM sessions ORDER BY no")
     assert [tuple(row) for row in listed] == [(base, 0), (other, 1)]
     streams[0].cancel()
@@ -313,7 +318,8 @@ async def test_what_is_too_old_is_deleted_while_it_records_and_is_not_missing(tm
         code, _, err = await finish(process, signal.SIGINT)
     assert code == 0
     assert err.splitlines()[-1] == (
-        "1 generation, 0 failed · 1 other request · 2 old exchanges deleted, not stored: 0 bytes, 0 frames, 0 exchanges"
+        "1 generation: 1 complete · 1 other request · 2 old exchanges deleted, "
+        "not stored: 0 bytes, 0 frames, 0 exchanges"
     )
 
 

@@ -50,7 +50,7 @@ async def test_a_commands_calls_are_recorded_and_summed_up_in_one_line(tmp_path:
     labels.pop("commit", None)  # where the tests run from a clone
     assert found.outcome == ("complete", None)
     assert labels == {"argv0": Path(sys.executable).name, "cwd": "mine", "a": "1"}
-    assert err.startswith("wiretape: 1 generation, 0 failed, ttft p50 ")
+    assert err.startswith("wiretape: 1 generation: 1 complete · ttft p50 ")
     assert err.endswith(f"→  wiretape ls --db {tape} -n 1\n")
     assert err.count("\n") == 1
 
@@ -239,7 +239,9 @@ for target, data in (("/models", None), ("/quick", b"{}"), ("/cut", b"{}"), ("/s
     async with wiretape("stats", "--db", tape, "--format", "json") as process:
         (row,) = json.loads((await finish(process))[1])
     line = next(line for line in err.splitlines() if "generation" in line)
-    assert line.startswith(f"wiretape: 4 generations, 1 failed, ttft p50 {row['ttft_p50_ms']:.0f} ms · 1 other request")
+    median = f"ttft p50 {row['ttft_p50_ms']:.0f} ms"
+    closing = f"wiretape: 4 generations: 3 complete, 1 cut by upstream · {median} · 1 other request"
+    assert line.startswith(closing)
     assert (row["n"], row["n_truncated"]) == (4, 1)
 
 
@@ -320,3 +322,13 @@ async def test_closed_standard_streams_are_nobody_elses(tmp_path: Path) -> None:
     script = "import os; os.write(2, os.read(0, 1)); exit(7)"
     code, _, _ = await ran(tmp_path / "tape.db", *NOWHERE, script=script, is_fresh=True, preexec_fn=close_streams)
     assert code == 7
+
+
+@on_loop
+async def test_the_closing_line_says_whose_a_stall_was(tmp_path: Path) -> None:
+    def stalling(_: ReceivedRequest) -> Scene:
+        return answer([(0.0, chunk("a")), (2.1, chunk("b", finish="stop")), (0.0, DONE)])
+
+    async with ScriptedUpstream(stalling) as upstream:
+        _, _, err = await ran(tmp_path / "tape.db", "--upstream", upstream.url, script=CALL)
+    assert err.startswith("wiretape: 1 generation: 1 complete · 1 stall by upstream · ttft p50 ")

@@ -2,10 +2,11 @@
 
 import io
 import os
+from collections.abc import Sequence
 
 import msgspec
 
-from wiretape.recorder.commands.status import Screen, finished_line, latencies, summary
+from wiretape.recorder.commands.status import Screen, Tally, finished_line, latencies, summary
 from wiretape.recorder.decode.exchange import FLAGS, NOTABLE
 from wiretape.recorder.tape.journal import Finished
 from wiretape.recorder.tape.losses import Totals
@@ -125,8 +126,34 @@ def test_latencies_are_those_of_complete_generations() -> None:
     assert latencies([image, listed]) == []
 
 
-def test_a_summary_counts_generations_and_the_other_requests_after_them() -> None:
-    assert summary(Totals(8, 0, 0, 0, others=5), [ONE]) == (
-        "3 generations, 0 failed, ttft p50 388 ms, longest gap 2914 ms · 5 other requests"
+def tallied(*finished: Finished) -> Tally:
+    tally = Tally()
+    for one in finished:
+        tally.add(one)
+    return tally
+
+
+def test_a_summary_counts_generations_with_causes_and_the_other_requests_after_them() -> None:
+    limited = msgspec.structs.replace(ONE, outcome="http_error", outcome_detail="rate_limited", status=429, flags=[])
+    models = msgspec.structs.replace(ONE, operation="models")
+    assert summary(Totals(4, 1, 0, 0, others=2), tallied(ONE, limited, models, models), [ONE, limited]) == (
+        "2 generations: 1 complete, 1 × 429 · 1 stall · ttft p50 388 ms, longest gap 2914 ms · 2 other requests"
     )
-    assert summary(Totals(1, 1, 0, 0)) == "1 generation, 1 failed"
+
+
+def test_a_summary_names_the_owners_of_a_few_stalls() -> None:
+    asked: list[Sequence[str]] = []
+
+    def owners(ids: Sequence[str]) -> dict[str, int]:
+        asked.append(ids)
+        return {"by upstream": len(ids)}
+
+    two, many = tallied(ONE, ONE), tallied(*[ONE] * 60)
+    assert summary(Totals(2, 0, 0, 0), two, owners=owners) == "2 generations: 2 complete · 2 stalls by upstream"
+    assert summary(Totals(60, 0, 0, 0), many, owners=owners) == "60 generations: 60 complete · 60 stalls"
+    assert asked == [[ONE.id] * 2]
+
+
+def test_a_summary_has_no_causes_if_not_all_endings_are_known() -> None:
+    assert summary(Totals(1, 1, 0, 0), tallied()) == "1 generation, 1 failed"
+    assert summary(Totals(3, 1, 0, 0), tallied(ONE)) == "3 generations, 1 failed"

@@ -99,7 +99,8 @@ async def test_a_killed_worker_breaks_its_own_streams_and_is_replaced(tmp_path: 
     assert f"wiretape: storing: worker process {worker} {cause}\n" in err
     assert rest.splitlines()[-2:] == [
         "wiretape: a worker process died 1 time: its unstored data is lost",
-        f"{CLIENTS} generations, 0 failed · {CLIENTS} other requests · not stored: 0 bytes, 0 frames, 0 exchanges",
+        f"{CLIENTS} generations: {CLIENTS} complete · {CLIENTS} other requests · "
+        "not stored: 0 bytes, 0 frames, 0 exchanges",
     ]
     assert code == 1
     found = select(tape, "SELECT outcome, count(*) FROM exchanges JOIN measures ON exchange_no = no GROUP BY 1")
@@ -123,7 +124,7 @@ async def test_a_killed_writer_loses_nothing_of_any_worker_and_a_signal_drains_a
     assert "draining " in err
     assert all(body.endswith(b"0\r\n\r\n") for body in bodies)
     assert err.count("the writer ended; starting another") == 1
-    closing = f"{CLIENTS} generations, 0 failed · not stored: 0 bytes, 0 frames, 0 exchanges"
+    closing = f"{CLIENTS} generations: {CLIENTS} complete · not stored: 0 bytes, 0 frames, 0 exchanges"
     assert err.splitlines()[-1] == closing
     statement = "SELECT outcome, count(*), count(DISTINCT sha256) FROM measures JOIN bodies USING (exchange_no)"
     assert [tuple(row) for row in select(tape, statement)] == [("complete", CLIENTS, 1)]
