@@ -69,7 +69,7 @@ _stall_owners: StallOwners | None = None
 
 
 def judge_stalls(by: StallOwners) -> None:
-    """Let a function of the viewer, which reads tapes, name the owners of stalls in closing lines."""
+    """Register the viewer's function that names the owners of stalls in closing lines."""
     global _stall_owners
     _stall_owners = by
 

@@ -244,7 +244,7 @@ class Finished(msgspec.Struct, frozen=True):
 
     @property
     def ending(self) -> Ending:
-        """How it ended."""
+        """The end of the exchange, with the flags of its answer."""
         named = (self.outcome, self.outcome_detail, self.error_code, self.status)
         return Ending(*named, "stall" in self.flags, "burst" in self.flags)
 
