@@ -81,11 +81,15 @@ def _drawn(row: DetailRow, timed: Attribution, cells: int) -> Iterator[Text]:
 
 
 def _answer(row: DetailRow, verdicts: Sequence[Verdict]) -> Iterator[Fact]:
-    """Yield the tokens and the cost, and the names of the flags that verdicts do not replace."""
+    """Yield the tokens, the cost, a doubtful clock, and the names of the flags that verdicts do not replace."""
     burst = any(verdict.kind == "burst" for verdict in verdicts)
     for fact in facts.measured(row, burst=burst):
         known = tuple(part for part in fact.parts if not part.endswith(formatting.UNKNOWN))
         if known and fact.label in ("tokens", "cost"):
             yield Fact(fact.label, known)
+    is_doubtful = row.clock in ("imported", "none") or "clock_suspect" in row.flags
+    for fact in facts.transport(row):
+        if fact.label == "request" or (fact.label == "clock" and is_doubtful):
+            yield fact
     if named := [flag for flag, _ in facts.flags(row, report.JUDGED)]:
         yield Fact("flags", tuple(map(line, named)))

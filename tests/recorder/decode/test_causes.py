@@ -1,6 +1,6 @@
 """Causes: how exchanges ended, in a few words."""
 
-from tests.cases import each_case
+from tests.support.cases import each_case
 from wiretape.recorder.decode import causes
 from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.exchange import DETAILS, OUTCOMES

@@ -98,7 +98,7 @@ def test_lists_pages_and_exports_of_exchanges_show_everything(tape: Path) -> Non
         ["other", None, 405], ["models", None, 404], ["chat", "openai.chat", 200], ["chat", "openai.chat", 200],
     ]  # fmt: skip
     assert [row["operation"] for row in figures(tape, "export")] == ["other", "models", "chat", "chat"]
-    assert "chat, API openai.chat" in run(tape, "show", "@").stdout
+    assert "chat, API openai.chat" in run(tape, "show", "@", "--part", "facts").stdout
     assert run(tape, "export", "--all-operations", code=2).stderr.endswith("have every operation\n")
 
 

@@ -24,7 +24,7 @@ def test_a_kept_connection_and_a_suspect_clock_are_shown_filtered_by_and_reporte
     request = upload("eeee", [b"{}"], truncated=True)
     with opened(tape) as store:
         record(store, [*request, first, *body("eeee", STREAM), ended])
-    shown = run(tape, "show", "eeee")
+    shown = run(tape, "show", "eeee", "--part", "facts")
     assert "kept from an exchange before" in shown
     assert "late by at most 2" in shown
     assert "its body broke off" in shown
