@@ -55,10 +55,10 @@ DETAIL_FIELDS: Final = (
     "response_id", "framing", "ended_by", "ended_detail", "ttf_byte_ms", "ttf_content_ms", "thinking_ms", "tail_ms",
     "e2e_tps", "tokens_per_chunk", "tpot_est_ms", "tpot_adj_ms", "icl_mean_ms", "icl_p90_ms", "comments", "chunks",
     "gap_bytes", "choices", "usage", "clock_error_ms", "request_truncated",
-    "conversation_key_from", "continues", "asked", "cost", "currency", "cache_hit_rate",
+    "conversation_key_from", "continues", "asked", "cost", "currency", "cache_hit_rate", "upstream_name",
 )  # fmt: skip
 PAID: Final = ("cost", "currency", "cache_hit_rate")
-WORKED_OUT: Final = ("conversation", "continues", *PAID)
+WORKED_OUT: Final = ("conversation", "continues", *PAID, "upstream_name")
 """Fields that are computed on request only: neither the tape nor a list has them by default."""
 
 FIELDS: Final = _FIRST + tuple(
@@ -150,6 +150,7 @@ class DetailRow(ListRow):
     conversation_key_from: str | None
     asked: str | None
     others: Mapping[str, Any]
+    upstream_name: str | None = None
     conversation: str | None = None
     continues: str | None = None
     cost: float | None = None

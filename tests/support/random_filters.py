@@ -17,7 +17,7 @@ from wiretape.viewer.query.fields import FIELDS, HAS, KNOWABLE
 from wiretape.viewer.query.values import Searches
 from wiretape.viewer.source.tape import conditions
 from wiretape.viewer.source.tape.columns import CONVERSATION
-from wiretape.viewer.source.tape.functions import Pricing, Resolver
+from wiretape.viewer.source.tape.functions import Pricing, Resolver, register_names
 
 Stored = list[tuple[dict[str, Any], dict[str, Any] | None]]
 """Exchanges: the facts of each, and its measures if it has ended."""
@@ -175,6 +175,7 @@ def engine() -> Engine:
     made = create_engine("sqlite://", poolclass=StaticPool)
     event.listen(made, "connect", lambda connection, _: conditions.register(connection, Searches()))
     event.listen(made, "connect", lambda connection, _: Pricing().register(connection))
+    event.listen(made, "connect", lambda connection, _: register_names(connection))
     event.listen(made, "before_cursor_execute", _resolve)
     metadata.create_all(made)
     with made.begin() as connection:

@@ -130,6 +130,8 @@ def _values(field: str, row: TableRow) -> list[Any]:
         return [" ".join(row["flags"])]
     if field == "gap":
         return list(unpacked(row["icl"]))
+    if field == "connection_reused":
+        return [None if row[field] is None else "yes" if row[field] else "no"]
     if field in rows.GAP_PERCENTILES:
         return [rows.ms(gap_percentile(row["icl"], rows.GAP_PERCENTILES[field]))]
     return [_called(row[name]) if name == "tool_calls" else row[name] for name in FIELDS[field].rows]

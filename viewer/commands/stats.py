@@ -104,25 +104,41 @@ def stats(
     if schema:
         out.explain(summary.schema())
         return
-    statistics = {name: f"{name} of every quantity" for name in STATISTICS}
-    names = out.fields({**statistics, **dict.fromkeys(keys, "the group"), **summary.schema()})
+    names = out.fields(_meanings(keys))
     is_page = (out.is_table if hist is None else out.format in (None, "table")) and (
         names is None or set(names) <= set(STATISTICS)
     )
     drawn = _drawn(hist, is_page)
-    place = options.place(db)
+    is_digest, place = is_page and not full and names is None and not (keys and drawn), options.place(db)
+    keys = _with_names(keys) if is_digest and place.supports("bodies") else keys
     with output.opened(place) as source:
         covered = options.covered(source, Selection(where), measuring.all_operations)
         found = _figures(source, where, covered, measuring.definition(drawn=drawn), keys)
         rows = [summary.row_of(one, keys) for one in found]
-        if is_page and not full and names is None and not (keys and drawn):
+        if is_digest:
             _show_digest(place, source, covered, rows, keys, measuring.slo)
             _show_drawings(found, drawn)
         elif is_page:
             _show_blocks(found, rows, keys, measuring.slo, drawn, names or STATISTICS)
+    fields = summary.fields(keys) if names is None else summary.expanded(names)
     if not is_page:
-        fields = summary.fields(keys) if names is None else summary.expanded(names)
         out.put_rounded(fields, only(rows, fields), fields)
+
+
+def _meanings(keys: tuple[str, ...]) -> dict[str, str]:
+    """Return the meanings of the names that `--columns` takes."""
+    from wiretape.viewer.stats import summary
+    from wiretape.viewer.stats.metrics import STATISTICS
+
+    statistics = {name: f"{name} of every quantity" for name in STATISTICS}
+    return {**statistics, **dict.fromkeys(keys, "the group"), **summary.schema()}
+
+
+def _with_names(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the keys of groups with the names of upstreams beside their URLs."""
+    return tuple(
+        dict.fromkeys(part for key in keys for part in ((key, "upstream_name") if key == "upstream" else (key,)))
+    )
 
 
 def _drawn(hist: str | None, is_page: bool) -> "Quantity | None":

@@ -42,6 +42,7 @@ _WORKED_OUT: Final = {
     "cost": "cost by the prices of the configuration (help prices); of complete exchanges",
     "currency": "the currency of the cost",
     "cache_hit_rate": "tokens read from the provider's cache / all tokens of the request",
+    "upstream_name": "the name of its upstream in --upstream NAME=URL; unknown if several names have that URL",
 }
 """Fields that the viewer computes from several exchanges, the configuration, or several columns."""
 

@@ -75,6 +75,7 @@ def _gap_percentile(name: str) -> Field:
 _NAMED: Final = (
     _text("id", "prefix", is_always_known=True),
     _text("upstream", "host", "host", is_always_known=True),
+    _text("upstream_name", "whole", "upstream.name"),
     _text("path", "path", is_always_known=True),
     _text("flags", "word", "flag", is_always_known=True, choices=FLAGS),
     _text("error", "within", rows=("error_code", "error_message"), meaning="code or message of an error"),

@@ -124,8 +124,8 @@ def _change(row: TableRow) -> str:
 def _signed(value: float | None, unit: str = " %") -> str:
     if value is None:
         return UNKNOWN
-    digits = 0 if abs(value) >= 10 else 1
-    return f"{'−' if value < 0 else '+'}{abs(value):,.{digits}f}{unit}"
+    shown = f"{abs(value):,.{0 if abs(value) >= 10 else 1}f}"
+    return f"{'' if shown == '0.0' else '−' if value < 0 else '+'}{shown}{unit}"
 
 
 def _verdict(row: TableRow) -> str:

@@ -63,7 +63,8 @@ def groups(
     failed = Column(
         "failed", "failed", lambda row: number(Attempts.of({name: row[f"n_{name}"] for name in OUTCOMES}).failed)
     )
-    columns = [*(_key(name) for name in by), Column("n", "n", lambda row: number(row["n"])), failed]
+    shown = [name for name in by if name != "upstream_name" or any(row[name] is not None for row in rows)]
+    columns = [*map(_key, shown), Column("n", "n", lambda row: number(row["n"])), failed]
     if objective is not None:
         columns.append(Column("goodput", "goodput", lambda row: stats.percent(row["goodput_pct"])))
     columns += [_figure(*figure) for figure in _GROUPED]

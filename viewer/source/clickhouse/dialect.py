@@ -181,6 +181,10 @@ class Compiler(SQLCompiler):
         """Compile the currency to NULL: the engine has no prices."""
         return "NULL"
 
+    def visit_upstream_name_of_func(self, function: object, **kw: object) -> str:
+        """Compile the name of an upstream to NULL: the engine has no recorders' upstreams."""
+        return "CAST(NULL, 'Nullable(String)')"
+
     def visit_cache_total_of_func(self, function: Any, **kw: Any) -> str:
         """Compile the tokens of a request, the same as `wiretape.viewer.stats.prices.Usage`; NULL if there are none."""
         api, given, read, written = (self.process(one, **kw) for one in function.clauses)

@@ -29,7 +29,7 @@ from sqlalchemy import (
 )  # fmt: skip
 
 from wiretape.recorder.decode.metrics import METRICS
-from wiretape.recorder.tape.schema import bodies, exchanges, measures, segments
+from wiretape.recorder.tape.schema import bodies, exchanges, measures, segments, sessions
 from wiretape.viewer import rows
 from wiretape.viewer.stats.prices import UNITS
 
@@ -55,6 +55,10 @@ CACHE_TOTAL: Final = "cache_total_of"
 
 Costs are in units of `wiretape.viewer.stats.prices`.
 """
+
+
+UPSTREAM_NAME: Final = "upstream_name_of"
+"""SQL function (`functions`): the name that a recorder's upstreams give to a URL."""
 
 
 class Cost(Float[float]):
@@ -131,12 +135,18 @@ def _cache_hit_rate() -> ColumnElement[float]:
     return case((total.is_not(null()), cast(measures.c.cache_read_input_tokens, Float) / total))
 
 
+def _upstream_name() -> ColumnElement[str]:
+    given = select(sessions.c.upstreams).where(sessions.c.no == exchanges.c.session_no).correlate(exchanges)
+    return func.upstream_name_of(given.scalar_subquery(), exchanges.c.upstream, type_=Text)
+
+
 _WORKED_OUT: Final[dict[str, Callable[[], Expression]]] = {
     "conversation": lambda: resolved(CONVERSATION),
     "continues": lambda: resolved(CONTINUED),
     "cost": lambda: type_coerce(cost_units() / literal(float(UNITS)), Cost()),
     "currency": lambda: func.currency_of(cost_units(), type_=Currency),
     "cache_hit_rate": _cache_hit_rate,
+    "upstream_name": _upstream_name,
 }
 """The expressions of `rows.WORKED_OUT`."""
 

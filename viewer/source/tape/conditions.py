@@ -240,6 +240,8 @@ def _fits_label(pattern: Pattern | None) -> Check:
 def _texts(field: str) -> list[Expression]:
     if field == "flags":  # a space around each
         return [literal(" ") + func.coalesce(func.nullif(column("flags"), "") + " ", "")]
+    if field == "upstream":
+        return [_text(column(field)), column("upstream_name")]
     own: dict[str, Callable[[], Expression]] = {
         "request_body": lambda: cast(_request(), Text),
         "tool_calls": _called,

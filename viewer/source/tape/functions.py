@@ -1,10 +1,12 @@
-"""SQL functions of a connection to a tape: the conversations of its exchanges, and their costs.
+"""SQL functions of a connection to a tape: the conversations of its exchanges, their costs, the names of upstreams.
 
 Conversations are derived from all exchanges when a statement first needs them, and updated after that from new and
 newly measured exchanges; of an exchange that is not measured yet, only the request is read. Prices are read when a
 statement first uses them.
 """
 
+import functools
+import json
 import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final
@@ -25,6 +27,7 @@ from wiretape.viewer.source.tape.columns import (
     COST,
     CURRENCY,
     JOINED,
+    UPSTREAM_NAME,
     among,
 )
 from wiretape.viewer.source.tape.following import current_version
@@ -183,3 +186,19 @@ def _text(value: object) -> str | None:
 def _count(value: object) -> int | None:
     """Return an unchecked cell if it holds a count, or None."""
     return value if isinstance(value, int) and 0 <= value <= MOST_TOKENS else None
+
+
+def register_names(connection: sqlite3.Connection) -> None:
+    """Add the function for the names of upstreams to a connection."""
+    connection.create_function(UPSTREAM_NAME, 2, upstream_name, deterministic=True)
+
+
+@functools.lru_cache(maxsize=256)
+def upstream_name(upstreams: object, url: object) -> str | None:
+    """Return the name of a URL among the upstreams of a recorder, as stored; None without one, or with several."""
+    try:
+        pairs = json.loads(upstreams) if isinstance(upstreams, str) else []
+        names = {name for name, named in pairs if named == url and isinstance(name, str) and name}
+    except (ValueError, TypeError):  # the cell is damaged
+        return None
+    return names.pop() if len(names) == 1 else None

@@ -39,7 +39,7 @@ from wiretape.viewer.rows import Chunks, DetailRow, Exchanges, Headers, RequestR
 from wiretape.viewer.source.tape import conditions
 from wiretape.viewer.source.tape.columns import JOINED, Statement, column, flagged
 from wiretape.viewer.source.tape.conditions import Condition
-from wiretape.viewer.source.tape.functions import Pricing, Resolver, begun
+from wiretape.viewer.source.tape.functions import Pricing, Resolver, begun, register_names
 
 K = TypeVar("K")
 
@@ -77,6 +77,7 @@ def opened(path: Path, report: Callable[[str], None] | None = None) -> Iterator[
     event.listen(engine, "connect", lambda connection, _: conditions.register(connection, searches))
     event.listen(engine, "connect", lambda connection, _: resolver.register(connection))
     event.listen(engine, "connect", lambda connection, _: pricing.register(connection))
+    event.listen(engine, "connect", lambda connection, _: register_names(connection))
     event.listen(engine, "before_cursor_execute", resolver.prepare)
     event.listen(engine, "before_cursor_execute", pricing.prepare)
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))

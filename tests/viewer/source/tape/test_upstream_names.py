@@ -1,0 +1,63 @@
+"""The names that a recorder gave to its upstreams."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.support.cases import each_case
+from tests.support.commands import run
+from tests.support.frames import SESSION, STREAM, begin, body, end, head, opened, record
+from wiretape.viewer.source.tape.functions import upstream_name
+
+PAIRS = [["old", "http://a"], ["new", "http://b"], ["one", "http://c"], ["two", "http://c"], ["", "http://d"]]
+
+
+@each_case(
+    "url, name",
+    [
+        ("http://a", "old"),
+        ("http://b", "new"),
+        ("http://c", None),
+        ("http://d", None),
+        ("http://e", None),
+        (None, None),
+    ],
+)
+def test_a_url_has_a_name_if_exactly_one_upstream_has_it(url: str | None, name: str | None) -> None:
+    assert upstream_name(json.dumps(PAIRS), url) == name
+
+
+@each_case("stored", [None, b"[]", "{", "7", "[1]", '[["a"]]', '[[["a"], "http://a"]]', '{"a": "http://a"}'])
+def test_a_damaged_cell_names_nothing(stored: object) -> None:
+    assert upstream_name(stored, "http://a") is None
+
+
+@pytest.fixture
+def named(tmp_path: Path) -> Path:
+    path = tmp_path / "tape.db"
+    session = msgspec.structs.replace(SESSION, upstreams=[(name, url) for name, url in PAIRS])
+    with opened(path, session) as store:
+        for id, url in (("aaaa", "http://a"), ("bbbb", "http://b"), ("cccc", "http://c")):
+            record(store, [begin(id * 4, upstream=url), head(id * 4), *body(id * 4, STREAM), end(id * 4, STREAM)])
+    return path
+
+
+def test_a_name_is_a_column_a_filter_and_a_group(named: Path) -> None:
+    assert run(named, "ls", "--columns", "id,upstream_name").stdout.split() == [
+        "id", "upstream_name", "cccc" * 4, "bbbb" * 4, "new", "aaaa" * 4, "old",
+    ]  # fmt: skip
+    for text in ("upstream:old", "upstream_name:old", "upstream:http://a", "-upstream:new,c"):
+        assert run(named, "ls", "-f", text, "--format", "ids").stdout.split() == ["aaaa" * 4], text
+    assert json.loads(run(named, "show", "aaaa", "--format", "json").stdout)["upstream_name"] == "old"
+    rows = json.loads(run(named, "stats", "--by", "upstream_name", "--format", "json").stdout)
+    assert [(row["upstream_name"], row["n"]) for row in rows] == [("new", 1), ("old", 1), (None, 1)]
+
+
+def test_groups_of_upstreams_have_their_names_on_a_screen_only(named: Path) -> None:
+    header, first, *_ = run(named, "stats", "--by", "upstream", "--format", "table").stdout.splitlines()
+    assert header.split()[:2] == ["upstream", "upstream_name"]
+    assert first.split()[:2] == ["http://a", "old"]
+    (row, *_) = json.loads(run(named, "stats", "--by", "upstream", "--format", "json").stdout)
+    assert "upstream_name" not in row
