@@ -8,7 +8,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -116,7 +115,7 @@ def _conversations(place: "Place", where: "Filter | None", limit: int | None, ou
     from wiretape.viewer.source.tape.source import condition
 
     place.require("conversations", "--by conversation")
-    names, selected = out.fields(fields.conversations()), condition(Selection(where))
+    names, selected = out.with_headings(tables.NAMED).fields(fields.conversations()), condition(Selection(where))
     with output.opened(place) as source:
         connection = source.tape("conversations")
         listed = conversations.listed(connection, selected, limit)
@@ -140,8 +139,7 @@ def _columns(out: Output) -> tuple[str, ...] | None:
     from wiretape.viewer.report import tables
 
     known = fields.meanings(tables.COLUMNS) | (tables.IN_WORDS if out.is_table else {})
-    named = (tables.NAMED.get(name.strip(), name) for name in out.columns.split(","))
-    return replace(out, columns=",".join(named)).fields(known)
+    return out.with_headings(tables.NAMED).fields(known)
 
 
 def _fields(out: Output, spark: bool, names: tuple[str, ...] | None) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import select
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 import click
@@ -67,6 +67,12 @@ class Output:
         if self.columns is None:
             return None
         return tuple(dict.fromkeys(_column(name.strip(), known) for name in self.columns.split(",")))
+
+    def with_headings(self, named: Mapping[str, str]) -> "Output":
+        """Return the same, with names of columns for their headings in `--columns`."""
+        if self.columns is None:
+            return self
+        return replace(self, columns=",".join(named.get(name.strip(), name) for name in self.columns.split(",")))
 
     def put(
         self,

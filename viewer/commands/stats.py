@@ -104,7 +104,7 @@ def stats(
     if schema:
         out.explain(summary.schema())
         return
-    names = out.fields(_meanings(keys))
+    names = _names(out, keys)
     is_page = (out.is_table if hist is None else out.format in (None, "table")) and (
         names is None or set(names) <= set(STATISTICS)
     )
@@ -125,13 +125,15 @@ def stats(
         out.put_rounded(fields, only(rows, fields), fields)
 
 
-def _meanings(keys: tuple[str, ...]) -> dict[str, str]:
-    """Return the meanings of the names that `--columns` takes."""
+def _names(out: Output, keys: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return the statistics, groups and fields that `--columns` names, also by their headings."""
+    from wiretape.viewer.report import digest
     from wiretape.viewer.stats import summary
     from wiretape.viewer.stats.metrics import STATISTICS
 
     statistics = {name: f"{name} of every quantity" for name in STATISTICS}
-    return {**statistics, **dict.fromkeys(keys, "the group"), **summary.schema()}
+    known = {**statistics, **dict.fromkeys(keys, "the group"), **summary.schema()}
+    return out.with_headings(digest.NAMED).fields(known)
 
 
 def _with_names(keys: tuple[str, ...]) -> tuple[str, ...]:

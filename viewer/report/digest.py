@@ -28,6 +28,11 @@ _GROUPED: Final = (
     ("ttft", "p50", "ttft ms"), ("ttft", "p95", "ttft p95"), ("icl", "p50", "icl ms"), ("latency", "p50", "latency ms"),
     ("tps", "p50", "tokens/s"),
 )  # fmt: skip
+NAMED: Final = {title: name for name, title in _STATISTICS.items()} | {
+    title: field_name(QUANTITIES[name], statistic) for name, statistic, title in _GROUPED
+}
+"""Names of statistics, and of fields of a row, by their headings."""
+
 _EXPLAINED: Final = ("few", "usage_missing", "burst")
 """Warnings for which the lines here have other words."""
 

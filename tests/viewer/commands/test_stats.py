@@ -63,6 +63,12 @@ def test_stats_by_a_field_are_one_row_for_each_group(tape: Path) -> None:
     assert [row.split()[:4] for row in rows[:-1]] == [["200", "6", "3", "80.0"], ["429", "1", "1", "–"]]
 
 
+def test_columns_are_named_by_their_headings_too(tape: Path) -> None:
+    found = run(tape, "stats", "--by", "status", "--columns", "status,latency ms,ttft p95").stdout
+    assert found.splitlines()[0] == "status\tlatency_p50_ms\tttft_p95_ms"
+    assert run(tape, "stats", "--columns", "median", "--format", "table").stdout.split("\n")[5].split() == ["p50"]
+
+
 def test_stats_name_the_filter_that_lists_what_is_slow(made: Path) -> None:
     lines = run(made, "stats", "--format", "table").stdout.splitlines()
     (stalls,) = [line for line in lines if line.endswith(" -f flag:stall")]
