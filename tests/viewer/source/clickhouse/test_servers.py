@@ -26,7 +26,7 @@ from wiretape.viewer import rows
 from wiretape.viewer.cli import group
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.query.syntax import Labelled, Match, Or
-from wiretape.viewer.source.clickhouse import figures, gaps, listing, source
+from wiretape.viewer.source.clickhouse import figures, gaps, heat, listing, source
 from wiretape.viewer.source.clickhouse.client import Centre, NotAtCentre
 from wiretape.viewer.source.clickhouse.source import connected
 from wiretape.viewer.source.tape import conditions, live, overview, queries
@@ -50,6 +50,8 @@ QUESTIONS = (
     "ls --sort model --columns id,model,labels --format json",
     "stats --all --format table",
     "stats --format table --by model",
+    "stats --format csv --by upstream -f -upstream:nowhere,10*",
+    "ls --format csv --columns id,upstream -f upstream:127.0.0.1",
     "stats --format csv --by model,status --slo ttft<800ms,icl.p99<200ms,tps>20",
     "stats --format csv --by label.run,hour --include-failed",
     "stats --format csv --by outcome --percentile-method inverse_cdf --all-operations",
@@ -150,7 +152,7 @@ def check_maps(tape: Path, to: str) -> None:
         for metric, room in itertools.product(METRICS, ((150, 40), (1, 3))):
             for text in ("-is:open", "-is:open model:gpt-*", "-is:open model:nobody"):
                 where = conditions.condition(parse(text))
-                assert figures.heat(connection, metric, room, where) == overview.heat(own, metric, room, where)
+                assert heat.heat(connection, metric, room, where) == overview.heat(own, metric, room, where)
 
 
 def _page(connection: Connection, order: tuple[str, bool] | None, before: listing.Page | None) -> listing.Page:
