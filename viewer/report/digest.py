@@ -12,6 +12,7 @@ from wiretape.recorder.decode import causes
 from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.exchange import OUTCOMES
 from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import safe
 from wiretape.viewer.report import stats
 from wiretape.viewer.report.tables import Column, Table, number, paragraph, table
 from wiretape.viewer.rows import TableRow
@@ -112,7 +113,7 @@ def _notes(row: TableRow, found: Counted, objective: str | None) -> Iterator[tup
         "burst": causes.buffered(found.endings),
     }.items():
         if text:
-            yield f"{'slow':<{_LABEL}}", f"{text}: wiretape ls{found.tape} -f flag:{flag}"
+            yield f"{'slow':<{_LABEL}}", f"{text}: wiretape ls{safe(found.tape)} -f flag:{flag}"
     for label, text in stats.paid(row, objective):
         yield f"{label:<{_LABEL}}", text
     if row["usage_missing_n"]:

@@ -36,7 +36,7 @@ _STYLES: Final = {
     "complete": "green", "✓": "green", "open": "cyan", "running": "cyan", "●": "cyan",
     **dict.fromkeys(("client_closed", "cancelled", "⊘", "stall", "buffered"), "yellow"),
 }  # fmt: skip
-"""Colours of outcomes and of what happened, by their first word or sign; all others are red."""
+"""Colours of outcomes and causes by their first word or sign; all others are red."""
 
 _COLOURED: Final = ("mark", "happened", "outcome")
 """The columns whose colour depends on their first word."""

@@ -54,12 +54,12 @@ def brief(verdicts: Sequence[Verdict]) -> str:
 
 
 def lasted(stall: Verdict) -> str:
-    """Return the length of a stall, and whose it was."""
+    """Return the length of a stall and its party."""
     return f"{stall.lasted_ns / 1e9:,.1f} s {by(stall)}"
 
 
 def by(stall: Verdict) -> str:
-    """Return whose a stall was."""
+    """Return the party that caused a stall."""
     return f"by {stall.who}" if stall.who else "(unclear by whom)"
 
 

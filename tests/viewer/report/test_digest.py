@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection
 
+from tests.support.sample_tape import HOSTILE
 from wiretape.recorder.decode.causes import Ending
 from wiretape.viewer.report import digest
 from wiretape.viewer.report.digest import Counted
@@ -47,3 +48,10 @@ def test_a_page_fits_its_terminal_and_names_whose_the_stalls_were(connection: Co
     lines = [line.plain for line in digest.page(row_of(connection), found, None, 60).lines]
     assert max(map(len, lines)) <= 60
     assert "slow      2 stalls by upstream: wiretape ls --db t.db -f" in lines
+
+
+def test_recorded_text_is_harmless(connection: Connection) -> None:
+    found = Counted("exchange", HOSTILE, {Ending(HOSTILE, HOSTILE, HOSTILE): 1, Ending("complete", stalled=True): 1})
+    rows = [summary.row(one, ("model", "error_code")) for one in overview.samples(connection, ("model", "error_code"))]
+    lines = [*digest.page(row_of(connection), found).lines, *digest.groups(rows, ("model", "error_code")).lines]
+    assert not {sign for line in lines for sign in line.plain if ord(sign) < 0x20 or 0x7F <= ord(sign) < 0xA0}

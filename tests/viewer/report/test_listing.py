@@ -16,12 +16,13 @@ from tests.support.sample_tape import HOSTILE, LIVE, ODD
 from wiretape.viewer import rows
 from wiretape.viewer.commands import output
 from wiretape.viewer.exchange import events as event_tables
-from wiretape.viewer.exchange import facts, pages, report
+from wiretape.viewer.exchange import facts, pages, report, story
 from wiretape.viewer.exchange.clocks import Times
 from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.report import tables
 from wiretape.viewer.source.tape import exchange as tape
 from wiretape.viewer.source.tape import queries
+from wiretape.viewer.timing.attribution import Attribution
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -160,6 +161,12 @@ def everything(connection: Connection) -> list[Iterable[Text]]:
         tables.grid(rows.EVENT_FIELDS, events).lines,
         map(Text, event_tables.lines(transcript, Times())),
         report.headers("response", [[HOSTILE, HOSTILE]]),
+        story.lines(
+            replace(row, path=HOSTILE, method=HOSTILE, id=HOSTILE, flags=[HOSTILE], labels={HOSTILE: HOSTILE}),
+            Attribution(*queries.observed(connection, queries.find(connection, ODD))),
+            [],
+            [[f"{HOSTILE}-request-id", HOSTILE]],
+        ),
         report.page(row, [], [[f"{HOSTILE}-request-id", HOSTILE]]),
         report.body(HOSTILE.encode()),
         report.body(HOSTILE.encode() + b"\xff\x00\x1b[2J"),
