@@ -34,9 +34,6 @@ NAMED: Final = {title: name for name, title in _STATISTICS.items()} | {
 }
 """Names of statistics, and of fields of a row, by their headings."""
 
-_EXPLAINED: Final = ("few", "usage_missing", "burst")
-"""Warnings for which the lines here have other words."""
-
 _USAGE: Final = 'stream_options={"include_usage": true}'
 _LABEL: Final = 10
 
@@ -117,13 +114,23 @@ def _notes(row: TableRow, found: Counted, objective: str | None) -> Iterator[tup
     for label, text in stats.paid(row, objective):
         yield f"{label:<{_LABEL}}", text
     if row["usage_missing_n"]:
-        of = f"{counted(row['usage_missing_n'], 'answer')} without usage"
-        yield f"{'missing':<{_LABEL}}", f"{of}, so without speed; OpenAI's APIs send it with {_USAGE}"
-    for warning in row["warnings"]:
-        if warning.partition(":")[0] not in _EXPLAINED:
-            yield f"{'note':<{_LABEL}}", stats.explained(warning)
+        yield f"{'missing':<{_LABEL}}", f"usage of {counted(row['usage_missing_n'], 'answer')}: ask with {_USAGE}"
+    notes = (_note(row, *warning.partition(":")[::2]) for warning in row["warnings"])
+    yield from ((f"{'note':<{_LABEL}}", note) for note in notes if note)
     few = [
         statistic for statistic, least in ENOUGH.items() if any(0 < row[f"{name}_n"] < least for name in _QUANTITIES)
     ]
     if few:
         yield f"{UNKNOWN:<{_LABEL}}", f"too few values: {', '.join(f'{name} needs {ENOUGH[name]}' for name in few)}"
+
+
+def _note(row: TableRow, warning: str, about: str) -> str:
+    """Return a warning in few words; empty if a line of the page says it already."""
+    match warning:
+        case "few" | "usage_missing" | "burst":
+            return ""
+        case "hidden_tokens":
+            return f"{counted(int(about), 'answer')} with hidden tokens: speed withheld"
+        case "coalesced":
+            return f"{stats.percent(row['coalesced_pct'])} of the chunks share a read: see read_gap in --all"
+    return stats.explained(f"{warning}:{about}" if about else warning)

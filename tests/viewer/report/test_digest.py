@@ -39,7 +39,7 @@ def test_a_percentile_is_shown_of_enough_values_only(connection: Connection) -> 
 
 def test_a_page_says_what_is_missing_and_how_to_get_it(connection: Connection) -> None:
     text = " ".join(line.plain for line in digest.page(row_of(connection), Counted("generation"), None, 80).lines)
-    assert "4 answers without usage" in text
+    assert "missing   usage of 4 answers: ask with" in text
     assert 'stream_options={"include_usage": true}' in " ".join(text.split())
 
 
