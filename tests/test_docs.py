@@ -87,7 +87,13 @@ def test_a_topic_begins_with_a_title_and_a_summary_of_one_line() -> None:
 
 
 def test_the_readme_is_short_enough_to_be_read() -> None:
-    assert len(README.splitlines()) <= 250
+    assert len(README.split()) <= 900
+
+
+def test_every_link_of_the_readme_within_the_project_leads_to_a_file() -> None:
+    links = re.findall(r"\]\((?!https?:)([^)]*)\)", README)
+    assert len(links) > 20
+    assert [link for link in links if not (ROOT / link).is_file()] == []
 
 
 def test_every_file_and_folder_that_the_readme_names_is_there() -> None:
@@ -143,6 +149,25 @@ def test_a_command_of_the_readme_or_a_topic_works_on_the_tape_of_the_demo(comman
         shown = process.stdout.read()
         assert process.wait(60) == 0
     assert shown or (place / arguments[arguments.index("-o") + 1]).stat().st_size
+
+
+OUTPUTS = re.findall(r"<!-- after the demo -->\n```sh\n.venv/bin/(.*?)\n```\n```text\n(.*?)```", README, re.DOTALL)
+
+
+def without_numbers(text: str) -> list[str]:
+    """Return the lines without their numbers, which differ between two demos, and without their alignment."""
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\r", "", text)
+    return [" ".join(re.sub(r"[+−-]?\d[\d,.]*", "0", line).split()) for line in plain.splitlines()]
+
+
+@pytest.mark.parametrize(("command", "shown"), OUTPUTS)
+def test_an_output_that_the_readme_shows_is_printed_on_the_tape_of_the_demo(
+    command: str, shown: str, place: Path
+) -> None:
+    with Terminal([*forked.CLI, *shlex.split(command)[1:]], directory=place, columns=80) as terminal:
+        assert terminal.ended() == 0
+        lines = iter(without_numbers(terminal.sent.decode()))
+    assert [line for line in without_numbers(shown) if line not in lines] == []
 
 
 def test_the_python_of_the_readme_works_on_the_tape_of_the_demo(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
