@@ -131,11 +131,11 @@ def test_a_server_holds_what_the_tape_holds_and_is_migrated(
         assert server.query(OF_CENTRE) == [of_tape(tape)]
         assert waiting_of_two_tapes(server, to) == [(7, 80)]
         for _ in range(2):
-            assert "counted what began from" in run("fleet", "hours", "--to", to, "--since", "999w")[1]
+            assert "counted the exchanges that began at" in run("fleet", "hours", "--to", to, "--since", "999w")[1]
             counted = "SELECT sum(exchanges), sum(failed), sum(length(gap_hist)) % 64 FROM wiretape.hours FINAL"
             assert server.query(counted) == server.query(OF_HOURS)
         server.query("ALTER TABLE wiretape.exchanges DROP PARTITION 202601")
-        assert "counted what began from" in run("fleet", "hours", "--to", to, "--since", "999w")[1]
+        assert "counted the exchanges that began at" in run("fleet", "hours", "--to", to, "--since", "999w")[1]
         assert server.query("SELECT sum(exchanges) FROM wiretape.hours FINAL") == [["0"]]
         monkeypatch.setenv(centres.PASSWORD, "wrong")
         assert "does not accept the user or the password" in run("fleet", "status", "--to", to)[1]
