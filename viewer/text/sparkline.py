@@ -121,7 +121,7 @@ def _ticks(axis_ns: int, cells: int, start_ns: int, step: int, written: Callable
     for at in range(-(-start_ns // step) * step, start_ns + max(axis_ns, 0) + 1, step):
         place = (at - start_ns) * cells // axis_ns if axis_ns > 0 else 0
         label = f"{TICK}{written(at)}"
-        if place + len(label) <= cells:
+        if len(drawn) <= place and place + len(label) <= cells:
             drawn += " " * (place - len(drawn)) + label
     return drawn
 

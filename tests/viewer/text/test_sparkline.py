@@ -140,3 +140,8 @@ def test_an_axis_with_times_before_zero_takes_no_more_cells_than_there_are(axis:
 )
 def test_the_playhead_stands_in_the_midst_of_no_label(at: int, cleared: str) -> None:
     assert sparks.without_label("╷0        ╷20 ms", at) == cleared
+
+
+def test_a_time_without_room_beside_the_one_before_is_left_out_of_the_axis() -> None:
+    assert sparks.axis(12, 61).endswith("╷10 ns")
+    assert len(sparks.axis(12, 61)) <= 61

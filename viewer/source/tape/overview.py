@@ -221,7 +221,7 @@ def endings(connection: Connection, where: Condition | None = None) -> dict[Endi
     """Count how exchanges ended, equal endings together."""
     is_error = OUTCOME == "error_event"
     names = [
-        OUTCOME.label("outcome"),
+        column("outcome").label("outcome"),
         column("outcome_detail").label("detail"),
         case((is_error, column("error_code"))).label("code"),
         case((OUTCOME == "http_error", exchanges.c.status)).label("status"),

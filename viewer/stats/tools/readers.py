@@ -128,6 +128,8 @@ def _guidellm_chat(payload: JsonObject) -> _GuidellmRead:
         raise ToolError("AttributeError: the delta is no object")
     delta = part(choice, "delta")
     calls = delta.get("tool_calls") or []
+    if not isinstance(calls, (list, dict, str)):
+        raise ToolError("TypeError: the tool calls are no list")
     if any("index" not in call for call in calls if isinstance(call, dict)):
         raise ToolError("KeyError: 'index' of a tool call")
     reasoning = bool(delta.get("reasoning") or delta.get("reasoning_content"))

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.support.cases import each_case
@@ -378,6 +378,7 @@ EVENTS = st.lists(
 
 
 @given(EVENTS, st.sampled_from(["end", "eof", "client", "idle_timeout"]), st.sampled_from([200, 204, 500]))
+@example([chunk({"tool_calls": True})], "end", 200)
 def test_no_body_is_an_error_of_ours(events, ended_by, status):
     reads = [{"t_ms": 10 * seq, "text": text} for seq, text in enumerate(events)]
     given = exchange(reads, 100, status, ended_by)
