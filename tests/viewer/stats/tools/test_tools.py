@@ -3,8 +3,9 @@
 import json
 from pathlib import Path
 
+import hypothesis
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.cases import each_case
@@ -378,7 +379,7 @@ EVENTS = st.lists(
 
 
 @given(EVENTS, st.sampled_from(["end", "eof", "client", "idle_timeout"]), st.sampled_from([200, 204, 500]))
-@example([chunk({"tool_calls": True})], "end", 200)
+@hypothesis.example([chunk({"tool_calls": True})], "end", 200)
 def test_no_body_is_an_error_of_ours(events, ended_by, status):
     reads = [{"t_ms": 10 * seq, "text": text} for seq, text in enumerate(events)]
     given = exchange(reads, 100, status, ended_by)
