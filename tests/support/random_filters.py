@@ -9,6 +9,7 @@ from sqlalchemy import JSON, Column, Connection, Engine, StaticPool, Table, crea
 
 from tests.support.reference_filter import needed
 from wiretape.recorder.decode.exchange import FLAGS, OUTCOMES
+from wiretape.recorder.decode.operation import OPERATIONS
 from wiretape.recorder.tape.cells import declared
 from wiretape.recorder.tape.schema import exchanges, measures, metadata, sessions
 from wiretape.viewer import rows
@@ -58,7 +59,12 @@ def _compare(field: str) -> st.SearchStrategy[syntax.Filter]:
 
 
 def _match(field: str) -> st.SearchStrategy[syntax.Filter]:
-    words: dict[str, list[str]] = {"outcome": [*OUTCOMES], "flags": [*FLAGS][:4], "has": [*HAS, *sorted(KNOWABLE)]}
+    words: dict[str, list[str]] = {
+        "outcome": [*OUTCOMES],
+        "flags": [*FLAGS][:4],
+        "operation": [*OPERATIONS],
+        "has": [*HAS, *sorted(KNOWABLE)],
+    }
     one = st.tuples(st.sampled_from(words[field])) if field in words else _PATTERNS
     if field in ("outcome", "flags"):
         one |= st.sampled_from([("", ""), ("", "e", ""), ("b", ""), ("", "t")])

@@ -18,7 +18,7 @@ EXTENSIONS = [
 PAYLOADS = st.one_of(
     st.text("aZ äß€😀", max_size=300),
     st.binary(max_size=300),
-    st.integers(0, 3).map(lambda times: "abcdefg " * 10_000 * times),
+    st.integers(0, 2).map(lambda times: "abcdefg " * 10_000 * times),  # five stay below the limit of inflated bytes
 )
 
 
