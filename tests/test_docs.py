@@ -91,7 +91,7 @@ def test_the_readme_is_short_enough_to_be_read() -> None:
 
 
 def test_every_link_of_the_readme_within_the_project_leads_to_a_file() -> None:
-    links = re.findall(r"\]\((?!https?:)([^)]*)\)", README)
+    links = re.findall(r"\]\((?!https?:)([^)#]*)", README)
     assert len(links) > 20
     assert [link for link in links if not (ROOT / link).is_file()] == []
 
