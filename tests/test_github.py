@@ -30,7 +30,7 @@ def steps(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 class Runner:
-    """A runner of GitHub's: a directory for the steps of a job, and what they wrote to its files."""
+    """A runner of GitHub's: a directory for the steps of a job, and the files that they write."""
 
     def __init__(self, directory: Path, **inputs: str) -> None:
         self.directory, self.printed = directory, ""

@@ -85,7 +85,7 @@ _COUNTS: Final = {column.name for column in exchanges.c if column.server_default
 
 _LOCAL_PORT: Final = re.compile(r"((?:https?://)?(?:localhost|127(?:\.\d+){3}|\[::1\])):(\d{5})(?=/|$)")
 _ASSIGNED_PORTS: Final = range(32768, 65536)
-"""Ports that systems give to whoever asks for any."""
+"""Ports that systems assign on request for any free port."""
 _FROM_EXCHANGES: Final[dict[str, Callable[..., Any]]] = {
     "started_at": func.min,
     "heartbeat_at": func.max,

@@ -110,7 +110,7 @@ SCENES: dict[str, Scene] = {
 
 @dataclass(slots=True)
 class Converse:
-    """What boto3 gives of an answer, which it does not put together itself."""
+    """The parts of an answer, assembled from boto3's events."""
 
     content: str = ""
     reasoning: str = ""
@@ -146,7 +146,7 @@ class Converse:
 
 
 def ask_bedrock(relay: Relay, name: str, got: Converse, host: str = "") -> None:
-    """Let boto3 ask for an answer; with a host, it signs for that instead of for the recorder."""
+    """Request an answer with boto3, signed for `host` if there is one, else for the recorder."""
     import boto3
     from botocore.config import Config
 
@@ -173,7 +173,7 @@ def ask_bedrock(relay: Relay, name: str, got: Converse, host: str = "") -> None:
 
 @pytest.fixture
 def no_profile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the machine knows of AWS is not looked at."""
+    """Hide the machine's AWS profile and credentials from boto3."""
     for variable in ("AWS_PROFILE", "AWS_BEARER_TOKEN_BEDROCK"):
         monkeypatch.delenv(variable, raising=False)
     for variable in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
@@ -234,7 +234,7 @@ async def test_boto3_got_as_far_as_the_tape(
     if caught and raised != "urllib3.exceptions:ProtocolError":
         error = caught.value.response["Error"]
         assert row["error_message"] == error["Message"]
-        # Of a refusal, the code stands in a header only.
+        # A refusal has its code in a header only.
         assert row["error_code"] == (error["Code"] if row["outcome"] == "error_event" else None)
 
 

@@ -81,7 +81,7 @@ def command(relay: Relay, name: str) -> Any:
 
 @dataclass(slots=True)
 class Assembled:
-    """What the events of Cohere's SDK say, which does not put them together itself."""
+    """The parts of an answer, assembled from the events of Cohere's SDK."""
 
     content: str = ""
     reasoning: str = ""

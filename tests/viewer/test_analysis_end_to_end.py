@@ -1,8 +1,7 @@
 """The promises of the analysis, through the real commands on one tape.
 
-The worked examples, byte for byte and instant for instant, measured as each tool measures, beside the figures that are
-expected of it. Two groups of which one is a fifth slower, and two alike: the one difference is found, the other is not
-invented. A build that a rule stops.
+The worked examples are replayed with exact bytes and timestamps, and measured by each tool's definitions. Two groups
+differ by a fifth, two others are alike: only the real difference is found. A rule stops a build.
 """
 
 import hashlib

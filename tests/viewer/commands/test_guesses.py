@@ -1,4 +1,4 @@
-"""Wrong commands, options and arguments: each gets the command that was meant."""
+"""Wrong commands, options and arguments, and the suggestions for them."""
 
 import sys
 from pathlib import Path
@@ -56,7 +56,7 @@ GUESSES = {
     "stats @stall": "to show one exchange: wiretape show @stall",
     "record -- python app.py": "to record a program: wiretape run -- python app.py",
 }
-"""What people type, and a part of the answer."""
+"""Typed words, and a part of the answer to them."""
 
 
 def answer(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:

@@ -16,7 +16,7 @@ from wiretape.viewer.stats.summary import figures
 
 
 def row_of(connection: Connection, **values: int) -> dict[str, Any]:
-    """Give the row of a tape, with as many values 1, 2, 3, … ms of some quantities."""
+    """Return a tape's row of statistics; each named quantity has `count` values of 1, 2, 3, … ms."""
     (sample,) = overview.samples(connection)
     row = summary.row(sample, ())
     for name, count in values.items():

@@ -1,10 +1,10 @@
-"""Pure: encodes rows of the tape as rows of the server's tables, in RowBinary.
+"""Pure: an encoder of the tape's rows as rows of the server's tables, in RowBinary.
 
-The same rows always make the same bytes, which depend on nothing else: a server recognises a repeated batch.
+Equal rows always make equal bytes, so that a server recognises a repeated batch.
 
-In RowBinary, numbers are little-endian, a text is its length (LEB128) and its bytes, an array its length and its
-elements, and before a value that may be NULL stands a flag byte. The format does not describe itself: rows fit only if
-the columns of the table have exactly these types. A text may be any bytes: nothing has to be escaped.
+RowBinary has little-endian numbers; texts are a length (LEB128) and bytes, arrays a length and elements. A flag byte
+precedes each nullable value. The format does not describe itself: the columns of the table must have exactly these
+types. Texts may be any bytes, without escapes.
 """
 
 import calendar
