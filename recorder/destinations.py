@@ -166,13 +166,14 @@ def _node(text: str, tls: str | None) -> str:
     match = _NODE.fullmatch(text)
     if match is None or int(match[2] or 0) > 65535:
         raise ValueError(f"{text[:80]!r} is not HOST or HOST:PORT: a server is {CENTRE_FORM}")
-    is_secure = not _is_loopback(match[1].strip("[]")) if tls is None else tls == "yes"
+    is_secure = not is_loopback(match[1]) if tls is None else tls == "yes"
     return f"http{'s' if is_secure else ''}://{match[1]}:{match[2] or _PORTS[is_secure]}"
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return True if a host, as a URL writes it, is this machine itself."""
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host == "localhost"
 

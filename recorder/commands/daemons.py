@@ -7,6 +7,7 @@ from pathlib import PurePath
 
 from wiretape.recorder import process
 from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.destinations import is_loopback
 from wiretape.recorder.relay import apis
 from wiretape.recorder.sanitize import clipped
 from wiretape.recorder.tape.redact import Redactor
@@ -69,12 +70,8 @@ class DaemonWatch:
 
 def listening(authorities: Iterable[str]) -> set[int]:
     """Return the processes that listen at those of the addresses `host:port` that are loopback's."""
-    ports = {port for host, _, port in (one.rpartition(":") for one in authorities) if _is_loopback(host)}
+    ports = {port for host, _, port in (one.rpartition(":") for one in authorities) if is_loopback(host)}
     return {pid for port in ports if (pid := process.listener(int(port))) is not None}
-
-
-def _is_loopback(host: str) -> bool:
-    return host in ("localhost", "[::1]") or host.startswith("127.")
 
 
 def described(pid: int) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from wiretape.recorder import process
+from wiretape.recorder.destinations import is_loopback
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.relay import environment
 from wiretape.recorder.relay.guard import Refusal
@@ -97,12 +98,13 @@ def _connected(attempt: Attempt) -> str:
 
 
 def _advice(attempt: Attempt, program: str) -> str:
+    unseen = [host.rpartition(":")[0] for host, how in attempt.asked.items() if how in ("tunnelled", "relayed")]
     if attempt.daemons:
-        pids = " ".join(map(str, attempt.daemons))
-        return f"kill {pids}, if that makes the program's calls, and run it again: it then starts one that is recorded"
+        pids, local = " ".join(map(str, attempt.daemons)), next(filter(is_loopback, unseen), "")
+        is_api = f"--host {local}, if that is an API, or " if local else ""
+        return f"{is_api}kill {pids}, if that makes the program's calls, and run again: it starts one that is recorded"
     if not attempt.is_intercepting:
         return f"wiretape run -- {program}, without --base-url, which records programs with a URL of their own"
-    unseen = [host.rpartition(":")[0] for host, how in attempt.asked.items() if how in ("tunnelled", "relayed")]
     if "untrusted" in attempt.asked.values():
         return "make the program trust the certificate in SSL_CERT_FILE: it refused wiretape's"
     if unseen:

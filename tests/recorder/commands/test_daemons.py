@@ -104,7 +104,7 @@ async def test_a_daemon_that_is_asked_of_the_proxy_is_found_as_well(
     async with wiretape("run", *options, "--", sys.executable, "-c", call) as process:
         _, out, err = await finish(process)
     assert "200" in out
-    assert f"try: kill {daemon.pid}, if that makes the program's calls" in err
+    assert f"try: --host 127.0.0.1, if that is an API, or kill {daemon.pid}, if that makes the program's calls" in err
 
 
 def test_a_program_is_started_without_its_daemon_if_it_has_an_option_for_that(tmp_path: Path) -> None:

@@ -40,6 +40,12 @@ def test_a_host_that_was_not_intercepted_is_what_to_try_next() -> None:
     assert "trust" in explained(is_intercepting=True, asked={"a.test:443": "tunnelled", "b.test:443": "untrusted"})
 
 
+def test_a_server_of_this_machine_that_was_called_is_tried_before_its_end() -> None:
+    asked = {"telemetry.test:443": "tunnelled", "127.0.0.1:8000": "relayed"}
+    text = explained(is_intercepting=True, connections=1, asked=asked, daemons={7: "pid 7 (vllm serve)"})
+    assert "try: --host 127.0.0.1, if that is an API, or kill 7, " in text
+
+
 @pytest.mark.parametrize("command", ["docker run --rm app", "sudo podman run app"])
 def test_a_container_gets_advice_on_passing_the_variables(command: str) -> None:
     *_, passed, other = explained(*command.split(), is_intercepting=True).splitlines()
