@@ -96,7 +96,7 @@ def operation(exchange: Exchange, api: str | None) -> str:
     named = _asked(exchange)
     if named is not None:
         return named[0]
-    if exchange.method == "GET" and _MODELS.search(_path(exchange)):
+    if exchange.method == "GET" and _MODELS.search(_without_query(exchange.path)):
         return "models"
     if api in BY_API:
         return BY_API[api].operation
@@ -106,7 +106,12 @@ def operation(exchange: Exchange, api: str | None) -> str:
 
 def api_asked(exchange: Exchange) -> str | None:
     """Return the API that the path of a request names; None if it names none, or that of many servers."""
-    named = _asked(exchange)
+    return api_at(exchange.path) if _may_ask(exchange) else None
+
+
+def api_at(path: str) -> str | None:
+    """Return the API whose calls are posted to a path, with or without a query; None of a path that names none."""
+    named = _named(path)
     return named[1] if named else None
 
 
@@ -123,11 +128,17 @@ def model_in_path(path: str) -> str | None:
 
 
 def _asked(exchange: Exchange) -> tuple[str, str | None] | None:
-    if exchange.method != "POST" and exchange.framing != "websocket":
-        return None
-    path = _path(exchange)
-    return next(((operation, api) for pattern, operation, api in _PATHS if pattern.search(path)), None)
+    return _named(exchange.path) if _may_ask(exchange) else None
 
 
-def _path(exchange: Exchange) -> str:
-    return exchange.path.partition("?")[0].rstrip("/")
+def _may_ask(exchange: Exchange) -> bool:
+    return exchange.method == "POST" or exchange.framing == "websocket"
+
+
+def _named(path: str) -> tuple[str, str | None] | None:
+    posted_to = _without_query(path)
+    return next(((operation, api) for pattern, operation, api in _PATHS if pattern.search(posted_to)), None)
+
+
+def _without_query(path: str) -> str:
+    return path.partition("?")[0].rstrip("/")

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field, replace
 
 from wiretape.recorder import process
 from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.decode import operation
+from wiretape.recorder.destinations import is_loopback
 from wiretape.recorder.errors import UpstreamError
 from wiretape.recorder.relay import authority, environment, guard, hello, providers
 from wiretape.recorder.relay.authority import Authority, Certificates
@@ -144,7 +146,7 @@ class Forward:
         request.headers = [(b"host", origin.authority.encode()), *others]
         if self._is_own(origin):
             return self._proxy.serve(client, request)
-        is_recorded = self._wants(origin)
+        is_recorded = self._wants(origin) or _calls_local_api(origin, request)
         self._observer.asked(origin.authority, "intercepted" if is_recorded else "relayed")
         return self.relay(client, request, origin, Way(is_recorded))
 
@@ -363,6 +365,13 @@ class Opening(Takeover):
     def failed(self, error: Exception) -> None:
         """Report a fault of our own."""
         self._forward.client_failed(error)
+
+
+def _calls_local_api(origin: Origin, request: Request) -> bool:
+    """Return True for a request to an API that a server of this machine has at its usual path."""
+    if request.method != "POST" or not is_loopback(origin.host):
+        return False
+    return operation.api_at(request.target.decode("latin-1")) is not None
 
 
 def _place(host: str) -> str:

@@ -69,6 +69,19 @@ async def test_a_base_url_with_tls_stays_and_its_host_is_recorded_by_either_name
 
 
 @on_loop
+async def test_a_local_api_by_plain_http_is_recorded_and_nothing_else_of_its_server_is(tmp_path: Path) -> None:
+    tape = tmp_path / "tape.db"
+    other = CALL.replace("/v1/chat/completions", "/login").replace("sys.stdout", "sys.stderr")
+    async with ScriptedUpstream(lambda _: STREAM) as upstream:
+        command = (sys.executable, "-c", f"{other}\n{CALL}", upstream.url)
+        async with wiretape("run", "--db", tape, "--", *command) as process:
+            code, _, _ = await finish(process)
+    assert (code, len(upstream.requests)) == (0, 2)
+    assert kept(tape, "/v1/chat/completions") is not None
+    assert kept(tape, "/login") is None
+
+
+@on_loop
 async def test_record_shows_the_password_to_no_pipe(tmp_path: Path) -> None:
     async with wiretape("record", "--db", tmp_path / "tape.db", "--listen", ":0", "--intercept") as process:
         assert process.stdout is not None
