@@ -91,6 +91,8 @@ RENAMED = {
     "measures.model": "response_model",
     "measures.prompt_tokens": "input_tokens",
     "measures.completion_tokens": "output_tokens",
+    "measures.cache_creation_input_tokens": "cache_write_input_tokens",
+    "measures.cache_creation_1h_input_tokens": "cache_write_1h_input_tokens",
     "measures.icl": "wide(icl)",
 }
 """Columns of older revisions, and what they hold on a tape of the present one."""

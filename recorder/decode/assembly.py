@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.dialect import Chunk, Piece, Tokens, ToolPiece
 from wiretape.recorder.decode.dialects.registry import BY_API
 from wiretape.recorder.decode.encoding import Cleaner
 from wiretape.recorder.decode.values import JsonObject, count
@@ -200,18 +200,17 @@ class _Builder:
         """Return the assembled answer."""
         choices = [self._choices[index] for index in sorted(self._choices)]
         records = [choice.record(cleaner) for choice in choices] or [_Choice(0).record(cleaner)]
-        dialect = BY_API[self._api] if self._usage else None
         values = {name: value for name, value in records[0].items() if name != "index"} | {
             "response_model": cleaner.optional(self._model),
             "response_id": cleaner.optional(self._id),
             "choices": records[1:] or None,
             "usage": cleaner.value(self._usage) or None,
-            **_tokens(dialect.tokens(self._usage) if dialect else Tokens()),
+            **token_counts(self._api, self._usage),
         }
         raised = {
             "multi_choice": len(choices) > 1,
             "no_usage": values["output_tokens"] is None,
-            "total_unexplained": dialect is not None and _is_unexplained(values, dialect),
+            "total_unexplained": _is_unexplained(values),
             "reasoning_additive": _is_additive(values),
             "hidden_tokens": _hides_tokens(records, values, textless=self._textless),
         }
@@ -248,11 +247,9 @@ def _is_additive(tokens: Mapping[str, Any]) -> bool:
     return reasoning > 0 and tokens["total_tokens"] == given + answered + reasoning
 
 
-def _is_unexplained(tokens: Mapping[str, Any], dialect: Dialect) -> bool:
+def _is_unexplained(tokens: Mapping[str, Any]) -> bool:
     """Return True if the total that usage reports is more than its parts."""
     names = ["input_tokens", "output_tokens"] + ["reasoning_tokens"] * _is_additive(tokens)
-    if not dialect.input_has_cache:
-        names += ["cache_read_input_tokens", "cache_creation_input_tokens"]
     known = tokens["input_tokens"] is not None and tokens["total_tokens"] is not None
     return known and tokens["total_tokens"] > sum(tokens[name] or 0 for name in names)
 
@@ -261,8 +258,9 @@ def _size(texts: Iterable[str | None]) -> int:
     return sum(len(text.encode("utf-8", "replace")) for text in texts if text)
 
 
-def _tokens(reported: Tokens) -> dict[str, int | None]:
-    """Return the counts that usage reports; only the total is ever computed, and only where the wire has none."""
+def token_counts(api: str, usage: JsonObject) -> dict[str, int | None]:
+    """Return the counts of an API's usage by their names on the tape; the total is computed where the wire has none."""
+    reported = BY_API[api].tokens(usage) if usage and api in BY_API else Tokens()
     total = reported.total
     if total is None and reported.input is not None and reported.output is not None:
         total = count(reported.input + reported.output)
@@ -272,6 +270,7 @@ def _tokens(reported: Tokens) -> dict[str, int | None]:
         "total_tokens": total,
         "reasoning_tokens": reported.reasoning,
         "cache_read_input_tokens": reported.cache_read,
-        "cache_creation_input_tokens": reported.cache_write,
-        "cache_creation_1h_input_tokens": reported.cache_write_1h,
+        "cache_write_input_tokens": reported.cache_write,
+        "cache_write_1h_input_tokens": reported.cache_write_1h,
+        "input_uncached_tokens": reported.uncached,
     }

@@ -7,7 +7,7 @@ A *dialect* is how one API writes its answers as JSON objects: one module each i
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from wiretape.recorder.decode.values import JsonObject
+from wiretape.recorder.decode.values import JsonObject, count
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Chunk:
 class Tokens:
     """The counts that usage reports, in the terms of OpenTelemetry's conventions; None where it reports none.
 
-    Counts are copied, never computed: whether `input` includes the cached tokens is as the API defines it.
+    `input` is the total: it includes the tokens that a cache read and wrote. The other counts are copied.
     `cache_write_1h` are the tokens of `cache_write` that the cache keeps for an hour.
     """
 
@@ -93,6 +93,19 @@ class Tokens:
     cache_read: int | None = None
     cache_write: int | None = None
     cache_write_1h: int | None = None
+
+    @property
+    def uncached(self) -> int | None:
+        """Input tokens that neither a cache read nor wrote; None where the counts contradict each other.
+
+        A missing count of cached tokens is 0: APIs omit a count of 0, or have no such cache.
+        """
+        return None if self.input is None else count(self.input - (self.cache_read or 0) - (self.cache_write or 0))
+
+
+def with_cache(uncached: int | None, *cached: int | None) -> int | None:
+    """Return the input tokens in all, of an API whose count of them is without those of a cache."""
+    return None if uncached is None else count(uncached + sum(one or 0 for one in cached))
 
 
 Parse = Callable[[JsonObject, str, ReportedError | None], Chunk | None]
@@ -110,8 +123,7 @@ class Dialect:
     whole answer. `finish_ends` means that a finish reason for every choice ends a stream, as an event that `ends` does,
     and `has_done` that `[DONE]` does. `parser` makes a `Parse` for each stream, if the meaning of an object depends on
     earlier ones; its argument is the request's body, None if the tape has none. `repeats` means that objects that are
-    equal mean the same, wherever they stand in a stream. `input_has_cache`: the input tokens of its usage include those
-    that a cache read or wrote.
+    equal mean the same, wherever they stand in a stream.
     """
 
     api: str
@@ -122,4 +134,3 @@ class Dialect:
     has_done: bool = False
     parser: Callable[[bytes | None], Parse] | None = None
     repeats: bool = True
-    input_has_cache: bool = True

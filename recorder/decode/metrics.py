@@ -389,7 +389,7 @@ class Timing:
     )
 
 
-DECODER_VERSION: Final = 6
+DECODER_VERSION: Final = 7
 """Version of the decoder; raise it whenever the same facts would be derived differently."""
 
 
@@ -414,19 +414,26 @@ class Measures(Timing):
     response_model: str | None = value("the first model that the answer names")
     response_id: str | None = value("the first id that the answer names")
     finish_reason: str | None = value("reason why the answer ended, verbatim from upstream")
-    input_tokens: int | None = tokens("tokens of the request, from usage", ("tok.in", "prompt_tokens"))
+    input_tokens: int | None = tokens(
+        "tokens of the request, those read from and written to the provider's cache included, from usage",
+        ("tok.in", "prompt_tokens"),
+    )
     output_tokens: int | None = tokens("tokens of the answer, from usage", ("tok.out", "tokens", "completion_tokens"))
     total_tokens: int | None = tokens(
         "tokens in all, from usage, or the sum of the two where it has none", ("tok.total",)
     )
     reasoning_tokens: int | None = tokens("tokens of reasoning, from usage", ("tok.reason",))
     cache_read_input_tokens: int | None = tokens("tokens read from the provider's cache, from usage", ("tok.cached",))
-    cache_creation_input_tokens: int | None = tokens(
-        "tokens written to the provider's cache, from usage", ("tok.cache_write",)
+    cache_write_input_tokens: int | None = tokens(
+        "tokens written to the provider's cache, from usage", ("tok.cache_write", "cache_creation_input_tokens")
     )
-    cache_creation_1h_input_tokens: int | None = tokens(
+    cache_write_1h_input_tokens: int | None = tokens(
         "tokens written to the provider's cache that it keeps for an hour, from usage; unknown unless it splits them",
-        ("tok.cache_write_1h",),
+        ("tok.cache_write_1h", "cache_creation_1h_input_tokens"),
+    )
+    input_uncached_tokens: int | None = tokens(
+        "tokens of the request that usage counts neither as read from the provider's cache nor as written to it",
+        ("tok.uncached",),
     )
     usage: JsonObject | None = value("usage: the last non-null value of each field")
     events: int = count("events by the standard, [DONE] included")

@@ -28,6 +28,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from wiretape.recorder import private
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.assembly import token_counts
 from wiretape.recorder.decode.exchange import Reads
 from wiretape.recorder.errors import NotFound, TapeDamaged, WiretapeError
 from wiretape.recorder.sanitize import safe
@@ -75,6 +76,8 @@ OF_SESSION: Final = [one.name for one in sessions.c if one.name not in ("no", "u
 _NOT_OF_EXCHANGE: Final = {"no", "id", "session_no", "request_body", "bytes", "client_bytes"}
 OF_EXCHANGE: Final = [column.name for column in exchanges.c if column.name not in _NOT_OF_EXCHANGE]
 COUNTED: Final = ("bytes", "client_bytes")
+_INPUT_TOTAL_SINCE: Final = 7
+"""First version of the decoder that counts the tokens of a cache as input tokens for every API."""
 OF_MEASURES: Final = [column.name for column in measures.c if column.name != "exchange_no"]
 _OF_READ: Final = {"read", "from", "at_ns", "relayed_ns", "text", "base64"}
 _OF_READS: Final = {"reads", "from", "at_ns", "relayed_ns"}
@@ -469,7 +472,7 @@ def _enter_unshipped(connection: Connection, values: Line, streams: Streams) -> 
     """Enter an exchange without bytes, as settled: nothing is derived from it."""
     if any(its.data for its in streams.values()):
         raise ValueError("it has both measures and reads, but measures are derived from reads: remove either")
-    measured = {name: _stored(name, value) for name, value in values.pop("measures").items()}
+    measured = {name: _stored(name, value) for name, value in _with_input_total(values.pop("measures")).items()}
     (no,) = _insert(connection, exchanges, values)
     counts = (values.get("bytes", 0), "gap_bytes"), (values.get("client_bytes"), "client_gap_bytes")
     for stream, (came, gap) in zip(STREAMS, counts, strict=True):
@@ -483,6 +486,14 @@ def _enter_unshipped(connection: Connection, values: Line, streams: Streams) -> 
         _insert(connection, measures, {"exchange_no": no, **measured})
     newest = select(func.coalesce(func.max(settlements.c.version), 0) + 1).scalar_subquery()
     connection.execute(insert(settlements).values(exchange_no=no, version=newest))
+
+
+def _with_input_total(measured: Line) -> Line:
+    """Return measures with the counts of their usage as this decoder reads them, if an older one derived them."""
+    if measured.get("decoder_version", 0) >= _INPUT_TOTAL_SINCE or not isinstance(measured.get("usage"), dict):
+        return measured
+    known = {name: value for name, value in measured.items() if not name.startswith("cache_creation_")}
+    return known | token_counts(measured.get("api") or "", measured["usage"])
 
 
 def _stored(name: str, value: Any) -> Any:

@@ -60,9 +60,10 @@ async def test_the_anthropic_sdk_assembles_what_the_tape_has(relay: Relay, name:
     assert len(used) >= 2
     assert (row["response_id"], row["response_model"]) == (message.id, message.model)
     assert (row["finish_reason"], row["outcome"]) == (message.stop_reason, "complete")
-    assert (row["input_tokens"], row["output_tokens"]) == (usage.input_tokens, usage.output_tokens)
+    assert (row["input_uncached_tokens"], row["output_tokens"]) == (usage.input_tokens, usage.output_tokens)
     cached = (usage.cache_read_input_tokens, usage.cache_creation_input_tokens)
-    assert (row["cache_read_input_tokens"], row["cache_creation_input_tokens"]) == cached
+    assert (row["cache_read_input_tokens"], row["cache_write_input_tokens"]) == cached
+    assert row["input_tokens"] == usage.input_tokens + sum(one or 0 for one in cached)
     assert row["api"] == "anthropic.messages"
 
 

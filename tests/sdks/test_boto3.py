@@ -191,8 +191,9 @@ async def test_boto3_gets_of_converse_what_the_tape_has(relay: Relay, name: str)
     assert calls(row) == [(id, name, json.loads(arguments or "{}")) for id, name, arguments in got.calls]
     assert len(got.calls) == 2
     assert (row["finish_reason"], row["outcome"], row["api"]) == (got.reason, "complete", "bedrock.converse")
-    counts = ("input", "output", "total", "cache_read_input")
+    counts = ("input_uncached", "output", "total", "cache_read_input")
     assert [row[f"{name}_tokens"] for name in counts] == list(got.usage.values()) == list(COUNTED.values())
+    assert row["input_tokens"] == COUNTED["inputTokens"] + COUNTED["cacheReadInputTokens"]
 
 
 @pytest.mark.usefixtures("no_profile")

@@ -125,7 +125,7 @@ def gpt(relay: Relay, name: str) -> Any:
 
 
 def reported(row: sqlite3.Row) -> tuple[int | None, ...]:
-    names = ("input", "output", "total", "reasoning", "cache_read_input", "cache_creation_input")
+    names = ("input", "output", "total", "reasoning", "cache_read_input", "cache_write_input")
     return tuple(row[f"{name}_tokens"] for name in names)
 
 

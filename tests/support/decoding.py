@@ -73,7 +73,7 @@ def said(measures: Measures) -> dict[str, Any]:
         "content",
     )
     names += ("reasoning", "finish_reason", "input_tokens", "output_tokens", "total_tokens", "reasoning_tokens")
-    names += ("cache_read_input_tokens", "cache_creation_input_tokens")
+    names += ("cache_read_input_tokens", "cache_write_input_tokens")
     values = {name: getattr(measures, name) for name in names}
     values["calls"] = [(call["id"], call["name"], call["arguments"]) for call in measures.tool_calls or ()]
     return {name: value for name, value in values.items() if value not in (None, [])}

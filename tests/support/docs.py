@@ -11,7 +11,6 @@ import wiretape.viewer.cli
 from tests.support.decoding import derived
 from tests.support.wires import COMPLETIONS, WIRES, Wire
 from wiretape.recorder.decode.decoder import framing_of
-from wiretape.recorder.decode.dialects.registry import DIALECTS
 from wiretape.recorder.decode.exchange import DETAILS, OUTCOMES, Exchange
 from wiretape.recorder.decode.metrics import METRICS, Measures
 from wiretape.recorder.relay import providers
@@ -173,15 +172,6 @@ def prometheus(those: "Conventions") -> str:
     """Return the metrics of OpenTelemetry's conventions under their names for Prometheus."""
     labels = {family: f"; label {family.label}" if family.label else "" for family in those.families}
     return defined({family.prometheus: family.meaning + label for family, label in labels.items()})
-
-
-def cache_counts() -> str:
-    """Return the APIs whose input includes the tokens of a cache, and the others."""
-    apis = [sorted(one.api for one in DIALECTS if one.input_has_cache is within) for within in (True, False)]
-    return "".join(
-        f"- {place} the input: a count that usage lacks is 0: {_names(names)}\n"
-        for place, names in zip(("part of", "beside"), apis, strict=True)
-    )
 
 
 def engines() -> str:

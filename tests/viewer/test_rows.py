@@ -23,8 +23,8 @@ CONTRACT = (
     "finish_reason, input_tokens, output_tokens, total_tokens, reasoning_tokens, ttfb_ms, ttfc_ms, ttft_ms, "
     "ttfo_ms, ttst_ms, latency_ms, duration_ms, tpot_ms, icl_p50_ms, icl_p99_ms, icl_max_ms, max_stall_ms, reads, "
     "events, output_chunks, bytes, flags, request_model, labels, connect_ms, tps_user, coalesced_fraction, "
-    "max_silence_ms, operation, api, response_model, cache_read_input_tokens, cache_creation_input_tokens, "
-    "connection_reused, clock, conversation, cache_creation_1h_input_tokens"
+    "max_silence_ms, operation, api, response_model, cache_read_input_tokens, cache_write_input_tokens, "
+    "connection_reused, clock, conversation, cache_write_1h_input_tokens, input_uncached_tokens"
 )
 
 

@@ -77,7 +77,7 @@ class Ended:
     input_tokens: int | None
     output_tokens: int | None
     cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
+    cache_write_input_tokens: int | None = None
     reasoning_tokens: int | None = None
 
 
@@ -211,7 +211,7 @@ def _figures(one: Ended, numbers: Numbers | None, error: str) -> dict[Figure, li
         "input": [one.input_tokens],
         "output": [one.output_tokens],
         "cache_read": [one.cache_read_input_tokens],
-        "cache_write": [one.cache_creation_input_tokens],
+        "cache_write": [one.cache_write_input_tokens],
         "reasoning": [one.reasoning_tokens],
     }
     return {figure: [value for value in all_ if isinstance(value, int | float)] for figure, all_ in values.items()}

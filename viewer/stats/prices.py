@@ -3,10 +3,9 @@
 Prices are the user's: none are built in, as they would go out of date. An amount is a whole number of millionths of a
 millionth of the currency, so that sums are exact. An unknown cost is None, never 0.
 
-A request's tokens include those that a cache read or wrote if its API defines it so (`Dialect`). A count of cached
-tokens missing in usage is 0: the known APIs, and the servers that follow them, omit a count of 0, or do not bill cached
-tokens separately. For an answer of another API it is unknown. If tokens were written to a cache, the count of those
-that it keeps for an hour is never taken for 0, since these cost more.
+A count of cached tokens missing in usage is 0: APIs, and the servers that follow them, omit a count of 0, or do not
+bill cached tokens separately. If tokens were written to a cache, the count of those that it keeps for an hour is never
+taken for 0, since these cost more.
 """
 
 import functools
@@ -18,7 +17,6 @@ from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from wiretape.recorder.decode.dialects.registry import BY_API
 from wiretape.recorder.sanitize import clipped, safe
 
 UNITS: Final = 10**12
@@ -61,33 +59,16 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as usage reports them; `cache_write_1h` are the part of `cache_write` that is kept for an hour.
+    """Tokens that are billed: `uncached` ones of the request, those of the answer, and those of a cache.
 
-    `input_has_cache`: `input` includes the tokens read from a cache and written to it. `lacks_only_zeros`: a count of
-    these that is None stands for 0.
+    `cache_write_1h` are the part of `cache_write` that is kept for an hour.
     """
 
-    input: int | None
+    uncached: int | None
     output: int | None
     cache_read: int | None = None
     cache_write: int | None = None
     cache_write_1h: int | None = None
-    input_has_cache: bool = True
-    lacks_only_zeros: bool = False
-
-    @property
-    def total_input(self) -> int | None:
-        """All tokens of the request; unknown where the counts contradict each other."""
-        cached = (self.cache_read or 0) + (self.cache_write or 0)
-        if self.input is None or (self.input_has_cache and cached > self.input):
-            return None
-        return self.input if self.input_has_cache else self.input + cached
-
-    @property
-    def cache_hit_rate(self) -> float | None:
-        """Tokens read from the cache / all tokens of the request."""
-        total = self.total_input
-        return self.cache_read / total if self.cache_read is not None and total else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +115,15 @@ class Price:
 
     def cost(self, usage: Usage) -> int | None:
         """Return the cost of the tokens, or None if a count with a price is unknown."""
-        read, write = usage.cache_read, usage.cache_write
-        if usage.lacks_only_zeros:
-            read, write = read or 0, write or 0
-        hour = usage.cache_write_1h if write else write
-        if hour and (self.cache_write_1h is None or hour > (write or 0)):
+        written = usage.cache_write or 0
+        hour = usage.cache_write_1h if written else 0
+        if hour and (self.cache_write_1h is None or hour > written):
             return None
         parts = (
-            (usage.total_input, self.input),
+            (usage.uncached, self.input),
             (usage.output, self.output),
-            (read, self.cached_input - self.input),
-            (write, self.cache_write - self.input),
+            (usage.cache_read or 0, self.cached_input),
+            (written, self.cache_write),
             (hour, 0 if self.cache_write_1h is None else self.cache_write_1h - self.cache_write),
         )
         if any(tokens is None and price for tokens, price in parts):
@@ -175,29 +154,6 @@ class Prices:
 
     def _find(self, names: Names) -> list[Price]:
         return [one for one in self._entries if one.fits(names)]
-
-
-def usage(
-    api: str | None,
-    input: int | None,
-    output: int | None,
-    cache_read: int | None,
-    cache_write: int | None,
-    cache_write_1h: int | None = None,
-    *,
-    reasoning_besides: int = 0,
-) -> Usage:
-    """Return the tokens of an API's exchange; `reasoning_besides` are those that its `output` does not count."""
-    dialect = BY_API.get(api or "")
-    return Usage(
-        input,
-        None if output is None else output + reasoning_besides,
-        cache_read,
-        cache_write,
-        cache_write_1h,
-        input_has_cache=dialect is None or dialect.input_has_cache,
-        lacks_only_zeros=dialect is not None,
-    )
 
 
 def entry(values: Mapping[str, object]) -> Price:

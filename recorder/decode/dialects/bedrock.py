@@ -7,7 +7,7 @@ another API is claimed. Exceptions are those of any AWS event stream: their API 
 from collections.abc import Callable
 from typing import Final
 
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, Tokens, ToolPiece
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, Tokens, ToolPiece, with_cache
 from wiretape.recorder.decode.framings.aws_eventstream import ERROR, EXCEPTION
 from wiretape.recorder.decode.values import JsonObject, compact, count, index, text, usage_in
 
@@ -28,19 +28,19 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
 
 
 def tokens(usage: JsonObject) -> Tokens:
-    """Return the counts of `usage`; `inputTokens` excludes cache reads and writes."""
-    written = count(usage.get("cacheWriteInputTokens"))
+    """Return the counts of `usage`; its `inputTokens` excludes cache reads and writes."""
+    read, written = count(usage.get("cacheReadInputTokens")), count(usage.get("cacheWriteInputTokens"))
     return Tokens(
-        input=count(usage.get("inputTokens")),
+        input=with_cache(count(usage.get("inputTokens")), read, written),
         output=count(usage.get("outputTokens")),
         total=count(usage.get("totalTokens")),
-        cache_read=count(usage.get("cacheReadInputTokens")),
+        cache_read=read,
         cache_write=written,
         cache_write_1h=_kept_for_an_hour(usage.get("cacheDetails"), written),
     )
 
 
-DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens, input_has_cache=False)
+DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens)
 
 
 def _kept_for_an_hour(details: object, written: int | None) -> int | None:

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, Tokens, ToolPiece
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, Tokens, ToolPiece, with_cache
 from wiretape.recorder.decode.dialects import bedrock, chat, completions, messages
 from wiretape.recorder.decode.framings.aws_eventstream import ERROR, EXCEPTION
 from wiretape.recorder.decode.values import JsonObject, compact, count, index, text
@@ -43,15 +43,16 @@ def tokens(usage: JsonObject) -> Tokens:
     ):
         if name in usage:
             return read(usage)
+    cached = count(usage.get("cacheReadInputTokenCount")), count(usage.get("cacheWriteInputTokenCount"))
     return Tokens(
-        input=_first(usage, _INPUT),
+        input=with_cache(_first(usage, _INPUT), *cached),
         output=_first(usage, _OUTPUT),
-        cache_read=count(usage.get("cacheReadInputTokenCount")),
-        cache_write=count(usage.get("cacheWriteInputTokenCount")),
+        cache_read=cached[0],
+        cache_write=cached[1],
     )
 
 
-DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens, input_has_cache=False)
+DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens)
 
 
 def _first(usage: JsonObject, names: tuple[str, ...]) -> int | None:

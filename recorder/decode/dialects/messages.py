@@ -12,7 +12,7 @@ that the last `message_delta` replaces. Without that one, the count of output to
 from collections.abc import Callable
 from typing import Final
 
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, Tokens, ToolPiece
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, Tokens, ToolPiece, with_cache
 from wiretape.recorder.decode.values import JsonObject, compact, count, index, text, usage_in
 
 API: Final = "anthropic.messages"
@@ -46,19 +46,20 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
 
 
 def tokens(usage: JsonObject) -> Tokens:
-    """Return the counts of `usage`; `input` is without the tokens that the cache read and wrote."""
+    """Return the counts of `usage`; its `input_tokens` excludes cache reads and writes."""
     details, written = usage.get("output_tokens_details"), count(usage.get("cache_creation_input_tokens"))
+    read = count(usage.get("cache_read_input_tokens"))
     return Tokens(
-        input=count(usage.get("input_tokens")),
+        input=with_cache(count(usage.get("input_tokens")), read, written),
         output=count(usage.get("output_tokens")),
         reasoning=count(details.get("thinking_tokens")) if isinstance(details, dict) else None,
-        cache_read=count(usage.get("cache_read_input_tokens")),
+        cache_read=read,
         cache_write=written,
         cache_write_1h=_kept_for_an_hour(usage.get("cache_creation"), written),
     )
 
 
-DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens, input_has_cache=False)
+DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens)
 
 
 def _kept_for_an_hour(split: object, written: int | None) -> int | None:

@@ -9,6 +9,7 @@ from sqlalchemy import JSON, Column, Table, insert
 
 from tests.support.random_filters import packed
 from wiretape.recorder.decode.exchange import FLAGS, OUTCOMES
+from wiretape.recorder.decode.metrics import DECODER_VERSION
 from wiretape.recorder.tape import file
 from wiretape.recorder.tape.cells import declared
 from wiretape.recorder.tape.schema import exchanges, measures, sessions, settlements
@@ -75,6 +76,7 @@ def _measures(chosen: random.Random, no: int) -> dict[str, Any]:
     flags = sorted(chosen.sample(list(FLAGS), chosen.randrange(4)))
     gaps = packed(chosen.choices(_GAPS, k=chosen.randrange(6)))
     own = {"exchange_no": no, "flags": " ".join(flags), "outcome": chosen.choice([*OUTCOMES][1:])}
+    own["decoder_version"] = DECODER_VERSION  # a server reads tokens of older ones in another way
     return _drawn(chosen, measures) | own | gaps
 
 

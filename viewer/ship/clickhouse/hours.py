@@ -11,13 +11,13 @@ from wiretape.recorder.clock import Clock
 from wiretape.recorder.decode.exchange import FAILURES
 from wiretape.viewer.source.clickhouse.client import Centre
 from wiretape.viewer.source.clickhouse.ddl import literal
-from wiretape.viewer.source.clickhouse.tables import HOURS
+from wiretape.viewer.source.clickhouse.tables import HOURS, INPUT_TOKENS
 
 _FIGURES: Final = {
     "exchanges": "count()",
     "failed": f"countIf(outcome IN ({', '.join(map(literal, sorted(FAILURES)))}))",
     "client_closed": "countIf(outcome = 'client_closed')",
-    "input_tokens": "sum(input_tokens)",
+    "input_tokens": "sum(input_of)",
     "output_tokens": "sum(output_tokens)",
     "usage_known": "count(output_tokens)",
     "ttft_known": "count(ttft_ns)",
@@ -32,7 +32,7 @@ _NOTHING: Final = "0, 0, 0, NULL, NULL, 0, 0, NULL, NULL, NULL, CAST([] AS Array
 _KINDS: Final = """tenant, toStartOfHour(started) AS hour, host, upstream,
     ifNull(request_model, ifNull(response_model, '')) AS model_of, ifNull(operation, '') AS operation_of,
     ifNull(api, '') AS api_of"""
-_READ: Final = "outcome, input_tokens, output_tokens, ttft_ns, gap_hist"
+_READ: Final = f"outcome, {INPUT_TOKENS} AS input_of, output_tokens, ttft_ns, gap_hist"
 
 
 def count(centre: Centre, seconds: int, clock: Clock) -> str:

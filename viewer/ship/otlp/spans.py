@@ -138,7 +138,7 @@ def _generation(one: Traced, conventions: Conventions, first_s: object, error: s
         "gen_ai.usage.output_tokens": counted.output_tokens,
         "gen_ai.usage.reasoning.output_tokens": counted.reasoning_tokens,
         "gen_ai.usage.cache_read.input_tokens": counted.cache_read_input_tokens,
-        conventions.cache_write: counted.cache_creation_input_tokens,
+        conventions.cache_write: counted.cache_write_input_tokens,
         "gen_ai.conversation.id": one.conversation,
         "http.response.status_code": counted.exchange.status,
         "error.type": error,

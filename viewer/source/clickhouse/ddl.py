@@ -19,6 +19,14 @@ EXPIRING_SINCE: Final = (19, 6)
 ACCOUNTS_SINCE: Final = (20, 5)
 _LOCAL: Final = "_local"
 _READ_OF_SYSTEM: Final = ("tables", "clusters", "parts", "columns")
+_CACHED: Final = "(coalesce(cache_read_input_tokens, 0) + coalesce(cache_creation_input_tokens, 0))"
+_FORMER: Final = {
+    "cache_write_input_tokens": "cache_creation_input_tokens",
+    "cache_write_1h_input_tokens": "cache_creation_1h_input_tokens",
+    "input_uncached_tokens": "multiIf(coalesce(api, '') IN ('anthropic.messages', 'bedrock.converse', "
+    f"'bedrock.invoke'), input_tokens, input_tokens >= {_CACHED}, input_tokens - {_CACHED}, NULL)",
+}
+"""Values of new columns in the rows of older recorders: renamed counts, and the input tokens without a cache."""
 _USER: Final = """    <{account}>
       <password_sha256_hex>{hash}</password_sha256_hex>
       <networks><ip>::/0</ip></networks>
@@ -75,7 +83,8 @@ def migrate(
     it in a cluster of replicas.
     """
     missing = [column for column in table.columns if column.name not in present]
-    added = ", ".join(f"ADD COLUMN {_column(column, plain)}" for column in missing)
+    filled = _FORMER if "cache_creation_input_tokens" in present else {}
+    added = ", ".join(f"ADD COLUMN {_column(column, plain, filled.get(column.name))}" for column in missing)
     if missing and plain and cluster is not None and each == table.name:
         yield f"DROP TABLE {name}.{each}{_on(cluster)}"
         yield from list(create(table, name, cluster, plain=plain))[1:]
@@ -119,8 +128,9 @@ def _head(table: EngineTable, engine_name: str, name: str, cluster: str | None, 
     return f"CREATE TABLE IF NOT EXISTS {identifier(name)}.{engine_name}{_on(cluster)} (\n{columns}\n) "
 
 
-def _column(column: EngineColumn, plain: bool) -> str:
-    return f"{column.name} {column.type}" + ("" if plain else f" COMMENT {literal(column.meaning)}")
+def _column(column: EngineColumn, plain: bool, default: str | None = None) -> str:
+    filled = "" if default is None else f" DEFAULT {default}"
+    return f"{column.name} {column.type}{filled}" + ("" if plain else f" COMMENT {literal(column.meaning)}")
 
 
 def _sorted(table: EngineTable, plain: bool) -> str:

@@ -17,13 +17,12 @@ from sqlalchemy.sql.compiler import GenericTypeCompiler, IdentifierPreparer, SQL
 from sqlalchemy.sql.elements import False_
 from sqlalchemy.sql.functions import Function
 
-from wiretape.recorder.decode.dialects.registry import BY_API
 from wiretape.recorder.tape import schema
 from wiretape.viewer import config
 from wiretape.viewer.source.clickhouse import driver
 from wiretape.viewer.source.clickhouse.client import NotAtCentre
 from wiretape.viewer.source.clickhouse.ddl import literal
-from wiretape.viewer.source.clickhouse.tables import EXCHANGES
+from wiretape.viewer.source.clickhouse.tables import EXCHANGES, INPUT_TOKENS
 from wiretape.viewer.source.tape import columns
 from wiretape.viewer.source.tape.functions import cost_of
 from wiretape.viewer.stats.prices import UNITS
@@ -37,6 +36,7 @@ _OWN: Final = {
     ("exchanges", "no"): "concat(started_at, ' ', id)",
     ("exchanges", "labels"): "[label_names, label_values]",
     ("measures", "exchange_no"): "decoder_version",
+    ("measures", "input_tokens"): INPUT_TOKENS,
 }
 """Columns of a tape that a server has in another form; the order by this `no` is the order in time."""
 
@@ -184,15 +184,6 @@ class Compiler(SQLCompiler):
     def visit_upstream_name_of_func(self, function: object, **kw: object) -> str:
         """Compile the name of an upstream to NULL: the engine has no recorders' upstreams."""
         return "CAST(NULL, 'Nullable(String)')"
-
-    def visit_cache_total_of_func(self, function: Any, **kw: Any) -> str:
-        """Compile the tokens of a request, the same as `wiretape.viewer.stats.prices.Usage`; NULL if there are none."""
-        api, given, read, written = (self.process(one, **kw) for one in function.clauses)
-        outside = [_fixed(name) for name, one in BY_API.items() if not one.input_has_cache]
-        cached = f"(coalesce({read}, 0) + coalesce({written}, 0))"
-        besides = f"coalesce({api} IN ({', '.join(outside)}), 0)"
-        total = f"multiIf({besides}, {given} + {cached}, {cached} > {given}, NULL, {given})"
-        return f"if({read} IS NULL, NULL, nullIf({total}, 0))"
 
     def visit_function(self, func: Any, *args: Any, **kwargs: Any) -> str:
         """Raise `NotAtCentre` for a function that only a tape has."""

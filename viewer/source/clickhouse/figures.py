@@ -24,14 +24,14 @@ from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer.source.clickhouse import gaps
 from wiretape.viewer.source.clickhouse.client import MemoryExceeded, NotAtCentre
 from wiretape.viewer.source.tape import queries
-from wiretape.viewer.source.tape.columns import JOINED, Expression, Statement, cache_total, column, flagged
+from wiretape.viewer.source.tape.columns import BILLED, JOINED, Expression, Statement, cache_total, column, flagged
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.source.tape.functions import ADDITIVE, MOST_TOKENS
 from wiretape.viewer.source.tape.overview import FLAGGED, OUTCOME, group_of, sortable
 from wiretape.viewer.stats import summary
 from wiretape.viewer.stats.histogram import EDGES, filled
 from wiretape.viewer.stats.metrics import QUANTITIES, Bound, Quantity
-from wiretape.viewer.stats.prices import Names, Paid, Prices, usage
+from wiretape.viewer.stats.prices import Names, Paid, Prices, Usage
 from wiretape.viewer.stats.summary import PERCENTILES, TOKENS, UNMEASURED, Figures, Key, Method
 
 _OUTCOMES: Final = (*OUTCOMES, UNMEASURED)
@@ -274,10 +274,9 @@ def costs_by_group(
     """Return each group's cost, in units of `wiretape.viewer.stats.prices`, and its count of exchanges with a cost."""
     keys = [group_of(name) for name in by]
     names = column("model"), measures.c.response_model, exchanges.c.upstream, measures.c.api
-    counts = input, _, read, write, hour = _token_counts()
+    counts = *_, write, hour = _token_counts()
     since = sum((_one_if(literal(at) <= exchanges.c.started_at) for at in prices.since), literal(0))
-    contradicts = func.coalesce(read, literal(0)) + func.coalesce(write, literal(0)) > input
-    differs = (contradicts, write > literal(0), hour > literal(0), hour > write)
+    differs = (write > literal(0), hour > literal(0), hour > write)
     alike = (*names, *(_one_if(one) for one in (*(each.is_(None) for each in counts), *differs)), since)
     sums = func.min(exchanges.c.started_at), func.count(), *(func.sum(one) for one in counts)
     statement = select(*keys, *alike, *sums).select_from(JOINED).where(measures.c.outcome == "complete")
@@ -288,7 +287,7 @@ def costs_by_group(
         key, its = tuple(row[: len(by)]), row[len(by) :]
         called, (first_at, n) = its[:4], its[-7:-5]
         tokens = (None if unknown else int(total) for unknown, total in zip(its[4:9], its[-5:], strict=True))
-        cost = prices.cost(Names(*called), first_at, usage(called[-1], *tokens))
+        cost = prices.cost(Names(*called), first_at, Usage(*tokens))
         if cost is not None:
             costs[key] += cost
             known[key] += n
@@ -297,12 +296,10 @@ def costs_by_group(
 
 def _token_counts() -> tuple[Expression, ...]:
     """Return the tokens of the request, of the answer with all reasoning, and those a cache read, wrote and keeps."""
-    names = ("input_tokens", "output_tokens", "reasoning_tokens", "cache_read_input_tokens",
-             "cache_creation_input_tokens", "cache_creation_1h_input_tokens")  # fmt: skip
-    known = (case((measures.c[name].between(0, MOST_TOKENS), measures.c[name])) for name in names)
-    input, output, reasoning, *cached = known
+    known = (case((measures.c[name].between(0, MOST_TOKENS), measures.c[name])) for name in BILLED)
+    uncached, output, reasoning, *cached = known
     besides = case((flagged(ADDITIVE), func.coalesce(reasoning, literal(0))), else_=literal(0))
-    return input, output + besides, *cached
+    return uncached, output + besides, *cached
 
 
 def _one_if(condition: Expression) -> ColumnElement[int]:

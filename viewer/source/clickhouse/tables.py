@@ -27,6 +27,11 @@ COUNTS: Final = "Array(UInt32)"
 PLACES: Final = "Array(Nullable(Int64))"
 
 ROW_VERSION: Final = "row_version"
+INPUT_TOKENS: Final = (
+    "if(decoder_version < 7, coalesce(input_uncached_tokens + coalesce(cache_read_input_tokens, 0) + "
+    "coalesce(cache_write_input_tokens, 0), input_tokens), input_tokens)"
+)
+"""Tokens of a request: in rows of older decoders, `input_tokens` of some APIs is without those of a cache."""
 
 _TYPES: Final = ((Boolean, "UInt8"), (Float, "Float64"), (BigInteger, NUMBER), (Integer, "Int32"))
 _NAMED: Final = {"measures.icl": GAPS, "measures.gap_hist": COUNTS}

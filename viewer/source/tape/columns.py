@@ -17,6 +17,7 @@ from sqlalchemy import (
     Table,
     TableValuedAlias,
     Text,
+    and_,
     case,
     cast,
     func,
@@ -40,8 +41,6 @@ JOINED: Final = exchanges.outerjoin(measures, measures.c.exchange_no == exchange
 """The tables that the expressions select from: every exchange, measured or not."""
 
 
-_CACHED: Final = ("cache_read_input_tokens", "cache_creation_input_tokens")
-
 CONVERSATION: Final = "conversation_of"
 CONTINUED: Final = "continued_by"
 ABOVE: Final = "number_above"
@@ -50,11 +49,14 @@ ABOVE: Final = "number_above"
 
 COST: Final = "cost_of"
 CURRENCY: Final = "currency_of"
-CACHE_TOTAL: Final = "cache_total_of"
-"""SQL functions (`functions`): cost, currency, and all tokens of a request with known cached tokens.
+"""SQL functions (`functions`): cost, in units of `wiretape.viewer.stats.prices`, and currency."""
 
-Costs are in units of `wiretape.viewer.stats.prices`.
-"""
+
+BILLED: Final = (
+    "input_uncached_tokens", "output_tokens", "reasoning_tokens", "cache_read_input_tokens", "cache_write_input_tokens",
+    "cache_write_1h_input_tokens",
+)  # fmt: skip
+"""The counts of tokens that a cost is of, in the order of `COST`'s arguments."""
 
 
 UPSTREAM_NAME: Final = "upstream_name_of"
@@ -110,8 +112,7 @@ def column(field: str) -> Expression:
 
 def cost_units() -> ColumnElement[int]:
     """Return the cost of an exchange, in units of `wiretape.viewer.stats.prices`."""
-    names = ("input_tokens", "output_tokens", "reasoning_tokens", *_CACHED, "cache_creation_1h_input_tokens")
-    counts = (measures.c[name] for name in names)
+    counts = (measures.c[name] for name in BILLED)
     facts = (measures.c.outcome, measures.c.flags, exchanges.c.started_at)
     called = (column("model"), measures.c.response_model, exchanges.c.upstream, measures.c.api)
     return func.cost_of(*facts, *called, *counts, type_=BigInteger)
@@ -124,15 +125,13 @@ def resolved(function: str) -> Expression:
 
 
 def cache_total() -> ColumnElement[int]:
-    """Return all tokens of the request of an exchange; null where it is not known how many of them a cache had."""
-    counts = (measures.c[name] for name in ("api", "input_tokens", *_CACHED))
-    total: ColumnElement[int] = func.cache_total_of(*counts, type_=BigInteger)
-    return case((measures.c.cache_read_input_tokens.is_not(null()), total))  # most have none: that costs no call
+    """Return the tokens of a request; null if there are none, or it is not known how many of them a cache had."""
+    known = (measures.c[name].is_not(null()) for name in ("cache_read_input_tokens", "input_uncached_tokens"))
+    return case((and_(*known), func.nullif(measures.c.input_tokens, 0, type_=BigInteger)))
 
 
-def _cache_hit_rate() -> ColumnElement[float]:
-    total = cache_total()  # null, too, where the count of those from the cache is none
-    return case((total.is_not(null()), cast(measures.c.cache_read_input_tokens, Float) / total))
+def _cache_hit_rate() -> Expression:
+    return cast(measures.c.cache_read_input_tokens, Float) / cache_total()
 
 
 def _upstream_name() -> ColumnElement[str]:

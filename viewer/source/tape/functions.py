@@ -21,7 +21,6 @@ from wiretape.viewer.listing.conversations import ConversationLink, Conversation
 from wiretape.viewer.source.base import Version
 from wiretape.viewer.source.tape.columns import (
     ABOVE,
-    CACHE_TOTAL,
     CONTINUED,
     CONVERSATION,
     COST,
@@ -31,7 +30,7 @@ from wiretape.viewer.source.tape.columns import (
     among,
 )
 from wiretape.viewer.source.tape.following import current_version
-from wiretape.viewer.stats.prices import Names, Prices, usage
+from wiretape.viewer.stats.prices import Names, Prices, Usage
 
 _LINKS: Final = select(
     exchanges.c.no, exchanges.c.id, measures.c.exchange_no,
@@ -144,7 +143,6 @@ class Pricing:
         """Add the functions to a connection."""
         connection.create_function(COST, 13, self._cost)
         connection.create_function(CURRENCY, 1, self._currency)
-        connection.create_function(CACHE_TOTAL, 4, _cache_total, deterministic=True)
 
     def prepare(self, _connection: Connection, _cursor: object, statement: str, *__: object) -> None:
         """Read the prices before a statement that asks for a cost. Raises `ConfigError`."""
@@ -167,16 +165,12 @@ class Pricing:
 
 def cost_of(prices: Prices, outcome: object, flags: object, started_at: object, *rest: object) -> int | None:
     """Return the cost of an exchange by prices, given the arguments of `COST`, or None if it is unknown."""
-    names, (input, output, reasoning, *cached) = Names(*map(_text, rest[:4])), map(_count, rest[4:])
+    names, (uncached, output, reasoning, *cached) = Names(*map(_text, rest[:4])), map(_count, rest[4:])
     if outcome != "complete" or not isinstance(started_at, str):
         return None
-    besides = (reasoning or 0) if isinstance(flags, str) and ADDITIVE in flags.split() else 0
-    return prices.cost(names, started_at, usage(names.api, input, output, *cached, reasoning_besides=besides))
-
-
-def _cache_total(api: object, input: object, read: object, write: object) -> int | None:
-    known = usage(_text(api), _count(input), None, _count(read), _count(write))
-    return None if known.cache_hit_rate is None else known.total_input
+    if output is not None and isinstance(flags, str) and ADDITIVE in flags.split():
+        output += reasoning or 0
+    return prices.cost(names, started_at, Usage(uncached, output, *cached))
 
 
 def _text(value: object) -> str | None:

@@ -177,7 +177,7 @@ def _sample(key: Key, group: _Group, include_failed: bool, currency: str | None)
 def _paid(table: NDArray[np.float64], complete: NDArray[np.bool_], currency: str | None) -> Paid:
     """Sum payments; each number is an integer, and the sums are exact."""
     costs, cached, totals = table.T
-    has_cost, has_total = ~np.isnan(costs), ~np.isnan(totals)
+    has_cost, has_total = ~np.isnan(costs), ~np.isnan(cached + totals)
     return Paid(
         cost=sum(map(int, costs[has_cost].tolist())),
         cost_n=int(has_cost.sum()),

@@ -12,7 +12,6 @@ from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer.source.base import POLL_SECONDS
 from wiretape.viewer.source.tape import following, queries
 from wiretape.viewer.source.tape.columns import JOINED, among
-from wiretape.viewer.stats import prices
 from wiretape.viewer.stats.dashboard import Ended, Traced
 from wiretape.viewer.stats.tools.request import Judged
 
@@ -23,12 +22,12 @@ def _columns(record: type[Ended] | type[Traced], *worked_out: str) -> dict[str, 
     return {one.name: found[one.name] for one in fields(record) if one.name in found and one.name not in worked_out}
 
 
-_COUNTED = _columns(Ended, "flags", "input_tokens")
+_COUNTED = _columns(Ended, "flags")
 _TOLD = _columns(Traced, "request_headers", "labels")
 _FACTS = select(
     exchanges.c.no, exchanges.c.status, exchanges.c.ended_by, exchanges.c.end_ns, exchanges.c.gap_bytes,
     exchanges.c.framing, exchanges.c.started_at, exchanges.c.request_headers, exchanges.c.labels, measures.c.outcome,
-    measures.c.error_code, measures.c.duration_ns, measures.c.flags, measures.c.input_tokens, measures.c.finish_reason,
+    measures.c.error_code, measures.c.duration_ns, measures.c.flags, measures.c.finish_reason,
     measures.c.choices, measures.c.conversation_key, *_COUNTED.values(), *_TOLD.values(),
 ).select_from(JOINED)  # fmt: skip
 
@@ -50,13 +49,11 @@ def traced(connection: Connection, numbers: Iterable[int]) -> Iterator[Traced]:
         exchange = Exchange(
             row.status, None, None, row.ended_by, None, None, row.end_ns, row.gap_bytes, framing=row.framing
         )
-        cached = row.cache_read_input_tokens, row.cache_creation_input_tokens
         counted = Ended(
             exchange=exchange,
             judged=Judged(row.outcome, row.error_code, row.duration_ns),
             body=body,
             flags=(row.flags or "").split(),
-            input_tokens=prices.usage(row.api, row.input_tokens, row.output_tokens, *cached).total_input,
             **{name: getattr(row, name) for name in _COUNTED},
         )
         yield Traced(

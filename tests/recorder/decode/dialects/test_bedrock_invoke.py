@@ -117,7 +117,7 @@ def test_the_events_of_each_model_are_read(inner, pieces, ends):
         (
             {"type": "message_start", "message": {"usage": {"input_tokens": 4, "cache_read_input_tokens": 1}}},
             {"input_tokens": 4, "cache_read_input_tokens": 1},
-            Tokens(input=4, cache_read=1),
+            Tokens(input=5, cache_read=1),
         ),
         ({"type": "message_stop", **LAST}, None, Tokens()),
         ({"outputs": [], "amazon-bedrock-invocationMetrics": "x"}, None, Tokens()),

@@ -257,7 +257,7 @@ ADDED = [
 SAID = {
     "api": API, "outcome": "complete", "response_id": "r1", "content": "Let me see…", "reasoning": "Hm.",
     "finish_reason": "tool_calls", "input_tokens": 26, "output_tokens": 66, "total_tokens": 92, "reasoning_tokens": 40,
-    "cache_read_input_tokens": 20, "cache_creation_input_tokens": 0, "calls": [("c1", "find", '{"q":1}')],
+    "cache_read_input_tokens": 20, "cache_write_input_tokens": 0, "calls": [("c1", "find", '{"q":1}')],
 }  # fmt: skip
 ERROR = {"code": "InternalError", "message": "Sorry.", "request_id": "r1"}
 

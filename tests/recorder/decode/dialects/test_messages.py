@@ -193,7 +193,7 @@ def test_counted_tokens_are_a_usage_and_no_message(more):
                 "cache_creation_input_tokens": 0,
                 "output_tokens_details": {"thinking_tokens": 300},
             },
-            Tokens(input=61, output=503, reasoning=300, cache_read=7, cache_write=0),
+            Tokens(input=68, output=503, reasoning=300, cache_read=7, cache_write=0),
         ),
         (
             {
@@ -209,7 +209,7 @@ def test_counted_tokens_are_a_usage_and_no_message(more):
         ({"input_tokens": None, "output_tokens": True, "cache_read_input_tokens": 1.5}, Tokens()),
     ],
 )
-def test_tokens_are_copied_from_usage(usage, read):
+def test_tokens_are_those_of_usage_and_those_of_a_cache_are_input(usage, read):
     assert tokens(usage) == read
 
 
@@ -349,11 +349,11 @@ SAID = {
     "content": "Héllo",
     "reasoning": "Hm…",
     "finish_reason": "tool_use",
-    "input_tokens": 61,
+    "input_tokens": 68,
     "output_tokens": 9,
-    "total_tokens": 70,
+    "total_tokens": 77,
     "cache_read_input_tokens": 7,
-    "cache_creation_input_tokens": 0,
+    "cache_write_input_tokens": 0,
     "calls": [("toolu_1", "weather", '{"at": "Rome"}')],
 }
 
@@ -398,13 +398,13 @@ PLACED = {"type": "message_start", "message": {"id": "m", "model": "claude", "co
 def test_the_output_tokens_of_a_stream_without_a_last_usage_are_unknown(events, facts, outcome):
     found = derived(stream(*events), **facts)
     assert (found.outcome, found.output_tokens, found.total_tokens, found.tpot_ns) == (outcome, None, None, None)
-    assert (found.input_tokens, found.cache_read_input_tokens, found.cache_creation_input_tokens) == (25, 7, 3)
+    assert (found.input_tokens, found.cache_read_input_tokens, found.cache_write_input_tokens) == (35, 7, 3)
     assert "no_usage" in found.flags
 
 
 def test_a_whole_stream_and_a_whole_message_have_their_output_tokens():
     found = derived(stream(PLACED, *TEXT, end("end_turn", output_tokens=15), STOP))
-    assert (found.output_tokens, found.total_tokens, "no_usage" in found.flags) == (15, 40, False)
+    assert (found.output_tokens, found.total_tokens, "no_usage" in found.flags) == (15, 50, False)
     whole = {"type": "message", "content": [], "stop_reason": "max_tokens", "usage": STARTED}
     assert derived(json.dumps(whole), content_type="application/json").output_tokens == 1
 

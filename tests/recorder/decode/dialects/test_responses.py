@@ -491,7 +491,7 @@ ENDED = last(*OUTPUT, usage=USAGE)
 SAID = {
     "api": API, "outcome": "complete", "response_model": "m", "response_id": "resp_1", "content": "Héllo there",
     "reasoning": "Hm", "finish_reason": "completed", "input_tokens": 75, "output_tokens": 1186, "total_tokens": 1261,
-    "reasoning_tokens": 1024, "cache_read_input_tokens": 32, "cache_creation_input_tokens": 4,
+    "reasoning_tokens": 1024, "cache_read_input_tokens": 32, "cache_write_input_tokens": 4,
     "calls": [("call_1", "f", '{"a":1}')],
 }  # fmt: skip
 

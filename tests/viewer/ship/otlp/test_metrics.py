@@ -63,7 +63,7 @@ def test_what_has_no_value_is_not_sent():
 
 
 OPTED_IN = {"OTEL_SEMCONV_STABILITY_OPT_IN": "http/dup, gen_ai_latest_experimental"}
-USED = replace(ONE, output_tokens=9, cache_read_input_tokens=5, cache_creation_input_tokens=1, reasoning_tokens=4)
+USED = replace(ONE, output_tokens=9, cache_read_input_tokens=5, cache_write_input_tokens=1, reasoning_tokens=4)
 
 
 def keys(point) -> dict[str, object]:

@@ -48,7 +48,7 @@ def of(**more):
 
 
 def test_tokens_written_to_a_cache_have_the_name_of_the_conventions_that_a_user_chose():
-    one = of(cache_creation_input_tokens=2)
+    one = of(cache_write_input_tokens=2)
     released, latest = received(one), received(one, OTEL_SEMCONV_STABILITY_OPT_IN="gen_ai_latest_experimental")
     assert values(released.attributes)["gen_ai.usage.cache_creation.input_tokens"] == 2
     renamed = {**values(released.attributes), "gen_ai.usage.cache_write.input_tokens": 2}

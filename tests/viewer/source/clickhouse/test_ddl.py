@@ -55,6 +55,19 @@ def test_a_migration_only_adds_what_is_missing() -> None:
     ]
 
 
+def test_a_count_with_a_new_name_keeps_what_was_shipped_under_its_former_one() -> None:
+    present = {column.name for column in tables.EXCHANGES.columns} - {
+        "cache_write_input_tokens", "cache_write_1h_input_tokens", "input_uncached_tokens"
+    }  # fmt: skip
+    former = {"cache_creation_input_tokens", "cache_creation_1h_input_tokens"}
+    (altered,) = ddl.migrate(tables.EXCHANGES, "exchanges", present | former, "db")
+    assert "cache_write_input_tokens Nullable(Int64) DEFAULT cache_creation_input_tokens COMMENT" in altered
+    assert "cache_write_1h_input_tokens Nullable(Int64) DEFAULT cache_creation_1h_input_tokens COMMENT" in altered
+    assert "input_uncached_tokens Nullable(Int64) DEFAULT multiIf(coalesce(api, '') IN ('anthropic.messages'" in altered
+    (new,) = ddl.migrate(tables.EXCHANGES, "exchanges", present, "db")
+    assert "DEFAULT" not in new
+
+
 def test_the_account_that_ships_may_read_nothing_and_the_one_that_reads_may_not_read_bodies() -> None:
     statements = [*ddl.accounts("db", {ddl.SHIPPER: "ab", ddl.ANALYST: "cd"}, tables.TABLES, None)]
     grants = [one for one in statements if one.startswith("GRANT") and "system." not in one]

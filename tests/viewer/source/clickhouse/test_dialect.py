@@ -174,7 +174,7 @@ def test_a_list_has_null_for_what_the_server_lacks() -> None:
         list(queries.exchanges(connection, (*rows.FIELDS, "cost", "currency"), newest_first=True, limit=2))
     (asked,) = engine.asked
     assert "NULL AS _error_message" in asked
-    assert "cache_creation_1h_input_tokens) AS _cost, tuple(outcome, flags, started_at," in asked
+    assert "cache_write_1h_input_tokens) AS _cost, tuple(outcome, flags, started_at," in asked
     assert "ORDER BY concat(started_at, ' ', id) DESC" in asked
     assert asked.endswith("LIMIT 2")
 
@@ -194,8 +194,8 @@ def test_figures_are_asked_for_in_one_statement_after_the_gaps_are_counted() -> 
 def test_costs_are_worked_out_of_sums_of_tokens_that_have_the_same_price() -> None:
     engine, of = Engine(), ("m'", None, "http://h", "openai.chat")
     engine.rows = [
-        [*of, *[0] * 10, "2026-01-02T00:00:00Z", 3, "3000000", "100", "2000000", "0", "0"],
-        [*of, 0, 1, *[0] * 8, "2026-01-02T00:00:00Z", 5, "2", None, "1", "1", "0"],
+        [*of, *[0] * 9, "2026-01-02T00:00:00Z", 3, "1000000", "100", "2000000", "0", "0"],
+        [*of, 0, 1, *[0] * 7, "2026-01-02T00:00:00Z", 5, "0", None, "1", "1", "0"],
     ]
     entries = ({"model": "m*", "since": date(2026, 1, 2), "input": 1, "output": 0, "cached_input": 0.5},
                {"model": "m'", "input": 7, "output": 7})  # fmt: skip

@@ -242,6 +242,36 @@ def ids(connection: Connection, where: conditions.Condition) -> set[str]:
     return {row["id"] for row in queries.exchanges(connection, ("id",), where=where)}
 
 
+def test_rows_of_an_older_recorder_have_the_input_total_too(tmp_path: Path) -> None:
+    named = "input_tokens,input_uncached_tokens,cache_read_input_tokens,cache_write_input_tokens"
+    with servers.one(tmp_path) as server:
+        to = f"clickhouse://127.0.0.1:{server.http}/wiretape"
+        assert answer("fleet", "init", "--to", to)[0] == 0
+        for name in ("cache_write_input_tokens", "cache_write_1h_input_tokens", "input_uncached_tokens"):
+            server.query(f"ALTER TABLE wiretape.exchanges DROP COLUMN {name}")
+        for name in ("cache_creation_input_tokens", "cache_creation_1h_input_tokens"):
+            server.query(f"ALTER TABLE wiretape.exchanges ADD COLUMN {name} Nullable(Int64)")
+        columns = ("started, id, row_version, started_at, outcome, ended_by, operation, decoder_version, api, "
+                   "input_tokens, cache_read_input_tokens, cache_creation_input_tokens")  # fmt: skip
+        inserted = f"INSERT INTO wiretape.exchanges ({columns}) VALUES"
+        at = "'2026-01-01 00:00:00'", "1, '2026-01-01T00:00:00.000000Z', 'complete', 'end', 'chat', 6"
+        server.query(f"{inserted} ({at[0]}, 'a1', {at[1]}, 'anthropic.messages', 12, 9000, 1000)")
+        server.query(f"{inserted} ({at[0]}, 'a2', {at[1]}, 'openai.chat', 1000, 600, NULL)")
+        assert answer("fleet", "init", "--to", to)[0] == 0
+        server.query(f"{inserted} ({at[0]}, 'a3', {at[1]}, 'anthropic.messages', 12, 9000, 1000)")  # by an older one
+        listed = {row["id"]: row for row in json.loads(answer(
+            "ls", "--db", to, "--columns", f"id,{named},cache_hit_rate", "--format", "json")[1])}  # fmt: skip
+        found = {id: tuple(row[name] for name in named.split(",")) for id, row in listed.items()}
+        assert found == {
+            "a1": (10_012, 12, 9000, 1000), "a2": (1000, 400, 600, None), "a3": (10_012, 12, 9000, 1000)
+        }  # fmt: skip
+        assert [listed[id]["cache_hit_rate"] for id in ("a1", "a2")] == [pytest.approx(9000 / 10_012), 0.6]
+        (counted,) = json.loads(answer("stats", "--db", to, "--format", "json")[1])
+        assert counted["input_tokens"] == 21_024
+        assert answer("fleet", "hours", "--to", to, "--since", "999w")[0] == 0
+        assert server.query("SELECT sum(input_tokens) FROM wiretape.hours FINAL") == [["21024"]]
+
+
 @pytest.mark.damages
 def test_every_field_is_the_same_there_and_so_is_what_each_filter_finds(tmp_path: Path) -> None:
     tape = varied.tape(tmp_path / "tape.db", 300)

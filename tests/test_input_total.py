@@ -1,0 +1,201 @@
+"""Input tokens are the total, those of a cache included, for every API and in every output."""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import shapes
+from tests.support.cases import each_case
+from tests.support.commands import run
+from tests.support.decoding import derived
+from tests.support.sample_tape import begin, end, recorded, response
+from wiretape.recorder.commands.metrics import Setup
+from wiretape.recorder.tape.journal import Frame
+from wiretape.viewer import config
+from wiretape.viewer.ship.otlp import attributes, spans
+from wiretape.viewer.ship.prometheus.serve import Exposition
+from wiretape.viewer.source.tape import queries, session
+
+ID = "00000000000000a1"
+REPORTED = {"input_tokens": 12, "cache_read_input_tokens": 9000, "cache_creation_input_tokens": 1000}
+SPLIT = {"cache_creation": {"ephemeral_5m_input_tokens": 1000, "ephemeral_1h_input_tokens": 0}}
+TOTAL = {
+    "input_tokens": 10_012,
+    "input_uncached_tokens": 12,
+    "cache_read_input_tokens": 9000,
+    "cache_write_input_tokens": 1000,
+}
+
+
+def stream() -> bytes:
+    """Return an answer of Anthropic's API with 12 new tokens, 9,000 read from the cache and 1,000 written to it."""
+    start = {"id": "m", "model": "claude", "content": [], "usage": REPORTED | SPLIT | {"output_tokens": 1}}
+    events = (
+        {"type": "message_start", "message": start},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi there, all of you"}},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 5}},
+        {"type": "message_stop"},
+    )
+    return b"".join(b"data: " + json.dumps(one).encode() + b"\n\n" for one in events)
+
+
+@pytest.fixture
+def tape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / config.LOCAL_FILE).write_text(shapes.PRICES)
+    parts = [(100, stream())]
+    body = json.dumps({"model": "claude", "stream": True, "messages": [{"role": "user", "content": "Hi"}]}).encode()
+    return recorded(tmp_path / "tape.db", [begin(ID, 1, body, "/v1/messages"), *response(ID, parts), end(ID, parts)])
+
+
+def rows(tape: Path, *arguments: str) -> Sequence[dict[str, Any]]:
+    found: Sequence[dict[str, Any]] = json.loads(run(tape, *arguments, "--format", "json").stdout)
+    return found
+
+
+def test_lists_statistics_conversations_and_exports_have_the_same_total(tape: Path) -> None:
+    (listed,) = rows(tape, "ls")
+    assert {name: listed[name] for name in TOTAL} == TOTAL
+    assert listed["total_tokens"] == 10_017
+    (counted,) = rows(tape, "stats")
+    assert (counted["input_tokens"], counted["total_tokens"]) == (10_012, 10_017)
+    assert counted["cache_hit_rate_pct"] == pytest.approx(100 * 9000 / 10_012)
+    (conversation,) = rows(tape, "ls", "--by", "conversation")
+    assert (conversation["input_tokens"], conversation["cache_read_input_tokens"]) == (10_012, 9000)
+    (exported,) = rows(tape, "export")
+    assert {name: exported[name] for name in TOTAL} == TOTAL
+
+
+def test_usage_stays_as_it_came_and_the_cost_is_of_the_same_counts(tape: Path) -> None:
+    shown = json.loads(run(tape, "show", ID, "--format", "json").stdout)
+    assert shown["usage"] == REPORTED | SPLIT | {"output_tokens": 5}
+    assert shown["cost"] == pytest.approx((12 * 3 + 9000 * 0.3 + 1000 * 3.75 + 5 * 15) / 10**6)
+    assert shown["cache_hit_rate"] == pytest.approx(9000 / 10_012)
+
+
+def test_collectors_and_prometheus_get_the_same_total(tape: Path) -> None:
+    with queries.opened(tape) as connection:
+        (one,) = session.traced(connection, [1])
+    origin = attributes.origin({}, {}, version="1", host="h", instance="s")
+    sent = spans.span(one, origin.conventions)
+    assert sent is not None
+    assert {pair.key: pair.value.int_value for pair in sent.attributes if "usage" in pair.key} == {
+        "gen_ai.usage.input_tokens": 10_012,
+        "gen_ai.usage.output_tokens": 5,
+        "gen_ai.usage.cache_read.input_tokens": 9000,
+        "gen_ai.usage.cache_creation.input_tokens": 1000,
+    }
+    exposition = Exposition(Setup(tape, "s", "1", frozenset()), origin.conventions)
+    exposition.figures.add(one.counted)
+    (summed,) = (
+        line for line in exposition.text().decode().splitlines() if "token_usage_sum" in line and '"input"' in line
+    )
+    assert float(summed.rpartition(" ")[2]) == 10_012
+
+
+def test_the_former_names_still_select_and_filter(tape: Path) -> None:
+    former = "id,cache_creation_input_tokens,cache_creation_1h_input_tokens"
+    condition = "cache_creation_input_tokens>999"
+    (found,) = rows(tape, "ls", "-f", condition, "--columns", former)
+    assert found == {"id": ID, "cache_write_input_tokens": 1000, "cache_write_1h_input_tokens": 0}
+    (exported,) = rows(tape, "export", "-f", condition, "--columns", former)
+    assert exported == found
+    assert rows(tape, "ls", "-f", "cache_creation_1h_input_tokens>0") == []
+
+
+@pytest.mark.damages
+def test_rows_of_an_older_tape_have_the_total_after_its_upgrade_even_without_their_bytes(tape: Path) -> None:
+    with closing(sqlite3.connect(tape)) as connection, connection:
+        connection.execute("DROP VIEW exchange_metrics")
+        connection.execute("UPDATE measures SET input_tokens = 12, total_tokens = 17, decoder_version = 6")
+        connection.execute("UPDATE bodies SET data = x'00'")
+        connection.execute("ALTER TABLE measures DROP COLUMN input_uncached_tokens")
+        for name in ("cache_write_input_tokens", "cache_write_1h_input_tokens"):
+            old = name.replace("cache_write", "cache_creation")
+            connection.execute(f"ALTER TABLE measures RENAME COLUMN {name} TO {old}")
+        connection.execute("UPDATE alembic_version SET version_num = '0011'")
+        connection.execute("PRAGMA user_version = 11")
+    upgraded = run(tape, "db", "upgrade")
+    assert upgraded.exit_code == 0, upgraded.output
+    listed = run(tape, "ls", "--format", "json")
+    (row,) = json.loads(listed.stdout)
+    assert {name: row[name] for name in TOTAL} == TOTAL
+    assert row["total_tokens"] == 10_017
+    assert queries.OUTDATED in listed.stderr
+
+
+def chat(prompt: int, details: dict[str, int]) -> bytes:
+    usage = {"prompt_tokens": prompt, "completion_tokens": 1, "prompt_tokens_details": details}
+    choices = [{"index": 0, "message": {"content": "Hi"}, "finish_reason": "stop"}]
+    return json.dumps({"choices": choices, "usage": usage}).encode()
+
+
+@each_case(
+    ("details", "uncached"),
+    [
+        ({}, 1000),
+        ({"cached_tokens": 600}, 400),
+        ({"cached_tokens": 600, "cache_write_tokens": 300}, 100),
+        ({"cached_tokens": 900, "cache_write_tokens": 200}, None),
+    ],
+)
+def test_where_the_total_is_reported_the_uncached_tokens_are_its_remainder(
+    details: dict[str, int], uncached: int | None
+) -> None:
+    found = derived(chat(1000, details), content_type="application/json")
+    assert (found.input_tokens, found.input_uncached_tokens) == (1000, uncached)
+
+
+@each_case("name", shapes.SHAPES)
+def test_the_total_is_the_sum_of_its_parts_for_each_usual_shape_of_usage(name: str) -> None:
+    shape = shapes.SHAPES[name]
+    found = derived(shape.body, content_type=shape.type, path=shape.path)
+    cached = (found.cache_read_input_tokens or 0) + (found.cache_write_input_tokens or 0)
+    assert found.input_tokens is not None
+    assert found.input_uncached_tokens == found.input_tokens - cached
+
+
+RATES = (
+    (1000, {"cached_tokens": 600}, 0.6),
+    (1000, {"cached_tokens": 0}, 0.0),
+    (1000, {}, None),
+    (0, {"cached_tokens": 0}, None),
+    (5, {"cached_tokens": 6}, None),
+)
+
+
+def test_the_cache_hit_rate_is_of_all_tokens_of_the_request(tmp_path: Path) -> None:
+    frames: list[Frame] = []
+    for number, (prompt, details, _) in enumerate(RATES):
+        id, parts = f"{number:016x}", [(100, chat(prompt, details))]
+        frames += [begin(id, number, b"{}"), *response(id, parts, type="application/json"), end(id, parts)]
+    made = recorded(tmp_path / "tape.db", frames)
+    listed = rows(made, "ls", "--columns", "id,cache_hit_rate")
+    assert {int(row["id"], 16): row["cache_hit_rate"] for row in listed} == {
+        number: rate for number, (_, _, rate) in enumerate(RATES)
+    }
+    (counted,) = rows(made, "stats")
+    assert (counted["cache_hit_rate_n"], counted["cache_hit_rate_pct"]) == (2, 30.0)
+
+
+def test_a_text_of_an_older_exchange_without_bytes_is_read_with_the_total(tape: Path, tmp_path: Path) -> None:
+    text = tmp_path / "cut.jsonl"
+    text.write_text(run(tape, "db", "cut", ID, "-o", "-").stdout)
+    lines = [json.loads(line) for line in text.read_text().splitlines()]
+    lines = [one for one in lines if not {"read", "reads"} & set(one)]
+    counts = REPORTED | {"cache_creation_1h_input_tokens": 0, "output_tokens": 5, "total_tokens": 17}
+    usage = REPORTED | SPLIT | {"output_tokens": 5}
+    required = dict.fromkeys(("events", "comments", "reads", "bytes", "chunks", "output_chunks"), 0)
+    required |= dict.fromkeys(("icl", "gap_hist", "sparkline"), "")
+    older = {"decoder_version": 6, "outcome": "complete", "api": "anthropic.messages", "flags": "bytes_not_shipped"}
+    lines[-1] |= {"bytes": len(stream()), "measures": required | older | counts | {"usage": usage}}
+    del lines[-1]["request_body"]
+    text.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (row,) = rows(text, "ls")
+    assert {name: row[name] for name in TOTAL} == TOTAL
+    assert row["total_tokens"] == 10_017
