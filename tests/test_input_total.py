@@ -118,6 +118,7 @@ def test_rows_of_an_older_tape_have_the_total_after_its_upgrade_even_without_the
         for name in ("cache_write_input_tokens", "cache_write_1h_input_tokens"):
             old = name.replace("cache_write", "cache_creation")
             connection.execute(f"ALTER TABLE measures RENAME COLUMN {name} TO {old}")
+        connection.execute("ALTER TABLE measures RENAME COLUMN max_gap_ns TO max_stall_ns")
         connection.execute("UPDATE alembic_version SET version_num = '0011'")
         connection.execute("PRAGMA user_version = 11")
     upgraded = run(tape, "db", "upgrade")

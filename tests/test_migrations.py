@@ -94,6 +94,7 @@ RENAMED = {
     "measures.cache_creation_input_tokens": "cache_write_input_tokens",
     "measures.cache_creation_1h_input_tokens": "cache_write_1h_input_tokens",
     "measures.icl": "wide(icl)",
+    "measures.max_stall_ns": "max_gap_ns",
 }
 """Columns of older revisions, and what they hold on a tape of the present one."""
 

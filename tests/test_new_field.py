@@ -36,7 +36,7 @@ def test_lists_filters_details_exports_and_servers_have_it(tmp_path_factory):
     assert all(0 < len(some) < len(rows) for some in (slow, long, rested))
     assert [[row["id"] for row in json.loads(one)] for one in found] == [slow, slow, slow, long, rested]
     assert table.count("slow") == len(slow)
-    assert "`pace`, `speed`" in topic
+    assert "| `pace` |  | `speed` |  |  | the pace of the answer |" in topic
     assert exported.splitlines()[0].endswith(",pace,is_long,rest_ms")
     assert "exchanges\tpace\ttext\t\tthe pace of the answer\n" in schema
     assert "exchanges\tis_long\tboolean\t\twhether it has many chunks\n" in schema

@@ -6,7 +6,7 @@ from tests.support.extended import runner
 
 ENTRY = """\
     last_gap_ns: int | None = duration(
-        "the very last gap", lambda t: t.gaps[-1] if t.gaps else None, aliases=("gap.last",), statistic="last_gap"
+        "the very last gap", lambda t: t.gaps[-1] if t.gaps else None, aliases=("gap.last",), has_statistics=True
     )
 """
 
@@ -29,7 +29,7 @@ def test_lists_filters_exports_and_statistics_have_it(tmp_path_factory):
     assert list(everything[0])[-1] == "last_gap_ms"
     assert {row["id"] for row in found} == {row["id"] for row in everything if row["last_gap_ms"]}
     assert 0 < len(found) < len(everything)
-    assert "`last_gap_ms`, `last_gap`, `gap.last`" in fields
+    assert "| `last_gap_ms` |  | `last_gap`, `gap.last` | `last_gap` | ms | the very last gap |" in fields
     assert exported.splitlines()[0].endswith(",last_gap_ms")
     assert "exchanges\tlast_gap_ms\tnumber\tms\tthe very last gap\n" in schema
     assert row["last_gap_n"] > 0

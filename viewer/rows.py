@@ -45,7 +45,7 @@ _FIRST: Final = (
     "id", "started_at", "method", "path", "upstream", "model", "status", "outcome", "outcome_detail", "error_code",
     "error_message", "finish_reason", "input_tokens", "output_tokens", "total_tokens", "reasoning_tokens",
     "ttfb_ms", "ttfc_ms", "ttft_ms", "ttfo_ms", "ttst_ms", "latency_ms", "duration_ms", "tpot_ms", "icl_p50_ms",
-    "icl_p99_ms", "icl_max_ms", "max_stall_ms", "reads", "events", "output_chunks", "bytes", "flags", "request_model",
+    "icl_p99_ms", "icl_max_ms", "max_gap_ms", "reads", "events", "output_chunks", "bytes", "flags", "request_model",
     "labels", "connect_ms", "tps_user", "coalesced_fraction", "max_silence_ms", "operation", "api", "response_model",
     "cache_read_input_tokens", "cache_write_input_tokens", "connection_reused", "clock",
     "conversation", "cache_write_1h_input_tokens", "input_uncached_tokens",
@@ -102,7 +102,7 @@ class ListRow:
     ttft_ms: float | None
     icl_p50_ms: float | None
     icl_p99_ms: float | None
-    max_stall_ms: float | None
+    max_gap_ms: float | None
     max_silence_ms: float | None
     latency_ms: float | None
     duration_ms: float | None

@@ -10,7 +10,7 @@
     True
     >>> float(figures.set_index("model").loc["demo-burst", "goodput_pct"])
     0.0
-    >>> bool(difference["max_stall_ms"] > 2000)
+    >>> bool(difference["max_gap_ms"] > 2000)
     True
     >>> stalled["content"]
     'The model begins to speak, and goes on as if nothing had happened.'

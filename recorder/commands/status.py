@@ -94,14 +94,14 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def finished_line(one: Finished, clock: str) -> str:
-    """Return an exchange's line, such as `14:01:57 7f3a81d0 complete 200 gpt-x ttft 388 ms gap p50 11 max 2914 ms`."""
+    """Return an exchange's line: `14:01:57 7f3a81d0 complete 200 gpt-x ttft 388 ms icl p50 11 max gap 2914 ms`."""
     outcome = one.outcome if one.outcome_detail is None else f"{one.outcome}/{one.outcome_detail}"
     name = clipped(one.model or f"{one.method} {one.path}", _NAME_CHARACTERS)
     parts = [clock, one.id[:8], outcome, str(one.status or "–"), name]
     if one.ttft_ns is not None:
         parts.append(f"ttft {_ms(one.ttft_ns)} ms")
-    if one.icl_p50_ns is not None and one.max_stall_ns is not None:
-        parts.append(f"gap p50 {_ms(one.icl_p50_ns)} max {_ms(one.max_stall_ns)} ms")
+    if one.icl_p50_ns is not None and one.max_gap_ns is not None:
+        parts.append(f"icl p50 {_ms(one.icl_p50_ns)} max gap {_ms(one.max_gap_ns)} ms")
     if one.output_tokens is not None:
         parts.append(f"{one.output_tokens} tok")
     if one.duration_ns is not None:
@@ -167,9 +167,9 @@ def latencies(finished: Iterable[Finished]) -> list[str]:
 
     measured = [one for one in finished if is_covered(one.operation) and one.outcome == "complete"]
     ttft = [one.ttft_ns for one in measured if one.ttft_ns is not None]
-    gaps = [one.max_stall_ns for one in measured if one.max_stall_ns is not None]
+    gaps = [one.max_gap_ns for one in measured if one.max_gap_ns is not None]
     first = [f"ttft p50 {_ms(statistics.median(ttft))} ms"] if ttft else []
-    return first + ([f"longest gap {_ms(max(gaps))} ms"] if gaps else [])
+    return first + ([f"max gap {_ms(max(gaps))} ms"] if gaps else [])
 
 
 def _ms(nanoseconds: float) -> str:

@@ -20,7 +20,7 @@ from wiretape.recorder.decode.operation import GENERATIONS, api_asked, operation
 from wiretape.recorder.decode.values import JsonObject
 
 _OF_THE_END = frozenset({
-    "latency_ns", "tail_ns", "max_stall_ns", "tpot_ns", "tpot_est_ns", "tpot_adj_ns", "tps_user", "e2e_tps",
+    "latency_ns", "tail_ns", "max_gap_ns", "tpot_ns", "tpot_est_ns", "tpot_adj_ns", "tps_user", "e2e_tps",
     "tokens_per_chunk", "coalesced_fraction", "icl_p50_ns", "icl_p90_ns", "icl_p99_ns", "icl_mean_ns", "icl_max_ns",
     "output_tokens", "total_tokens", "reasoning_tokens",
 })  # fmt: skip

@@ -1,14 +1,15 @@
 """The derived values of one exchange: one entry each, from which everything else that names it is derived.
 
 An entry is a field of `Timing`, or of `Measures`: its name and type, its meaning, its formula, and its aliases in
-filters; of a metric also its unit and its name in statistics. The tape's column, the fields of lists, details, exports
-and servers, the filter's field, the statistics and every text about it come from there. Adding a value is one entry and
-a migration that adds its column.
+filters, columns and statistics; of a metric also its unit, and whether it has statistics. The tape's column, the fields
+of lists, details, exports and servers, the filter's field, the statistics and every text about it come from there,
+under its name. Adding a value is one entry and a migration that adds its column.
 
 Integer nanoseconds since T0 (the moment before the upstream request is issued) or between two timestamps, None where
-unknown and never 0 in its place. A gap is between two output chunks, and 0 if one read brought both; gaps between reads
-that brought output survive coalescing. Tokens come from `usage` only: chunks are never counted as tokens. Percentiles
-are interpolated linearly (Hyndman and Fan's type 7, numpy's default).
+unknown and never 0 in its place. An inter-chunk latency (`icl`) is between two output chunks, and 0 if one read brought
+both; a gap (`max_gap_ns`) is between two reads that brought output, and survives coalescing. Tokens come from `usage`
+only: chunks are never counted as tokens. Percentiles are interpolated linearly (Hyndman and Fan's type 7, numpy's
+default).
 
 Over a WebSocket, times from T0 count from the message that asked for the first response, and the time between a
 response and the message that asks for the next does not count: gaps lie within a response, and latency and duration are
@@ -215,14 +216,14 @@ Formula = Callable[[Timeline], Any]
 class Metric:
     """The description of a metric beside its type and its formula.
 
-    `unit` is "ns" where the name ends in `_ns`, and "" of a count. `statistic` is its name in statistics, "" if it has
-    none. The metric is shown as unknown if the exchange has one of the flags in `withheld`.
+    `unit` is "ns" where the name ends in `_ns`, and "" of a count. The metric is shown as unknown if the exchange has
+    one of the flags in `withheld`.
     """
 
     name: str = ""
     meaning: str
     unit: str
-    statistic: str = ""
+    has_statistics: bool = False
     withheld: tuple[str, ...] = ()
 
 
@@ -234,7 +235,7 @@ def value(
     aliases: tuple[str, ...] = (),
     is_shown: bool = True,
 ) -> Any:
-    """Define a derived value; `formula` is None where decoding gives it. Filters take `aliases` for its name."""
+    """Define a derived value; `formula` is None where decoding gives it. Its `aliases` are accepted for its name."""
     more = {"metric": metric, "aliases": aliases, "is_shown": is_shown}
     return field(default=default, metadata={"doc": meaning, "formula": formula, **more})
 
@@ -281,42 +282,45 @@ class Timing:
         Timeline.first_byte,
     )
     ttfc_ns: int | None = duration(
-        "T0 → first chunk of any kind that is not an error", lambda t: t.first_chunk_ns, statistic="ttfc"
+        "T0 → first chunk of any kind that is not an error", lambda t: t.first_chunk_ns, has_statistics=True
     )
     ttft_ns: int | None = duration(
         "T0 → first output chunk: content, reasoning or tool call",
         lambda t: t.at[0] if t.at else None,
-        statistic="ttft",
+        has_statistics=True,
     )
     ttfo_ns: int | None = duration(
-        "T0 → first answer: content or tool call", lambda t: t.first("content", "tool"), statistic="ttfo"
+        "T0 → first answer: content or tool call", lambda t: t.first("content", "tool"), has_statistics=True
     )
     ttf_content_ns: int | None = duration("T0 → first content", lambda t: t.first("content"))
     thinking_ns: int | None = duration(
         "first reasoning → first answer; unknown unless reasoning came first", Timeline.thinking
     )
     ttst_ns: int | None = duration("first → second output chunk", lambda t: t.gaps[0] if t.gaps else None)
-    latency_ns: int | None = duration("T0 → last output chunk", lambda t: t.latency_ns, statistic="latency")
+    latency_ns: int | None = duration("T0 → last output chunk", lambda t: t.latency_ns, has_statistics=True)
     duration_ns: int | None = duration(
         "T0 → the event that ends the stream ([DONE], …), else the end of the exchange",
         lambda t: t.duration_ns,
         aliases=("dur",),
-        statistic="duration",
+        has_statistics=True,
     )
     tail_ns: int | None = duration("last output chunk → the end: duration − latency", Timeline.tail)
-    max_stall_ns: int | None = duration(
-        "longest gap between reads with output", lambda t: t.longest_gap_ns, aliases=("gap.max", "stall")
+    max_gap_ns: int | None = duration(
+        "longest gap between reads with output",
+        lambda t: t.longest_gap_ns,
+        aliases=("gap.max", "stall", "max_stall", "max_stall_ms"),
+        has_statistics=True,
     )
     max_silence_ns: int | None = duration(
         "longest silence: no byte of the body, from its first (from the head if none came) to the end",
         Timeline.longest_silence,
         aliases=("silence", "silence.max"),
-        statistic="silence",
+        has_statistics=True,
     )
     tpot_ns: float | None = duration(
         "time per token after the first: first to last output over output tokens − 1",
         lambda t: t.time_per_token(1),
-        statistic="tpot",
+        has_statistics=True,
         withheld=_HIDDEN,
     )
     tpot_est_ns: float | None = duration(
@@ -333,7 +337,7 @@ class Timing:
         Timeline.tokens_per_second,
         "tokens/s",
         aliases=("tps",),
-        statistic="tps",
+        has_statistics=True,
         withheld=("burst", *_HIDDEN),
     )
     e2e_tps: float | None = metric(
@@ -354,7 +358,10 @@ class Timing:
         aliases=("coalesced",),
     )
     icl_p50_ns: float | None = duration(
-        "median gap between output chunks", lambda t: t.percentile(0.5), aliases=("icl.p50",), statistic="each_icl_p50"
+        "median gap between output chunks",
+        lambda t: t.percentile(0.5),
+        aliases=("icl.p50", "each_icl_p50"),
+        has_statistics=True,
     )
     icl_p90_ns: float | None = duration(
         "90th percentile of the gaps between output chunks", lambda t: t.percentile(0.9), aliases=("icl.p90",)
@@ -362,8 +369,8 @@ class Timing:
     icl_p99_ns: float | None = duration(
         "99th percentile of the gaps between output chunks",
         lambda t: t.percentile(0.99),
-        aliases=("icl.p99",),
-        statistic="each_icl_p99",
+        aliases=("icl.p99", "each_icl_p99"),
+        has_statistics=True,
     )
     icl_mean_ns: float | None = duration(
         "mean gap between output chunks", lambda t: sum(t.gaps) / len(t.gaps) if t.gaps else None
@@ -371,8 +378,8 @@ class Timing:
     icl_max_ns: int | None = duration(
         "longest gap between output chunks",
         lambda t: max(t.gaps, default=None),
-        aliases=("icl.max",),
-        statistic="each_icl_max",
+        aliases=("icl.max", "each_icl_max"),
+        has_statistics=True,
     )
     icl: bytes = internal(
         "all gaps between output chunks, in ns: a byte with the width (4 or 8), then little-endian numbers",

@@ -78,6 +78,8 @@ OF_EXCHANGE: Final = [column.name for column in exchanges.c if column.name not i
 COUNTED: Final = ("bytes", "client_bytes")
 _INPUT_TOTAL_SINCE: Final = 7
 """First version of the decoder that counts the tokens of a cache as input tokens for every API."""
+_FORMER: Final = {"max_stall_ns": "max_gap_ns"}
+"""Measures by their names in older texts."""
 OF_MEASURES: Final = [column.name for column in measures.c if column.name != "exchange_no"]
 _OF_READ: Final = {"read", "from", "at_ns", "relayed_ns", "text", "base64"}
 _OF_READS: Final = {"reads", "from", "at_ns", "relayed_ns"}
@@ -472,7 +474,8 @@ def _enter_unshipped(connection: Connection, values: Line, streams: Streams) -> 
     """Enter an exchange without bytes, as settled: nothing is derived from it."""
     if any(its.data for its in streams.values()):
         raise ValueError("it has both measures and reads, but measures are derived from reads: remove either")
-    measured = {name: _stored(name, value) for name, value in _with_input_total(values.pop("measures")).items()}
+    known = {_FORMER.get(name, name): value for name, value in _with_input_total(values.pop("measures")).items()}
+    measured = {name: _stored(name, value) for name, value in known.items()}
     (no,) = _insert(connection, exchanges, values)
     counts = (values.get("bytes", 0), "gap_bytes"), (values.get("client_bytes"), "client_gap_bytes")
     for stream, (came, gap) in zip(STREAMS, counts, strict=True):

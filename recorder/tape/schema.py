@@ -40,7 +40,7 @@ APPLICATION_ID = 0x77746170
 AUTO_VACUUM = 2
 """SQLite's `auto_vacuum` of a new tape: free pages can be given back to the file system, a few at a time."""
 
-REVISION = "0012"
+REVISION = "0013"
 """The alembic revision that this program reads and writes; as a number, the `user_version` of a tape."""
 
 METRICS_VIEW = "exchange_metrics"
@@ -223,6 +223,7 @@ read_gaps = Table(
 """A view, for people."""
 
 _TIMING: Final = {field.name for field in fields(Timing)}
+_ALIASES: Final = {field.name: field.metadata["aliases"] for field in fields(Measures)}
 _TYPES: Final[dict[Any, TypeEngine[Any]]] = {
     int: BigInteger(), float: Float(), str: Text(), bool: Boolean(), tuple: Text(), bytes: LargeBinary(),
 }  # fmt: skip
@@ -341,6 +342,8 @@ def _metrics_view() -> str:
             flagged = " OR ".join(f"instr(' ' || m.flags || ' ', ' {flag} ')" for flag in flags)
             source, note = f"CASE WHEN {flagged} THEN NULL ELSE {source} END", f"{note}; NULL if {' or '.join(flags)}"
         listed.append((source, name, note))
+        former = (other for other in _ALIASES[column.name] if other.endswith("_ms"))
+        listed.extend((source, other, f"the same as {name}, under its former name") for other in former)
     columns = definitions.lined([(f"{source} AS {name}", note) for source, name, note in listed])
     joined = "FROM exchanges AS e LEFT JOIN measures AS m ON m.exchange_no = e.no"
     return f"CREATE VIEW {METRICS_VIEW} AS SELECT -- one row per exchange, times in ms\n{columns}\n{joined}"

@@ -94,7 +94,7 @@ def compared(tape: Path) -> None:
     outputs = frame[frame["output"]].drop_duplicates(["id", "seq"])
     gaps = outputs.groupby("id", observed=True)["at_ms"].diff().dropna()
     first = outputs.groupby("id", observed=True)["at_ms"].first()
-    for name, series in (("icl", gaps), ("read_gap", gaps[gaps > 0]), ("ttft", first)):
+    for name, series in (("icl", gaps), ("gap", gaps[gaps > 0]), ("ttft", first)):
         theirs = {"n": len(series), "mean": series.mean(), "std": series.std(ddof=0), "max": series.max()}
         theirs |= {f"p{percent}": series.quantile(percent / 100) for percent in PERCENTS}
         for statistic, value in theirs.items():

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import accumulate, groupby
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from wiretape.viewer.export import fields as export
 from wiretape.viewer.query import fields as query
 from wiretape.viewer.query import parser
 from wiretape.viewer.query.operators import KINDS, OPERATORS
+from wiretape.viewer.report import tables
 from wiretape.viewer.ship.parquet import layout
 from wiretape.viewer.stats import summary
 from wiretape.viewer.stats.conventions import LATEST, OPT_IN, OPT_IN_VALUE
@@ -78,20 +80,54 @@ def choices() -> str:
     return "".join(f"- `{short.get(name, name)}:` {_names(choices)}\n" for name, choices in query.CHOICES.items())
 
 
-def fields() -> str:
-    """Return the fields of each kind with their synonyms, meanings and units."""
+@dataclass(frozen=True, slots=True)
+class NameRow:
+    """The names of a field, or of a pooled quantity; without a `heading` of its own, a list shows the name."""
+
+    name: str
+    heading: str
+    aliases: tuple[str, ...]
+    statistic: str
+    unit: str
+    meaning: str
+
+
+def name_rows() -> list[NameRow]:
+    """Return the names of all fields and pooled quantities."""
+    headings = {name: heading for heading, name in tables.NAMED.items()}
+    statistics = {rows.field_name(one.column or one.name): one for one in QUANTITIES.values()}
+    found = []
+    for name in dict.fromkeys((*query.FIELDS, *statistics)):
+        own, quantity = query.MEANINGS.get(name), statistics.get(name)
+        field = export.exchange_field(name) if name in query.FIELDS and own is None else None
+        pooled = quantity if quantity is not None and quantity.column is None else None
+        meanings = (own, field and field.meaning, pooled and f"in statistics: {pooled.meaning}")
+        unit = (field and field.unit) or (pooled and pooled.unit) or ""
+        meaning, statistic = "; ".join(filter(None, meanings)), quantity.name if quantity is not None else ""
+        found.append(NameRow(name, headings.get(name, ""), tuple(query.others(name)), statistic, unit, meaning))
+    return found
+
+
+def names() -> str:
+    """Return the table of all names, with units and meanings."""
+    lines = ["| name | heading | aliases | statistic | unit | meaning |", "|---" * 6 + "|"]
+    for one in name_rows():
+        statistic = f"`{one.statistic}`" if one.statistic else ""
+        cells = (f"`{one.name}`", one.heading, _names(one.aliases), statistic, one.unit, escaped(one.meaning))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def operators_of_fields() -> str:
+    """Return the operators and the values of each kind of field, and the names of its fields."""
     text = ""
     for kind, one in KINDS.items():
         own = [field for field in query.FIELDS.values() if field.kind == kind]
-        meanings = export.meanings(field.name for field in own if field.name not in query.MEANINGS) | query.MEANINGS
         expected = f" {one.expected}".replace(" a ", "; a value is a ", 1) if one.expected else ""
-        text += f"\n## {one.title}\n\nOperators: {_names(parser.operators(own[0]))}{escaped(expected)}."
-        if kind == "duration":
-            text += " T0 is the time of the request; over a WebSocket, of the first message that asked for a response."
-        text += "\n\n" + "".join(
-            f"- {_names([field.name, *query.others(field.name)])}: {escaped(meanings[field.name])}\n" for field in own
+        text += (
+            f"- {one.title}: {_names(parser.operators(own[0]))}{escaped(expected)}. {_names(one.name for one in own)}\n"
         )
-    return text.lstrip()
+    return text
 
 
 def outcomes_with_details() -> str:
@@ -205,12 +241,14 @@ def metrics() -> str:
     text = ""
     for metric in METRICS.values():
         name = rows.field_name(metric.name)
-        names = dict.fromkeys([name.removesuffix("_ms"), name, *query.others(name), metric.name, metric.statistic])
+        names = dict.fromkeys([name.removesuffix("_ms"), name, *query.others(name), metric.name])
         unit = {"ns": " (ms)", "": " (count)"}.get(metric.unit, f" ({metric.unit})")
         withheld = f". Withheld with the flags {_names(metric.withheld)}" if metric.withheld else ""
-        text += f"- {_names(filter(None, names))}: {escaped(metric.meaning)}{unit}{withheld}{_elsewhere(metric.name)}\n"
+        text += f"- {_names(names)}: {escaped(metric.meaning)}{unit}{withheld}{_elsewhere(metric.name)}\n"
     pooled = [one for one in QUANTITIES.values() if one.column is None]
-    return text + "".join(f"- `{one.name}`: {one.meaning} ({one.unit}){_elsewhere(one.name)}\n" for one in pooled)
+    return text + "".join(
+        f"- {_names([one.name, *one.aliases])}: {one.meaning} ({one.unit}){_elsewhere(one.name)}\n" for one in pooled
+    )
 
 
 def rates() -> str:

@@ -51,7 +51,7 @@ async def _viewer_at_the_stall(tape: Path) -> str:
     """Return the viewer's screen in a page: the demo's stalled stream, with the playhead at the stall."""
     with queries.opened(tape) as connection:
         stalled = connection.exec_driver_sql(
-            "SELECT exchanges.no FROM exchanges JOIN exchange_metrics USING (id) ORDER BY max_stall_ms DESC LIMIT 1"
+            "SELECT exchanges.no FROM exchanges JOIN exchange_metrics USING (id) ORDER BY max_gap_ms DESC LIMIT 1"
         ).scalar_one()
     app = ViewerApp(tape, SYSTEM, opened=lambda: InspectorScreen(stalled, None))
     async with app.run_test(size=_CELLS) as pilot:

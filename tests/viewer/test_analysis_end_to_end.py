@@ -270,10 +270,10 @@ def compared(tape: Path, base: str, new: str, code: int) -> dict[str, dict[str, 
 def test_a_regression_of_a_fifth_is_found_and_named(recorded: Path) -> None:
     rows = compared(recorded, "base", "new", code=3)
     worse = {name for name, row in rows.items() if row["verdict"] == compare.WORSE}
-    assert {"ttft_p50_ms", "each_icl_p50_p50_ms", "latency_p50_ms"} <= worse
+    assert {"ttft_p50_ms", "icl_p50_p50_ms", "latency_p50_ms"} <= worse
     assert not {name for name, row in rows.items() if row["verdict"] == compare.BETTER}
     assert rows["error_rate_pct"]["verdict"] == compare.UNCLEAR
-    for name in ("ttft_p50_ms", "each_icl_p50_p50_ms"):
+    for name in ("ttft_p50_ms", "icl_p50_p50_ms"):
         assert 12 < rows[name]["change_pct"] < 28
         assert 0 < rows[name]["low"] < 0.2 * rows[name]["base"] < rows[name]["high"]
 

@@ -209,10 +209,10 @@ slo = "ttft<1s"
 [max]
 ttft.p95 = "1500ms"
 "error_rate" = "1%"
-each_icl_max.p99 = "2s"
+icl_max.p99 = "2s"
 [min]
 n = 50
-tps.p50 = 20.5
+tps_user.p50 = 20.5
 goodput = "95%"
 """
 
@@ -222,7 +222,7 @@ def test_rules_come_from_toml_with_dots_or_quotes(tmp_path: Path) -> None:
     rules, slo = config.rules(tmp_path / "rules.toml")
     assert slo == "ttft<1s"
     assert [rule.text for rule in rules] == [
-        "max ttft.p95=1500ms", "max error_rate=1%", "max each_icl_max.p99=2s", "min n=50", "min tps.p50=20.5",
+        "max ttft.p95=1500ms", "max error_rate=1%", "max icl_max.p99=2s", "min n=50", "min tps_user.p50=20.5",
         "min goodput=95%",
     ]  # fmt: skip
 

@@ -213,10 +213,10 @@ def topics(context: click.Context, incomplete: str) -> Iterator[Item]:
 @_quietly
 def figures(context: click.Context, incomplete: str) -> Iterator[Item]:
     """Offer figures for a rule: a quantity, and after it a statistic."""
-    from wiretape.viewer.stats.metrics import QUANTITIES, RATES, STATISTICS
+    from wiretape.viewer.stats.metrics import NAMES, QUANTITIES, RATES, STATISTICS
 
     quantity, dot, _ = incomplete.partition(".")
-    if dot and quantity in QUANTITIES:
+    if dot and quantity in NAMES:
         yield from (_item(f"{quantity}.{name}=", is_open=True) for name in STATISTICS)
         return
     yield from (_item(f"{name}=", is_open=True) for name in ("n", *RATES))

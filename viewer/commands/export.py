@@ -145,7 +145,8 @@ def export(
             rows = fields.schema(_TABLES if table is None else (table,), job.by)
             _save(job, lambda stream: out.put(fields.SCHEMA_FIELDS, rows, stream), "column")
             return
-        job = replace(job, columns=out.fields(fields.described(fields.choosable(job.table, job.by))))
+        named = out.with_headings(fields.aliases(job.table))
+        job = replace(job, columns=named.fields(fields.described(fields.choosable(job.table, job.by))))
         with output.opened(job.place) as source:
             chosen = selected = options.named(source, ids, where)
             if job.table == "summary":

@@ -79,4 +79,5 @@ def _print(markdown: str) -> None:
     from rich.markdown import Markdown
 
     width = min(output.width() or output.PLAIN_WIDTH, output.PLAIN_WIDTH)
-    Console(file=sys.stdout, width=width).print(Markdown(markdown, code_theme="ansi_dark", hyperlinks=False))
+    drawn = Markdown(topics.without_table(markdown), code_theme="ansi_dark", hyperlinks=False)
+    Console(file=sys.stdout, width=width).print(drawn)

@@ -244,7 +244,7 @@ sorted_by = gathered(
     "sort",
     read_sort,
     click.option("-s", "--sort", metavar="FIELD", shell_complete=completion.sorts,
-                 help="Sort by a field, such as ttft, or -gap.max for the largest first; unknown values are last."),
+                 help="Sort by a field, such as ttft, or -max_gap for the largest first; unknown values are last."),
 )  # fmt: skip
 """Add `-s`; the command gets `sort`: a row's field and True for descending order, or None."""
 
@@ -364,7 +364,7 @@ measured = gathered(
     click.option("--percentile-method", "method", type=click.Choice(["linear", "inverse_cdf", "mlperf"]),
                  default="linear", show_default=True, help="Interpolate, or take the nearest rank."),
     click.option("--slo", metavar="BOUNDS", help="The objective of each exchange, for the goodput: "
-                 "'ttft<800ms,icl.p99<200ms,tps>20'."),
+                 "'ttft<800ms,icl_p99<200ms,tps_user>20'."),
     click.option("--include-failed", is_flag=True,
                  help="Include incomplete exchanges in latency figures."),
     click.option("--exact", is_flag=True, help="For a server: rank all gaps, even more than 1 G, for exact "

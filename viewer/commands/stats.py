@@ -126,14 +126,14 @@ def stats(
 
 
 def _names(out: Output, keys: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return the statistics, groups and fields that `--columns` names, also by their headings."""
+    """Return the statistics, groups and fields that `--columns` names, also by headings and aliases."""
     from wiretape.viewer.report import digest
     from wiretape.viewer.stats import summary
     from wiretape.viewer.stats.metrics import STATISTICS
 
     statistics = {name: f"{name} of every quantity" for name in STATISTICS}
     known = {**statistics, **dict.fromkeys(keys, "the group"), **summary.schema()}
-    return out.with_headings(digest.NAMED).fields(known)
+    return out.with_headings(summary.ALIASES | digest.NAMED).fields(known)
 
 
 def _with_names(keys: tuple[str, ...]) -> tuple[str, ...]:
@@ -145,13 +145,13 @@ def _with_names(keys: tuple[str, ...]) -> tuple[str, ...]:
 
 def _drawn(hist: str | None, is_page: bool) -> "Quantity | None":
     """Return the quantity whose histogram is drawn, if any. Raise a usage error if it cannot be drawn."""
-    from wiretape.viewer.stats.metrics import QUANTITIES
+    from wiretape.viewer.stats.metrics import NAMES, QUANTITIES
 
     if hist is None:
         return None
     if not is_page:
         raise click.UsageError("--hist draws: it goes with --format table only, and without fields in --columns")
-    return QUANTITIES[known("--hist", hist, list(QUANTITIES), "quantity")]
+    return QUANTITIES[known("--hist", NAMES.get(hist, hist), list(QUANTITIES), "quantity")]
 
 
 def _refuse(why: str, options: Mapping[str, object]) -> None:
@@ -585,7 +585,7 @@ def _sides(
     multiple=True,
     shell_complete=completion.figures,
     metavar="FIGURE=LIMIT",
-    help="Lower limit: tps.p50=20, n=50, goodput=95%, … May be repeated.",
+    help="Lower limit: tps_user.p50=20, n=50, goodput=95%, … May be repeated.",
 )
 @click.option(
     "--rules",

@@ -1,7 +1,7 @@
 """The topics of `help`: Markdown files, which are read here as text and linked from the README on the web.
 
-A file begins with a title and a summary. Its list items define names: "- `ttft`: …". Generated parts are between
-comments, which the documentation's test checks.
+A file begins with a title and a summary. Its list items define names: "- `ttft`: …", and so do the rows of the table of
+names. Generated parts are between comments, which the documentation's test checks.
 """
 
 import re
@@ -18,6 +18,10 @@ _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 _LINK = re.compile(r"\[([^][]+)\]\((?!https?:)[^()]*\)")
 _ESCAPED = re.compile(r"\\([*<])")
 _ITEM = re.compile(r"^- ((?:`[^`]+`(?:, | or | in )?)+)[^\n]*(?:\n  [^\n]*)*", re.MULTILINE)
+_HEAD = re.compile(r"^\| name .*\n\|--.*\n", re.MULTILINE)
+"""The beginning of the table of names."""
+_ROW = re.compile(r"^\| (`[^`|]+`) " + r"\| ([^|\n]*) " * 5 + r"\|$", re.MULTILINE)
+"""A row of it: name, heading, aliases, statistic, unit, meaning."""
 _NAME = re.compile(r"`([^`]+)`")
 _ELSEWHERE: Final = "Elsewhere: "
 """The beginning of the names that other tools have for a metric."""
@@ -42,7 +46,7 @@ def definitions(name: str) -> dict[str, list[str]]:
     """
     found: dict[str, list[str]] = {}
     for topic in dict.fromkeys((*_FIRST, *names())):
-        items = [item[0] for item in _ITEM.finditer(text(topic)) if name.lower() in _defined(item)]
+        items = [item for names, item in _items(text(topic)) if name.lower() in _defined(names, item)]
         if items and not (topic == "fields" and _FIRST[0] in found):
             found[topic] = items
     return found
@@ -51,10 +55,29 @@ def definitions(name: str) -> dict[str, list[str]]:
 def defined() -> Iterator[str]:
     """Yield the names that the first topics define."""
     for topic in _FIRST:
-        for item in _ITEM.finditer(text(topic)):
-            yield from _NAME.findall(item[1])
+        for names, _ in _items(text(topic)):
+            yield from _NAME.findall(names)
 
 
-def _defined(item: re.Match[str]) -> list[str]:
-    elsewhere = item[0].partition(_ELSEWHERE)[2]
-    return [name.lower().rstrip(":") for name in _NAME.findall(item[1] + elsewhere)]
+def _items(topic: str) -> Iterator[tuple[str, str]]:
+    """Yield the names of each definition, and the definition as an item of a list."""
+    for item in _ITEM.finditer(topic):
+        yield item[1], item[0]
+    for row in _ROW.finditer(topic):
+        yield f"{row[1]}, {row[3]}", _item(row)
+
+
+def without_table(topic: str) -> str:
+    """Return a topic with the table of names as a list: a terminal has no room for its columns."""
+    return _ROW.sub(_item, _HEAD.sub("", topic))
+
+
+def _item(row: re.Match[str]) -> str:
+    name, heading, aliases, statistic, unit, meaning = row.groups()
+    more = (f"; heading {heading}" if heading else "") + (f"; statistic {statistic}" if statistic else "")
+    return f"- {', '.join(filter(None, (name, aliases)))}: {meaning}{f' ({unit})' if unit else ''}{more}"
+
+
+def _defined(names: str, item: str) -> list[str]:
+    elsewhere = item.partition(_ELSEWHERE)[2]
+    return [name.lower().rstrip(":") for name in _NAME.findall(names + elsewhere)]

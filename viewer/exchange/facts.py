@@ -50,10 +50,10 @@ def _story(row: DetailRow) -> Iterator[Fact]:
 
 
 def measured(row: DetailRow, *, burst: bool) -> Iterator[Fact]:
-    """Yield the durations, the gaps, the tokens and their cost; `burst` withholds the tokens a second."""
+    """Yield the durations, the gaps, the tokens and their cost; `burst` withholds tokens per second."""
     times = ("ttfb", "ttfc", "ttft", "ttfo", "ttst", "latency", "duration")
     gaps = {f"icl {name}": f"icl_{name}" for name in ("p50", "p90", "p99", "max")}
-    gaps |= {"longest gap": "max_stall", "longest silence": "max_silence"}
+    gaps |= {"max gap": "max_gap", "max silence": "max_silence"}
     tokens = [f"{name} {count(value(row, f'{name}_tokens'))}" for name in ("input", "output", "reasoning", "total")]
     yield Fact("times ms", tuple(f"{name} {ms(value(row, f'{name}_ms'))}" for name in times))
     yield Fact("gaps ms", tuple(f"{label} {ms(value(row, f'{name}_ms'))}" for label, name in gaps.items()))
@@ -82,7 +82,7 @@ def _pace(row: ListRow, burst: bool) -> tuple[str, str]:
     tpot = row.tpot_ms
     withheld = "hidden_tokens" if "hidden_tokens" in row.flags else "burst" if burst else None
     rate = f"withheld ({withheld})" if withheld else ms(1000 / tpot if tpot else None)
-    return f"tpot ms {ms(tpot)}", f"a second {rate}"
+    return f"tpot ms {ms(tpot)}", f"tps {rate}"
 
 
 def _counts(row: DetailRow) -> Fact:

@@ -49,7 +49,7 @@ def sentence(row: DetailRow, verdicts: Sequence[Verdict]) -> str:
     slow = wording.brief(verdicts)
     if row.outcome != "complete":
         return f"{facts.reason(row)}{f'; {slow}' if slow else ''}"
-    gap = "" if row.max_stall_ms is None else f", longest gap {formatting.ms(row.max_stall_ms)} ms"
+    gap = "" if row.max_gap_ms is None else f", max gap {formatting.ms(row.max_gap_ms)} ms"
     return f"complete, {slow}" if slow else f"complete{gap}"
 
 

@@ -6,7 +6,7 @@ viewer's own fields, and those that differ from the tape's. `text` and `parquet`
 """
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -104,8 +104,8 @@ def of(table: str, by: Sequence[str] = ()) -> tuple[ExportField, ...]:
         from wiretape.viewer.stats import summary  # numpy is slow to load, and only a summary needs it
 
         return (*map(_group, by), *(_statistic(name, meaning) for name, meaning in summary.schema().items()))
-    own = {"chunks": _chunk, "reads": _read}.get(table, _exchange)
-    return tuple(_exchange(name) if name == "id" else own(name) for name in text.TABLES[table][0])
+    own = {"chunks": _chunk, "reads": _read}.get(table, exchange_field)
+    return tuple(exchange_field(name) if name == "id" else own(name) for name in text.TABLES[table][0])
 
 
 def choosable(table: str, by: Sequence[str] = ()) -> tuple[ExportField, ...]:
@@ -113,7 +113,16 @@ def choosable(table: str, by: Sequence[str] = ()) -> tuple[ExportField, ...]:
     own = of(table, by)
     known = {field.name for field in own}
     more = rows.WORKED_OUT if table in ("exchanges", "texts") else ()
-    return (*own, *(_exchange(name) for name in more if name not in known))
+    return (*own, *(exchange_field(name) for name in more if name not in known))
+
+
+def aliases(table: str) -> Mapping[str, str]:
+    """Return the fields of a table by aliases that only this table has."""
+    if table != "summary":
+        return {}
+    from wiretape.viewer.stats import summary
+
+    return summary.ALIASES
 
 
 def schema(tables: Iterable[str], by: Sequence[str] = ()) -> list[rows.TableRow]:
@@ -127,7 +136,7 @@ def schema(tables: Iterable[str], by: Sequence[str] = ()) -> list[rows.TableRow]
 
 def meanings(names: Iterable[str]) -> dict[str, str]:
     """Return the meanings of fields of an exchange by name."""
-    return described(map(_exchange, names))
+    return described(map(exchange_field, names))
 
 
 def described(fields: Iterable[ExportField]) -> dict[str, str]:
@@ -137,11 +146,12 @@ def described(fields: Iterable[ExportField]) -> dict[str, str]:
 
 def conversations() -> dict[str, str]:
     """Return the meanings of a conversation's fields by name."""
-    known = described(_exchange(name) for name in rows.CONVERSATION_FIELDS if name not in _OF_CONVERSATION)
+    known = described(exchange_field(name) for name in rows.CONVERSATION_FIELDS if name not in _OF_CONVERSATION)
     return {name: _OF_CONVERSATION.get(name) or f"{known[name]}, of all" for name in rows.CONVERSATION_FIELDS}
 
 
-def _exchange(name: str) -> ExportField:
+def exchange_field(name: str) -> ExportField:
+    """Return a field of an exchange by its name, also one that only details have."""
     if name in rows.GAP_PERCENTILES:
         percent = round(100 * rows.GAP_PERCENTILES[name])
         return ExportField(name, "number", "ms", f"{percent}th percentile of the gaps between reads with output")
@@ -178,7 +188,7 @@ def _statistic(name: str, meaning: str) -> ExportField:
     counted = name in TOKENS or name == "n" or name.startswith("n_") or name.endswith("_n")
     kind = kinds.get(name, "integer" if counted else "number")
     rates = {quantity.name: quantity.unit for quantity in QUANTITIES.values() if not quantity.suffix}
-    rate = rates.get(name.partition("_")[0]) if kind == "number" else None
+    rate = next((rates[one] for one in rates if name.startswith(f"{one}_")), None) if kind == "number" else None
     rate = "currency" if name in ("cost", "cost_mean") else rate
     return ExportField(name, kind, rate, meaning) if rate else _field(name, kind, meaning)
 
@@ -186,7 +196,7 @@ def _statistic(name: str, meaning: str) -> ExportField:
 def _group(name: str) -> ExportField:
     if name.startswith("label."):
         return ExportField(name, "text", None, "the group: the value of this label")
-    field = ExportField(name, "text", None, _OWN[name]) if name in ("day", "hour") else _exchange(name)
+    field = ExportField(name, "text", None, _OWN[name]) if name in ("day", "hour") else exchange_field(name)
     return dataclasses.replace(field, meaning=f"the group: {field.meaning}")
 
 

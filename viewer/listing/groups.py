@@ -22,7 +22,7 @@ _BETWEEN: Final = 2
 _LONGEST_FAILURE: Final = 60
 _PENDING: Final = "…"
 _TOTAL: Final = "all"
-_POOLED: Final = "read_gap"
+_POOLED: Final = "gap"
 _FEW: Final = 100
 
 
@@ -64,10 +64,10 @@ _COLUMNS: Final = (
     GroupColumn("TTFT p50", "ttft_p50_ms", 1, figure, "ms"),
     GroupColumn("p90", "ttft_p90_ms", 8, figure),
     GroupColumn("p99", "ttft_p99_ms", 3, figure),
-    GroupColumn("GAP p50", "read_gap_p50_ms", 4, figure, "ms"),
-    GroupColumn("p99", "read_gap_p99_ms", 5, figure),
-    GroupColumn("max", "read_gap_max_ms", 4, figure),
-    GroupColumn("TOK/s p50", "tps_p50", 6, figure),
+    GroupColumn("GAP p50", "gap_p50_ms", 4, figure, "ms"),
+    GroupColumn("p99", "gap_p99_ms", 5, figure),
+    GroupColumn("max", "gap_max_ms", 4, figure),
+    GroupColumn("TPS p50", "tps_user_p50", 6, figure),
     GroupColumn("DUR s p50", "duration_p50_ms", 9, lambda value: figure(None if value is None else value / 1000)),
     GroupColumn("OK", "n_complete", 10, formatting.count),
     GroupColumn("TRUNCATED", "n_truncated", 7, formatting.count),

@@ -42,8 +42,7 @@ def reason(row: ListRow, look: Look) -> str:
 def figures(row: ListRow, look: Look) -> str:
     """Return the known timings of an exchange in one line."""
     known = {
-        "first output": row.ttft_ms, "inter-chunk p50": row.icl_p50_ms, "longest gap": row.max_stall_ms,
-        "longest silence": row.max_silence_ms,
+        "ttft": row.ttft_ms, "icl p50": row.icl_p50_ms, "max gap": row.max_gap_ms, "max silence": row.max_silence_ms,
     }  # fmt: skip
     parts = [f"{label} {formatting.span(value)}" for label, value in known.items() if value is not None]
     # A body that is no stream has no events of the standard: it is one record, which its last read completed.

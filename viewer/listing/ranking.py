@@ -24,8 +24,8 @@ from wiretape.viewer.text import cells, formatting, sparkline
 from wiretape.viewer.text.cells import Part, Tone
 
 LABELS: Final = {
-    "ttft_ms": "TTFT ms", "icl_p50_ms": "ICL50", "icl_p99_ms": "ICL99", "max_stall_ms": "GAPMAX",
-    "tps_user": "TOK/s", "tpot_ms": "TPOT", "duration_ms": "DUR ms", "output_tokens": "TOK",
+    "ttft_ms": "TTFT ms", "icl_p50_ms": "ICL p50", "icl_p99_ms": "ICL p99", "max_gap_ms": "MAX GAP",
+    "tps_user": "TPS", "tpot_ms": "TPOT", "duration_ms": "DUR ms", "output_tokens": "TOKENS",
     "outcome": "OUTCOME", "finish_reason": "FINISH",
 }  # fmt: skip
 """The figures, with their names: a gap is between reads with output, ICL the time between output chunks."""
@@ -40,17 +40,17 @@ BETTER: Final = "<"
 GROWING: Final = "+"
 """Stands behind a figure of an exchange that still runs."""
 
-_UNITS: Final = dict.fromkeys(("icl_p50_ms", "icl_p99_ms", "max_stall_ms", "tpot_ms"), " ms")
+_UNITS: Final = dict.fromkeys(("icl_p50_ms", "icl_p99_ms", "max_gap_ms", "tpot_ms"), " ms")
 """The units that stand behind the names of figures where there is room."""
 
-_OF_GAPS: Final = frozenset({"icl_p50_ms", "icl_p99_ms", "max_stall_ms", "tpot_ms", "tps_user"})
+_OF_GAPS: Final = frozenset({"icl_p50_ms", "icl_p99_ms", "max_gap_ms", "tpot_ms", "tps_user"})
 _UNPACED: Final = frozenset({"burst", "coalesced", "single_chunk"})
 _SETTLED: Final = frozenset({"ttft_ms"})
 _JUDGED: Final = frozenset(name for name in LABELS if name.endswith("_ms")) | HIGH_IS_GOOD
 _SAME: Final = "same"
 _LONGEST: Final = 14
 _BY_RANK: Final = (
-    "id", "ttft_ms", "model", "max_stall_ms", "duration_ms", "tps_user", "outcome", "icl_p50_ms", "upstream",
+    "id", "ttft_ms", "model", "max_gap_ms", "duration_ms", "tps_user", "outcome", "icl_p50_ms", "upstream",
     "tpot_ms", "icl_p99_ms", "output_tokens", "finish_reason",
 )  # fmt: skip
 _IN_PLACE: Final = tuple(dict.fromkeys(("id", "model", "upstream", "outcome", "finish_reason", *LABELS)))
@@ -232,7 +232,7 @@ def layout(entries: Sequence[RankedExchange], width: int) -> Layout:
 
 def _layout(entries: Sequence[RankedExchange], width: int, *, with_units: bool) -> Layout:
     most = _WORDS | ({"model": _NARROW_MODEL} if width < _NARROW else {})
-    room = width - _SIGN - round(width * _LEAST_DRAWN)
+    room = width - _SIGN - 1 - round(width * _LEAST_DRAWN)
     widths: dict[str, int] = {}
     for name in _BY_RANK:
         if all(getattr(entry.row, name) is None for entry in entries):

@@ -70,10 +70,10 @@ MOST_EVENTS: Final = 50_000
 _MOST_COMPARED: Final = 3
 
 _STATISTICS: Final = ("n", "p50", "p90", "p95", "p99", "max")
-_SHOWN: Final = ("ttft", "ttfo", "icl", "read_gap", "each_icl_p99", "tpot", "tps", "latency", "duration", "silence")
+_SHOWN: Final = ("ttft", "ttfo", "icl", "gap", "icl_p99", "tpot", "tps_user", "latency", "duration", "max_silence")
 _HEADLINES: Final = (
-    ("ttft", 50), ("ttft", 95), ("each_icl_p50", 50), ("each_icl_p99", 50), ("each_icl_max", 95), ("latency", 50),
-    ("latency", 95), ("tps", 50),
+    ("ttft", 50), ("ttft", 95), ("icl_p50", 50), ("icl_p99", 50), ("icl_max", 95), ("latency", 50),
+    ("latency", 95), ("tps_user", 50),
 )  # fmt: skip
 
 
@@ -275,7 +275,7 @@ def _stalls(columns: Columns, limits: Thresholds) -> JsonObject:
     found = [
         (row, place, gap)
         for row, packed in enumerate(columns.gaps)
-        if packed and limits.is_stall(columns.values["max_stall_ms"][row])
+        if packed and limits.is_stall(columns.values["max_gap_ms"][row])
         for place, gap in enumerate(memoryview(packed).cast("q"))
         if limits.is_stall(gap)
     ]
@@ -390,7 +390,7 @@ def to_play(columns: Columns, compared: Iterable[str]) -> list[str]:
 
 def _waited(columns: Columns, at: int) -> float:
     """Return the longest time of an exchange without output, in ns."""
-    return max(columns.values["ttft_ms"][at] or 0, columns.values["max_stall_ms"][at] or 0)
+    return max(columns.values["ttft_ms"][at] or 0, columns.values["max_gap_ms"][at] or 0)
 
 
 def groups(samples: Sequence[Sample], by: str) -> list[Group]:

@@ -106,7 +106,7 @@ def played(one: StreamPage, shared: Shared) -> JsonObject:
 
 
 _FIGURES: Final = (
-    "ttft_ms", "ttfb_ms", "icl_p50_ms", "icl_p99_ms", "max_stall_ms", "max_silence_ms", "latency_ms", "duration_ms",
+    "ttft_ms", "ttfb_ms", "icl_p50_ms", "icl_p99_ms", "max_gap_ms", "max_silence_ms", "latency_ms", "duration_ms",
     "input_tokens", "output_tokens", "tps_user", "reads", "events", "output_chunks", "bytes",
 )  # fmt: skip
 

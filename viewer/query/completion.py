@@ -13,7 +13,7 @@ from wiretape.viewer.query.fields import CHOICES, FIELDS, NAMES
 from wiretape.viewer.query.operators import KINDS, SIGNS, alternatives
 
 OFFERED: Final = (
-    "model:", "is:", "flag:", "has:", "ttft>", "gap.max>", "icl.p50>", "gap:", "dur>", "status>=", "host:", "path:",
+    "model:", "is:", "flag:", "has:", "ttft>", "max_gap>", "icl_p50>", "gap:", "dur>", "status>=", "host:", "path:",
     "since:", "until:", "tps<", "tok.out>", "tok.in>", "finish:", "error:", "text:", "prompt:", "label:", "events<",
 )  # fmt: skip
 """The fields that are offered first, each with its most frequent operator."""

@@ -351,7 +351,7 @@ def now(clock: Clock = SYSTEM) -> datetime:
 
 
 def sort_order(text: str) -> tuple[str, bool]:
-    """Parse a sort key, such as `ttft` or `-gap.max`: a field of a row, and True for descending order.
+    """Parse a sort key, such as `ttft` or `-max_gap`: a field of a row, and True for descending order.
 
     Raises a `ValueError` that names the expected syntax.
     """

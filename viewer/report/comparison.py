@@ -11,13 +11,13 @@ from wiretape.viewer.text.formatting import UNKNOWN, cell
 _GROUPS: Final = {
     "ttft_p50_ms": "first token (ttft) ms",
     "ttft_p95_ms": "first token p95 ms",
-    "each_icl_p50_p50_ms": "chunk gap (icl) ms",
+    "icl_p50_p50_ms": "chunk gap (icl_p50) ms",
     "latency_p50_ms": "whole answer ms",
-    "tps_p50": "speed (tps) tokens/s",
+    "tps_user_p50": "speed (tps_user) tokens/s",
     "error_rate_pct": "failed %",
 }
 _VERDICTS: Final = {compare.BETTER: "better", compare.WORSE: "worse", compare.UNCLEAR: "not clear"}
-_PAIR: Final = ("model", "outcome", "ttft_ms", "max_stall_ms", "latency_ms", "tps_user", "output_tokens")
+_PAIR: Final = ("model", "outcome", "ttft_ms", "max_gap_ms", "latency_ms", "tps_user", "output_tokens")
 _WORDS: Final = {"_ms": ("slower", "faster"), "tps": ("slower", "faster"), "_pct": ("failing more", "failing less")}
 
 
@@ -98,15 +98,8 @@ def _words(metric: str) -> tuple[str, str]:
 
 def _short(row: TableRow) -> str:
     """Return a metric's name and its change, such as `ttft +30 % [+9 %, +50 %]`."""
-    name = (
-        row["metric"]
-        .removesuffix("_ms")
-        .removesuffix("_pct")
-        .removesuffix("_p50")
-        .replace("_p50", "")
-        .replace("_", " ")
-    )
-    return f"{name} {_change(row)}"
+    name = row["metric"].removesuffix("_ms").removesuffix("_pct").removesuffix("_p50")
+    return f"{name.replace('_', ' ')} {_change(row)}"
 
 
 def _change(row: TableRow) -> str:

@@ -23,11 +23,16 @@ from wiretape.viewer.text.formatting import UNKNOWN, cell
 ENOUGH: Final = {"p95": 20, "p99": 100}
 """Minimum number of values for a percentile."""
 
-_QUANTITIES: Final = {"ttft": "first token", "icl": "gap between chunks", "latency": "whole answer", "tps": "speed"}
+_QUANTITIES: Final = {
+    "ttft": "first token",
+    "icl": "gap between chunks",
+    "latency": "whole answer",
+    "tps_user": "speed",
+}
 _STATISTICS: Final = {"n": "n", "p50": "median", "p95": "p95", "p99": "p99", "max": "max"}
 _GROUPED: Final = (
     ("ttft", "p50", "ttft ms"), ("ttft", "p95", "ttft p95"), ("icl", "p50", "icl ms"), ("latency", "p50", "latency ms"),
-    ("tps", "p50", "tokens/s"),
+    ("tps_user", "p50", "tps p50"),
 )  # fmt: skip
 NAMED: Final = {title: name for name, title in _STATISTICS.items()} | {
     title: field_name(QUANTITIES[name], statistic) for name, statistic, title in _GROUPED
@@ -132,5 +137,5 @@ def _note(row: TableRow, warning: str, about: str) -> str:
         case "hidden_tokens":
             return f"{counted(int(about), 'answer')} with hidden tokens: speed withheld"
         case "coalesced":
-            return f"{stats.percent(row['coalesced_pct'])} of the chunks share a read: see read_gap in --all"
+            return f"{stats.percent(row['coalesced_pct'])} of the chunks share a read: see gap in --all"
     return stats.explained(f"{warning}:{about}" if about else warning)

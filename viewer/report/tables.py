@@ -45,7 +45,7 @@ _COLOURED: Final = ("mark", "happened", "outcome")
 _JOINERS: Final = dict.fromkeys((0x200D, 0xFE0E, 0xFE0F, 0x20E3, *range(0x1F3FB, 0x1F400)))
 
 LISTED: Final = (
-    "mark", "model", "happened", "ttft_ms", "max_stall_ms", "output_tokens", "started_at", "duration_ms", "icl_p50_ms",
+    "mark", "model", "happened", "ttft_ms", "max_gap_ms", "output_tokens", "started_at", "duration_ms", "icl_p50_ms",
     "upstream", "status", "outcome", "flags", "sparkline",
 )  # fmt: skip
 """The default columns of `listing`."""
@@ -58,7 +58,7 @@ IN_WORDS: Final = {
 
 _NEEDED: Final = {
     "mark": ("id", "outcome"),
-    "happened": ("id", "outcome", "outcome_detail", "error_code", "status", "flags", "max_stall_ms"),
+    "happened": ("id", "outcome", "outcome_detail", "error_code", "status", "flags", "max_gap_ms"),
     "outcome": ("outcome", "outcome_detail"),
 }
 """The fields that a column shows besides its own."""
@@ -67,10 +67,10 @@ COLUMNS: Final = (*FIELDS, "sparkline", *TEXT_FIELDS, *DETAIL_FIELDS, *GAP_PERCE
 """All columns that `listing` can have: the fields of an exchange."""
 
 _IMPORTANT: Final = (
-    "mark", "happened", "ttft_ms", "max_stall_ms", "output_tokens", "model", "started_at", "duration_ms", "flags",
+    "mark", "happened", "ttft_ms", "max_gap_ms", "output_tokens", "model", "started_at", "duration_ms", "flags",
     "outcome", "status", "icl_p50_ms", "sparkline", "upstream",
 )  # fmt: skip
-_IMPORTANT_WHERE_NARROW: Final = ("mark", "happened", "ttft_ms", "model", "max_stall_ms", "output_tokens")
+_IMPORTANT_WHERE_NARROW: Final = ("mark", "happened", "ttft_ms", "model", "max_gap_ms", "output_tokens")
 _NARROW: Final = 78
 """On a terminal of fewer cells, the model is more important than gaps and tokens."""
 
@@ -90,9 +90,9 @@ _SHORT_NAME: Final = 13
 
 _TITLES: Final = {
     "last_at": "last UTC", "input_tokens": "in", "cache_read_input_tokens": "cached",
-    "started_at": "started UTC", "ttft_ms": "ttft ms", "icl_p50_ms": "icl p50 ms", "max_stall_ms": "max gap ms",
+    "started_at": "started UTC", "ttft_ms": "ttft ms", "icl_p50_ms": "icl p50 ms", "max_gap_ms": "max gap ms",
     "max_silence_ms": "max silence ms",
-    "output_tokens": "tokens", "duration_ms": "total ms", "sparkline": "gaps", "mark": "  id",
+    "output_tokens": "tokens", "duration_ms": "duration ms", "sparkline": "gaps", "mark": "  id",
     "happened": "what happened",
 }  # fmt: skip
 NAMED: Final = {title: name for name, title in _TITLES.items()}
@@ -312,7 +312,7 @@ def happened(row: TableRow) -> str:
     """Return the ending of an exchange in words: the cause of a failure, or the stall or buffering of an answer."""
     ending = Ending(row["outcome"], row["outcome_detail"], row["error_code"], row["status"])
     if row["outcome"] == "complete" and "stall" in row["flags"]:
-        length = "" if row["max_stall_ms"] is None else f"{row['max_stall_ms'] / 1e3:,.1f} s"
+        length = "" if row["max_gap_ms"] is None else f"{row['max_gap_ms'] / 1e3:,.1f} s"
         return f"stall {row.get('stalled') or length}".rstrip()
     return "buffered" if row["outcome"] == "complete" and "burst" in row["flags"] else ending.cause
 

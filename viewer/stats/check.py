@@ -1,8 +1,8 @@
 """Pure: rules for a tape's figures, for a gate in CI; each is judged by itself.
 
-A rule is a figure and the maximum or minimum allowed for it: `ttft.p95=1500ms`, `error_rate=1%`, `tps.p50=20`, `n=50`.
-A figure without a value fails its rule: a gate must not pass for lack of data. `n` is the count of a figure's values,
-or the denominator of a rate. Goodput leaves out exchanges whose objective is undecided, and `unknown` counts them.
+A rule is a figure and the maximum or minimum allowed for it: `ttft.p95=1500ms`, `error_rate=1%`, `n=50`. A figure
+without a value fails its rule: a gate must not pass for lack of data. `n` is the count of a figure's values, or the
+denominator of a rate. Goodput leaves out exchanges whose objective is undecided, and `unknown` counts them.
 Rules come from the command line, from a TOML file, or from both.
 """
 
@@ -12,7 +12,7 @@ from typing import Final
 from xml.etree import ElementTree
 
 from wiretape.viewer.rows import TableRow
-from wiretape.viewer.stats.metrics import QUANTITIES, RATES, STATISTICS, amount
+from wiretape.viewer.stats.metrics import NAMES, QUANTITIES, RATES, STATISTICS, amount
 from wiretape.viewer.stats.summary import field_name
 
 FIELDS: Final = ("rule", "value", "unit", "n", "verdict", "unknown")
@@ -98,8 +98,9 @@ def _figure(name: str) -> tuple[str, str, str]:
         return "n", "n", ""
     if name in RATES:
         return f"{name}_pct", f"{name}_n", "%"
-    quantity, _, statistic = name.rpartition(".")
-    if quantity not in QUANTITIES or statistic not in STATISTICS:
+    stem, _, statistic = name.rpartition(".")
+    quantity = NAMES.get(stem)
+    if quantity is None or statistic not in STATISTICS:
         known = f"n, {', '.join(RATES)}, or one of {', '.join(QUANTITIES)} with .{', .'.join(STATISTICS)}"
         raise ValueError(f"{name!r} is no figure: choose {known}")
     one = QUANTITIES[quantity]

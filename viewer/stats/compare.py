@@ -69,7 +69,7 @@ _BEYOND: Final = 5
 PAIRED: Final = (
     "started_at", "model", "upstream", "status", "outcome", "finish_reason", "ttfb_ms", "ttfc_ms", "ttft_ms", "ttfo_ms",
     "thinking_ms", "ttst_ms", "latency_ms", "duration_ms", "tpot_ms", "tps_user", "icl_mean_ms", "icl_p50_ms",
-    "icl_p90_ms", "icl_p99_ms", "icl_max_ms", "max_stall_ms", "max_silence_ms", "coalesced_fraction", "input_tokens",
+    "icl_p90_ms", "icl_p99_ms", "icl_max_ms", "max_gap_ms", "max_silence_ms", "coalesced_fraction", "input_tokens",
     "output_tokens", "reasoning_tokens", "tokens_per_chunk", "reads", "events", "output_chunks", "bytes", "flags",
 )  # fmt: skip
 _ALONE: Final = 1.96

@@ -99,7 +99,7 @@ class Traced:
     finish_reasons: Sequence[str] = ()
     conversation: str | None = None
     ttft_ns: int | None = None
-    max_stall_ns: int | None = None
+    max_gap_ns: int | None = None
 
 
 class ValueCounter(Protocol):

@@ -1,8 +1,8 @@
 """Pure: the quantities that statistics are made of, their names and units, and limits on them as people write them.
 
-A quantity is either one value of each exchange (`ttft`, or `each_icl_p99`: an exchange's own 99th percentile) or
-pooled: all gaps of all exchanges together, where long answers weigh more and a single stall hardly shows. Durations are
-in ms.
+A quantity is either one value of each exchange (`ttft`, or `icl_p99`: an exchange's own 99th percentile), under the
+name of its field without the unit, or pooled: all gaps of all exchanges together, where long answers weigh more and a
+single stall hardly shows. Durations are in ms.
 """
 
 import dataclasses
@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from wiretape.recorder.decode.metrics import METRICS, Measures, Metric
-from wiretape.viewer.query.fields import closest_first
+from wiretape.viewer import rows
+from wiretape.viewer.query.fields import closest_first, others
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
     """A measured quantity; `column` is its column on the tape, None if it is pooled from the gaps of all exchanges.
 
-    `is_whole`: the tape has it in whole nanoseconds.
+    `is_whole`: the tape has it in whole nanoseconds. `aliases` are accepted for its name.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Quantity:
     unit: str
     meaning: str
     is_whole: bool = False
+    aliases: tuple[str, ...] = ()
 
     @property
     def suffix(self) -> str:
@@ -39,10 +41,12 @@ class Quantity:
 
 
 def _of(metric: Metric) -> Quantity:
-    own = "each exchange's own " if metric.statistic.startswith("each_") else ""
+    name, field = metric.name.removesuffix("_ns"), rows.field_name(metric.name)
+    own = "each exchange's own " if name.startswith("icl_") else ""
     unit = "ms" if metric.unit == "ns" else metric.unit
     is_whole = metric.unit == "ns" and metric.name in _WHOLE
-    return Quantity(metric.statistic, metric.name, unit, own + metric.meaning, is_whole)
+    aliases = tuple(other for other in others(field) if other != name)
+    return Quantity(name, metric.name, unit, own + metric.meaning, is_whole, (field, *aliases))
 
 
 _WHOLE: Final = {one.name for one in dataclasses.fields(Measures) if one.type in (int, int | None)}
@@ -50,16 +54,26 @@ _WHOLE: Final = {one.name for one in dataclasses.fields(Measures) if one.type in
 
 _POOLED: Final = (
     Quantity("icl", None, "ms", "gaps between output chunks, pooled over all exchanges; 0 where a read is shared"),
-    Quantity("read_gap", None, "ms", "gaps between reads with output, pooled: those of icl above 0"),
+    Quantity(
+        "gap", None, "ms", "gaps between reads with output, pooled: those of icl above 0", aliases=(*others("gap"),)
+    ),
 )
-_ALL: Final = {one.name: one for one in (*_POOLED, *(_of(metric) for metric in METRICS.values() if metric.statistic))}
+_ALL: Final = {
+    one.name: one for one in (*_POOLED, *(_of(metric) for metric in METRICS.values() if metric.has_statistics))
+}
 _FIRST: Final = (
-    "ttft", "ttfc", "ttfo", "icl", "read_gap", "each_icl_p50", "each_icl_p99", "each_icl_max", "tpot", "tps", "latency",
-    "duration", "silence",
+    "ttft", "ttfc", "ttfo", "icl", "gap", "icl_p50", "icl_p99", "icl_max", "tpot", "tps_user",
+    "latency", "duration", "max_silence",
 )  # fmt: skip
 
 QUANTITIES: Final = {name: _ALL[name] for name in (*_FIRST, *_ALL)}
 """Every quantity that has statistics, by name; their order is a contract, which grows at its end."""
+
+NAMES: Final[dict[str, str]] = {
+    **{alias: name for name, quantity in QUANTITIES.items() for alias in quantity.aliases},
+    **{name: name for name in QUANTITIES},
+}
+"""Every name that a quantity has in rules, objectives and options, and the quantity that it means."""
 
 STATISTICS: Final = ("n", "mean", "std", "min", "p50", "p90", "p95", "p99", "max")
 """Statistics of the values of each quantity."""
@@ -73,10 +87,8 @@ GROUPS: Final = (
 )  # fmt: skip
 """Keys of groups of exchanges, besides `label.KEY`; days and hours are UTC."""
 
-BOUNDED: Final = {
-    name.replace("each_icl_", "icl."): quantity for name, quantity in QUANTITIES.items() if quantity.column is not None
-}
-"""Quantities that an objective can bound, by their names there: one value of each exchange."""
+BOUNDED: Final = {name: quantity for name, quantity in QUANTITIES.items() if quantity.column is not None}
+"""Quantities that an objective can bound: one value of each exchange."""
 
 _LABEL: Final = re.compile(r"label\.[A-Za-z0-9_.-]{1,64}")
 _MS: Final = {"us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "min": 6e4}
@@ -119,7 +131,7 @@ def amount(text: str, unit: str) -> float:
 
 
 def objective(text: str) -> list[Bound]:
-    """Parse an objective such as `ttft<800ms,icl.p99<200ms,tps>20`; raises `ValueError`."""
+    """Parse an objective such as `ttft<800ms,icl_p99<200ms,tps_user>20`; raises `ValueError`."""
     return [_bound(part) for part in text.split(",")]
 
 
@@ -127,7 +139,7 @@ def _bound(text: str) -> Bound:
     match = _BOUND.fullmatch(text)
     if match is None:
         raise ValueError(f"{text.strip()!r} is not a bound: write a name, < or >, and a limit, such as ttft<800ms")
-    quantity = BOUNDED.get(match[1])
+    quantity = BOUNDED.get(NAMES.get(match[1], ""))
     if quantity is None:
         raise ValueError(f"{match[1]!r} cannot be bounded: choose from {', '.join(BOUNDED)}")
     return Bound(quantity, match[2] == "<", amount(match[3], quantity.unit))

@@ -38,7 +38,7 @@ COALESCED_PCT: Final = 10
 WARNINGS: Final = {
     "few": f"p99 of fewer than {FEW} values",
     "coalesced": f"more than {COALESCED_PCT} % of the output chunks share a read with an earlier one: icl says little, "
-    "read_gap more",
+    "gap more",
     "usage_missing": "exchanges with output, or complete, without usage: tokens are not all counted, tpot and tps are "
     "not of all",
     "unmeasured": "ended exchanges without measures, left out of everything: if no recorder runs, derive them with "
@@ -52,7 +52,7 @@ WARNINGS: Final = {
     "imported": "exchanges that were imported: their timestamps are those of other programs",
     "no_timing": "exchanges that were imported without timing: they count, but no time of their bodies is known",
     "objective_unknown": "complete exchanges whose objective is undecided, left out of the goodput",
-    "tdigest": "percentiles of icl and read_gap are estimates by t-digest, in groups with more than 8 M gaps from a "
+    "tdigest": "percentiles of icl and gap are estimates by t-digest, in groups with more than 8 M gaps from a "
     "sample of the exchanges: ranking all gaps takes too long, or too much memory of the server; --exact ranks them",
 }
 """Meanings of the warnings; `few` is followed by its quantities, six others by their counts."""
@@ -216,8 +216,22 @@ def expanded(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def field_name(quantity: Quantity, statistic: str) -> str:
-    """Return the field of a statistic of a quantity: `ttft_p95_ms`, `tps_p50`, `ttft_n`."""
-    return f"{quantity.name}_{statistic}{'' if statistic == 'n' else quantity.suffix}"
+    """Return the field of a statistic of a quantity: `ttft_p95_ms`, `tps_user_p50`, `ttft_n`."""
+    return f"{quantity.name}_{statistic}{_suffix(quantity, statistic)}"
+
+
+def _suffix(quantity: Quantity, statistic: str) -> str:
+    return "" if statistic == "n" else quantity.suffix
+
+
+ALIASES: Final = {
+    f"{alias}_{statistic}{suffix}": field_name(quantity, statistic)
+    for quantity in QUANTITIES.values()
+    for alias in quantity.aliases
+    for statistic in STATISTICS
+    for suffix in {"", _suffix(quantity, statistic)}
+}
+"""Fields of a row by the aliases of their quantities."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -155,7 +155,7 @@ def _so_far(row: ListRow, passed_ms: float | None) -> Iterator[tuple[str, object
 
 
 _GROWING: Final = (
-    "ttft_ms", "icl_p50_ms", "icl_p99_ms", "max_stall_ms", "max_silence_ms", "events", "output_chunks",
+    "ttft_ms", "icl_p50_ms", "icl_p99_ms", "max_gap_ms", "max_silence_ms", "events", "output_chunks",
     "output_tokens", "reads", "bytes", "sparkline",
 )  # fmt: skip
 

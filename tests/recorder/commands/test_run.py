@@ -211,7 +211,7 @@ async def test_upstreams_that_are_no_sdks_are_named_and_the_longest_gap_is_summe
     first, last = err.splitlines()
     assert code == 0
     assert first.startswith("wiretape: no variable is for /gpu: point the program at it, at http://127.0.0.1:")
-    assert ", longest gap " in last
+    assert ", max gap " in last
 
 
 @on_loop

@@ -21,7 +21,7 @@ ONE = Finished(
     outcome_detail=None,
     ttft_ns=388_400_000,
     icl_p50_ns=11_000_000.0,
-    max_stall_ns=2_914_000_000,
+    max_gap_ns=2_914_000_000,
     duration_ns=7_200_000_000,
     output_tokens=42,
     flags=["no_usage", "stall"],
@@ -93,7 +93,7 @@ def test_nobody_reading_is_no_reason_to_stop() -> None:
 
 def test_a_finished_exchange_is_one_line() -> None:
     assert finished_line(ONE, "14:01:57") == (
-        "14:01:57  7f3a81d0  complete  200  gpt-x  ttft 388 ms  gap p50 11 max 2914 ms  42 tok  7.20 s  stall"
+        "14:01:57  7f3a81d0  complete  200  gpt-x  ttft 388 ms  icl p50 11 max gap 2914 ms  42 tok  7.20 s  stall"
     )
 
 
@@ -106,7 +106,7 @@ def test_the_flags_that_a_list_shows_come_the_gravest_first_and_none_says_the_ou
 
 
 def test_unknown_values_are_left_out_and_a_detail_is_printed() -> None:
-    unknown = dict.fromkeys(("status", "model", "ttft_ns", "icl_p50_ns", "max_stall_ns", "duration_ns"))
+    unknown = dict.fromkeys(("status", "model", "ttft_ns", "icl_p50_ns", "max_gap_ns", "duration_ns"))
     fields = {name: getattr(ONE, name) for name in ONE.__struct_fields__} | unknown
     one = Finished(**fields | {"outcome": "connect_error", "outcome_detail": "tls", "output_tokens": None, "flags": []})
     assert finished_line(one, "14:01:57") == "14:01:57  7f3a81d0  connect_error/tls  –  POST /v1/chat/completions"
@@ -118,11 +118,11 @@ def test_a_long_name_is_clipped() -> None:
 
 
 def test_latencies_are_those_of_complete_generations() -> None:
-    slow = msgspec.structs.replace(ONE, ttft_ns=588_400_000, max_stall_ns=None, operation="chat")
-    image = msgspec.structs.replace(ONE, ttft_ns=9_000_000_000, max_stall_ns=9_000_000_000, operation="image")
-    failed = msgspec.structs.replace(slow, outcome="truncated", ttft_ns=1, max_stall_ns=9_000_000_000)
-    listed = msgspec.structs.replace(ONE, ttft_ns=None, max_stall_ns=None, operation="models")
-    assert latencies([ONE, slow, failed, image, listed]) == ["ttft p50 488 ms", "longest gap 2914 ms"]
+    slow = msgspec.structs.replace(ONE, ttft_ns=588_400_000, max_gap_ns=None, operation="chat")
+    image = msgspec.structs.replace(ONE, ttft_ns=9_000_000_000, max_gap_ns=9_000_000_000, operation="image")
+    failed = msgspec.structs.replace(slow, outcome="truncated", ttft_ns=1, max_gap_ns=9_000_000_000)
+    listed = msgspec.structs.replace(ONE, ttft_ns=None, max_gap_ns=None, operation="models")
+    assert latencies([ONE, slow, failed, image, listed]) == ["ttft p50 488 ms", "max gap 2914 ms"]
     assert latencies([image, listed]) == []
 
 
@@ -137,7 +137,7 @@ def test_a_summary_counts_generations_with_causes_and_the_other_requests_after_t
     limited = msgspec.structs.replace(ONE, outcome="http_error", outcome_detail="rate_limited", status=429, flags=[])
     models = msgspec.structs.replace(ONE, operation="models")
     assert summary(Totals(4, 1, 0, 0, others=2), tallied(ONE, limited, models, models), [ONE, limited]) == (
-        "2 generations: 1 complete, 1 × 429 · 1 stall · ttft p50 388 ms, longest gap 2914 ms · 2 other requests"
+        "2 generations: 1 complete, 1 × 429 · 1 stall · ttft p50 388 ms, max gap 2914 ms · 2 other requests"
     )
 
 

@@ -137,7 +137,7 @@ def test_what_the_end_would_tell_is_unknown_where_only_the_beginning_was_decoded
     found = measure(used + body + b"data: {" + b"," * 11 + b"}\n\n" + WHOLE)
     assert (found.content, found.ttft_ns, found.input_tokens) == ("012345678", 100 * MS, 3)
     assert (found.output_tokens, found.total_tokens, found.latency_ns, found.tail_ns) == (None, None, None, None)
-    assert (found.max_stall_ns, found.icl_p50_ns, found.e2e_tps, found.coalesced_fraction) == (None, None, None, None)
+    assert (found.max_gap_ns, found.icl_p50_ns, found.e2e_tps, found.coalesced_fraction) == (None, None, None, None)
     ended = measure(WHOLE + b"data: {" + b"," * 11 + b"}\n\n")
     assert (ended.outcome, ended.output_tokens, ended.latency_ns) == ("complete", 2, 100 * MS)
     assert "decode_limit" in ended.flags

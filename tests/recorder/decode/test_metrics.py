@@ -76,7 +76,7 @@ def test_the_answer_ends_with_done_unless_output_follows(at_ms, done_ms, duratio
 def test_two_chunks_in_one_read_have_no_gap():
     found = measure("ccc", [1, 1, 4], [0, 0, 1])
     assert struct.unpack("<2q", found["icl"]) == (0, 3 * MS)
-    assert found["max_stall_ns"] == 3 * MS
+    assert found["max_gap_ns"] == 3 * MS
     assert found["coalesced_fraction"] == pytest.approx(1 / 3)
 
 
@@ -101,7 +101,7 @@ def test_rates_are_unknown_without_tokens_or_time(at_ms, reads, tokens, tpot, es
 def test_one_chunk_has_no_gaps():
     found = measure("c", [1], tokens=5)
     assert [found[name] for name in ("icl", "gap_hist", "sparkline", "icl_p50_ns")] == [b"", b"", "", None]
-    assert (found["max_stall_ns"], found["tpot_ns"], found["tokens_per_chunk"]) == (None, None, 5)
+    assert (found["max_gap_ns"], found["tpot_ns"], found["tokens_per_chunk"]) == (None, None, 5)
 
 
 def test_the_histogram_counts_gaps_by_their_bits():

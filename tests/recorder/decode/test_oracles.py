@@ -182,7 +182,7 @@ def test_timestamps_are_in_order_and_gaps_add_up(text, sizes):
     gaps = struct.unpack(f"<{len(found.icl) // 8}q", found.icl)
     assert sum(gaps) == (found.latency_ns - found.ttft_ns if gaps else 0)
     assert len(gaps) == max(found.output_chunks - 1, 0)
-    assert (found.max_stall_ns or 0) <= sum(gaps)
+    assert (found.max_gap_ns or 0) <= sum(gaps)
     assert set(found.flags) <= set(FLAGS)
 
 

@@ -34,7 +34,7 @@ def test_a_response_is_timed_from_the_message_that_asked_for_it() -> None:
     assert (measures.content, measures.response_model, measures.finish_reason) == ("Hello", "gpt-test", "completed")
     timed = (measures.ttf_byte_ns, measures.ttft_ns, measures.latency_ns, measures.duration_ns, measures.tpot_ns)
     assert timed == (10 * MS, 50 * MS, 70 * MS, 80 * MS, 10 * MS)
-    assert (measures.max_stall_ns, measures.max_silence_ns, measures.output_tokens) == (20 * MS, 40 * MS, 3)
+    assert (measures.max_gap_ns, measures.max_silence_ns, measures.output_tokens) == (20 * MS, 40 * MS, 3)
     assert (measures.events, measures.flags) == (4, ())
 
 
@@ -42,7 +42,7 @@ def test_what_lies_between_two_responses_counts_for_neither() -> None:
     measures = derive(*websocket(*conversation(ONE, TWO)))
     assert measures.flags == ("multi_response",)
     assert (measures.ttft_ns, measures.duration_ns, measures.latency_ns) == (50 * MS, 190 * MS, 180 * MS)
-    assert (measures.max_stall_ns, measures.icl_mean_ns, measures.max_silence_ns) == (30 * MS, 20 * MS, 55 * MS)
+    assert (measures.max_gap_ns, measures.icl_mean_ns, measures.max_silence_ns) == (30 * MS, 20 * MS, 55 * MS)
     assert (measures.content, [choice["content"] for choice in measures.choices or ()]) == ("Hello", ["abc"])
     assert (measures.input_tokens, measures.output_tokens, measures.tpot_ns) == (27, 8, 10 * MS)
 

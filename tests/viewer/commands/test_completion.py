@@ -93,7 +93,7 @@ def test_what_is_no_whole_word_yet_is_open(tape: Path) -> None:
 def test_options_are_offered_the_words_that_they_know(tape: Path) -> None:
     assert values(completion.models, tape) == ["gpt-x", "gpt-x-mini"]
     assert "ttft" in values(completion.sorts, tape)
-    assert values(completion.sorts, tape, "-max_s") == ["-max_stall", "-max_silence"]
+    assert values(completion.sorts, tape, "-max_") == ["-max_gap", "-max_silence"]
     assert values(completion.groups, tape, "model,") == [
         *(f"model,{name}" for name in metrics.GROUPS if name != "model"), "model,label.k", "model,label.run",
     ]  # fmt: skip
@@ -102,6 +102,7 @@ def test_options_are_offered_the_words_that_they_know(tape: Path) -> None:
     assert values(completion.tools, tape, "ll") == ["llmperf"]
     assert values(completion.tools, tape, "vllm@") == ["vllm@0.33", "vllm@0.32", "vllm@0.29"]
     assert values(completion.figures, tape, "tt") == ["ttft.", "ttfc.", "ttfo."]
+    assert values(completion.figures, tape, "read_gap.m") == ["read_gap.mean=", "read_gap.min=", "read_gap.max="]
     limits = {"n=": "1", "ttft.n=": "1", "error_rate=": "1%"}
     for figure in (*values(completion.figures, tape, "ttft."), "n=", "error_rate="):
         assert check.rule("max", figure + limits.get(figure, "1s"))

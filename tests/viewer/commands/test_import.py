@@ -115,7 +115,7 @@ def test_a_trace_of_curl_is_measured_like_a_recording_and_holds_no_key(tape: Pat
     assert "1 exchange of curl imported" in imported(tape, DATA / "curl-7.88-chunked.trace", "--date", "2026-11-23")
     row = shown(tape)
     assert (row["outcome"], row["flags"], row["clock"]) == ("complete", ["imported"], "imported")
-    assert (row["ttft_ms"], row["max_stall_ms"], row["latency_ms"]) == (81.614, 250.303, 372.134)
+    assert (row["ttft_ms"], row["max_gap_ms"], row["latency_ms"]) == (81.614, 250.303, 372.134)
     assert b"sk-secretsecret" not in tape.read_bytes()
     assert dict(row["request_headers"])["authorization"].startswith("REDACTED")
 
@@ -169,7 +169,7 @@ def test_flows_of_mitmproxy_have_a_beginning_and_an_end_and_nothing_within(tape:
     row = shown(tape, "@-2")
     assert (row["outcome"], row["flags"], row["output_tokens"]) == ("complete", ["imported", "no_timing"], 3)
     assert (row["ttfb_ms"], row["duration_ms"]) == (0.867, 454.327)
-    unknown = ("ttft_ms", "ttf_byte_ms", "latency_ms", "max_stall_ms", "max_silence_ms", "tps_user", "icl_p50_ms")
+    unknown = ("ttft_ms", "ttf_byte_ms", "latency_ms", "max_gap_ms", "max_silence_ms", "tps_user", "icl_p50_ms")
     assert [row[name] for name in unknown] == [None] * len(unknown)
     broken = shown(tape)
     assert (broken["outcome"], broken["outcome_detail"], broken["max_silence_ms"]) == ("truncated", "eof", None)

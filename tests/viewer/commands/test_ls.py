@@ -113,7 +113,7 @@ def test_ls_fits_its_terminal(tape: Path, terminal: str) -> None:
 
 def test_ls_prints_the_columns_that_are_asked_for_in_their_order(tape: Path) -> None:
     found = run(tape, "ls", "-n", "1", "-f", "is:ok", "--columns", "ttft, id,stall")
-    assert found.stdout == f"ttft_ms\tid\tmax_stall_ms\n50.0\t{TOOLS}\t3000.0\n"
+    assert found.stdout == f"ttft_ms\tid\tmax_gap_ms\n50.0\t{TOOLS}\t3000.0\n"
     row = json.loads(run(tape, "ls", "-n", "1", "--columns", "status,id", "--format", "json").stdout)[0]
     assert list(row.items()) == [("status", 200), ("id", LIVE)]
     table = run(tape, "ls", "-n", "1", "--columns", "outcome,id", "--format", "table").stdout.splitlines()
@@ -159,7 +159,7 @@ def test_nothing_found_is_3_only_where_that_is_asked_for(tape: Path) -> None:
 
 def test_gaps_are_drawn_on_one_axis(tape: Path) -> None:
     title, *lines, legend = run(tape, "ls", "--spark").stdout.splitlines()
-    assert title.split() == ["id", "model", "outcome", "total", "ms", "╷0", "╷1", "s", "╷2", "s"]
+    assert title.split() == ["id", "model", "outcome", "duration", "ms", "╷0", "╷1", "s", "╷2", "s"]
     assert [line[:8] for line in lines] == [id[:8] for id in (LIVE, ODD, FAILED, LIMITED, TRUNCATED, TOOLS, COMPLETE)]
     assert lines[5].split()[1:] == ["gpt-x-mini", "complete", "3,070.0", "·", "█"]
     assert lines[5].index("█") > title.index("2 s") + 10

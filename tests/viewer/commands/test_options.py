@@ -41,7 +41,7 @@ def test_nothing_asked_for_is_everything() -> None:
 
 def test_all_that_is_asked_for_must_fit() -> None:
     said = run("-f", "a or b", "--filter", "is:ok", "--label", "run=a*", "--label", "x", "-n", "0", "-s", "-gap.max")
-    assert said.output == "(a or b) outcome:complete label:run=a* label:x|0|('max_stall_ms', True)\n"
+    assert said.output == "(a or b) outcome:complete label:run=a* label:x|0|('max_gap_ms', True)\n"
 
 
 def test_the_short_options_are_terms() -> None:

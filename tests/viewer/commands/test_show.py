@@ -76,7 +76,7 @@ def test_the_summary_tells_a_stall_and_who_was_slow(tape: Path) -> None:
 
 def test_the_summary_begins_with_what_happened_and_whose_doing_it_was(tape: Path) -> None:
     assert run(tape, "show", TOOLS).stdout.startswith("✓ complete, stall 3.0 s by upstream\n")
-    assert run(tape, "show", COMPLETE).stdout.startswith("✓ complete, longest gap 50.0 ms\n")
+    assert run(tape, "show", COMPLETE).stdout.startswith("✓ complete, max gap 50.0 ms\n")
     limited = run(tape, "show", LIMITED).stdout
     assert limited.startswith("✗ upstream answered 429: rate_limit_exceeded: slow down\n")
     assert (

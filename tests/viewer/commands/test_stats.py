@@ -198,13 +198,13 @@ def test_two_exchanges_are_compared_by_what_matters_first(tape: Path) -> None:
 def test_durations_that_are_equal_here_are_not_repeated_but_named(tape: Path) -> None:
     shown = run(tape, "compare", "--all", COMPLETE, TOOLS, "--format", "table").stdout
     rows = json.loads(run(tape, "compare", COMPLETE, TOOLS, "--format", "json").stdout)
-    assert [name in (line.split()[0] for line in shown.splitlines()) for name in ("icl_max_ms", "max_stall_ms")] == [
+    assert [name in (line.split()[0] for line in shown.splitlines()) for name in ("icl_max_ms", "max_gap_ms")] == [
         True,
         False,
     ]
     assert "equal to one above: " in shown
-    assert "max_stall_ms" in shown.split("equal to one above: ")[1]
-    assert {"icl_max_ms", "max_stall_ms"} <= {row["metric"] for row in rows}
+    assert "max_gap_ms" in shown.split("equal to one above: ")[1]
+    assert {"icl_max_ms", "max_gap_ms"} <= {row["metric"] for row in rows}
 
 
 def test_a_comparison_prints_the_columns_that_are_asked_for(tape: Path, made: Path) -> None:
@@ -297,7 +297,7 @@ def test_requests_that_differ_exit_3_if_asked_and_those_without_messages_4(tmp_p
 def test_groups_are_compared_with_intervals(made: Path) -> None:
     given = ("--base", "model:gpt-x-mini*", "--new", "model:gpt-x")
     rows = {row["metric"]: row for row in json.loads(run(made, "compare", *given, "--format", "json").stdout)}
-    assert (rows["each_icl_p50_p50_ms"]["verdict"], rows["tps_p50"]["verdict"]) == (compare.WORSE, compare.WORSE)
+    assert (rows["icl_p50_p50_ms"]["verdict"], rows["tps_user_p50"]["verdict"]) == (compare.WORSE, compare.WORSE)
     assert rows["tpot_p50_ms"]["low"] > 5
     assert run(made, "compare", *given).stdout.splitlines()[0].split() == list(compare.FIELDS)
     run(made, "compare", *given, "-e", code=3)
@@ -407,9 +407,11 @@ def test_what_cannot_be_read_names_its_option(tape: Path, arguments: tuple[str, 
 def test_rules_of_a_file_come_before_those_of_the_command_line(tape: Path, tmp_path: Path) -> None:
     file = tmp_path / "rules.toml"
     file.write_text('slo = "ttft<1s"\n[min]\nn = 3\n')
-    judged = run(tape, "check", "--rules", str(file), "--max", "ttft.p50=1s", "--min", "tps.p50=5", "--format", "jsonl")
+    judged = run(
+        tape, "check", "--rules", str(file), "--max", "ttft.p50=1s", "--min", "tps_user.p50=5", "--format", "jsonl"
+    )
     assert [json.loads(line)["rule"] for line in judged.stdout.splitlines()] == [
-        "min n=3", "max ttft.p50=1s", "min tps.p50=5",
+        "min n=3", "max ttft.p50=1s", "min tps_user.p50=5",
     ]  # fmt: skip
 
 

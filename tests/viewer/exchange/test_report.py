@@ -33,7 +33,7 @@ def test_a_page_says_what_happened(connection: Connection) -> None:
         "complete: all came: finish reason stop, [DONE], then the end",
         "ttft 110.0",
         "icl p50 10.0",
-        "input 5  output 4  reasoning –  total 9  tpot ms 20.0  a second 50.0",
+        "input 5  output 4  reasoning –  total 9  tpot ms 20.0  tps 50.0",
         "run=a7",
         "12 characters: Hello, world",
     ):
@@ -63,11 +63,11 @@ def test_a_page_tells_the_verdicts_with_their_evidence(connection: Connection) -
 def test_a_page_withholds_the_rate_of_a_burst(connection: Connection) -> None:
     row = detail(connection, COMPLETE)
     _, found = judged((1000, word() * 30))
-    assert "a second withheld (burst)" in plain(report.page(row, found))
+    assert "tps withheld (burst)" in plain(report.page(row, found))
     flagged = replace(row, flags=["burst"], tps_user=None)
-    assert "tpot ms 20.0  a second 50.0" in plain(report.page(flagged, []))
+    assert "tpot ms 20.0  tps 50.0" in plain(report.page(flagged, []))
     hidden = replace(row, flags=["hidden_tokens"], tpot_ms=None)
-    assert "tpot ms –  a second withheld (hidden_tokens)" in plain(report.page(hidden, []))
+    assert "tpot ms –  tps withheld (hidden_tokens)" in plain(report.page(hidden, []))
 
 
 def test_flags_that_verdicts_replace_are_left_out(connection: Connection) -> None:

@@ -49,23 +49,23 @@ def test_duration_of_a_running_exchange_grows_and_that_of_an_orphan_does_not() -
 
 
 def test_unknown_is_a_dash() -> None:
-    for name in ("ttft", "icl50", "gapmax", "events", "tokens", "rate", "status", "model"):
+    for name in ("ttft", "icl_p50", "max_gap", "events", "tokens", "tps", "status", "model"):
         assert plain(cells_of(name, row())) == "–"
 
 
 def test_figures_that_may_still_come_differ_from_unknown_ones() -> None:
     running = Look(wall_ns=LOOK.wall_ns, recording=True)
-    for name in ("ttft", "icl50", "gapmax", "events", "tokens", "rate", "status"):
+    for name in ("ttft", "icl_p50", "max_gap", "events", "tokens", "tps", "status"):
         assert cells_of(name, row(outcome="open"), running) == [("…", "muted")]
         assert cells_of(name, row(outcome="open"), LOOK) == [("–", "muted")]  # nothing records it any more
 
 
 def test_figures_of_a_running_exchange_are_dim_with_a_plus_if_they_may_grow() -> None:
-    running = row(outcome="open", ttft_ms=2500.0, max_stall_ms=2914.0, icl_p50_ms=11.0, events=1234)
+    running = row(outcome="open", ttft_ms=2500.0, max_gap_ms=2914.0, icl_p50_ms=11.0, events=1234)
     look = Look(wall_ns=LOOK.wall_ns, recording=True)
     assert cells_of("ttft", running, look, 6) == [("2,500", "muted")]
-    assert cells_of("gapmax", running, look, 6) == [("2,914+", "muted")]
-    assert cells_of("icl50", running, look, 6) == [("11+", "muted")]
+    assert cells_of("max_gap", running, look, 6) == [("2,914+", "muted")]
+    assert cells_of("icl_p50", running, look, 6) == [("11+", "muted")]
     assert cells_of("events", running, look, 5) == [("1,234", "muted")]  # there is no room
 
 
@@ -77,7 +77,7 @@ def test_slow_figures_have_a_tone_and_large_ones_another_unit() -> None:
     assert cells_of("ttft", row(ttft_ms=388.4)) == [("388", "plain")]
     assert cells_of("ttft", row(ttft_ms=9999.0)) == [("9,999", "warning")]
     assert cells_of("ttft", row(ttft_ms=10_000.1)) == [("10.0s", "error")]
-    assert cells_of("gapmax", row(max_stall_ms=2000.1)) == [("2,000", "error")]
+    assert cells_of("max_gap", row(max_gap_ms=2000.1)) == [("2,000", "error")]
 
 
 def test_outcome_precedes_the_flags_where_it_has_no_column() -> None:

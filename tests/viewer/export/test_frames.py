@@ -168,7 +168,7 @@ def test_the_numbers_are_those_of_the_statistics(made: Tape) -> None:
     found = summary.row(sample, ())
     complete, gaps = made.exchanges("outcome:complete"), made.gaps("outcome:complete")["icl_ms"]
     assert (len(gaps), len(complete)) == (found["icl_n"], found["n_complete"])
-    for name, values in (("icl", gaps), ("read_gap", gaps[gaps > 0]), ("ttft", complete["ttft_ms"])):
+    for name, values in (("icl", gaps), ("gap", gaps[gaps > 0]), ("ttft", complete["ttft_ms"])):
         assert values.mean() == pytest.approx(found[f"{name}_mean_ms"], abs=1e-6)
         assert values.quantile(0.95) == pytest.approx(found[f"{name}_p95_ms"], abs=1e-6)
     assert complete["output_tokens"].sum() <= found["output_tokens"]

@@ -24,8 +24,8 @@ def test_lines_fill_every_width_and_never_more(connection: Connection) -> None:
 def test_columns_give_way_by_rank() -> None:
     shown = {width: [slot.column.name for slot in layout.fitted(width)] for width in (60, 80, 120, 240)}
     assert shown[60] == ["id", "start", "model", "ttft", "duration", "flags"]
-    assert {"gapmax", "gaps"} <= set(shown[80])
-    assert {"status", "tokens", "rate"} <= set(shown[120])
+    assert {"max_gap", "gaps"} <= set(shown[80])
+    assert {"status", "tokens", "tps"} <= set(shown[120])
     assert shown[240] == [column.name for column in layout.COLUMNS]
 
 
@@ -47,7 +47,7 @@ def test_gaps_have_room_to_be_seen() -> None:
 def test_columns_can_be_left_out_and_make_room_for_others() -> None:
     names = {slot.column.name for slot in layout.fitted(80, {"gaps", "model"})}
     assert not names & {"gaps", "model"}
-    assert "icl50" in names
+    assert "icl_p50" in names
 
 
 def test_refusal_beside_its_status_is_one_word() -> None:

@@ -101,14 +101,14 @@ def test_a_heading_names_the_exchange(connection: Connection) -> None:
 
 def test_figures_summarise_the_timing(connection: Connection) -> None:
     said = preview.figures(previewed(connection, 1), LOOK)
-    assert said.startswith("first output 110 ms · inter-chunk p50 10 ms · longest gap 50 ms · ")
+    assert said.startswith("ttft 110 ms · icl p50 10 ms · max gap 50 ms · ")
     assert said.endswith(" · 8 events in 6 reads · 180 ms · 4 tokens")
     assert " 29.0 s+" not in said
     assert preview.figures(previewed(connection, 7), RECORDED).endswith("2 events in 2 reads · 23.0 s+")
 
 
 def test_unknown_figures_are_left_out(connection: Connection) -> None:
-    assert preview.figures(previewed(connection, 4), LOOK).startswith("longest silence 2 ms · one body in 1 read · ")
+    assert preview.figures(previewed(connection, 4), LOOK).startswith("max silence 2 ms · one body in 1 read · ")
 
 
 def test_verdicts_precede_flags_and_replace_theirs(connection: Connection) -> None:

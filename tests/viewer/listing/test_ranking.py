@@ -61,7 +61,7 @@ def test_order_is_best_first_and_unknown_last() -> None:
 
 
 def test_columns_give_way_where_there_is_no_room_and_the_drawing_keeps_a_fifth() -> None:
-    found = [entry(1, ttft_ms=1234.5, max_stall_ms=2.0, duration_ms=12345.0)]
+    found = [entry(1, ttft_ms=1234.5, max_gap_ms=2.0, duration_ms=12345.0)]
     wide, narrow = ranking.layout(found, 160), ranking.layout(found, 60)
     assert list(wide.widths)[:3] == ["id", "model", "upstream"]
     assert {"id", "ttft_ms", "model"} <= set(narrow.widths) < set(wide.widths)
@@ -112,7 +112,7 @@ def test_sorted_column_has_a_sign() -> None:
     laid = ranking.layout(found, 120)
     assert "TTFT ms▲" in text(ranking.head(laid, "ttft_ms", 0))
     assert "TTFT ms▼" in text(ranking.head(laid, "ttft_ms", 0, reverse=True))
-    assert "TOK/s▼" in text(ranking.head(laid, "tps_user", 0))
+    assert "TPS▼" in text(ranking.head(laid, "tps_user", 0))
     assert "▲" not in text(ranking.head(laid, None, 0))
 
 
@@ -180,7 +180,7 @@ def test_a_shorter_wait_is_better_and_is_marked(connection: Connection) -> None:
 
 
 def test_unknown_figures_are_not_judged(connection: Connection) -> None:
-    assert scores(connection, COMPLETE, TOOLS)["TOK/s"] == Score("TOK/s ", "50.0 ", "– ", "– ", None)
+    assert scores(connection, COMPLETE, TOOLS)["TPS"] == Score("TPS ", "50.0 ", "– ", "– ", None)
 
 
 def test_words_are_the_same_or_differ(connection: Connection) -> None:
@@ -191,8 +191,8 @@ def test_words_are_the_same_or_differ(connection: Connection) -> None:
 
 def test_a_higher_speed_is_better_and_a_longer_answer_is_not() -> None:
     found = scored(row(), row(tps_user=30.0, output_tokens=9))
-    assert found["TOK/s"] == Score("TOK/s ", "10.0 ", "30.0<", "+20.0 ", 1)
-    assert found["TOK"] == Score("TOK ", "1 ", "9 ", "+8 ", None)
+    assert found["TPS"] == Score("TPS ", "10.0 ", "30.0<", "+20.0 ", 1)
+    assert found["TOKENS"] == Score("TOKENS ", "1 ", "9 ", "+8 ", None)
 
 
 def test_invisible_difference_has_no_sign_and_no_winner() -> None:
@@ -217,7 +217,7 @@ def test_an_empty_answer_is_not_a_quick_one() -> None:
 
 
 @each_case("flag", ["burst", "coalesced", "single_chunk"])
-@each_case("metric", ["icl_p50_ms", "icl_p99_ms", "max_stall_ms", "tpot_ms", "tps_user"])
+@each_case("metric", ["icl_p50_ms", "icl_p99_ms", "max_gap_ms", "tpot_ms", "tps_user"])
 def test_gaps_are_not_judged_where_output_came_many_chunks_at_once(metric: str, flag: str) -> None:
     label = LABELS[metric]
     assert scored(row(**{metric: 0.0}), row())[label].better is not None
@@ -231,7 +231,7 @@ def test_figures_of_a_running_exchange_may_grow_except_ttft(connection: Connecti
     unended = replace(running, duration_ms=110.0)
     found = scored(unended, detail(connection, TOOLS))
     assert (found["TTFT ms"].a, found["DUR ms"].a, found["OUTCOME"].a) == ("110.0 ", "110.0+", "open ")
-    assert (found["TTFT ms"].better, found["ICL50"].a) == (1, "– ")
+    assert (found["TTFT ms"].better, found["ICL p50"].a) == (1, "– ")
 
 
 @pytest.mark.parametrize(("lasted", "told"), [(150.0, "+50.0 "), (100.0, "same "), (60.0, "−40.0 ")])

@@ -58,7 +58,7 @@ def test_the_columns_are_those_of_the_list(fixture: Path, found: Read) -> None:
     for name in ("model", "outcome", "error_code", "upstream"):
         values, places = page_rows[name]["values"], page_rows[name]["places"]
         assert [None if at is None else values[at] for at in places] == [row[name] for row in rows]
-    for name in ("ttft_ms", "latency_ms", "max_stall_ms", "icl_p99_ms"):
+    for name in ("ttft_ms", "latency_ms", "max_gap_ms", "icl_p99_ms"):
         assert page_rows[name] == [None if row[name] is None else round(row[name] * 1000) for row in rows]
     assert page_rows["output_tokens"] == [row["output_tokens"] for row in rows]
 
@@ -152,8 +152,8 @@ def test_a_run_is_bounded_to_the_newest_exchanges_and_the_longest_gaps(fixture: 
     assert few.values["id"] == every.values["id"][-50:]
     kept = [at for at, packed in enumerate(few.gaps) if packed is not None]
     assert 0 < sum(len(few.gaps[at] or b"") // 8 for at in kept) <= 200
-    longest = sorted((few.values["max_stall_ms"][at] or 0 for at in range(50)), reverse=True)
-    assert sorted((few.values["max_stall_ms"][at] or 0 for at in kept), reverse=True) == longest[: len(kept)]
+    longest = sorted((few.values["max_gap_ms"][at] or 0 for at in range(50)), reverse=True)
+    assert sorted((few.values["max_gap_ms"][at] or 0 for at in kept), reverse=True) == longest[: len(kept)]
 
 
 def test_a_run_of_nothing_measured_is_a_page(tmp_path: Path, fixture: Path) -> None:

@@ -127,7 +127,7 @@ def test_percentiles_of_a_selection_are_those_of_stats(page: Page, synthetic: Pa
     page.run(UNPACK)
     text = "model:gpt-x ttft>200ms"
     (row,) = json.loads(run(fixture, "stats", "-f", text, "--format", "json").stdout)
-    for name, percent in (("ttft", 50), ("ttft", 95), ("latency", 90), ("each_icl_p99", 50), ("duration", 99)):
+    for name, percent in (("ttft", 50), ("ttft", 95), ("latency", 90), ("icl_p99", 50), ("duration", 99)):
         found = page.run(f"""(() => {{
           const fits = filterOf(run, {json.dumps(text)});
           const rows = run.rows.id.map((_, row) => row).filter((row) => fits(row) && run.isMeasured(row));
@@ -163,7 +163,7 @@ def test_the_text_at_a_timestamp_is_what_had_come_by_then(page: Page, told: Path
 
 
 def test_a_row_opens_its_exchange_and_the_address_keeps_it(page: Page, told: Path) -> None:
-    page.open(told, "sort=-max_stall_ms")
+    page.open(told, "sort=-max_gap_ms")
     page.run("document.querySelector('tr[data-row]').click()")
     page.run("new Promise((done) => setTimeout(done, 400))")
     assert "demo-stall" in page.run("document.querySelector('.opened').textContent")

@@ -15,7 +15,7 @@ VALUES = {"model": [HOSTILE, "gpt x", "gpt-x-mini", "qwen3"], "upstream": ["api.
         ("mo", "model:"), ("ttf", "ttft>"), ("is:trun", "is:truncated"), ("flag:st", "flag:stall"),
         ("model:gp", "model:gpt-x-mini"), ("model:a,qw", "model:a,qwen3"), ("x -is:li", "x -is:live"),
         ("(has:to", "(has:tool"), ("host:api", "host:api.example.com"), ("MODEL:GPT", "MODEL:gpt-x-mini"),
-        ("max_st", "max_stall>"), ("", "model:"), ("is:live ", "is:live model:"),
+        ("max_g", "max_gap>"), ("", "model:"), ("is:live ", "is:live model:"),
     ],
 )  # fmt: skip
 def test_names_and_values_are_completed(typed: str, whole: str) -> None:

@@ -71,7 +71,7 @@ def test_an_error_knows_its_token_and_position() -> None:
 
 @each_case(
     ("text", "order"),
-    [("ttft", ("ttft_ms", False)), ("-gap.max", ("max_stall_ms", True)), ("at", ("started_at", False)),
+    [("ttft", ("ttft_ms", False)), ("-gap.max", ("max_gap_ms", True)), ("at", ("started_at", False)),
      ("model", ("model", False))],
 )  # fmt: skip
 def test_an_order_is_a_field_of_a_row(text: str, order: tuple[str, bool]) -> None:

@@ -29,7 +29,7 @@ DAY = And((at(">=", "03-01T00:00:00"), at("<", "03-01T00:01:00")))
         ("status!=200,400..499", Among("status", ((200, 200), (400, 499)), True)),
         ("status:4xx,500", Among("status", ((400, 499), (500, 500)))),
         ("status!=5XX", Among("status", ((500, 599),), True)),
-        ("has:gap.max", Match("has", (("max_stall_ms",),))),
+        ("has:gap.max", Match("has", (("max_gap_ms",),))),
         ("is:error,FAILED", Match("outcome", 2 * tuple((name,) for name in FAILURES))),
         ("since:now", at(">=", "03-05T12:00:00")),
         ("at:-2h..now", And((at(">=", "03-05T10:00:00"), at("<=", "03-05T12:00:00")))),

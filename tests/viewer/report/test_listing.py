@@ -119,14 +119,14 @@ def test_a_list_has_the_columns_that_are_asked_for_in_their_order(connection: Co
 
 
 def test_columns_give_way_in_order(connection: Connection) -> None:
-    titles = ("upstream", "gaps", "icl p50 ms", "status", "total ms", "tokens", "ttft ms")
+    titles = ("upstream", "gaps", "icl p50 ms", "status", "duration ms", "tokens", "ttft ms")
     headers = [listing(connection, width)[0].plain for width in range(200, 30, -1)]
     gone = [next(i for i, header in enumerate(headers) if title not in header) for title in titles]
     assert gone == sorted(gone)
 
 
 def stalled(**fields: Any) -> str:
-    row = {"outcome": "complete", "outcome_detail": None, "error_code": None, "status": 200, "max_stall_ms": 2400.7}
+    row = {"outcome": "complete", "outcome_detail": None, "error_code": None, "status": 200, "max_gap_ms": 2400.7}
     return tables.happened({**row, "flags": ["burst", "stall"], **fields})
 
 
@@ -135,7 +135,7 @@ def test_a_list_says_how_long_an_answer_stalled_and_by_whom_if_that_is_known() -
     assert stalled(stalled="2.4 s by upstream") == "stall 2.4 s by upstream"
     assert stalled(flags=["burst"]) == "buffered"
     assert stalled(outcome="truncated", outcome_detail="eof") == "cut by upstream"
-    assert stalled(max_stall_ms=None) == "stall"
+    assert stalled(max_gap_ms=None) == "stall"
 
 
 def test_an_outcome_is_coloured_but_also_said(connection: Connection) -> None:

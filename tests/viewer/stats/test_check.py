@@ -29,7 +29,7 @@ def test_a_rule_is_a_figure_and_its_limit_in_the_figures_unit() -> None:
     assert (one.text, one.field, one.count, one.limit, one.is_highest) == (
         "max ttft.p95=1.5s", "ttft_p95_ms", "ttft_n", 1500, True,
     )  # fmt: skip
-    assert check.rule("min", "tps.p50=20").field == "tps_p50"
+    assert check.rule("min", "tps_user.p50=20").field == "tps_user_p50"
     assert check.rule("min", "icl.n=5").field == "icl_n"
     assert check.rule("max", "error_rate=1%").limit == 1
 
@@ -92,7 +92,7 @@ def test_a_goodput_of_which_nothing_is_known_says_so() -> None:
 def test_a_figure_without_values_does_not_keep_its_rule(connection: Connection) -> None:
     (empty,) = overview.samples(connection, where=exchanges.c.status == 500)
     row = summary.row(empty, ())
-    assert verdicts(row, "max ttft.p95=1s", "max error_rate=1%", "min tps.p50=1") == ["nothing to judge"] * 3
+    assert verdicts(row, "max ttft.p95=1s", "max error_rate=1%", "min tps_user.p50=1") == ["nothing to judge"] * 3
     assert verdicts(row, "min n=1", "max n=0", "max ttft.n=0") == ["fails", "holds", "holds"]
 
 

@@ -20,7 +20,7 @@ def sample(seed: int, n: int = 400, slower: float = 1.0, failed: int = 12) -> Sa
     random = np.random.default_rng(seed)
     pace = random.lognormal(0, 0.2, n)
     columns = {name: random.lognormal(5, 0.3, n) * pace * slower for name in QUANTITIES}
-    columns["tps"] = 1e5 / columns["tpot"]
+    columns["tps_user"] = 1e5 / columns["tpot"]
     every, counts = np.ones(n, bool), Counter({"complete": n, "truncated": failed})
     tokens = {name: np.full(n, 5.0) for name in TOKENS}
     return Sample((), counts, counts, every, every, every, columns | tokens, np.array([], np.int64))
@@ -32,15 +32,15 @@ def verdicts(base: Sample, new: Sample, seed: int = 0) -> dict[str, str]:
 
 def test_a_regression_of_a_fifth_is_found() -> None:
     found = verdicts(sample(1), sample(2, slower=1.2))
-    assert {found[f"{name}_p50_ms"] for name in QUANTITIES if name not in ("tps", "icl", "read_gap")} == {compare.WORSE}
-    assert found["tps_p50"] == compare.WORSE
+    assert {found[f"{name}_p50_ms"] for name in QUANTITIES if name not in ("tps_user", "icl", "gap")} == {compare.WORSE}
+    assert found["tps_user_p50"] == compare.WORSE
     assert found["error_rate_pct"] == compare.UNCLEAR
     assert compare.exit_code(compare.groups(sample(1), sample(2, slower=1.2))) == 3
 
 
 def test_an_improvement_of_a_fifth_is_one() -> None:
     found = verdicts(sample(1, slower=1.2), sample(2))
-    assert (found["ttft_p50_ms"], found["tps_p50"]) == (compare.BETTER, compare.BETTER)
+    assert (found["ttft_p50_ms"], found["tps_user_p50"]) == (compare.BETTER, compare.BETTER)
     assert compare.exit_code(compare.groups(sample(1, slower=1.2), sample(2))) == 0
 
 

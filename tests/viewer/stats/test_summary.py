@@ -52,9 +52,9 @@ def test_a_tape_in_figures(connection: Connection) -> None:
     assert (found["usage_n"], found["usage_missing_n"]) == (1, 4), "also of three that broke off"
     assert (found["ttft_n"], found["ttft_p50_ms"], found["ttft_max_ms"]) == (2, 80, 110)
     assert (found["icl_n"], found["icl_min_ms"], found["icl_p50_ms"], found["icl_max_ms"]) == (5, 0, 10, 3000)
-    assert (found["read_gap_n"], found["read_gap_min_ms"], found["read_gap_p50_ms"]) == (4, 10, 30)
+    assert (found["gap_n"], found["gap_min_ms"], found["gap_p50_ms"]) == (4, 10, 30)
     assert found["coalesced_pct"] == pytest.approx(100 / 7)
-    assert (found["each_icl_max_min_ms"], found["tps_p50"], found["tpot_n"]) == (50, 50, 1)
+    assert (found["icl_max_min_ms"], found["tps_user_p50"], found["tpot_n"]) == (50, 50, 1)
 
 
 def test_streams_cut_before_their_usage_lack_it_and_refusals_do_not(tmp_path: Path) -> None:
@@ -77,13 +77,13 @@ def test_streams_cut_before_their_usage_lack_it_and_refusals_do_not(tmp_path: Pa
 
 def test_a_mean_that_is_halfway_does_not_tell_in_which_order_it_was_added_up() -> None:
     ways = ([36.14504650000001], [36.14504649999999])
-    assert {summary.row(sample(1, each_icl_p50=values), ())["each_icl_p50_mean_ms"] for values in ways} == {36.145046}
+    assert {summary.row(sample(1, icl_p50=values), ())["icl_p50_mean_ms"] for values in ways} == {36.145046}
 
 
 def test_a_stall_that_vanishes_in_the_pool_shows_in_each_exchanges_own_figures() -> None:
     gaps = [10 * MS] * 9999 + [5000 * MS]
-    found = summary.row(sample(100, gaps, each_icl_max=[10.0] * 99 + [5000], ttft=[1.0] * 100), ())
-    assert (found["icl_p99_ms"], found["each_icl_max_p99_ms"] > 50, found["each_icl_max_max_ms"]) == (10, True, 5000)
+    found = summary.row(sample(100, gaps, icl_max=[10.0] * 99 + [5000], ttft=[1.0] * 100), ())
+    assert (found["icl_p99_ms"], found["icl_max_p99_ms"] > 50, found["icl_max_max_ms"]) == (10, True, 5000)
 
 
 def test_each_rate_is_shown_with_its_count(connection: Connection) -> None:
@@ -116,7 +116,7 @@ def test_failed_exchanges_enter_figures_only_when_asked(connection: Connection) 
 def test_the_method_of_percentiles_holds_for_gaps_too(connection: Connection) -> None:
     (one,) = overview.samples(connection)
     found = summary.row(one, (), "inverse_cdf")
-    assert (found["ttft_p50_ms"], found["icl_p90_ms"], found["read_gap_p50_ms"]) == (50, 3000, 10)
+    assert (found["ttft_p50_ms"], found["icl_p90_ms"], found["gap_p50_ms"]) == (50, 3000, 10)
 
 
 @each_case(
@@ -147,7 +147,7 @@ def test_without_an_objective_or_attempts_there_is_no_goodput() -> None:
         (sample(99, ttft=[1.0] * 99, output_tokens=[5.0] * 99), ["few:ttft"]),
         (sample(100, output_tokens=[5.0] * 99 + [np.nan]), ["usage_missing"]),
         (sample(0, outcomes={"unmeasured": 1}), ["unmeasured"]),
-        (sample(100, [MS] * 90 + [0] * 10, ttft=[1.0] * 100, output_tokens=[1.0] * 100), ["few:read_gap"]),
+        (sample(100, [MS] * 90 + [0] * 10, ttft=[1.0] * 100, output_tokens=[1.0] * 100), ["few:gap"]),
         (
             sample(100, [MS] * 900 + [0] * 200, ttft=[1.0] * 100, output_tokens=[1.0] * 100),
             ["coalesced"],

@@ -36,16 +36,16 @@ def test_where_usage_counts_hidden_tokens_the_pace_is_withheld_in_every_row(hidi
 def test_the_page_and_the_statistics_say_that_it_is_withheld(hiding: Path) -> None:
     assert "withheld (hidden_tokens)" in run(hiding, "show", HIDDEN).stdout
     (row,) = json.loads(run(hiding, "stats", "--format", "json").stdout)
-    assert (row["tps_n"], row["tpot_n"], row["ttft_n"]) == (1, 1, 2)
+    assert (row["tps_user_n"], row["tpot_n"], row["ttft_n"]) == (1, 1, 2)
     assert "hidden_tokens:1" in row["warnings"]
 
 
 def test_the_longest_gap_and_the_longest_silence_are_distinguished(hiding: Path) -> None:
     shown = run(hiding, "show", HIDDEN, "--part", "facts").stdout
-    assert "longest gap 10.0" in shown
-    assert "longest silence 10.0" in shown
+    assert "max gap 10.0" in shown
+    assert "max silence 10.0" in shown
     with recorder(hiding) as tape:
         error = b'data: {"error":{"message":"gone"}}\n\n'
         tape.record("cccc000000000001", [(100, WORDS[0][1]), (140, WORDS[1][1]), (340, error)], at=2)
     (found,) = json.loads(run(hiding, "ls", "-f", "silence>150ms", "--format", "json").stdout)
-    assert (found["max_stall_ms"], found["max_silence_ms"]) == (40, 200)
+    assert (found["max_gap_ms"], found["max_silence_ms"]) == (40, 200)

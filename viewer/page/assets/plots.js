@@ -4,11 +4,7 @@ const DASHES = [[], [7, 3], [2, 2], [9, 3, 2, 3], [4, 2], [1, 3]];
 
 // What quantities are called on the page, where their names in `stats` are short.
 const TITLES = {
-  icl: "gaps, pooled",
-  each_icl_p50: "median gap",
-  each_icl_p99: "p99 gap",
-  each_icl_max: "longest gap",
-  silence: "longest silence",
+  icl: "icl, pooled",
 };
 const titled = (name) => TITLES[name] || name;
 

@@ -55,7 +55,7 @@ function unpackRun(data, packed) {
     run.stallsOf.get(row).push({ gap: data.stalls.gap[place], us: data.stalls.ns[place] / 1000 });
   });
   run.waited = Float64Array.from({ length: run.size }, (_, row) =>
-    Math.max(rows.ttft_ms[row] || 0, rows.max_stall_ms[row] || 0),
+    Math.max(rows.ttft_ms[row] || 0, rows.max_gap_ms[row] || 0),
   );
   const covered = new Set([null, ...data.language.generations]);
   run.covers = data.all_operations ? () => true : (row) => covered.has(run.text("operation", row));
@@ -68,23 +68,10 @@ function unpackRun(data, packed) {
   return run;
 }
 
-// What a page is made of in quantities: which column has the values of each, as `stats` names them.
-const QUANTITY_COLUMNS = {
-  ttft: "ttft_ms",
-  ttfo: "ttfo_ms",
-  latency: "latency_ms",
-  duration: "duration_ms",
-  each_icl_p50: "icl_p50_ms",
-  each_icl_p99: "icl_p99_ms",
-  tpot: "tpot_ms",
-  tps: "tps_user",
-  silence: "max_silence_ms",
-};
-
 // Return the known values of a quantity over some rows, ascending; durations in ms.
 function valuesOf(run, name, rows) {
-  const column = run.rows[QUANTITY_COLUMNS[name]];
-  const unit = run.quantities[name][0] === "ms" ? 1000 : 1;
+  const isDuration = run.quantities[name][0] === "ms";
+  const [column, unit] = isDuration ? [run.rows[`${name}_ms`], 1000] : [run.rows[name], 1];
   const found = Float64Array.from(
     rows.map((row) => column[row]).filter((value) => value !== null),
     (value) => value / unit,

@@ -186,11 +186,11 @@ function groupTable(run, by) {
     figure("ttft", 3),
     figure("icl", 1, run.quantities.icl[1]),
     figure("icl", 4, run.quantities.icl[1]),
-    figure("each_icl_p99", 1, run.quantities.each_icl_p99[1]),
-    figure("tps", 1),
+    figure("icl_p99", 1, run.quantities.icl_p99[1]),
+    figure("tps_user", 1),
     figure("latency", 1),
     figure("latency", 3),
-    figure("silence", 5),
+    figure("max_silence", 5),
     column("output tokens", (row) => row.output_tokens, { number: true, shown: (value) => format.number(value) }),
   ];
   const paid = (name, raw, digits) =>
@@ -244,7 +244,7 @@ function selectionLine(run, shown) {
     part("ttft", 95),
     part("latency", 50),
     part("latency", 95),
-    part("tps", 50),
+    part("tps_user", 50),
   ].filter(Boolean);
   const counts = [
     `${format.number(failed)} failed`,
@@ -303,7 +303,7 @@ const COLUMNS = [
   us("ttft_ms", "T0 to the first output"),
   us("icl_p50_ms", "median gap between output chunks", 2),
   us("icl_p99_ms", "99th percentile of the gaps", 2),
-  us("max_stall_ms", "longest gap between reads with output"),
+  us("max_gap_ms", "longest gap between reads with output"),
   us("latency_ms", "T0 to the last output"),
   us("duration_ms", "T0 to the end"),
   number("input_tokens"),
@@ -465,7 +465,7 @@ function pointedAt(run, row, since) {
     `${(run.states[outcome] || ["?"])[0]} ${visible(outcome)}`,
     `TTFT ${format.span(rows.ttft_ms[row] === null ? null : rows.ttft_ms[row] * 1000)}`,
     `latency ${format.span(rows.latency_ms[row] === null ? null : rows.latency_ms[row] * 1000)}`,
-    `longest gap ${format.span(rows.max_stall_ms[row] === null ? null : rows.max_stall_ms[row] * 1000)}`,
+    `max gap ${format.span(rows.max_gap_ms[row] === null ? null : rows.max_gap_ms[row] * 1000)}`,
   ];
   const said = since === null ? null : saidBy(run, row, since);
   const at = since !== null && since >= 0 ? ` · at ${format.span(since * 1000)}` : "";
@@ -811,9 +811,9 @@ boot(async (data) => {
   const metric = picker(
     "metric",
     "distribution of",
-    ["ttft", "icl", "each_icl_p50", "each_icl_p99", "silence", "tpot", "tps", "latency", "duration", "ttfo"].map(
-      (one) => [one, titled(one)],
-    ),
+    [
+      "ttft", "icl", "icl_p50", "icl_p99", "max_gap", "max_silence", "tpot", "tps_user", "latency", "duration", "ttfo",
+    ].map((one) => [one, titled(one)]),
     draw,
   );
   shown.group();

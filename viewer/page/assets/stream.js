@@ -112,9 +112,9 @@ function cards(one) {
   const ms = (value) => exactly(value, "ms");
   const found = [
     ["TTFT", ms(figures.ttft_ms), "T0 to the first output"],
-    ["gap p50", ms(figures.icl_p50_ms), "median gap between output chunks"],
-    ["gap p99", ms(figures.icl_p99_ms), "99th percentile of the gaps between output chunks"],
-    ["longest gap", ms(figures.max_stall_ms), "between reads with output"],
+    ["icl p50", ms(figures.icl_p50_ms), "median gap between output chunks"],
+    ["icl p99", ms(figures.icl_p99_ms), "99th percentile of the gaps between output chunks"],
+    ["max gap", ms(figures.max_gap_ms), "between reads with output"],
     ["duration", ms(figures.duration_ms), "T0 to the end"],
     [
       "output tokens",

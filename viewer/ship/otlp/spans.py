@@ -153,7 +153,7 @@ def _own(one: Traced, stalled: Sequence[tuple[int, int]]) -> dict[str, Value]:
         "wiretape.outcome": counted.judged.outcome,
         "wiretape.outcome.detail": one.outcome_detail,
         "wiretape.time_to_first_token": _seconds(one.ttft_ns),
-        "wiretape.longest_gap": _seconds(one.max_stall_ns),
+        "wiretape.longest_gap": _seconds(one.max_gap_ns),
         "wiretape.stall.count": len(stalled) if has_output and counted.exchange.framing != "websocket" else None,
         "wiretape.flags": counted.flags,
         "wiretape.clock": one.clock,

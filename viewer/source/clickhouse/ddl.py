@@ -21,12 +21,13 @@ _LOCAL: Final = "_local"
 _READ_OF_SYSTEM: Final = ("tables", "clusters", "parts", "columns")
 _CACHED: Final = "(coalesce(cache_read_input_tokens, 0) + coalesce(cache_creation_input_tokens, 0))"
 _FORMER: Final = {
+    "max_gap_ns": "max_stall_ns",
     "cache_write_input_tokens": "cache_creation_input_tokens",
     "cache_write_1h_input_tokens": "cache_creation_1h_input_tokens",
     "input_uncached_tokens": "multiIf(coalesce(api, '') IN ('anthropic.messages', 'bedrock.converse', "
     f"'bedrock.invoke'), input_tokens, input_tokens >= {_CACHED}, input_tokens - {_CACHED}, NULL)",
 }
-"""Values of new columns in the rows of older recorders: renamed counts, and the input tokens without a cache."""
+"""Values of new columns in the rows of older recorders: renamed columns, and the input tokens without a cache."""
 _USER: Final = """    <{account}>
       <password_sha256_hex>{hash}</password_sha256_hex>
       <networks><ip>::/0</ip></networks>

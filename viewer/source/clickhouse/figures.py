@@ -233,7 +233,7 @@ def _figures(
         if quantity.column
     }
     every, moving = plan.read(key, values)
-    pooled = {"icl": _statistics(every, plan.method, 1e6), "read_gap": _statistics(moving, plan.method, 1e6)}
+    pooled = {"icl": _statistics(every, plan.method, 1e6), "gap": _statistics(moving, plan.method, 1e6)}
     zeros, *spread = next(values) if drawn is not None else [0]
     return Figures(
         key=key,
@@ -252,7 +252,7 @@ def _figures(
         statistics={**own, **pooled},
         flagged=flagged,
         paid=Paid(unknown_n=complete, cached=cached or 0, input=given or 0, cached_n=cached_n),
-        histogram=filled(0 if drawn is None or drawn.name == "read_gap" else zeros, spread),
+        histogram=filled(0 if drawn is None or drawn.name == "gap" else zeros, spread),
         is_estimated=plan.is_estimated,
     )
 

@@ -46,7 +46,7 @@ MEASURED: Final = (
     "response_model", "api", "operation", "input_tokens", "output_tokens", "total_tokens", "reasoning_tokens",
     "cache_read_input_tokens", "cache_write_input_tokens", "cache_write_1h_input_tokens", "input_uncached_tokens",
     "ttfb_ms", "ttfc_ms", "ttft_ms", "ttfo_ms", "ttst_ms", "ttf_byte_ms", "ttf_content_ms", "thinking_ms",
-    "icl_mean_ms", "icl_p50_ms", "icl_p90_ms", "icl_p99_ms", "icl_max_ms", "max_stall_ms", "max_silence_ms", "events",
+    "icl_mean_ms", "icl_p50_ms", "icl_p90_ms", "icl_p99_ms", "icl_max_ms", "max_gap_ms", "max_silence_ms", "events",
     "comments", "chunks", "output_chunks", "coalesced_fraction", "sparkline",
 )  # fmt: skip
 """The fields that a running exchange's row has: those that are known before its end."""

@@ -22,7 +22,7 @@ TEXTS: Final = (
 
 NUMBERS: Final = (
     "status", "gap_bytes", "connection_reused", "connect_ms", "ttfb_ms", "ttfc_ms", "ttft_ms", "ttfo_ms", "thinking_ms",
-    "latency_ms", "duration_ms", "max_stall_ms", "max_silence_ms", "tpot_ms", "tps_user", "icl_p50_ms", "icl_p99_ms",
+    "latency_ms", "duration_ms", "max_gap_ms", "max_silence_ms", "tpot_ms", "tps_user", "icl_p50_ms", "icl_p99_ms",
     "coalesced_fraction", "input_tokens", "output_tokens", "reasoning_tokens", "cache_read_input_tokens", "reads",
     "events", "output_chunks", "bytes", "cost", "cache_hit_rate",
 )  # fmt: skip
@@ -76,7 +76,7 @@ def columns(
 def _with_gaps(numbers: Sequence[int], values: dict[str, list[Any]], most: int) -> set[int]:
     """Return the exchanges whose gaps are kept: those with the longest gap come first, up to the limit of gaps."""
     longest_first = sorted(
-        zip(values["max_stall_ms"], values["output_chunks"], numbers, strict=True), key=lambda one: -(one[0] or 0)
+        zip(values["max_gap_ms"], values["output_chunks"], numbers, strict=True), key=lambda one: -(one[0] or 0)
     )
     kept, held = set[int](), 0
     for _, chunks, no in longest_first:

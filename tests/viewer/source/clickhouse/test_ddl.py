@@ -55,14 +55,15 @@ def test_a_migration_only_adds_what_is_missing() -> None:
     ]
 
 
-def test_a_count_with_a_new_name_keeps_what_was_shipped_under_its_former_one() -> None:
+def test_a_column_with_a_new_name_keeps_what_was_shipped_under_its_former_one() -> None:
     present = {column.name for column in tables.EXCHANGES.columns} - {
-        "cache_write_input_tokens", "cache_write_1h_input_tokens", "input_uncached_tokens"
+        "cache_write_input_tokens", "cache_write_1h_input_tokens", "input_uncached_tokens", "max_gap_ns"
     }  # fmt: skip
-    former = {"cache_creation_input_tokens", "cache_creation_1h_input_tokens"}
+    former = {"cache_creation_input_tokens", "cache_creation_1h_input_tokens", "max_stall_ns"}
     (altered,) = ddl.migrate(tables.EXCHANGES, "exchanges", present | former, "db")
     assert "cache_write_input_tokens Nullable(Int64) DEFAULT cache_creation_input_tokens COMMENT" in altered
     assert "cache_write_1h_input_tokens Nullable(Int64) DEFAULT cache_creation_1h_input_tokens COMMENT" in altered
+    assert "max_gap_ns Nullable(Int64) DEFAULT max_stall_ns COMMENT" in altered
     assert "input_uncached_tokens Nullable(Int64) DEFAULT multiIf(coalesce(api, '') IN ('anthropic.messages'" in altered
     (new,) = ddl.migrate(tables.EXCHANGES, "exchanges", present, "db")
     assert "DEFAULT" not in new

@@ -62,7 +62,7 @@ QUESTIONS = (
     "check --max ttft.p95=500ms --max error_rate=3% --format csv",
     "compare --base model:gpt-x --new model:gpt-x-mini --format csv",
     "export --table summary --by model",
-    "ls --columns id,model,status,outcome,ttft,gap_p99,flags,max_stall --format csv",
+    "ls --columns id,model,status,outcome,ttft,gap_p99,flags,max_gap --format csv",
     "ls --sort -ttft -n 9 --columns id,ttft --format csv",
     "stats --as mlperf --format csv",
     "stats --as langfuse --format csv",
@@ -247,9 +247,9 @@ def test_rows_of_an_older_recorder_have_the_input_total_too(tmp_path: Path) -> N
     with servers.one(tmp_path) as server:
         to = f"clickhouse://127.0.0.1:{server.http}/wiretape"
         assert answer("fleet", "init", "--to", to)[0] == 0
-        for name in ("cache_write_input_tokens", "cache_write_1h_input_tokens", "input_uncached_tokens"):
+        for name in ("cache_write_input_tokens", "cache_write_1h_input_tokens", "input_uncached_tokens", "max_gap_ns"):
             server.query(f"ALTER TABLE wiretape.exchanges DROP COLUMN {name}")
-        for name in ("cache_creation_input_tokens", "cache_creation_1h_input_tokens"):
+        for name in ("cache_creation_input_tokens", "cache_creation_1h_input_tokens", "max_stall_ns"):
             server.query(f"ALTER TABLE wiretape.exchanges ADD COLUMN {name} Nullable(Int64)")
         columns = ("started, id, row_version, started_at, outcome, ended_by, operation, decoder_version, api, "
                    "input_tokens, cache_read_input_tokens, cache_creation_input_tokens")  # fmt: skip
@@ -363,7 +363,7 @@ def test_percentiles_of_gaps_are_those_of_a_tape_however_many_a_group_has(
 
 def check_gaps(found: Figures, gaps: list[int], method: Method) -> None:
     """Compare a server's figures of gaps with those of a tape."""
-    for name, values in (("icl", gaps), ("read_gap", [gap for gap in gaps if gap])):
+    for name, values in (("icl", gaps), ("gap", [gap for gap in gaps if gap])):
         expected = summary.figures(np.array(values, np.int64), method, 1e6)
         for statistic, value in found.statistics[name].items():
             known, where = expected[statistic], (found.key, name, statistic, method)

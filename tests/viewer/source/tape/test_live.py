@@ -38,7 +38,7 @@ def write(path: Path, *frames: journal.Frame, settle: bool = False) -> None:
 def test_numbers_ascend_or_stand_in_the_order_of_a_field(connection: Connection) -> None:
     assert watching.numbers(connection) == [1, 2, 3, 4, 5, 6, 7]
     assert watching.numbers(connection, where("-is:live"))[-1] == 6
-    assert watching.numbers(connection, None, "max_stall_ms", descending=True)[0] == 2
+    assert watching.numbers(connection, None, "max_gap_ms", descending=True)[0] == 2
     assert watching.numbers(connection, where("status:200"), "ttft_ms") == [6, 5, 2, 3, 1, 7]
 
 

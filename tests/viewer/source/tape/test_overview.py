@@ -33,7 +33,7 @@ def test_without_gaps_all_but_their_figures_are_the_same(connection: Connection)
     quick = overview.figures(connection, "model", gaps=False)[0]
     for a, b in zip(whole, quick, strict=True):
         differing = {name for name in a if a[name] != b[name]}
-        assert all(name.startswith(("icl_", "read_gap_", "coalesced", "warnings")) for name in differing)
+        assert all(name.startswith(("icl_", "gap_", "coalesced", "warnings")) for name in differing)
 
 
 def test_pooled_gaps_are_counted_before_they_are_held(connection: Connection) -> None:

@@ -111,7 +111,7 @@ def test_a_complete_exchange_has_the_timestamps_that_were_recorded(connection: C
         "ttst_ms",
         "latency_ms",
         "duration_ms",
-        "max_stall_ms",
+        "max_gap_ms",
     )
     assert [row[field] for field in known] == ["gpt-x-mini", "complete", 20.0, 100.0, 110.0, 10.0, 170.0, 180.0, 50.0]
     assert (row["reads"], row["events"], row["output_chunks"], row["output_tokens"]) == (6, 8, 4, 4)

@@ -37,7 +37,7 @@ def test_unknown_is_no_number(connection: Connection) -> None:
     (sample,) = overview.samples(connection)
     assert sample.columns["output_tokens"][:2].tolist() == pytest.approx([4, np.nan], nan_ok=True)
     assert np.isnan(sample.columns["ttft"][[3, 6]]).all()
-    assert sample.columns["tps"][0] == 50
+    assert sample.columns["tps_user"][0] == 50
 
 
 @each_case(
@@ -128,7 +128,7 @@ def test_tokens_a_second_of_a_burst_are_left_out_and_counted() -> None:
         (complete,) = overview.samples(connection)
         (every,) = overview.samples(connection, include_failed=True)
     made.dispose()
-    assert np.isnan(complete.columns["tps"]).tolist() == [True, True, True, False]
+    assert np.isnan(complete.columns["tps_user"]).tolist() == [True, True, True, False]
     assert (complete.withheld, every.withheld) == (1, 2)
 
 

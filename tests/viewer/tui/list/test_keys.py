@@ -99,7 +99,7 @@ def test_the_mouse_moves_the_cursor_scrolls_and_orders(tmp_path: Path) -> None:
 def test_columns_times_and_the_preview_can_be_changed(tape: Path) -> None:
     async def steps() -> None:
         async with viewed(tape) as pilot:
-            await shows(pilot, "GAPMAX", "12:00:07")
+            await shows(pilot, "MAX GAP", "12:00:07")
             press(pilot, "T")
             await shows(pilot, "03-01 12:00:07")
             press(pilot, "T", "T")
@@ -111,9 +111,9 @@ def test_columns_times_and_the_preview_can_be_changed(tape: Path) -> None:
             press(pilot, *["down"] * 11)
             await wait_for(pilot, lambda: columns.highlighted == 11)
             press(pilot, "space")
-            await wait_for(pilot, lambda: "gapmax" not in columns.selected)
+            await wait_for(pilot, lambda: "max_gap" not in columns.selected)
             press(pilot, "escape")
-            await wait_for(pilot, lambda: "GAPMAX" not in seen(pilot.app) and "ICL50" in seen(pilot.app))
+            await wait_for(pilot, lambda: "MAX GAP" not in seen(pilot.app) and "ICL p50" in seen(pilot.app))
             words = ("still running", "nothing records it")
             await wait_for(pilot, lambda: any(one in seen(pilot.app) for one in words))
             press(pilot, "p")

@@ -215,7 +215,7 @@ def test_the_keys_of_a_narrow_footer_are_whole_and_help_and_quit_are_among_them(
                     "t conversations", "q quit",
                 }  # fmt: skip
             await pilot.resize_terminal(120, 30)
-            await shows(pilot, "S stats", "q quit", "first output 110 ms")  # which there is room for now
+            await shows(pilot, "S stats", "q quit", "ttft 110 ms")  # which there is room for now
 
     journey(steps())
 
@@ -223,12 +223,14 @@ def test_the_keys_of_a_narrow_footer_are_whole_and_help_and_quit_are_among_them(
 def test_the_preview_parts_no_number_from_its_unit(tape: Path) -> None:
     async def steps() -> None:
         async with viewed(tape) as pilot:
-            (figures,) = re.findall("^ (first output.*)", await resized(pilot, (149, 40)), re.MULTILINE)
+            press(pilot, "G")
+            await shows(pilot, "4 tokens")
+            (figures,) = re.findall("^ (ttft.*)", await resized(pilot, (149, 40)), re.MULTILINE)
             widths = [unit.start() + 3 for unit in re.finditer(r"(?<=\d) [a-z]", figures) if unit.start() > 60]
             assert widths
             for width in widths:
                 text = await resized(pilot, (width, 40))
-                assert "first output" in text
+                assert "ttft" in text
                 assert not re.search(r"^ (ms|s|events?|reads?|tokens?)\b", text, re.MULTILINE)
 
     journey(steps())
