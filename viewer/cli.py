@@ -21,7 +21,21 @@ _SIGINT_EXIT = 128 + 2
 _SIGPIPE_EXIT = 128 + 13
 _COLLECTED_OBJECTS = 50_000
 
-for _name in ("ls", "show", "play", "serve", "export", "pull", "rm", "doctor", "view", "demo", "fleet", "ship"):
+for _name in (
+    "ls",
+    "show",
+    "report",
+    "play",
+    "serve",
+    "export",
+    "pull",
+    "rm",
+    "doctor",
+    "view",
+    "demo",
+    "fleet",
+    "ship",
+):
     COMMANDS[_name] = f"wiretape.viewer.commands.{_name}:{_name}"
 COMMANDS.update({name: f"wiretape.viewer.commands.stats:{name}" for name in ("stats", "compare", "check")})
 COMMANDS["import"], COMMANDS["help"] = "wiretape.viewer.commands.import_:import_", "wiretape.viewer.commands.help:help_"

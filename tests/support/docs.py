@@ -23,6 +23,7 @@ from wiretape.viewer.query import fields as query
 from wiretape.viewer.query import parser
 from wiretape.viewer.query.operators import KINDS, OPERATORS
 from wiretape.viewer.report import tables
+from wiretape.viewer.sessions import report as issue_report
 from wiretape.viewer.ship.parquet import layout
 from wiretape.viewer.stats import summary
 from wiretape.viewer.stats.conventions import LATEST, OPT_IN, OPT_IN_VALUE
@@ -275,6 +276,11 @@ def catalogue() -> str:
 def outcomes() -> str:
     """Return the outcomes in one line, each with when it is given."""
     return " · ".join(f"`{name}`: {meaning}" for name, meaning in OUTCOMES.items()) + "\n"
+
+
+def report() -> str:
+    """Return the keys of a report."""
+    return defined(issue_report.schema())
 
 
 def wires() -> str:

@@ -3,7 +3,6 @@
 Every recorded text passes `safe` and only ever becomes `rich.text.Text`, never markup. Unknown is `–`.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -15,7 +14,7 @@ from wiretape.recorder.decode.exchange import FLAGS
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
-from wiretape.viewer.exchange import clocks, facts, pages
+from wiretape.viewer.exchange import clocks, facts, pages, request_ids
 from wiretape.viewer.exchange.facts import Fact, Line
 from wiretape.viewer.rows import DetailRow
 from wiretape.viewer.text import formatting, hexdump
@@ -35,8 +34,6 @@ _PLAIN_WIDTH: Final = 120
 _PREVIEW: Final = 60
 _MOST_VERDICTS: Final = 5
 _HEX_BYTES: Final = 4096
-_IDENTIFYING: Final = re.compile(r"(?:^|-)request-?id$|^cf-ray$|^retry-after|rate-?limit", re.IGNORECASE)
-"""The names of headers with the API's id of the request, and with its limits."""
 STYLES: Final[dict[Tone, str]] = {
     "plain": "", "strong": "bold", "muted": "dim", "accent": "cyan", "success": "green", "warning": "yellow",
     "error": "red",
@@ -74,9 +71,8 @@ def page(
 
 def identifying(headers: Sequence[Sequence[str]]) -> Iterator[Fact]:
     """Yield those of a response's headers that name the request or its limits."""
-    for name, value in headers:
-        if _IDENTIFYING.search(name):
-            yield Fact("header", (f"{line(name)}: {line(value)}",))
+    for name, value in request_ids.identifying(headers):
+        yield Fact("header", (f"{line(name)}: {line(value)}",))
 
 
 def timing(

@@ -1,0 +1,167 @@
+"""The command `report`, on the scenes of the demo and on hostile recordings."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.support.cases import each_case
+from tests.support.commands import on_terminal, run
+from tests.support.sample_tape import (
+    COMPLETE,
+    COMPLETE_READS,
+    LIMITED,
+    LIMITED_READS,
+    LIVE,
+    ODD,
+    TOOLS,
+    TRUNCATED,
+    begin,
+    end,
+    recorded,
+    response,
+)  # fmt: skip
+from wiretape.recorder import __version__
+from wiretape.viewer.sessions import issue, report
+
+SCENES = {
+    "stall": ("upstream", r"complete, stall 2\.\d s by upstream", "complete"),
+    "truncated": ("upstream", r"upstream closed the connection after 6 events, without \[DONE\] or a finish", "eof"),
+    "failing": ("upstream", "upstream sent an error in mid-stream: provider_error", "provider_error"),
+    "limited": ("upstream", "upstream answered 429: rate_limit_exceeded", "retry after 20 s"),
+    "burst": ("upstream", "complete, buffered in 1 read", "burst"),
+    "openai": ("none", r"complete, longest gap [\d.]+ ms", "complete"),
+}  # fmt: skip
+
+
+def as_json(tape: Path, *arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run(tape, "report", *arguments, "--format", "json").stdout)
+    return found
+
+
+def id_of(tape: Path, scene: str) -> str:
+    return run(tape, "ls", "-f", f"model:demo-{scene}", "--format", "ids").stdout.strip()
+
+
+@each_case("scene", list(SCENES))
+def test_a_report_on_a_scene_has_its_verdict_its_ending_and_its_cause(scene: str, demo: tuple[Path, str]) -> None:
+    party, ending, more = SCENES[scene]
+    id = id_of(demo[0], scene)
+    shown = run(demo[0], "report", id).stdout
+    assert re.match(rf"\*\*Verdict: {party}\*\*: {ending}", shown)
+    assert more in shown
+    assert f"| exchange | `{id}`, began 20" in shown
+    assert f"| model | `demo-{scene}`, chat, API " in shown
+    assert "| upstream | a local server |" in shown
+    assert f"| wiretape | {__version__}, recorded by {__version__} |" in shown
+    assert f"`wiretape db cut {id} -o report.jsonl`" in shown
+    assert len(shown.splitlines()) <= issue.MOST_LINES
+    assert not re.search(
+        r"127\.0\.0\.1|localhost|Play the scene|Bearer|Provider disconnected|Once upon|model begins", shown
+    )
+
+
+def test_the_timeline_of_a_stall_has_its_beginning_and_its_party(demo: tuple[Path, str]) -> None:
+    (one,) = as_json(demo[0], "@stall")["exchanges"]
+    assert [moment["what"].split(" of ")[0] for moment in one["timeline"]] == [
+        "request", "connected", "response head, status 200", "first output", "silence", "last output",
+        "end: the HTTP body ended as framed",
+    ]  # fmt: skip
+    assert re.search(r"; upstream silent, relay [\d.]+ ms, no wait for the client$", one["evidence"][0])
+    assert [moment["at_ms"] for moment in one["timeline"]] == sorted(moment["at_ms"] for moment in one["timeline"])
+
+
+def test_only_with_text_a_report_has_the_message_and_the_answer(demo: tuple[Path, str]) -> None:
+    failing = id_of(demo[0], "failing")
+    shown = run(demo[0], "report", failing, "--with-text").stdout
+    assert "\nError message:\n\n    Provider disconnected\n" in shown
+    assert "\nAnswer:\n\n    It all looked good until\n" in shown
+    (one,) = as_json(demo[0], failing)["exchanges"]
+    assert (one["error_message"], one["answer"]) == (None, None)
+
+
+def test_a_filter_lists_failed_stalled_and_slowest_exchanges_of_all(demo: tuple[Path, str]) -> None:
+    found = as_json(demo[0], "-f", "model:demo-*")
+    assert (found["kind"], found["total"], found["verdict"]) == ("filter", 14, "upstream")
+    assert found["endings"] == "11 complete · 3 failed: 1 × 429, 1 cut by upstream, 1 error in mid-stream"
+    listed = {one["model"]: one["reasons"] for one in found["exchanges"]}
+    assert len(listed) == report.MOST_EXCHANGES
+    assert (listed["demo-stall"], listed["demo-failing"]) == (["stalled"], ["failed"])
+    shown = run(demo[0], "report", "-f", "model:demo-*").stdout
+    assert shown.startswith("**Verdict: upstream**: 11 complete · 3 failed")
+    assert len(shown.splitlines()) <= issue.MOST_LINES
+    assert "model:demo" not in shown
+
+
+def test_the_keys_of_the_json_are_those_of_the_schema(demo: tuple[Path, str]) -> None:
+    found = as_json(demo[0], "@err")
+    names = [*found, *(f"exchanges.{name}" for name in found["exchanges"][0])]
+    assert names == [*report.schema()]
+
+
+def test_a_terminal_and_a_pipe_get_the_same_text(demo: tuple[Path, str]) -> None:
+    shown = on_terminal(demo[0], "report", "@stall", columns=60)
+    assert shown.replace("\r\n", "\n") == run(demo[0], "report", "@stall").stdout
+
+
+def test_nothing_of_hostile_recordings_is_quoted(tape: Path) -> None:
+    for id in (ODD, TRUNCATED, TOOLS, LIVE, COMPLETE):
+        shown = run(tape, "report", id).stdout
+        assert not re.search(r"cmd\(\)|\x1b|bold|Oslo|weather|Hel|closed mid-chunk|example\.com|sk-", shown), id
+    (odd,) = as_json(tape, ODD)["exchanges"]
+    assert (odd["model"], odd["error_code"], odd["upstream"]) == (None, None, "a server of no known provider")
+    assert any("model" in text and "left out" in text for text in odd["unknown"])
+
+
+def test_an_exchange_and_a_filter_together_or_a_filter_without_a_match_are_refused(tape: Path) -> None:
+    assert "not both" in run(tape, "report", "@", "-f", "is:ok", code=2).stderr
+    assert "0 of 7 exchanges match" in str(run(tape, "report", "-f", "model:none", code=1).exception)
+
+
+@pytest.fixture(scope="module")
+def retried(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tape with two attempts that a provider refused, and the third, which it answered."""
+    asked = json.dumps({"model": "gpt-x", "messages": []}).encode()
+    sent = [
+        (b"user-agent", b"OpenAI/Python 1.70.0"),
+        (b"x-stainless-retry-count", b"2"),
+        (b"x-api-key", b"sk-secret01"),
+    ]
+    answered = [(b"content-type", b"application/json"), (b"x-request-id", b"req_1"), (b"cf-ray", b"8a1b-FRA")]
+    frames: list[Any] = []
+    for number, (id, parts, status) in enumerate(
+        [("1" * 16, LIMITED_READS, 429), ("2" * 16, LIMITED_READS, 429), ("3" * 16, COMPLETE_READS, 200)], 1
+    ):
+        first = msgspec.structs.replace(begin(id, number, asked), upstream="https://api.openai.com", headers=sent)
+        head, *rest = response(id, parts, status)
+        headers = answered if status == 429 else [*answered[1:], (b"content-type", b"text/event-stream")]
+        frames += [first, msgspec.structs.replace(head, headers=headers), *rest, end(id, parts)]
+    return recorded(tmp_path_factory.mktemp("retried") / "tape.db", frames)
+
+
+def test_retries_before_and_after_are_told_with_the_pauses_between_them(retried: Path) -> None:
+    (one,) = as_json(retried, "2222")["exchanges"]
+    before = [{"id": "1" * 16, "outcome": "http_error", "status": 429, "pause_ms": 968.5}]
+    assert (one["retries_before"], one["attempt"]) == (before, 3)
+    assert [(retry["id"], retry["outcome"]) for retry in one["retries_after"]] == [("3" * 16, "complete")]
+    shown = run(retried, "report", "2222").stdout
+    told = (
+        f"attempt 3 by the client's count; 1 before (`{'1' * 16}` http_error 429, 0.969 s apart); 1 after (`{'3' * 16}`"
+    )
+    assert told in shown
+
+
+def test_the_provider_its_request_ids_and_the_client_are_named(retried: Path) -> None:
+    shown = run(retried, "report", "2222").stdout
+    assert "| upstream | `api.openai.com` |" in shown
+    assert "| request ids | x-request-id `req_1`, cf-ray `8a1b-FRA` |" in shown
+    assert "| client | `OpenAI/Python 1.70.0` |" in shown
+    assert "sk-secret" not in shown
+
+
+def test_attempts_of_a_request_that_is_not_on_the_tape_are_unknown(tape: Path) -> None:
+    (one,) = as_json(tape, LIMITED)["exchanges"]
+    assert one["retries_before"] == []

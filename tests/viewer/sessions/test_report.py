@@ -1,0 +1,158 @@
+"""A report quotes nothing that could be private, whatever was recorded."""
+
+import json
+from dataclasses import asdict, fields, replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from tests.support.cases import each_case
+from tests.support.exchanges import detailed
+from tests.support.timed_exchanges import COMMENT, evenly, timed, word
+from wiretape.recorder.decode.causes import Ending, counts
+from wiretape.recorder.decode.exchange import DETAILS, ENDED_BY, FLAGS, OUTCOMES
+from wiretape.recorder.decode.stalls import DEFAULT
+from wiretape.viewer.sessions import issue, report
+from wiretape.viewer.sessions.disclosure import Disclosure
+from wiretape.viewer.sessions.report import Examined, IssueReport, ReportedExchange
+from wiretape.viewer.sessions.retries import Attempt, Attempts
+from wiretape.viewer.timing.attribution import Attribution
+from wiretape.viewer.timing.verdicts import verdicts
+
+HOST = "canary-laptop"
+CANARIES = (
+    "sk-canary0123456789abcdef", "Bearer canary0123456789", "Please canary, tell me a joke", "/home/canary/model.gguf",
+    "C:/canary/x", "canary-laptop", "x-CANARY-LAPTOP.7", "team=canary value", "`canary`", "|canary|", "<b>canary</b>",
+    "@canary", "hello@canary", "[canary](https://example.com)", "![canary](x)", "https://canary.example.com/x",
+    "canary\n# canary", "\x1b]0;canary\x07", "canary\u202e", "canary #6", "canary.corp.internal", "../canary",
+    "canary é", "arn:aws:bedrock:us-east-1:1:canary", "",
+)  # fmt: skip
+"""Texts that a report must not quote: keys, prompts, paths, names of machines, labels, Markdown, HTML, controls."""
+RULE = Disclosure([HOST])
+STALLED = [*evenly(4, 20, 100), (3200, COMMENT), (3900, word("canary"))]
+
+
+def hostile(draw: Any) -> str:
+    return str(draw(st.sampled_from(CANARIES)))
+
+
+@st.composite
+def examined(draw: Any) -> Examined:
+    outcome = draw(st.sampled_from([*OUTCOMES, "canary"]))
+    details = [*DETAILS.get(outcome, ()), "close_1011", hostile(draw), None]
+    flags = [*draw(st.lists(st.sampled_from(sorted(FLAGS)), unique=True)), hostile(draw)]
+    row = detailed(
+        outcome=outcome, outcome_detail=draw(st.sampled_from(details)), flags=" ".join(flags),
+        ended_by=draw(st.sampled_from([*ENDED_BY, "canary", None])), labels={hostile(draw): hostile(draw)},
+        upstream=draw(st.sampled_from(["http://canary.corp.internal:1/v1", "https://api.openai.com", "canary"])),
+        status=draw(st.sampled_from([None, 200, 400, 429, 500])), usage={"x": "canary"},
+        gap_bytes=draw(st.integers(0, 9)),
+        started_at=draw(st.sampled_from(["2026-03-01T12:00:00.123456Z", "canary", ""])), reads=1,
+        **{name: hostile(draw) for name in (
+            "id", "method", "path", "request_model", "response_model", "model", "error_code", "error_message",
+            "finish_reason", "ended_detail", "api", "operation", "response_id", "framing", "clock", "content",
+            "reasoning", "refusal", "sparkline", "conversation_key_from", "asked",
+        )},
+    )  # fmt: skip
+    by = row.ended_by if row.ended_by in ENDED_BY else "end"
+    its = timed(*STALLED, by=by, gap_bytes=row.gap_bytes, clock=draw(st.sampled_from(["kernel", "none", None])))
+    headers = ("user-agent", "x-request-id", "cf-ray", "retry-after", "anthropic-version", "openai-version", "host")
+    attempt = Attempt(1, hostile(draw), 0, draw(st.sampled_from([None, 1])), hostile(draw), 500)
+    return Examined(
+        row=row, timed=its, verdicts=verdicts(its, outcome, DEFAULT),
+        request_headers=[[name, hostile(draw)] for name in headers],
+        response_headers=[[name, hostile(draw)] for name in headers] + [[hostile(draw), "canary"]],
+        attempts=draw(st.sampled_from([None, Attempts((attempt,) * 5, attempt, (attempt,) * 5)])),
+        recorded_by=hostile(draw),
+    )  # fmt: skip
+
+
+def written(kind: str, *found: ReportedExchange) -> IssueReport:
+    endings = report.cleaned({Ending(found[0].outcome, "canary", "canary", 500): 1})
+    return report.report(kind, "0.1.0", found, endings, (found[0].started_at, "canary"), counts(endings))
+
+
+@given(examined(), st.sampled_from(["exchange", "filter"]))
+def test_no_recorded_text_that_may_be_private_is_in_a_report(one: Examined, kind: str) -> None:
+    found = written(kind, *[report.reported(one, RULE, DEFAULT)] * (1 if kind == "exchange" else 5))
+    lines = issue.lines(found)
+    assert "canary" not in "\n".join(lines).lower()
+    assert "canary" not in json.dumps(asdict(found)).lower()
+    assert len(lines) <= issue.MOST_LINES
+    assert all(line.isprintable() for line in lines)
+
+
+@given(examined(), st.text(st.characters(codec="utf-8"), max_size=3000))
+def test_with_text_a_report_is_no_longer_than_its_limit_and_nothing_leaves_its_code(one: Examined, text: str) -> None:
+    told = replace(one, row=replace(one.row, content=f"x{text}", error_message=f"x{text}"))
+    lines = issue.lines(written("exchange", report.reported(told, RULE, DEFAULT, with_text=True)))
+    assert len(lines) <= issue.MOST_LINES
+    tokens = MarkdownIt("commonmark").enable("table").parse("\n".join(lines))
+    inline = [child.type for token in tokens for child in token.children or ()]
+    assert {*inline} <= {"text", "code_inline", "strong_open", "strong_close", "softbreak"}
+    assert [token.type for token in tokens if token.level == 0 and token.type == "code_block"] == ["code_block"] * 2
+
+
+PLAIN: dict[str, Any] = {
+    "request_model": "gpt-4o", "status": 200, "flags": "", "reads": 3, "gap_bytes": 0, "ended_by": "end",
+    "upstream": "https://api.openai.com", "labels": {},
+}  # fmt: skip
+
+
+def told(its: Attribution, **stored: Any) -> ReportedExchange:
+    row = detailed(**PLAIN | stored)
+    one = Examined(
+        row=row, timed=its, verdicts=verdicts(its, row.outcome, DEFAULT), request_headers=[], response_headers=[]
+    )
+    return report.reported(one, RULE, DEFAULT)
+
+
+@each_case(
+    "party, outcome, detail",
+    [
+        ("none", "complete", None), ("upstream", "truncated", "eof"), ("upstream", "timeout", "idle"),
+        ("upstream", "http_error", "rate_limited"), ("upstream", "http_error", "server_error"),
+        ("client", "http_error", "client_error"), ("unclear", "http_error", "redirect"),
+        ("upstream", "error_event", "mid_stream"), ("client", "client_closed", None), ("wiretape", "interrupted", None),
+        ("wiretape", "connect_error", "local"), ("unclear", "connect_error", "dns"),
+        ("unclear", "connect_error", "tls"),
+        ("upstream", "connect_error", "refused"), ("upstream", "malformed", None), ("unclear", "open", None),
+    ],
+)  # fmt: skip
+def test_the_ending_decides_whose_fault_it_was(party: str, outcome: str, detail: str | None) -> None:
+    assert told(timed(*evenly(5, 20)), outcome=outcome, outcome_detail=detail).verdict == party
+
+
+def test_a_stall_is_the_fault_of_its_party_with_figures_but_no_words() -> None:
+    found = told(timed(*STALLED), outcome="complete")
+    assert (found.verdict, found.ending) == ("upstream", "complete, stall 3.7 s by upstream")
+    stall = "stall: 3,740.0 ms from 0.160 s, before event 5; upstream sent no output meanwhile, only 1 comment"
+    assert found.evidence[0].startswith(stall)
+    assert found.evidence[-1] == "wiretape handed each read on within 0.1 ms; longest wait for the client 0.0 ms"
+    assert report.Moment(160.0, "silence of 3,740.0 ms begins (upstream)") in found.timeline
+
+
+def test_a_client_that_left_during_a_silence_of_upstream_is_not_at_fault() -> None:
+    found = told(timed(*evenly(5, 20), by="client", end=9000), outcome="client_closed", ended_by="client")
+    assert (found.verdict, found.evidence[0]) == ("upstream", "the client left during a silence")
+
+
+def test_without_the_times_of_a_body_the_verdict_on_a_complete_answer_is_unclear() -> None:
+    found = told(timed(*evenly(5, 20), clock="none"), outcome="complete", flags="no_timing")
+    assert (found.verdict, found.protocol) == ("unclear", None)
+
+
+def test_the_schema_has_every_field_with_a_meaning() -> None:
+    names = [one.name for one in fields(IssueReport)] + [f"exchanges.{one.name}" for one in fields(ReportedExchange)]
+    assert [*report.schema()] == names
+    assert all(report.schema().values())
+
+
+def test_of_failed_stalled_and_slowest_exchanges_five_are_listed_in_turn() -> None:
+    ranked = {"failed": [9, 8, 7, 6, 5], "stalled": [9, 3], "slowest": [1, 9, 2]}
+    assert report.chosen(ranked) == {
+        9: ["failed", "stalled"], 1: ["slowest"], 8: ["failed"], 3: ["stalled"], 7: ["failed"],
+    }  # fmt: skip
+    assert report.chosen({"failed": [], "stalled": [], "slowest": [4]}) == {4: ["slowest"]}

@@ -1,0 +1,144 @@
+"""The command `report`: an exchange, or the exchanges of a filter, as Markdown for an issue."""
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from wiretape.recorder import __version__
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.errors import NotFound
+from wiretape.viewer.commands import options, output
+from wiretape.viewer.commands.output import Output
+
+if TYPE_CHECKING:
+    from wiretape.viewer.query.syntax import Filter
+    from wiretape.viewer.sessions.report import IssueReport, ReportedExchange
+    from wiretape.viewer.source.base import Place, Selection, Source
+
+
+@click.command()
+@options.exchange_id
+@options.tape_db
+@options.filtered
+@click.option("--with-text", is_flag=True, help="Add the error's message, which may quote the prompt, and the answer.")
+@click.option(
+    "--format", type=click.Choice(["markdown", "json"]), default="markdown", show_default=True, help="Output format."
+)
+@options.judged
+def report(
+    id: str | None, db: "Place | None", where: "Filter | None", with_text: bool, format: str, thresholds: Thresholds
+) -> None:
+    """Report on an exchange, or on those of a filter, as Markdown for an issue.
+
+    ID is 4 or more characters of an exchange's id, @ (the newest, the default), @-1, @err (a failure), @stall or @slow.
+    Of a filter, up to five exchanges are listed: failed, stalled and slowest ones.
+
+    The report has the verdict with its evidence, times, versions, the provider's request ids, retries, and what is not
+    known. It holds no prompt, answer, key, label, path or name of a machine: text that could is left out.
+    """
+    if id is not None and where is not None:
+        raise click.UsageError("name an exchange or give a filter, not both")
+    with output.opened(options.place(db)) as source:
+        written = _Writer(source, thresholds, with_text)
+        found = written.exchange(source.find(id or "@")) if where is None else written.several(where)
+    if format == "json":
+        from dataclasses import asdict
+
+        Output("json").put_one(asdict(found))
+        return
+    from rich.text import Text
+
+    from wiretape.viewer.sessions import issue
+
+    output.show(map(Text, issue.lines(found)))
+
+
+class _Writer:
+    """Reads exchanges for a report."""
+
+    def __init__(self, source: "Source", limits: Thresholds, with_text: bool) -> None:
+        from wiretape.viewer.sessions.disclosure import Disclosure
+
+        self._source, self._limits, self._with_text = source, limits, with_text
+        self._rule = Disclosure(_private_words())
+
+    def exchange(self, no: int) -> "IssueReport":
+        """Return the report on one exchange."""
+        from wiretape.viewer.source.base import Selection
+
+        return self._report("exchange", Selection(numbers=(no,)), [self._reported(no)])
+
+    def several(self, where: "Filter") -> "IssueReport":
+        """Return the report on the exchanges of a filter. Raises `NotFound` if there is none."""
+        from wiretape.viewer.source.base import Selection
+
+        selection = Selection(where)
+        if not self._source.count(selection):
+            raise NotFound(options.nothing(self._source, where))
+        chosen = self._chosen(selection)
+        return self._report("filter", selection, [self._reported(no, *chosen[no]) for no in sorted(chosen)])
+
+    def _report(self, kind: str, selection: "Selection", found: "list[ReportedExchange]") -> "IssueReport":
+        from wiretape.recorder.decode import causes
+        from wiretape.viewer.sessions import report
+
+        endings = report.cleaned(self._source.endings(selection))
+        ends = (
+            next(self._source.rows(("started_at",), selection, newest_first=last, limit=1)) for last in (False, True)
+        )
+        first, last = (row["started_at"] for row in ends)
+        return report.report(kind, __version__, found, endings, (first, last), causes.counts(endings))
+
+    def _chosen(self, selection: "Selection") -> dict[int, list[str]]:
+        """Return the numbers of the exchanges to list, each with the reasons, from the failed, stalled and slowest."""
+        from wiretape.recorder.decode.exchange import FAILURES
+        from wiretape.viewer.query.parser import parse
+        from wiretape.viewer.query.syntax import Match
+        from wiretape.viewer.sessions import report
+        from wiretape.viewer.source.tape import live
+        from wiretape.viewer.source.tape.source import condition
+
+        failed = selection.narrowed(Match("outcome", tuple((name,) for name in FAILURES)))
+        stalled = selection.narrowed(parse("flag:stall"))
+        tape, most = self._source.tape("bodies"), report.MOST_EXCHANGES
+        return report.chosen(
+            {
+                "failed": self._source.numbers(failed, most),
+                "stalled": live.numbers(tape, condition(stalled), "max_stall_ms", descending=True)[:most],
+                "slowest": live.numbers(tape, condition(selection), "ttft_ms", descending=True)[:most],
+            }
+        )
+
+    def _reported(self, no: int, *reasons: str) -> "ReportedExchange":
+        from wiretape.viewer.sessions import report
+        from wiretape.viewer.source.tape import attempts
+        from wiretape.viewer.timing.attribution import Attribution
+        from wiretape.viewer.timing.verdicts import verdicts
+
+        one = self._source.exchange(no)
+        row, timed = one.detail(), Attribution(*one.observed())
+        asked, answered = one.headers()
+        recorded = attempts.recording(self._source.tape("bodies"), no)
+        examined = report.Examined(
+            row=row,
+            timed=timed,
+            verdicts=verdicts(timed, row.outcome, self._limits),
+            request_headers=asked,
+            response_headers=answered,
+            attempts=recorded.attempts,
+            retry_count=recorded.retry_count,
+            recorded_by=recorded.version,
+            reasons=reasons,
+        )
+        return report.reported(examined, self._rule, self._limits, with_text=self._with_text)
+
+
+def _private_words() -> Iterator[str]:
+    """Yield the names of this machine and of its user."""
+    host = socket.gethostname()
+    yield from (host, host.partition(".")[0], Path.home().name)
+    yield from filter(None, (os.environ.get(name) for name in ("USER", "LOGNAME")))

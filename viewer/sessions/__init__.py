@@ -1,0 +1,1 @@
+"""Pure: what the time and the context of a session were spent on."""

@@ -1,0 +1,112 @@
+"""Pure: the party that made an exchange fail or stall, with the evidence for it.
+
+The ending of a failed exchange decides, else its longest stall, else a burst. `upstream` includes the network before
+the relay. The texts hold figures and words of wiretape only: no recorded text.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from wiretape.recorder.decode.exchange import FLAGS
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.viewer.rows import ms
+from wiretape.viewer.text import formatting
+from wiretape.viewer.timing import wording
+from wiretape.viewer.timing.attribution import Attribution, Slowness
+from wiretape.viewer.timing.verdicts import Verdict, longest_stall
+
+Party = Literal["upstream", "wiretape", "client", "unclear", "none"]
+
+PARTIES: Final[dict[Party, str]] = {
+    "upstream": "the provider, or the network before wiretape",
+    "wiretape": "the recorder, or its machine",
+    "client": "the program that sent the request",
+    "unclear": "the tape cannot tell",
+    "none": "nothing failed, stalled or came as a burst",
+}
+"""The parties of a verdict, and their meanings."""
+
+MOST_STALLS: Final = 3
+
+_ENDINGS: Final[dict[tuple[str, str | None], tuple[Party, str]]] = {
+    ("open", None): ("unclear", "it still runs"),
+    ("connect_error", None): ("upstream", ""),
+    ("connect_error", "dns"): ("unclear", "the name may be wrong, or the resolver of the recorder's machine"),
+    ("connect_error", "tls"): ("unclear", "the certificate may be wrong, or the trust of the recorder's machine in it"),
+    ("connect_error", "local"): ("wiretape", ""),
+    ("timeout", None): ("upstream", "the limits are those of the recorder"),
+    ("http_error", None): ("unclear", ""),
+    ("http_error", "rate_limited"): ("upstream", "the provider's limit of requests or tokens"),
+    ("http_error", "server_error"): ("upstream", "by HTTP, a status from 500 on is the server's failure"),
+    ("http_error", "client_error"): ("client", "by HTTP, a status of 400 to 499 finds fault with the request"),
+    ("error_event", None): ("upstream", "it stood in the stream, after a successful status"),
+    ("client_closed", None): ("client", ""),
+    ("truncated", None): ("upstream", "the stream lacks its end"),
+    ("malformed", None): ("upstream", ""),
+    ("interrupted", None): ("wiretape", ""),
+}
+"""The party and a reason by outcome and its detail."""
+_PARTY: Final[dict[str | None, Party]] = {
+    "upstream": "upstream", "relay": "wiretape", "client": "client", None: "unclear",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """A party, and the evidence in sentences."""
+
+    party: Party
+    evidence: tuple[str, ...]
+
+
+def blame(
+    outcome: str, detail: str | None, timed: Attribution, verdicts: Sequence[Verdict], limits: Thresholds
+) -> Blame:
+    """Return the party of an exchange's ending, of its longest stall or of its burst."""
+    party, reason = _of_ending(outcome, detail)
+    stall = longest_stall(verdicts)
+    if outcome == "client_closed" and stall is not None and stall.form == "end" and stall.who != "client":
+        party, reason = _PARTY[stall.who], "the client left during a silence"
+    if party == "none" and verdicts:
+        party = _PARTY[(stall or verdicts[0]).who]
+    untimed = timed.exchange.untimed
+    if party == "none" and untimed is not None:
+        party = "unclear"
+    told = [*filter(None, (reason,)), *map(sentence, longest(verdicts))]
+    if untimed is not None:
+        told.append(f"timing unknown: {FLAGS[untimed]}")
+    elif not verdicts:
+        told.append(wording.nothing(limits))
+    return Blame(party, (*told, *_handed_on(timed.slowness())))
+
+
+def _of_ending(outcome: str, detail: str | None) -> tuple[Party, str]:
+    if outcome == "complete":
+        return "none", ""
+    return _ENDINGS.get((outcome, detail)) or _ENDINGS.get((outcome, None)) or ("unclear", "")
+
+
+def longest(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Return the burst, and the longest stalls in their order."""
+    ranked = sorted((one for one in verdicts if one.kind == "stall"), key=lambda one: -one.lasted_ns)[:MOST_STALLS]
+    return [one for one in verdicts if one.kind == "burst" or one in ranked]
+
+
+def sentence(verdict: Verdict) -> str:
+    """Return a verdict and its evidence, without the words around a silence, and without a sign that links."""
+    judged, evidence = wording.sentences(replace(verdict, before=None, after=None))
+    kind = "stall: " if verdict.kind == "stall" else ""
+    return f"{kind}{judged}; {evidence}".replace("#", "")
+
+
+def _handed_on(slowness: Slowness) -> Iterator[str]:
+    """Yield the share of wiretape and of the client in the times of all reads."""
+    if slowness.delay is None:
+        return
+    waited = "" if slowness.client is None else f"; longest wait for the client {_ms(slowness.client.max_ns)}"
+    yield f"wiretape handed each read on within {_ms(slowness.delay.max_ns)}{waited}"
+
+
+def _ms(ns: int) -> str:
+    return f"{formatting.ms(ms(ns))} ms"

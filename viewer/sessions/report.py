@@ -1,0 +1,426 @@
+"""Pure: the record of a report about exchanges, to paste into an issue; `issue` lays it out in lines.
+
+It holds figures, words of wiretape, and those recorded texts that `disclosure` lets pass: no prompt, answer, key,
+label, path or name of a machine. Unknown is None. The fields are a contract: `schema` has their meanings.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC
+from typing import Any, Final
+
+from wiretape.recorder.decode.causes import Ending
+from wiretape.recorder.decode.dialects import registry
+from wiretape.recorder.decode.exchange import DETAILS, ENDED_BY, FLAGS, OUTCOMES
+from wiretape.recorder.decode.operation import OPERATIONS
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.errors import TapeDamaged
+from wiretape.recorder.plurals import counted
+from wiretape.viewer import rows
+from wiretape.viewer.exchange import request_ids, story
+from wiretape.viewer.rows import DetailRow, Headers
+from wiretape.viewer.sessions import blame
+from wiretape.viewer.sessions.disclosure import Disclosure
+from wiretape.viewer.sessions.retries import Attempt, Attempts
+from wiretape.viewer.text.formatting import ms
+from wiretape.viewer.timing.attribution import Attribution
+from wiretape.viewer.timing.verdicts import Verdict
+
+MOST_EXCHANGES: Final = 5
+"""Most exchanges of a session or a filter that are reported one by one."""
+
+LONGEST_TEXT: Final = 2000
+"""Most characters of an error's message and of an answer."""
+
+_MOST_IDS: Final = 5
+_ID: Final = re.compile(r"[0-9a-f]{16}")
+_CLOSE: Final = re.compile(r"close_[0-9]{1,5}")
+_VERSION: Final = re.compile(r"[0-9][0-9A-Za-z.+-]{0,31}")
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_SECONDS: Final = re.compile(r"[0-9]{1,9}")
+_API_VERSIONS: Final = ("anthropic-version", "openai-version")
+_FRAMINGS: Final = ("chunked", "length", "close", "none", "websocket")
+_CLOCKS: Final = ("kernel", "loop", "imported", "none")
+_DOUBTFUL: Final = (
+    "clock_suspect", "coarse_clock", "no_timing", "storage_gap", "request_not_stored", "bytes_not_shipped", "rebuilt",
+    "imported", "decode_limit", "undecoded", "unknown_payload", "no_usage", "hidden_tokens", "coalesced", "h2_offered",
+)  # fmt: skip
+"""Flags of unknown or doubtful figures."""
+_NETWORK: Final = "whether the network before wiretape or the provider was slow: for the tape, both are upstream"
+
+
+def _is(meaning: str) -> Any:
+    return field(metadata={"doc": meaning})
+
+
+@dataclass(frozen=True, slots=True)
+class RequestId:
+    """A header of a response that names the request to its provider."""
+
+    header: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Something that happened at a time since T0."""
+
+    at_ms: float
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """An attempt at the same request; `pause_ms` is the time between it and its neighbour towards the exchange."""
+
+    id: str
+    outcome: str
+    status: int | None
+    pause_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedExchange:
+    """One exchange of a report."""
+
+    id: str = _is("the exchange's id on the tape")
+    reasons: tuple[str, ...] = _is("why it is listed: failed, stalled, slowest; empty for a report on one exchange")
+    started_at: str | None = _is("when it began, UTC")
+    upstream: str = _is("host of a known provider; else 'a local server', or 'a server of no known provider'")
+    api: str | None = _is("the API that decoded the answer")
+    api_version: str | None = _is("the version header of the API, a date")
+    operation: str | None = _is("chat, embeddings, …")
+    model: str | None = _is("the model asked for")
+    response_model: str | None = _is("the model that the answer names")
+    status: int | None = _is("HTTP status")
+    outcome: str = _is("the classification of its end: see wiretape help outcomes")
+    outcome_detail: str | None = _is("its detail")
+    ending: str = _is("its end in words")
+    error_code: str | None = _is("the code or type of upstream's error")
+    error_message: str | None = _is("its message, with --with-text only")
+    answer: str | None = _is("the beginning of the answer's content, with --with-text only")
+    finish_reason: str | None = _is("the finish reason of the answer")
+    retry_after_s: int | None = _is("seconds to wait, as the response's header asked")
+    response_id: str | None = _is("the id in the answer's body")
+    request_ids: tuple[RequestId, ...] = _is("headers with the provider's id of the request: header, value")
+    verdict: str = _is(f"who was at fault: {'; '.join(f'{name}: {text}' for name, text in blame.PARTIES.items())}")
+    evidence: tuple[str, ...] = _is("the evidence for the verdict, in sentences")
+    ttft_ms: float | None = _is("T0 to the first output")
+    longest_gap_ms: float | None = _is("longest time between two reads with output")
+    latency_ms: float | None = _is("T0 to the last output")
+    duration_ms: float | None = _is("T0 to the end")
+    input_tokens: int | None = _is("input tokens, as usage reports them")
+    output_tokens: int | None = _is("output tokens, as usage reports them")
+    reads: int | None = _is("socket reads of the body")
+    bytes: int | None = _is("bytes of the body")
+    timeline: tuple[Moment, ...] = _is("what happened when: at_ms since T0, what")
+    attempt: int | None = _is("number of this attempt by the client's own count, from 1 on")
+    retries_before: tuple[Retry, ...] | None = _is(
+        "failed attempts at the same request before it: id, outcome, status, pause_ms"
+    )
+    retries_after: tuple[Retry, ...] | None = _is("attempts at the same request after it failed, in the same form")
+    recorded_by: str | None = _is("the version of wiretape that recorded it")
+    client: tuple[str, ...] = _is("products and versions that the client's User-Agent names")
+    protocol: str | None = _is("HTTP/1.1, or WebSocket; null: imported")
+    framing: str | None = _is("delimiting of the body: chunked, length, close, none, websocket")
+    stream: str | None = _is("framing of the payloads: sse, ndjson, …; json is no stream")
+    connection_reused: bool | None = _is("sent on a connection kept from an exchange before")
+    clock: str | None = _is("the source of the reads' timestamps: kernel, loop, imported, none")
+    clock_error_ms: float | None = _is("the timestamps may be late by this much")
+    flags: tuple[str, ...] = _is("the flags of the exchange: see wiretape help outcomes")
+    unknown: tuple[str, ...] = _is("what is not known of it")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssueReport:
+    """A report on one exchange, a session or the exchanges of a filter."""
+
+    kind: str = _is("exchange, session or filter")
+    wiretape: str = _is("the version of wiretape that wrote the report")
+    total: int = _is("number of exchanges that the report is about")
+    endings: str = _is("how they ended, counted")
+    first_started_at: str | None = _is("when the first one began, UTC")
+    last_started_at: str | None = _is("when the last one began, UTC")
+    verdict: str = _is("the verdict on the listed exchanges if they agree, else unclear")
+    verdicts: Mapping[str, int] = _is("number of listed exchanges by their verdicts")
+    exchanges: tuple[ReportedExchange, ...] = _is("the listed exchanges, in their order")
+    unknown: tuple[str, ...] = _is("what is not known of any of them")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """All that a tape has of an exchange for its report; `attempts` are None if its request is not known."""
+
+    row: DetailRow
+    timed: Attribution
+    verdicts: Sequence[Verdict]
+    request_headers: Headers
+    response_headers: Headers
+    attempts: Attempts | None = None
+    retry_count: int | None = None
+    recorded_by: str | None = None
+    reasons: tuple[str, ...] = ()
+
+
+def schema() -> dict[str, str]:
+    """Return the fields of a report with their meanings, those of an exchange as `exchanges.NAME`."""
+    return {
+        f"{prefix}{one.name}": one.metadata["doc"]
+        for prefix, record in (("", IssueReport), ("exchanges.", ReportedExchange))
+        for one in dataclasses.fields(record)
+    }
+
+
+def cleaned(endings: Mapping[Ending, int]) -> dict[Ending, int]:
+    """Return counts of endings without recorded text: an outcome that is none counts as not measured."""
+    counts: dict[Ending, int] = {}
+    for ending, count in endings.items():
+        outcome = ending.outcome if ending.outcome in OUTCOMES else "unmeasured"
+        is_overload = ending.code is not None and "overload" in ending.code.lower()
+        known = ending._replace(
+            outcome=outcome, detail=_detail(outcome, ending.detail), code="overload" if is_overload else None
+        )
+        counts[known] = counts.get(known, 0) + count
+    return counts
+
+
+def chosen(ranked: Mapping[str, Sequence[int]]) -> dict[int, list[str]]:
+    """Return the numbers of the exchanges to list, with their reasons: the first of each, then the second, …"""
+    found: dict[int, list[str]] = {}
+    for place in range(MOST_EXCHANGES):
+        for numbers in ranked.values():
+            if place < len(numbers) and len(found) < MOST_EXCHANGES:
+                found.setdefault(numbers[place], [])
+    for reason, numbers in ranked.items():
+        for no in numbers:
+            if no in found and (reason != "slowest" or not found[no]):
+                found[no].append(reason)
+    return found
+
+
+def report(
+    kind: str,
+    version: str,
+    found: Sequence[ReportedExchange],
+    endings: Mapping[Ending, int],
+    started: tuple[object, object],
+    described: str,
+) -> IssueReport:
+    """Return the report on some exchanges; `endings` counts all of them, `described` in words."""
+    counts: dict[str, int] = {}
+    for one in found:
+        counts[one.verdict] = counts.get(one.verdict, 0) + 1
+    parties = {one.verdict for one in found if one.verdict != "none"}
+    common = [text for text in found[0].unknown if all(text in one.unknown for one in found)] if found else []
+    first, last = map(_moment, started)
+    return IssueReport(
+        kind=kind,
+        wiretape=version,
+        total=sum(endings.values()),
+        endings=described,
+        first_started_at=first,
+        last_started_at=last,
+        verdict=(parties.pop() if len(parties) == 1 else "unclear") if parties else "none",
+        verdicts=counts,
+        exchanges=tuple(found),
+        unknown=tuple(common),
+    )
+
+
+def reported(one: Examined, rule: Disclosure, limits: Thresholds, *, with_text: bool = False) -> ReportedExchange:
+    """Return what a report says of an exchange; only `with_text` it has the error's message and the answer."""
+    asked, answered = _first_of(one.request_headers), _first_of(one.response_headers)
+    rule = rule.hiding_hosts((one.row.upstream, asked.get("host")))
+    row = _cleaned(one.row, rule)
+    blamed = blame.blame(row.outcome, row.outcome_detail, one.timed, one.verdicts, limits)
+    known = {
+        "model": rule.name(one.row.request_model),
+        "response_model": rule.name(one.row.response_model),
+        "error_code": rule.name(one.row.error_code),
+        "response_id": rule.name(one.row.response_id),
+        "finish_reason": rule.name(one.row.finish_reason),
+    }
+    ids = list(_request_ids(answered, rule))
+    client = rule.client(asked.get("user-agent"))
+    attempts = one.attempts
+    return ReportedExchange(
+        id=row.id,
+        reasons=one.reasons,
+        started_at=_moment(row.started_at),
+        upstream=row.upstream,
+        api=row.api,
+        api_version=_api_version(asked, answered),
+        operation=row.operation,
+        **known,
+        status=row.status,
+        outcome=row.outcome,
+        outcome_detail=row.outcome_detail,
+        ending=_ending(row, one.verdicts),
+        error_message=_text(one.row.error_message if with_text else None, rule),
+        answer=_text(one.row.content if with_text else None, rule),
+        retry_after_s=_retry_after(answered),
+        request_ids=tuple(ids[:_MOST_IDS]),
+        verdict=blamed.party,
+        evidence=blamed.evidence,
+        ttft_ms=row.ttft_ms,
+        longest_gap_ms=row.max_stall_ms,
+        latency_ms=row.latency_ms,
+        duration_ms=row.duration_ms,
+        input_tokens=rows.value(row, "input_tokens"),
+        output_tokens=row.output_tokens,
+        reads=row.reads,
+        bytes=row.bytes,
+        timeline=tuple(_timeline(row, one)),
+        attempt=None if one.retry_count is None else one.retry_count + 1,
+        retries_before=None if attempts is None else _retries(attempts.before, attempts.pauses_before),
+        retries_after=None if attempts is None else _retries(attempts.after, attempts.pauses_after),
+        recorded_by=one.recorded_by if one.recorded_by and _VERSION.fullmatch(one.recorded_by) else None,
+        client=tuple(client),
+        protocol=_protocol(row, one.timed),
+        framing=row.framing,
+        stream=one.timed.decoded.framing,
+        connection_reused=row.connection_reused,
+        clock=row.clock,
+        clock_error_ms=row.clock_error_ms,
+        flags=tuple(row.flags),
+        unknown=tuple(_unknown(one, row, known, has_ids=bool(ids), has_client=bool(client))),
+    )
+
+
+def _cleaned(row: DetailRow, rule: Disclosure) -> DetailRow:
+    """Return a row whose texts are words of wiretape, or may be quoted; those of the answer are left out."""
+    outcome = row.outcome if row.outcome in OUTCOMES else "unknown"
+    return replace(
+        row,
+        id=row.id if _ID.fullmatch(row.id) else "unknown",
+        upstream=rule.upstream(row.upstream),
+        outcome=outcome,
+        outcome_detail=_detail(outcome, row.outcome_detail),
+        ended_by=row.ended_by if row.ended_by in ENDED_BY else None,
+        ended_detail=None,
+        error_code=rule.word(row.error_code) or ("message left out" if row.error_code or row.error_message else None),
+        error_message=None,
+        finish_reason=rule.word(row.finish_reason),
+        api=row.api if row.api in registry.BY_API else None,
+        operation=row.operation if row.operation in OPERATIONS else None,
+        framing=row.framing if row.framing in _FRAMINGS else None,
+        clock=row.clock if row.clock in _CLOCKS else None,
+        flags=[flag for flag in row.flags if flag in FLAGS],
+        recorder_pid=None,
+        labels={},
+    )
+
+
+def _ending(row: DetailRow, verdicts: Sequence[Verdict]) -> str:
+    """Return the end of a cleaned row in words, with its longest stall."""
+    if row.ended_by == "dns":
+        return "the upstream's name did not resolve"
+    return story.sentence(row, verdicts).replace("#", "").removesuffix(": ")
+
+
+def _detail(outcome: str, detail: str | None) -> str | None:
+    known = DETAILS.get(outcome, ()) if outcome in OUTCOMES else ()
+    is_close = outcome == "truncated" and detail is not None and _CLOSE.fullmatch(detail)
+    return detail if detail in known or is_close else None
+
+
+def _first_of(headers: Headers) -> dict[str, str]:
+    return {name.lower(): value for name, value in reversed(headers)}
+
+
+def _request_ids(answered: Mapping[str, str], rule: Disclosure) -> Iterator[RequestId]:
+    for header in request_ids.HEADERS:
+        if (value := rule.name(answered.get(header))) is not None:
+            yield RequestId(header, value)
+
+
+def _api_version(asked: Mapping[str, str], answered: Mapping[str, str]) -> str | None:
+    given = ({**asked, **answered}.get(name, "") for name in _API_VERSIONS)
+    return next((version for version in given if _DATE.fullmatch(version)), None)
+
+
+def _retry_after(answered: Mapping[str, str]) -> int | None:
+    text = answered.get("retry-after", "")
+    return int(text) if _SECONDS.fullmatch(text) else None
+
+
+def _moment(started_at: object) -> str | None:
+    try:
+        return f"{rows.timestamp(str(started_at)).astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}Z"
+    except TapeDamaged:
+        return None
+
+
+def _protocol(row: DetailRow, timed: Attribution) -> str | None:
+    if timed.exchange.is_imported:
+        return None
+    return "WebSocket" if row.framing == "websocket" else "HTTP/1.1"
+
+
+def _text(text: str | None, rule: Disclosure) -> str | None:
+    return None if text is None else rule.text(text, LONGEST_TEXT)
+
+
+def _timeline(row: DetailRow, one: Examined) -> list[Moment]:
+    exchange, moments = one.timed.exchange, [Moment(0.0, "request")]
+    status = "" if row.status is None else f", status {row.status}"
+    known = (
+        (rows.ms(exchange.connected_ns), "connected"),
+        (rows.ms(exchange.headers_ns), f"response head{status}"),
+        (row.ttft_ms, "first output"),
+        (row.latency_ms, "last output"),
+    )
+    moments += [Moment(at, what) for at, what in known if at is not None]
+    if (error := one.timed.error) is not None and error.at_ns is not None:
+        moments.append(Moment(error.at_ns / 1e6, "error payload"))
+    for verdict in blame.longest(one.verdicts):
+        if verdict.kind == "stall":
+            by = {"relay": "wiretape", None: "unclear"}.get(verdict.who, verdict.who)
+            what = f"silence of {ms(rows.ms(verdict.lasted_ns))} ms begins ({by})"
+            moments.append(Moment(verdict.from_ns / 1e6, what))
+    moments.sort(key=lambda moment: moment.at_ms)
+    if exchange.end_ns is not None:
+        moments.append(Moment(exchange.end_ns / 1e6, _end(row)))
+    return moments
+
+
+def _end(row: DetailRow) -> str:
+    return f"end: {ENDED_BY[row.ended_by].partition(';')[0]}" if row.ended_by in ENDED_BY else "end"
+
+
+def _retries(attempts: Sequence[Attempt], pauses: Sequence[int]) -> tuple[Retry, ...]:
+    return tuple(
+        Retry(
+            one.id if _ID.fullmatch(one.id) else "unknown",
+            one.outcome if one.outcome in OUTCOMES else "unknown",
+            one.status,
+            pause_ns / 1e6,
+        )
+        for one, pause_ns in zip(attempts, pauses, strict=True)
+    )
+
+
+def _unknown(
+    one: Examined, row: DetailRow, known: Mapping[str, str | None], *, has_ids: bool, has_client: bool
+) -> Iterator[str]:
+    yield _NETWORK
+    yield from (f"{flag}: {FLAGS[flag]}" for flag in _DOUBTFUL if flag in row.flags)
+    recorded = {
+        "model": one.row.request_model, "response_model": one.row.response_model, "error_code": one.row.error_code,
+        "response_id": one.row.response_id, "finish_reason": one.row.finish_reason,
+    }  # fmt: skip
+    hidden = [name.replace("_", " ") for name, text in recorded.items() if text and known[name] is None]
+    if hidden:
+        yield f"{', '.join(hidden)}: left out, as no plain name (a path, a key, a name of this machine or a sentence)"
+    if row.clock_error_ms is None:
+        yield "how late the timestamps may be"
+    if not has_ids and row.status is not None:
+        yield "the provider's id of the request: the response has no such header"
+    if not has_client:
+        yield "the client's version: its User-Agent names none"
+    if one.attempts is None:
+        yield "retries: the request is not on the tape as a whole"
+    if row.gap_bytes:
+        yield f"{counted(row.gap_bytes, 'byte')} of the answer"

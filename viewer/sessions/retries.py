@@ -1,0 +1,75 @@
+"""Pure: the attempts at one request: what a client sent again after a failure, and what it had sent before.
+
+An attempt repeats another if its request is the same, byte for byte, the other failed or was given up by the client,
+and it began after the other's end, at most `WITHIN_NS` later.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from wiretape.recorder.decode.exchange import FAILURES
+
+WITHIN_NS: Final = 600 * 1_000_000_000
+"""Most time between the end of an attempt and the start of the next, in ns."""
+
+_CLOCK_NS: Final = 1_000_000
+"""Starts are of the wall clock, to a microsecond: an attempt may seem to begin a moment before the end of another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One of several exchanges with the same request; `started_ns` is wall time, `end_ns` None while it runs."""
+
+    no: int
+    id: str
+    started_ns: int
+    end_ns: int | None
+    outcome: str
+    status: int | None = None
+
+    @property
+    def is_given_up(self) -> bool:
+        """True if the client has a reason to send the request again."""
+        return self.outcome in FAILURES or self.outcome == "client_closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """The attempts before and after an exchange at its request, in their order."""
+
+    before: tuple[Attempt, ...]
+    own: Attempt
+    after: tuple[Attempt, ...]
+
+    @property
+    def pauses_before(self) -> list[int]:
+        """The time between each attempt before it and the next one, in ns."""
+        return _pauses((*self.before, self.own))
+
+    @property
+    def pauses_after(self) -> list[int]:
+        """The time between each attempt after it and the one before that, in ns."""
+        return _pauses((self.own, *self.after))
+
+
+def _pauses(ordered: Sequence[Attempt]) -> list[int]:
+    ends = (one.started_ns if one.end_ns is None else one.end_ns for one in ordered)
+    return [max(following.started_ns - end_ns, 0) for end_ns, following in zip(ends, ordered[1:], strict=False)]
+
+
+def around(no: int, found: Sequence[Attempt]) -> Attempts:
+    """Return the attempts around an exchange, from all exchanges with its request, itself among them."""
+    ordered = sorted(found, key=lambda one: (one.started_ns, one.no))
+    first = last = place = [one.no for one in ordered].index(no)
+    while first and _repeats(ordered[first - 1], ordered[first]):
+        first -= 1
+    while last + 1 < len(ordered) and _repeats(ordered[last], ordered[last + 1]):
+        last += 1
+    return Attempts(tuple(ordered[first:place]), ordered[place], tuple(ordered[place + 1 : last + 1]))
+
+
+def _repeats(one: Attempt, following: Attempt) -> bool:
+    if not one.is_given_up or one.end_ns is None:
+        return False
+    return -_CLOCK_NS <= following.started_ns - one.end_ns <= WITHIN_NS

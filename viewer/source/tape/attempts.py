@@ -1,0 +1,48 @@
+"""The exchanges of a tape with the same request, for reports, and who recorded them."""
+
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, Select, func, select
+
+from wiretape.recorder.clock import wall_ns
+from wiretape.recorder.tape.schema import exchanges, measures, sessions
+from wiretape.viewer.sessions import retries
+from wiretape.viewer.sessions.retries import Attempt, Attempts
+from wiretape.viewer.source.tape.columns import JOINED
+
+_NEARBY: Final = 200
+"""Exchanges before and after one among which other attempts at its request are looked for."""
+
+_SAME: Final = tuple(exchanges.c[name] for name in ("method", "path", "upstream", "request_sha256"))
+_OWN: Final[Select[Any]] = select(sessions.c.version, measures.c.retries, *_SAME, exchanges.c.request_size).select_from(
+    JOINED.outerjoin(sessions, sessions.c.no == exchanges.c.session_no)
+)
+
+
+class Recording(NamedTuple):
+    """The recording version of wiretape, the attempts (None: unknown), and the count of them by the client."""
+
+    version: str | None
+    attempts: Attempts | None
+    retry_count: int | None
+
+
+def recording(connection: Connection, no: int) -> Recording:
+    """Read the attempts around an exchange at its request. Raises sqlalchemy's `NoResultFound`."""
+    with connection.begin():
+        version, count, *same, size = connection.execute(_OWN.where(exchanges.c.no == no)).one()
+        if not size or None in same:
+            return Recording(version, None, count)
+        alike = [column == value for column, value in zip(_SAME, same, strict=True)]
+        near = exchanges.c.no.between(no - _NEARBY, no + _NEARBY)
+        outcome = func.coalesce(measures.c.outcome, "open")
+        statement = select(
+            exchanges.c.no, exchanges.c.id, exchanges.c.started_at, exchanges.c.end_ns, outcome, exchanges.c.status
+        ).select_from(JOINED)
+        found = connection.execute(statement.where(near, *alike).order_by(exchanges.c.no)).all()
+    return Recording(version, retries.around(no, [_attempt(*row) for row in found]), count)
+
+
+def _attempt(no: int, id: str, started_at: str, end_ns: int | None, outcome: str, status: int | None) -> Attempt:
+    started_ns = wall_ns(started_at) or 0
+    return Attempt(no, id, started_ns, None if end_ns is None else started_ns + end_ns, outcome, status)
