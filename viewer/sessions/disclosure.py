@@ -1,8 +1,8 @@
-"""Pure: recorded texts that a report for strangers may quote.
+"""Pure: the filter of recorded texts for a report to strangers.
 
 Recorded text is hostile, and may hold prompts, keys, paths and names of machines. A text is quoted only if it is a
-plain name: letters, digits and a few signs, none of which Markdown, HTML or a tracker takes for its own. All others are
-left out, not repaired: nobody can say what they hold.
+plain name: letters, digits and a few signs without a meaning in Markdown, HTML or a tracker. All others are left out,
+not repaired.
 """
 
 import ipaddress
@@ -50,7 +50,7 @@ _LOCAL_SUFFIXES: Final = (
 
 
 class Disclosure:
-    """The rule of what a report quotes; texts with a `private` word, such as the name of this machine, are left out."""
+    """The rule for quoting; texts with a `private` word, such as the name of this machine, are left out."""
 
     def __init__(self, private: Iterable[str] = ()) -> None:
         self._words = sorted({word for word in private if len(word) >= _LEAST_PRIVATE})

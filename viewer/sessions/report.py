@@ -130,7 +130,7 @@ class ReportedExchange:
     clock: str | None = _is("the source of the reads' timestamps: kernel, loop, imported, none")
     clock_error_ms: float | None = _is("the timestamps may be late by this much")
     flags: tuple[str, ...] = _is("the flags of the exchange: see wiretape help outcomes")
-    unknown: tuple[str, ...] = _is("what is not known of it")
+    unknown: tuple[str, ...] = _is("unknown facts, in sentences")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,7 @@ class IssueReport:
     verdict: str = _is("the verdict on the listed exchanges if they agree, else unclear")
     verdicts: Mapping[str, int] = _is("number of listed exchanges by their verdicts")
     exchanges: tuple[ReportedExchange, ...] = _is("the listed exchanges, in their order")
-    unknown: tuple[str, ...] = _is("what is not known of any of them")
+    unknown: tuple[str, ...] = _is("facts unknown of all listed exchanges, in sentences")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +230,7 @@ def report(
 
 
 def reported(one: Examined, rule: Disclosure, limits: Thresholds, *, with_text: bool = False) -> ReportedExchange:
-    """Return what a report says of an exchange; only `with_text` it has the error's message and the answer."""
+    """Return the record of an exchange; only `with_text` it has the error's message and the answer."""
     asked, answered = _first_of(one.request_headers), _first_of(one.response_headers)
     rule = rule.hiding_hosts((one.row.upstream, asked.get("host")))
     row = _cleaned(one.row, rule)

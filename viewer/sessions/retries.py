@@ -1,4 +1,4 @@
-"""Pure: the attempts at one request: what a client sent again after a failure, and what it had sent before.
+"""Pure: the attempts at one request, before and after an exchange.
 
 An attempt repeats another if its request is the same, byte for byte, the other failed or was given up by the client,
 and it began after the other's end, at most `WITHIN_NS` later.

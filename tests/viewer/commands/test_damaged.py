@@ -50,6 +50,7 @@ COMMANDS = [
     "export --table reads --format tsv",
     "export --table summary --by hour", "export --table texts -o OUT.parquet", "export --format har",
     "export ID --format sse", "export ID --format asciicast",
+    "report ID", "report ID --with-text --format json", "report -f status:200",
     "export ID --html --with-bodies", "export --html --with-text", "db info", "db check", "doctor --format json",
     "env", "db prune --older 1d --dry-run", "rm ID --dry-run", "db rebuild",
 ]  # fmt: skip

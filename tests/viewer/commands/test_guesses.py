@@ -26,6 +26,8 @@ GUESSES = {
     "upload": "no command 'upload'; did you mean ship?",
     "metrics": "no command 'metrics'; did you mean stats or record --metrics?",
     "config": "no command 'config'; did you mean help or doctor?",
+    "bugreport": "no command 'bugreport'; did you mean report?",
+    "issue": "no command 'issue'; did you mean report?",
     "recrod": "no command 'recrod'; did you mean record?",
     "stat": "no command 'stat'; did you mean stats?",
     "db chek": "wiretape db: no command 'chek'; did you mean check or schema?",

@@ -1,4 +1,4 @@
-"""A report quotes nothing that could be private, whatever was recorded."""
+"""Records and lines of reports: verdicts, and nothing private in them."""
 
 import json
 from dataclasses import asdict, fields, replace

@@ -2,7 +2,7 @@
 
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import Connection, Select, and_, func, or_, select
 
 from wiretape.recorder.clock import wall_ns
 from wiretape.recorder.tape.schema import exchanges, measures, sessions
@@ -12,6 +12,9 @@ from wiretape.viewer.source.tape.columns import JOINED
 
 _NEARBY: Final = 200
 """Exchanges before and after one among which other attempts at its request are looked for."""
+
+_LARGEST: Final = (1 << 63) - 1
+"""The largest number of SQLite, which a damaged tape may hold."""
 
 _SAME: Final = tuple(exchanges.c[name] for name in ("method", "path", "upstream", "request_sha256"))
 _OWN: Final[Select[Any]] = select(sessions.c.version, measures.c.retries, *_SAME, exchanges.c.request_size).select_from(
@@ -33,13 +36,14 @@ def recording(connection: Connection, no: int) -> Recording:
         version, count, *same, size = connection.execute(_OWN.where(exchanges.c.no == no)).one()
         if not size or None in same:
             return Recording(version, None, count)
-        alike = [column == value for column, value in zip(_SAME, same, strict=True)]
-        near = exchanges.c.no.between(no - _NEARBY, no + _NEARBY)
+        is_alike = and_(*(column == value for column, value in zip(_SAME, same, strict=True)))
+        is_own = exchanges.c.no == no  # on a damaged tape, a value may not even equal itself
+        near = exchanges.c.no.between(max(no - _NEARBY, -_LARGEST), min(no + _NEARBY, _LARGEST))
         outcome = func.coalesce(measures.c.outcome, "open")
         statement = select(
             exchanges.c.no, exchanges.c.id, exchanges.c.started_at, exchanges.c.end_ns, outcome, exchanges.c.status
         ).select_from(JOINED)
-        found = connection.execute(statement.where(near, *alike).order_by(exchanges.c.no)).all()
+        found = connection.execute(statement.where(near, or_(is_alike, is_own)).order_by(exchanges.c.no)).all()
     return Recording(version, retries.around(no, [_attempt(*row) for row in found]), count)
 
 
