@@ -117,6 +117,15 @@ def body_fault(body: str) -> ReportedError:
     return ReportedError(None, text.strip()[:MAX_TEXT_ERROR] or None)
 
 
+def error_type(data: str) -> str | None:
+    """Return the type of the error in a JSON text, which some APIs name beside its code; None if there is none."""
+    payload = _decode_slowly(data) if may_be_parsed(data) else None
+    if isinstance(payload, list) and payload:
+        payload = payload[0]
+    error = payload.get("error", payload) if isinstance(payload, dict) else None
+    return (text(error.get("type")) or None) if isinstance(error, dict) else None
+
+
 def error_field(value: str) -> ReportedError:
     """Read the value of an `error:` line, a field that the standard ignores: a JSON error, or its text."""
     payload = _decode_slowly(value) if may_be_parsed(value) else None

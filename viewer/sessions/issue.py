@@ -53,9 +53,10 @@ def _facts(one: ReportedExchange, report: IssueReport) -> Iterator[tuple[str, st
     )
     yield "upstream", _upstream(one.upstream)
     yield "outcome", f"{_outcome(one)}, status {one.status or UNKNOWN}, finish reason {_code(one.finish_reason)}"
-    if one.error_code or one.retry_after_s is not None:
-        wait = "" if one.retry_after_s is None else f", retry after {one.retry_after_s:,} s"
-        yield "error", f"{_code(one.error_code)}{wait}"
+    kind = f", type {_code(one.error_type)}" if one.error_type not in (None, one.error_code) else ""
+    wait = "" if one.retry_after_s is None else f", retry after {one.retry_after_s:,} s"
+    if one.error_code or kind or wait:
+        yield "error", f"{_code(one.error_code)}{kind}{wait}"
     yield "request ids", _ids(one)
     yield "times", _times(one)
     yield "received", f"{count(one.bytes)} bytes in {count(one.reads)} reads; tokens: {_tokens(one)}"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC
 from typing import Any, Final
 
+from wiretape.recorder.decode import payloads
 from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.decode.exchange import DETAILS, ENDED_BY, FLAGS, OUTCOMES
@@ -99,6 +100,7 @@ class ReportedExchange:
     outcome_detail: str | None = _is("its detail")
     ending: str = _is("its end in words")
     error_code: str | None = _is("the code or type of upstream's error")
+    error_type: str | None = _is("the type that an error names beside its code, if it was found")
     error_message: str | None = _is("its message, with --with-text only")
     answer: str | None = _is("the beginning of the answer's content, with --with-text only")
     finish_reason: str | None = _is("the finish reason of the answer")
@@ -239,6 +241,7 @@ def reported(one: Examined, rule: Disclosure, limits: Thresholds, *, with_text: 
         "model": rule.name(one.row.request_model),
         "response_model": rule.name(one.row.response_model),
         "error_code": rule.name(one.row.error_code),
+        "error_type": rule.name(_error_type(one.timed)),
         "response_id": rule.name(one.row.response_id),
         "finish_reason": rule.name(one.row.finish_reason),
     }
@@ -339,6 +342,11 @@ def _request_ids(answered: Mapping[str, str], rule: Disclosure) -> Iterator[Requ
 def _api_version(asked: Mapping[str, str], answered: Mapping[str, str]) -> str | None:
     given = ({**asked, **answered}.get(name, "") for name in _API_VERSIONS)
     return next((version for version in given if _DATE.fullmatch(version)), None)
+
+
+def _error_type(timed: Attribution) -> str | None:
+    error = timed.error
+    return None if error is None else payloads.error_type(timed.decoded.item(error.item).data)
 
 
 def _retry_after(answered: Mapping[str, str]) -> int | None:

@@ -10,6 +10,7 @@ from wiretape.recorder.decode.payloads import (
     MALFORMED,
     body_fault,
     error_field,
+    error_type,
     fault,
     read,
     repair,
@@ -206,3 +207,20 @@ def test_json_outside_of_events_is_found_with_its_end(region, found):
 )
 def test_an_error_line_is_json_or_text(value, expected):
     assert error_field(value) == expected
+
+
+@each_case(
+    "data, expected",
+    [
+        ('{"error":{"type":"requests","code":"rate_limit_exceeded"}}', "requests"),
+        ('{"type":"error","error":{"type":"overloaded_error"}}', "overloaded_error"),
+        ('[{"error":{"type":"x"}}]', "x"),
+        ('{"type":"y","message":"m"}', "y"),
+        ('{"error":"text","type":"z"}', None),
+        ('{"error":{"type":7}}', None),
+        ("[]", None),
+        ("no JSON", None),
+    ],
+)
+def test_the_type_of_an_error_stands_beside_its_code(data: str, expected: str | None) -> None:
+    assert error_type(data) == expected

@@ -31,7 +31,8 @@ SCENES = {
     "stall": ("upstream", r"complete, stall 2\.\d s by upstream", "complete"),
     "truncated": ("upstream", r"upstream closed the connection after 6 events, without \[DONE\] or a finish", "eof"),
     "failing": ("upstream", "upstream sent an error in mid-stream: provider_error", "provider_error"),
-    "limited": ("upstream", "upstream answered 429: rate_limit_exceeded", "retry after 20 s"),
+    "limited": ("upstream", "upstream answered 429: rate_limit_exceeded",
+                ", type `requests`, retry after 20 s |"),
     "burst": ("upstream", "complete, buffered in 1 read", "burst"),
     "openai": ("none", r"complete, longest gap [\d.]+ ms", "complete"),
 }  # fmt: skip
