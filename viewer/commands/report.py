@@ -108,7 +108,7 @@ class _Writer:
         return report.chosen(
             {
                 "failed": self._source.numbers(failed, most),
-                "stalled": live.numbers(tape, condition(stalled), "max_stall_ms", descending=True)[:most],
+                "stalled": live.numbers(tape, condition(stalled), "max_gap_ms", descending=True)[:most],
                 "slowest": live.numbers(tape, condition(selection), "ttft_ms", descending=True)[:most],
             }
         )

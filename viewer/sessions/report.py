@@ -268,7 +268,7 @@ def reported(one: Examined, rule: Disclosure, limits: Thresholds, *, with_text: 
         verdict=blamed.party,
         evidence=blamed.evidence,
         ttft_ms=row.ttft_ms,
-        longest_gap_ms=row.max_stall_ms,
+        longest_gap_ms=row.max_gap_ms,
         latency_ms=row.latency_ms,
         duration_ms=row.duration_ms,
         input_tokens=rows.value(row, "input_tokens"),
