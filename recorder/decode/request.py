@@ -64,7 +64,7 @@ _NAMES = ("filename", "title", "name", "displayName", "display_name")
 
 def parse(body: bytes | None) -> Prompt | None:
     """Read the body of a request, without a content encoding; None if it is not one JSON object."""
-    request = _decoded(body or b"")
+    request = decoded(body or b"")
     if not isinstance(request, dict):
         return None
     fields = _unwrapped(request)
@@ -78,7 +78,8 @@ def parse(body: bytes | None) -> Prompt | None:
     return Prompt(model, tuple(system), tuple(tools), tuple(messages[len(leading) :]), fields)
 
 
-def _decoded(body: bytes) -> Any:
+def decoded(body: bytes) -> Any:
+    """Return the JSON value of a body; None if it is none, or too large to be read."""
     if not may_be_parsed(body):
         return None
     try:

@@ -7,10 +7,11 @@ exchanges pass one by one.
 import contextlib
 import itertools
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
 
@@ -30,10 +31,6 @@ Put = Callable[[BinaryIO | None], int]
 _SIGINT_EXIT = 128 + 2
 _TABLES = ("exchanges", "texts", "chunks", "reads", "summary")
 _OF_ALL = ("exchanges", "summary")
-_WHOLE = {"sse": "byte", "har": "exchange", "asciicast": "event", "html": "byte"}
-"""The formats of whole exchanges, each with the unit in which its files are counted."""
-_SUFFIXES = {f".{name}": name for name in ("csv", "tsv", "jsonl", "json", "parquet", "har", "sse")}
-_SUFFIXES |= {".cast": "asciicast", ".html": "html"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +47,130 @@ class _ExportJob:
     where: "Filter | None" = None
     with_text: bool = False
     with_bodies: bool = False
+    with_messages: bool = False
     sides: "tuple[Filter, Filter] | None" = None
     every_operation: bool = False
 
     @property
     def format(self) -> str:
         return self.out.chosen
+
+    @property
+    def whole(self) -> "_WholeFormat | None":
+        """The format, if it is one of whole exchanges."""
+        return _WHOLE.get(self.format)
+
+    @property
+    def unit(self) -> str:
+        """The unit in which the export is counted."""
+        return self.whole.unit if self.whole else "row"
+
+
+def _archive(source: "Source", job: _ExportJob, where: "Selection") -> Put:
+    from wiretape.recorder import __version__
+    from wiretape.viewer.export import har
+    from wiretape.viewer.source.tape import exchange, queries
+    from wiretape.viewer.source.tape.source import condition
+
+    def put(stream: BinaryIO | None) -> int:
+        connection = source.tape("bodies")
+        numbers = itertools.islice(queries.numbers(connection, condition(where)), job.limit)
+        with _bar(source, job, where) as bar, _opened(stream) as file:
+            return har.write(file, (exchange.full(connection, no) for no in bar.over(numbers)), __version__)
+
+    return put
+
+
+def _one(source: "Source", job: _ExportJob, where: "Selection") -> Put:
+    from wiretape.viewer import config
+    from wiretape.viewer.export import asciicast
+    from wiretape.viewer.source.tape import exchange
+
+    connection, numbers = source.tape("bodies"), source.numbers(where, 2)
+    if len(numbers) > 1:
+        raise click.UsageError(f"--format {job.format} is of one exchange: name its ID, such as @ for the newest")
+    if not numbers:
+        raise NotFound("no exchange matches: see 'wiretape ls'")
+    limits = config.thresholds()
+
+    def put(stream: BinaryIO | None) -> int:
+        with _opened(stream) as file:
+            if job.format == "sse":
+                return file.write(source.exchange(numbers[0]).body())
+            return asciicast.write(file, exchange.full(connection, numbers[0]), limits)
+
+    return put
+
+
+def _page(source: "Source", job: _ExportJob, where: "Selection") -> Put:
+    """Write the page of one exchange, or of a run where several are selected."""
+    from wiretape.viewer import config
+    from wiretape.viewer.page import sources
+    from wiretape.viewer.source.tape.source import condition
+
+    connection, numbers = source.tape("bodies"), source.numbers(where, 2)
+    is_run = len(numbers) > 1
+    if is_run and job.with_bodies:
+        raise click.UsageError("--with-bodies is of the page of one exchange: name its ID, such as @ for the newest")
+    if not is_run and job.sides is not None:
+        raise click.UsageError("--base and --new compare exchanges of a run: only one exchange is selected")
+    limits = config.thresholds()
+
+    def put(stream: BinaryIO | None) -> int:
+        with _opened(stream) as file:
+            if is_run:
+                wanted = sources.PageContent(job.where, condition(where), job.sides, job.with_text, job.every_operation)
+                return sources.write_run(connection, wanted, limits, file)
+            return sources.write_one(connection, numbers[0], limits, file, text=job.with_text, bodies=job.with_bodies)
+
+    return put
+
+
+def _trace(source: "Source", job: _ExportJob, where: "Selection") -> Put:
+    """Write a row for each exchange in the order of arrival; report those left out."""
+    from wiretape.viewer.export import text, trace
+    from wiretape.viewer.source.tape import queries
+
+    connection = source.tape("bodies")
+
+    def put(stream: BinaryIO | None) -> int:
+        left_out = Counter[str]()
+        with _bar(source, job, where) as bar, _opened(stream) as file:
+            found = bar.over(source.rows(trace.EXCHANGE_FIELDS, where, order=("started_at", False), limit=job.limit))
+            asked = ((row, queries.request(connection, row["no"])) for row in found)
+            entries = trace.entries(asked, left_out, with_messages=job.with_messages)
+            count = text.write(file, "jsonl", (), entries, terminal=stream is None and output.on_terminal())
+        if left_out:
+            reasons = ", ".join(f"{number:,} {reason}" for reason, number in left_out.most_common())
+            click.echo(f"wiretape: {counted(left_out.total(), 'exchange')} left out: {reasons}", err=True)
+        return count
+
+    return put
+
+
+@dataclass(frozen=True, slots=True)
+class _WholeFormat:
+    """A format of whole exchanges: its writer, the unit in which its files are counted, and the suffix of these.
+
+    With `needs_exchange`, a file of no exchange is refused.
+    """
+
+    make: "Callable[[Source, _ExportJob, Selection], Put]"
+    unit: str
+    suffix: str | None
+    needs_exchange: bool = True
+
+
+_WHOLE: Final = {
+    "har": _WholeFormat(_archive, "exchange", ".har", needs_exchange=False),
+    "sse": _WholeFormat(_one, "byte", ".sse"),
+    "asciicast": _WholeFormat(_one, "event", ".cast"),
+    "html": _WholeFormat(_page, "byte", ".html"),
+    "trace": _WholeFormat(_trace, "row", None, needs_exchange=False),
+}
+_SUFFIXES: Final = {f".{name}": name for name in ("csv", "tsv", "jsonl", "json", "parquet")} | {
+    one.suffix: name for name, one in _WHOLE.items() if one.suffix
+}
 
 
 @click.command()
@@ -93,10 +208,12 @@ class _ExportJob:
     "--new", metavar="EXPR", shell_complete=completion.filters, help="… and the group compared, as in compare."
 )
 @click.option("--with-bodies", is_flag=True, help="With --html: include texts, and the bytes of request and answer.")
+@click.option("--with-messages", is_flag=True, help="With --format trace: the prompts themselves.")
 @click.option("--schema", is_flag=True, help="Print type, unit and meaning of each column.")
 @output.formatted(
     (*output.FORMATS, "parquet", *_WHOLE),
-    "csv; sse is the body of one exchange, asciicast one, har and html any number; the others are tables",
+    "csv; sse is the body of one exchange, asciicast one, har and html any number, trace the traffic for load "
+    "generators (help replay); the others are tables",
     columns=True,
 )
 def export(
@@ -111,6 +228,7 @@ def export(
     html: bool,
     with_text: bool,
     with_bodies: bool,
+    with_messages: bool,
     base: str | None,
     new: str | None,
     schema: bool,
@@ -138,7 +256,7 @@ def export(
     out = replace(out, format=format or (None if schema and file is None else "csv"))
     job = _ExportJob(table or "exchanges", out, file, options.groups(by), limit, options.place(db))
     job = replace(job, where=where, with_text=with_text, with_bodies=with_bodies, sides=_sides(base, new))
-    job = replace(job, every_operation=all_operations)
+    job = replace(job, every_operation=all_operations, with_messages=with_messages)
     _refuse(job, table, schema)
     try:
         if schema:
@@ -149,12 +267,12 @@ def export(
         job = replace(job, columns=named.fields(fields.described(fields.choosable(job.table, job.by))))
         with output.opened(job.place) as source:
             chosen = selected = options.named(source, ids, where)
-            if job.table == "summary":
+            if job.table == "summary" or job.format == "trace":
                 chosen = options.covered(source, selected, all_operations)
-            if job.format in ("sse", "asciicast", "html") and not source.count(chosen):
+            if job.whole and job.whole.needs_exchange and not source.count(chosen):
                 raise NotFound(options.nothing(source, where, ids))
-            make = {"har": _archive, "sse": _one, "asciicast": _one, "html": _page}.get(job.format, _table)
-            count = _save(job, make(source, job, chosen), _WHOLE.get(job.format, "row"))
+            make = job.whole.make if job.whole else _table
+            count = _save(job, make(source, job, chosen), job.unit)
             # A summary of nothing is a row as well.
             if count <= 1 and limit != 0 and not source.count(selected):
                 options.report_nothing(source, where, ids)
@@ -165,7 +283,7 @@ def export(
 
 def _report_unshipped(source: "Source", job: _ExportJob, where: "Selection") -> None:
     """Print the count of exchanges that lack the requested bytes, if there are any."""
-    if job.format in ("har", "sse", "asciicast", "html") or job.table not in ("exchanges", "summary"):
+    if job.whole or job.table not in _OF_ALL:
         output.report_unshipped(source, where, "without texts and reads")
 
 
@@ -193,17 +311,19 @@ def _format_of(file: Path) -> str | None:
 
 def _refuse(job: _ExportJob, table: str | None, schema: bool) -> None:
     """Raise a usage error if options do not go together."""
-    if job.format in _WHOLE or job.table not in _OF_ALL:
-        job.place.require("bodies", f"--format {job.format}" if job.format in _WHOLE else f"--table {job.table}")
-    if job.format in _WHOLE and (schema or table is not None):
+    if job.whole or job.table not in _OF_ALL:
+        job.place.require("bodies", f"--format {job.format}" if job.whole else f"--table {job.table}")
+    if job.whole and (schema or table is not None):
         raise click.UsageError(f"{job.format} is of whole exchanges: it has no --table and no --schema")
     if job.by and table != "summary":
         raise click.UsageError("--by groups the summary: add --table summary")
     if job.format == "parquet" and (schema or job.file is None):
         raise click.UsageError("Parquet is a file of rows: name it with -o FILE, and ask for --schema without it")
+    if job.with_messages and job.format != "trace":
+        raise click.UsageError("--with-messages is for traces: add --format trace")
     if job.format == "sse" and job.file is None and output.on_terminal():
         raise click.UsageError("raw bytes may upset a terminal: send them to a file or a pipe")
-    if job.out.columns is not None and (job.format in _WHOLE or schema):
+    if job.out.columns is not None and (job.whole or schema):
         raise click.UsageError("--columns selects those of a table: leave it out")
     _refuse_of_page(job)
 
@@ -213,8 +333,8 @@ def _refuse_of_page(job: _ExportJob) -> None:
     if job.format != "html":
         if job.with_text or job.with_bodies or job.sides:
             raise click.UsageError("--with-text, --with-bodies, --base and --new are for pages: add --html")
-        if job.every_operation and job.table != "summary":
-            raise click.UsageError("--all-operations is for summaries and pages: other exports have every operation")
+        if job.every_operation and job.table != "summary" and job.format != "trace":
+            raise click.UsageError("--all-operations is for summaries, pages and traces: others have every operation")
     elif job.limit is not None:
         raise click.UsageError("--limit is for rows: limit a page by a filter, such as -f since:2h")
     elif job.file is None and output.on_terminal():
@@ -282,66 +402,6 @@ def _rows(source: "Source", job: _ExportJob, where: "Selection", bar: progress.P
     return Exchanges(names, bar.over(found.batches, rows=len, steps=len)) if isinstance(found, Exchanges) else found
 
 
-def _archive(source: "Source", job: _ExportJob, where: "Selection") -> Put:
-    from wiretape.recorder import __version__
-    from wiretape.viewer.export import har
-    from wiretape.viewer.source.tape import exchange, queries
-    from wiretape.viewer.source.tape.source import condition
-
-    def put(stream: BinaryIO | None) -> int:
-        connection = source.tape("bodies")
-        numbers = itertools.islice(queries.numbers(connection, condition(where)), job.limit)
-        with _bar(source, job, where) as bar, _opened(stream) as file:
-            return har.write(file, (exchange.full(connection, no) for no in bar.over(numbers)), __version__)
-
-    return put
-
-
-def _one(source: "Source", job: _ExportJob, where: "Selection") -> Put:
-    from wiretape.viewer import config
-    from wiretape.viewer.export import asciicast
-    from wiretape.viewer.source.tape import exchange
-
-    connection, numbers = source.tape("bodies"), source.numbers(where, 2)
-    if len(numbers) > 1:
-        raise click.UsageError(f"--format {job.format} is of one exchange: name its ID, such as @ for the newest")
-    if not numbers:
-        raise NotFound("no exchange matches: see 'wiretape ls'")
-    limits = config.thresholds()
-
-    def put(stream: BinaryIO | None) -> int:
-        with _opened(stream) as file:
-            if job.format == "sse":
-                return file.write(source.exchange(numbers[0]).body())
-            return asciicast.write(file, exchange.full(connection, numbers[0]), limits)
-
-    return put
-
-
-def _page(source: "Source", job: _ExportJob, where: "Selection") -> Put:
-    """Write the page of one exchange, or of a run where several are selected."""
-    from wiretape.viewer import config
-    from wiretape.viewer.page import sources
-    from wiretape.viewer.source.tape.source import condition
-
-    connection, numbers = source.tape("bodies"), source.numbers(where, 2)
-    is_run = len(numbers) > 1
-    if is_run and job.with_bodies:
-        raise click.UsageError("--with-bodies is of the page of one exchange: name its ID, such as @ for the newest")
-    if not is_run and job.sides is not None:
-        raise click.UsageError("--base and --new compare exchanges of a run: only one exchange is selected")
-    limits = config.thresholds()
-
-    def put(stream: BinaryIO | None) -> int:
-        with _opened(stream) as file:
-            if is_run:
-                wanted = sources.PageContent(job.where, condition(where), job.sides, job.with_text, job.every_operation)
-                return sources.write_run(connection, wanted, limits, file)
-            return sources.write_one(connection, numbers[0], limits, file, text=job.with_text, bodies=job.with_bodies)
-
-    return put
-
-
 def _opened(stream: BinaryIO | None) -> contextlib.AbstractContextManager[BinaryIO]:
     return output.stdout() if stream is None else contextlib.nullcontext(stream)
 
@@ -354,4 +414,4 @@ def _bar(source: "Source", job: _ExportJob, where: "Selection") -> progress.Prog
         return count if job.limit is None else min(count, job.limit)
 
     hidden = job.file is None and output.on_terminal()
-    return progress.ProgressBar(f"exporting {job.table}", total, _WHOLE.get(job.format, "row"), hidden=hidden)
+    return progress.ProgressBar(f"exporting {job.table}", total, job.unit, hidden=hidden)

@@ -49,7 +49,7 @@ COMMANDS = [
     "export --format json", "export --table texts --format jsonl", "export --table chunks",
     "export --table reads --format tsv",
     "export --table summary --by hour", "export --table texts -o OUT.parquet", "export --format har",
-    "export ID --format sse", "export ID --format asciicast",
+    "export ID --format sse", "export ID --format asciicast", "export ID --format trace",
     "report ID", "report ID --with-text --format json", "report -f status:200",
     "export ID --html --with-bodies", "export --html --with-text", "db info", "db check", "doctor --format json",
     "env", "db prune --older 1d --dry-run", "rm ID --dry-run", "db rebuild",

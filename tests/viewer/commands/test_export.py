@@ -107,6 +107,9 @@ def test_no_ids_on_stdin_are_none_and_not_all(tape: Path) -> None:
         ("--by", "nonsense", "--table", "summary"),
         ("--format", "parquet"),
         ("--format", "parquet", "-o", "-"),
+        ("--with-messages",),
+        ("--format", "trace", "--table", "reads"),
+        ("--format", "trace", "--columns", "id"),
     ],
 )
 def test_nonsense_is_a_usage_error(tape: Path, arguments: tuple[str, ...]) -> None:
@@ -155,7 +158,7 @@ def test_an_interrupt_is_quiet_and_leaves_no_file(tape: Path, tmp_path: Path) ->
     assert (result.stdout, result.stderr, list(tmp_path.iterdir())) == ("", "", [])
 
 
-@pytest.mark.parametrize("format", ["csv", "json", "parquet", "har", "sse", "asciicast"])
+@pytest.mark.parametrize("format", ["csv", "json", "parquet", "har", "sse", "asciicast", "trace"])
 def test_no_format_is_written_over_a_tape(tape: Path, format: str) -> None:
     before = tape.read_bytes()
     result = run_with(tape, "", "export", COMPLETE, "--format", format, "-o", str(tape), code=1)

@@ -1,14 +1,29 @@
 """The command `export`: contents and destinations."""
 
 import json
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection
 
+from tests.support import operations
 from tests.support.commands import on_terminal, run
 from tests.support.golden import assert_golden
-from tests.support.sample_tape import COMPLETE, COMPLETE_READS, LIMITED, ODD, ODD_READS, TOOLS
+from tests.support.sample_tape import (
+    COMPLETE,
+    COMPLETE_READS,
+    HOSTILE,
+    LIMITED,
+    ODD,
+    ODD_READS,
+    TOOLS,
+    begin,
+    end,
+    recorded,
+    response,
+)
+from wiretape.recorder.decode.values import JsonObject
 from wiretape.viewer import rows
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.stats import summary
@@ -67,3 +82,46 @@ def test_a_schema_is_laid_out_for_people_on_a_terminal(tape: Path) -> None:
     shown = on_terminal(tape, "export", "--schema", "--table", "reads", columns=140)
     assert "T0 → when the socket gave it" in shown
     assert "\t" not in shown
+
+
+def trace(tape: Path, *arguments: str) -> list[JsonObject]:
+    return [*map(json.loads, run(tape, "export", "--format", "trace", *arguments).stdout.splitlines())]
+
+
+def test_a_trace_has_the_generations_of_the_demo_in_the_order_of_arrival(demo: tuple[Path, str]) -> None:
+    names = ("started_at", "input_tokens", "output_tokens")
+    listed = run(demo[0], "export", "--columns", ",".join(names), "-f", "tok.in>0 and tok.out>0", "--format", "jsonl")
+    counted = sorted(tuple(json.loads(line)[name] for name in names) for line in listed.stdout.splitlines())
+    first = datetime.fromisoformat(counted[0][0])
+    offsets = [(datetime.fromisoformat(at) - first) / timedelta(milliseconds=1) for at, *_ in counted]
+    found = trace(demo[0])
+    assert [row["timestamp"] for row in found] == pytest.approx(offsets, abs=0.001)
+    assert [(row["input_length"], row["output_length"]) for row in found] == [tuple(tokens) for _, *tokens in counted]
+
+
+def test_a_trace_has_no_text_and_tells_what_it_leaves_out(tape: Path) -> None:
+    result = run(tape, "export", "--format", "trace")
+    assert result.stdout == '{"timestamp":0.0,"input_length":5,"output_length":4,"hash_ids":[0]}\n'
+    assert result.stderr == "wiretape: 6 exchanges left out: 6 without token counts\n"
+
+
+def test_a_trace_is_ordered_by_time_and_not_by_entry(tmp_path: Path) -> None:
+    frames = [
+        frame
+        for id, at in ((TOOLS, 5), (COMPLETE, 2))
+        for frame in (begin(id, at, b"{}"), *response(id, COMPLETE_READS), end(id, COMPLETE_READS))
+    ]
+    assert [row["timestamp"] for row in trace(recorded(tmp_path / "x.db", frames))] == [0, 3000]
+
+
+def test_a_trace_covers_generations_unless_all_operations_are_asked_for(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "x.db", [*operations.frames()])
+    assert len(trace(path, "--with-messages")) == 2
+    result = run(path, "export", "--format", "trace", "--with-messages", "--all-operations")
+    assert result.stderr == "wiretape: 2 exchanges left out: 2 without a prompt on the tape\n"
+
+
+def test_hostile_prompts_of_a_trace_cannot_control_a_terminal(tape: Path) -> None:
+    shown = on_terminal(tape, "export", ODD, "--format", "trace", "--with-messages")
+    assert json.loads(shown)["payload"] == {"model": HOSTILE}
+    assert not {"\x1b", "\x9b", "\u202e"} & {*shown}

@@ -93,7 +93,7 @@ MATCHING_NOTHING = [
     ("ls",), ("ls", "--format", "table"), ("ls", "--format", "ids"), ("ls", "--spark"), ("stats",),
     ("stats", "--by", "model"), ("stats", "--format", "table"), ("stats", "--as", "vllm"), ("stats", "--hist", "ttft"),
     ("check", "--max", "n=0"), ("export",), ("export", "--table", "reads"), ("export", "--table", "summary"),
-    ("export", "--format", "har"), ("rm",),
+    ("export", "--format", "har"), ("export", "--format", "trace"), ("rm",),
 ]  # fmt: skip
 NAMING_NOTHING = [("export", "--format", "sse"), ("export", "--format", "asciicast")]
 NONE_MATCH = "wiretape: 0 of 7 exchanges match\n"
