@@ -88,7 +88,7 @@ EXAMPLES: Final = {
     "check": ("check --max ttft.p95=1500ms --max error_rate=30%", "check --min n=10 --junit report.xml",
               "check --slo 'ttft<2s' --min goodput=70%"),
     "export": ("export -o exchanges.csv", "export --html --with-text -o run.html",
-               "export @ --format sse -o stream.sse"),
+               "export --format trace -o traffic.jsonl"),
     "serve": ("serve", "serve --filter 'is:ok' --speed 4", "serve --fault cut@50% --listen 127.0.0.1:0"),
     "db": ("db info", "db check", "db cut @stall -o stall.jsonl"),
     "db cut": ("db cut @stall -o stall.jsonl", "db cut --errors -o broken.db", "db cut @ -o - --redact 'user-[0-9]+'"),

@@ -213,7 +213,7 @@ _SUFFIXES: Final = {f".{name}": name for name in ("csv", "tsv", "jsonl", "json",
 @output.formatted(
     (*output.FORMATS, "parquet", *_WHOLE),
     "csv; sse is the body of one exchange, asciicast one, har and html any number, trace the traffic for load "
-    "generators (help replay); the others are tables",
+    "generators (help trace); the others are tables",
     columns=True,
 )
 def export(

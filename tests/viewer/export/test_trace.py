@@ -48,7 +48,7 @@ def ids(*prompts: tuple[Sequence[Any], int]) -> list[list[int]]:
 
 
 def shared(one: Sequence[int], other: Sequence[int]) -> int:
-    """Return how many ids two prompts begin with in common."""
+    """Return the number of leading ids that two prompts share."""
     return len([*takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))])
 
 
