@@ -125,3 +125,11 @@ def test_hostile_prompts_of_a_trace_cannot_control_a_terminal(tape: Path) -> Non
     shown = on_terminal(tape, "export", ODD, "--format", "trace", "--with-messages")
     assert json.loads(shown)["payload"] == {"model": HOSTILE}
     assert not {"\x1b", "\x9b", "\u202e"} & {*shown}
+
+
+def test_a_trace_of_imported_exchanges_has_their_prompts(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    run(path, "import", str(Path(__file__).parents[2] / "data" / "imports" / "mitmproxy-11.flows"))
+    assert trace(path) == [{"timestamp": 0, "input_length": 3, "output_length": 3, "hash_ids": [0]}]
+    (row,) = trace(path, "--with-messages")
+    assert row == {"timestamp": 0, "messages": [{"role": "user", "content": "hi"}], "output_length": 3}
