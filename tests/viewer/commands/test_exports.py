@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from tests.support import operations
+from tests.support import operations, shapes
 from tests.support.commands import on_terminal, run
 from tests.support.golden import assert_golden
 from tests.support.sample_tape import (
@@ -133,3 +133,14 @@ def test_a_trace_of_imported_exchanges_has_their_prompts(tmp_path: Path) -> None
     assert trace(path) == [{"timestamp": 0, "input_length": 3, "output_length": 3, "hash_ids": [0]}]
     (row,) = trace(path, "--with-messages")
     assert row == {"timestamp": 0, "messages": [{"role": "user", "content": "hi"}], "output_length": 3}
+
+
+def test_the_input_length_of_a_trace_covers_tokens_read_from_and_written_to_a_cache(tmp_path: Path) -> None:
+    path = shapes.tape(tmp_path / "x.db")
+    lengths = dict(zip(shapes.IDS.values(), (row["input_length"] for row in _counted(path)), strict=True))
+    assert lengths["messages, an hour"] == 1800
+    assert lengths["chat cached"] == lengths["messages"] == 1000
+
+
+def _counted(path: Path) -> list[JsonObject]:
+    return [row for id in shapes.IDS for row in trace(path, id) or [{"input_length": None}]]
