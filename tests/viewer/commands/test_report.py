@@ -34,7 +34,7 @@ SCENES = {
     "limited": ("upstream", "upstream answered 429: rate_limit_exceeded",
                 ", type `requests`, retry after 20 s |"),
     "burst": ("upstream", "complete, buffered in 1 read", "burst"),
-    "openai": ("none", r"complete, longest gap [\d.]+ ms", "complete"),
+    "openai": ("none", r"complete, max gap [\d.]+ ms", "complete"),
 }  # fmt: skip
 
 
