@@ -35,6 +35,7 @@ for _name in (
     "demo",
     "fleet",
     "ship",
+    "mcp",
 ):
     COMMANDS[_name] = f"wiretape.viewer.commands.{_name}:{_name}"
 COMMANDS.update({name: f"wiretape.viewer.commands.stats:{name}" for name in ("stats", "compare", "check")})

@@ -27,6 +27,7 @@ SECTIONS: Final = {
         "compare": "Compare two exchanges, or two groups with intervals.",
         "check": "Judge figures by rules, for CI.",
         "export": "Export as CSV, JSON, Parquet, HAR, or as an HTML page.",
+        "mcp": "Let a coding agent ask about a tape, by MCP.",
     },
     "Replay": {
         "serve": "Answer requests from a tape, with timing and failures.",
@@ -89,6 +90,7 @@ EXAMPLES: Final = {
               "check --slo 'ttft<2s' --min goodput=70%"),
     "export": ("export -o exchanges.csv", "export --html --with-text -o run.html",
                "export --format trace -o traffic.jsonl"),
+    "mcp": ("mcp --print-skill", "mcp --db demo.db", "mcp --db demo.db --with-text"),
     "serve": ("serve", "serve --filter 'is:ok' --speed 4", "serve --fault cut@50% --listen 127.0.0.1:0"),
     "db": ("db info", "db check", "db cut @stall -o stall.jsonl"),
     "db cut": ("db cut @stall -o stall.jsonl", "db cut --errors -o broken.db", "db cut @ -o - --redact 'user-[0-9]+'"),

@@ -95,6 +95,7 @@ def doctor(db: Path | None, urls: tuple[str, ...], out: Output) -> None:
     results.append(judge_extra("prometheus_client", "metrics", has_client, "record --metrics"))
     has_protocol = options.is_installed("opentelemetry.proto")
     results.append(judge_extra("opentelemetry-proto", "otlp", has_protocol, "record --otlp"))
+    results.append(judge_extra("mcp", "mcp", find_spec("mcp") is not None, "wiretape mcp"))
     if out.is_table:
         output.show(line for finding in results for line in lines(finding))
     else:

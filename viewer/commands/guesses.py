@@ -45,7 +45,8 @@ COMMANDS: Final = {
     "download": "pull", "fetch": "pull", "clickhouse": "fleet|ship", "example": "demo", "init": "demo|fleet init",
     "quickstart": "demo|help quickstart", "setup": "doctor|env", "config": "help|doctor",
     "status": "doctor|fleet status", "tutorial": "demo|help quickstart", "docs": "help", "man": "help",
-    "topics": "help", "explain": "help",
+    "topics": "help", "explain": "help", "skill": "mcp --print-skill|help agents", "tools": "mcp|help agents",
+    "agent": "mcp|help agents", "agents": "mcp|help agents", "ask": "mcp", "sql": "mcp|db schema",
     "completions": "completion", "export-env": "env", "environment": "env", "vars": "env", "settings": "doctor",
 }  # fmt: skip
 """Commands by the words that other programs have for them; `|` separates several."""

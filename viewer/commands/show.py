@@ -1,6 +1,6 @@
 """The command `show`: one exchange, as a page or in its parts, laid out by `wiretape.viewer.exchange.report`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +10,8 @@ from wiretape.viewer.commands import options, output
 from wiretape.viewer.commands.output import Output
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from wiretape.viewer.rows import TableRow
     from wiretape.viewer.source.base import Place, Recorded
 
@@ -30,6 +32,16 @@ def _summary(one: "Recorded", out: Output, limits: Thresholds) -> None:
     row, timed = one.worked_out(), Attribution(*one.observed())
     judged = verdicts(timed, row.outcome, limits)
     output.show(story.lines(row, timed, judged, one.headers()[1], output.width()))
+
+
+def without_texts(one: "Recorded", limits: Thresholds) -> "Iterator[Text]":
+    """Yield the summary of an exchange without the words of its answer."""
+    from wiretape.viewer.exchange import story
+    from wiretape.viewer.timing.attribution import Attribution
+    from wiretape.viewer.timing.verdicts import verdicts
+
+    row, timed = one.worked_out(), Attribution(*one.observed())
+    return story.without_texts(row, timed, verdicts(timed, row.outcome, limits), one.headers()[1])
 
 
 def _facts(one: "Recorded", out: Output, limits: Thresholds) -> None:

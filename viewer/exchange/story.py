@@ -5,6 +5,7 @@ All facts are in `report.page`.
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from rich.text import Text
@@ -31,17 +32,32 @@ def lines(
 ) -> Iterator[Text]:
     """Yield an exchange in a dozen lines; `headers` are those of its response, `width` the terminal's, in cells."""
     room = width or _PLAIN_WIDTH
+    yield from _happened(row, timed, verdicts, room)
+    yield from _drawn(row, timed, min(room - report.LABELS, _MOST_DRAWN))
+    yield from _evidence(row, verdicts, headers, room)
+    yield from report.laid_out(report.texts(row), room)
+    yield from report.laid_out([Fact("more", _PARTS)], room)
+
+
+def without_texts(row: DetailRow, timed: Attribution, verdicts: Sequence[Verdict], headers: Headers) -> Iterator[Text]:
+    """Yield an exchange in fewer lines, without the words of its answer and without a drawing."""
+    bare = [replace(verdict, before=None, after=None) for verdict in verdicts]
+    yield from _happened(row, timed, bare, _PLAIN_WIDTH)
+    yield from _evidence(row, bare, headers, _PLAIN_WIDTH)
+
+
+def _happened(row: DetailRow, timed: Attribution, verdicts: Sequence[Verdict], room: int) -> Iterator[Text]:
     stands = states.state(row)
     for text in textwrap.wrap(f"{stands.sign} {sentence(row, verdicts)}", room, subsequent_indent="  "):
         yield Text(text, report.STYLES[stands.tone])
     yield from report.laid_out(_named(row), room)
     yield from report.laid_out([_times(row, timed)], room)
-    yield from _drawn(row, timed, min(room - report.LABELS, _MOST_DRAWN))
+
+
+def _evidence(row: DetailRow, verdicts: Sequence[Verdict], headers: Headers, room: int) -> Iterator[Text]:
     yield from report.longest(verdicts)
     yield from report.laid_out(_answer(row, verdicts), room)
     yield from report.laid_out(report.identifying(headers), room)
-    yield from report.laid_out(report.texts(row), room)
-    yield from report.laid_out([Fact("more", _PARTS)], room)
 
 
 def sentence(row: DetailRow, verdicts: Sequence[Verdict]) -> str:

@@ -1,0 +1,95 @@
+"""What a call of each tool of `wiretape mcp` costs an agent: bytes and seconds, on a large synthetic tape.
+
+    python tests/bench/agents.py [--exchanges 100000] [--chunks 20] [--tape FILE] [--rounds 5]
+
+Makes the tape unless FILE exists. Drives the server over its standard input and output with the SDK's client. Each call
+of a round differs from the last one, so that no answer is a kept one. Nothing is asserted.
+"""
+
+import argparse
+import asyncio
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("find", {}),
+    ("find", {"filter": "ttft>300ms or flag:stall"}),
+    ("find", {"filter": "error~nothing-like-it"}),
+    ("find", {"sort": "-ttft"}),
+    ("find", {"offset": 10_000}),
+    ("show", {"id": "@"}),
+    ("show", {"id": "@stall"}),
+    ("show", {"id": "@slow", "part": "facts"}),
+    ("show", {"id": "@stall", "part": "timing"}),
+    ("show", {"id": "@err", "part": "headers"}),
+    ("show", {"id": "@", "part": "events"}),
+    ("show", {"id": "@", "part": "reads"}),
+    ("stats", {}),
+    ("stats", {"by": "model"}),
+    ("stats", {"by": "model", "columns": "n,error_rate_pct,ttft_p95_ms,latency_p50_ms"}),
+    ("stats", {"filter": "is:err"}),
+    ("stats", {"newest": 0}),
+    ("compare", {"a": "@-1", "b": "@stall"}),
+    ("compare", {"base": "model:local-*", "new": "model:gpt-*"}),
+    ("compare", {"base": "model:local-*", "new": "model:gpt-*", "newest": 0}),
+    ("sessions", {}),
+    ("schema", {}),
+    ("schema", {"table": "exchange_metrics"}),
+    ("schema", {"table": "fields"}),
+    ("sql", {"query": "SELECT id, model, ttft_ms FROM exchange_metrics ORDER BY ttft_ms DESC LIMIT 100"}),
+    ("sql", {"query": "SELECT outcome, count(*), avg(ttft_ns) / 1e6 FROM measures GROUP BY 1"}),
+]
+"""The calls of a round, in this order."""
+
+
+async def measured(tape: Path, rounds: int) -> None:
+    """Print the bytes and the seconds of each call."""
+    server = StdioServerParameters(command=sys.executable, args=["-m", "wiretape", "mcp", "--db", str(tape)])
+    began = time.perf_counter()
+    async with Client(stdio_client(server)) as client:
+        tools = await client.list_tools()
+        listed = sum(len(tool.model_dump_json(exclude_unset=True).encode()) for tool in tools.tools)
+        print(f"start {time.perf_counter() - began:.2f} s; {len(tools.tools)} tools in {listed:,} bytes")
+        found: dict[int, list[tuple[float, int]]] = {}
+        for _ in range(rounds):
+            for at, (name, arguments) in enumerate(CALLS):
+                began = time.perf_counter()
+                answer = await client.call_tool(name, arguments)
+                took = time.perf_counter() - began
+                assert not answer.is_error, answer.content
+                found.setdefault(at, []).append((took, len(answer.content[0].text.encode())))
+    for at, (name, arguments) in enumerate(CALLS):
+        seconds = [took for took, _ in found[at]]
+        said = ", ".join(f"{key}={value}" for key, value in arguments.items())
+        size = max(size for _, size in found[at])
+        print(f"{name}({said})"[:90].ljust(92), f"{size:6,} B  p50 {statistics.median(seconds):5.3f} s  "
+              f"first {seconds[0]:5.3f} s")  # fmt: skip
+
+
+def main() -> None:
+    """Measure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--exchanges", type=int, default=100_000)
+    parser.add_argument("--chunks", type=int, default=20)
+    parser.add_argument("--tape", type=Path)
+    parser.add_argument("--rounds", type=int, default=5)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        tape = given.tape or Path(folder) / "tape.db"
+        if not tape.exists():
+            command = [sys.executable, "-m", "wiretape", "db", "fixture", "--db", str(tape)]
+            sizes = ["--exchanges", str(given.exchanges), "--chunks", str(given.chunks)]
+            subprocess.run([*command, *sizes], check=True)
+        asyncio.run(measured(tape, given.rounds))
+
+
+if __name__ == "__main__":
+    main()

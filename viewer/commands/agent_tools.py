@@ -1,0 +1,313 @@
+"""The tools of `wiretape mcp`: each runs a command in this process and returns a page of its output.
+
+Loaded with the server only. A tool's docstring is its description for agents, and paid for in each of their sessions.
+"""
+
+import contextlib
+import io
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from wiretape.recorder.errors import WiretapeError
+from wiretape.viewer import config
+from wiretape.viewer.commands import options, output
+from wiretape.viewer.commands.ls import ls
+from wiretape.viewer.commands.show import show, without_texts
+from wiretape.viewer.commands.stats import compare, stats
+from wiretape.viewer.export import fields
+from wiretape.viewer.query.fields import FIELDS, NAMES
+from wiretape.viewer.query.syntax import And, Labelled, Not, Or, Word
+from wiretape.viewer.report import answers, tables
+from wiretape.viewer.source.base import Selection, Unsupported
+from wiretape.viewer.source.tape import sql
+
+if TYPE_CHECKING:
+    from wiretape.viewer.query.syntax import Filter
+    from wiretape.viewer.rows import TableRow
+    from wiretape.viewer.source.base import Place
+
+NEWEST: Final = 10_000
+"""Number of exchanges that statistics cover unless a call asks for more: their time grows with it."""
+COMPARED: Final = 5_000
+"""The same, of each of two groups."""
+MOST_ROWS: Final = 200
+"""Most rows of an answer."""
+DEEPEST: Final = 10_000
+"""The highest offset in lists, whose time grows with it, too."""
+
+_COLUMNS: Final = (
+    "id,started_at,model,outcome,status,error_code,ttft_ms,max_stall_ms,duration_ms,input_tokens,output_tokens,flags"
+)
+_TEXTS: Final = frozenset({
+    "content", "reasoning", "refusal", "tool_calls", "tool_arguments", "choices", "asked", "newly_asked", "data",
+    "delta", "before", "after", "request_body",
+})  # fmt: skip
+"""Fields of rows that hold words of prompts or answers."""
+_PARTS: Final = ("facts", "timing", "events", "reads", "time", "context")
+_PARTS_OF_TEXT: Final = ("text", "conversation", "request")
+_WITH_TEXT: Final = "the server was started without --with-text"
+_VIEW_COLUMN: Final = re.compile(r"^\s.*?\bAS (\w+),? +-- (.*)$", re.MULTILINE)
+
+
+@dataclass(slots=True)
+class TapeTools:
+    """Questions about a tape or a server, answered in at most `room` bytes; texts only if `texts`."""
+
+    place: "Place"
+    texts: bool
+    room: int
+    _last: tuple[object, str, list[str]] | None = None
+
+    def all(self) -> list[Callable[..., str]]:
+        """Return the tools."""
+        return [self.find, self.show, self.stats, self.compare, self.sessions, self.schema, self.sql]
+
+    def load(self) -> None:
+        """Answer a small question, so that the first call of an agent does not wait for libraries."""
+        import wiretape.viewer.report.comparison
+        import wiretape.viewer.report.digest
+        import wiretape.viewer.source.tape.overview
+        import wiretape.viewer.stats.compare  # noqa: F401
+
+        with contextlib.suppress(WiretapeError, click.ClickException):
+            self.find(limit=1)
+
+    def find(self, filter: str = "", columns: str = "", sort: str = "", limit: int = 20, offset: int = 0) -> str:
+        """List exchanges (requests to LLM APIs with their answers), the newest first.
+
+        filter: terms such as `is:err`, `ttft>800ms`, `model:gpt-*`, `flag:stall`, `status:429`, `label:run=a`,
+        `since:2h`, `conversation:KEY`; a space is "and", also `or`, `-term`. sort: a field, `-ttft` for the largest
+        first. columns: fields, comma-separated; schema(table="fields") lists all.
+        """
+        self._check_filter(filter)
+        limit, offset = _bounded(limit), _reachable(offset)
+        arguments = ["--format=jsonl", f"--limit={offset + limit + 1}", f"--columns={columns or _COLUMNS}"]
+        arguments += [f"--filter={filter}"] * bool(filter) + [f"--sort={sort}"] * bool(sort)
+        self._check_columns([*columns.split(","), sort.removeprefix("-")])
+        return self._table(*self._run(ls, *arguments), offset, limit)
+
+    def show(self, id: str = "@", part: str = "verdict", offset: int = 0) -> str:
+        """Show one exchange: its id, or its beginning; @ newest, @-1 the one before, @err, @stall, @slow.
+
+        part: verdict (how it ended, who was slow), facts (all figures), timing (each stall and its cause), headers
+        (redacted), events, reads; text, conversation, request if the server gives texts.
+        """
+        self.place.require("bodies", "show")
+        if part == "verdict":
+            return answers.text(self._verdict(id), offset, self.room, [])
+        return self._part(id, part, offset)
+
+    def stats(self, filter: str = "", by: str = "", columns: str = "", newest: int = NEWEST, offset: int = 0) -> str:
+        """Count and time exchanges: outcomes, TTFT, gaps, latency, tokens, rates.
+
+        by: groups such as model, upstream, operation, status, outcome, day, hour, label.KEY. columns: fields such as
+        `n,error_rate_pct,ttft_p95_ms,latency_p50_ms,input_tokens`. Covers the tape's `newest` exchanges, 0: all
+        (slower).
+        """
+        self._check_filter(filter)
+        terms, notes = self._recent(newest)
+        arguments = [f"--filter={one}" for one in (filter, terms) if one] + [f"--by={by}"] * bool(by)
+        if columns:
+            text, more = self._run(stats, *arguments, f"--columns={columns}", "--format=jsonl")
+            return self._table(text, more + notes, offset)
+        text, more = self._run(stats, *arguments, "--format=table")
+        return answers.text(text.splitlines(), offset, self.room, more + notes)
+
+    def compare(
+        self, a: str = "", b: str = "", base: str = "", new: str = "", newest: int = COMPARED, offset: int = 0
+    ) -> str:
+        """Compare two exchanges (ids a and b), or two groups (filters base and new) with intervals and a verdict.
+
+        Groups cover the `newest` exchanges of each, 0: all (slower).
+        """
+        if a or b:
+            text, notes = self._run(compare, "--format=table", ids=[one for one in (a, b) if one])
+            return answers.text(text.splitlines(), offset, self.room, notes)
+        sides, notes = [], list[str]()
+        for option, expression in (("--base", base), ("--new", new)):
+            self._check_filter(expression)
+            terms, more = self._recent(newest, expression)
+            sides.append(f"{option}=({expression}) {terms}" if terms else f"{option}={expression}")
+            notes += [f"{option}: {note}" for note in more]
+        text, more = self._run(compare, *sides, "--format=table")
+        return answers.text(text.splitlines(), offset, self.room, more + notes)
+
+    def sessions(self, filter: str = "", limit: int = 20, offset: int = 0) -> str:
+        """List sessions of agents (conversations with their sub-agents) with totals, the newest first."""
+        self._check_filter(filter)
+        limit, offset = _bounded(limit), _reachable(offset)
+        arguments = ["--by=conversation", "--format=jsonl", f"--limit={offset + limit + 1}"]
+        text, notes = self._run(ls, *arguments, *[f"--filter={filter}"] * bool(filter))
+        return self._table(text, notes, offset, limit)
+
+    def schema(self, table: str = "", offset: int = 0) -> str:
+        """List the tape's tables and views for sql, or the columns of one; "fields": the fields of find and filters."""
+        if not table:
+            found = [[name, meaning] for name, meaning in _tables().items()]
+            return answers.table(("table", "meaning"), found[offset:], offset, self.room, [], more=False)
+        columns, rows = _columns(table, self.texts)
+        return answers.table(columns, rows[offset:], offset, self.room, [], more=False)
+
+    def sql(self, query: str, limit: int = 100) -> str:
+        """Answer one SELECT of SQLite on the tape, read only: 1 s, 100 rows; page with LIMIT and OFFSET in the query.
+
+        Begin with exchange_metrics: a row per exchange, times in ms (schema lists its columns). Blobs are sizes.
+        """
+        if self.place.file is None:
+            raise Unsupported("sql: only a tape can do this: copy to one with 'wiretape pull'")
+        found = sql.answer(self.place.file, query, _bounded(limit), texts=self.texts)
+        notes = [f"withheld, not unknown: {', '.join(found.withheld)}; {_WITH_TEXT}"] * bool(found.withheld)
+        return answers.table(found.columns, found.rows, 0, self.room, notes, more=found.is_cut)
+
+    def _verdict(self, id: str) -> list[str]:
+        with output.opened(self.place) as source:
+            one = source.exchange(source.find(id))
+            return [line.plain for line in without_texts(one, config.thresholds({}))]
+
+    def _part(self, id: str, part: str, offset: int) -> str:
+        offered = next(getattr(one.type, "choices", ()) for one in show.params if one.name == "part")
+        parts = [one for one in _PARTS if one in offered] + [*_PARTS_OF_TEXT] * self.texts
+        if part in _PARTS_OF_TEXT and not self.texts:
+            raise WiretapeError(f"part {part} is text: {_WITH_TEXT}")
+        if part not in (*parts, "headers"):
+            raise WiretapeError(f"no part {part!r}: choose from verdict, headers, {', '.join(parts)}")
+        if part in _PARTS_OF_TEXT:
+            text, notes = self._run(show, f"--part={part}", "--format=table", ids=[id])
+            return answers.text(text.splitlines(), offset, self.room, notes)
+        if part not in ("facts", "headers"):
+            return self._table(*self._run(show, f"--part={part}", "--format=jsonl", ids=[id]), offset)
+        text, notes = self._run(show, "--part=facts", "--format=json", ids=[id])
+        facts: TableRow = json.loads(text)
+        sides = {side: facts.pop(f"{side}_headers") or [] for side in ("request", "response")}
+        if part == "headers":
+            rows = [[side, *header] for side, headers in sides.items() for header in headers]
+            return answers.table(("of", "name", "value"), rows[offset:], offset, self.room, notes, more=False)
+        known = [[name, value] for name, value in self._shown(facts).items() if value is not None]
+        return answers.table(("field", "value"), known[offset:], offset, self.room, notes, more=False)
+
+    def _table(self, text: str, notes: list[str], offset: int, limit: int | None = None) -> str:
+        """Return a page of rows in JSON Lines, from `offset` on."""
+        lines = text.splitlines()[offset:]
+        rows = [self._shown(json.loads(line)) for line in lines[: MOST_ROWS if limit is None else limit]]
+        columns = list(rows[0]) if rows else []
+        cells = [[row[name] for name in columns] for row in rows]
+        return answers.table(columns, cells, offset, self.room, notes, more=len(lines) > len(rows))
+
+    def _shown(self, row: "TableRow") -> "TableRow":
+        return row if self.texts else {name: value for name, value in row.items() if name not in _TEXTS}
+
+    def _check_columns(self, names: Sequence[str]) -> None:
+        """Raise `WiretapeError` for a column of text, if there are none."""
+        closed = {name.strip() for name in names if NAMES.get(name.strip(), name.strip()) in _TEXTS}
+        if closed and not self.texts:
+            raise WiretapeError(f"{', '.join(sorted(closed))}: text of prompts and answers; {_WITH_TEXT}")
+
+    def _check_filter(self, text: str) -> None:
+        """Raise `WiretapeError` for a filter that searches texts, if there are none: its matches would tell them."""
+        where = options.read([text]) if text and not self.texts else None
+        if where is not None and (closed := next(_searches(where), None)):
+            raise WiretapeError(f"{closed} searches prompts or answers: name another field, as model:x; {_WITH_TEXT}")
+
+    def _recent(self, newest: int, filter: str = "") -> tuple[str, list[str]]:
+        """Return the terms for the newest exchanges that match, and a note; nothing if there are no more than these.
+
+        All their bounds are times: what a statistic covers can be asked for again.
+        """
+        if newest <= 0 or self.place.file is None:
+            return "", []
+        with output.opened(self.place) as source:
+            numbers = source.numbers(Selection(options.read([filter]) if filter else None), newest + 1)
+            if len(numbers) <= newest:
+                return "", []
+            ends = source.rows(("started_at",), Selection(numbers=(numbers[newest - 1], numbers[0])))
+            first, last = (row["started_at"] for row in ends)
+        note = f"covers the newest {newest:,} only, from {first} to {last}; newest=0 covers all"
+        return f"started_at>={first} started_at<={last}", [note]
+
+    def _run(self, command: click.Command, *options: str, ids: Sequence[str] = ()) -> tuple[str, list[str]]:
+        """Run a command; return its output, and its messages. The last output is kept until the tape changes."""
+        words = [*options, *self.place.option(), *(["--", *ids] if ids else [])]
+        key = (command.name, words, _version(self.place))
+        if self._last is None or self._last[0] != key or self.place.file is None:
+            self._last = (key, *_captured(command, words))
+        return self._last[1], list(self._last[2])
+
+
+def _bounded(limit: int) -> int:
+    return min(max(limit, 1), MOST_ROWS)
+
+
+def _reachable(offset: int) -> int:
+    if not 0 <= offset <= DEEPEST:
+        raise WiretapeError(f"offset {offset} is not in 0 to {DEEPEST:,}: go on with a filter such as until:TIME")
+    return offset
+
+
+def _captured(command: click.Command, arguments: list[str]) -> tuple[str, list[str]]:
+    data, err = io.BytesIO(), io.StringIO()
+    out = io.TextIOWrapper(data, "utf-8")
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        command.main(arguments, prog_name=f"wiretape {command.name}", standalone_mode=False)
+    out.flush()
+    return data.getvalue().decode("utf-8", "replace"), [
+        line.removeprefix("wiretape: ") for line in err.getvalue().splitlines()
+    ]
+
+
+def _version(place: "Place") -> list[object]:
+    """Return what changes whenever a tape is written to, or replaced."""
+    found = list[object]()
+    for path in [f"{place.file}", f"{place.file}-wal"] if place.file else []:
+        with contextlib.suppress(OSError):
+            state = os.stat(path)
+            found += [state.st_ino, state.st_size, state.st_mtime_ns]
+    return found
+
+
+def _searches(where: "Filter") -> Iterator[str]:
+    """Yield the terms of a filter that search the words of prompts or answers."""
+    match where:
+        case And() | Or():
+            for part in where.parts:
+                yield from _searches(part)
+        case Not():
+            yield from _searches(where.part)
+        case Word():
+            yield str(where)
+        case Labelled():
+            return
+        case _:
+            if where.field != "has" and _TEXTS & set(FIELDS[where.field].rows):
+                yield str(where)
+
+
+def _tables() -> dict[str, str]:
+    from wiretape.recorder.tape import schema
+
+    found = {schema.METRICS_VIEW: "a row per exchange, times in ms", "fields": "fields of find, and of filters"}
+    found |= {view.name: str(view.comment) for view in (schema.reads, schema.read_gaps)}
+    return found | {table.name: str(table.comment) for table in schema.metadata.sorted_tables}
+
+
+def _columns(table: str, texts: bool) -> tuple[Sequence[str], list[list[Any]]]:
+    """Return the columns of a table with their meanings, and the heading of these rows."""
+    from wiretape.recorder.tape import schema
+
+    known = {one.name: one for one in (*schema.metadata.sorted_tables, schema.reads, schema.read_gaps)}
+    if table == "fields":
+        meanings = fields.meanings(tables.COLUMNS)
+        return ("field", "meaning"), [[name, text] for name, text in meanings.items() if texts or name not in _TEXTS]
+    if table == schema.METRICS_VIEW:
+        view = next(iter(schema.views()))
+        return ("column", "meaning"), [list(found.groups()) for found in _VIEW_COLUMN.finditer(view)]
+    if table not in known:
+        raise WiretapeError(f"no table {table!r}: choose from {', '.join(_tables())}")
+    columns = known[table].c
+    rows = [[one.name, str(one.type), schema.meaning(one), sql.is_open(one, texts)] for one in columns]
+    return ("column", "type", "meaning", "open"), rows
