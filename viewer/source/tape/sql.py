@@ -151,9 +151,7 @@ def _closed(table: str, column: str, texts: bool) -> str | None:
         return None if found is not None or column in ("", "ROWID") else f"{table} has no open column {safe(column)}"
     if column in _SECRETS:
         return f"{table}.{column} is a key, and never shown"
-    return (
-        f"{table}.{column} holds recorded text: name other columns (see schema), or start the server with --with-text"
-    )
+    return f"{table}.{column} holds recorded text: name other columns, or start the server with --with-text"
 
 
 def _shown(value: Any) -> Any:

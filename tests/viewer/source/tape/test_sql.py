@@ -1,0 +1,174 @@
+"""SQL of programs: what it may read, how long it may take, and the ways round both that lead nowhere."""
+
+import itertools
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.support.cases import each_case
+from tests.support.sample_tape import frames, recorded
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.tape.schema import metadata
+from wiretape.viewer.source.tape import sql
+
+WITHHELD = {
+    "sessions": {"salt"},
+    "exchanges": {"request_headers", "request_body", "response_headers"},
+    "uploads": {"data"},
+    "segments": {"data"},
+    "client_segments": {"data"},
+    "bodies": {"data"},
+    "client_bodies": {"data"},
+    "measures": {
+        "content", "reasoning", "refusal", "tool_calls", "choices", "asked", "conversation_parent",
+        "messages_hash", "continues_hash", "continued_answer_hash", "answer_hash",
+    },
+}  # fmt: skip
+"""Columns that a new one joins unless it is opened by its name or its type."""
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recorded(tmp_path_factory.mktemp("sql") / "tape.db", list(frames()))
+
+
+def asked(written: Path, query: str, limit: int = 100, texts: bool = False) -> sql.SqlAnswer:
+    return sql.answer(written, query, limit, texts=texts)
+
+
+@each_case("table", sorted(table for table in metadata.tables))
+def test_the_withheld_columns_of_a_table_are_these(table: str) -> None:
+    columns = metadata.tables[table].c
+    assert {column.name for column in columns if not sql.is_open(column, False)} == WITHHELD.get(table, set())
+    assert {column.name for column in columns if not sql.is_open(column, True)} == WITHHELD.get(table, set()) & {"salt"}
+
+
+@each_case(
+    "query",
+    [
+        "SELECT content FROM measures",
+        "SELECT * FROM measures",
+        "SELECT m.content AS outcome FROM measures m",
+        "SELECT length(request_body) FROM exchanges",
+        "SELECT count(content) FROM measures",
+        "SELECT json_object('a', content) FROM measures",
+        "SELECT j.value FROM measures, json_each(tool_calls) j",
+        "SELECT quote(x) FROM (SELECT content AS x FROM measures)",
+        "SELECT group_concat(c) FROM (SELECT content AS c FROM measures)",
+        "WITH x AS (SELECT content c FROM measures) SELECT c FROM x",
+        "WITH measures_ AS MATERIALIZED (SELECT * FROM measures) SELECT outcome FROM measures_",
+        "SELECT (SELECT content FROM measures LIMIT 1)",
+        "SELECT id FROM exchanges UNION ALL SELECT content FROM measures",
+        "SELECT id FROM exchanges INTERSECT SELECT content FROM measures",
+        "SELECT 1 FROM measures WHERE content LIKE 'H%'",
+        "SELECT 1 FROM measures ORDER BY content",
+        "SELECT 1 FROM measures GROUP BY content",
+        "SELECT max(content) OVER () FROM measures",
+        "SELECT 1 WHERE EXISTS (SELECT 1 FROM measures WHERE content > 'a')",
+        "SELECT outcome FROM measures NATURAL JOIN (SELECT content FROM measures)",
+        "SELECT 1 FROM measures a JOIN measures b ON a.content = b.content",
+        "SELECT CASE WHEN content > 'a' THEN 1 END FROM measures",
+        "SELECT request_headers ->> '$[0]' FROM exchanges",
+        "SELECT data FROM bodies",
+        "VALUES ((SELECT content FROM measures LIMIT 1))",
+        "EXPLAIN SELECT content FROM measures",
+    ],
+)
+def test_a_text_is_refused_wherever_a_query_reads_it(written: Path, query: str) -> None:
+    with pytest.raises(WiretapeError, match=r"holds recorded text: name other columns, or start .* with --with-text"):
+        asked(written, query)
+
+
+@each_case("query", ["SELECT asked FROM exchange_metrics", "SELECT asked || '' AS asked FROM exchange_metrics"])
+def test_a_text_in_a_view_is_null_and_named_as_withheld(written: Path, query: str) -> None:
+    answer = asked(written, query)
+    assert ({row[0] for row in answer.rows}, answer.withheld) == ({None}, ["asked"])
+
+
+@pytest.mark.damages
+def test_a_view_that_another_program_made_gives_no_text(written: Path, tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign.db"
+    foreign.write_bytes(written.read_bytes())
+    with closing(sqlite3.connect(foreign)) as connection:
+        connection.execute("CREATE VIEW more AS SELECT content AS outcome FROM measures")
+        connection.execute("CREATE TABLE copies AS SELECT content FROM measures")
+        connection.execute("DROP VIEW exchange_metrics")
+        connection.execute("CREATE VIEW exchange_metrics AS SELECT content AS id FROM measures")
+        connection.commit()
+    for query in ("SELECT * FROM more", "SELECT * FROM copies"):
+        with pytest.raises(WiretapeError, match=r"holds recorded text|is no table or view of a tape"):
+            asked(foreign, query)
+    assert {row[0] for row in asked(foreign, "SELECT id FROM exchange_metrics").rows} == {None}
+
+
+@each_case(
+    "query",
+    [
+        "DELETE FROM exchanges", "UPDATE measures SET outcome = 'x'", "INSERT INTO uploads VALUES (1, 2, 3)",
+        "DROP TABLE exchanges", "CREATE TEMP TABLE t (a)", "CREATE VIEW v AS SELECT 1", "ATTACH 'x.db' AS x",
+        "DETACH main", "PRAGMA query_only = 0", "PRAGMA table_info(measures)", "VACUUM INTO 'x.db'", "BEGIN", "COMMIT",
+        "SELECT load_extension('x')", "SELECT fts3_tokenizer('simple')", "REINDEX", "ANALYZE",
+        "SELECT name FROM pragma_table_info('measures')", "SELECT * FROM dbstat", "SELECT * FROM sqlite_dbpage",
+        "SELECT * FROM sqlite_stmt", "SELECT 1; SELECT 2", "", "-- nothing",
+    ],
+)  # fmt: skip
+def test_anything_but_one_select_from_the_tape_is_refused(written: Path, query: str) -> None:
+    before = written.read_bytes()
+    with pytest.raises(WiretapeError):
+        asked(written, query)
+    assert written.read_bytes() == before
+
+
+@each_case(
+    "query",
+    [
+        "SELECT * FROM exchange_metrics",
+        "SELECT * FROM reads",
+        "SELECT * FROM read_gaps",
+        "SELECT name, sql FROM sqlite_master",
+        "SELECT count(*) FROM measures",
+        "SELECT rowid FROM measures",
+        "SELECT j.key, j.value FROM measures, json_each(usage) j",
+        "SELECT e.key FROM exchanges, json_each(labels) e",
+        "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 3) SELECT count(*) FROM n",
+        "SELECT outcome, count(*) OVER (PARTITION BY outcome) FROM measures",
+        "SELECT id, ttft_ns / 1e6 FROM exchanges JOIN measures ON no = exchange_no WHERE started_at > '2026'",
+    ],
+)
+def test_a_query_of_other_columns_is_answered(written: Path, query: str) -> None:
+    assert asked(written, query).rows
+
+
+def test_with_texts_they_are_answered_and_blobs_are_sizes(written: Path) -> None:
+    (row,) = asked(written, "SELECT content, request_body FROM measures JOIN exchanges ON no = exchange_no LIMIT 1",
+                   texts=True).rows  # fmt: skip
+    assert row == ["Hello, world", "39 bytes"]
+
+
+@each_case("texts", [False, True])
+def test_the_key_of_the_hashes_is_never_answered(written: Path, texts: bool) -> None:
+    for query in ("SELECT salt FROM sessions", "SELECT * FROM sessions", "SELECT 1 FROM sessions WHERE salt > x'00'"):
+        with pytest.raises(WiretapeError, match=r"sessions\.salt is a key, and never shown"):
+            asked(written, query, texts=texts)
+
+
+def test_rows_beyond_the_limit_are_cut_and_that_is_said(written: Path) -> None:
+    all_rows = asked(written, "SELECT id FROM exchanges ORDER BY no")
+    first = asked(written, "SELECT id FROM exchanges ORDER BY no", limit=2)
+    assert (first.rows, first.is_cut) == (all_rows.rows[:2], True)
+    assert not all_rows.is_cut
+    assert not asked(written, "SELECT id FROM exchanges", limit=len(all_rows.rows)).is_cut
+
+
+def test_a_query_is_stopped_after_a_second(written: Path) -> None:
+    endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
+    with pytest.raises(WiretapeError, match="stopped after 1 s"):
+        sql.answer(written, endless, 1, texts=False, clock=Clock(itertools.count(0, 500_000_000).__next__))
+
+
+def test_a_long_value_is_shortened(written: Path) -> None:
+    ((value,),) = asked(written, "SELECT printf('%.*c', 5000000, 'x')").rows
+    assert (len(value), value[-1]) == (sql.LONGEST, "…")
