@@ -1,4 +1,4 @@
-"""What a call of each tool of `wiretape mcp` costs an agent: bytes and seconds, on a large synthetic tape.
+"""The cost of each tool of `wiretape mcp` on a large synthetic tape: bytes, seconds, and the server's seconds of CPU.
 
     python tests/bench/agents.py [--exchanges 100000] [--chunks 20] [--tape FILE] [--rounds 5]
 
@@ -8,6 +8,7 @@ of a round differs from the last one, so that no answer is a kept one. Nothing i
 
 import argparse
 import asyncio
+import os
 import statistics
 import subprocess
 import sys
@@ -48,6 +49,17 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("sql", {"query": "SELECT outcome, count(*), avg(ttft_ns) / 1e6 FROM measures GROUP BY 1"}),
 ]
 """The calls of a round, in this order."""
+SETTLING_S = 5
+"""Time between the start of a session and its first call: the server reads the links of sessions meanwhile."""
+
+
+def cpu() -> float:
+    """Return the seconds of CPU that the children of this process have used, on Linux; else 0."""
+    used, task = 0, Path(f"/proc/self/task/{os.getpid()}/children")
+    for child in task.read_text().split() if task.exists() else []:
+        fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+        used += int(fields[11]) + int(fields[12])
+    return used / os.sysconf("SC_CLK_TCK")
 
 
 async def measured(tape: Path, rounds: int) -> None:
@@ -57,21 +69,22 @@ async def measured(tape: Path, rounds: int) -> None:
     async with Client(stdio_client(server)) as client:
         tools = await client.list_tools()
         listed = sum(len(tool.model_dump_json(exclude_unset=True).encode()) for tool in tools.tools)
-        print(f"start {time.perf_counter() - began:.2f} s; {len(tools.tools)} tools in {listed:,} bytes")
-        found: dict[int, list[tuple[float, int]]] = {}
+        print(f"start {time.perf_counter() - began:.2f} s, CPU {cpu():.2f} s")
+        print(f"{len(tools.tools)} tools in {listed:,} bytes", flush=True)
+        await asyncio.sleep(SETTLING_S)
+        found: dict[int, list[tuple[float, float, int]]] = {}
         for _ in range(rounds):
             for at, (name, arguments) in enumerate(CALLS):
-                began = time.perf_counter()
+                used, began = cpu(), time.perf_counter()
                 answer = await client.call_tool(name, arguments)
                 took = time.perf_counter() - began
                 assert not answer.is_error, answer.content
-                found.setdefault(at, []).append((took, len(answer.content[0].text.encode())))
+                found.setdefault(at, []).append((took, cpu() - used, len(answer.content[0].text.encode())))
     for at, (name, arguments) in enumerate(CALLS):
-        seconds = [took for took, _ in found[at]]
+        seconds, used, sizes = zip(*found[at], strict=True)
         said = ", ".join(f"{key}={value}" for key, value in arguments.items())
-        size = max(size for _, size in found[at])
-        print(f"{name}({said})"[:90].ljust(92), f"{size:6,} B  p50 {statistics.median(seconds):5.3f} s  "
-              f"first {seconds[0]:5.3f} s")  # fmt: skip
+        print(f"{name}({said})"[:78].ljust(79), f"{max(sizes):5,} B  p50 {statistics.median(seconds):5.3f} s  "
+              f"CPU {statistics.median(used):5.2f} s  first {seconds[0]:5.3f} s, CPU {used[0]:4.2f} s")  # fmt: skip
 
 
 def main() -> None:

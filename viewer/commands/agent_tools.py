@@ -10,11 +10,13 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.errors import NotFound, WiretapeError
+from wiretape.recorder.tape import cells
 from wiretape.viewer import config
 from wiretape.viewer.commands import options, output
 from wiretape.viewer.commands.ls import ls
@@ -24,8 +26,9 @@ from wiretape.viewer.export import fields
 from wiretape.viewer.query.fields import FIELDS, NAMES
 from wiretape.viewer.query.syntax import And, Labelled, Not, Or, Word
 from wiretape.viewer.report import answers, tables
-from wiretape.viewer.source.base import Selection, Unsupported
+from wiretape.viewer.source.base import Browsed, Selection, Unsupported
 from wiretape.viewer.source.tape import sql
+from wiretape.viewer.source.tape.place import TapePlace
 
 if TYPE_CHECKING:
     from wiretape.viewer.query.syntax import Filter
@@ -55,6 +58,35 @@ _WITH_TEXT: Final = "the server was started without --with-text"
 _VIEW_COLUMN: Final = re.compile(r"^\s.*?\bAS (\w+),? +-- (.*)$", re.MULTILINE)
 
 
+class KeptTape(TapePlace):
+    """A tape that stays open between calls: the links of its conversations are then read once, and what is new."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._opened = contextlib.ExitStack()
+        self._source: Browsed | None = None
+        self._file: tuple[int, bool] | None = None
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Browsed]:
+        """Open the tape, or continue with it; open it again if it was replaced, is damaged or failed."""
+        file = _file(self.file)
+        if self._source is None or file != self._file:
+            self._opened.close()
+            self._source, self._file = self._opened.enter_context(super().opened()), file
+        is_sound = False
+        try:
+            yield self._source
+            is_sound = not cells.damage_of(self._source.tape("bodies"))
+        except (NotFound, Unsupported, click.UsageError):
+            is_sound = True
+            raise
+        finally:
+            if not is_sound:
+                self._source = None
+                self._opened.close()  # it reports damage
+
+
 @dataclass(slots=True)
 class TapeTools:
     """Questions about a tape or a server, answered in at most `room` bytes; texts only if `texts`."""
@@ -69,7 +101,7 @@ class TapeTools:
         return [self.find, self.show, self.stats, self.compare, self.sessions, self.schema, self.sql]
 
     def load(self) -> None:
-        """Answer a small question, so that the first call of an agent does not wait for libraries."""
+        """Load libraries and the links of sessions, so that no call of an agent waits for them."""
         import wiretape.viewer.report.comparison
         import wiretape.viewer.report.digest
         import wiretape.viewer.source.tape.overview
@@ -77,6 +109,7 @@ class TapeTools:
 
         with contextlib.suppress(WiretapeError, click.ClickException):
             self.find(limit=1)
+            self.sessions(limit=1)
 
     def find(self, filter: str = "", columns: str = "", sort: str = "", limit: int = 20, offset: int = 0) -> str:
         """List exchanges (requests to LLM APIs with their answers), the newest first.
@@ -215,10 +248,7 @@ class TapeTools:
             raise WiretapeError(f"{closed} searches prompts or answers: name another field, as model:x; {_WITH_TEXT}")
 
     def _recent(self, newest: int, filter: str = "") -> tuple[str, list[str]]:
-        """Return the terms for the newest exchanges that match, and a note; nothing if there are no more than these.
-
-        All their bounds are times: what a statistic covers can be asked for again.
-        """
+        """Return the terms for the newest matches, as times, and a note; nothing if there are no others."""
         if newest <= 0 or self.place.file is None:
             return "", []
         with output.opened(self.place) as source:
@@ -232,11 +262,21 @@ class TapeTools:
 
     def _run(self, command: click.Command, *options: str, ids: Sequence[str] = ()) -> tuple[str, list[str]]:
         """Run a command; return its output, and its messages. The last output is kept until the tape changes."""
-        words = [*options, *self.place.option(), *(["--", *ids] if ids else [])]
+        words = [*options, *(["--", *ids] if ids else [])]
         key = (command.name, words, _version(self.place))
         if self._last is None or self._last[0] != key or self.place.file is None:
-            self._last = (key, *_captured(command, words))
+            self._last = (key, *self._captured(command, words))
         return self._last[1], list(self._last[2])
+
+    def _captured(self, command: click.Command, words: list[str]) -> tuple[str, list[str]]:
+        data, err = io.BytesIO(), io.StringIO()
+        out = io.TextIOWrapper(data, "utf-8")
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            name = f"wiretape {command.name}"
+            command.main(words, prog_name=name, standalone_mode=False, default_map={"db": self.place})
+        out.flush()
+        notes = [line.removeprefix("wiretape: ") for line in err.getvalue().splitlines()]
+        return data.getvalue().decode("utf-8", "replace"), notes
 
 
 def _bounded(limit: int) -> int:
@@ -249,19 +289,16 @@ def _reachable(offset: int) -> int:
     return offset
 
 
-def _captured(command: click.Command, arguments: list[str]) -> tuple[str, list[str]]:
-    data, err = io.BytesIO(), io.StringIO()
-    out = io.TextIOWrapper(data, "utf-8")
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        command.main(arguments, prog_name=f"wiretape {command.name}", standalone_mode=False)
-    out.flush()
-    return data.getvalue().decode("utf-8", "replace"), [
-        line.removeprefix("wiretape: ") for line in err.getvalue().splitlines()
-    ]
+def _file(path: Path) -> tuple[int, bool] | None:
+    """Return the identity of a tape's file, and whether it has a log; None without a file."""
+    try:
+        return path.stat().st_ino, Path(f"{path}-wal").exists()
+    except OSError:
+        return None
 
 
 def _version(place: "Place") -> list[object]:
-    """Return what changes whenever a tape is written to, or replaced."""
+    """Return the state of a tape's files, which differs after each write."""
     found = list[object]()
     for path in [f"{place.file}", f"{place.file}-wal"] if place.file else []:
         with contextlib.suppress(OSError):

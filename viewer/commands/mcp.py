@@ -4,7 +4,9 @@ Its library is loaded when a server runs; the tools are `agent_tools`'.
 """
 
 import functools
+import inspect
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -26,8 +28,8 @@ T = TypeVar("T")
 _PAGE: Final = "agents"
 _SKILL: Final = """---
 name: wiretape
-description: Record the LLM API streams of a coding agent or another program with wiretape, and answer questions about \
-a recording (a tape) - where the time of a session went, why an answer stalled, failed or was slow, what it cost, why \
+description: Record the LLM API streams of a coding agent or another program with wiretape, and answer questions on \
+recordings (tapes) - where the time of a session went, why an answer stalled, failed or was slow, what it cost, why \
 the cache missed. Use when the user mentions wiretape, a tape, TTFT, stalls or streaming latency, or asks where an \
 agent's time, tokens or context went.
 ---
@@ -44,7 +46,7 @@ _INSTRUCTIONS: Final = (
 
 @click.command()
 @options.db
-@click.option("--with-text", is_flag=True, help="Let tools return the texts of prompts and answers, and search them.")
+@click.option("--with-text", is_flag=True, help="Return prompts and answers, too, and search them.")
 @click.option(
     "--max-bytes",
     type=click.IntRange(2000, 1 << 20),
@@ -69,7 +71,8 @@ def mcp(db: "Place | None", with_text: bool, max_bytes: int, print_skill: bool) 
     place.check()
     if sys.stdin.isatty():
         click.echo("wiretape: an agent starts this server itself: see 'wiretape help agents'; Ctrl+C ends it", err=True)
-    os.environ.pop("FORCE_COLOR", None)  # answers have no colours
+    for name in ("FORCE_COLOR", "WIRETAPE_DB"):  # answers have no colours, and come from this tape
+        os.environ.pop(name, None)
     _serve(place, with_text, max_bytes)
 
 
@@ -77,14 +80,17 @@ def _serve(place: "Place", with_text: bool, max_bytes: int) -> None:
     from mcp.server import MCPServer
     from mcp.types import ToolAnnotations
 
-    from wiretape.viewer.commands.agent_tools import TapeTools
+    from wiretape.viewer.commands.agent_tools import KeptTape, TapeTools
 
     server = MCPServer("wiretape", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR")
+    place = place if place.file is None else KeptTape(place.file)
     tools, turn = TapeTools(place, with_text, max_bytes), threading.Lock()
     read_only = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     for tool in tools.all():
-        server.add_tool(_one_by_one(tool, turn), annotations=read_only, structured_output=False)
+        described = inspect.getdoc(tool)
+        server.add_tool(_one_by_one(tool, turn), description=described, annotations=read_only, structured_output=False)
     threading.Thread(target=_one_by_one(tools.load, turn), daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupt would wait for the next line of standard input
     server.run()
 
 

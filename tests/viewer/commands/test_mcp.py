@@ -1,7 +1,11 @@
 """`wiretape mcp`: a coding agent asks about a tape."""
 
+import contextlib
 import json
 import re
+import signal
+import sqlite3
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +15,7 @@ import pytest
 import yaml
 
 from tests.support.agent import Agent, agent
-from tests.support.commands import run
+from tests.support.commands import RUN, run
 from tests.support.growing_tape import recorder
 from tests.support.sample_tape import COMPLETE_READS, HOSTILE, begin, end, event, frames, recorded, response
 from wiretape.viewer.commands import topics
@@ -26,6 +30,12 @@ TOOLS = ["find", "show", "stats", "compare", "sessions", "schema", "sql"]
 def demo_agent(demo: tuple[Path, str]) -> Iterator[Agent]:
     with agent(demo[0]) as one:
         yield one
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> Path:
+    """Where a test records a tape of its own."""
+    return tmp_path / "new.db"
 
 
 @pytest.fixture(scope="module")
@@ -107,13 +117,50 @@ def test_groups_that_are_compared_are_each_cut_to_their_newest(demo_agent: Agent
     assert [note.partition(",")[0] for note in page["notes"]] == ["--base: covers the newest 2 only"]
 
 
-def test_what_is_recorded_meanwhile_is_found(tape: Path) -> None:
-    with recorder(tape) as one:
+def test_what_is_recorded_meanwhile_is_found(new: Path) -> None:
+    with recorder(new) as one:
         one.record("aa00000000000001")
-        with agent(tape) as client:
+        with agent(new) as client:
             before = client.page("find", columns="id")["recorded"]
             one.record("aa00000000000002")
             assert client.page("find", columns="id")["recorded"] == [["aa00000000000002"], *before]
+
+
+def test_a_tape_that_was_replaced_is_opened_again(new: Path, tmp_path: Path) -> None:
+    with recorder(new) as one:
+        one.record("aa00000000000001")
+    with recorder(tmp_path / "other.db") as one:
+        one.record("bb00000000000001")
+    with agent(new) as client:
+        assert client.page("find", columns="id")["recorded"] == [["aa00000000000001"]]
+        (tmp_path / "other.db").replace(new)
+        assert client.page("find", columns="id")["recorded"] == [["bb00000000000001"]]
+        new.unlink()
+        assert "no tape at" in client.refusal("find")
+
+
+@pytest.mark.damages
+def test_damage_is_told_with_each_answer_that_meets_it(new: Path) -> None:
+    with recorder(new) as one:
+        one.record("aa00000000000001")
+    with contextlib.closing(sqlite3.connect(new)) as connection, connection:
+        connection.execute("UPDATE measures SET ttft_ns = 'text'")
+    with agent(new) as client:
+        for columns in ("id,ttft_ms", "ttft_ms"):
+            assert any("measures.ttft_ns" in note for note in client.page("find", columns=columns)["notes"])
+
+
+def test_an_interrupt_ends_the_server_while_its_input_is_open(demo: tuple[Path, str]) -> None:
+    with subprocess.Popen([*RUN, "mcp", "--db", demo[0]], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "old", "version": "1"}}
+        hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}
+        server.stdin.write(f"{json.dumps(hello)}\n".encode())
+        server.stdin.flush()
+        assert json.loads(server.stdout.readline())["result"]["protocolVersion"] == "2025-06-18"
+        server.send_signal(signal.SIGINT)
+        assert server.wait(20) == -signal.SIGINT
 
 
 @pytest.mark.parametrize(
@@ -245,17 +292,17 @@ def test_the_page_names_every_tool(demo_agent: Agent) -> None:
     assert [tool.name for tool in demo_agent.tools() if f"- `{tool.name}`: " not in page] == []
 
 
-def test_without_the_package_the_error_says_how_to_get_it(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_the_error_says_how_to_get_it(new: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
-    failed = run(tape, "mcp", code=1)
+    failed = run(new, "mcp", code=1)
     assert "wiretape mcp needs mcp: pip install 'wiretape[mcp]'" in str(failed.exception)
 
 
-def test_the_longest_message_of_an_error_fits_in_an_answer(tape: Path) -> None:
+def test_the_longest_message_of_an_error_fits_in_an_answer(new: Path) -> None:
     error = f"data: {json.dumps({'error': {'message': 'n' * 50_000, 'code': 'c' * 500}})}\n\n".encode()
-    with recorder(tape) as one:
+    with recorder(new) as one:
         one.record("aa00000000000001", [*COMPLETE_READS[:2], (300, error)])
-    with agent(tape) as client:
+    with agent(new) as client:
         for tool, arguments in (("find", {"columns": "id,error_message,error_code"}), ("show", {"part": "facts"}),
                                 ("show", {}), ("sql", {"query": "SELECT error_message FROM measures"})):  # fmt: skip
             assert len(client.ask(tool, **arguments).encode()) <= MOST
