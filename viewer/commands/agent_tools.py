@@ -188,7 +188,7 @@ class TapeTools:
         return answers.table(columns, rows[offset:], offset, self.room, [], more=False)
 
     def sql(self, query: str, limit: int = 100) -> str:
-        """Answer one SELECT of SQLite on the tape, read only: 1 s, 100 rows; page with LIMIT and OFFSET in the query.
+        """Answer one query (SELECT) of SQLite on the tape, read only, within 1 s and 100 rows; page by OFFSET.
 
         Begin with exchange_metrics: a row per exchange, times in ms (schema lists its columns). Blobs are sizes.
         """
