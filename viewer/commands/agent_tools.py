@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from wiretape.recorder.commands.cli import COMMANDS
 from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.recorder.tape import cells
 from wiretape.viewer import config
@@ -52,6 +53,7 @@ _TEXTS: Final = frozenset({
     "delta", "before", "after", "request_body",
 })  # fmt: skip
 """Fields of rows that hold words of prompts or answers."""
+_HEADERS: Final = ("request_headers", "response_headers")
 _PARTS: Final = ("facts", "timing", "events", "reads", "time", "context")
 _PARTS_OF_TEXT: Final = ("text", "conversation", "request")
 _WITH_TEXT: Final = "the server was started without --with-text"
@@ -98,7 +100,8 @@ class TapeTools:
 
     def all(self) -> list[Callable[..., str]]:
         """Return the tools."""
-        return [self.find, self.show, self.stats, self.compare, self.sessions, self.schema, self.sql]
+        tools: list[Callable[..., str]] = [self.find, self.show, self.stats, self.compare, self.sessions]
+        return [*tools, *([self.report] if "report" in COMMANDS else []), self.schema, self.sql]
 
     def load(self) -> None:
         """Load libraries and the links of sessions, so that no call of an agent waits for them."""
@@ -132,9 +135,11 @@ class TapeTools:
         (redacted), events, reads; text, conversation, request if the server gives texts.
         """
         self.place.require("bodies", "show")
-        if part == "verdict":
-            return answers.text(self._verdict(id), offset, self.room, [])
-        return self._part(id, part, offset)
+        if part != "verdict":
+            return self._part(id, part, offset)
+        if id == "@s" or id.startswith("s:"):  # a session
+            return self._fields(id, "summary", offset)
+        return answers.text(self._verdict(id), offset, self.room, [])
 
     def stats(self, filter: str = "", by: str = "", columns: str = "", newest: int = NEWEST, offset: int = 0) -> str:
         """Count and time exchanges: outcomes, TTFT, gaps, latency, tokens, rates.
@@ -179,6 +184,12 @@ class TapeTools:
         text, notes = self._run(ls, *arguments, *[f"--filter={filter}"] * bool(filter))
         return self._table(text, notes, offset, limit)
 
+    def report(self, id: str = "@", offset: int = 0) -> str:
+        """Report on an exchange or a session, as Markdown for an issue: verdict with evidence, times, request ids."""
+        self.place.require("bodies", "report")
+        text, notes = self._run(COMMANDS["report"], *["--with-text"] * self.texts, ids=[id])
+        return answers.text(text.splitlines(), offset, self.room, notes)
+
     def schema(self, table: str = "", offset: int = 0) -> str:
         """List the tape's tables and views for sql, or the columns of one; "fields": the fields of find and filters."""
         if not table:
@@ -215,14 +226,19 @@ class TapeTools:
             return answers.text(text.splitlines(), offset, self.room, notes)
         if part not in ("facts", "headers"):
             return self._table(*self._run(show, f"--part={part}", "--format=jsonl", ids=[id]), offset)
+        return self._headers(id, offset) if part == "headers" else self._fields(id, part, offset)
+
+    def _fields(self, id: str, part: str, offset: int) -> str:
+        text, notes = self._run(show, f"--part={part}", "--format=json", ids=[id])
+        known = [[name, value] for name, value in self._shown(json.loads(text)).items()]
+        rows = [row for row in known if row[1] is not None and row[0] not in _HEADERS]
+        return answers.table(("field", "value"), rows[offset:], offset, self.room, notes, more=False)
+
+    def _headers(self, id: str, offset: int) -> str:
         text, notes = self._run(show, "--part=facts", "--format=json", ids=[id])
         facts: TableRow = json.loads(text)
-        sides = {side: facts.pop(f"{side}_headers") or [] for side in ("request", "response")}
-        if part == "headers":
-            rows = [[side, *header] for side, headers in sides.items() for header in headers]
-            return answers.table(("of", "name", "value"), rows[offset:], offset, self.room, notes, more=False)
-        known = [[name, value] for name, value in self._shown(facts).items() if value is not None]
-        return answers.table(("field", "value"), known[offset:], offset, self.room, notes, more=False)
+        rows = [[side.partition("_")[0], *header] for side in _HEADERS for header in facts[side] or ()]
+        return answers.table(("of", "name", "value"), rows[offset:], offset, self.room, notes, more=False)
 
     def _table(self, text: str, notes: list[str], offset: int, limit: int | None = None) -> str:
         """Return a page of rows in JSON Lines, from `offset` on."""

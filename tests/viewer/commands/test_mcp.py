@@ -18,12 +18,13 @@ from tests.support.agent import Agent, agent
 from tests.support.commands import RUN, run
 from tests.support.growing_tape import recorder
 from tests.support.sample_tape import COMPLETE_READS, HOSTILE, begin, end, event, frames, recorded, response
+from wiretape.viewer.cli import COMMANDS
 from wiretape.viewer.commands import topics
 
 MOST = 4000
 SECRET = "zanzibar"
 """A word of every prompt and answer of a tape."""
-TOOLS = ["find", "show", "stats", "compare", "sessions", "schema", "sql"]
+TOOLS = ["find", "show", "stats", "compare", "sessions", *(["report"] if "report" in COMMANDS else []), "schema", "sql"]
 
 
 @pytest.fixture(scope="module")
@@ -226,9 +227,23 @@ def every_answer(client: Agent) -> Iterator[str]:
         yield client.try_("find", sort=field)[0]
         yield client.try_("stats", by=field)[0]
     for id in ("@", "@-1", "@-2"):
-        for part in ("verdict", "facts", "timing", "headers", "events", "reads", "text", "conversation", "request"):
+        for part in (
+            "verdict",
+            "facts",
+            "timing",
+            "headers",
+            "events",
+            "reads",
+            "text",
+            "conversation",
+            "request",
+            "time",
+        ):
             yield client.try_("show", id=id, part=part)[0]
         yield client.try_("show", id=id, part="raw")[0]
+    for part in ("verdict", "time"):
+        yield client.try_("show", id="@s", part=part)[0]
+    yield client.try_("report")[0]
     yield client.ask("compare", a="@", b="@-1")
     yield client.ask("sessions")
     yield client.ask("stats")
