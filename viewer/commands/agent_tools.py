@@ -46,7 +46,7 @@ DEEPEST: Final = 10_000
 """The highest offset in lists, whose time grows with it, too."""
 
 _COLUMNS: Final = (
-    "id,started_at,model,outcome,status,error_code,ttft_ms,max_stall_ms,duration_ms,input_tokens,output_tokens,flags"
+    "id,started_at,model,outcome,status,error_code,ttft_ms,max_gap_ms,duration_ms,input_tokens,output_tokens,flags"
 )
 _TEXTS: Final = frozenset({
     "content", "reasoning", "refusal", "tool_calls", "tool_arguments", "choices", "asked", "newly_asked", "data",
