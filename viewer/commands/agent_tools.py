@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from wiretape.recorder.commands.cli import COMMANDS
 from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.recorder.tape import cells
 from wiretape.viewer import config
 from wiretape.viewer.commands import options, output
 from wiretape.viewer.commands.ls import ls
+from wiretape.viewer.commands.report import report
 from wiretape.viewer.commands.show import show, without_texts
 from wiretape.viewer.commands.stats import compare, stats
 from wiretape.viewer.export import fields
@@ -100,8 +100,8 @@ class TapeTools:
 
     def all(self) -> list[Callable[..., str]]:
         """Return the tools."""
-        tools: list[Callable[..., str]] = [self.find, self.show, self.stats, self.compare, self.sessions]
-        return [*tools, *([self.report] if "report" in COMMANDS else []), self.schema, self.sql]
+        asking: list[Callable[..., str]] = [self.find, self.show, self.stats, self.compare, self.sessions, self.report]
+        return [*asking, self.schema, self.sql]
 
     def load(self) -> None:
         """Load libraries and the links of sessions, so that no call of an agent waits for them."""
@@ -187,7 +187,7 @@ class TapeTools:
     def report(self, id: str = "@", offset: int = 0) -> str:
         """Report on an exchange or a session, as Markdown for an issue: verdict with evidence, times, request ids."""
         self.place.require("bodies", "report")
-        text, notes = self._run(COMMANDS["report"], *["--with-text"] * self.texts, ids=[id])
+        text, notes = self._run(report, *["--with-text"] * self.texts, ids=[id])
         return answers.text(text.splitlines(), offset, self.room, notes)
 
     def schema(self, table: str = "", offset: int = 0) -> str:

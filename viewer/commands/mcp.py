@@ -59,8 +59,8 @@ _INSTRUCTIONS: Final = (
 def mcp(db: "Place | None", with_text: bool, max_bytes: int, print_skill: bool) -> None:
     """Serve questions about a tape to a coding agent, by MCP over standard input and output.
 
-    Tools, all of them read only: find, show, stats, compare, sessions, schema, sql. Prompts and answers are returned
-    with --with-text only, headers as redacted on the tape. Needs the extra mcp; 'wiretape help agents' has the
+    Tools, all of them read only: find, show, stats, compare, sessions, report, schema, sql. Prompts and answers are
+    returned with --with-text only, headers as redacted on the tape. Needs the extra mcp; 'wiretape help agents' has the
     configuration of agents.
     """
     if print_skill:

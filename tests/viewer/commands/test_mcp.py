@@ -18,13 +18,12 @@ from tests.support.agent import Agent, agent
 from tests.support.commands import RUN, run
 from tests.support.growing_tape import recorder
 from tests.support.sample_tape import COMPLETE_READS, HOSTILE, begin, end, event, frames, recorded, response
-from wiretape.viewer.cli import COMMANDS
 from wiretape.viewer.commands import topics
 
 MOST = 4000
 SECRET = "zanzibar"
 """A word of every prompt and answer of a tape."""
-TOOLS = ["find", "show", "stats", "compare", "sessions", *(["report"] if "report" in COMMANDS else []), "schema", "sql"]
+TOOLS = ["find", "show", "stats", "compare", "sessions", "report", "schema", "sql"]
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +62,8 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("compare", {"a": "@-13", "b": "@stall"}),
     ("compare", {"base": "model:demo-openai", "new": "model:demo-stall"}),
     ("sessions", {}),
+    ("report", {}),
+    ("report", {"id": "@stall"}),
     ("schema", {}),
     ("schema", {"table": "exchange_metrics"}),
     ("schema", {"table": "fields"}),
