@@ -1,0 +1,187 @@
+"""The time account of sessions, against the definition, instant by instant."""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from itertools import permutations
+
+import pytest
+
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.viewer.sessions.account import PARTS, Account, Span, account
+
+MS = 1_000_000
+
+
+def in_ms(found: Account) -> dict[str, float]:
+    return {name: took_ns / MS for name, took_ns in found.parts.items() if took_ns}
+
+
+def span(
+    no: int, start: float, end: float, first: float | None = None, last: float | None = None, **more: object
+) -> Span:
+    """Return a span with times in ms on the session's axis."""
+    stalls = [(round(a * MS), round(b * MS)) for a, b in more.pop("stalls", ())]  # type: ignore[attr-defined]
+    times = (None if at is None else round(at * MS) for at in (start, end, first, last))
+    return Span(no, *times, stalls=stalls, **more)  # type: ignore[arg-type]
+
+
+def test_a_stall_and_a_rate_limit_between_two_turns_are_told_apart() -> None:
+    turns = [
+        span(1, 0, 1450, 400, 1400, calls_tool=True, begins=True),
+        span(2, 3450, 3500, failed=True, continues=1, answers_tool=True),
+        span(3, 4500, 8400, 5000, 8400, stalls=[(5200, 8200)], continues=2, answers_tool=True),
+    ]
+    found = account(turns)
+    assert in_ms(found) == {
+        "streaming": 1400, "stalled": 3000, "waiting": 900, "closing": 50, "failed": 50, "backoff": 1000, "tools": 2000,
+    }  # fmt: skip
+    assert (found.wall_ns, found.parallel_ns, found.ttft_p50_ns) == (8400 * MS, 0, 450 * MS)
+    assert (found.exchanges, found.turns, found.failed, found.open, found.exchanges_max) == (3, 2, 1, 0, 1)
+
+
+def test_a_session_without_exchanges_takes_no_time() -> None:
+    assert account([]) == Account()
+
+
+def test_of_exchanges_at_once_the_first_part_that_fits_counts() -> None:
+    main = span(1, 0, 100, 10, 90)
+    waiting = span(2, 50, 200, 150, 160, begins=True)
+    found = account([main, waiting])
+    assert in_ms(found) == {"waiting": 10 + 60, "streaming": 80 + 10, "closing": 40}
+    assert found.exchanges_max == 2
+    assert found.parallel_ns == 50 * MS
+
+
+@pytest.mark.parametrize(("before", "after", "part"), [
+    ({}, {"continues": 1}, "idle"),
+    ({}, {}, "idle"),
+    ({"calls_tool": True}, {"continues": 1, "answers_tool": True}, "tools"),
+    ({"calls_tool": True}, {"begins": True}, "tools"),
+    ({"calls_tool": True}, {}, "idle"),
+    ({"failed": True, "calls_tool": True}, {"continues": 1}, "backoff"),
+    ({"failed": True, "calls_tool": True}, {"begins": True}, "idle"),
+    ({"client_closed": True}, {"continues": 1}, "idle"),
+    ({"client_closed": True, "calls_tool": True}, {"continues": 1, "answers_tool": False}, "idle"),
+    ({"client_closed": True, "calls_tool": True}, {"continues": 1, "answers_tool": True}, "tools"),
+    ({"client_closed": True, "calls_tool": True}, {"begins": True}, "idle"),
+])  # fmt: skip
+def test_the_next_to_start_says_what_a_pause_was_for(
+    before: dict[str, bool], after: dict[str, bool], part: str
+) -> None:
+    found = account([span(1, 0, 10, **before), span(2, 30, 40, **after)])
+    assert found.parts[part] == 20 * MS
+
+
+def test_an_answered_tool_call_explains_no_later_branch() -> None:
+    turns = [
+        span(1, 0, 10, calls_tool=True, begins=True),
+        span(2, 20, 30, begins=True),
+        span(3, 40, 45, failed=True, continues=1, answers_tool=True),
+        span(4, 50, 60, begins=True),
+        span(5, 70, 80, continues=3, answers_tool=True),
+        span(6, 90, 100, begins=True),
+    ]
+    assert in_ms(account(turns)) == {"waiting": 50, "failed": 5, "tools": 10 + 10 + 5, "backoff": 10, "idle": 10}
+
+
+def test_an_open_exchange_waits_then_streams_then_is_stalled() -> None:
+    limits = Thresholds(stall_ms=100)
+    waiting, streaming, stalled = (span(1, 0, now, first, last, is_open=True) for now, first, last in (
+        (300, None, None), (300, 50, 200), (301, 50, 200)
+    ))  # fmt: skip
+    assert in_ms(account([waiting], limits)) == {"waiting": 300}
+    assert in_ms(account([streaming], limits)) == {"waiting": 50, "streaming": 250}
+    found = account([stalled], limits)
+    assert in_ms(found) == {"waiting": 50, "streaming": 150, "stalled": 101}
+    assert (found.open, found.turns, found.ttft_p50_ns) == (1, 0, None)
+
+
+def test_a_websocket_counts_by_its_turns() -> None:
+    turns = [span(1, 0, 10, 2, 8, calls_tool=True), span(1, 30, 40, 32, 40, continues=1, answers_tool=True)]
+    found = account(turns)
+    assert in_ms(found) == {"waiting": 4, "streaming": 14, "closing": 2, "tools": 20}
+    assert (found.exchanges, found.turns, found.parallel_ns) == (1, 2, 0)
+
+
+def test_times_that_contradict_each_other_still_add_up() -> None:
+    found = account([span(1, 100, 50, 200, 10, stalls=[(300, 20)]), span(2, 0, 120, 500, 30)])
+    assert sum(found.parts.values()) == found.wall_ns == 120 * MS
+
+
+def some_session(random: random.Random) -> list[Span]:
+    """Return a random session on an axis of few ns, so that each instant can be looked at."""
+    at, starts = 0, []
+    for _ in range(random.randint(1, 6)):
+        at = max(0, at + random.randint(-12, 30))
+        starts.append(at)
+    return [some_span(random, no, start) for no, start in enumerate(sorted(starts))]
+
+
+def some_span(random: random.Random, no: int, start: int) -> Span:
+    end = start + random.randint(0, 16)
+    first = last = None
+    stalls = list[tuple[int, int]]()
+    if random.random() < 0.8:
+        first = random.randint(start, end)
+        last = random.randint(first, end)
+        places = sorted(random.sample(range(first, last + 1), k=min(4, last - first + 1)))
+        stalls = list(zip(places[::2], places[1::2], strict=False)) if random.random() < 0.5 else []
+    is_open, failed, closed = random.choice([*[(False, False, False)] * 3, *permutations((True, False, False))])
+    return Span(
+        no, start, end, first, last, stalls, random.random() < 0.9, is_open, failed, closed,
+        calls_tool=random.random() < 0.5, answers_tool=random.choice([None, True, False]),
+        continues=random.choice([None, *range(no)]), begins=random.random() < 0.5,
+    )  # fmt: skip
+
+
+def phase_at(instant: int, one: Span, limits: Thresholds) -> str:
+    if one.first_ns is None or one.last_ns is None or instant < one.first_ns:
+        return "failed" if one.failed else "waiting"
+    if one.is_open and instant >= one.last_ns:
+        return "stalled" if one.end_ns - one.last_ns > limits.stall_ns else "streaming"
+    if instant >= one.last_ns:
+        return "failed" if one.failed else "closing"
+    return "stalled" if any(start <= instant < end for start, end in one.stalls) else "streaming"
+
+
+def answered_by(one: Span, spans: Sequence[Span]) -> int | None:
+    """Return the exchange whose tool call a request answers, if it does, behind the attempts that failed."""
+    if one.failed or one.answers_tool is False:
+        return None
+    target = one.continues
+    while target is not None and spans[target].failed:
+        target = spans[target].continues
+    return target
+
+
+def part_at(instant: int, spans: Sequence[Span], limits: Thresholds) -> str:
+    """Return the part of [instant, instant + 1), as the definition has it."""
+    found = {phase_at(instant, one, limits) for one in spans if one.start_ns <= instant < one.end_ns}
+    if found:
+        return next(part for part in PARTS if part in found)
+    following = next(one for one in spans if one.start_ns > instant)
+    earlier = spans[: following.no]
+    if following.continues is not None:
+        before = spans[following.continues]
+        is_left = before.client_closed and following.answers_tool is False
+        return "backoff" if before.failed else "tools" if before.calls_tool and not is_left else "idle"
+    called = {one.no for one in earlier if one.calls_tool and not one.failed and not one.client_closed}
+    return "tools" if following.begins and called - {answered_by(one, spans) for one in earlier} else "idle"
+
+
+def test_ten_thousand_sessions_add_up_and_agree_with_the_definition_at_each_instant() -> None:
+    limits, source = Thresholds(stall_ms=5 / MS), random.Random(7)
+    for _ in range(10_000):
+        spans = some_session(source)
+        found = account(
+            source.sample(spans, len(spans)) if len({one[1] for one in spans}) == len(spans) else spans, limits
+        )
+        first, last = min(one.start_ns for one in spans), max(one.end_ns for one in spans)
+        parts = Counter(part_at(instant, spans, limits) for instant in range(first, last))
+        assert found.parts == {part: parts[part] for part in PARTS}, spans
+        assert sum(found.parts.values()) == found.wall_ns == last - first
+        counts = [sum(one.start_ns <= at < one.end_ns for one in spans) for at in range(first, last)]
+        assert found.parallel_ns == sum(max(count - 1, 0) for count in counts)
+        starting = [sum(two.start_ns < one.start_ns < two.end_ns for two in spans) for one in spans]
+        assert max([*counts, *(count + 1 for count in starting)]) <= found.exchanges_max <= len(spans)

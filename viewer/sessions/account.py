@@ -1,0 +1,231 @@
+"""Pure: the time account of a session: each instant of its wall time belongs to one of eight parts.
+
+Times are integer ns, so that the parts add up to the wall time exactly. An exchange, or a turn of a WebSocket, is a
+`Span` on the session's axis of time (`axis`). At each instant the first part of `PARTS` that
+fits an open span decides; while none is open, the next one to start and the one that it continues do.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from heapq import heappop, heappush
+from typing import Any, Final, NamedTuple
+
+from wiretape.recorder.decode.metrics import percentile
+from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
+
+PARTS: Final = {
+    "streaming": "an exchange is between its first and last output, and not in a stall",
+    "stalled": "an exchange is in a gap between outputs that is a stall",
+    "waiting": "an exchange that does not fail is before its first output, or without any",
+    "closing": "an exchange that does not fail is after its last output",
+    "failed": "an exchange that fails is before its first or after its last output",
+    "backoff": "none is open; the next to start continues one that failed",
+    "tools": "none is open; the next to start continues a tool call, or begins a branch while one is unanswered",
+    "idle": "none is open, all else: the user, or the program itself",
+}
+"""The parts of a session's time with their meanings: of several that fit an instant, the first one counts."""
+
+
+class Span(NamedTuple):
+    """An exchange, or a turn of a WebSocket, with the exchange's number `no`; of an open one, `end_ns` is now.
+
+    `continues` is the number of its predecessor, or of the failed attempt at the same request before it; of a later
+    turn, its own. `begins`: it begins a branch. `answers_tool`: its request ends in results of tools; None: unknown.
+    `stalls` are those gaps between its outputs that are stalls.
+    """
+
+    no: int
+    start_ns: int
+    end_ns: int
+    first_ns: int | None = None
+    last_ns: int | None = None
+    stalls: Sequence[tuple[int, int]] = ()
+    is_generation: bool = True
+    is_open: bool = False
+    failed: bool = False
+    client_closed: bool = False
+    calls_tool: bool = False
+    answers_tool: bool | None = None
+    continues: int | None = None
+    begins: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """The parts of a session's wall time, and counts of its exchanges; see `MEANINGS`."""
+
+    wall_ns: int = 0
+    streaming_ns: int = 0
+    stalled_ns: int = 0
+    waiting_ns: int = 0
+    closing_ns: int = 0
+    failed_ns: int = 0
+    backoff_ns: int = 0
+    tools_ns: int = 0
+    idle_ns: int = 0
+    parallel_ns: int = 0
+    exchanges: int = 0
+    turns: int = 0
+    failed: int = 0
+    open: int = 0
+    exchanges_max: int = 0
+    ttft_p50_ns: float | None = None
+    clock_step: bool = False
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """The parts in ns by name, in their order."""
+        return {name: getattr(self, f"{name}_ns") for name in PARTS}
+
+    def __add__(self, other: "Account") -> "Account":
+        """Return the account of both; the median of all is unknown, and the most open at once that of either."""
+        summed: dict[str, Any] = {name: getattr(self, name) + getattr(other, name) for name in _SUMMED}
+        most = max(self.exchanges_max, other.exchanges_max)
+        return Account(**summed, exchanges_max=most, clock_step=self.clock_step or other.clock_step)
+
+
+_SUMMED: Final = [one.name for one in fields(Account) if one.name not in ("exchanges_max", "ttft_p50_ns", "clock_step")]
+MEANINGS: Final = {
+    "wall_ns": "first T0 → last end",
+    **{f"{name}_ns": f"time in which {meaning}" for name, meaning in PARTS.items()},
+    "parallel_ns": "sum of the durations − time with at least one open exchange",
+    "exchanges": "exchanges, whatever their operation; a WebSocket is one",
+    "turns": "generations that ended and did not fail; over a WebSocket, its responses",
+    "failed": "exchanges that failed",
+    "open": "exchanges that are still running",
+    "exchanges_max": "most exchanges open at once",
+    "ttft_p50_ns": "median time to first token of the turns",
+    "clock_step": "the wall clock was set back between two exchanges: a gap of unknown length counts as 0",
+}
+"""The meanings of the figures of an `Account`."""
+
+
+def account(spans: Iterable[Span], limits: Thresholds = DEFAULT, *, clock_step: bool = False) -> Account:
+    """Return the account of a session's exchanges."""
+    ordered = sorted(spans, key=lambda one: one.start_ns)
+    totals, links = dict.fromkeys(PARTS, 0), _Links()
+    busy_ns, last_ns = 0, ordered[0].start_ns if ordered else 0
+    for cluster in _clusters(ordered):
+        first = cluster[0]
+        totals[links.reason(first)] += first.start_ns - last_ns
+        for part, took_ns in _spent(cluster, limits):
+            totals[part] += took_ns
+        last_ns = max(map(_end, cluster))
+        busy_ns += last_ns - first.start_ns
+        links.add(cluster)
+    turns = [one for one in ordered if one.is_generation and not (one.is_open or one.failed)]
+    waits = sorted(one.first_ns - one.start_ns for one in turns if one.first_ns is not None and not one.client_closed)
+    return Account(
+        wall_ns=last_ns - ordered[0].start_ns if ordered else 0,
+        **{f"{name}_ns": took_ns for name, took_ns in totals.items()},
+        parallel_ns=sum(_end(one) - one.start_ns for one in ordered) - busy_ns,
+        exchanges=len({one.no for one in ordered}),
+        turns=len(turns),
+        failed=len({one.no for one in ordered if one.failed}),
+        open=len({one.no for one in ordered if one.is_open}),
+        exchanges_max=_most_open(ordered),
+        ttft_p50_ns=percentile(waits, 0.5) if waits else None,
+        clock_step=clock_step,
+    )
+
+
+class _Links:
+    """What the exchanges that have ended say about the time until the next one."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Span] = {}
+        """The last span of each exchange."""
+        self._unanswered: set[int] = set()
+
+    def add(self, spans: Iterable[Span]) -> None:
+        """Add spans in their order, and what their requests answer."""
+        for span in spans:
+            if not span.failed and span.answers_tool is not False:
+                self._unanswered.discard(self._answered(span))
+            self._known[span.no] = span
+            if span.calls_tool and not (span.failed or span.client_closed):
+                self._unanswered.add(span.no)
+
+    def _answered(self, span: Span) -> int:
+        """Return the number of the exchange whose answer a request follows, behind all failed attempts."""
+        while (before := self._before(span)) is not None and before.failed:
+            span = before
+        return -1 if before is None else before.no
+
+    def _before(self, span: Span) -> Span | None:
+        return None if span.continues is None else self._known.get(span.continues)
+
+    def reason(self, following: Span) -> str:
+        """Return the part of the time in which none was open, before this span."""
+        before = self._before(following)
+        if before is None:
+            return "tools" if following.begins and self._unanswered else "idle"
+        if before.failed:
+            return "backoff"
+        awaits_tool = before.calls_tool and not (before.client_closed and following.answers_tool is False)
+        return "tools" if awaits_tool else "idle"
+
+
+def _end(span: Span) -> int:
+    return max(span.start_ns, span.end_ns)
+
+
+def _clusters(ordered: Iterable[Span]) -> Iterator[list[Span]]:
+    """Yield spans in groups between which none is open."""
+    cluster, end_ns = list[Span](), 0
+    for span in ordered:
+        if cluster and span.start_ns >= end_ns:
+            yield cluster
+            cluster = []
+        end_ns = max(end_ns, _end(span)) if cluster else _end(span)
+        cluster.append(span)
+    if cluster:
+        yield cluster
+
+
+def _spent(cluster: Sequence[Span], limits: Thresholds) -> Iterator[tuple[str, int]]:
+    """Yield the parts of the time of overlapping spans, with their durations."""
+    phases = [phase for span in cluster for phase in _phases(span, limits)]
+    if len(cluster) == 1:
+        yield from ((part, end_ns - start_ns) for part, start_ns, end_ns in phases)
+        return
+    changes = [(start_ns, part, 1) for part, start_ns, _ in phases] + [(end_ns, part, -1) for part, _, end_ns in phases]
+    running, last_ns = dict.fromkeys(PARTS, 0), 0
+    for at_ns, part, change in sorted(changes):
+        if at_ns > last_ns and (now := next((name for name, count in running.items() if count), None)):
+            yield now, at_ns - last_ns
+        last_ns = at_ns
+        running[part] += change
+
+
+def _phases(span: Span, limits: Thresholds) -> Iterator[tuple[str, int, int]]:
+    """Yield the parts of a span's own time, with their starts and ends, whatever a tape says."""
+    at_ns, end_ns = span.start_ns, _end(span)
+    if span.first_ns is None:
+        yield "failed" if span.failed else "waiting", at_ns, end_ns
+        return
+    first_ns = min(max(span.first_ns, at_ns), end_ns)
+    yield "failed" if span.failed else "waiting", at_ns, first_ns
+    last_ns = min(max(first_ns, span.last_ns or first_ns), end_ns)
+    stalls, at_ns = span.stalls, first_ns
+    if span.is_open:
+        stalls = [*stalls, (last_ns, end_ns)] if limits.is_stall(end_ns - last_ns) else stalls
+        last_ns = end_ns
+    for stall in stalls:
+        from_ns, to_ns = (min(max(at_ns, place), last_ns) for place in stall)
+        yield "streaming", at_ns, from_ns
+        yield "stalled", from_ns, to_ns
+        at_ns = to_ns
+    yield "streaming", at_ns, last_ns
+    yield "failed" if span.failed else "closing", last_ns, end_ns
+
+
+def _most_open(ordered: Iterable[Span]) -> int:
+    """Return the largest number of spans open at once; one that takes no time is open at its start."""
+    most, ends = 0, list[int]()
+    for span in ordered:
+        while ends and ends[0] <= span.start_ns:
+            heappop(ends)
+        most = max(most, len(ends) + 1)
+        heappush(ends, _end(span))
+    return most
