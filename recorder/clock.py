@@ -17,14 +17,21 @@ _DISAGREEMENT_NS = 1_000_000
 _AFTER_STEP_NS = 1_000_000_000
 """Time allowed for the read of data received before a step of the wall clock."""
 
+_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)
+_BOOT_NS = time.monotonic_ns if _BOOTTIME is None else functools.partial(time.clock_gettime_ns, _BOOTTIME)
+
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """A monotonic clock (`now`, ns), a wall clock (`wall_ns`, ns since the epoch), and waiting (`sleep`, seconds)."""
+    """A monotonic clock (`now`, ns), a wall clock (`wall_ns`, ns since the epoch), and waiting (`sleep`, seconds).
+
+    `boot_ns` is the time since the machine's boot, which goes on while it sleeps, where the system has such a clock.
+    """
 
     now: Callable[[], int] = time.monotonic_ns
     wall_ns: Callable[[], int] = time.time_ns
     sleep: Callable[[float], None] = time.sleep
+    boot_ns: Callable[[], int] = _BOOT_NS
 
     def wall(self, at_ns: int | None = None) -> str:
         """Return a wall time, now's or `at_ns`, as ISO 8601 in UTC, such as `2026-03-01T12:00:00.000000Z`."""

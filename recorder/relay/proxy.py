@@ -307,6 +307,7 @@ class RelayedExchange(Responder):
                 body_sha256=None if body is None else hashlib.sha256(body).hexdigest(),
                 labels=self._labels,
                 h2_offered=self._how.h2_offered,
+                boot_ns=self._recording.boot_ns,
             )
         )
 

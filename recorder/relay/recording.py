@@ -58,7 +58,7 @@ class ExchangeFrames:
 
     __slots__ = (
         "_answer", "_client", "_clock", "_end", "_ended_as", "_gap", "_gathered", "_request", "_started_ns",
-        "_storable", "_tap", "_unrecorded", "_upload", "bytes", "client_closed", "id", "instants", "t0",
+        "_storable", "_tap", "_unrecorded", "_upload", "boot_ns", "bytes", "client_closed", "id", "instants", "t0",
     )  # fmt: skip
 
     def __init__(self, tap: Tap, clock: Clock, id: str) -> None:
@@ -76,12 +76,14 @@ class ExchangeFrames:
         self._ended_as: Relayed | None = None
         self._client: ClientSide | None = None
         self._started_ns: int | None = None
-        self._request: tuple[str, str, str, str] | None = None
+        self.boot_ns: int | None = None
+        self._request: tuple[str, int | None, str, str, str] | None = None
         self.t0 = clock.now()
 
     def start(self) -> None:
-        """Set T0: the request is about to be sent upstream."""
-        self._started_ns, self.t0 = self._clock.wall_ns(), self._clock.now()
+        """Set T0, and `boot_ns`, the boot clock at T0: the request is about to be sent upstream."""
+        self._started_ns, self.boot_ns = self._clock.wall_ns(), self._clock.boot_ns()
+        self.t0 = self._clock.now()
 
     @property
     def started_at(self) -> str:
@@ -104,7 +106,7 @@ class ExchangeFrames:
         if self._unrecorded:
             self._tap.counts.unrecorded += 1
             self._storable = -1
-        self._request = frame.started_at, frame.method, frame.path, frame.upstream
+        self._request = frame.started_at, frame.boot_ns, frame.method, frame.path, frame.upstream
         self._tap.follow(self)
         if self._unrecorded:
             self._tap.note_lack(self)
@@ -236,8 +238,8 @@ class ExchangeFrames:
     def _began(self) -> Began | None:
         if self._request is None:
             return None
-        started_at, method, path, upstream = self._request
-        return Began(started_at, method, _REDACTOR.path(path.partition("?")[0]), _REDACTOR.url(upstream))
+        started_at, boot_ns, method, path, upstream = self._request
+        return Began(started_at, method, _REDACTOR.path(path.partition("?")[0]), _REDACTOR.url(upstream), boot_ns)
 
     def _put(self, frame: journal.Frame) -> None:
         """Send a frame."""

@@ -164,6 +164,7 @@ class Began(msgspec.Struct, array_like=True, frozen=True, gc=False):
     method: str
     path: str
     upstream: str
+    boot_ns: int | None = None
 
 
 class Relayed(msgspec.Struct, array_like=True, frozen=True, gc=False, omit_defaults=True):

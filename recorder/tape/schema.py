@@ -123,6 +123,7 @@ exchanges = Table(
     Column("client_bytes", BigInteger, comment="bytes that the client sent over a WebSocket; NULL: no WebSocket"),
     Column("client_gap_bytes", BigInteger, comment="of these, bytes that could not be stored"),
     Column("rebuilt", Boolean, comment="built from an import's data: not the original bytes; NULL: recorded"),
+    Column("boot_ns", BigInteger, comment="the machine's boot clock at T0; NULL: not known, as of an import"),
     comment="one request and its response: the facts; T0 is the moment before the request is sent upstream",
     sqlite_autoincrement=True,  # a number is not used again after its exchange was deleted
 )
@@ -285,6 +286,7 @@ _NOT_IN_VIEW: Final = {"exchange_no", "decoder_version", "outcome", "content", "
 def meaning(column: Column[Any]) -> str:
     """Return the description of a column, with its unit."""
     is_duration = column.table in (measures, read_gaps) or (column.name in _ARRAYS and column.table is not reads)
+    is_duration |= column.name == "boot_ns"
     unit = "ns" if is_duration else "ns since T0"
     return f"{column.comment}; {unit}" if column.name.endswith("_ns") else str(column.comment)
 

@@ -458,6 +458,7 @@ class Store:
             "id": relayed.id,
             "session_no": session_no,
             "started_at": began.started_at,
+            "boot_ns": began.boot_ns,
             "method": began.method,
             "path": path,
             "upstream": self._redactor.url(began.upstream),

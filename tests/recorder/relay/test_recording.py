@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 import uvloop
 
@@ -173,6 +174,22 @@ def test_the_connection_and_the_clock_are_noted(tape: Path) -> None:
         50,
         None,
     )
+
+
+def test_the_boot_clock_is_read_with_the_wall_clock_at_the_start() -> None:
+    clock = Clock(now=lambda: 5, wall_ns=lambda: 0, boot_ns=lambda: 77)
+    one = ExchangeFrames(
+        SimpleNamespace(**dict.fromkeys(("follow", "admits", "put", "has_room_for_request"), lambda *_: True)),
+        clock,
+        "e1",
+    )  # type: ignore[arg-type]
+    assert one.boot_ns is None
+    one.start()
+    assert (one.boot_ns, one.started_at) == (77, "1970-01-01T00:00:00.000000Z")
+    one.begin(msgspec.structs.replace(begin("e1"), boot_ns=one.boot_ns))
+    began = one.relayed().began
+    assert began is not None
+    assert began.boot_ns == 77
 
 
 def test_without_room_for_a_whole_exchange_it_is_counted_and_forgotten_at_its_end() -> None:

@@ -488,7 +488,7 @@ def test_damage_to_one_of_the_exchanges_read_back_is_noted_and_harms_no_other(ta
     assert good.body == headers.body == reads.body == b"".join(STREAM)
 
 
-BEGAN = Began(AT, "POST", "/v1/chat/completions", "https://api.test")
+BEGAN = Began(AT, "POST", "/v1/chat/completions", "https://api.test", 77)
 
 
 def test_what_a_recorder_knew_and_could_not_store_is_entered_by_the_next(tape: Path) -> None:
