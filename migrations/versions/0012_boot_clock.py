@@ -1,6 +1,7 @@
-"""boot clock: the time since the machine's boot at which an exchange began, beside its wall time.
+"""boot clock: the time since the machine's boot at which an exchange began, and what a session's time is made of.
 
-Of exchanges that were recorded before, it is not known.
+Of exchanges that were recorded before, the first is not known, and the rest until they are derived again
+(`wiretape db rebuild`).
 """
 
 import sqlalchemy as sa
@@ -11,15 +12,20 @@ down_revision = "0011"
 branch_labels = None
 depends_on = None
 
-_EXCHANGES = {"boot_ns": sa.BigInteger()}
+_COLUMNS = {
+    "exchanges": {"boot_ns": sa.BigInteger()},
+    "measures": {"answers_tools": sa.Boolean(), "turn_spans": sa.JSON()},
+}
 
 
 def upgrade() -> None:
-    for name, type in _EXCHANGES.items():
-        op.add_column("exchanges", sa.Column(name, type, nullable=True))
+    for table, columns in _COLUMNS.items():
+        for name, type in columns.items():
+            op.add_column(table, sa.Column(name, type, nullable=True))
 
 
 def downgrade() -> None:
     op.execute("DROP VIEW IF EXISTS exchange_metrics")
-    for name in _EXCHANGES:
-        op.drop_column("exchanges", name)
+    for table, columns in _COLUMNS.items():
+        for name in columns:
+            op.drop_column(table, name)

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from wiretape.recorder.decode.encoding import Cleaner, uncoded
 from wiretape.recorder.decode.operation import GENERATIONS
-from wiretape.recorder.decode.prompt import Message, Part, Text, ToolCall, canonical, is_element
+from wiretape.recorder.decode.prompt import Message, Part, Text, ToolCall, ToolResult, canonical, is_element
 from wiretape.recorder.decode.request import parse
 from wiretape.recorder.decode.values import JsonObject
 
@@ -58,7 +58,7 @@ def belonging(
     found: JsonObject = _named(asked.headers, fields)
     if prompt is None or not prompt.messages:
         return found
-    found |= _hashes(prompt.messages) | {"asked": _asked(prompt.messages)}
+    found |= _hashes(prompt.messages) | {"asked": _asked(prompt.messages), "answers_tools": _answers(prompt.messages)}
     if found["previous_response_id"] is not None or "conversation" in fields:
         return found | {"messages_hash": None}  # the request has the new ones alone
     called = [ToolCall(call["id"] or "", call["name"] or "", call["arguments"] or "") for call in calls or ()]
@@ -134,6 +134,18 @@ def _of_answer(parts: Sequence[Part]) -> str | None:
 
 def _hash(texts: Sequence[bytes]) -> str | None:
     return hashlib.blake2b(b"\n".join(texts), digest_size=8).hexdigest() if texts else None
+
+
+def _answers(messages: Sequence[Message]) -> bool:
+    """Return True if messages have results of tools after the last answer."""
+    new = takewhile(lambda message: not message.by_model, reversed(messages))
+    return any(isinstance(part, ToolResult) for message in new for part in message.parts)
+
+
+def answers_tools(body: bytes) -> bool:
+    """Return True if the new messages of a request have results of tools."""
+    prompt = parse(body)
+    return prompt is not None and _answers(prompt.messages)
 
 
 def _asked(messages: Sequence[Message]) -> str | None:

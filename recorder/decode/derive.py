@@ -10,7 +10,7 @@ from typing import Any
 
 from wiretape.recorder.decode import encoding, payloads
 from wiretape.recorder.decode.assembly import Answer, assemble
-from wiretape.recorder.decode.conversation import RecordedRequest, belonging
+from wiretape.recorder.decode.conversation import RecordedRequest, answers_tools, belonging
 from wiretape.recorder.decode.decoder import BROKEN, COMMENT, EVENT, Decoded, decode
 from wiretape.recorder.decode.dialect import ReportedError
 from wiretape.recorder.decode.encoding import Cleaner
@@ -68,6 +68,8 @@ def derive(
     if asked is not None:
         given = _with_message(asked, decoded)
         values |= belonging(given, its_operation, answer.values["content"], answer.values["tool_calls"])
+    if decoded.turns:
+        values["turn_spans"] = _turn_spans(decoded)
     is_text = decoded.framing not in ("aws-eventstream", "websocket")
     if cleaner.changed or (decoded.runs and is_text and not encoding.is_utf8(decoded.data)):
         flags.add("sanitized")
@@ -106,6 +108,30 @@ def _with_message(asked: RecordedRequest, decoded: Decoded) -> RecordedRequest:
         if first is None
         else RecordedRequest(asked.headers, decoded.data[decoded.starts[first] : decoded.ends[first]])
     )
+
+
+def _turn_spans(decoded: Decoded) -> list[list[Any]]:
+    """Return the times of the responses over a WebSocket, and whether they call tools, or their requests answer calls.
+
+    Those without a timestamped request are left out.
+    """
+    outputs: dict[int, list[int]] = {}
+    calling = set[int]()
+    for run in decoded.runs:
+        if run.chunk.output and run.chunk.counts:
+            turn = decoded.turn_of(run.item)
+            outputs.setdefault(turn, []).extend(at_ns for at_ns in decoded.at_ns[run.items] if at_ns is not None)
+            calling |= {turn} if run.chunk.tool else set()
+    spans = list[list[Any]]()
+    for number, turn in enumerate(decoded.turns):
+        asked_ns = None if turn.asked is None or not turn.generates else decoded.at_ns[turn.asked]
+        if turn.asked is None or asked_ns is None:
+            continue
+        at, end_ns = outputs.get(number, []), None if turn.last is None else decoded.at_ns[turn.last]
+        edges = (at[0], at[-1]) if at else (None, None)
+        asked = decoded.data[decoded.starts[turn.asked] : decoded.ends[turn.asked]]
+        spans.append([asked_ns, *edges, end_ns, len(at), number in calling, answers_tools(asked)])
+    return spans
 
 
 def _api(exchange: Exchange, decoded: Decoded, succeeded: bool) -> str | None:

@@ -462,6 +462,11 @@ class Measures(Timing):
     continued_answer_hash: str | None = internal("hash of that answer: answer_hash of the continued exchange")
     answer_hash: str | None = internal("hash of the text and the tool calls of the answer")
     retries: int | None = internal("number of earlier attempts at the same request, by the client's SDK")
+    answers_tools: bool | None = internal("whether the request's messages after the last answer have results of tools")
+    turn_spans: list[list[Any]] | None = internal(
+        "of a WebSocket, [asked, first output, last output, end, outputs, calls a tool, answers one] of each response: "
+        "ns since T0"
+    )
     asked: str | None = value("the last text of the user in the request: its beginning, on one line")
 
 

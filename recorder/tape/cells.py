@@ -124,6 +124,7 @@ def _json(shape: Any) -> Kind:
     return Kind("JSON of its shape", frozenset({str}), None, functools.partial(_has_shape, shape), empty)
 
 
+_Time = Timestamp | None
 _WHOLE: Final = frozenset({int})
 _NUMBERS: Final = frozenset({int, float})
 _BLOB: Final = frozenset({bytes})
@@ -152,6 +153,7 @@ _NAMED: Final = {
     "measures.usage": _json(dict[str, Any]),
     "measures.tool_calls": _json(list[StoredToolCall]),
     "measures.choices": _json(list[dict[str, Any]]),
+    "measures.turn_spans": _json(list[tuple[Timestamp, _Time, _Time, _Time, Place, bool, bool]]),
     "measures.outcome": Kind("an outcome", frozenset({str}), None, OUTCOMES.__contains__, "open"),
     "measures.icl": _GAPS,
     "measures.gap_hist": Kind("a packed array of 64 numbers", _BLOB, None, lambda value: len(value) in (0, 4 * 64)),

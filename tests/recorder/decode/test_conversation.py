@@ -100,3 +100,13 @@ def test_only_the_body_of_a_generation_is_read() -> None:
         RecordedRequest([["session-id", "s1"]], b'{"messages": [], "conversation": "c"}'), "embeddings", None, None
     )
     assert (found["conversation_key"], found.get("messages_hash")) == ("s1", None)
+
+
+def test_a_request_answers_tools_if_their_results_are_its_new_messages() -> None:
+    assert of(USER, ASSISTANT, TOOL)["answers_tools"] is True
+    assert of(USER, ASSISTANT, TOOL, USER)["answers_tools"] is True
+    assert of(USER, ASSISTANT, TOOL, {"role": "assistant", "content": "Rain."}, USER)["answers_tools"] is False
+    assert of(USER)["answers_tools"] is False
+    only_result = {"type": "function_call_output", "call_id": "c", "output": "x"}
+    encoded = json.dumps({"model": "m", "previous_response_id": "r", "input": [only_result]}).encode()
+    assert belonging(RecordedRequest([], encoded), "chat", None, None)["answers_tools"] is True

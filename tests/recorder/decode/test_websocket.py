@@ -1,5 +1,7 @@
 """A WebSocket is decoded in both directions, measured from the message that asked, and judged by how it was closed."""
 
+import json
+
 import pytest
 
 from tests.support.websockets import ASK, MS, response, side, websocket
@@ -45,6 +47,18 @@ def test_what_lies_between_two_responses_counts_for_neither() -> None:
     assert (measures.max_gap_ns, measures.icl_mean_ns, measures.max_silence_ns) == (30 * MS, 20 * MS, 55 * MS)
     assert (measures.content, [choice["content"] for choice in measures.choices or ()]) == ("Hello", ["abc"])
     assert (measures.input_tokens, measures.output_tokens, measures.tpot_ns) == (27, 8, 10 * MS)
+
+
+def test_each_response_has_its_own_times() -> None:
+    came, sent = conversation(ONE, TWO)
+    result = json.dumps(json.loads(ASK) | {"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]})
+    sent[1] = (500, bytes(side(client=True).send_data(result)))
+    first, second = derive(*websocket(came, sent)).turn_spans or ()
+    assert first == [100 * MS, 150 * MS, 170 * MS, 180 * MS, 2, False, False]
+    assert second == [500 * MS, 560 * MS, 600 * MS, 610 * MS, 3, False, True]
+    unended = conversation(ONE, (500, TWO[1][:2]), close=None)
+    assert (derive(*websocket(*unended)).turn_spans or ())[1] == [500 * MS, 560 * MS, 560 * MS, None, 1, False, False]
+    assert derive(*websocket(*conversation(close=None))).turn_spans is None
 
 
 def test_what_warms_up_is_no_answer() -> None:
