@@ -119,9 +119,9 @@ def _turn_spans(decoded: Decoded) -> list[list[Any]]:
     calling = set[int]()
     for run in decoded.runs:
         if run.chunk.output and run.chunk.counts:
-            turn = decoded.turn_of(run.item)
-            outputs.setdefault(turn, []).extend(at_ns for at_ns in decoded.at_ns[run.items] if at_ns is not None)
-            calling |= {turn} if run.chunk.tool else set()
+            number = decoded.turn_of(run.item)
+            outputs.setdefault(number, []).extend(at_ns for at_ns in decoded.at_ns[run.items] if at_ns is not None)
+            calling |= {number} if run.chunk.tool else set()
     spans = list[list[Any]]()
     for number, turn in enumerate(decoded.turns):
         asked_ns = None if turn.asked is None or not turn.generates else decoded.at_ns[turn.asked]

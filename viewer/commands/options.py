@@ -392,13 +392,18 @@ def covered(source: "Source", selection: "Selection", all_operations: bool) -> "
 
 
 def named(source: "Source", ids: Sequence[str], where: "Filter | None") -> "Selection":
-    """Return the exchanges that match a filter, of those that are named, or of all if none is.
+    """Return the exchanges that match a filter, of those that are named or of sessions that are, or of all.
 
     `-` reads references from stdin, one a line. Raises `NotFound` for a reference to no exchange, or to several.
     """
     from wiretape.viewer.source.base import Selection
 
-    return Selection(where, tuple(source.find(id) for id in references(ids)) if ids else None)
+    return Selection(where, tuple(numbers(source, ids)) if ids else None)
+
+
+def numbers(source: "Source", ids: Sequence[str]) -> Iterator[int]:
+    """Yield the numbers of the named exchanges, and of those of the named sessions. Raises `NotFound`."""
+    return (no for id in references(ids) for no in source.referred(id))
 
 
 def references(ids: Sequence[str]) -> Iterator[str]:

@@ -106,7 +106,7 @@ def play(
     if job.form == "sse" and output.on_terminal():
         raise click.UsageError("raw bytes may upset a terminal: send them to a pipe, or use --as text")
     with output.opened(options.place(db)) as source:
-        connection, numbers = source.tape("bodies"), [source.find(id) for id in options.references(ids or ["@"])]
+        connection, numbers = source.tape("bodies"), list(options.numbers(source, ids or ["@"]))
         with output.stdout() as out, clock.stopping():
             for place, no in enumerate(itertools.cycle(numbers) if loop else numbers):
                 output.raise_if_unread()

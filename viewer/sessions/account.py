@@ -8,6 +8,7 @@ fits an open span decides; while none is open, the next one to start and the one
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from heapq import heappop, heappush
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from wiretape.recorder.decode.metrics import percentile
@@ -102,28 +103,30 @@ MEANINGS: Final = {
 
 def account(spans: Iterable[Span], limits: Thresholds = DEFAULT, *, clock_step: bool = False) -> Account:
     """Return the account of a session's exchanges."""
-    ordered = sorted(spans, key=lambda one: one.start_ns)
+    ordered = sorted(spans, key=attrgetter("start_ns"))
     totals, links = dict.fromkeys(PARTS, 0), _Links()
-    busy_ns, last_ns = 0, ordered[0].start_ns if ordered else 0
-    for cluster in _clusters(ordered):
+    parallel_ns, most, last_ns = 0, 0, ordered[0].start_ns if ordered else 0
+    for cluster, end_ns in _clusters(ordered):
         first = cluster[0]
         totals[links.reason(first)] += first.start_ns - last_ns
         for part, took_ns in _spent(cluster, limits):
             totals[part] += took_ns
-        last_ns = max(map(_end, cluster))
-        busy_ns += last_ns - first.start_ns
+        if len(cluster) > 1:
+            parallel_ns += sum(_end(one) - one.start_ns for one in cluster) - (end_ns - first.start_ns)
+        most = max(most, _most_open(cluster))
+        last_ns = end_ns
         links.add(cluster)
     turns = [one for one in ordered if one.is_generation and not (one.is_open or one.failed)]
     waits = sorted(one.first_ns - one.start_ns for one in turns if one.first_ns is not None and not one.client_closed)
     return Account(
         wall_ns=last_ns - ordered[0].start_ns if ordered else 0,
         **{f"{name}_ns": took_ns for name, took_ns in totals.items()},
-        parallel_ns=sum(_end(one) - one.start_ns for one in ordered) - busy_ns,
+        parallel_ns=parallel_ns,
         exchanges=len({one.no for one in ordered}),
         turns=len(turns),
         failed=len({one.no for one in ordered if one.failed}),
         open=len({one.no for one in ordered if one.is_open}),
-        exchanges_max=_most_open(ordered),
+        exchanges_max=most,
         ttft_p50_ns=percentile(waits, 0.5) if waits else None,
         clock_step=clock_step,
     )
@@ -167,28 +170,30 @@ class _Links:
 
 
 def _end(span: Span) -> int:
-    return max(span.start_ns, span.end_ns)
+    return span.end_ns if span.end_ns > span.start_ns else span.start_ns
 
 
-def _clusters(ordered: Iterable[Span]) -> Iterator[list[Span]]:
-    """Yield spans in groups between which none is open."""
+def _clusters(ordered: Iterable[Span]) -> Iterator[tuple[list[Span], int]]:
+    """Yield spans in groups between which none is open, with the end of each group."""
     cluster, end_ns = list[Span](), 0
     for span in ordered:
         if cluster and span.start_ns >= end_ns:
-            yield cluster
+            yield cluster, end_ns
             cluster = []
-        end_ns = max(end_ns, _end(span)) if cluster else _end(span)
+        own_ns = _end(span)
+        end_ns = own_ns if not cluster or own_ns > end_ns else end_ns
         cluster.append(span)
     if cluster:
-        yield cluster
+        yield cluster, end_ns
 
 
 def _spent(cluster: Sequence[Span], limits: Thresholds) -> Iterator[tuple[str, int]]:
     """Yield the parts of the time of overlapping spans, with their durations."""
-    phases = [phase for span in cluster for phase in _phases(span, limits)]
     if len(cluster) == 1:
-        yield from ((part, end_ns - start_ns) for part, start_ns, end_ns in phases)
+        for part, start_ns, end_ns in _phases(cluster[0], limits):
+            yield part, end_ns - start_ns
         return
+    phases = [phase for span in cluster for phase in _phases(span, limits)]
     changes = [(start_ns, part, 1) for part, start_ns, _ in phases] + [(end_ns, part, -1) for part, _, end_ns in phases]
     running, last_ns = dict.fromkeys(PARTS, 0), 0
     for at_ns, part, change in sorted(changes):
@@ -200,13 +205,14 @@ def _spent(cluster: Sequence[Span], limits: Thresholds) -> Iterator[tuple[str, i
 
 def _phases(span: Span, limits: Thresholds) -> Iterator[tuple[str, int, int]]:
     """Yield the parts of a span's own time, with their starts and ends, whatever a tape says."""
-    at_ns, end_ns = span.start_ns, _end(span)
-    if span.first_ns is None:
-        yield "failed" if span.failed else "waiting", at_ns, end_ns
+    start_ns, end_ns, first_ns, last_ns = span.start_ns, _end(span), span.first_ns, span.last_ns
+    before, after = ("failed", "failed") if span.failed else ("waiting", "closing")
+    if first_ns is None:
+        yield before, start_ns, end_ns
         return
-    first_ns = min(max(span.first_ns, at_ns), end_ns)
-    yield "failed" if span.failed else "waiting", at_ns, first_ns
-    last_ns = min(max(first_ns, span.last_ns or first_ns), end_ns)
+    first_ns = start_ns if first_ns < start_ns else end_ns if first_ns > end_ns else first_ns
+    last_ns = first_ns if last_ns is None or last_ns < first_ns else end_ns if last_ns > end_ns else last_ns
+    yield before, start_ns, first_ns
     stalls, at_ns = span.stalls, first_ns
     if span.is_open:
         stalls = [*stalls, (last_ns, end_ns)] if limits.is_stall(end_ns - last_ns) else stalls
@@ -217,11 +223,13 @@ def _phases(span: Span, limits: Thresholds) -> Iterator[tuple[str, int, int]]:
         yield "stalled", from_ns, to_ns
         at_ns = to_ns
     yield "streaming", at_ns, last_ns
-    yield "failed" if span.failed else "closing", last_ns, end_ns
+    yield after, last_ns, end_ns
 
 
-def _most_open(ordered: Iterable[Span]) -> int:
+def _most_open(ordered: Sequence[Span]) -> int:
     """Return the largest number of spans open at once; one that takes no time is open at its start."""
+    if len(ordered) == 1:
+        return 1
     most, ends = 0, list[int]()
     for span in ordered:
         while ends and ends[0] <= span.start_ns:
@@ -229,3 +237,27 @@ def _most_open(ordered: Iterable[Span]) -> int:
         most = max(most, len(ends) + 1)
         heappush(ends, _end(span))
     return most
+
+
+class TurnTime(NamedTuple):
+    """A span's own time by part, and the part and length of the time before it in which none was open."""
+
+    span: Span
+    parts: dict[str, int]
+    before: str
+    before_ns: int
+
+
+def by_turn(spans: Iterable[Span], limits: Thresholds = DEFAULT) -> Iterator[TurnTime]:
+    """Yield the time of each exchange or turn, in the order of their starts."""
+    links, last_ns = _Links(), None
+    for cluster, end_ns in _clusters(sorted(spans, key=attrgetter("start_ns"))):
+        before, before_ns = links.reason(cluster[0]), 0 if last_ns is None else cluster[0].start_ns - last_ns
+        for span in cluster:
+            parts = dict.fromkeys(PARTS, 0)
+            for part, from_ns, to_ns in _phases(span, limits):
+                parts[part] += to_ns - from_ns
+            yield TurnTime(span, parts, before, before_ns)
+            before_ns = 0
+        last_ns = end_ns
+        links.add(cluster)

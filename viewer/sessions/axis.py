@@ -5,7 +5,7 @@ without a reading of it, the wall clock tells it. A distance that comes out nega
 """
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final, Protocol
 
 from wiretape.recorder.clock import wall_ns
 
@@ -13,36 +13,47 @@ _REORDERED_NS: Final = 1_000_000_000
 """Exchanges that begin at once may be numbered in another order; the delay of a number is less than this."""
 
 
-class Start(NamedTuple):
-    """The T0 of an exchange: `wall` clock, and `boot_ns` since the `boot` of its machine, if that is known.
+class Started(Protocol):
+    """The T0 of an exchange: its wall time, and `boot_ns` since the `boot` of its machine, if that is known.
 
     `is_imported`: the exchanges around it are in any order.
     """
 
-    wall: str
-    boot: str | None = None
-    boot_ns: int | None = None
-    is_imported: bool = False
+    @property
+    def started_at(self) -> str:
+        """The wall time, ISO 8601."""
+
+    @property
+    def boot(self) -> str | None:
+        """The identity of a boot."""
+
+    @property
+    def boot_ns(self) -> int | None:
+        """The boot clock."""
+
+    @property
+    def is_imported(self) -> bool:
+        """True if another program recorded it."""
 
 
-def placed(starts: Iterable[Start]) -> tuple[list[int], bool]:
+def placed(starts: Iterable[Started]) -> tuple[list[int], bool]:
     """Return where exchanges start, in ns since the first of the list, and True if the wall clock was set back.
 
     They come in the order of their numbers.
     """
     origins, places, at_ns, is_stepped = dict[str, int](), list[int](), 0, False
-    before: Start | None = None
+    before: Started | None = None
     for start in starts:
-        boot = start.boot if start.boot_ns is not None else None
-        if boot is not None and boot in origins:
-            at_ns = origins[boot] + (start.boot_ns or 0)
+        boot, boot_ns = start.boot, start.boot_ns
+        if boot is not None and boot_ns is not None and boot in origins:
+            at_ns = origins[boot] + boot_ns
         else:
-            gap_ns = 0 if before is None else _gap(before.wall, start.wall)
+            gap_ns = 0 if before is None else _gap(before.started_at, start.started_at)
             is_back = gap_ns < -_REORDERED_NS and not start.is_imported
             is_stepped |= is_back
             at_ns += 0 if is_back else gap_ns
-            if boot is not None:
-                origins[boot] = at_ns - (start.boot_ns or 0)
+            if boot is not None and boot_ns is not None:
+                origins[boot] = at_ns - boot_ns
         places.append(at_ns)
         before = start
     return places, is_stepped

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from wiretape.viewer.exchange.turn import Turn
     from wiretape.viewer.query.syntax import Filter
     from wiretape.viewer.rows import DetailRow, Headers, ListRow, PreviewRow, RequestRow, TableRow
+    from wiretape.viewer.sessions.account import Account
     from wiretape.viewer.stats.heatmap import Heatmap
     from wiretape.viewer.stats.metrics import Bound, Quantity
     from wiretape.viewer.stats.summary import Figures, Method, Sample
@@ -81,6 +82,18 @@ REST: Final = 4
 def pause_s(follower: FollowerKind, took_ns: int) -> float:
     """Return the delay after a reading, in seconds: slow readings take a fifth of the time at most."""
     return max(POLL_SECONDS[follower], REST * took_ns / 1e9)
+
+
+SESSION: Final = "s:"
+"""What stands before the key of a session, or its first characters, where an exchange can be named."""
+
+NEWEST_SESSION: Final = "@s"
+"""The session whose newest exchange began last."""
+
+
+def names_session(reference: str) -> bool:
+    """Return True if a reference names a session, not an exchange."""
+    return reference == NEWEST_SESSION or reference.startswith(SESSION)
 
 
 class Unsupported(WiretapeError):
@@ -374,7 +387,28 @@ class Source(ABC):
 
     @abstractmethod
     def find(self, reference: str) -> int:
-        """Return the number of an exchange by a prefix of its id, `@`, `@-1` or `@err`. Raises `NotFound`."""
+        """Return the number of an exchange by a prefix of its id, `@`, `@-1` or `@err`. Raises `NotFound`.
+
+        A session stands for its first exchange.
+        """
+
+    def referred(self, reference: str) -> list[int]:
+        """Return the number of the exchange, or of those of the session, that a reference names, the oldest first.
+
+        Raises `NotFound`, `Unsupported`.
+        """
+        return [self.find(reference)]
+
+    def session(self, reference: str) -> str:
+        """Return the key of a session by its beginning behind `s:`, or by `@s`. Raises `NotFound`, `Unsupported`."""
+        raise Unsupported(f"{reference} is a session, and only a tape has those: copy to one with 'wiretape pull'")
+
+    def accounts(self, selection: Selection, limits: "Thresholds", clock: "Clock") -> "Iterator[tuple[str, Account]]":
+        """Yield the key of each session with exchanges of a selection, and the account of these.
+
+        Raises `Unsupported`.
+        """
+        raise Unsupported("only a tape has sessions: copy to one with 'wiretape pull'")
 
     @abstractmethod
     def exchange(self, number: int) -> Recorded:

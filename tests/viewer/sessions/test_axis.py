@@ -1,8 +1,17 @@
 """Starts of exchanges on one axis: the boot clock decides, then the wall clock."""
 
-from wiretape.viewer.sessions.axis import Start, placed
+from typing import NamedTuple
+
+from wiretape.viewer.sessions.axis import placed
 
 S = 1_000_000_000
+
+
+class Start(NamedTuple):
+    started_at: str
+    boot: str | None = None
+    boot_ns: int | None = None
+    is_imported: bool = False
 
 
 def wall(seconds: float) -> str:

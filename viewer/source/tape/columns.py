@@ -44,7 +44,9 @@ JOINED: Final = exchanges.outerjoin(measures, measures.c.exchange_no == exchange
 CONVERSATION: Final = "conversation_of"
 CONTINUED: Final = "continued_by"
 ABOVE: Final = "number_above"
-"""SQL functions (`functions`): an exchange's conversation, the id that it continues, and its parent's number."""
+PREDECESSOR: Final = "number_continued"
+"""SQL functions (`functions`): an exchange's conversation, the id that it continues, its parent's number, and the
+number of the one that it continues."""
 
 
 COST: Final = "cost_of"
@@ -120,7 +122,9 @@ def cost_units() -> ColumnElement[int]:
 
 def resolved(function: str) -> Expression:
     """Return the result of a resolver's function for an exchange."""
-    value: Expression = getattr(func, function)(exchanges.c.no, type_=Integer if function == ABOVE else Text)
+    value: Expression = getattr(func, function)(
+        exchanges.c.no, type_=Integer if function in (ABOVE, PREDECESSOR) else Text
+    )
     return value
 
 

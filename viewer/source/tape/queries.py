@@ -252,7 +252,8 @@ def find(connection: Connection, reference: str) -> int:
 
 
 _REFERENCES: Final = (
-    "@ is the newest, @-1 the one before it, @err a failed one, @stall one that stalled, @slow the slowest"
+    "@ is the newest, @-1 the one before it, @err a failed one, @stall one that stalled, @slow the slowest, "
+    "@s the newest session"
 )
 
 

@@ -23,9 +23,10 @@ from wiretape.viewer.exchange.turn import Turn
 from wiretape.viewer.listing.catalog import PAGE
 from wiretape.viewer.query.syntax import Filter
 from wiretape.viewer.rows import DetailRow, Headers, ListRow, RequestRow, TableRow
+from wiretape.viewer.sessions.account import Account
 from wiretape.viewer.source import base
 from wiretape.viewer.source.base import ALL, Selection
-from wiretape.viewer.source.tape import conditions, live, queries
+from wiretape.viewer.source.tape import conditions, live, queries, sessions
 from wiretape.viewer.source.tape.columns import among, column
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.source.tape.decoder import LARGE
@@ -91,7 +92,19 @@ class Queried(base.Browsed):
         return dict(queries.packed_gaps(self.connection, column("id").in_(ids)))
 
     def find(self, reference: str) -> int:
-        return queries.find(self.connection, reference)
+        return self.referred(reference)[0]
+
+    def referred(self, reference: str) -> list[int]:
+        if not base.names_session(reference):
+            return [queries.find(self.connection, reference)]
+        key = self.session(reference)
+        return sessions.numbers(self.connection, key)
+
+    def session(self, reference: str) -> str:
+        return sessions.find(self.tape("conversations", reference), reference)
+
+    def accounts(self, selection: Selection, limits: Thresholds, clock: Clock) -> Iterator[tuple[str, Account]]:
+        return sessions.accounts(self.tape("conversations"), limits, clock, condition(selection))
 
     def exchange(self, number: int) -> base.Recorded:
         return StoredExchange(self, number)

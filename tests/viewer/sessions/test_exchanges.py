@@ -1,0 +1,85 @@
+"""From facts on a tape to spans: the axis, stalls, retries, and the turns of a WebSocket."""
+
+import struct
+from typing import Any
+
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.viewer.sessions.account import account
+from wiretape.viewer.sessions.exchanges import SessionExchange, spans
+
+MS = 1_000_000
+LIMITS = Thresholds(stall_ms=2000)
+
+
+def one(
+    no: int, at: float, end: float, first: float | None = None, last: float | None = None, **more: Any
+) -> SessionExchange:
+    """Return an exchange; times in ms, `at` since the boot."""
+    times = (None if ms is None else round(ms * MS) for ms in (first, last, end, end))
+    given = {"continued": None, "clock": "kernel", "outcome": "complete", "operation": "chat"} | more
+    known = [given.pop(name) for name in ("continued", "clock", "outcome", "operation")]
+    continued, clock, outcome, operation = known
+    wall = "2026-03-01T12:00:00.000000Z"
+    return SessionExchange(no, continued, wall, "boot", round(at * MS), clock, outcome, operation, *times, **given)
+
+
+def gaps(*ms: float) -> bytes:
+    return struct.pack(f"<{len(ms)}q", *(round(gap * MS) for gap in ms))
+
+
+def test_a_session_is_accounted_from_its_facts() -> None:
+    """A stall in the last turn, a rate limit before it, a tool between the turns."""
+    found, is_stepped = spans([
+        one(1, 0, 1450, 400, 1400, calls_tool=True, request="a"),
+        one(2, 3450, 50, outcome="http_error", continued=1, answers_tools=True, follows_answer=True, request="b"),
+        one(3, 4500, 3900, 500, 3900, gaps=gaps(200, 3000, 200), continued=1, answers_tools=True, request="b"),
+    ], LIMITS)  # fmt: skip
+    assert {name: ns / MS for name, ns in account(found, LIMITS).parts.items()} == {
+        "streaming": 1400, "stalled": 3000, "waiting": 900, "closing": 50, "failed": 50, "backoff": 1000, "tools": 2000,
+        "idle": 0,
+    }  # fmt: skip
+    assert not is_stepped
+
+
+def test_a_request_repeats_only_the_last_attempt_and_only_if_that_failed() -> None:
+    exchanges = [
+        one(1, 0, 10, request="a", outcome="timeout"),
+        one(2, 20, 10, request="a"),
+        one(3, 40, 10, request="a"),
+        one(4, 60, 10, outcome="http_error"),
+        one(5, 80, 10),
+    ]
+    assert [span.continues for span in spans(exchanges).spans] == [None, 1, None, None, None]
+
+
+def test_a_branch_begins_where_a_request_holds_no_answer() -> None:
+    exchanges = [
+        one(1, 0, 1),
+        one(2, 2, 1, follows_answer=True),
+        one(3, 4, 1, continued=1),
+        one(4, 6, 1, operation="models"),
+    ]
+    assert [span.begins for span in spans(exchanges).spans] == [True, False, False, False]
+
+
+def test_each_response_over_a_websocket_has_its_own_stalls_and_the_last_ends_as_the_exchange() -> None:
+    turns = [
+        [10 * MS, 20 * MS, 3020 * MS, 3030 * MS, 2, True, False],
+        [3040 * MS, None, None, 3041 * MS, 0, False, True],
+        [4000 * MS, 4001 * MS, 7001 * MS, None, 3, False, False],
+    ]
+    exchange = one(1, 0, 8000, outcome="truncated", turn_spans=turns, gaps=gaps(3000, 1, 2999))
+    found = spans([exchange], LIMITS).spans
+    assert [(span.start_ns // MS, span.end_ns // MS) for span in found] == [(10, 3030), (3040, 3041), (4000, 8000)]
+    assert [list(span.stalls) for span in found] == [
+        [(20 * MS, 3020 * MS)], [], [(4002 * MS, 7001 * MS)]
+    ]  # fmt: skip
+    assert [span.failed for span in found] == [False, False, True]
+    assert [span.continues for span in found] == [None, 1, 1]
+    running = spans([exchange._replace(outcome="open")], LIMITS).spans
+    assert [span.is_open for span in running] == [False, False, True]
+
+
+def test_an_end_that_nobody_knows_is_the_last_output() -> None:
+    (found,) = spans([one(1, 0, 0, 5, 9)._replace(duration_ns=None, end_ns=None)]).spans
+    assert found.end_ns == 9 * MS

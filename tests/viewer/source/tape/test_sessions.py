@@ -1,0 +1,84 @@
+"""Sessions of a tape: their time account from stored facts, and the references that name them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import run
+from tests.support.frames import damage
+from tests.support.session_tape import FIRST, KEY, OTHER, SECOND, session_tape
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.decode.stalls import DEFAULT
+from wiretape.recorder.errors import NotFound
+from wiretape.viewer.sessions.account import Account
+from wiretape.viewer.source.base import Source
+from wiretape.viewer.source.tape.place import TapePlace
+
+MS = 1_000_000
+STILL = Clock(lambda: 0, lambda: 0, boot_ns=lambda: 0)
+
+
+@pytest.fixture
+def tape(tmp_path: Path) -> Path:
+    return session_tape(tmp_path / "sessions.db")
+
+
+def asked(tape: Path, question: Callable[[Source], object]) -> object:
+    with TapePlace(tape).opened() as source:
+        return question(source)
+
+
+def accounts(tape: Path) -> dict[str, Account]:
+    with TapePlace(tape).opened() as source:
+        from wiretape.viewer.source.base import ALL
+
+        return dict(source.accounts(ALL, DEFAULT, STILL))
+
+
+def test_a_recorded_session_is_accounted_to_the_nanosecond(tape: Path) -> None:
+    found = accounts(tape)
+    assert [*found] == [KEY, OTHER]
+    assert {name: ns / MS for name, ns in found[KEY].parts.items()} == {
+        "streaming": 1400, "stalled": 3000, "waiting": 900, "closing": 50, "failed": 50, "backoff": 1000, "tools": 2000,
+        "idle": 0,
+    }  # fmt: skip
+    assert (found[KEY].wall_ns, found[KEY].turns, found[KEY].failed, found[KEY].exchanges) == (8400 * MS, 2, 1, 3)
+    assert not found[KEY].clock_step
+
+
+def test_a_step_of_the_wall_clock_changes_nothing_within_a_boot(tape: Path) -> None:
+    damage(tape, f"UPDATE exchanges SET started_at = '2026-03-01T09:00:00.000000Z' WHERE id = '{SECOND}'")
+    assert accounts(tape)[KEY].wall_ns == 8400 * MS
+
+
+def test_across_boots_a_wall_clock_that_was_set_back_is_a_gap_of_0_and_flagged(tape: Path) -> None:
+    damage(
+        tape,
+        f"UPDATE exchanges SET boot_ns = NULL, started_at = '2026-03-01T09:00:00.000000Z' WHERE id = '{SECOND}'",
+    )
+    found = accounts(tape)[KEY]
+    assert found.clock_step
+    assert found.wall_ns == (3450 + 3900) * MS
+
+
+def test_a_session_is_named_by_its_key_or_the_beginning_of_it(tape: Path) -> None:
+    assert [asked(tape, lambda source, one=one: source.session(one)) for one in (f"s:{KEY}", "s:agent-o", "@s")] == [
+        KEY, KEY, OTHER
+    ]  # fmt: skip
+    with pytest.raises(NotFound, match="s:agent fits several sessions: agent-two-1b2c, agent-one-7f3a: give more"):
+        asked(tape, lambda source: source.session("s:agent"))
+    with pytest.raises(NotFound, match="no session s:nobody: 'wiretape ls --by conversation' lists them"):
+        asked(tape, lambda source: source.session("s:nobody"))
+
+
+def test_a_whole_key_is_no_beginning_of_another(tape: Path) -> None:
+    damage(tape, f"UPDATE measures SET conversation_key = '{KEY}0' WHERE conversation_key = '{OTHER}'")
+    assert asked(tape, lambda source: source.session(f"s:{KEY}")) == KEY
+
+
+def test_a_session_stands_for_its_exchanges_and_for_the_first_of_them(tape: Path) -> None:
+    assert asked(tape, lambda source: source.referred(f"s:{KEY}")) == [1, 2, 3]
+    assert asked(tape, lambda source: source.find(f"s:{KEY}")) == 1
+    ids = run(tape, "export", "s:agent-one", "--columns", "id").stdout.split()
+    assert ids[1:] == [FIRST, "bbbb000000000002", SECOND]

@@ -1,0 +1,150 @@
+"""Pure: the exchanges of a session, from their facts to the spans of its time account."""
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from wiretape.recorder.decode.exchange import FAILURES
+from wiretape.recorder.decode.operation import is_covered
+from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
+from wiretape.viewer.sessions.account import Account, Span, account
+from wiretape.viewer.sessions.axis import placed
+
+_FAILURES: Final = frozenset(FAILURES)
+_IMPORTED: Final = ("imported", "none")
+_NS: Final = 8
+
+Turn = Sequence[int | bool | None]
+"""A response over a WebSocket, as `turn_spans` of the measures has it."""
+
+
+class SessionExchange(NamedTuple):
+    """An exchange of a session; the names are those of the tape, times are in ns since T0.
+
+    `continued` is the number of its predecessor. `request` identifies its request among those of the session.
+    `follows_answer`: the request holds an answer of a model, or names one. `gaps` are all gaps between its outputs,
+    int64, and needed only where the longest is a stall. Of an open exchange, `duration_ns` is the time until now.
+    """
+
+    no: int
+    continued: int | None
+    started_at: str
+    boot: str | None
+    boot_ns: int | None
+    clock: str | None
+    outcome: str | None
+    operation: str | None
+    ttft_ns: int | None
+    latency_ns: int | None
+    duration_ns: int | None
+    end_ns: int | None
+    gaps: bytes | None = None
+    turn_spans: Sequence[Turn] | None = None
+    calls_tool: bool = False
+    answers_tools: bool | None = None
+    follows_answer: bool = False
+    request: str | None = None
+
+    @property
+    def is_imported(self) -> bool:
+        """True if its times are another program's."""
+        return self.clock in _IMPORTED
+
+    @property
+    def failed(self) -> bool:
+        """True if it counts for error rates."""
+        return self.outcome in _FAILURES
+
+
+class SessionSpans(NamedTuple):
+    """The spans of a session; `clock_step`: the wall clock was set back between two of its exchanges."""
+
+    spans: list[Span]
+    clock_step: bool
+
+
+def spans(exchanges: Sequence[SessionExchange], limits: Thresholds = DEFAULT) -> SessionSpans:
+    """Return the spans of a session's exchanges, which come in the order of their numbers."""
+    starts, is_stepped = placed(exchanges)
+    made, asked = list[Span](), dict[str, SessionExchange]()
+    for one, start_ns in zip(exchanges, starts, strict=True):
+        earlier = None if one.request is None else asked.get(one.request)
+        continues = earlier.no if earlier is not None and earlier.failed else one.continued
+        if one.request is not None:
+            asked[one.request] = one
+        if one.turn_spans:
+            made += _turns(one, start_ns, continues, limits)
+        else:
+            made.append(_span(one, start_ns, continues, limits))
+    return SessionSpans(made, is_stepped)
+
+
+def account_of(exchanges: Sequence[SessionExchange], limits: Thresholds = DEFAULT) -> Account:
+    """Return the account of a session's exchanges, which come in the order of their numbers."""
+    found, is_stepped = spans(exchanges, limits)
+    return account(found, limits, clock_step=is_stepped)
+
+
+def _span(one: SessionExchange, start_ns: int, continues: int | None, limits: Thresholds) -> Span:
+    took_ns, first_ns, last_ns = one.duration_ns, one.ttft_ns, one.latency_ns
+    if took_ns is None:
+        took_ns = one.end_ns if one.end_ns is not None else last_ns or 0
+    stalls: Sequence[tuple[int, int]] = ()
+    if one.gaps is not None and first_ns is not None:
+        stalls = [*_stalls(_numbers(one.gaps), start_ns + first_ns, limits)]
+    is_generation, outcome = is_covered(one.operation), one.outcome
+    return Span(
+        one.no,
+        start_ns,
+        start_ns + took_ns,
+        None if first_ns is None else start_ns + first_ns,
+        None if last_ns is None else start_ns + last_ns,
+        stalls,
+        is_generation,
+        outcome == "open",
+        outcome in _FAILURES,
+        outcome == "client_closed",
+        bool(one.calls_tool),
+        one.answers_tools,
+        continues,
+        is_generation and continues is None and not one.follows_answer,
+    )
+
+
+def _turns(one: SessionExchange, start_ns: int, continues: int | None, limits: Thresholds) -> Iterator[Span]:
+    """Yield the responses over a WebSocket: its last one ends as the exchange does."""
+    gaps = iter(_numbers(one.gaps or b""))
+    turns = one.turn_spans or ()
+    for number, (asked_ns, first_ns, last_ns, end_ns, outputs, calls, answers) in enumerate(turns):
+        is_last = number == len(turns) - 1
+        known = [at_ns for at_ns in (end_ns, one.end_ns if is_last else None, last_ns, asked_ns) if at_ns is not None]
+        own = list(islice(gaps, max((outputs or 0) - 1, 0)))
+        yield Span(
+            one.no,
+            start_ns + (asked_ns or 0),
+            start_ns + known[0],
+            None if first_ns is None else start_ns + first_ns,
+            None if last_ns is None else start_ns + last_ns,
+            () if first_ns is None else [*_stalls(own, start_ns + first_ns, limits)],
+            is_open=one.outcome == "open" and is_last and end_ns is None,
+            failed=is_last and one.failed,
+            client_closed=is_last and one.outcome == "client_closed",
+            calls_tool=bool(calls),
+            answers_tool=bool(answers),
+            continues=one.no if number else continues,
+            begins=not number and continues is None and not one.follows_answer,
+        )
+
+
+def _numbers(gaps: bytes) -> Sequence[int]:
+    return struct.unpack(f"<{len(gaps) // _NS}q", gaps)
+
+
+def _stalls(gaps: Iterable[int], first_ns: int, limits: Thresholds) -> Iterator[tuple[int, int]]:
+    """Yield the stalls among gaps between outputs, of which the first came at `first_ns`."""
+    at_ns, stall_ns = first_ns, limits.stall_ns
+    for gap_ns in gaps:
+        at_ns += gap_ns
+        if gap_ns > stall_ns:
+            yield at_ns - gap_ns, at_ns

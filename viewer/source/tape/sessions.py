@@ -1,0 +1,136 @@
+"""The sessions of a tape: the time account of each, and the references that name them.
+
+A session is a conversation, as `wiretape.viewer.listing.conversations` groups exchanges. One statement reads the facts
+of all exchanges; of running ones, the data until now is measured.
+"""
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from sqlalchemy import Connection, Select, Text, case, func, literal, or_, select, type_coerce
+from sqlalchemy.exc import NoResultFound
+
+from wiretape.recorder.clock import Clock, wall_ns
+from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.errors import NotFound
+from wiretape.recorder.process import boot_id, is_gone
+from wiretape.recorder.sanitize import safe
+from wiretape.recorder.tape import cells
+from wiretape.recorder.tape.schema import exchanges, measures, sessions
+from wiretape.viewer.sessions.account import Account
+from wiretape.viewer.sessions.exchanges import SessionExchange, account_of
+from wiretape.viewer.source.base import NEWEST_SESSION, SESSION
+from wiretape.viewer.source.tape import live, queries
+from wiretape.viewer.source.tape.columns import JOINED, PREDECESSOR, column, last_read, resolved
+from wiretape.viewer.source.tape.conditions import Condition
+
+_NAME: Final = column("conversation")
+_CANDIDATES: Final = 5
+_BOOT: Final = func.coalesce(sessions.c.boot_id, sessions.c.uuid, type_=Text)
+"""The boot of the machine during the run of a recorder."""
+
+_REQUEST: Final = func.coalesce(
+    measures.c.messages_hash, exchanges.c.path + literal(" ") + exchanges.c.request_sha256, type_=Text
+)
+
+
+_RUNNING: Final = select(sessions.c.pid, sessions.c.boot_id, last_read()).select_from(
+    exchanges.join(sessions, sessions.c.no == exchanges.c.session_no)
+)
+
+
+def find(connection: Connection, reference: str) -> str:
+    """Resolve a reference to a session's key. Raises `NotFound` if there is none, or more than one."""
+    newest, key = func.max(exchanges.c.no).desc(), reference.removeprefix(SESSION)
+    statement = select(_NAME).select_from(JOINED).where(_NAME.is_not(None)).group_by(_NAME)
+    if reference == NEWEST_SESSION:
+        statement = statement.order_by(newest).limit(1)
+    else:
+        statement = statement.where(func.substr(_NAME, 1, len(key)) == key)
+        statement = statement.order_by(func.length(_NAME) > len(key), newest).limit(_CANDIDATES + 1)
+    with connection.begin():
+        found: Sequence[str] = connection.execute(statement).scalars().all()
+    if not found:
+        raise NotFound(f"no session {safe(reference)}: 'wiretape ls --by conversation' lists them")
+    if len(found) > 1 and found[0] != key:
+        more = " and more" if len(found) > _CANDIDATES else ""
+        fitting = ", ".join(safe(name) for name in found[:_CANDIDATES])
+        raise NotFound(f"{safe(reference)} fits several sessions: {fitting}{more}: give more of the key")
+    return found[0]
+
+
+def numbers(connection: Connection, name: str) -> list[int]:
+    """Return the numbers of a session's exchanges, the oldest first."""
+    statement = select(exchanges.c.no).select_from(JOINED).where(literal(name) == _NAME).order_by(exchanges.c.no)
+    with connection.begin():
+        return list(connection.execute(statement).scalars())
+
+
+def accounts(
+    connection: Connection, limits: Thresholds, clock: Clock, where: Condition | None = None
+) -> Iterator[tuple[str, Account]]:
+    """Yield the key of each session with exchanges that fit, and its time account, which covers those that fit."""
+    for name, found in members(connection, limits, clock, where):
+        yield name, account_of(found, limits)
+
+
+def members(
+    connection: Connection, limits: Thresholds, clock: Clock, where: Condition | None = None
+) -> Iterator[tuple[str, list[SessionExchange]]]:
+    """Yield the key of each session with exchanges that fit, and these in the order of their numbers."""
+    statement = queries.filtered(_members(limits.stall_ns), where).order_by(exchanges.c.no)
+    groups: dict[str | None, list[Any]] = {}
+    with connection.begin():
+        found = cells.fetch(connection, statement)
+    for row in found:
+        groups.setdefault(row[-1], []).append(row)
+    for name, rows in groups.items():
+        if name is None:
+            continue
+        its = [SessionExchange._make(row[:-1]) for row in rows]
+        yield name, [one if one.outcome != "open" else _until_now(connection, one, clock) for one in its]
+
+
+@functools.cache
+def _members(stall_ns: int) -> Select[Any]:
+    """Return the statement for the columns of a `SessionExchange`, and the key of its session."""
+    outcome = case((exchanges.c.ended_by.is_(None), "open"), else_=measures.c.outcome)
+    times = (measures.c[name] for name in ("ttft_ns", "latency_ns", "duration_ns"))
+    gaps = case((measures.c.max_stall_ns > stall_ns, measures.c.icl))
+    follows = or_(measures.c.continues_hash.is_not(None), measures.c.previous_response_id.is_not(None))
+    wall = type_coerce(exchanges.c.started_at, Text)  # checked where it is parsed: nearly always the boot clock does
+    columns = (
+        exchanges.c.no, resolved(PREDECESSOR), wall, _BOOT, exchanges.c.boot_ns, exchanges.c.clock,
+        outcome, measures.c.operation, *times, exchanges.c.end_ns, gaps, measures.c.turn_spans,
+        measures.c.tool_calls.is_not(None), measures.c.answers_tools, follows, _REQUEST, _NAME,
+    )  # fmt: skip
+    return select(*columns).select_from(JOINED.join(sessions, sessions.c.no == exchanges.c.session_no))
+
+
+def _until_now(connection: Connection, one: SessionExchange, clock: Clock) -> SessionExchange:
+    """Return an open exchange as measured until now; where its recorder died, until its last read."""
+    try:
+        found = live.figures(connection, one.no)
+        with connection.begin():
+            pid, boot, last_ns = connection.execute(_RUNNING.where(exchanges.c.no == one.no)).one()
+    except NoResultFound:  # it was deleted meanwhile
+        return one
+    if is_gone(pid, boot):
+        now_ns = last_ns
+    elif one.boot_ns is not None and boot == boot_id():
+        now_ns = clock.boot_ns() - one.boot_ns
+    else:
+        began_ns = wall_ns(one.started_at)
+        now_ns = None if began_ns is None else clock.wall_ns() - began_ns
+    return one._replace(
+        outcome="open",
+        operation=found.operation,
+        ttft_ns=found.ttft_ns,
+        latency_ns=found.latency_ns,
+        duration_ns=max(now_ns or 0, found.latency_ns or 0),
+        gaps=found.icl,
+        turn_spans=found.turn_spans,
+        end_ns=max(now_ns or 0, found.latency_ns or 0),
+        calls_tool=bool(found.tool_calls),
+    )
