@@ -269,7 +269,14 @@ _OTHERS: Final = tuple(name for name in map(field_name, SHOWN) if name not in _N
 DETAILED: Final = _NAMED + _OTHERS
 """The fields of a `DetailRow` as queries name them."""
 
-CONVERSATION_FIELDS: Final = tuple(one.name for one in dataclasses.fields(ConversationRow))
+ACCOUNT_FIELDS: Final = (
+    "wall_ms", "streaming_ms", "stalled_ms", "waiting_ms", "closing_ms", "failed_ms", "backoff_ms", "tools_ms",
+    "idle_ms", "parallel_ms", "turns", "exchanges_max", "ttft_p50_ms", "clock_step",
+)  # fmt: skip
+"""The fields of a session's time account (`wiretape.viewer.sessions.account`) beside its counts of exchanges."""
+
+CONVERSATION_FIELDS: Final = (*(one.name for one in dataclasses.fields(ConversationRow)), *ACCOUNT_FIELDS)
+"""The fields of a conversation with the account of its time."""
 EVENT_FIELDS: Final = (
     "seq", "kind", "at_ms", "gap_ms", "read", "type", "id", "data", "start", "end", "delta", "sender",
 )  # fmt: skip

@@ -29,7 +29,7 @@ Put = Callable[[BinaryIO | None], int]
 """A function that writes to a file, or to stdout without one, and returns the count."""
 
 _SIGINT_EXIT = 128 + 2
-_TABLES = ("exchanges", "texts", "chunks", "reads", "summary")
+_TABLES = ("exchanges", "texts", "chunks", "reads", "conversations", "summary")
 _OF_ALL = ("exchanges", "summary")
 
 
@@ -311,7 +311,9 @@ def _format_of(file: Path) -> str | None:
 
 def _refuse(job: _ExportJob, table: str | None, schema: bool) -> None:
     """Raise a usage error if options do not go together."""
-    if job.whole or job.table not in _OF_ALL:
+    if job.table == "conversations":
+        job.place.require("conversations", "--table conversations")
+    elif job.whole or job.table not in _OF_ALL:
         job.place.require("bodies", f"--format {job.format}" if job.whole else f"--table {job.table}")
     if job.whole and (schema or table is not None):
         raise click.UsageError(f"{job.format} is of whole exchanges: it has no --table and no --schema")
@@ -371,7 +373,7 @@ def _table(source: "Source", job: _ExportJob, where: "Selection") -> Put:
                 from wiretape.viewer.export import parquet
 
                 return parquet.write(stream, columns, selected)
-            if job.columns and job.table in ("chunks", "reads", "summary"):  # of exchanges, only these are read
+            if job.columns and job.table not in ("exchanges", "texts"):  # of these, only the chosen are read
                 selected = rows.only(selected, names)
             return job.out.put(names, selected, stream)
 
@@ -394,6 +396,13 @@ def _rows(source: "Source", job: _ExportJob, where: "Selection", bar: progress.P
         case "chunks":  # as runs, which `export` makes lines of without a row in between
             decoded = queries.all_chunks(source.tape("bodies"), condition(where)).found
             return Chunks(bar.over(decoded, rows=lambda one: sum(map(len, one[1].runs))), job.limit)
+        case "conversations":
+            from wiretape.recorder.clock import SYSTEM
+            from wiretape.viewer import config
+            from wiretape.viewer.source.tape import sessions
+
+            connection, limits = source.tape("conversations"), config.thresholds()
+            return iter(sessions.listed(connection, limits, SYSTEM, condition(where))[::-1][: job.limit])
         case "reads":
             reads = itertools.islice(queries.all_reads(source.tape("bodies"), condition(where)), job.limit)
             return bar.over(reads, key=lambda row: row["id"])

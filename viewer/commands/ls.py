@@ -107,19 +107,21 @@ def _exchanges(
 
 def _conversations(place: "Place", where: "Filter | None", limit: int | None, out: Output, ascii: bool) -> int:
     """List conversations; return their count."""
+    from wiretape.recorder.clock import SYSTEM
+    from wiretape.viewer import config
     from wiretape.viewer.export import fields
     from wiretape.viewer.report import tables
     from wiretape.viewer.rows import CONVERSATION_FIELDS
     from wiretape.viewer.source.base import Selection
-    from wiretape.viewer.source.tape import conversations
+    from wiretape.viewer.source.tape import conversations, sessions
     from wiretape.viewer.source.tape.source import condition
 
     place.require("conversations", "--by conversation")
-    names, selected = out.with_headings(tables.NAMED).fields(fields.conversations()), condition(Selection(where))
+    known = fields.conversations() | (tables.OF_SESSIONS if out.is_table else {})
+    names, selected = out.with_headings(tables.NAMED).fields(known), condition(Selection(where))
     with output.opened(place) as source:
         connection = source.tape("conversations")
-        listed = conversations.listed(connection, selected, limit)
-        found = [{name: getattr(row, name) for name in CONVERSATION_FIELDS} for row in listed]
+        found = sessions.listed(connection, config.thresholds(), SYSTEM, selected, limit)
         if not found and limit != 0:
             options.report_nothing(source, where)
         left_out = conversations.left_out(connection, selected)

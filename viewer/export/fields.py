@@ -17,12 +17,13 @@ from wiretape.recorder.tape import cells
 from wiretape.recorder.tape.schema import exchanges, measures, reads
 from wiretape.viewer import rows
 from wiretape.viewer.export import text
+from wiretape.viewer.sessions.account import MEANINGS
 from wiretape.viewer.stats.metrics import QUANTITIES
 
 Kind = Literal["text", "integer", "number", "boolean", "timestamp", "words", "json"]
 
 TABLES: Final = (*text.TABLES, "summary")
-"""Tables with one row for each exchange, exchange with its texts, chunk, read, or group."""
+"""Tables with one row for each exchange, exchange with its texts, chunk, read, conversation, or group."""
 
 SCHEMA_FIELDS: Final = ("table", "column", "type", "unit", "meaning")
 
@@ -55,12 +56,14 @@ _OF_CONVERSATION: Final = {
     "failed": "number of its failed exchanges",
     "open": "number of its running exchanges",
     "models": "the models asked for",
-    "duration_ms": "sum of the durations of its exchanges, concurrent ones included (ms)",
-    "cost": "sum of the known costs of its exchanges, by the prices of the configuration (help prices) (currency)",
+    "duration_ms": "sum of the durations of its exchanges, concurrent ones included",
+    "cost": "sum of the known costs of its exchanges, by the prices of the configuration (help prices)",
     "currency": "the currency of the cost",
     "argv0": "program that sent the first exchange, from its label argv0",
     "asked": "the last text of the user in the first exchange",
 }
+
+_COUNTS: Final = ("exchanges", "failed", "open")
 
 _CHUNK: Final[dict[str, tuple[Kind, str]]] = {
     "seq": ("integer", "0, 1, 2, … within its exchange; the same on the rows of all its choices"),
@@ -104,8 +107,9 @@ def of(table: str, by: Sequence[str] = ()) -> tuple[ExportField, ...]:
         from wiretape.viewer.stats import summary  # numpy is slow to load, and only a summary needs it
 
         return (*map(_group, by), *(_statistic(name, meaning) for name, meaning in summary.schema().items()))
-    own = {"chunks": _chunk, "reads": _read}.get(table, exchange_field)
-    return tuple(exchange_field(name) if name == "id" else own(name) for name in text.TABLES[table][0])
+    own = {"chunks": _chunk, "reads": _read, "conversations": _conversation}.get(table, exchange_field)
+    names = text.TABLES[table][0]
+    return tuple(exchange_field(name) if name == "id" and own is not _conversation else own(name) for name in names)
 
 
 def choosable(table: str, by: Sequence[str] = ()) -> tuple[ExportField, ...]:
@@ -146,8 +150,22 @@ def described(fields: Iterable[ExportField]) -> dict[str, str]:
 
 def conversations() -> dict[str, str]:
     """Return the meanings of a conversation's fields by name."""
-    known = described(exchange_field(name) for name in rows.CONVERSATION_FIELDS if name not in _OF_CONVERSATION)
-    return {name: _OF_CONVERSATION.get(name) or f"{known[name]}, of all" for name in rows.CONVERSATION_FIELDS}
+    return described(of("conversations"))
+
+
+def _conversation(name: str) -> ExportField:
+    if name in rows.ACCOUNT_FIELDS:
+        return _field(name, "boolean" if name == "clock_step" else _counted(name), MEANINGS[rows.stored_name(name)])
+    meaning, unit = _OF_CONVERSATION.get(name), "currency" if name == "cost" else None
+    if meaning is None:
+        return dataclasses.replace(exchange_field(name), meaning=f"{exchange_field(name).meaning}, of all")
+    kinds: dict[str, Kind] = {"models": "words", "cost": "number", "started_at": "timestamp", "last_at": "timestamp"}
+    kind = kinds.get(name, "number" if name.endswith("_ms") else "integer" if name in _COUNTS else "text")
+    return ExportField(name, kind, unit, meaning) if unit else _field(name, kind, meaning)
+
+
+def _counted(name: str) -> Kind:
+    return "number" if name.endswith("_ms") else "integer"
 
 
 def exchange_field(name: str) -> ExportField:

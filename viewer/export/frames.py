@@ -41,7 +41,7 @@ from wiretape.viewer.query.parser import parse
 from wiretape.viewer.query.syntax import Filter, every
 from wiretape.viewer.rows import TableRow
 from wiretape.viewer.source.base import Measuring, Selection, Source
-from wiretape.viewer.source.tape import conditions, queries
+from wiretape.viewer.source.tape import conditions, queries, sessions
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.source.tape.place import TapePlace
 from wiretape.viewer.stats import compare, metrics, summary
@@ -129,6 +129,13 @@ class Tape:
         seq, at, relayed, start, size = np.concatenate(parts, axis=1)
         arrays = _category(place, ids), _whole(seq), _ms(at), _ms(relayed), _whole(start), _whole(size)
         return _described("reads", fields.of("reads"), arrays)
+
+    def conversations(
+        self, filter: str | None = None, *, limit: int | None = None, where: str | None = None
+    ) -> pd.DataFrame:
+        """Return one row for each conversation with the parts of its time; it covers the exchanges that fit."""
+        with self._selected(filter, where) as (connection, condition):
+            return _frame("conversations", sessions.listed(connection, where=condition)[::-1][:limit])
 
     def gaps(self, filter: str | None = None, *, where: str | None = None) -> pd.DataFrame:
         """Return one row for each gap between two output chunks of an exchange: its number and its length in ms.

@@ -27,7 +27,7 @@ from wiretape.recorder.decode.decoder import Decoded
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer import rows
 from wiretape.viewer.rows import Chunks, Exchanges, TableRow
-from wiretape.viewer.source.tape import queries
+from wiretape.viewer.source.tape import queries, sessions
 
 Format = Literal["csv", "tsv", "jsonl", "json", "markdown"]
 Source = tuple[Sequence[str], Callable[[Connection], Iterator[TableRow]]]
@@ -62,6 +62,7 @@ TABLES: Final[dict[str, Source]] = {
     "texts": (_TEXTS, lambda connection: queries.exchanges(connection, _TEXTS)),
     "chunks": (rows.CHUNK_FIELDS, queries.all_chunks),
     "reads": (("id", *rows.READ_FIELDS), queries.all_reads),
+    "conversations": (rows.CONVERSATION_FIELDS, lambda connection: iter(sessions.listed(connection)[::-1])),
 }
 """Exported tables: the fields of each, and the query for its rows, oldest first."""
 

@@ -20,6 +20,7 @@ from rich.text import Text
 from wiretape.recorder.decode.causes import Ending
 from wiretape.viewer.exchange.states import ORPHAN, STATES
 from wiretape.viewer.rows import DETAIL_FIELDS, FIELDS, GAP_PERCENTILES, TEXT_FIELDS, TableRow, ending, ns
+from wiretape.viewer.sessions.account import PARTS
 from wiretape.viewer.text import formatting, sparkline
 
 NARROWEST: Final = 26
@@ -78,13 +79,17 @@ _HAPPENED: Final = 23
 """Width of an ending in words where not all columns fit, in cells."""
 
 _CONVERSATION: Final = (
-    "conversation", "started_at", "last_at", "exchanges", "failed", "models", "input_tokens", "output_tokens",
-    "cache_read_input_tokens", "cost", "duration_ms", "argv0", "asked",
+    "conversation", "last_at", "models", "wall_ms", "largest", "turns", "failed", "input_tokens", "output_tokens",
+    "cache_read_input_tokens", "cost", "exchanges", "argv0", "asked",
 )  # fmt: skip
 _CONVERSATION_IMPORTANT: Final = (
-    "conversation", "exchanges", "last_at", "asked", "cost", "output_tokens", "input_tokens", "duration_ms", "failed",
-    "models", "cache_read_input_tokens", "argv0", "started_at",
+    "conversation", "wall_ms", "largest", "turns", "asked", "last_at", "cost", "output_tokens", "input_tokens",
+    "failed", "models", "cache_read_input_tokens", "exchanges", "argv0",
 )  # fmt: skip
+OF_SESSIONS: Final = {"largest": "the largest part of its wall time, as a bar and in percent of it"}
+"""The columns that only `conversations` has, with their meanings."""
+_BAR: Final = 8
+"""Length of a bar for all of a session's time, in cells."""
 _SHORT_NAME: Final = 13
 """Length of a conversation's short name: the first eight characters of a UUID may be only its time."""
 
@@ -93,7 +98,7 @@ _TITLES: Final = {
     "started_at": "started UTC", "ttft_ms": "ttft ms", "icl_p50_ms": "icl p50 ms", "max_gap_ms": "max gap ms",
     "max_silence_ms": "max silence ms",
     "output_tokens": "tokens", "duration_ms": "duration ms", "sparkline": "gaps", "mark": "  id",
-    "happened": "what happened",
+    "happened": "what happened", "wall_ms": "wall", "largest": "largest part",
 }  # fmt: skip
 NAMED: Final = {title: name for name, title in _TITLES.items()}
 """Names of columns by their headings."""
@@ -406,7 +411,21 @@ def _column(name: str, names: Sequence[str], rows: Sequence[TableRow]) -> Column
             lambda row: formatting.cell(row[name]),
             lambda row: formatting.cell(row[name] and row[name][:_SHORT_NAME]),
         )
+    if name == "largest":
+        return Column(name, title, _largest, lambda row: _largest(row, 0))
+    if name == "wall_ms":
+        return Column(name, title, lambda row: formatting.span(row[name]))
     return Column(name, title, lambda row: _cell(name, row[name]))
+
+
+def _largest(row: TableRow, room: int = _BAR) -> str:
+    """Return the largest part of a session's time: a bar, which is `room` cells long for all of it, and its name."""
+    if not row["wall_ms"]:
+        return ""
+    part = max(PARTS, key=lambda name: row[f"{name}_ms"])
+    share = row[f"{part}_ms"] / row["wall_ms"]
+    drawn = f"{'█' * max(round(room * share), 1):<{room}} " if room else ""
+    return f"{drawn}{part} {100 * share:.0f} %"
 
 
 def _sign(outcome: str) -> str:

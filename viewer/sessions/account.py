@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from wiretape.recorder.decode.metrics import percentile
 from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
+from wiretape.viewer import rows
 
 PARTS: Final = {
     "streaming": "an exchange is between its first and last output, and not in a stall",
@@ -78,11 +79,19 @@ class Account:
         """The parts in ns by name, in their order."""
         return {name: getattr(self, f"{name}_ns") for name in PARTS}
 
+    def row(self) -> rows.TableRow:
+        """Return the `ACCOUNT_FIELDS` by name."""
+        return {name: _shown(name, getattr(self, rows.stored_name(name))) for name in rows.ACCOUNT_FIELDS}
+
     def __add__(self, other: "Account") -> "Account":
         """Return the account of both; the median of all is unknown, and the most open at once that of either."""
         summed: dict[str, Any] = {name: getattr(self, name) + getattr(other, name) for name in _SUMMED}
         most = max(self.exchanges_max, other.exchanges_max)
         return Account(**summed, exchanges_max=most, clock_step=self.clock_step or other.clock_step)
+
+
+def _shown(name: str, value: Any) -> Any:
+    return rows.ms(value) if name.endswith("_ms") else value
 
 
 _SUMMED: Final = [one.name for one in fields(Account) if one.name not in ("exchanges_max", "ttft_p50_ns", "clock_step")]

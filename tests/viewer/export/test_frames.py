@@ -26,7 +26,7 @@ from wiretape.viewer.export.frames import Tape, open_tape
 from wiretape.viewer.source.tape import overview
 from wiretape.viewer.stats import summary
 
-TABLES = ("exchanges", "texts", "chunks", "reads")
+TABLES = ("exchanges", "texts", "chunks", "reads", "conversations")
 
 
 def table(of: Tape, name: str, *given: Any, **more: Any) -> pd.DataFrame:
@@ -54,8 +54,8 @@ def test_a_frame_has_the_columns_and_values_of_the_export(whole: Tape, connectio
     columns, source = text.TABLES[name]
     frame = table(whole, name)
     assert tuple(frame.columns) == tuple(columns)
-    if name in ("exchanges", "texts"):
-        frame["started_at"] = frame["started_at"].dt.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    for moment in {"started_at", "last_at"}.intersection(columns):
+        frame[moment] = frame[moment].dt.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     found = [[None if pd.isna(value) else value for value in row] for row in frame.itertuples(index=False)]
     assert found == [[_cell(value) for value in row.values()] for row in source(connection)]
 

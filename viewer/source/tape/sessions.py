@@ -4,39 +4,38 @@ A session is a conversation, as `wiretape.viewer.listing.conversations` groups e
 of all exchanges; of running ones, the data until now is measured.
 """
 
+import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 from sqlalchemy import Connection, Select, Text, case, func, literal, or_, select, type_coerce
 from sqlalchemy.exc import NoResultFound
 
-from wiretape.recorder.clock import Clock, wall_ns
-from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.clock import SYSTEM, Clock, wall_ns
+from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
 from wiretape.recorder.errors import NotFound
-from wiretape.recorder.process import boot_id, is_gone
+from wiretape.recorder.process import boot_id
 from wiretape.recorder.sanitize import safe
-from wiretape.recorder.tape import cells
+from wiretape.recorder.tape import cells, reading
 from wiretape.recorder.tape.schema import exchanges, measures, sessions
+from wiretape.viewer.rows import TableRow
 from wiretape.viewer.sessions.account import Account
 from wiretape.viewer.sessions.exchanges import SessionExchange, account_of
 from wiretape.viewer.source.base import NEWEST_SESSION, SESSION
-from wiretape.viewer.source.tape import live, queries
+from wiretape.viewer.source.tape import conversations, live, queries
 from wiretape.viewer.source.tape.columns import JOINED, PREDECESSOR, column, last_read, resolved
 from wiretape.viewer.source.tape.conditions import Condition
 
 _NAME: Final = column("conversation")
+_NOTHING: Final = Account()
 _CANDIDATES: Final = 5
 _BOOT: Final = func.coalesce(sessions.c.boot_id, sessions.c.uuid, type_=Text)
 """The boot of the machine during the run of a recorder."""
 
 _REQUEST: Final = func.coalesce(
     measures.c.messages_hash, exchanges.c.path + literal(" ") + exchanges.c.request_sha256, type_=Text
-)
-
-
-_RUNNING: Final = select(sessions.c.pid, sessions.c.boot_id, last_read()).select_from(
-    exchanges.join(sessions, sessions.c.no == exchanges.c.session_no)
 )
 
 
@@ -67,19 +66,50 @@ def numbers(connection: Connection, name: str) -> list[int]:
         return list(connection.execute(statement).scalars())
 
 
+def listed(
+    connection: Connection,
+    limits: Thresholds = DEFAULT,
+    clock: Clock = SYSTEM,
+    where: Condition | None = None,
+    limit: int | None = None,
+) -> list[TableRow]:
+    """Return the `CONVERSATION_FIELDS` of the conversations of exchanges that fit: the one with the newest first.
+
+    Raises `ConfigError`.
+    """
+    found = [dataclasses.asdict(row) for row in conversations.listed(connection, where, limit)]
+    names = None if limit is None else [row["conversation"] for row in found]
+    known = dict(accounts(connection, limits, clock, where, names))
+    return [row | known.get(row["conversation"], _NOTHING).row() for row in found]
+
+
 def accounts(
-    connection: Connection, limits: Thresholds, clock: Clock, where: Condition | None = None
+    connection: Connection,
+    limits: Thresholds,
+    clock: Clock,
+    where: Condition | None = None,
+    names: Collection[str] | None = None,
 ) -> Iterator[tuple[str, Account]]:
-    """Yield the key of each session with exchanges that fit, and its time account, which covers those that fit."""
-    for name, found in members(connection, limits, clock, where):
+    """Yield the key of each session with exchanges that fit, and the account of these; or of those of these `names`."""
+    for name, found in members(connection, limits, clock, where, names):
         yield name, account_of(found, limits)
 
 
 def members(
-    connection: Connection, limits: Thresholds, clock: Clock, where: Condition | None = None
+    connection: Connection,
+    limits: Thresholds,
+    clock: Clock,
+    where: Condition | None = None,
+    names: Collection[str] | None = None,
 ) -> Iterator[tuple[str, list[SessionExchange]]]:
-    """Yield the key of each session with exchanges that fit, and these in the order of their numbers."""
+    """Yield the key of each session with exchanges that fit, or of those of these `names`, and these exchanges.
+
+    They come in the order of their numbers.
+    """
     statement = queries.filtered(_members(limits.stall_ns), where).order_by(exchanges.c.no)
+    if names is not None:
+        named = func.json_each(json.dumps(list(names))).table_valued("value")
+        statement = statement.where(_NAME.in_(select(named.c.value)))
     groups: dict[str | None, list[Any]] = {}
     with connection.begin():
         found = cells.fetch(connection, statement)
@@ -109,28 +139,30 @@ def _members(stall_ns: int) -> Select[Any]:
 
 
 def _until_now(connection: Connection, one: SessionExchange, clock: Clock) -> SessionExchange:
-    """Return an open exchange as measured until now; where its recorder died, until its last read."""
+    """Return an open exchange as measured until now; if its recorder does not run any more, until its last read."""
     try:
         found = live.figures(connection, one.no)
         with connection.begin():
-            pid, boot, last_ns = connection.execute(_RUNNING.where(exchanges.c.no == one.no)).one()
+            run = reading.run_of(connection, one.no)
+            last_ns = connection.execute(select(last_read()).where(exchanges.c.no == one.no)).scalar_one()
     except NoResultFound:  # it was deleted meanwhile
         return one
-    if is_gone(pid, boot):
-        now_ns = last_ns
-    elif one.boot_ns is not None and boot == boot_id():
-        now_ns = clock.boot_ns() - one.boot_ns
+    end_ns = max(last_ns or 0, found.latency_ns or 0)
+    began_ns = wall_ns(one.started_at)
+    if run.state(clock.wall_ns()) != "running" or began_ns is None:
+        pass
+    elif one.boot_ns is not None and one.boot == boot_id():
+        end_ns = max(end_ns, clock.boot_ns() - one.boot_ns)
     else:
-        began_ns = wall_ns(one.started_at)
-        now_ns = None if began_ns is None else clock.wall_ns() - began_ns
+        end_ns = max(end_ns, clock.wall_ns() - began_ns)
     return one._replace(
         outcome="open",
         operation=found.operation,
         ttft_ns=found.ttft_ns,
         latency_ns=found.latency_ns,
-        duration_ns=max(now_ns or 0, found.latency_ns or 0),
+        duration_ns=end_ns,
+        end_ns=end_ns,
         gaps=found.icl,
         turn_spans=found.turn_spans,
-        end_ns=max(now_ns or 0, found.latency_ns or 0),
         calls_tool=bool(found.tool_calls),
     )
