@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from wiretape.viewer.rows import TableRow
-    from wiretape.viewer.source.base import Place, Recorded
+    from wiretape.viewer.source.base import Place, Recorded, Source
 
 Part = Callable[["Recorded", Output, Thresholds], None]
 """Shows one part of an exchange."""
@@ -195,11 +195,49 @@ def _write_bytes(data: bytes) -> None:
         out.write(data)
 
 
+def _refusal(part: str, id: str) -> str:
+    """Return the message for a part that a reference has not."""
+    if part == "time":
+        return f"--part time is of a session, and {id} is an exchange: name a session, such as @s or s:KEY"
+    return f"--part {part} is of an exchange, and {id} is a session: its parts are {' and '.join(_OF_SESSIONS)}"
+
+
+def _session(source: "Source", reference: str, part: str, out: Output, limits: Thresholds) -> None:
+    """Show what took the time of a session, or its turns."""
+    from wiretape.recorder.clock import SYSTEM
+    from wiretape.viewer.report import sessions as report
+    from wiretape.viewer.sessions.account import by_turn
+    from wiretape.viewer.sessions.exchanges import account_of, spans
+    from wiretape.viewer.source.base import Selection
+    from wiretape.viewer.source.tape import sessions
+    from wiretape.viewer.source.tape.columns import among
+
+    connection, key = source.tape("conversations", reference), source.session(reference)
+    ((_, members),) = sessions.members(connection, limits, SYSTEM, names=[key])
+    numbers = [one.no for one in members]
+    if part == "time":
+        facts = source.rows(report.FACTS, Selection(numbers=tuple(numbers)))
+        found = [*by_turn(spans(members, limits).spans, limits)]
+        rows = [*report.turn_rows(found, dict(zip(numbers, facts, strict=True)))]
+        names = out.fields(report.TURN_FIELDS)
+        if out.is_table and names is None:
+            output.show_table(report.turns(rows, output.width()))
+        else:
+            out.put(names or tuple(report.TURN_FIELDS), rows)
+        return
+    (row,) = sessions.listed(connection, limits, SYSTEM, among(numbers))
+    if out.format not in (None, "table"):
+        out.put_one(row)
+    else:
+        output.show(report.lines(key, account_of(members, limits), row["models"], row["asked"], row, output.width()))
+
+
 _PARTS: dict[str, Part] = {
     "summary": _summary, "facts": _facts, "text": _text, "conversation": _conversation, "timing": _timing,
     "events": _events, "reads": _reads, "request": _request, "raw": _raw,
 }  # fmt: skip
-_JUDGED = ("summary", "facts", "timing")
+_JUDGED = ("summary", "facts", "timing", "time")
+_OF_SESSIONS = ("summary", "time")
 _DECODED = ("text", "conversation", "events")
 _BEGINNING = "wiretape: this is only the beginning: decoding stopped at a limit; --part raw has all bytes"
 
@@ -207,14 +245,22 @@ _BEGINNING = "wiretape: this is only the beginning: decoding stopped at a limit;
 @click.command()
 @options.exchange_id
 @options.tape_db
-@click.option("--part", type=click.Choice(list(_PARTS)), default="summary", show_default=True, help="The part to show.")
+@click.option(
+    "--part",
+    type=click.Choice([*_PARTS, "time"]),
+    default="summary",
+    show_default=True,
+    help="The part to show; time is of a session.",
+)
 @click.option("--force", is_flag=True, help="Write raw bytes even to a terminal.")
 @options.judged
 @output.formatted(default=_FORMAT)
 def show(id: str | None, db: "Place | None", part: str, force: bool, thresholds: Thresholds, out: Output) -> None:
     """Show one exchange, or a part of it.
 
-    ID is 4 or more characters of an exchange's id, @ (the newest, the default), @-1, @err (a failure), @stall or @slow.
+    ID is 4 or more characters of an exchange's id, @ (the newest, the default), @-1, @err (a failure), @stall or @slow;
+    or a session: s: and the first characters of its key, or @s (the newest). Of a session, the summary has what took
+    its time, and the part time a row for each turn (see 'wiretape help sessions').
 
     The part conversation has the messages of the request, and the answer; a rule marks the new messages since the turn
     before. On a pipe it is complete, and the parts text, request and raw are the content, the request body and the
@@ -226,8 +272,16 @@ def show(id: str | None, db: "Place | None", part: str, force: bool, thresholds:
         raise click.UsageError("--part raw is the body, byte for byte: it has no --format")
     if part not in _JUDGED and (given := options.limits_given()):
         raise click.UsageError(f"--part {part} is not judged: leave out {', '.join(given)}")
+    from wiretape.viewer.source.base import names_session
+
+    id = id or ("@s" if part == "time" else "@")
+    if (is_session := names_session(id)) != (part == "time") and not (is_session and part in _OF_SESSIONS):
+        raise click.UsageError(_refusal(part, id))
     with output.opened(options.place(db)) as source:
-        one = source.exchange(source.find(id or "@"))
+        if is_session:
+            _session(source, id, part, out, thresholds)
+            return
+        one = source.exchange(source.find(id))
         if part == "raw" and output.on_terminal() and not force:
             _readable(one)
         else:

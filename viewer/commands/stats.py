@@ -24,11 +24,16 @@ if TYPE_CHECKING:
     from wiretape.viewer.report.digest import Counted
     from wiretape.viewer.report.tables import Table
     from wiretape.viewer.rows import TableRow
+    from wiretape.viewer.sessions.account import Account
     from wiretape.viewer.source.base import Measuring, Place, Selection, Source
     from wiretape.viewer.stats.check import Rule
     from wiretape.viewer.stats.metrics import Quantity
     from wiretape.viewer.stats.summary import Figures, Sample
     from wiretape.viewer.stats.tools.summary import ToolReport
+
+_SESSIONS = ("conversation",)
+_ACCOUNTED = 20_000
+"""Most exchanges whose sessions' time is worked out without being asked for."""
 
 
 @click.command()
@@ -89,7 +94,6 @@ def stats(
 
     --columns takes statistics (p50,p99) and fields (model,n,ttft_p99_ms); with fields, each group is one row.
     """
-    from wiretape.viewer.rows import only
     from wiretape.viewer.source.base import Selection
     from wiretape.viewer.stats import summary
     from wiretape.viewer.stats.metrics import STATISTICS
@@ -102,7 +106,7 @@ def stats(
     keys = options.groups(by)
     measuring.bounds()  # report an invalid objective before reading
     if schema:
-        out.explain(summary.schema())
+        out.explain({**summary.schema(), **_more(keys)})
         return
     names = _names(out, keys)
     is_page = (out.is_table if hist is None else out.format in (None, "table")) and (
@@ -114,15 +118,24 @@ def stats(
     with output.opened(place) as source:
         covered = options.covered(source, Selection(where), measuring.all_operations)
         found = _figures(source, where, covered, measuring.definition(drawn=drawn), keys)
-        rows = [summary.row_of(one, keys) for one in found]
+        times = _times(place, source, where, keys, is_digest)
+        rows = [summary.row_of(one, keys) | _more_of(one, keys, times) for one in found]
         if is_digest:
-            _show_digest(place, source, covered, rows, keys, measuring.slo)
+            _show_digest(place, source, covered, rows, keys, measuring.slo, list(times.values()))
             _show_drawings(found, drawn)
         elif is_page:
             _show_blocks(found, rows, keys, measuring.slo, drawn, names or STATISTICS)
-    fields = summary.fields(keys) if names is None else summary.expanded(names)
     if not is_page:
-        out.put_rounded(fields, only(rows, fields), fields)
+        _put(out, rows, keys, names)
+
+
+def _put(out: Output, rows: "Sequence[TableRow]", keys: tuple[str, ...], names: tuple[str, ...] | None) -> None:
+    """Write the fields of groups for machines."""
+    from wiretape.viewer.rows import only
+    from wiretape.viewer.stats import summary
+
+    fields = (*summary.fields(keys), *_more(keys)) if names is None else summary.expanded(names)
+    out.put_rounded(fields, only(rows, fields), fields)
 
 
 def _names(out: Output, keys: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -132,7 +145,7 @@ def _names(out: Output, keys: tuple[str, ...]) -> tuple[str, ...] | None:
     from wiretape.viewer.stats.metrics import STATISTICS
 
     statistics = {name: f"{name} of every quantity" for name in STATISTICS}
-    known = {**statistics, **dict.fromkeys(keys, "the group"), **summary.schema()}
+    known = {**statistics, **dict.fromkeys(keys, "the group"), **summary.schema(), **_more(keys)}
     return out.with_headings(summary.ALIASES | digest.NAMED).fields(known)
 
 
@@ -141,6 +154,39 @@ def _with_names(keys: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(
         dict.fromkeys(part for key in keys for part in ((key, "upstream_name") if key == "upstream" else (key,)))
     )
+
+
+def _more(keys: tuple[str, ...]) -> dict[str, str]:
+    """Return the meanings of the fields that statistics by conversation have besides: those of its time."""
+    from wiretape.viewer.rows import ACCOUNT_FIELDS, stored_name
+    from wiretape.viewer.sessions.account import MEANINGS
+    from wiretape.viewer.stats import summary
+
+    known = summary.schema()
+    return {name: MEANINGS[stored_name(name)] for name in ACCOUNT_FIELDS if keys == _SESSIONS and name not in known}
+
+
+def _more_of(figures: "Figures", keys: tuple[str, ...], times: "Mapping[str, Account]") -> "TableRow":
+    """Return these fields of a group; unknown for exchanges of no conversation."""
+    found = times.get(str(figures.key[0])) if keys == _SESSIONS else None
+    known = {} if found is None else found.row()
+    return {name: known.get(name) for name in _more(keys)}
+
+
+def _times(
+    place: "Place", source: "Source", where: "Filter | None", keys: tuple[str, ...], is_digest: bool
+) -> "dict[str, Account]":
+    """Return the time of each session, with all operations, for groups of sessions, and for a digest if it is quick."""
+    from wiretape.recorder.clock import SYSTEM
+    from wiretape.viewer import config
+    from wiretape.viewer.source.base import Selection
+
+    selection = Selection(where)
+    if not place.supports("conversations"):
+        return {}
+    if keys != _SESSIONS and (keys or not is_digest or source.count(selection) > _ACCOUNTED):
+        return {}
+    return dict(source.accounts(selection, config.thresholds(), SYSTEM))
 
 
 def _drawn(hist: str | None, is_page: bool) -> "Quantity | None":
@@ -168,17 +214,18 @@ def _show_digest(
     rows: "Sequence[TableRow]",
     keys: Sequence[str],
     slo: str | None,
+    times: "Sequence[Account]",
 ) -> None:
-    """Print the figures of all exchanges in a dozen lines, or those of groups, one a row."""
-    from wiretape.viewer.report import digest
+    """Print the figures of all exchanges in a dozen lines, or those of groups, one a row; then the sessions' time."""
+    from wiretape.viewer.report import digest, sessions
 
     if not any(row["n"] for row in rows):
         return
     if keys:
         output.show_table(digest.groups(rows, keys, slo, output.width()))
-        return
-    (row,) = rows
-    output.show_table(digest.page(row, _counted(place, source, covered), slo, output.width()))
+    else:
+        output.show_table(digest.page(rows[0], _counted(place, source, covered), slo, output.width()))
+    output.show(sessions.times(times, output.width()))
 
 
 def _counted(place: "Place", source: "Source", covered: "Selection") -> "Counted":

@@ -14,7 +14,7 @@ from wiretape.recorder.decode.exchange import OUTCOMES
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.report import stats
-from wiretape.viewer.report.tables import Column, Table, number, paragraph, table
+from wiretape.viewer.report.tables import OF_TIME, Column, Table, number, paragraph, table
 from wiretape.viewer.rows import TableRow
 from wiretape.viewer.stats.metrics import QUANTITIES
 from wiretape.viewer.stats.summary import Attempts, field_name
@@ -75,6 +75,7 @@ def groups(
     columns = [*map(_key, shown), Column("n", "n", lambda row: number(row["n"])), failed]
     if objective is not None:
         columns.append(Column("goodput", "goodput", lambda row: stats.percent(row["goodput_pct"])))
+    columns += OF_TIME if "wall_ms" in rows[0] else []
     columns += [_figure(*figure) for figure in _GROUPED]
     laid_out = table(columns, rows, width, [column.name for column in columns])
     notes = paragraph("", f"medians; p95 of {ENOUGH['p95']} or more values; --all has all figures", width, "dim")

@@ -411,10 +411,9 @@ def _column(name: str, names: Sequence[str], rows: Sequence[TableRow]) -> Column
             lambda row: formatting.cell(row[name]),
             lambda row: formatting.cell(row[name] and row[name][:_SHORT_NAME]),
         )
-    if name == "largest":
-        return Column(name, title, _largest, lambda row: _largest(row, 0))
-    if name == "wall_ms":
-        return Column(name, title, lambda row: formatting.span(row[name]))
+    for one in OF_TIME:
+        if name == one.name:
+            return one
     return Column(name, title, lambda row: _cell(name, row[name]))
 
 
@@ -426,6 +425,13 @@ def _largest(row: TableRow, room: int = _BAR) -> str:
     share = row[f"{part}_ms"] / row["wall_ms"]
     drawn = f"{'█' * max(round(room * share), 1):<{room}} " if room else ""
     return f"{drawn}{part} {100 * share:.0f} %"
+
+
+OF_TIME: Final = [
+    Column("wall_ms", _TITLES["wall_ms"], lambda row: formatting.span(row["wall_ms"])),
+    Column("largest", _TITLES["largest"], _largest, lambda row: _largest(row, 0)),
+]
+"""The columns of a session's wall time and its largest part."""
 
 
 def _sign(outcome: str) -> str:

@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.support.commands import on_terminal, run
 from tests.support.session_tape import FIRST, KEY, OTHER, session_tape
+from wiretape.recorder.errors import NotFound
+from wiretape.viewer.cli import group
 
 PARTS = {
     "wall_ms": 8400, "streaming_ms": 1400, "stalled_ms": 3000, "waiting_ms": 900, "closing_ms": 50, "failed_ms": 50,
@@ -33,8 +36,9 @@ def test_a_list_of_sessions_has_the_parts_of_their_time(tape: Path) -> None:
 
 
 def test_a_terminal_gets_the_largest_part_as_a_bar(tape: Path) -> None:
-    lines = on_terminal(tape, "ls", "--by", "conversation", columns=120).splitlines()
-    assert next(line for line in lines if "agent-one" in line).split()[3:8] == ["8,400", "ms", "███", "stalled", "36"]
+    lines = on_terminal(tape, "ls", "--by", "conversation", columns=160).splitlines()
+    line = next(line for line in lines if "agent-one" in line)
+    assert "8,400 ms  ███      stalled 36 %" in line
 
 
 def test_the_threshold_of_a_stall_is_the_configured_one(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,3 +62,63 @@ def test_an_export_has_the_table_with_units(tape: Path) -> None:
 def test_the_parts_of_exchanges_that_fit_are_those_of_these_alone(tape: Path) -> None:
     (found,) = json.loads(run(tape, "ls", "--by", "conversation", "-f", f"id:{FIRST}", "--format", "json").stdout)
     assert (found["wall_ms"], found["tools_ms"], found["turns"], found["exchanges"]) == (1450, 0, 1, 1)
+
+
+def test_statistics_by_conversation_have_the_parts_too(tape: Path) -> None:
+    found, _ = json.loads(run(tape, "stats", "--by", "conversation", "--format", "json").stdout)
+    assert {name: found[name] for name in PARTS} == PARTS
+    columns = run(tape, "stats", "--by", "conversation", "--columns", "conversation,tools_ms", "--format", "csv").stdout
+    assert columns.split() == ["conversation,tools_ms", f"{KEY},2000.0", f"{OTHER},0.0"]
+    (all,) = json.loads(run(tape, "stats", "--format", "json").stdout)
+    assert "tools_ms" not in all
+    lines = run(tape, "stats", "--by", "conversation", "--format", "table").stdout.splitlines()
+    assert "stalled 36 %" in next(line for line in lines if line.startswith(KEY))
+
+
+def test_statistics_of_a_filter_end_in_the_time_of_its_sessions(tape: Path) -> None:
+    line = run(tape, "stats", "--format", "table").stdout.splitlines()[-1]
+    assert line.startswith("time      2 sessions in 8,420 ms: stalled 36 % · tools 24 % · streaming 17 % · ")
+    one = run(tape, "stats", "-f", f"id:{FIRST}", "--format", "table").stdout.splitlines()[-1]
+    assert one == "time      1 session in 1,450 ms: streaming 69 % · waiting 28 % · closing 3 %"
+
+
+def test_a_session_is_shown_by_what_took_its_time(tape: Path) -> None:
+    lines = run(tape, "show", "s:agent-one", "--format", "table").stdout.splitlines()
+    assert lines[0] == "8,400 ms in 2 turns: 36 % of it an answer had stopped, 24 % tools ran"
+    assert lines[1].split() == ["session", KEY, "·", "gpt-x", "·", "Fix", "it."]
+    assert next(line for line in lines if line.startswith("tools")).split()[:5] == ["tools", "2,000", "ms", "24", "%"]
+    assert "counts    3 exchanges · 2 turns · 1 failed" in lines
+    assert json.loads(run(tape, "show", f"s:{KEY}", "--format", "json").stdout)["tools_ms"] == 2000
+    assert run(tape, "show", "@s", "--format", "table").stdout.startswith("20 ms in 1 turn: 50 % of it")
+
+
+def test_the_turns_of_a_session_have_a_row_each(tape: Path) -> None:
+    first, limited, second = json.loads(run(tape, "show", f"s:{KEY}", "--part", "time", "--format", "json").stdout)
+    assert (first["id"], first["start_ms"], first["waiting_ms"], first["streaming_ms"]) == (FIRST, 0, 400, 1000)
+    assert (limited["tools_ms"], limited["failed_ms"], limited["outcome"]) == (2000, 50, "http_error")
+    assert (second["backoff_ms"], second["stalled_ms"], second["ttft_ms"]) == (1000, 3000, 500)
+    assert (second["input_tokens"], second["cache_read_input_tokens"]) == (900, 600)
+    lines = run(tape, "show", f"s:{KEY}", "--part", "time", "--format", "table").stdout.splitlines()
+    assert lines[0].split() == [
+        "id", "start", "s", "wait", "s", "stream", "s", "stall", "s", "failed", "s", "backoff", "s", "tools", "s", "in",
+        "cached", "tokens", "outcome", "model",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("@", "--part", "time"), "--part time is of a session, and @ is an exchange: name a session, such as @s"),
+        (
+            ("@s", "--part", "text"),
+            "--part text is of an exchange, and @s is a session: its parts are",
+        ),
+    ],
+)
+def test_a_part_of_the_other_kind_is_refused(tape: Path, arguments: tuple[str, ...], said: str) -> None:
+    assert said in run(tape, "show", *arguments, code=2).stderr
+
+
+def test_an_unknown_session_is_an_error_that_says_where_they_are_listed(tape: Path) -> None:
+    with pytest.raises(NotFound, match="no session s:zzz: 'wiretape ls --by conversation' lists them"):
+        CliRunner().invoke(group, ["show", "s:zzz", "--db", str(tape)], catch_exceptions=False)

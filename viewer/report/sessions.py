@@ -1,0 +1,178 @@
+"""Pure: the time of sessions for people: its parts in one line, a session on a page, and its turns in a table."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from rich.text import Text
+
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.report import stats
+from wiretape.viewer.report.tables import Column, Table, paragraph, table
+from wiretape.viewer.rows import TableRow, ms
+from wiretape.viewer.sessions.account import Account, TurnTime
+from wiretape.viewer.text import formatting
+from wiretape.viewer.text.formatting import count, span
+
+_LABEL: Final = 10
+_BAR: Final = 30
+_PLAIN_WIDTH: Final = 100
+_WORDS: Final = {
+    "streaming": "the model answered",
+    "stalled": "an answer had stopped",
+    "waiting": "a request waited for its first output",
+    "closing": "an answer was complete, and its end had not come",
+    "failed": "an exchange was failing",
+    "backoff": "the program waited before another attempt",
+    "tools": "tools ran",
+    "idle": "nothing ran: the user, or the program itself",
+}
+"""What happened in each part, as the end of a sentence."""
+
+TURN_FIELDS: Final = {
+    "turn": "its number among the exchanges and turns of the session, by their starts",
+    "id": "id of the exchange",
+    "start_ms": "T0 of the session's first exchange → its own T0; of a WebSocket's turn, its request",
+    "ttft_ms": "time to its first output",
+    "waiting_ms": "its time before its first output",
+    "streaming_ms": "its time between its first and last output, stalls left out",
+    "stalled_ms": "its time in stalls",
+    "closing_ms": "its time after its last output",
+    "failed_ms": "its time before its first and after its last output, if it failed",
+    "backoff_ms": "time before it in which none was open, and it continues one that failed",
+    "tools_ms": "time before it in which none was open, and tools ran",
+    "idle_ms": "time before it in which none was open, all else",
+    "outcome": "how the exchange ended",
+    "operation": "kind of request",
+    "model": "the model asked for",
+    "input_tokens": "tokens of the request, from usage",
+    "output_tokens": "tokens of the answer, from usage",
+    "cache_read_input_tokens": "tokens read from the provider's cache, from usage",
+}
+"""The fields of a turn with their meanings."""
+FACTS: Final = ("id", "outcome", "operation", "model", "input_tokens", "output_tokens", "cache_read_input_tokens")
+"""The fields of a turn that are those of its exchange."""
+
+_BEFORE: Final = ("backoff", "tools", "idle")
+_SHOWN: Final = {
+    "turn": "", "id": "id", "start_ms": "start s", "waiting_ms": "wait s", "streaming_ms": "stream s",
+    "stalled_ms": "stall s", "failed_ms": "failed s", "backoff_ms": "backoff s", "tools_ms": "tools s",
+    "idle_ms": "idle s", "input_tokens": "in", "cache_read_input_tokens": "cached", "output_tokens": "tokens",
+    "outcome": "outcome", "model": "model",
+}  # fmt: skip
+_IMPORTANT: Final = (
+    "turn", "start_ms", "waiting_ms", "streaming_ms", "stalled_ms", "tools_ms", "outcome", "output_tokens",
+    "input_tokens", "cache_read_input_tokens", "backoff_ms", "idle_ms", "failed_ms", "id", "model",
+)  # fmt: skip
+
+
+def shares(account: Account) -> str:
+    """Return the parts of the time, the largest first, in percent; "" if there is none."""
+    known = sorted(((took_ns, name) for name, took_ns in account.parts.items() if took_ns), reverse=True)
+    return " · ".join(f"{name} {_percent(took_ns, account)}" for took_ns, name in known)
+
+
+def _percent(part_ns: int, account: Account) -> str:
+    share = 100 * part_ns / account.wall_ns
+    return f"{share:.0f} %" if share >= 1 else "<1 %"
+
+
+def times(accounts: Sequence[Account], width: int | None = None) -> Iterator[Text]:
+    """Yield the parts of the time of sessions, added up; nothing where there is none."""
+    total = sum(accounts, Account())
+    if total.wall_ns:
+        of = f"{counted(len(accounts), 'session')} in {span(ms(total.wall_ns))}"
+        yield from _label("time", f"{of}: {shares(total)}", width)
+
+
+def lines(
+    key: str, account: Account, models: Sequence[str], asked: str | None, tokens: Mapping[str, int | None],
+    width: int | None = None,
+) -> Iterator[Text]:  # fmt: skip
+    """Yield a session on one screen: what took its time, its parts as bars, and its counts."""
+    room = width or _PLAIN_WIDTH
+    yield from paragraph("", sentence(account), room, "bold")
+    yield from _label(
+        "session", " · ".join(filter(None, [safe(key), ", ".join(map(safe, models)), safe(asked or "")])), room
+    )
+    longest = max(account.parts.values())
+    for name, took_ns in account.parts.items():
+        drawn = stats.bar(took_ns, longest, min(_BAR, max(room - 40, 5))) if took_ns else ""
+        share = _percent(took_ns, account) if took_ns else ""
+        yield Text(f"{name:<{_LABEL}}{span(ms(took_ns)):>9} {share:>5}  {drawn}".rstrip())
+    yield from _label("counts", _counts(account), room)
+    if account.ttft_p50_ns is not None:
+        yield from _label("ttft", f"median {span(ms(account.ttft_p50_ns))}", room)
+    known = (f"{words} {count(tokens[name])}" for name, words in _TOKENS.items() if tokens.get(name) is not None)
+    yield from _label("tokens", " · ".join(known), room)
+    if account.clock_step:
+        yield from _label("note", "the wall clock was set back: a gap of unknown length counts as 0", room)
+    yield from _label("more", "--part time: a row for each turn", room)
+
+
+_TOKENS: Final = {"input_tokens": "in", "cache_read_input_tokens": "cached", "output_tokens": "out"}
+
+
+def _label(label: str, text: str, width: int | None) -> Iterator[Text]:
+    if text:
+        yield from paragraph(f"{label:<{_LABEL}}", text, width)
+
+
+def sentence(account: Account) -> str:
+    """Return the verdict: how long it took, and what took most of it."""
+    wall = f"{span(ms(account.wall_ns))} in {counted(account.turns, 'turn')}"
+    if not account.wall_ns:
+        return wall
+    first, second, *_ = sorted(account.parts, key=account.parts.__getitem__, reverse=True)
+    said = f"{wall}: {_percent(account.parts[first], account)} of it {_WORDS[first]}"
+    return f"{said}, {_percent(account.parts[second], account)} {_WORDS[second]}" if account.parts[second] else said
+
+
+def _counts(account: Account) -> str:
+    found = [counted(account.exchanges, "exchange"), counted(account.turns, "turn")]
+    found += [f"{number} {word}" for word, number in (("failed", account.failed), ("open", account.open)) if number]
+    if account.exchanges_max > 1:
+        found.append(f"at most {account.exchanges_max} at once, {span(ms(account.parallel_ns))} in parallel")
+    return " · ".join(found)
+
+
+def turn_rows(found: Sequence[TurnTime], facts: Mapping[int, TableRow]) -> Iterator[TableRow]:
+    """Yield the `TURN_FIELDS` of each turn; `facts` are the `FACTS` of the exchanges by number.
+
+    Tokens of a WebSocket are those of all of its turns, and stand at its first.
+    """
+    seen = set[int]()
+    for number, one in enumerate(found, 1):
+        own = facts.get(one.span.no, {})
+        first_ns = one.span.first_ns
+        parts = {f"{name}_ms": ms(took_ns) for name, took_ns in one.parts.items() if name not in _BEFORE}
+        before = {f"{name}_ms": ms(one.before_ns if name == one.before else 0) for name in _BEFORE}
+        row = {
+            "turn": number,
+            "start_ms": ms(one.span.start_ns - found[0].span.start_ns),
+            "ttft_ms": None if first_ns is None else ms(first_ns - one.span.start_ns),
+            **parts,
+            **before,
+            **{name: own.get(name) for name in FACTS if one.span.no not in seen or not name.endswith("_tokens")},
+        }
+        seen.add(one.span.no)
+        yield {name: row.get(name) for name in TURN_FIELDS}
+
+
+def turns(rows: Sequence[TableRow], width: int | None = None) -> Table:
+    """Lay out the turns of a session, one a row; parts that none of them has are left out."""
+    always = ("start_ms", "waiting_ms", "streaming_ms")
+    names = [name for name in _SHOWN if not name.endswith("_ms") or name in always or any(row[name] for row in rows)]
+    return table([_column(name) for name in names], rows, width, _IMPORTANT)
+
+
+def _column(name: str) -> Column:
+    return Column(name, _SHOWN[name], lambda row: _cell(name, row[name]))
+
+
+def _cell(name: str, value: object) -> str:
+    if name.endswith("_ms") and isinstance(value, float | int):
+        return f"{value / 1000:,.2f}" if value or name == "start_ms" else formatting.UNKNOWN
+    if name == "id":
+        return formatting.line(str(value))[:8]
+    return count(value) if type(value) is int else formatting.cell(value)
