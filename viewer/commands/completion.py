@@ -111,6 +111,9 @@ def ids(context: click.Context, incomplete: str) -> Iterator[Item]:
         yield Item("@err", help="the newest that failed")
         yield Item("@stall", help="the newest that stalled")
         yield Item("@slow", help="the slowest to its first output")
+        yield Item("@s", help="the newest session")
+    if incomplete.startswith("s:"):
+        yield from (Item(f"s:{key}") for key in candidates.sessions(_tape(context)) if _HARMLESS.fullmatch(key))
     for id, *facts in candidates.exchanges(_tape(context), incomplete):
         if _HARMLESS.fullmatch(id) and id not in named:
             yield Item(id, help=_summary(*facts))

@@ -51,8 +51,9 @@ def cut(
 ) -> None:
     """Copy exchanges, chosen by id or filter, to a small tape.
 
-    ID is 4 or more characters of an exchange's id, @ (the newest), @-1, @err (a failed one), @stall or @slow;
-    - reads ids from stdin, one per line. With ids and a filter, an exchange must match both.
+    ID is 4 or more characters of an exchange's id, @ (the newest), @-1, @err (a failed one), @stall or @slow; or s:KEY
+    or @s, all exchanges of a session; - reads ids from stdin, one per line. With ids and a filter, an exchange must
+    match both.
 
     The same exchanges give the same file, byte for byte, without the machine and the process that recorded them. Text
     has a line for each session and exchange, for the timestamps of its reads, and for each read, for diffs and editors:

@@ -238,9 +238,9 @@ def export(
 
     The oldest exchange comes first. The default is CSV.
 
-    ID is 4 or more characters of an exchange's id, @ (the newest), @-1, @err (a failed one), @stall or @slow;
-    - reads ids from stdin, one per line. Without ids, all that match the filter are exported. A summary covers
-    the same exchanges as stats.
+    ID is 4 or more characters of an exchange's id, @ (the newest), @-1, @err (a failed one), @stall or @slow; or s:KEY
+    or @s, all exchanges of a session; - reads ids from stdin, one per line. Without ids, all that match the filter are
+    exported. A summary covers the same exchanges as stats.
 
     Numbers have six decimals at most (of milliseconds: the nanosecond). In CSV and TSV an empty cell is unknown,
     booleans are true and false, and flags and labels are words: no_usage stall, run=a7 step=2; a space within a label

@@ -92,8 +92,9 @@ def play(
 
     Read along, or test a program that reads a stream.
 
-    ID is 4 or more characters of an exchange's id, @ (the newest), @-1, @err (a failed one), @stall or @slow;
-    - reads ids from stdin, one per line. The default is the newest. Several play one after the other.
+    ID is 4 or more characters of an exchange's id, @ (the newest), @-1, @err (a failed one), @stall or @slow; or s:KEY
+    or @s, all exchanges of a session; - reads ids from stdin, one per line. The default is the newest. Several play one
+    after the other.
 
     Time starts at the request, so that it includes the wait for the first byte; --from '#0' skips that wait. Each piece
     is written at its recorded time, by a clock that does not drift: a reader that was late gets the rest on time. A

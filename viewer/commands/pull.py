@@ -36,9 +36,9 @@ _PURPOSE = "wiretape pull"
 def pull(ids: tuple[str, ...], db: "Place | None", where: "Filter | None", limit: int | None, file: Path) -> None:
     """Copy exchanges from ClickHouse, or another tape, to a tape.
 
-    ID is 4 or more characters of an exchange's id, @ (the newest), @-1, @err (a failed one), @stall or @slow;
-    - reads ids from stdin, one per line. The newest are copied first, so that --limit selects them. Exchanges
-    that are on the tape already are left out: a repeated pull adds only new ones.
+    ID is 4 or more characters of an exchange's id, @ (the newest), @-1, @err (a failed one), @stall or @slow; or s:KEY
+    or @s, all exchanges of a session; - reads ids from stdin, one per line. The newest are copied first, so that
+    --limit selects them. Exchanges that are on the tape already are left out: a repeated pull adds only new ones.
 
     From a server, an exchange comes with its body, and its measures are derived from that. One that was shipped
     without --bodies comes with its facts, measures and gaps, flagged bytes_not_shipped: ls, stats, check, compare and

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 def rm(ids: tuple[str, ...], db: Path | None, where: "Filter | None", dry_run: bool, yes: bool, vacuum: bool) -> None:
     """Delete exchanges by id or filter.
 
-    ID is 4 or more characters of an exchange's id, @ (the newest), @-1, @err (a failed one), @stall or @slow;
-    - reads ids from stdin, one per line. With ids and a filter, an exchange must match both. On a terminal it asks
-    first.
+    ID is 4 or more characters of an exchange's id, @ (the newest), @-1, @err (a failed one), @stall or @slow; or s:KEY
+    or @s, all exchanges of a session; - reads ids from stdin, one per line. With ids and a filter, an exchange must
+    match both. On a terminal it asks first.
     """
     if not ids and where is None:
         raise click.UsageError("nothing is selected: add an ID, or a filter such as -f until:30d")

@@ -12,7 +12,8 @@ import pytest
 from click.shell_completion import CompletionItem
 
 from tests.support.forked import ROOT
-from tests.support.sample_tape import COMPLETE, FAILED, HOSTILE, LIVE, ODD, TOOLS, begin
+from tests.support.sample_tape import COMPLETE, FAILED, HOSTILE, LIVE, TOOLS, begin
+from tests.support.session_tape import KEY, OTHER, session_tape
 from wiretape.recorder.tape import file, journal
 from wiretape.recorder.tape.store import Store
 from wiretape.viewer.cli import group
@@ -35,7 +36,7 @@ def values(completer: Completer, tape: Path | None, typed: str = "", **params: o
 
 def test_the_latest_ids_are_offered_with_what_they_are(tape: Path) -> None:
     found = {item.value: item.help for item in offered(completion.ids, tape)}
-    assert list(found)[:6] == ["@", "@err", "@stall", "@slow", LIVE, ODD]
+    assert list(found)[:6] == ["@", "@err", "@stall", "@slow", "@s", LIVE]
     assert found[TOOLS] == "12:00 gpt-x-mini 3.1 s no_usage stall"
     assert found[FAILED] == "12:00 gpt-x-mini 0.1 s error_event no_done no_finish no_usage single_chunk"
     assert found[LIVE] == "12:00 gpt-x open"
@@ -45,6 +46,13 @@ def test_ids_go_on_from_what_is_typed_and_each_is_named_once(tape: Path) -> None
     assert values(completion.ids, tape, "aaaa") == [TOOLS, COMPLETE]
     assert values(completion.ids, tape, "aaaa", ids=(TOOLS,)) == [COMPLETE]
     assert values(completion.ids, tape, "@e") == ["@err"]
+
+
+def test_sessions_are_offered_by_their_keys_the_newest_first(tmp_path: Path) -> None:
+    sessions = session_tape(tmp_path / "sessions.db")
+    assert values(completion.ids, sessions, "s:") == [f"s:{OTHER}", f"s:{KEY}"]
+    assert values(completion.ids, sessions, "s:agent-o") == [f"s:{KEY}"]
+    assert values(completion.ids, sessions, "@s") == ["@stall", "@slow", "@s"]
 
 
 def test_help_is_offered_its_topics_and_commands_and_after_a_group_its_commands() -> None:
@@ -202,7 +210,7 @@ def test_hostile_text_is_not_offered(tape: Path, tmp_path: Path) -> None:
     with sqlite3.connect(path) as writer:
         writer.executemany("UPDATE exchanges SET id = ? WHERE no = ?", [(text, no) for no, text in enumerate(mean, 1)])
     writer.close()
-    assert values(completion.ids, path) == ["@", "@err", "@stall", "@slow"]
+    assert values(completion.ids, path) == ["@", "@err", "@stall", "@slow", "@s"]
 
 
 def test_asking_leaves_nothing_behind(tape: Path, tmp_path: Path) -> None:

@@ -49,6 +49,12 @@ def values(path: Path, field: str) -> list[str]:
     return sorted(str(value) for (value,) in found if value is not None)
 
 
+def sessions(path: Path) -> list[str]:
+    """Return the keys of the newest sessions whose clients gave them one, the newest first."""
+    newest = f"SELECT m.conversation_key {_NEWEST} AND m.conversation_key IS NOT NULL"
+    return [key for (key,) in _rows(path, f"{newest} GROUP BY m.conversation_key ORDER BY max(e.no) DESC")]
+
+
 def labels(path: Path) -> list[tuple[str, str]]:
     """Return the labels as keys and values, sorted."""
     found = _rows(path, f"SELECT DISTINCT e.labels {_NEWEST}")
