@@ -203,7 +203,7 @@ def _refusal(part: str, id: str) -> str:
 
 
 def _session(source: "Source", reference: str, part: str, out: Output, limits: Thresholds) -> None:
-    """Show what took the time of a session, or its turns."""
+    """Show the parts of a session's time, or its turns."""
     from wiretape.recorder.clock import SYSTEM
     from wiretape.viewer.report import sessions as report
     from wiretape.viewer.sessions.account import by_turn

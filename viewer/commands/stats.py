@@ -459,15 +459,17 @@ def compare(
     part: str,
     out: Output,
 ) -> None:
-    """Compare two exchanges (A B), or groups (--base and --new).
+    """Compare two exchanges or sessions (A B), or groups (--base and --new).
 
     With --part request, show what changed between two requests: model, parameters, system prompt, tools and messages.
+    Two sessions (s:KEY or @s) are compared by the parts of their time.
 
     Differences of groups are new − base, each with an interval (of error rates: Newcombe's). All intervals of a
     comparison hold together with 95 %, by a joint bootstrap (max-t): of 20 comparisons of equal groups, about one finds
     a difference. An interval that contains 0 shows no clear difference.
     """
     from wiretape.viewer.report import comparison
+    from wiretape.viewer.source.base import names_session
     from wiretape.viewer.stats import compare
 
     if len(ids) == 2 and base is None and new is None:
@@ -476,7 +478,9 @@ def compare(
             "--all-operations": all_operations, "--as": tool, "a filter": where,
         }  # fmt: skip
         _refuse("two exchanges are only shown side by side", only_groups)
-        if part == "request":
+        if any(map(names_session, ids)):
+            _compare_sessions(db, ids, part, out)
+        elif part == "request":
             _compare_requests(db, ids, exit_code, out)
         else:
             _compare_pair(db, ids, full, out)
@@ -497,6 +501,26 @@ def compare(
     _put_comparison(out, rows, fields, comparison.groups, tuple(compare.FIELDS), compare.IMPORTANT, full)
     if exit_code and (code := compare.exit_code(rows)):
         raise click.exceptions.Exit(code)
+
+
+def _compare_sessions(db: "Place | None", ids: tuple[str, ...], part: str, out: Output) -> None:
+    """Show the time of two sessions side by side."""
+    from wiretape.recorder.clock import SYSTEM
+    from wiretape.viewer import config
+    from wiretape.viewer.report import sessions
+    from wiretape.viewer.source.base import Selection, names_session
+
+    if part == "request" or not all(map(names_session, ids)):
+        raise click.UsageError("a session is compared with another one, by its time: name both by s:KEY or @s")
+    fields = out.fields(sessions.COMPARED)
+    with output.opened(options.place(db)) as source:
+        chosen = [Selection(numbers=tuple(source.referred(id))) for id in ids]
+        found = [dict(source.accounts(one, config.thresholds(), SYSTEM)).popitem()[1] for one in chosen]
+    rows = sessions.compared(*found)
+    if out.is_table and fields is None:
+        output.show_table(sessions.comparison(rows, output.width()))
+    else:
+        out.put(fields or tuple(sessions.COMPARED), ({name: row[name] for name in sessions.COMPARED} for row in rows))
 
 
 def _compare_pair(db: "Place | None", ids: tuple[str, ...], full: bool, out: Output) -> None:

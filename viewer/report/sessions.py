@@ -8,7 +8,7 @@ from rich.text import Text
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.report import stats
-from wiretape.viewer.report.tables import Column, Table, paragraph, table
+from wiretape.viewer.report.tables import Column, Table, paragraph, plain, table
 from wiretape.viewer.rows import TableRow, ms
 from wiretape.viewer.sessions.account import Account, TurnTime
 from wiretape.viewer.text import formatting
@@ -27,7 +27,7 @@ _WORDS: Final = {
     "tools": "tools ran",
     "idle": "nothing ran: the user, or the program itself",
 }
-"""What happened in each part, as the end of a sentence."""
+"""The events of each part, as the end of a sentence."""
 
 TURN_FIELDS: Final = {
     "turn": "its number among the exchanges and turns of the session, by their starts",
@@ -134,6 +134,31 @@ def _counts(account: Account) -> str:
     if account.exchanges_max > 1:
         found.append(f"at most {account.exchanges_max} at once, {span(ms(account.parallel_ns))} in parallel")
     return " · ".join(found)
+
+
+COMPARED: Final = {
+    "metric": "figure of the session's time",
+    "a": "of the first session",
+    "b": "of the second session",
+    "difference": "b − a",
+}
+"""The fields of a figure of two sessions with their meanings."""
+
+
+def compared(a: Account, b: Account) -> list[TableRow]:
+    """Return the `COMPARED` fields of each figure of two sessions."""
+    first, second = a.row(), b.row()
+    return [{"metric": name, "a": first[name], "b": second[name], "difference": _less(second[name], first[name])}
+            for name in first if name != "clock_step"]  # fmt: skip
+
+
+def _less(value: float | None, other: float | None) -> float | None:
+    return None if value is None or other is None else value - other
+
+
+def comparison(rows: Sequence[TableRow], width: int | None = None) -> Table:
+    """Lay out the figures of two sessions side by side."""
+    return table([plain(name) for name in COMPARED], rows, width)
 
 
 def turn_rows(found: Sequence[TurnTime], facts: Mapping[int, TableRow]) -> Iterator[TableRow]:

@@ -1,1 +1,1 @@
-"""Pure: what the time and the context of a session were spent on."""
+"""Pure: the time and the context of agents' sessions."""

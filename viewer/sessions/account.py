@@ -99,7 +99,7 @@ MEANINGS: Final = {
     "wall_ns": "first T0 → last end",
     **{f"{name}_ns": f"time in which {meaning}" for name, meaning in PARTS.items()},
     "parallel_ns": "sum of the durations − time with at least one open exchange",
-    "exchanges": "exchanges, whatever their operation; a WebSocket is one",
+    "exchanges": "exchanges of all operations; a WebSocket is one",
     "turns": "generations that ended and did not fail; over a WebSocket, its responses",
     "failed": "exchanges that failed",
     "open": "exchanges that are still running",
@@ -142,7 +142,7 @@ def account(spans: Iterable[Span], limits: Thresholds = DEFAULT, *, clock_step: 
 
 
 class _Links:
-    """What the exchanges that have ended say about the time until the next one."""
+    """The links from an exchange to those before it, which explain a time without any."""
 
     def __init__(self) -> None:
         self._known: dict[int, Span] = {}
@@ -213,7 +213,7 @@ def _spent(cluster: Sequence[Span], limits: Thresholds) -> Iterator[tuple[str, i
 
 
 def _phases(span: Span, limits: Thresholds) -> Iterator[tuple[str, int, int]]:
-    """Yield the parts of a span's own time, with their starts and ends, whatever a tape says."""
+    """Yield the parts of a span's own time, with their starts and ends, in order even if its times are not."""
     start_ns, end_ns, first_ns, last_ns = span.start_ns, _end(span), span.first_ns, span.last_ns
     before, after = ("failed", "failed") if span.failed else ("waiting", "closing")
     if first_ns is None:

@@ -37,7 +37,7 @@ class Started(Protocol):
 
 
 def placed(starts: Iterable[Started]) -> tuple[list[int], bool]:
-    """Return where exchanges start, in ns since the first of the list, and True if the wall clock was set back.
+    """Return the starts of exchanges, in ns since the first of the list, and True if the wall clock was set back.
 
     They come in the order of their numbers.
     """

@@ -142,7 +142,7 @@ def _numbers(gaps: bytes) -> Sequence[int]:
 
 
 def _stalls(gaps: Iterable[int], first_ns: int, limits: Thresholds) -> Iterator[tuple[int, int]]:
-    """Yield the stalls among gaps between outputs, of which the first came at `first_ns`."""
+    """Yield the stalls among gaps between outputs; the first output came at `first_ns`."""
     at_ns, stall_ns = first_ns, limits.stall_ns
     for gap_ns in gaps:
         at_ns += gap_ns

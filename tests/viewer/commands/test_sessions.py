@@ -122,3 +122,13 @@ def test_a_part_of_the_other_kind_is_refused(tape: Path, arguments: tuple[str, .
 def test_an_unknown_session_is_an_error_that_says_where_they_are_listed(tape: Path) -> None:
     with pytest.raises(NotFound, match="no session s:zzz: 'wiretape ls --by conversation' lists them"):
         CliRunner().invoke(group, ["show", "s:zzz", "--db", str(tape)], catch_exceptions=False)
+
+
+def test_two_sessions_are_compared_by_their_time(tape: Path) -> None:
+    rows = json.loads(run(tape, "compare", "s:agent-one", "@s", "--format", "json").stdout)
+    found = {row["metric"]: (row["a"], row["b"], row["difference"]) for row in rows}
+    assert (found["wall_ms"], found["turns"]) == ((8400, 20, -8380), (2, 1, -1))
+    lines = run(tape, "compare", "s:agent-one", "@s", "--format", "table").stdout.splitlines()
+    assert lines[1].split() == ["wall_ms", "8400.0", "20.0", "-8380.0"]
+    assert "name both by s:KEY or @s" in run(tape, "compare", "s:agent-one", "@", code=2).stderr
+    assert "name both by s:KEY or @s" in run(tape, "compare", "@s", "@s", "--part", "request", code=2).stderr
