@@ -68,8 +68,6 @@ def derive(
     if asked is not None:
         given = _with_message(asked, decoded)
         values |= belonging(given, its_operation, answer.values["content"], answer.values["tool_calls"])
-    if decoded.turns:
-        values["turn_spans"] = _turn_spans(decoded)
     is_text = decoded.framing not in ("aws-eventstream", "websocket")
     if cleaner.changed or (decoded.runs and is_text and not encoding.is_utf8(decoded.data)):
         flags.add("sanitized")
@@ -81,6 +79,7 @@ def derive(
         events=decoded.kinds.count(EVENT) - sum(decoded.kinds[item] == EVENT for item in decoded.sent),
         comments=decoded.kinds.count(COMMENT),
         flags=tuple(sorted(flags)),
+        turn_spans=_turn_spans(decoded),
         **_known(answer.values | values, decoded),
     )
 
@@ -110,11 +109,13 @@ def _with_message(asked: RecordedRequest, decoded: Decoded) -> RecordedRequest:
     )
 
 
-def _turn_spans(decoded: Decoded) -> list[list[Any]]:
+def _turn_spans(decoded: Decoded) -> list[list[Any]] | None:
     """Return the times of the responses over a WebSocket, and whether they call tools, or their requests answer calls.
 
-    Those without a timestamped request are left out.
+    Those without a timestamped request are left out; None without any response.
     """
+    if not decoded.turns:
+        return None
     outputs: dict[int, list[int]] = {}
     calling = set[int]()
     for run in decoded.runs:

@@ -47,7 +47,7 @@ def _row(no: int, session: int, turn: int) -> tuple[dict[str, Any], dict[str, An
         "conversation_key": f"{session:08x}-key", "messages_hash": f"{session} {turn - (turn % 11 == 6)}",
         "continues_hash": f"{session} {turn - 1 - (turn % 11 in (6,))}" if turn else None,
         "duration_ns": 4000 * MS, "ttft_ns": None if failed else 500 * MS,
-        "latency_ns": None if failed else 3900 * MS, "max_stall_ns": (3000 if stalls else 100) * MS,
+        "latency_ns": None if failed else 3900 * MS, "max_gap_ns": (3000 if stalls else 100) * MS,
         "icl": _gaps(3000 if stalls else 100), "gap_hist": b"", "sparkline": "", "reads": 35, "bytes": 9000,
         "chunks": 35, "output_chunks": 35, "events": 35, "comments": 0, "input_tokens": 1000 * (turn + 1),
         "output_tokens": 100, "cache_read_input_tokens": 1000 * turn, "answers_tools": turn > 0,

@@ -311,10 +311,7 @@ def _format_of(file: Path) -> str | None:
 
 def _refuse(job: _ExportJob, table: str | None, schema: bool) -> None:
     """Raise a usage error if options do not go together."""
-    if job.table == "conversations":
-        job.place.require("conversations", "--table conversations")
-    elif job.whole or job.table not in _OF_ALL:
-        job.place.require("bodies", f"--format {job.format}" if job.whole else f"--table {job.table}")
+    _require(job)
     if job.whole and (schema or table is not None):
         raise click.UsageError(f"{job.format} is of whole exchanges: it has no --table and no --schema")
     if job.by and table != "summary":
@@ -328,6 +325,14 @@ def _refuse(job: _ExportJob, table: str | None, schema: bool) -> None:
     if job.out.columns is not None and (job.whole or schema):
         raise click.UsageError("--columns selects those of a table: leave it out")
     _refuse_of_page(job)
+
+
+def _require(job: _ExportJob) -> None:
+    """Raise `Unsupported` if the source lacks the data of an export."""
+    if job.table == "conversations":
+        job.place.require("conversations", "--table conversations")
+    elif job.whole or job.table not in _OF_ALL:
+        job.place.require("bodies", f"--format {job.format}" if job.whole else f"--table {job.table}")
 
 
 def _refuse_of_page(job: _ExportJob) -> None:

@@ -127,7 +127,7 @@ def _members(stall_ns: int) -> Select[Any]:
     """Return the statement for the columns of a `SessionExchange`, and the key of its session."""
     outcome = case((exchanges.c.ended_by.is_(None), "open"), else_=measures.c.outcome)
     times = (measures.c[name] for name in ("ttft_ns", "latency_ns", "duration_ns"))
-    gaps = case((measures.c.max_stall_ns > stall_ns, measures.c.icl))
+    gaps = case((measures.c.max_gap_ns > stall_ns, measures.c.icl))
     follows = or_(measures.c.continues_hash.is_not(None), measures.c.previous_response_id.is_not(None))
     wall = type_coerce(exchanges.c.started_at, Text)  # checked where it is parsed: nearly always the boot clock does
     columns = (

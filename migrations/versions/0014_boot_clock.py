@@ -7,8 +7,8 @@ Of exchanges that were recorded before, the first is not known, and the rest unt
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0013"
-down_revision = "0012"
+revision = "0014"
+down_revision = "0013"
 branch_labels = None
 depends_on = None
 
