@@ -463,9 +463,10 @@ class Measures(Timing):
     answer_hash: str | None = internal("hash of the text and the tool calls of the answer")
     retries: int | None = internal("number of earlier attempts at the same request, by the client's SDK")
     answers_tools: bool | None = internal("whether the request's messages after the last answer have results of tools")
-    turn_spans: list[list[Any]] | None = internal(
+    turn_spans: list[list[Any]] | None = value(
         "of a WebSocket, [asked, first output, last output, end, outputs, calls a tool, answers one] of each response: "
-        "ns since T0"
+        "ns since T0",
+        is_shown=False,
     )
     asked: str | None = value("the last text of the user in the request: its beginning, on one line")
 
