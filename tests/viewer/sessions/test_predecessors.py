@@ -1,0 +1,142 @@
+"""The predecessor of each generation of a session: told from small requests, by hand and by a slow definition."""
+
+import time
+from collections import Counter
+from itertools import takewhile
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wiretape.viewer.sessions.predecessors import Generation, Tie, ties
+
+
+def digests(text: str) -> bytes:
+    """Return the digests of messages, each named by a letter."""
+    return b"".join(letter.encode().ljust(8, b".") for letter in text)
+
+
+def turn(no: int, messages: str | None, **more: object) -> Generation:
+    """Return a generation; capital letters are messages of a model."""
+    by_model = messages is not None and messages.lower() != messages
+    written = None if messages is None else digests(messages)
+    return Generation(no, written, **{"by_model": by_model, **more})  # type: ignore[arg-type]
+
+
+def before(*generations: Generation) -> list[int | None]:
+    return [tie.predecessor for tie in ties(generations).values()]
+
+
+def test_each_turn_follows_the_one_whose_messages_it_has() -> None:
+    assert before(turn(1, "a"), turn(2, "aBc"), turn(3, "aBcDe")) == [None, 1, 2]
+
+
+def test_a_request_without_a_message_of_another_begins_a_branch() -> None:
+    assert before(turn(1, "a"), turn(2, "x"), turn(3, "aBc"), turn(4, "xYz")) == [None, None, 1, 2]
+
+
+def test_a_request_with_an_answer_but_no_message_of_another_follows_the_latest() -> None:
+    assert before(turn(1, "a"), turn(2, "b"), turn(3, "xYz")) == [None, None, 2]
+    assert before(turn(1, "xYz")) == [None]
+
+
+def test_the_most_equal_messages_decide_wherever_they_stand() -> None:
+    assert before(turn(1, "aBcDe"), turn(2, "a"), turn(3, "xBcDef")) == [None, 1, 1]
+
+
+def test_of_equal_counts_the_longest_common_prefix_decides_and_then_the_latest() -> None:
+    assert before(turn(1, "aBc"), turn(2, "xBa"), turn(3, "aBq"))[2] == 1
+    assert before(turn(1, "aB"), turn(2, "aB"), turn(3, "aBc"))[2] == 2
+
+
+def test_a_rewound_dialogue_follows_the_latest_request_that_begins_so() -> None:
+    assert before(turn(1, "a"), turn(2, "aBc"), turn(3, "aBcDe"), turn(4, "aBx"))[3] == 3
+
+
+def test_a_request_in_front_of_a_longer_one_that_came_first_is_found() -> None:
+    assert before(turn(1, "aBcDe"), turn(2, "aBc"), turn(3, "aBcDeFg"), turn(4, "aBcX"))[3] == 3
+
+
+def test_a_failed_attempt_is_no_predecessor_and_its_repetition_continues_it() -> None:
+    found = ties([turn(1, "a"), turn(2, "aBc", failed=True), turn(3, "aBc"), turn(4, "aBcDe")])
+    assert found == {1: Tie(), 2: Tie(1, 1), 3: Tie(1, 2), 4: Tie(3, 3)}
+
+
+def test_a_repetition_by_the_client_has_the_predecessor_of_what_it_repeats() -> None:
+    assert ties([turn(1, "a"), turn(2, "aBc"), turn(3, "aBc", retries=1)])[3] == Tie(1, 1)
+    assert ties([turn(1, "a"), turn(2, "aBc"), turn(3, "aBc")])[3] == Tie(2, 2)
+
+
+def test_the_response_that_a_request_names_is_its_predecessor() -> None:
+    found = ties([turn(1, "a", response_id="r1"), turn(2, "a", response_id="r2"), turn(3, "b", named="r1")])
+    assert found[3] == Tie(1, 1)
+
+
+def test_the_predecessor_is_unknown_without_the_request_or_the_named_response() -> None:
+    found = ties([turn(1, "a"), turn(2, None), turn(3, "b", named="gone")])
+    assert (found[2], found[3]) == (Tie(is_known=False), Tie(is_known=False))
+
+
+def test_a_second_equal_message_is_another_one() -> None:
+    assert before(turn(1, "aa"), turn(2, "a"), turn(3, "aab")) == [None, 1, 1]
+
+
+def slowly(generations: list[Generation]) -> list[int | None]:
+    """Return the predecessors by comparing each request with each one before it."""
+    found: dict[int, int | None] = {}
+    for place, one in enumerate(generations):
+        earlier = [other for other in generations[:place] if other.messages is not None]
+        same = [other for other in earlier if other.messages == one.messages]
+        if one.messages is None:
+            found[one.no] = None
+        elif same and (same[-1].failed or one.retries):
+            found[one.no] = found[same[-1].no]
+        else:
+            ranked = [
+                (len(list((letters(one) & letters(other)).elements())), common(one, other), at, other.no)
+                for at, other in enumerate(earlier)
+                if not other.failed
+            ]
+            best = max(ranked, default=(0, 0, 0, None))
+            found[one.no] = best[3] if best[0] or one.by_model else None
+    return list(found.values())
+
+
+def letters(one: Generation) -> Counter[int]:
+    return Counter((one.messages or b"")[::8])
+
+
+def common(one: Generation, other: Generation) -> int:
+    pairs = zip((one.messages or b"")[::8], (other.messages or b"")[::8], strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+requests = st.none() | st.text("abCdEf", max_size=7)
+growing = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 7), st.text("abCdEfgH", max_size=3)), max_size=12)
+
+
+@given(st.lists(st.tuples(requests, st.booleans(), st.integers(0, 1)), max_size=12))
+def test_any_session_has_the_predecessors_of_the_slow_definition(
+    found: list[tuple[str | None, bool, int | None]],
+) -> None:
+    session = [turn(no, text, failed=failed, retries=tries) for no, (text, failed, tries) in enumerate(found)]
+    assert before(*session) == slowly(session)
+
+
+@given(growing)
+def test_dialogues_that_grow_branch_and_rewind_have_them_too(steps: list[tuple[int, int, str]]) -> None:
+    texts = [""]
+    for start, kept, added in steps:
+        texts.append(texts[start % len(texts)][: kept or None] + added)
+    session = [turn(no, text) for no, text in enumerate(texts)]
+    assert before(*session) == slowly(session)
+
+
+def test_long_sessions_take_no_more_than_their_messages() -> None:
+    letters = [no.to_bytes(8, "big") for no in range(6000)]
+    main = [Generation(no, b"".join(letters[: 2 * no + 1]), True) for no in range(1500)]
+    agents = [Generation(2000 + no, b"".join(letters[4000 : 4001 + no]), True) for no in range(500)]
+    began = time.process_time()
+    found = ties([one for pair in zip(main[:500], agents, strict=True) for one in pair] + main[500:])
+    assert time.process_time() - began < 2
+    assert all(found[no].predecessor == no - 1 for no in range(1, 1500))
+    assert all(found[2000 + no].predecessor == 1999 + no for no in range(1, 500))

@@ -1,0 +1,191 @@
+"""Pure: the predecessor of each generation of a session, by the messages of their requests.
+
+It is the generation whose answer a request names (`previous_response_id`); else, among the earlier ones that did not
+fail, the one with the most equal messages (those of the system do not count), then with the longest common prefix, then
+the latest. A request with no message of another one, and no answer of a model, begins a branch. A retry has the
+predecessor of what it repeats.
+
+Nearly every request holds all messages of an earlier one, and only new ones behind them: one look-up finds its
+predecessor. For any other request, the messages that each earlier one added to its own beginning are counted once.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+_WIDTH = 8
+"""Bytes of a digest."""
+
+
+class Generation(NamedTuple):
+    """A generation of a session, in the order of the requests.
+
+    `messages` are the digests of its messages, 8 bytes each, without those of the system; None if the request is not on
+    the tape, or not readable. `by_model`: one of the messages is a model's. `named` is the response that the request
+    says it continues. `retries` counts earlier attempts, if the client says so.
+    """
+
+    no: int
+    messages: bytes | None
+    by_model: bool = False
+    failed: bool = False
+    response_id: str | None = None
+    named: str | None = None
+    retries: int | None = None
+
+
+class Tie(NamedTuple):
+    """What a generation follows: its `predecessor`, and what it `continues` in the account of time.
+
+    That is the predecessor, or the failed attempt at the same request before it. `is_known` is False where nobody can
+    know the predecessor, as the request, or the response that it names, is not on the tape.
+    """
+
+    predecessor: int | None = None
+    continues: int | None = None
+    is_known: bool = True
+
+
+_Token = bytes | tuple[bytes, int]
+"""A message; the second of equal ones in a request is another."""
+
+
+class _Node:
+    """All requests with the same messages: those of `above`, and `added` ones behind them."""
+
+    __slots__ = ("above", "added", "count", "latest", "latest_below", "messages")
+
+    def __init__(self, above: "_Node | None", added: list[_Token], messages: bytes, order: int, no: int) -> None:
+        self.above, self.added, self.messages = above, added, messages
+        self.count = len(messages) // _WIDTH
+        self.latest = self.latest_below = (order, no)
+        """The newest request, and the newest that begins so: their positions and numbers."""
+
+
+@dataclass(slots=True)
+class _Session:
+    nodes: dict[bytes, _Node] = field(default_factory=dict)
+    """Requests by their messages, in the order in which they were first sent."""
+    counts: list[int] = field(default_factory=list)
+    """The numbers of messages that they have, ascending."""
+    seen: set[_Token] = field(default_factory=set)
+    latest: tuple[int, int] | None = None
+    is_mixed: bool = False
+    """Messages that were known came behind others than before: beginnings do not find every request any more."""
+    by_response: dict[str, int] = field(default_factory=dict)
+    attempts: dict[tuple[str | None, bytes], tuple[int, bool]] = field(default_factory=dict)
+    """The newest attempt at each request, and True if it failed."""
+    last_split: tuple[bytes, _Node | None, list[_Token]] = (b"", None, [])
+
+    def tie(self, one: Generation, ties: dict[int, Tie]) -> Tie:
+        if one.messages is None:
+            return Tie(is_known=False)
+        repeated, failed = self.attempts.get((one.named, one.messages), (None, False))
+        if repeated is not None and (failed or one.retries):
+            before = ties[repeated]
+            return Tie(before.predecessor, repeated if failed else before.predecessor, before.is_known)
+        if one.named is not None:
+            named = self.by_response.get(one.named)
+            return Tie(named, named, named is not None)
+        found = self._nearest(one)
+        return Tie(found, found)
+
+    def add(self, one: Generation, order: int) -> None:
+        if one.response_id is not None:
+            self.by_response[one.response_id] = one.no
+        if one.messages is None:
+            return
+        self.attempts[one.named, one.messages] = one.no, one.failed
+        if not one.failed:
+            self._enter(one.messages, order, one.no)
+
+    def _enter(self, messages: bytes, order: int, no: int) -> None:
+        self.latest = order, no
+        if (node := self.nodes.get(messages)) is None:
+            above, added = self._split(messages)
+            self.is_mixed |= not self.seen.isdisjoint(added)
+            self.seen.update(added)
+            node = self.nodes[messages] = _Node(above, added, messages, order, no)
+            if (at := bisect_right(self.counts, node.count)) == 0 or self.counts[at - 1] != node.count:
+                self.counts.insert(at, node.count)
+        node.latest = order, no
+        above_it: _Node | None = node
+        while above_it is not None:
+            above_it.latest_below = order, no
+            above_it = above_it.above
+
+    def _split(self, messages: bytes) -> tuple[_Node | None, list[_Token]]:
+        """Return the requests that messages begin with, and those behind them; the last result is kept."""
+        if messages is not self.last_split[0]:
+            beginning = self._beginning(messages)
+            tokens = _tokens(messages, beginning.count if beginning else 0)
+            self.last_split = messages, beginning, tokens
+        return self.last_split[1:]
+
+    def _beginning(self, messages: bytes) -> _Node | None:
+        """Return the requests with most messages that these begin with, or have all of."""
+        for at in range(bisect_right(self.counts, len(messages) // _WIDTH) - 1, -1, -1):
+            if (node := self.nodes.get(messages[: _WIDTH * self.counts[at]])) is not None:
+                return node
+        return None
+
+    def _nearest(self, one: Generation) -> int | None:
+        messages = one.messages or b""
+        beginning, added = self._split(messages)
+        if not self.is_mixed and self.seen.isdisjoint(added):
+            found = beginning.latest_below if beginning is not None and beginning.count else None
+        else:
+            found = self._most_equal(messages)
+        if found is None and one.by_model:
+            found = self.latest
+        return None if found is None else found[1]
+
+    def _most_equal(self, messages: bytes) -> tuple[int, int] | None:
+        """Return the request with most equal messages, from all; None if there is no equal one."""
+        own = {*_tokens(messages, 0)}
+        equal: dict[int, int] = {}
+        most, best = 1, list[_Node]()
+        for node in self.nodes.values():
+            count = equal[id(node)] = (equal[id(node.above)] if node.above else 0) + len(own.intersection(node.added))
+            if count > most:
+                most, best = count, []
+            if count == most:
+                best.append(node)
+        return max(((_common(node.messages, messages), node.latest) for node in best), default=(0, None))[1]
+
+
+def ties(generations: Iterable[Generation]) -> dict[int, Tie]:
+    """Return what each generation of one session follows, by its number."""
+    session, found = _Session(), dict[int, Tie]()
+    for order, one in enumerate(generations):
+        found[one.no] = session.tie(one, found)
+        session.add(one, order)
+    return found
+
+
+def _tokens(messages: bytes, start: int) -> list[_Token]:
+    """Return the messages behind the first ones."""
+    added = [*_digests(messages, start)]
+    beginning = messages[: _WIDTH * start]
+    if len({*added}) == len(added) and not any(digest in beginning for digest in added):
+        return [*added]
+    counts: dict[bytes, int] = {}
+    tokens: list[_Token] = []
+    for digest in _digests(messages, 0):
+        number = counts[digest] = counts.get(digest, 0) + 1
+        tokens.append(digest if number == 1 else (digest, number))
+    return tokens[start:]
+
+
+def _digests(messages: bytes, start: int) -> Iterator[bytes]:
+    return (messages[at : at + _WIDTH] for at in range(_WIDTH * start, len(messages), _WIDTH))
+
+
+def _common(a: bytes, b: bytes) -> int:
+    """Return the number of messages with which both begin."""
+    low, high = 0, min(len(a), len(b)) // _WIDTH
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if a.startswith(b[: _WIDTH * middle]) else (low, middle - 1)
+    return low
