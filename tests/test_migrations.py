@@ -31,6 +31,8 @@ from wiretape.recorder.tape.reading import reads_of_all
 
 ROOT = Path(__file__).parent.parent
 NOW = schema.REVISION
+LATER = [name for name in (column.name for column in schema.measures.c) if name.startswith(("context_", "prompt_el"))]
+"""Columns that an upgrade leaves unknown."""
 NEXT = '''
 """A migration of a wiretape to come: replaces a table that others refer to, then adds one."""
 import os, signal
@@ -270,6 +272,7 @@ def test_an_upgrade_that_is_killed_leaves_a_tape_that_it_goes_on_with(tape: Path
     with opened(tape) as store:
         record(store, [*exchange("e0", [])[:-1], *(frame for no in range(1, 130) for frame in exchange(f"e{no}"))])
         store.append(exchange("open")[:-1])
+    damage(tape, f"UPDATE measures SET {', '.join(f'{name} = NULL' for name in LATER)}")
     old = older(tape, "0004")
     contents = shown(tape)
     for point in itertools.count(1):

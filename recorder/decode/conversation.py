@@ -20,6 +20,8 @@ from typing import Any, Final
 from wiretape.recorder.decode.encoding import Cleaner, uncoded
 from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.decode.prompt import Message, Part, Text, ToolCall, ToolResult, canonical, is_element
+from wiretape.recorder.decode.prompt import Message, Part, Text, ToolCall, canonical, is_element
+from wiretape.recorder.decode.request import decoded, prompt_of
 from wiretape.recorder.decode.request import parse
 from wiretape.recorder.decode.values import JsonObject
 
@@ -47,13 +49,20 @@ class RecordedRequest:
 
 
 def belonging(
-    asked: RecordedRequest, operation: str, content: str | None, calls: Sequence[Mapping[str, Any]] | None
+    asked: RecordedRequest,
+    operation: str,
+    content: str | None,
+    calls: Sequence[Mapping[str, Any]] | None,
+    value: object = None,
 ) -> JsonObject:
     """Return the fields of `Measures` about the conversation of a request; its body is read only for a generation.
 
-    `content` and `calls` are the text and the tool calls of the answer.
+    `content` and `calls` are the text and the tool calls of the answer; `value` is that of the request's body, if it is
+    known already.
     """
-    prompt = parse(uncoded(asked.headers, asked.body or b"")) if operation in GENERATIONS else None
+    prompt = None
+    if operation in GENERATIONS:
+        prompt = prompt_of(decoded(uncoded(asked.headers, asked.body or b"")) if value is None else value)
     fields = prompt.parameters if prompt is not None else {}
     found: JsonObject = _named(asked.headers, fields)
     if prompt is None or not prompt.messages:

@@ -8,11 +8,12 @@ hostile, is an error: what cannot be read is left out and flagged. Reading and w
 from collections.abc import Sequence
 from typing import Any
 
-from wiretape.recorder.decode import encoding, payloads
+from wiretape.recorder.decode import encoding, payloads, request
 from wiretape.recorder.decode.assembly import Answer, assemble
 from wiretape.recorder.decode.conversation import RecordedRequest, answers_tools, belonging
 from wiretape.recorder.decode.decoder import BROKEN, COMMENT, EVENT, Decoded, decode
 from wiretape.recorder.decode.dialect import ReportedError
+from wiretape.recorder.decode.elements import PROMPTED, elements, measures_of
 from wiretape.recorder.decode.encoding import Cleaner
 from wiretape.recorder.decode.exchange import Evidence, Exchange, Read, Reads, judge, transport_flags
 from wiretape.recorder.decode.metrics import Measures, Timeline, measured
@@ -58,7 +59,7 @@ def derive(
     values = measured(timeline) | ({} if exchange.is_timed else {"bytes": len(body)})  # without reads
     if is_timed and not understood:
         values["chunks"] = 0
-    its_operation = operation(exchange, decoded.api)
+    its_operation, api = operation(exchange, decoded.api), _api(exchange, decoded, succeeded)
     flags = transport_flags(exchange, outcome, decoded.close) | decoded.flags & {"decode_limit", "undecoded"}
     if succeeded:
         flags |= _flags(decoded, answer, outcome, timeline)
@@ -66,15 +67,14 @@ def derive(
         flags.discard("empty")
     values |= _reported(fault, outcome, decoded, cleaner)
     if asked is not None:
-        given = _with_message(asked, decoded)
-        values |= belonging(given, its_operation, answer.values["content"], answer.values["tool_calls"])
+        values |= _of_request(_with_message(asked, decoded), exchange, its_operation, api, answer)
     is_text = decoded.framing not in ("aws-eventstream", "websocket")
     if cleaner.changed or (decoded.runs and is_text and not encoding.is_utf8(decoded.data)):
         flags.add("sanitized")
     return Measures(
         outcome=outcome,
         outcome_detail=outcome_detail,
-        api=_api(exchange, decoded, succeeded),
+        api=api,
         operation=its_operation,
         events=decoded.kinds.count(EVENT) - sum(decoded.kinds[item] == EVENT for item in decoded.sent),
         comments=decoded.kinds.count(COMMENT),
@@ -82,6 +82,19 @@ def derive(
         turn_spans=_turn_spans(decoded),
         **_known(answer.values | values, decoded),
     )
+
+
+def _of_request(
+    asked: RecordedRequest, exchange: Exchange, operation: str, api: str | None, answer: Answer
+) -> JsonObject:
+    """Return the values of a request: its conversation, and the elements of its prompt."""
+    content, calls, value = answer.values["content"], answer.values["tool_calls"], None
+    found: JsonObject = {}
+    if operation in PROMPTED:
+        body = encoding.uncoded(asked.headers, asked.body or b"")
+        value = request.decoded(body)
+        found = measures_of(elements(body, api, exchange.request_model, value))
+    return found | belonging(asked, operation, content, calls, value)
 
 
 def _known(values: JsonObject, decoded: Decoded) -> JsonObject:

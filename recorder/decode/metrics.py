@@ -405,6 +405,11 @@ def tokens(meaning: str, aliases: tuple[str, ...]) -> Any:
     return metric(meaning, None, "tokens", aliases=aliases)
 
 
+def context(meaning: str) -> Any:
+    """Define the bytes of a request's body that are of one source."""
+    return metric(f"bytes of the request's body: {meaning}", None, "bytes")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measures(Timing):
     """Every derived value of one exchange, beginning with its timing; the meaning of each field is its metadata."""
@@ -469,6 +474,17 @@ class Measures(Timing):
         is_shown=False,
     )
     asked: str | None = value("the last text of the user in the request: its beginning, on one line")
+    context_system_bytes: int | None = context("the system prompt")
+    context_tools_bytes: int | None = context("the definitions of tools")
+    context_user_bytes: int | None = context("messages of the user, without images, documents and tool results")
+    context_assistant_bytes: int | None = context("messages of the model, its reasoning and tool calls included")
+    context_tool_results_bytes: int | None = context("results of tools, without images and documents")
+    context_images_bytes: int | None = context("images")
+    context_documents_bytes: int | None = context("documents")
+    context_other_bytes: int | None = context("all else, such as other parameters, brackets and separators")
+    prompt_elements: bytes | None = internal(
+        "elements of the request's prompt in their order, as MessagePack: their places, digests and lengths"
+    )
 
 
 METRICS: Final = {

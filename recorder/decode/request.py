@@ -36,18 +36,18 @@ MOST_PARTS: Final = 10_000
 """Limits of the messages of a request and the parts of a message; the remainder is kept as one `Other`."""
 
 _DEEPEST = 4
-_ROLES: Final = {"model": "assistant", "chatbot": "assistant", "ai": "assistant", "function": "tool", "human": "user"}
+ROLES: Final = {"model": "assistant", "chatbot": "assistant", "ai": "assistant", "function": "tool", "human": "user"}
 _TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text", "refusal"})
-_CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use", "tool-call", "function_call", "custom_tool_call"})
+CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use", "tool-call", "function_call", "custom_tool_call"})
 _CALL_KEYS = frozenset({"id", "call_id", "type", "status", "name", "arguments"})
-_RESULT_IDS = ("tool_use_id", "call_id", "toolUseId", "tool_call_id", "id")
+RESULT_IDS = ("tool_use_id", "call_id", "toolUseId", "tool_call_id", "id")
 _RESULT_KEYS = frozenset({
-    *_RESULT_IDS, "type", "content", "output", "response", "name", "status", "is_error", "cache_control",
+    *RESULT_IDS, "type", "content", "output", "response", "name", "status", "is_error", "cache_control",
 })  # fmt: skip
-_MODELS = frozenset({"reasoning", "compaction", "mcp_list_tools", "mcp_approval_request"})
-_ENVELOPES = ("request", "input")
-_Kind = Literal["image", "audio", "video", "file"]
-_MEDIA: Final[dict[str, _Kind]] = {
+MODELS = frozenset({"reasoning", "compaction", "mcp_list_tools", "mcp_approval_request"})
+ENVELOPES = ("request", "input")
+MediaKind = Literal["image", "audio", "video", "file"]
+MEDIA: Final[dict[str, MediaKind]] = {
     "image": "image", "image_url": "image", "input_image": "image", "computer_screenshot": "image",
     "audio": "audio", "input_audio": "audio", "audio_url": "audio", "video": "video", "video_url": "video",
     "input_video": "video", "file": "file", "input_file": "file", "document": "file", "document_url": "file",
@@ -58,20 +58,24 @@ _SOURCES = frozenset({
     "url", "uri", "image_url", "audio_url", "video_url", "document_url", "file_url", "fileUri", "file_uri", "file_id",
     "image", "audio", "video", "file", "id",
 })  # fmt: skip
-_MEDIA_TYPES = ("media_type", "mimeType", "mime_type", "format")
+MEDIA_TYPES = ("media_type", "mimeType", "mime_type", "format")
 _NAMES = ("filename", "title", "name", "displayName", "display_name")
 
 
 def parse(body: bytes | None) -> Prompt | None:
     """Read the body of a request, without a content encoding; None if it is not one JSON object."""
-    request = decoded(body or b"")
+    return prompt_of(decoded(body or b""))
+
+
+def prompt_of(request: object) -> Prompt | None:
+    """Read the value of a request's body; None if it is no JSON object."""
     if not isinstance(request, dict):
         return None
     fields = _unwrapped(request)
     added = _added_tools(fields)
-    messages = [message for key, read in _MESSAGES.items() if key in fields for message in read(key, fields)]
+    messages = [message for key, read in MESSAGES.items() if key in fields for message in read(key, fields)]
     leading = list(takewhile(lambda message: message.role in SYSTEM, messages))
-    system = [part for key in _SYSTEM_KEYS for part in _parts(fields.pop(key, None))]
+    system = [part for key in SYSTEM_KEYS for part in _parts(fields.pop(key, None))]
     system += [part for message in leading for part in message.parts]
     tools = [tool for key in ("tools", "functions", "toolConfig") for tool in _tools(key, fields)] + added
     model = text(fields.pop("model", None)) if isinstance(fields.get("model"), str) else ""
@@ -101,9 +105,9 @@ def _float(text: str) -> float | str:
 def _unwrapped(request: JsonObject) -> JsonObject:
     """Return the fields of a request without the envelope that some APIs put around its content."""
     fields = dict(request)
-    for key in _ENVELOPES:
+    for key in ENVELOPES:
         inner = fields.get(key)
-        if isinstance(inner, dict) and not _MESSAGES.keys().isdisjoint(inner):
+        if isinstance(inner, dict) and not MESSAGES.keys().isdisjoint(inner):
             del fields[key]
             fields |= inner
             parameters = fields.get("parameters")
@@ -140,12 +144,12 @@ def _said_last(key: str, fields: JsonObject) -> Iterator[Message]:
         yield Message("tool", tuple(_cohere_result(result) for result in fields.pop("tool_results")))
 
 
-_MESSAGES: Final[dict[str, Callable[[str, JsonObject], Iterator[Message]]]] = {
+MESSAGES: Final[dict[str, Callable[[str, JsonObject], Iterator[Message]]]] = {
     "chat_history": _listed, "messages": _listed, "contents": _listed, "history": _listed, "input": _listed,
     "content": _listed, "prompt": _said_last, "message": _said_last, "inputText": _said_last, "inputs": _said_last,
 }  # fmt: skip
 """The fields that hold messages, in the order of the conversation."""
-_SYSTEM_KEYS = ("system", "instructions", "systemInstruction", "system_instruction", "preamble")
+SYSTEM_KEYS = ("system", "instructions", "systemInstruction", "system_instruction", "preamble")
 
 
 def _item(item: object) -> Message:
@@ -162,13 +166,13 @@ def _item(item: object) -> Message:
 def _role_of_item(kind: str, parts: list[Part]) -> str:
     if kind.endswith("_output"):
         return "tool"
-    is_models = kind.endswith("_call") or kind in _MODELS
+    is_models = kind.endswith("_call") or kind in MODELS
     return "assistant" if is_models or any(isinstance(part, Reasoning | ToolCall) for part in parts) else kind
 
 
 def _message(item: JsonObject) -> Message:
     role = text(item.get("role")).lower() or "user"
-    role = _ROLES.get(role, role)
+    role = ROLES.get(role, role)
     parts = [*_thoughts(item)]
     for key in ("content", "parts", "message"):
         parts += _parts(item.get(key))
@@ -234,14 +238,14 @@ def _typed(kind: str, item: JsonObject, depth: int) -> list[Part]:
         return [Text(item[key], key)]
     if kind in ("thinking", "reasoning", "redacted_thinking"):
         return [_reasoning(item)]
-    if kind in _CALLS:
+    if kind in CALLS:
         return [_call(item)]
     if kind.endswith(("tool_result", "_output")):
         return [_result(item, depth)]
     if kind == "document" and isinstance(item.get("document"), dict):  # Cohere's: the result of a tool
         return [Text(_written(item["document"].get("data", item["document"])))]
-    if kind in _MEDIA:
-        return [_media(_MEDIA[kind], item), *_text_of(item, depth)]
+    if kind in MEDIA:
+        return [_media(MEDIA[kind], item), *_text_of(item, depth)]
     if kind.endswith("_call"):
         return _served_call(kind.removesuffix("_call"), item)
     return [_other(item)]
@@ -260,8 +264,8 @@ def _keyed(item: JsonObject, depth: int) -> list[Part]:
     """Read a part that is named by its key: those of Gemini, Bedrock's Converse and DashScope."""
     key = next((key for key in _KEYS if key in item), None)
     if key is None:
-        name = next((name for name in _MEDIA if name in item), None)
-        return [_media(_MEDIA[name], item) if name else _other(item)]
+        name = next((name for name in MEDIA if name in item), None)
+        return [_media(MEDIA[name], item) if name else _other(item)]
     value = item[key]
     if key == "text" and isinstance(value, str):
         return [Reasoning(value) if item.get("thought") is True else Text(value)]
@@ -319,7 +323,7 @@ def _served_call(name: str, item: JsonObject) -> list[Part]:
 
 def _result(item: JsonObject, depth: int) -> ToolResult:
     """Read the result of a tool."""
-    id = next((text(item[key]) for key in _RESULT_IDS if item.get(key)), "")
+    id = next((text(item[key]) for key in RESULT_IDS if item.get(key)), "")
     content = next((item[key] for key in ("content", "output", "response") if key in item), None)
     if isinstance(content, dict) and "type" not in content:
         only = next(iter(content.values())) if len(content) == 1 else content  # Gemini's: "output", "result", …
@@ -339,14 +343,14 @@ def _cohere_result(item: object) -> Part:
     return ToolResult("", text(item["call"].get("name")), (Text(_written(item.get("outputs"))),))
 
 
-def _media(kind: _Kind, item: object) -> Part:
+def _media(kind: MediaKind, item: object) -> Part:
     """Read an image, audio, video or file, with its bytes or its place in one of many forms."""
     if isinstance(item, str):  # Ollama's images
         item = {"url" if "://" in item[:16] else "data": item}
     if not isinstance(item, dict):
         return _other(item)
     fields = dict(_fields(item, 3))
-    media_type = next((text(fields[key]) for key in _MEDIA_TYPES if fields.get(key)), "")
+    media_type = next((text(fields[key]) for key in MEDIA_TYPES if fields.get(key)), "")
     name = next((text(fields[key]) for key in _NAMES if fields.get(key)), "")
     data = next((value for key, value in fields.items() if key in _DATA and isinstance(value, str)), "")
     source = next((value for key, value in fields.items() if key in _SOURCES and isinstance(value, str)), "")
@@ -361,6 +365,18 @@ def _media(kind: _Kind, item: object) -> Part:
     return Media(_kind(kind, media_type), media_type, size, name, source, digest)
 
 
+def media_of(part: JsonObject) -> MediaKind | None:
+    """Return the kind of a part that is an image, audio, video or a file, or None."""
+    name = text(part.get("type")) or next((key for key in part if key in MEDIA), "")
+    if name not in MEDIA:
+        return None
+    kind = MEDIA[name]
+    if kind != "file":
+        return kind
+    fields = dict(_fields(part, 3))
+    return _kind(kind, next((text(fields[key]) for key in MEDIA_TYPES if fields.get(key)), ""))
+
+
 def _fields(item: object, depth: int) -> Iterator[tuple[str, Any]]:
     """Yield the fields of an object, then those of the objects in it, which replace them."""
     if isinstance(item, dict) and depth:
@@ -369,10 +385,10 @@ def _fields(item: object, depth: int) -> Iterator[tuple[str, Any]]:
             yield from _fields(value, depth - 1)
 
 
-def _kind(kind: _Kind, media_type: str) -> _Kind:
+def _kind(kind: MediaKind, media_type: str) -> MediaKind:
     """Return the kind of a file by its media type; other types leave `kind` as it is."""
     main = media_type.partition("/")[0]
-    return cast(_Kind, main) if kind == "file" and main in ("image", "audio", "video") else kind
+    return cast(MediaKind, main) if kind == "file" and main in ("image", "audio", "video") else kind
 
 
 def _size(data: bytes) -> int:
