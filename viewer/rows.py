@@ -53,14 +53,15 @@ _FIRST: Final = (
     "context_tool_results_bytes", "context_images_bytes", "context_documents_bytes", "context_other_bytes",
 )  # fmt: skip
 TEXT_FIELDS: Final = ("content", "reasoning", "refusal", "tool_calls")
+CACHE: Final = ("cache_verdict", "cache_broken_at", "cache_expected_tokens", "cache_idle_ms", "cache_common_tokens")
 DETAIL_FIELDS: Final = (
     "response_id", "framing", "ended_by", "ended_detail", "ttf_byte_ms", "ttf_content_ms", "thinking_ms", "tail_ms",
     "e2e_tps", "tokens_per_chunk", "tpot_est_ms", "tpot_adj_ms", "icl_mean_ms", "icl_p90_ms", "comments", "chunks",
     "gap_bytes", "choices", "usage", "clock_error_ms", "request_truncated",
-    "conversation_key_from", "continues", "asked", "cost", "currency", "cache_hit_rate", "upstream_name",
+    "conversation_key_from", "continues", "asked", "cost", "currency", "cache_hit_rate", "upstream_name", *CACHE,
 )  # fmt: skip
 PAID: Final = ("cost", "currency", "cache_hit_rate")
-WORKED_OUT: Final = ("conversation", "continues", *PAID, "upstream_name")
+WORKED_OUT: Final = ("conversation", "continues", *PAID, "upstream_name", *CACHE)
 """Fields that are computed on request only: neither the tape nor a list has them by default."""
 
 FIELDS: Final = _FIRST + tuple(
@@ -158,6 +159,11 @@ class DetailRow(ListRow):
     cost: float | None = None
     currency: str | None = None
     cache_hit_rate: float | None = None
+    cache_verdict: str | None = None
+    cache_broken_at: str | None = None
+    cache_expected_tokens: int | None = None
+    cache_idle_ms: float | None = None
+    cache_common_tokens: int | None = None
 
     @property
     def texts(self) -> dict[str, str]:

@@ -44,8 +44,17 @@ _WORKED_OUT: Final = {
     "currency": "the currency of the cost",
     "cache_hit_rate": "tokens read from the provider's cache / all tokens of the request",
     "upstream_name": "the name of its upstream in --upstream NAME=URL; unknown if several names have that URL",
+    "cache_verdict": "why it read its prompt from the provider's cache, or did not (help sessions); of complete ones",
+    "cache_broken_at": "the first place where its prompt differs from its predecessor's, as tools[3]",
+    "cache_expected_tokens": "tokens that a read could have had: the input tokens of its predecessor",
+    "cache_idle_ms": "time since the last request of the session with the same tools and system prompt, start to start",
+    "cache_common_tokens": "of the expected tokens, those before the first difference: an estimate by bytes",
 }
 """Fields that the viewer computes from several exchanges, the configuration, or several columns."""
+_COMPUTED_UNITS: Final = {
+    "cost": "currency", "cache_hit_rate": "share of 1", "cache_expected_tokens": "tokens", "cache_idle_ms": "ms",
+    "cache_common_tokens": "tokens",
+}  # fmt: skip
 
 _OF_CONVERSATION: Final = {
     "conversation": "the key that its client gave, or else the id of its first exchange",
@@ -174,7 +183,7 @@ def exchange_field(name: str) -> ExportField:
         percent = round(100 * rows.GAP_PERCENTILES[name])
         return ExportField(name, "number", "ms", f"{percent}th percentile of the gaps between reads with output")
     if name in _WORKED_OUT:
-        unit = {"cost": "currency", "cache_hit_rate": "share of 1"}.get(name)
+        unit = _COMPUTED_UNITS.get(name)
         return ExportField(name, "number" if unit else "text", unit, _WORKED_OUT[name])
     stored = "request_model" if name == "model" else rows.stored_name(name)
     column = measures.c[stored] if stored in measures.c else exchanges.c[stored]

@@ -14,6 +14,7 @@ from wiretape.recorder.decode.metrics import METRICS, SHOWN, Metric, kinds
 from wiretape.recorder.decode.operation import OPERATIONS
 from wiretape.viewer import rows
 from wiretape.viewer.query.operators import Kind
+from wiretape.viewer.sessions.cache import VERDICTS
 
 Style = Literal["whole", "prefix", "within", "host", "path", "word"]
 
@@ -107,6 +108,11 @@ _NAMED: Final = (
     *map(_gap_percentile, rows.GAP_PERCENTILES),
     Field("cost", "rate", ("cost",)),
     Field("cache_hit_rate", "share", ("cache_hit_rate",), "whole", ("cache.hit",)),
+    _text("cache_verdict", choices=VERDICTS),
+    _text("cache_broken_at", "prefix"),
+    Field("cache_expected_tokens", "count", ("cache_expected_tokens",)),
+    Field("cache_idle_ms", "duration", ("cache_idle_ms",)),
+    Field("cache_common_tokens", "count", ("cache_common_tokens",)),
 )  # fmt: skip
 _OF_ROWS: Final = {"labels", *(field.name for field in _NAMED)}
 _ROWS: Final = (*_NAMED, *(_derived(rows.stored_name(name)) for name in rows.FIELDS if name not in _OF_ROWS))

@@ -48,6 +48,7 @@ _ELSEWHERE: Final = {
     columns.CONVERSATION: "conversations",
     columns.CONTINUED: "the earlier turn of an exchange",
     columns.ABOVE: "the tree of a conversation",
+    **dict.fromkeys(columns.CACHE.values(), "verdicts about the provider's cache"),
 }
 """Functions that only tapes have, with their purposes."""
 

@@ -49,6 +49,16 @@ PREDECESSOR: Final = "number_continued"
 number of the one that it continues."""
 
 
+CACHE: Final = {
+    "cache_verdict": "cache_verdict_of",
+    "cache_broken_at": "cache_break_of",
+    "cache_expected_tokens": "cache_expected_of",
+    "cache_idle_ms": "cache_idle_of",
+    "cache_common_tokens": "cache_common_of",
+}
+"""SQL functions (`functions`): the figures about the provider's cache, by the fields that they give."""
+
+
 COST: Final = "cost_of"
 CURRENCY: Final = "currency_of"
 """SQL functions (`functions`): cost, in units of `wiretape.viewer.stats.prices`, and currency."""
@@ -128,6 +138,11 @@ def resolved(function: str) -> Expression:
     return value
 
 
+def _of_cache(field: str) -> Callable[[], Expression]:
+    kind: type[Text | BigInteger] = Text if field in ("cache_verdict", "cache_broken_at") else BigInteger
+    return lambda: getattr(func, CACHE[field])(exchanges.c.no, type_=kind)
+
+
 def cache_total() -> ColumnElement[int]:
     """Return the tokens of a request; null if there are none, or it is not known how many of them a cache had."""
     known = (measures.c[name].is_not(null()) for name in ("cache_read_input_tokens", "input_uncached_tokens"))
@@ -150,6 +165,7 @@ _WORKED_OUT: Final[dict[str, Callable[[], Expression]]] = {
     "currency": lambda: func.currency_of(cost_units(), type_=Currency),
     "cache_hit_rate": _cache_hit_rate,
     "upstream_name": _upstream_name,
+    **{field: _of_cache(field) for field in CACHE},
 }
 """The expressions of `rows.WORKED_OUT`."""
 

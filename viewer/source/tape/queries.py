@@ -37,6 +37,7 @@ from wiretape.viewer import rows
 from wiretape.viewer.query.values import Searches, TooSlow
 from wiretape.viewer.rows import Chunks, DetailRow, Exchanges, Headers, RequestRow, TableRow
 from wiretape.viewer.source.tape import conditions
+from wiretape.viewer.source.tape.caching import Caching
 from wiretape.viewer.source.tape.columns import JOINED, Statement, column, flagged
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.source.tape.functions import Pricing, Resolver, begun, register_names
@@ -74,12 +75,15 @@ def opened(path: Path, report: Callable[[str], None] | None = None) -> Iterator[
     """
     engine = file.read_engine(path)
     searches, resolver, pricing = Searches(), Resolver(), Pricing()
+    caching = Caching(resolver)
     event.listen(engine, "connect", lambda connection, _: conditions.register(connection, searches))
     event.listen(engine, "connect", lambda connection, _: resolver.register(connection))
     event.listen(engine, "connect", lambda connection, _: pricing.register(connection))
+    event.listen(engine, "connect", lambda connection, _: caching.register(connection))
     event.listen(engine, "connect", lambda connection, _: register_names(connection))
     event.listen(engine, "before_cursor_execute", resolver.prepare)
     event.listen(engine, "before_cursor_execute", pricing.prepare)
+    event.listen(engine, "before_cursor_execute", caching.prepare)
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
     event.listen(engine, "begin", lambda _: searches.begin())
     with explained(path), engine.connect() as connection:

@@ -1,0 +1,208 @@
+"""The verdict about the cache of each generation, from small requests told by hand."""
+
+import json
+from typing import Any
+
+from tests.support.cases import each_case
+from wiretape.recorder.decode.elements import Prefix, elements, unpack
+from wiretape.viewer.sessions.cache import CacheFigures, Prompted, Provider, figures, first_difference, provider_of
+from wiretape.viewer.sessions.predecessors import Generation
+
+S = 1_000_000_000
+MARK = {"cache_control": {"type": "ephemeral"}}
+HOUR = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+APIS: dict[Provider, str] = {"anthropic": "anthropic.messages", "openai": "openai.chat", "gemini": "gemini"}
+
+
+def prefix(body: dict[str, Any], api: str = "anthropic.messages") -> Prefix | None:
+    found = elements(json.dumps(body).encode(), api)
+    return unpack(found and found.pack())
+
+
+def asked(
+    no: int, body: dict[str, Any] | None, at_s: float = 0, provider: Provider = "anthropic", **more: Any
+) -> Prompted:
+    """Return a generation that asked for this; `more` are its tokens, and fields of `Generation`."""
+    its = None if body is None else prefix(body, APIS.get(provider, "ollama"))
+    known = {name: more.pop(name) for name in ("input", "cached", "model", "succeeded") if name in more}
+    link = Generation(no, its and its.messages, bool(its and its.by_model), **more)
+    values: dict[str, Any] = {"succeeded": not link.failed, "input": 10_000, "cached": 0, "model": "claude-sonnet-4-5"}
+    return Prompted(link, its, round(at_s * S), provider=provider, **values | known)
+
+
+def said(*texts: str, **more: Any) -> dict[str, Any]:
+    """Return a body with messages of these texts, of the user and the model in turns; the system prompt is marked."""
+    messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(texts)]
+    system = [{"type": "text", "text": "s", **MARK}]
+    return {"model": "m", "tools": [{"name": "a"}, {"name": "b"}], "system": system, "messages": messages} | more
+
+
+FIRST, NEXT = said("hi"), said("hi", "yes", "more")
+
+
+def of_two(*, before: dict[str, Any], after: dict[str, Any]) -> CacheFigures:
+    one = asked(1, FIRST, **before)
+    return figures([one, asked(2, **{"body": NEXT, "at_s": 60} | after)])[2]
+
+
+@each_case(
+    "after, before, verdict",
+    [
+        ({"cached": 8_000}, {}, "hit"),
+        ({"cached": 7_999}, {}, "partial"),
+        ({"cached": 1}, {}, "partial"),
+        ({}, {"input": 1_023}, "too_short"),
+        ({"model": "claude-opus-4-5-20251101"}, {"input": 4_095}, "too_short"),
+        ({"model": "claude-opus-4-5-20251101"}, {"input": 4_096}, "provider"),
+        ({"at_s": 300}, {}, "provider"),
+        ({"at_s": 301}, {}, "expired"),
+        ({"cached": None}, {}, "unreported"),
+        ({"body": None}, {}, "unknown"),
+        ({}, {"input": None}, "unknown"),
+    ],
+)
+def test_the_first_true_verdict_counts(after: dict[str, Any], before: dict[str, Any], verdict: str) -> None:
+    found = of_two(after=after, before=before)
+    assert found.verdict == verdict
+
+
+def test_the_figures_beside_a_verdict() -> None:
+    first, second = figures([asked(1, FIRST, 5), asked(2, NEXT, 65.5, cached=9_000)]).values()
+    assert first == CacheFigures("first")
+    assert second == CacheFigures("hit", None, 10_000, 60_500_000_000, 10_000)
+
+
+def test_a_prompt_without_any_mark_is_unmarked_at_anthropic() -> None:
+    plain = {"system": "s"}
+    pair = [asked(1, said("hi", **plain)), asked(2, said("hi", "yes", "more", **plain), 60)]
+    assert figures(pair)[2].verdict == "unmarked"
+    top = asked(2, said("hi", "yes", "more", **plain, **MARK), 60)
+    assert figures([pair[0], top])[2].verdict == "provider"
+
+
+def test_the_time_to_live_is_the_one_asked_for() -> None:
+    kept = {"system": [{"type": "text", "text": "s", **HOUR}]}
+    pair = [asked(1, said("hi", **kept)), asked(2, said("hi", "yes", "more", **kept), 3600)]
+    assert figures(pair)[2].verdict == "provider"
+    assert figures([pair[0], pair[1]._replace(start_ns=3601 * S)])[2].verdict == "expired"
+
+
+@each_case(
+    "provider, more, at_s, verdict",
+    [
+        ("openai", {}, 3600, "provider"),
+        ("openai", {}, 3601, "expired"),
+        ("openai", {"prompt_cache_retention": "24h"}, 3601, "provider"),
+        ("openai", {"prompt_cache_retention": "24h"}, 86_401, "expired"),
+        ("other", {}, 86_401, "provider"),
+    ],
+)
+def test_each_provider_keeps_a_prefix_for_its_documented_time(
+    provider: Provider, more: dict[str, Any], at_s: float, verdict: str
+) -> None:
+    both = [asked(no, {"model": "m", "messages": said(*texts)["messages"], **more}, at, provider, model="m")
+            for no, texts, at in ((1, ["hi"], 0), (2, ["hi", "yes", "more"], at_s))]  # fmt: skip
+    assert figures(both)[2].verdict == verdict
+
+
+def test_gemini_leaves_out_a_count_of_0_and_others_do_not_report() -> None:
+    said = [{"role": "user", "parts": [{"text": text}]} for text in ("a", "b", "c")]
+    pair = [asked(no, {"contents": said[:no]}, no, "gemini", cached=None, model="gemini-2.5-pro") for no in (1, 2)]
+    assert [one.verdict for one in figures(pair).values()] == ["first", "provider"]
+    plain = [asked(no, {"messages": said[:no]}, no, "other", cached=None) for no in (1, 2)]
+    assert [one.verdict for one in figures(plain).values()] == ["first", "unreported"]
+    assert figures([asked(1, FIRST, cached=None)])[1].verdict == "unreported"
+
+
+def test_a_sibling_with_the_same_tools_and_system_keeps_the_prefix_alive() -> None:
+    sibling = asked(2, said("another task"), 250)
+    found = figures([asked(1, FIRST), sibling, asked(3, NEXT, 400)])[3]
+    assert (found.verdict, found.idle_ns) == ("provider", 150 * S)
+    failed = asked(2, said("another task"), 250, failed=True)
+    assert figures([asked(1, FIRST), failed, asked(3, NEXT, 400)])[3].verdict == "expired"
+
+
+def test_only_generations_that_ended_in_success_have_a_verdict() -> None:
+    found = figures([asked(1, FIRST), asked(2, NEXT, 1, failed=True), asked(3, NEXT, 2, cached=10_000)])
+    assert [*found] == [1, 3]
+    assert found[3].verdict == "hit", "a repetition has the predecessor of the attempt that failed"
+
+
+@each_case(
+    "changed, place, equal",
+    [
+        ({"model": "n"}, "model", 0),
+        ({"tools": [{"name": "a"}, {"name": "c"}]}, "tools[1]", 2),
+        ({"tools": [{"name": "a"}]}, "tools[1]", 2),
+        ({"tools": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}, "tools[2]", 3),
+        ({"tools": []}, "tools[0]", 1),
+        ({"system": [{"type": "text", "text": "t"}]}, "system[0]", 3),
+        ({"system": "s"}, None, 0),
+        ({"system": "t"}, "system[0]", 3),
+        ({"thinking": {"type": "enabled"}}, "parameters.thinking", 4),
+        ({"tool_choice": {"type": "any"}}, "parameters.tool_choice", 4),
+        ({"messages": said("hi", "no", "more")["messages"]}, None, 0),
+        ({"messages": said("ho", "yes", "more")["messages"]}, "messages[0]", 4),
+        ({"temperature": 1}, None, 0),
+    ],
+)
+def test_the_first_difference_has_its_place(changed: dict[str, Any], place: str | None, equal: int) -> None:
+    before, after = prefix(FIRST), prefix(NEXT | changed)
+    assert before is not None
+    assert after is not None
+    found = first_difference(before, after)
+    assert found == (None if place is None else (place, equal))
+
+
+def test_a_message_that_is_left_out_is_the_first_difference() -> None:
+    before, after = prefix(NEXT), prefix(FIRST)
+    assert before is not None
+    assert after is not None
+    assert first_difference(before, after) == ("messages[1]", 5)
+
+
+def test_common_tokens_are_estimated_by_the_bytes_before_the_difference() -> None:
+    tools = [{"name": "x" * 100}, {"name": "y" * 100}]
+    pair = [asked(1, said("hi", tools=tools), input=1000), asked(2, said("hi", "yes", "more", tools=tools[:1]), 60)]
+    found = figures(pair)[2]
+    its = pair[0].prefix
+    assert its is not None
+    sizes = [*its.lengths()]
+    assert (found.verdict, found.broken_at) == ("prefix_changed", "tools[1]")
+    assert found.expected_tokens == 1000
+    assert found.common_tokens == round(1000 * sum(sizes[:2]) / sum(sizes))
+
+
+def test_the_prompt_of_the_named_response_stands_before_the_input() -> None:
+    def responses(no: int, text: str, **more: Any) -> Prompted:
+        body = {"model": "m", "input": [{"role": "user", "content": text}], **more.pop("body", {})}
+        found = prefix(body, "openai.responses")
+        assert found is not None
+        return Prompted(Generation(no, found.messages, **more), found, no * S, True, "openai", "m", 2_000, 1_900)
+
+    first = responses(1, "a", response_id="r1")
+    assert figures([first, responses(2, "b", named="r1")])[2] == CacheFigures("hit", None, 2_000, S, 2_000)
+    changed = figures([first, responses(2, "b", named="r1", body={"instructions": "i"})])[2]
+    assert changed[:3] == ("prefix_changed", "instructions", 2_000)
+    assert changed.common_tokens is None, "the bytes of the whole prompt are not in the request"
+    assert figures([first, responses(2, "b", named="gone")])[2].verdict == "unknown"
+
+
+@each_case(
+    "service, api, model, provider",
+    [
+        ("anthropic", "anthropic.messages", "m", "anthropic"),
+        ("groq", "openai.chat", "m", "other"),
+        (None, "openai.chat", "m", "openai"),
+        (None, "anthropic.messages", "m", "anthropic"),
+        (None, "gemini", "m", "gemini"),
+        ("bedrock", "bedrock.converse", "anthropic.claude-x", "anthropic"),
+        ("bedrock", "bedrock.converse", "amazon.nova", "other"),
+        ("vertex", "anthropic.messages", "m", "anthropic"),
+        (None, None, None, "other"),
+    ],
+)
+def test_the_host_names_the_provider_or_else_the_api(
+    service: str | None, api: str | None, model: str | None, provider: str
+) -> None:
+    assert provider_of(service, api, model) == provider

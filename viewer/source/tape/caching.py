@@ -1,0 +1,121 @@
+"""SQL functions of a connection to a tape: the verdicts about the provider's cache (`wiretape.viewer.sessions.cache`).
+
+They need all generations of a session, and are computed when a statement first uses them; after that, only for sessions
+with new exchanges.
+"""
+
+import functools
+import sqlite3
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from sqlalchemy import Connection, select
+
+from wiretape.recorder.decode.elements import unpack
+from wiretape.recorder.decode.exchange import FAILURES
+from wiretape.recorder.decode.operation import GENERATIONS
+from wiretape.recorder.relay.apis import at_host
+from wiretape.recorder.tape import cells
+from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.viewer.sessions import cache
+from wiretape.viewer.sessions.cache import CacheFigures, Prompted
+from wiretape.viewer.sessions.predecessors import Generation
+from wiretape.viewer.source.base import Version
+from wiretape.viewer.source.tape.columns import CACHE, JOINED, among, column
+from wiretape.viewer.source.tape.following import current_version
+from wiretape.viewer.source.tape.functions import Resolver
+from wiretape.viewer.stats.prices import usage
+
+_ASKED: Final = (
+    select(
+        exchanges.c.no, exchanges.c.started_at, exchanges.c.upstream, column("model"),
+        *(measures.c[name] for name in (
+            "api", "outcome", "prompt_elements", "response_id", "previous_response_id", "retries", "input_tokens",
+            "cache_read_input_tokens", "cache_creation_input_tokens",
+        )),
+    )
+    .select_from(JOINED)
+    .where(measures.c.operation.in_(GENERATIONS))
+    .order_by(exchanges.c.no)
+)  # fmt: skip
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+class Caching:
+    """Knows the verdicts of the tape of one engine, by the conversations of its `resolver`."""
+
+    def __init__(self, resolver: Resolver) -> None:
+        self._resolver = resolver
+        self._figures: dict[int, CacheFigures] = {}
+        self._version: Version | None = None
+        self._known: dict[int, str | None] = {}
+        """The sessions of the measured exchanges, by their numbers."""
+
+    def register(self, connection: sqlite3.Connection) -> None:
+        """Add the functions to a connection."""
+        for place, name in enumerate(CACHE.values()):
+            connection.create_function(name, 1, functools.partial(self._figure, place))
+
+    def _figure(self, place: int, no: int) -> str | int | None:
+        return self._figures.get(no, cache.NONE)[place]
+
+    def prepare(self, connection: Connection, _: object, statement: str, *__: object) -> None:
+        """Update the verdicts before a statement that uses them, in the same transaction."""
+        if any(f"{function}(" in statement for function in CACHE.values()):
+            self._resolver.update(connection)
+            if (version := current_version(connection)) != self._version:
+                self._update(connection)
+                self._version = version
+
+    def _update(self, connection: Connection) -> None:
+        name = self._resolver.conversations.name
+        measured = connection.execute(select(measures.c.exchange_no)).scalars().all()
+        sessions = {no: name(no) for no in measured}
+        changed = {sessions.get(no, self._known.get(no)) for no in self._differing(sessions)}
+        affected = [no for no, session in sessions.items() if session in changed]
+        if affected:
+            few = _ASKED.where(among(affected)) if len(affected) < len(sessions) else _ASKED
+            self._figures |= _figures(cells.fetch(connection, few), sessions)
+        self._known = sessions
+
+    def _differing(self, sessions: dict[int, str | None]) -> Iterable[int]:
+        return (no for no, session in (sessions.items() ^ self._known.items()) if session is not None)
+
+
+def _figures(found: Iterable[Sequence[Any]], sessions: dict[int, str | None]) -> dict[int, CacheFigures]:
+    by_session: dict[str, list[Prompted]] = {}
+    for row in found:
+        if (session := sessions.get(row[0])) is not None:
+            by_session.setdefault(session, []).append(_prompted(*row))
+    return {no: one for session in by_session.values() for no, one in cache.figures(session).items()}
+
+
+def _prompted(
+    no: int, started_at: str, upstream: str, model: str | None, api: str | None, outcome: str, elements: bytes | None,
+    response_id: str | None, named: str | None, retries: int | None, *tokens: int | None,
+) -> Prompted:  # fmt: skip
+    prefix, (input, read, write) = unpack(elements), tokens
+    messages = None if prefix is None else prefix.messages
+    by_model = prefix is not None and prefix.by_model
+    return Prompted(
+        Generation(no, messages, by_model, outcome in FAILURES, response_id, named, retries),
+        prefix,
+        (datetime.fromisoformat(started_at) - _EPOCH) // _MICROSECOND * 1000,
+        outcome == "complete",
+        _provider(upstream, api, model),
+        model,
+        usage(api, input, None, read, write).total_input,
+        read,
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _provider(upstream: str, api: str | None, model: str | None) -> cache.Provider:
+    try:
+        known = at_host(urlsplit(upstream).hostname or "")
+    except ValueError:  # the cell is damaged
+        known = None
+    return cache.provider_of(known.name if known else None, api, model)
