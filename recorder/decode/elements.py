@@ -117,7 +117,7 @@ class Element(NamedTuple):
         return sum(share.size for share in self.shares)
 
 
-class Prefix(msgspec.Struct, array_like=True, frozen=True):
+class Prefix(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The elements of a prompt as the tape has them: places, digests of 8 bytes, lengths (little-endian uint32).
 
     `places` are the keys with their numbers of items, None for a key that is no list; messages begin at element
@@ -165,10 +165,11 @@ def unpack(blob: bytes | None) -> Prefix | None:
         found = _unpacked(blob)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    counts = [1 if count is None else count for _, count in found.places]
-    total = sum(counts)
+    total = 0
+    for _, count in found.places:
+        total += 1 if count is None else max(count, 0)
     sizes = len(found.digests) == _DIGEST_BYTES * total and len(found.sizes) == 4 * total
-    return found if sizes and min(counts, default=0) >= 0 and 0 <= found.first <= total else None
+    return found if sizes and 0 <= found.first <= total else None
 
 
 @dataclass(frozen=True, slots=True)

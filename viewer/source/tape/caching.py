@@ -20,7 +20,7 @@ from wiretape.recorder.relay.apis import at_host
 from wiretape.recorder.tape import cells
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer.sessions import cache
-from wiretape.viewer.sessions.cache import CacheFigures, Prompted
+from wiretape.viewer.sessions.cache import Prompted
 from wiretape.viewer.sessions.predecessors import Generation
 from wiretape.viewer.source.base import Version
 from wiretape.viewer.source.tape.columns import CACHE, JOINED, among, column
@@ -49,7 +49,7 @@ class Caching:
 
     def __init__(self, resolver: Resolver) -> None:
         self._resolver = resolver
-        self._figures: dict[int, CacheFigures] = {}
+        self._figures: dict[int, tuple[str | int | None, ...]] = {}
         self._version: Version | None = None
         self._known: dict[int, str | None] = {}
         """The sessions of the measured exchanges, by their numbers."""
@@ -85,12 +85,18 @@ class Caching:
         return (no for no, session in (sessions.items() ^ self._known.items()) if session is not None)
 
 
-def _figures(found: Iterable[Sequence[Any]], sessions: dict[int, str | None]) -> dict[int, CacheFigures]:
-    by_session: dict[str, list[Prompted]] = {}
+def _figures(
+    found: Iterable[Sequence[Any]], sessions: dict[int, str | None]
+) -> dict[int, tuple[str | int | None, ...]]:
+    """Return the figures of each exchange; plain tuples, which the garbage collector need not visit."""
+    by_session: dict[str, list[Sequence[Any]]] = {}
     for row in found:
         if (session := sessions.get(row[0])) is not None:
-            by_session.setdefault(session, []).append(_prompted(*row))
-    return {no: one for session in by_session.values() for no, one in cache.figures(session).items()}
+            by_session.setdefault(session, []).append(row)
+    figures: dict[int, tuple[str | int | None, ...]] = {}
+    for asked in by_session.values():
+        figures |= {no: tuple(one) for no, one in cache.figures(_prompted(*row) for row in asked).items()}
+    return figures
 
 
 def _prompted(
