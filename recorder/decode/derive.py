@@ -67,7 +67,7 @@ def derive(
         flags.discard("empty")
     values |= _reported(fault, outcome, decoded, cleaner)
     if asked is not None:
-        values |= _of_request(_with_message(asked, decoded), exchange, its_operation, api, answer)
+        values |= _of_request(with_message(asked, decoded), exchange, its_operation, api, answer)
     is_text = decoded.framing not in ("aws-eventstream", "websocket")
     if cleaner.changed or (decoded.runs and is_text and not encoding.is_utf8(decoded.data)):
         flags.add("sanitized")
@@ -112,7 +112,7 @@ def _reported(fault: ReportedError | None, outcome: str, decoded: Decoded, clean
     return {"error_code": cleaner.optional(fault.code), "error_message": cleaner.optional(fault.message)}
 
 
-def _with_message(asked: RecordedRequest, decoded: Decoded) -> RecordedRequest:
+def with_message(asked: RecordedRequest, decoded: Decoded) -> RecordedRequest:
     """Return a request whose body, over a WebSocket, is the first message that asked for an answer."""
     first = next((turn.asked for turn in decoded.turns if turn.asked is not None and turn.generates), None)
     return (

@@ -148,6 +148,10 @@ class Prefix(msgspec.Struct, array_like=True, frozen=True, gc=False):
         """Return the digest of one element."""
         return self.digests[_DIGEST_BYTES * element : _DIGEST_BYTES * (element + 1)]
 
+    def each(self) -> frozenset[bytes]:
+        """Return the digests of all elements."""
+        return frozenset(self.digest(at) for at in range(len(self.digests) // _DIGEST_BYTES))
+
     def lengths(self) -> "array[int]":
         """Return the length of each element."""
         return array("I", self.sizes)

@@ -32,6 +32,18 @@ def _summary(one: "Recorded", out: Output, limits: Thresholds) -> None:
     row, timed = one.worked_out(), Attribution(*one.observed())
     judged = verdicts(timed, row.outcome, limits)
     output.show(story.lines(row, timed, judged, one.headers()[1], output.width()))
+    if row.cache_broken_at is not None:
+        _broken_prefix(one, row.cache_broken_at)
+
+
+def _broken_prefix(one: "Recorded", place: str) -> None:
+    """Show the first difference to the predecessor's prompt, in its context."""
+    from wiretape.viewer.exchange import changes, report
+    from wiretape.viewer.exchange.conversation import Folding
+
+    if (found := changes.first_at(one.changed(), place)) is not None:
+        folding = Folding(output.width(), "compare --part request has all")
+        output.show(report.drawn([[], *changes.lines([found], folding)]))
 
 
 def without_texts(one: "Recorded", limits: Thresholds) -> "Iterator[Text]":
@@ -163,6 +175,21 @@ def _conversation(one: "Recorded", out: Output, _: Thresholds) -> None:
     output.show(report.drawn(conversation.lines(turn, folding, report.HINT)))
 
 
+def _context(one: "Recorded", out: Output, _: Thresholds) -> None:
+    from wiretape.viewer.exchange import content, report
+    from wiretape.viewer.sessions import context
+
+    found = one.context()
+    if out.format == "json":
+        out.put_one(context.record(found.context))
+    elif out.is_table:
+        output.show(report.drawn([*content.head(found), []]))
+        out.put(content.FIELDS, content.table(found))
+        output.show(report.drawn(content.results(found)))
+    else:
+        out.put(context.FIELDS, map(context.part, found.context.parts))
+
+
 def _raw(one: "Recorded", out: Output, _: Thresholds) -> None:
     _write_bytes(one.body())
 
@@ -234,7 +261,7 @@ def _session(source: "Source", reference: str, part: str, out: Output, limits: T
 
 _PARTS: dict[str, Part] = {
     "summary": _summary, "facts": _facts, "text": _text, "conversation": _conversation, "timing": _timing,
-    "events": _events, "reads": _reads, "request": _request, "raw": _raw,
+    "events": _events, "reads": _reads, "request": _request, "context": _context, "raw": _raw,
 }  # fmt: skip
 _JUDGED = ("summary", "facts", "timing", "time")
 _OF_SESSIONS = ("summary", "time")

@@ -7,6 +7,7 @@ from itertools import chain, zip_longest
 from typing import Final, Literal
 
 from wiretape.recorder.decode.prompt import Message, Prompt, Tool
+from wiretape.recorder.decode.request import SYSTEM_KEYS
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
 from wiretape.viewer.exchange.conversation import Folding, flattened, folded, parts_lines, tool_names
@@ -29,6 +30,11 @@ _SIGNS: Final[dict[_Kind, tuple[str, Tone]]] = {
     "same": ("=", "muted"), "changed": ("~", "warning"), "added": ("+", "success"), "removed": ("-", "error"),
     "moved": ("~", "warning"),
 }  # fmt: skip
+_PLACES: Final = {
+    "model": "model", "parameters": "parameter", "tools": "tool", "functions": "tool",
+    **dict.fromkeys(SYSTEM_KEYS, "system"),
+}  # fmt: skip
+"""The part of a request by the key of a place; any other key has messages."""
 _CONTEXT: Final = 2
 _SHORT: Final = 200
 _NEAR: Final = 60
@@ -62,6 +68,14 @@ def changes(a: Prompt, b: Prompt) -> list[RequestDifference]:
 def differ(found: Iterable[RequestDifference]) -> bool:
     """Return True if there is any difference."""
     return any(one.change != "same" for one in found)
+
+
+def first_at(found: Iterable[RequestDifference], place: str) -> RequestDifference | None:
+    """Return the first difference of the same kind as a place in a body, such as `tools[3]`."""
+    key, _, name = place.partition("[")[0].partition(".")
+    part = _PLACES.get(key, "message")
+    fitting = (one for one in found if one.part == part and one.change != "same")
+    return next((one for one in fitting if part != "parameter" or one.name.partition(".")[0] == name), None)
 
 
 def lines(found: Iterable[RequestDifference], folding: Folding) -> Iterator[Line]:

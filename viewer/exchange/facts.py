@@ -78,6 +78,25 @@ def _paid(row: DetailRow) -> Iterator[str]:
         yield f"from the cache {100 * row.cache_hit_rate:.1f} % of the input"
 
 
+def cache(row: DetailRow) -> Fact | None:
+    """Return the verdict about the provider's cache, if there was anything to read; none for a first request."""
+    if row.cache_verdict in (None, "first", "unknown"):
+        return None
+    place = f" at {line(row.cache_broken_at)}" if row.cache_broken_at else ""
+    known: list[str] = []
+    if (expected := row.cache_expected_tokens) is not None:
+        common = row.cache_common_tokens if row.cache_broken_at else None
+        known.append(
+            f"{count(expected) if common is None else f'{count(common)} of {count(expected)}'} tokens expected"
+        )
+    if (read := value(row, "cache_read_input_tokens")) is not None:
+        known.append(f"{count(read)} read")
+    if row.cache_verdict == "expired":
+        known.append(f"the last one {ms(row.cache_idle_ms)} ms before")
+    verdict = f"{line(row.cache_verdict).replace('_', ' ')}{place}"
+    return Fact("cache", (f"{verdict}: {', '.join(known)}" if known else verdict,))
+
+
 def _pace(row: ListRow, burst: bool) -> tuple[str, str]:
     tpot = row.tpot_ms
     withheld = "hidden_tokens" if "hidden_tokens" in row.flags else "burst" if burst else None

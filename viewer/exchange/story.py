@@ -23,7 +23,7 @@ _PLAIN_WIDTH: Final = 100
 _MOST_DRAWN: Final = 90
 _PARTS: Final = (
     "--part facts: all figures, flags and headers;",
-    "timing, text, conversation, events, reads, request, raw",
+    "timing, text, conversation, context, events, reads, request, raw",
 )
 
 
@@ -103,6 +103,8 @@ def _answer(row: DetailRow, verdicts: Sequence[Verdict]) -> Iterator[Fact]:
         known = tuple(part for part in fact.parts if not part.endswith(formatting.UNKNOWN))
         if known and fact.label in ("tokens", "cost"):
             yield Fact(fact.label, known)
+    if (cached := facts.cache(row)) is not None:
+        yield cached
     is_doubtful = row.clock in ("imported", "none") or "clock_suspect" in row.flags
     for fact in facts.transport(row):
         if fact.label == "request" or (fact.label == "clock" and is_doubtful):

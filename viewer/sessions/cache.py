@@ -121,10 +121,13 @@ def least_tokens(model: str | None) -> int:
     return next((tokens for pattern, tokens in LEAST if pattern.search((model or "").lower())), LEAST_TOKENS)
 
 
-def figures(session: Iterable[Prompted]) -> dict[int, CacheFigures]:
-    """Return the figures of each generation of one session that ended in success, by its number."""
+def figures(session: Iterable[Prompted], followed: Mapping[int, Tie] | None = None) -> dict[int, CacheFigures]:
+    """Return the figures of each generation of one session that ended in success, by its number.
+
+    `followed` are the ties of all its generations, if they are known already.
+    """
     each = list(session)
-    followed = ties(one.generation for one in each)
+    followed = followed or ties(one.generation for one in each)
     before: dict[int, Prompted] = {}
     heads: dict[bytes, int] = {}
     found: dict[int, CacheFigures] = {}

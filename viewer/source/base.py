@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from wiretape.recorder.decode.exchange import Exchange, Reads
     from wiretape.recorder.decode.stalls import Thresholds
     from wiretape.recorder.process import RecorderRun
+    from wiretape.viewer.exchange.changes import RequestDifference
+    from wiretape.viewer.exchange.content import SentContext
     from wiretape.viewer.exchange.opened import Known
     from wiretape.viewer.exchange.turn import Turn
     from wiretape.viewer.query.syntax import Filter
@@ -270,6 +272,12 @@ class Recorded(Protocol):
 
     def turn(self) -> "Turn":
         """Return the exchange as a turn of a conversation."""
+
+    def changed(self) -> "list[RequestDifference]":
+        """Return the differences between its request and that of its predecessor; none if one of them is unknown."""
+
+    def context(self) -> "SentContext":
+        """Return the content of its request by source. Raises `NotFound` if that is unknown."""
 
     def known(self) -> "Known":
         """Return all that is known without decoding the body."""

@@ -21,9 +21,9 @@ from wiretape.recorder.tape import cells
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer.sessions import cache
 from wiretape.viewer.sessions.cache import Prompted
-from wiretape.viewer.sessions.predecessors import Generation
+from wiretape.viewer.sessions.predecessors import Generation, ties
 from wiretape.viewer.source.base import Version
-from wiretape.viewer.source.tape.columns import CACHE, JOINED, among, column
+from wiretape.viewer.source.tape.columns import CACHE, JOINED, PREDECESSOR, among, column
 from wiretape.viewer.source.tape.following import current_version
 from wiretape.viewer.source.tape.functions import Resolver
 from wiretape.viewer.stats.prices import usage
@@ -50,6 +50,7 @@ class Caching:
     def __init__(self, resolver: Resolver) -> None:
         self._resolver = resolver
         self._figures: dict[int, tuple[str | int | None, ...]] = {}
+        self._predecessors: dict[int, int | None] = {}
         self._version: Version | None = None
         self._known: dict[int, str | None] = {}
         """The sessions of the measured exchanges, by their numbers."""
@@ -58,13 +59,14 @@ class Caching:
         """Add the functions to a connection."""
         for place, name in enumerate(CACHE.values()):
             connection.create_function(name, 1, functools.partial(self._figure, place))
+        connection.create_function(PREDECESSOR, 1, lambda no: self._predecessors.get(no, 0))
 
     def _figure(self, place: int, no: int) -> str | int | None:
         return self._figures.get(no, cache.NONE)[place]
 
     def prepare(self, connection: Connection, _: object, statement: str, *__: object) -> None:
         """Update the verdicts before a statement that uses them, in the same transaction."""
-        if any(f"{function}(" in statement for function in CACHE.values()):
+        if any(f"{function}(" in statement for function in (*CACHE.values(), PREDECESSOR)):
             self._resolver.update(connection)
             if (version := current_version(connection)) != self._version:
                 self._update(connection)
@@ -78,25 +80,28 @@ class Caching:
         affected = [no for no, session in sessions.items() if session in changed]
         if affected:
             few = _ASKED.where(among(affected)) if len(affected) < len(sessions) else _ASKED
-            self._figures |= _figures(cells.fetch(connection, few), sessions)
+            self._judge(_by_session(cells.fetch(connection, few), sessions))
         self._known = sessions
+
+    def _judge(self, sessions: Iterable[Sequence[Sequence[Any]]]) -> None:
+        """Keep the figures of some sessions, as plain tuples, which the garbage collector need not visit."""
+        for asked in sessions:
+            each = [_prompted(*row) for row in asked]
+            followed = ties(one.generation for one in each)
+            self._figures |= {no: tuple(one) for no, one in cache.figures(each, followed).items()}
+            self._predecessors |= {no: tie.predecessor if tie.is_known else 0 for no, tie in followed.items()}
 
     def _differing(self, sessions: dict[int, str | None]) -> Iterable[int]:
         return (no for no, session in (sessions.items() ^ self._known.items()) if session is not None)
 
 
-def _figures(
-    found: Iterable[Sequence[Any]], sessions: dict[int, str | None]
-) -> dict[int, tuple[str | int | None, ...]]:
-    """Return the figures of each exchange; plain tuples, which the garbage collector need not visit."""
-    by_session: dict[str, list[Sequence[Any]]] = {}
+def _by_session(found: Iterable[Sequence[Any]], sessions: dict[int, str | None]) -> Iterable[Sequence[Sequence[Any]]]:
+    """Return the rows of each session."""
+    rows: dict[str, list[Sequence[Any]]] = {}
     for row in found:
         if (session := sessions.get(row[0])) is not None:
-            by_session.setdefault(session, []).append(row)
-    figures: dict[int, tuple[str | int | None, ...]] = {}
-    for asked in by_session.values():
-        figures |= {no: tuple(one) for no, one in cache.figures(_prompted(*row) for row in asked).items()}
-    return figures
+            rows.setdefault(session, []).append(row)
+    return rows.values()
 
 
 def _prompted(

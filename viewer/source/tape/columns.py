@@ -56,7 +56,9 @@ CACHE: Final = {
     "cache_idle_ms": "cache_idle_of",
     "cache_common_tokens": "cache_common_of",
 }
-"""SQL functions (`functions`): the figures about the provider's cache, by the fields that they give."""
+"""SQL functions (`caching`): the figures about the provider's cache, by the fields that they give."""
+PREDECESSOR: Final = "predecessor_of"
+"""SQL function (`caching`): the number of a generation's predecessor, null without one, and 0 if it is unknown."""
 
 
 COST: Final = "cost_of"

@@ -9,15 +9,21 @@ import os
 import pickle
 import sys
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import takewhile
 from pathlib import Path
+from typing import Final
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Integer, func, select
 from sqlalchemy.exc import NoResultFound
 
 from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.conversation import RecordedRequest
 from wiretape.recorder.decode.decoder import Decoded, decode
+from wiretape.recorder.decode.derive import with_message
+from wiretape.recorder.decode.elements import Elements, elements, unpack
 from wiretape.recorder.decode.exchange import Exchange, Read, Reads
 from wiretape.recorder.decode.prompt import Prompt
 from wiretape.recorder.errors import NotFound, WiretapeError
@@ -25,14 +31,21 @@ from wiretape.recorder.process import RecorderRun
 from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer import rows
-from wiretape.viewer.exchange import opened
+from wiretape.viewer.exchange import changes, opened
 from wiretape.viewer.exchange import turn as turns
+from wiretape.viewer.exchange.changes import RequestDifference
+from wiretape.viewer.exchange.content import BroughtBy, SentContext
 from wiretape.viewer.exchange.opened import Known, Stored
 from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.exchange.turn import Turn, TurnContent
 from wiretape.viewer.rows import DetailRow, Headers, RequestRow
+from wiretape.viewer.sessions import context as content
 from wiretape.viewer.source.tape import live, queries
-from wiretape.viewer.source.tape.columns import JOINED, column
+from wiretape.viewer.source.tape.columns import JOINED, PREDECESSOR, column
+
+RESULTS: Final = 5
+"""Number of the largest results of tools whose turns are looked for."""
+_MOST_TURNS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +160,58 @@ def _asked(connection: Connection, no: int) -> TurnContent:
     if row.framing != "websocket":
         return turns.asked(row, queries.request(connection, no))
     return turns.asked_over_websocket(row, turns.over_websocket(queries.observed(connection, no)[2]))
+
+
+def predecessor(connection: Connection, no: int) -> int | None:
+    """Return the number of a generation's predecessor; None if it has none, 0 if that is unknown."""
+    with connection.begin():
+        found: int | None = connection.execute(select(getattr(func, PREDECESSOR)(no, type_=Integer))).scalar_one()
+    return found
+
+
+def changed(connection: Connection, no: int) -> list[RequestDifference]:
+    """Return the differences between the request of an exchange and its predecessor's; none if one is unknown."""
+    before = predecessor(connection, no)
+    asked = [_asked(connection, one).prompt for one in (before, no) if one]
+    return changes.changes(asked[0], asked[1]) if before and asked[0] and asked[1] else []
+
+
+def context(connection: Connection, no: int) -> SentContext:
+    """Return the content of a request, with the turns that brought the largest results of tools into it.
+
+    Raises `NotFound` if the request is no JSON object, or is not complete.
+    """
+    row, own, before = queries.detail(connection, no), _elements(connection, no), predecessor(connection, no)
+    if own is None:
+        raise NotFound(f"the request of {row.id} is not on the tape as a whole JSON object: it has no known content")
+    compared = _elements(connection, before) if before else None
+    is_known = before is None or compared is not None
+    found = content.context(own, compared, is_known=is_known)
+    return SentContext(row, found, _brought(connection, no, [one.digest for one in found.results[:RESULTS]]))
+
+
+def _elements(connection: Connection, no: int) -> Elements | None:
+    row, request = queries.detail(connection, no), queries.request(connection, no)
+    asked = RecordedRequest(request.headers, request.body)
+    if row.framing == "websocket":
+        asked = with_message(asked, queries.observed(connection, no)[2])
+    return elements(encoding.uncoded(asked.headers, asked.body or b""), row.api, row.request_model)
+
+
+def _brought(connection: Connection, no: int, digests: Sequence[bytes]) -> list[BroughtBy]:
+    """Return the turn of a dialogue that brought each of some messages in: the first that has it and all after it."""
+    line: list[tuple[str, frozenset[bytes]]] = []
+    now: int | None = no
+    while now and len(line) < _MOST_TURNS:
+        statement = select(exchanges.c.id, measures.c.prompt_elements).select_from(JOINED).where(exchanges.c.no == now)
+        with connection.begin():
+            id, packed = connection.execute(statement).one()
+        prefix = unpack(packed)
+        line.append((id, frozenset() if prefix is None else prefix.each()))
+        now = predecessor(connection, now)
+    is_whole = now is None
+    ages = [max(sum(1 for _ in takewhile(lambda turn: digest in turn[1], line)) - 1, 0) for digest in digests]  # noqa: B023
+    return [BroughtBy(line[age][0], len(line) - age if is_whole else None) for age in ages]
 
 
 def weight(connection: Connection, no: int) -> int:

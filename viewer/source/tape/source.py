@@ -18,6 +18,8 @@ from wiretape.recorder.decode.exchange import Exchange, Reads
 from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
 from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.schema import COVERED
+from wiretape.viewer.exchange.changes import RequestDifference
+from wiretape.viewer.exchange.content import SentContext
 from wiretape.viewer.exchange.opened import Known
 from wiretape.viewer.exchange.turn import Turn
 from wiretape.viewer.listing.catalog import PAGE
@@ -279,6 +281,16 @@ class StoredExchange(base.Recorded):
         from wiretape.viewer.source.tape import exchange
 
         return exchange.turn(self._tape, self._number)
+
+    def changed(self) -> list[RequestDifference]:
+        from wiretape.viewer.source.tape import exchange
+
+        return exchange.changed(self._tape, self._number)
+
+    def context(self) -> SentContext:
+        from wiretape.viewer.source.tape import exchange
+
+        return exchange.context(self._tape, self._number)
 
     def known(self) -> Known:
         from wiretape.viewer.source.tape import exchange
