@@ -26,14 +26,13 @@ from wiretape.viewer.source.base import Version
 from wiretape.viewer.source.tape.columns import CACHE, JOINED, PREDECESSOR, among, column
 from wiretape.viewer.source.tape.following import current_version
 from wiretape.viewer.source.tape.functions import Resolver
-from wiretape.viewer.stats.prices import usage
 
 _ASKED: Final = (
     select(
         exchanges.c.no, exchanges.c.started_at, exchanges.c.upstream, column("model"),
         *(measures.c[name] for name in (
             "api", "outcome", "prompt_elements", "response_id", "previous_response_id", "retries", "input_tokens",
-            "cache_read_input_tokens", "cache_creation_input_tokens",
+            "cache_read_input_tokens",
         )),
     )
     .select_from(JOINED)
@@ -106,9 +105,9 @@ def _by_session(found: Iterable[Sequence[Any]], sessions: dict[int, str | None])
 
 def _prompted(
     no: int, started_at: str, upstream: str, model: str | None, api: str | None, outcome: str, elements: bytes | None,
-    response_id: str | None, named: str | None, retries: int | None, *tokens: int | None,
+    response_id: str | None, named: str | None, retries: int | None, input: int | None, cached: int | None,
 ) -> Prompted:  # fmt: skip
-    prefix, (input, read, write) = unpack(elements), tokens
+    prefix = unpack(elements)
     messages = None if prefix is None else prefix.messages
     by_model = prefix is not None and prefix.by_model
     return Prompted(
@@ -118,8 +117,8 @@ def _prompted(
         outcome == "complete",
         _provider(upstream, api, model),
         model,
-        usage(api, input, None, read, write).total_input,
-        read,
+        input,
+        cached,
     )
 
 
