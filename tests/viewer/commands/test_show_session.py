@@ -1,0 +1,62 @@
+"""`show` of an agent's turns: the verdict about the cache, and the content of the request."""
+
+import csv
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.support.agents import IDS, body, session, turn
+from tests.support.commands import run
+from tests.support.sample_tape import recorded
+
+
+@pytest.fixture(scope="module")
+def tape(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recorded(tmp_path_factory.mktemp("agent") / "agent.db", list(session()))
+
+
+def test_a_changed_prefix_is_named_and_shown(tape: Path) -> None:
+    shown = run(tape, "show", IDS[2], "--format", "table").stdout
+    (line,) = (line for line in shown.splitlines() if line.startswith("cache "))
+    tokens = json.loads(run(tape, "show", IDS[2], "--format", "json").stdout)["cache_common_tokens"]
+    assert line == f"cache      prefix changed at tools[1]: {tokens} of 2,100 tokens expected, 0 read"
+    assert '-   "description": "dddd' in shown
+    assert '+   "description": "other"' in shown
+
+
+def test_a_hit_has_a_line_and_a_first_turn_none(tape: Path) -> None:
+    lines = run(tape, "show", IDS[1], "--format", "table").stdout.splitlines()
+    assert "cache      hit: 2,000 tokens expected, 2,000 read" in lines
+    assert not any(
+        line.startswith("cache") for line in run(tape, "show", IDS[0], "--format", "table").stdout.splitlines()
+    )
+
+
+def test_the_content_of_a_request_as_json_adds_up(tape: Path) -> None:
+    found = json.loads(run(tape, "show", IDS[1], "--part", "context", "--format", "json").stdout)
+    assert list(found) == ["bytes", "new_bytes", "parts"]
+    assert found["bytes"] == len(json.dumps(body(3))) == sum(part["bytes"] for part in found["parts"])
+    assert list(found["parts"][0]) == ["source", "name", "bytes", "new"]
+    assert [part["name"] for part in found["parts"] if part["source"] == "tools"] == ["read_file", "bash"]
+    row = json.loads(run(tape, "show", IDS[1], "--format", "json").stdout)
+    columns = {name: size for name, size in row.items() if name.startswith("context_")}
+    assert sum(columns.values()) == found["bytes"]
+    assert columns["context_tool_results_bytes"] == found["parts"][0]["bytes"]
+
+
+def test_a_pipe_gets_a_row_for_each_part_and_people_a_table(tape: Path) -> None:
+    parts = list(csv.DictReader(run(tape, "show", IDS[2], "--part", "context").stdout.splitlines(), delimiter="\t"))
+    assert [*parts[0]] == ["source", "name", "bytes", "new"]
+    shown = run(tape, "show", IDS[2], "--part", "context", "--format", "table").stdout
+    assert "estimates of shares of the 2,200 input tokens" in shown
+    assert f"read_file  messages[2], from turn 2, {IDS[1]}" in shown
+
+
+def test_a_request_that_is_not_whole_has_no_content(tmp_path: Path) -> None:
+    first, *rest = turn(IDS[0], 0, body(1), 2_000)
+    broken = msgspec.structs.replace(first, body=json.dumps(body(1)).encode()[:-5])
+    tape = recorded(tmp_path / "cut.db", [broken, *rest])
+    refused = run(tape, "show", IDS[0], "--part", "context", code=1)
+    assert f"the request of {IDS[0]} is not on the tape as a whole JSON object" in str(refused.exception)

@@ -1,0 +1,60 @@
+"""The bytes of a request by source, and those that its predecessor did not have."""
+
+import json
+from typing import Any
+
+from tests.support.agents import DIALOGUE, RESULT, body
+from wiretape.recorder.decode.elements import Elements, elements
+from wiretape.viewer.sessions import context
+from wiretape.viewer.sessions.context import Context
+
+
+def read(asked: dict[str, Any]) -> Elements:
+    found = elements(json.dumps(asked).encode(), "anthropic.messages")
+    assert found is not None
+    return found
+
+
+def size(value: Any) -> int:
+    return len(json.dumps(value))
+
+
+def new(found: Context) -> dict[tuple[str, str | None], bool | None]:
+    return {(part.source, part.name): part.is_new for part in found.parts}
+
+
+def test_parts_add_up_and_the_largest_comes_first() -> None:
+    found = context.record(context.context(read(body(3)), read(body(1))))
+    sizes = [part["bytes"] for part in found["parts"]]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sum(sizes) == found["bytes"] == size(body(3))
+    assert found["parts"][0] == {"source": "tool_results", "name": "read_file", "bytes": size(DIALOGUE[2]), "new": True}
+    assert found["new_bytes"] == size(DIALOGUE[1]) + size(DIALOGUE[2])
+
+
+def test_new_is_what_the_predecessor_did_not_have() -> None:
+    found = new(context.context(read(body(3)), read(body(1))))
+    assert {key for key, is_new in found.items() if is_new} == {("assistant", None), ("tool_results", "read_file")}
+    assert not found["other", None], "other is left out"
+
+
+def test_without_a_predecessor_all_is_new_and_without_knowing_it_nothing_is_told() -> None:
+    first = context.context(read(body(1)), None)
+    assert {is_new for (source, _), is_new in new(first).items() if source != "other"} == {True}
+    unknown = context.context(read(body(1)), None, is_known=False)
+    assert (unknown.new_size, {*new(unknown).values()}) == (None, {None})
+
+
+def test_a_second_equal_message_is_new() -> None:
+    asked = body(0, messages=[DIALOGUE[0]])
+    twice = body(0, messages=[DIALOGUE[0], DIALOGUE[0]])
+    assert context.context(read(twice), read(asked)).new_size == size(DIALOGUE[0])
+
+
+def test_results_are_ranked_with_their_places() -> None:
+    short = {"role": "user", "content": [{**RESULT, "content": "y"}]}
+    found = context.context(read(body(0, messages=[*DIALOGUE[:2], short, *DIALOGUE[1:3]])), None)
+    assert [(one.name, one.place) for one in found.results] == [
+        ("read_file", "messages[4]"),
+        ("read_file", "messages[2]"),
+    ]
