@@ -126,10 +126,10 @@ def _hashes(messages: Sequence[Message]) -> dict[str, str | None]:
     compared = [(message, said) for message in messages if (said := canonical(message))]
     end = len(compared) - sum(1 for _ in takewhile(lambda one: not one[0].by_model, reversed(compared)))
     start = end - sum(1 for _ in takewhile(lambda one: one[0].by_model, reversed(compared[:end])))
-    texts = [said for _, said in compared]
+    beginning, whole = _both_hashes([said for _, said in compared], start)
     return {
-        "messages_hash": _hash(texts),
-        "continues_hash": _hash(texts[:start]) if start < end else None,
+        "messages_hash": whole,
+        "continues_hash": beginning if start < end else None,
         "continued_answer_hash": _of_answer([part for message, _ in compared[start:end] for part in message.parts]),
     }
 
@@ -139,6 +139,15 @@ def _of_answer(parts: Sequence[Part]) -> str | None:
     calls = [part for part in parts if isinstance(part, ToolCall)]
     said = canonical(Message("assistant", (*(part for part in parts if isinstance(part, Text)), *calls)))
     return _hash([said, *(call.id.encode("utf-8", "surrogatepass") for call in calls)]) if said else None
+
+
+def _both_hashes(texts: Sequence[bytes], start: int) -> tuple[str | None, str | None]:
+    """Return the hash of the first texts and that of all of them, each text being read once."""
+    found = hashlib.blake2b(b"\n".join(texts[:start]), digest_size=8)
+    beginning = found.hexdigest() if start else None
+    if start < len(texts):
+        found.update(b"\n".join([b"", *texts[start:]] if start else texts))
+    return beginning, found.hexdigest() if texts else None
 
 
 def _hash(texts: Sequence[bytes]) -> str | None:
