@@ -22,6 +22,7 @@ import numpy as np
 from numpy.random import Generator
 from sqlalchemy import Connection, insert
 
+from wiretape.recorder.decode.conversation import RecordedRequest
 from wiretape.recorder.decode.decoder import Decoded, decode
 from wiretape.recorder.decode.derive import derive
 from wiretape.recorder.decode.exchange import Exchange, Reads
@@ -36,6 +37,7 @@ PATH: Final = "/v1/chat/completions"
 STREAM: Final = "text/event-stream"
 JSON: Final = "application/json"
 _MS: Final = 1_000_000
+_REQUEST_HEADERS: Final = [["content-type", "application/json"]]
 _STALL_SHARE: Final = 0.0002
 _SPLIT_SHARE: Final = 0.01
 _TIMING_FLAGS: Final = frozenset({"coalesced", "single_chunk", "stall", "burst"})
@@ -87,6 +89,7 @@ class SyntheticExchange:
     ends: Sequence[int]
     decoded: Decoded
     derived: Measures
+    asked: RecordedRequest
 
 
 def template(model: Model, ending: str, chunks: int, variation: int) -> SyntheticExchange:
@@ -97,7 +100,9 @@ def template(model: Model, ending: str, chunks: int, variation: int) -> Syntheti
     body, ends = b"".join(pieces), _ends(pieces, model.together, random)
     its_reads = _reads(ends, [1] * len(ends))
     decoded = decode(facts, its_reads, body)
-    return SyntheticExchange(model, ending, facts, body, ends, decoded, derive(facts, its_reads, body))
+    asked = RecordedRequest(_REQUEST_HEADERS, json.dumps({"model": model.name, "stream": True}).encode())
+    derived = derive(facts, its_reads, body, decoded, asked)
+    return SyntheticExchange(model, ending, facts, body, ends, decoded, derived, asked)
 
 
 def timed(one: SyntheticExchange, random: Generator) -> tuple[Exchange, Reads, Measures]:
@@ -343,7 +348,7 @@ def _identity_columns(at: int, seed: int, random: Generator) -> JsonObject:
 
 def _exchange_columns(one: SyntheticExchange, exchange: Exchange, its_reads: Reads) -> JsonObject:
     """Return the columns of a row of exchanges other than those of `_identity_columns`."""
-    request = json.dumps({"model": one.model.name, "stream": True}).encode()
+    request = one.asked.body or b""
     has_response = exchange.status is not None
     left = exchange.end_ns if exchange.ended_by == "client" else None
     return {
@@ -351,7 +356,7 @@ def _exchange_columns(one: SyntheticExchange, exchange: Exchange, its_reads: Rea
         "path": PATH,
         "upstream": one.model.upstream,
         "request_model": one.model.name,
-        "request_headers": [["content-type", "application/json"]],
+        "request_headers": one.asked.headers,
         "request_body": request,
         "request_size": len(request),
         "request_sha256": hashlib.sha256(request).hexdigest(),

@@ -17,7 +17,8 @@ from wiretape.viewer.query import syntax
 from wiretape.viewer.query.fields import FIELDS, HAS, KNOWABLE
 from wiretape.viewer.query.values import Searches
 from wiretape.viewer.source.tape import conditions
-from wiretape.viewer.source.tape.columns import CONVERSATION
+from wiretape.viewer.source.tape.caching import Caching
+from wiretape.viewer.source.tape.columns import CACHE, CONVERSATION
 from wiretape.viewer.source.tape.functions import Pricing, Resolver, register_names
 
 Stored = list[tuple[dict[str, Any], dict[str, Any] | None]]
@@ -170,10 +171,11 @@ def ended(**given: Any) -> Stored:
 
 def _resolve(connection: Connection, cursor: Any, statement: str, *_: Any) -> None:
     """Resolve conversations of the present exchanges: a resolver does not see writes of its own connection."""
-    if CONVERSATION in statement:
-        resolver = Resolver()
-        resolver.register(connection.connection.driver_connection)  # type: ignore[arg-type]
-        resolver.prepare(connection, cursor, statement)
+    resolver = Resolver()
+    for one, functions in ((resolver, [CONVERSATION]), (Caching(resolver), CACHE.values())):
+        if any(function in statement for function in functions):
+            one.register(connection.connection.driver_connection)  # type: ignore[arg-type]
+            one.prepare(connection, cursor, statement)
 
 
 def engine() -> Engine:

@@ -14,7 +14,7 @@ from wiretape.recorder.decode.metrics import METRICS, SHOWN, Metric, kinds
 from wiretape.recorder.decode.operation import OPERATIONS
 from wiretape.viewer import rows
 from wiretape.viewer.query.operators import Kind
-from wiretape.viewer.sessions.cache import VERDICTS
+from wiretape.viewer.sessions.verdicts import VERDICTS
 
 Style = Literal["whole", "prefix", "within", "host", "path", "word"]
 

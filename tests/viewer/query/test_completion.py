@@ -52,7 +52,15 @@ def test_every_field_that_is_offered_can_be_filtered_by() -> None:
         parse(f"{name}{offer.text.removeprefix(name)}{EXAMPLES.get(name, _example(offer.field))}")
 
 
-EXAMPLES = {"is": "live", "flag": "stall", "has": "tool", "outcome": "live", "flags": "stall", "operation": "chat"}
+EXAMPLES = {
+    "is": "live",
+    "flag": "stall",
+    "has": "tool",
+    "outcome": "live",
+    "flags": "stall",
+    "operation": "chat",
+    "cache_verdict": "hit",
+}
 
 
 def _example(field: str) -> str:

@@ -6,7 +6,7 @@ from wiretape.viewer.query.parser import operators, parse
 
 VALUES = {"text": "x", "label": "run=a7", "has": "usage", "time": "2026-11-21", "duration": "2ms", "gaps": "2ms",
           "count": "400", "rate": "2.5", "share": "10%"}  # fmt: skip
-CHOSEN = {"outcome": "complete", "flags": "stall", "operation": "chat"}
+CHOSEN = {"outcome": "complete", "flags": "stall", "operation": "chat", "cache_verdict": "hit"}
 
 
 def test_every_operator_of_a_field_is_parsed_and_printed_again() -> None:

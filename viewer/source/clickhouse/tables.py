@@ -41,6 +41,8 @@ _SAID: Final = {
 }
 """Texts of programs and models: only in `streams`."""
 _KEYS: Final = ("no", "exchange_no", "session_no", "labels", "salt")
+_ELEMENTS: Final = "prompt_elements"
+"""Digests of a request's messages: verdicts from them need whole sessions, which only tapes have."""
 _RENAMED: Final = {"exchanges.bytes": "body_bytes", "sessions.uuid": "session"}
 """Names that two columns of a row would share, or that say too little."""
 _ARRAYS: Final = {"at_ns": PLACES, "relayed_ns": PLACES, "sizes": PLACES}
@@ -96,7 +98,7 @@ def _of(table: Table, names: Iterator[str]) -> Iterator[EngineColumn]:
 
 
 def _measured(table: Table) -> Iterator[EngineColumn]:
-    left_out = {*_KEYS, *_SAID[table.name], "id", "started_at"}
+    left_out = {*_KEYS, *_SAID[table.name], "id", "started_at", _ELEMENTS}
     return _of(table, (column.name for column in table.c if column.name not in left_out))
 
 
