@@ -54,6 +54,19 @@ _FIRST: Final = (
 )  # fmt: skip
 TEXT_FIELDS: Final = ("content", "reasoning", "refusal", "tool_calls")
 CACHE: Final = ("cache_verdict", "cache_broken_at", "cache_expected_tokens", "cache_idle_ms", "cache_common_tokens")
+CACHE_VERDICTS: Final = {
+    "unknown": "the prompt of the request, or of its predecessor, is not on the tape, or not readable",
+    "unreported": "usage does not say how many tokens a cache had",
+    "first": "it has no predecessor whose prompt could have been read",
+    "prefix_changed": "the prompt does not begin with the predecessor's: cache_broken_at is the first difference",
+    "hit": "at least 80 % of the predecessor's input tokens were read from the cache",
+    "partial": "fewer were read",
+    "too_short": "the predecessor's prompt is below the least that the provider caches",
+    "unmarked": "Anthropic: neither request marks anything with cache_control",
+    "expired": "the last request with the same tools and system prompt is longer ago than the provider keeps a prefix",
+    "provider": "the same prefix, in time, and still no read: the reason is the provider's own",
+}
+"""Every value of `cache_verdict`, and its meaning; the first that is true counts."""
 DETAIL_FIELDS: Final = (
     "response_id", "framing", "ended_by", "ended_detail", "ttf_byte_ms", "ttf_content_ms", "thinking_ms", "tail_ms",
     "e2e_tps", "tokens_per_chunk", "tpot_est_ms", "tpot_adj_ms", "icl_mean_ms", "icl_p90_ms", "comments", "chunks",

@@ -176,8 +176,8 @@ def _conversation(one: "Recorded", out: Output, _: Thresholds) -> None:
 
 
 def _context(one: "Recorded", out: Output, _: Thresholds) -> None:
-    from wiretape.viewer.exchange import content, report
-    from wiretape.viewer.sessions import context
+    from wiretape.viewer.exchange import report
+    from wiretape.viewer.sessions import content, context
 
     found = one.context()
     if out.format == "json":

@@ -14,7 +14,6 @@ from wiretape.recorder.decode.metrics import METRICS, SHOWN, Metric, kinds
 from wiretape.recorder.decode.operation import OPERATIONS
 from wiretape.viewer import rows
 from wiretape.viewer.query.operators import Kind
-from wiretape.viewer.sessions.verdicts import VERDICTS
 
 Style = Literal["whole", "prefix", "within", "host", "path", "word"]
 
@@ -108,7 +107,7 @@ _NAMED: Final = (
     *map(_gap_percentile, rows.GAP_PERCENTILES),
     Field("cost", "rate", ("cost",)),
     Field("cache_hit_rate", "share", ("cache_hit_rate",), "whole", ("cache.hit",)),
-    _text("cache_verdict", choices=VERDICTS),
+    _text("cache_verdict", choices=rows.CACHE_VERDICTS),
     _text("cache_broken_at", "prefix"),
     Field("cache_expected_tokens", "count", ("cache_expected_tokens",)),
     Field("cache_idle_ms", "duration", ("cache_idle_ms",)),

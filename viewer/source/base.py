@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from wiretape.recorder.decode.stalls import Thresholds
     from wiretape.recorder.process import RecorderRun
     from wiretape.viewer.exchange.changes import RequestDifference
-    from wiretape.viewer.exchange.content import SentContext
     from wiretape.viewer.exchange.opened import Known
     from wiretape.viewer.exchange.turn import Turn
     from wiretape.viewer.query.syntax import Filter
     from wiretape.viewer.rows import DetailRow, Headers, ListRow, PreviewRow, RequestRow, TableRow
     from wiretape.viewer.sessions.account import Account
+    from wiretape.viewer.sessions.content import SentContext
     from wiretape.viewer.stats.heatmap import Heatmap
     from wiretape.viewer.stats.metrics import Bound, Quantity
     from wiretape.viewer.stats.summary import Figures, Method, Sample

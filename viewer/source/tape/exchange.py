@@ -34,12 +34,12 @@ from wiretape.viewer import rows
 from wiretape.viewer.exchange import changes, opened
 from wiretape.viewer.exchange import turn as turns
 from wiretape.viewer.exchange.changes import RequestDifference
-from wiretape.viewer.exchange.content import BroughtBy, SentContext
 from wiretape.viewer.exchange.opened import Known, Stored
 from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.exchange.turn import Turn, TurnContent
 from wiretape.viewer.rows import DetailRow, Headers, RequestRow
 from wiretape.viewer.sessions import context as content
+from wiretape.viewer.sessions.content import BroughtBy, SentContext
 from wiretape.viewer.source.tape import live, queries
 from wiretape.viewer.source.tape.columns import JOINED, PREDECESSOR, column
 

@@ -19,13 +19,13 @@ from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
 from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.schema import COVERED
 from wiretape.viewer.exchange.changes import RequestDifference
-from wiretape.viewer.exchange.content import SentContext
 from wiretape.viewer.exchange.opened import Known
 from wiretape.viewer.exchange.turn import Turn
 from wiretape.viewer.listing.catalog import PAGE
 from wiretape.viewer.query.syntax import Filter
 from wiretape.viewer.rows import DetailRow, Headers, ListRow, RequestRow, TableRow
 from wiretape.viewer.sessions.account import Account
+from wiretape.viewer.sessions.content import SentContext
 from wiretape.viewer.source import base
 from wiretape.viewer.source.base import ALL, Selection
 from wiretape.viewer.source.tape import conditions, live, queries, sessions
