@@ -15,6 +15,7 @@ from tests.support.commands import run
 from tests.support.decoding import derived
 from tests.support.sample_tape import begin, end, recorded, response
 from wiretape.recorder.commands.metrics import Setup
+from wiretape.recorder.tape import schema
 from wiretape.recorder.tape.journal import Frame
 from wiretape.viewer import config
 from wiretape.viewer.ship.otlp import attributes, spans
@@ -121,6 +122,9 @@ def test_rows_of_an_older_tape_have_the_total_after_its_upgrade_even_without_the
             old = name.replace("cache_write", "cache_creation")
             connection.execute(f"ALTER TABLE measures RENAME COLUMN {name} TO {old}")
         connection.execute("ALTER TABLE measures RENAME COLUMN max_gap_ns TO max_stall_ns")
+        for column in schema.measures.c:
+            if column.name.startswith(("context_", "prompt_elements")):
+                connection.execute(f"ALTER TABLE measures DROP COLUMN {column.name}")
         connection.execute("UPDATE alembic_version SET version_num = '0011'")
         connection.execute("PRAGMA user_version = 11")
     upgraded = run(tape, "db", "upgrade")

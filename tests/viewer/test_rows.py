@@ -24,7 +24,9 @@ CONTRACT = (
     "ttfo_ms, ttst_ms, latency_ms, duration_ms, tpot_ms, icl_p50_ms, icl_p99_ms, icl_max_ms, max_gap_ms, reads, "
     "events, output_chunks, bytes, flags, request_model, labels, connect_ms, tps_user, coalesced_fraction, "
     "max_silence_ms, operation, api, response_model, cache_read_input_tokens, cache_write_input_tokens, "
-    "connection_reused, clock, conversation, cache_write_1h_input_tokens, input_uncached_tokens"
+    "connection_reused, clock, conversation, cache_write_1h_input_tokens, input_uncached_tokens, context_system_bytes, "
+    "context_tools_bytes, context_user_bytes, context_assistant_bytes, context_tool_results_bytes, "
+    "context_images_bytes, context_documents_bytes, context_other_bytes"
 )
 
 
