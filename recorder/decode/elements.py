@@ -22,7 +22,7 @@ from wiretape.recorder.decode.prompt import CACHE_POINTS, SYSTEM
 from wiretape.recorder.decode.values import JsonObject, text
 
 SOURCES: Final = ("system", "tools", "user", "assistant", "tool_results", "images", "documents", "other")
-"""The sources of a request's bytes; images and documents are told from the messages that hold them."""
+"""Sources of a request's bytes; images and documents do not count as part of their messages."""
 
 PROMPTED: Final = (*GENERATIONS, "count_tokens")
 """The operations whose requests hold a prompt."""
@@ -37,16 +37,16 @@ ORDERS: Final[Mapping[str, tuple[str, ...]]] = {
     # system, messages; a change of tool_choice or of thinking invalidates the messages alone.
     "anthropic.messages": _ANTHROPIC,
     "bedrock.invoke": _ANTHROPIC,
-    # developers.openai.com/api/docs/guides/prompt-caching, "What can be cached": the schema of structured outputs is a
-    # prefix of the system message, and tools stand before the messages. The effort of reasoning is part of the system
+    # developers.openai.com/api/docs/guides/prompt-caching: the schema of structured outputs is a prefix of the
+    # system message, and tools stand before the messages. The effort of reasoning is part of the system
     # message (developers.openai.com/cookbook/articles/openai-harmony). tool_choice is no part of the prompt.
     "openai.chat": _CHAT,
     "openai.responses": _RESPONSES,
     # ai.google.dev/gemini-api/docs/caching: implicit caching matches a common prefix; no parameter is documented.
     "gemini": _GEMINI,
 }
-"""What stands before the messages, in order, by API: the model, the tools, the system prompt, and parameters that
-invalidate the cached prefix behind them."""
+"""Order of the elements before the messages by API: model, tools, system prompt, and the parameters whose change
+invalidates the cached prefix behind them."""
 
 _LISTS: Final = {"tools": ("tools", ("tools", "functions")), "system": ("system", request.SYSTEM_KEYS)}
 """The source and the keys of the two kinds of lists before the messages."""
@@ -63,7 +63,7 @@ _OF_AUTHOR: Final = ("text", "tool_use", "thinking", "input_text", "output_text"
 _PLAIN_TEXTS: Final = ("text", "input_text", "output_text")
 _MARK: Final = "cache_control"
 _MARKS: Final = b'"cache'
-"""What the marks of caches have in common: one search finds a body without any."""
+"""Common beginning of all marks of caches: a body without it has none."""
 _RETENTION: Final = "prompt_cache_retention"
 _TTL_S: Final = 300
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600}
@@ -308,7 +308,7 @@ class _Reader:
         return Elements(tuple(found), length, self.is_marked, frozenset(self.ttls_s))
 
     def _unwrap(self) -> None:
-        """Take the fields out of the envelope that some APIs put around them."""
+        """Replace the envelope of some APIs by its fields."""
         for key in request.ENVELOPES:
             inner = self.fields.get(key)
             if isinstance(inner, dict) and not request.MESSAGES.keys().isdisjoint(inner):
@@ -318,7 +318,7 @@ class _Reader:
         self._lift("toolConfig")
 
     def _lift(self, key: str) -> None:
-        """Take the tools out of an object that holds them."""
+        """Move the tools of an object to the fields of the body."""
         holder = self.fields.get(key)
         if isinstance(holder, dict) and "tools" in holder and "tools" not in self.fields:
             self.fields = self.fields | {"tools": holder["tools"]}

@@ -228,7 +228,7 @@ def _merged(before: list[str], after: list[str]) -> list[str]:
 
 
 def _same(a: bytes, b: bytes) -> int:
-    """Return the number of digests with which both begin."""
+    """Return the length of the common beginning, in digests."""
     pairs = ((a[at : at + _WIDTH], b[at : at + _WIDTH]) for at in range(0, min(len(a), len(b)), _WIDTH))
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 

@@ -1,4 +1,4 @@
-"""Pure: the bytes of a request by source: the content of a model's context, and what of it is new.
+"""Pure: the bytes of a request by source: the content of a model's context, and its new part.
 
 Shares of the bytes estimate shares of the tokens: only the provider's tokenizer could tell those.
 """
@@ -49,7 +49,7 @@ class Context:
 def context(own: Elements, before: Elements | None, *, is_known: bool = True) -> Context:
     """Return the content of a request, compared with that of its predecessor, if it has one.
 
-    Without `is_known` nobody can tell what is new. Bytes of `other` are never new.
+    Without `is_known` the predecessor is unknown, and so are the new bytes. Bytes of `other` are never new.
     """
     had = Counter(one.digest for one in before.elements) if before else Counter[bytes]()
     fresh = {id(one) for one in own.elements if not _taken(had, one.digest)}

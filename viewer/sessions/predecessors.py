@@ -1,9 +1,9 @@
 """Pure: the predecessor of each generation of a session, by the messages of their requests.
 
-It is the generation whose answer a request names (`previous_response_id`); else, among the earlier ones that did not
-fail, the one with the most equal messages (those of the system do not count), then with the longest common prefix, then
-the latest. A request with no message of another one, and no answer of a model, begins a branch. A retry has the
-predecessor of what it repeats.
+A request may name the response of its predecessor (`previous_response_id`). Otherwise, among the earlier generations
+that did not fail, it is the one with the most equal messages (those of the system do not count), then with the longest
+common prefix, then the latest. A request with no message of another one, and no answer of a model, begins a branch. A
+retry has the predecessor of the request that it repeats.
 
 Nearly every request holds all messages of an earlier one, and only new ones behind them: one look-up finds its
 predecessor. For any other request, the messages that each earlier one added to its own beginning are counted once.
@@ -36,7 +36,7 @@ class Generation(NamedTuple):
 
 
 class Tie(NamedTuple):
-    """What a generation follows: its `predecessor`, and what it `continues` in the account of time.
+    """The `predecessor` of a generation, and the exchange that it `continues` in the account of time.
 
     That is the predecessor, or the failed attempt at the same request before it. `is_known` is False where nobody can
     know the predecessor, as the request, or the response that it names, is not on the tape.
@@ -156,7 +156,7 @@ class _Session:
 
 
 def ties(generations: Iterable[Generation]) -> dict[int, Tie]:
-    """Return what each generation of one session follows, by its number."""
+    """Return the tie of each generation of one session by its number."""
     session, found = _Session(), dict[int, Tie]()
     for order, one in enumerate(generations):
         found[one.no] = session.tie(one, found)
@@ -183,7 +183,7 @@ def _digests(messages: bytes, start: int) -> Iterator[bytes]:
 
 
 def _common(a: bytes, b: bytes) -> int:
-    """Return the number of messages with which both begin."""
+    """Return the length of the common beginning, in messages."""
     low, high = 0, min(len(a), len(b)) // _WIDTH
     while low < high:
         middle = (low + high + 1) // 2
