@@ -91,7 +91,7 @@ def test_a_literal_holds_its_text_and_nothing_after_it(text: str) -> None:
     assert found == text
 
 
-def test_every_column_of_the_tape_is_shipped_but_for_the_salt_and_what_says_where_a_row_is() -> None:
+def test_every_column_of_the_tape_is_shipped_but_for_keys_the_salt_and_digests_of_prompts() -> None:
     shipped = {column.source for table in tables.TABLES for column in table.columns}
     left_out = {
         f"{table.name}.{column.name}"
@@ -99,6 +99,6 @@ def test_every_column_of_the_tape_is_shipped_but_for_the_salt_and_what_says_wher
         for column in table.c
         if column not in shipped and column.name not in ("no", "exchange_no", "session_no")
     }
-    assert left_out == {"sessions.salt", "exchanges.labels"}
+    assert left_out == {"sessions.salt", "exchanges.labels", "measures.prompt_elements"}
     assert {column.name for column in tables.EXCHANGES.columns} >= {"label_names", "label_values"}
     assert not {column.name for column in tables.STREAMS.columns} & {"icl", "ttft_ns"}
