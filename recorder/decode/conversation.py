@@ -20,9 +20,7 @@ from typing import Any, Final
 from wiretape.recorder.decode.encoding import Cleaner, uncoded
 from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.decode.prompt import Message, Part, Text, ToolCall, ToolResult, canonical, is_element
-from wiretape.recorder.decode.prompt import Message, Part, Text, ToolCall, canonical, is_element
-from wiretape.recorder.decode.request import decoded, prompt_of
-from wiretape.recorder.decode.request import parse
+from wiretape.recorder.decode.request import decoded, parse, prompt_of
 from wiretape.recorder.decode.values import JsonObject
 
 _HEADERS: Final = (

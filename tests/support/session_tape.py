@@ -32,18 +32,19 @@ def _exchange(
     yield msgspec.structs.replace(end(id, parts), end_ns=end_ms * MS)
 
 
-def frames() -> Iterator[journal.Frame]:
+def frames(asked: Sequence[Any] = _ASKED) -> Iterator[journal.Frame]:
+    """Yield the frames; `asked` are the first messages as the second turn repeats them."""
     words = event({"content": "Hm"})
     yield from _exchange(
         FIRST, 0, KEY, _ASKED, [(400, words), (1400, _CALLS), (1450, event({}, "tool_calls") + DONE)], 1450
     )
     yield from _exchange(
-        LIMITED, 3450, KEY, [*_ASKED, *_RESULT], [(50, b'{"error":{"message":"slow down"}}')], 50, status=429
+        LIMITED, 3450, KEY, [*asked, *_RESULT], [(50, b'{"error":{"message":"slow down"}}')], 50, status=429
     )
     parts = [(500, words), (700, words), (3700, words), (3900, words + event({}, "stop") + _USAGE + DONE)]
-    yield from _exchange(SECOND, 4500, KEY, [*_ASKED, *_RESULT], parts, 3900)
+    yield from _exchange(SECOND, 4500, KEY, [*asked, *_RESULT], parts, 3900)
     yield from _exchange(ELSEWHERE, 20_000, OTHER, _ASKED, [(10, words), (20, event({}, "stop") + DONE)], 20)
 
 
-def session_tape(path: Path) -> Path:
-    return recorded(path, list(frames()))
+def session_tape(path: Path, asked: Sequence[Any] = _ASKED) -> Path:
+    return recorded(path, list(frames(asked)))

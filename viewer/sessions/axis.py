@@ -9,6 +9,9 @@ from typing import Final, Protocol
 
 from wiretape.recorder.clock import wall_ns
 
+IMPORTED: Final = ("imported", "none")
+"""The clocks of exchanges that another program recorded."""
+
 _REORDERED_NS: Final = 1_000_000_000
 """Exchanges that begin at once may be numbered in another order; the delay of a number is less than this."""
 

@@ -9,10 +9,9 @@ from wiretape.recorder.decode.exchange import FAILURES
 from wiretape.recorder.decode.operation import is_covered
 from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
 from wiretape.viewer.sessions.account import Account, Span, account
-from wiretape.viewer.sessions.axis import placed
+from wiretape.viewer.sessions.axis import IMPORTED, placed
 
 _FAILURES: Final = frozenset(FAILURES)
-_IMPORTED: Final = ("imported", "none")
 _NS: Final = 8
 
 Turn = Sequence[int | bool | None]
@@ -49,7 +48,7 @@ class SessionExchange(NamedTuple):
     @property
     def is_imported(self) -> bool:
         """True if its times are another program's."""
-        return self.clock in _IMPORTED
+        return self.clock in IMPORTED
 
     @property
     def failed(self) -> bool:

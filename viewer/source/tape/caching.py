@@ -7,8 +7,7 @@ with new exchanges.
 import functools
 import sqlite3
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from sqlalchemy import Connection, select
@@ -18,29 +17,36 @@ from wiretape.recorder.decode.exchange import FAILURES
 from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.relay.apis import at_host
 from wiretape.recorder.tape import cells
-from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.recorder.tape.schema import exchanges, measures, sessions
 from wiretape.viewer.sessions import cache
+from wiretape.viewer.sessions.axis import IMPORTED, placed
 from wiretape.viewer.sessions.cache import Prompted
-from wiretape.viewer.sessions.predecessors import Generation, ties
+from wiretape.viewer.sessions.predecessors import Generation, Tie, ties
 from wiretape.viewer.source.base import Version
-from wiretape.viewer.source.tape.columns import CACHE, JOINED, PREDECESSOR, among, column
+from wiretape.viewer.source.tape.columns import BOOT, CACHE, JOINED, PREDECESSOR, among, column
 from wiretape.viewer.source.tape.following import current_version
 from wiretape.viewer.source.tape.functions import Resolver
 
 _ASKED: Final = (
     select(
-        exchanges.c.no, exchanges.c.started_at, exchanges.c.upstream, column("model"),
+        exchanges.c.no, exchanges.c.started_at, BOOT, exchanges.c.boot_ns, exchanges.c.clock, exchanges.c.upstream,
+        column("model"),
         *(measures.c[name] for name in (
             "api", "outcome", "prompt_elements", "response_id", "previous_response_id", "retries", "input_tokens",
             "cache_read_input_tokens",
         )),
     )
-    .select_from(JOINED)
+    .select_from(JOINED.join(sessions, sessions.c.no == exchanges.c.session_no))
     .where(measures.c.operation.in_(GENERATIONS))
     .order_by(exchanges.c.no)
 )  # fmt: skip
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def tied(connection: Connection, numbers: Iterable[int]) -> dict[int, Tie]:
+    """Return what the measured generations among the exchanges of one session continue, by their numbers."""
+    with connection.begin():
+        asked = cells.fetch(connection, _ASKED.where(among(numbers)))
+    return ties(one.generation for one in _prompted(asked))
 
 
 class Caching:
@@ -85,7 +91,7 @@ class Caching:
     def _judge(self, sessions: Iterable[Sequence[Sequence[Any]]]) -> None:
         """Keep the figures of some sessions, as plain tuples, which the garbage collector need not visit."""
         for asked in sessions:
-            each = [_prompted(*row) for row in asked]
+            each = _prompted(asked)
             followed = ties(one.generation for one in each)
             self._figures |= {no: tuple(one) for no, one in cache.figures(each, followed).items()}
             self._predecessors |= {no: tie.predecessor if tie.is_known else 0 for no, tie in followed.items()}
@@ -103,8 +109,27 @@ def _by_session(found: Iterable[Sequence[Any]], sessions: dict[int, str | None])
     return rows.values()
 
 
-def _prompted(
-    no: int, started_at: str, upstream: str, model: str | None, api: str | None, outcome: str, elements: bytes | None,
+class _Began(NamedTuple):
+    """The T0 of an exchange, as `axis.placed` reads it."""
+
+    started_at: str
+    boot: str | None
+    boot_ns: int | None
+    clock: str | None
+
+    @property
+    def is_imported(self) -> bool:
+        return self.clock in IMPORTED
+
+
+def _prompted(asked: Sequence[Sequence[Any]]) -> list[Prompted]:
+    """Return the generations of a session, in the order of their numbers."""
+    starts, _ = placed(_Began(*row[1:5]) for row in asked)
+    return [_generation(start_ns, row[0], *row[5:]) for start_ns, row in zip(starts, asked, strict=True)]
+
+
+def _generation(
+    start_ns: int, no: int, upstream: str, model: str | None, api: str | None, outcome: str, elements: bytes | None,
     response_id: str | None, named: str | None, retries: int | None, input: int | None, cached: int | None,
 ) -> Prompted:  # fmt: skip
     prefix = unpack(elements)
@@ -113,7 +138,7 @@ def _prompted(
     return Prompted(
         Generation(no, messages, by_model, outcome in FAILURES, response_id, named, retries),
         prefix,
-        (datetime.fromisoformat(started_at) - _EPOCH) // _MICROSECOND * 1000,
+        start_ns,
         outcome == "complete",
         _provider(upstream, api, model),
         model,

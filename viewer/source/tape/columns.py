@@ -44,7 +44,7 @@ JOINED: Final = exchanges.outerjoin(measures, measures.c.exchange_no == exchange
 CONVERSATION: Final = "conversation_of"
 CONTINUED: Final = "continued_by"
 ABOVE: Final = "number_above"
-PREDECESSOR: Final = "number_continued"
+CONTINUED_NUMBER: Final = "number_continued"
 """SQL functions (`functions`): an exchange's conversation, the id that it continues, its parent's number, and the
 number of the one that it continues."""
 
@@ -59,6 +59,10 @@ CACHE: Final = {
 """SQL functions (`caching`): the figures about the provider's cache, by the fields that they give."""
 PREDECESSOR: Final = "predecessor_of"
 """SQL function (`caching`): the number of a generation's predecessor, null without one, and 0 if it is unknown."""
+
+
+BOOT: Final = func.coalesce(sessions.c.boot_id, sessions.c.uuid, type_=Text)
+"""The boot of the machine during the run of a recorder."""
 
 
 COST: Final = "cost_of"
@@ -135,7 +139,7 @@ def cost_units() -> ColumnElement[int]:
 def resolved(function: str) -> Expression:
     """Return the result of a resolver's function for an exchange."""
     value: Expression = getattr(func, function)(
-        exchanges.c.no, type_=Integer if function in (ABOVE, PREDECESSOR) else Text
+        exchanges.c.no, type_=Integer if function in (ABOVE, CONTINUED_NUMBER) else Text
     )
     return value
 

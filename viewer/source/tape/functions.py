@@ -22,11 +22,11 @@ from wiretape.viewer.source.base import Version
 from wiretape.viewer.source.tape.columns import (
     ABOVE,
     CONTINUED,
+    CONTINUED_NUMBER,
     CONVERSATION,
     COST,
     CURRENCY,
     JOINED,
-    PREDECESSOR,
     UPSTREAM_NAME,
     among,
 )
@@ -66,12 +66,12 @@ class Resolver:
         """Add the functions to a connection."""
         connection.create_function(CONVERSATION, 1, lambda no: self.conversations.name(no))
         connection.create_function(ABOVE, 1, lambda no: self.conversations.above(no))
-        connection.create_function(PREDECESSOR, 1, lambda no: self.conversations.continued(no))
+        connection.create_function(CONTINUED_NUMBER, 1, lambda no: self.conversations.continued(no))
         connection.create_function(CONTINUED, 1, lambda no: self.conversations.id(self.conversations.continued(no)))
 
     def prepare(self, connection: Connection, _: object, statement: str, *__: object) -> None:
         """Update the links before a statement that uses them, in the same transaction."""
-        if any(f"{function}(" in statement for function in (CONVERSATION, CONTINUED, ABOVE, PREDECESSOR)):
+        if any(f"{function}(" in statement for function in (CONVERSATION, CONTINUED, ABOVE, CONTINUED_NUMBER)):
             self.update(connection)
 
     def update(self, connection: Connection) -> None:

@@ -24,16 +24,13 @@ from wiretape.viewer.rows import TableRow
 from wiretape.viewer.sessions.account import Account
 from wiretape.viewer.sessions.exchanges import SessionExchange, account_of
 from wiretape.viewer.source.base import NEWEST_SESSION, SESSION
-from wiretape.viewer.source.tape import conversations, live, queries
-from wiretape.viewer.source.tape.columns import JOINED, PREDECESSOR, column, last_read, resolved
+from wiretape.viewer.source.tape import caching, conversations, live, queries
+from wiretape.viewer.source.tape.columns import BOOT, CONTINUED_NUMBER, JOINED, column, last_read, resolved
 from wiretape.viewer.source.tape.conditions import Condition
 
 _NAME: Final = column("conversation")
 _NOTHING: Final = Account()
 _CANDIDATES: Final = 5
-_BOOT: Final = func.coalesce(sessions.c.boot_id, sessions.c.uuid, type_=Text)
-"""The boot of the machine during the run of a recorder."""
-
 _REQUEST: Final = func.coalesce(
     measures.c.messages_hash, exchanges.c.path + literal(" ") + exchanges.c.request_sha256, type_=Text
 )
@@ -118,7 +115,7 @@ def members(
     for name, rows in groups.items():
         if name is None:
             continue
-        its = [SessionExchange._make(row[:-1]) for row in rows]
+        its = _tied(connection, [SessionExchange._make(row[:-1]) for row in rows])
         yield name, [one if one.outcome != "open" else _until_now(connection, one, clock) for one in its]
 
 
@@ -131,11 +128,22 @@ def _members(stall_ns: int) -> Select[Any]:
     follows = or_(measures.c.continues_hash.is_not(None), measures.c.previous_response_id.is_not(None))
     wall = type_coerce(exchanges.c.started_at, Text)  # checked where it is parsed: nearly always the boot clock does
     columns = (
-        exchanges.c.no, resolved(PREDECESSOR), wall, _BOOT, exchanges.c.boot_ns, exchanges.c.clock,
+        exchanges.c.no, resolved(CONTINUED_NUMBER), wall, BOOT, exchanges.c.boot_ns, exchanges.c.clock,
         outcome, measures.c.operation, *times, exchanges.c.end_ns, gaps, measures.c.turn_spans,
         measures.c.tool_calls.is_not(None), measures.c.answers_tools, follows, _REQUEST, _NAME,
     )  # fmt: skip
     return select(*columns).select_from(JOINED.join(sessions, sessions.c.no == exchanges.c.session_no))
+
+
+def _tied(connection: Connection, its: list[SessionExchange]) -> list[SessionExchange]:
+    """Return exchanges with the predecessors, too, of requests that no longer hold the messages of an earlier one."""
+    if not any(one.continued is None and one.follows_answer for one in its):
+        return its
+    found = caching.tied(connection, [one.no for one in its])
+    return [
+        one if one.continued is not None or one.no not in found else one._replace(continued=found[one.no].predecessor)
+        for one in its
+    ]
 
 
 def _until_now(connection: Connection, one: SessionExchange, clock: Clock) -> SessionExchange:

@@ -47,6 +47,11 @@ def test_a_recorded_session_is_accounted_to_the_nanosecond(tape: Path) -> None:
     assert not found[KEY].clock_step
 
 
+def test_a_turn_whose_history_was_edited_continues_the_one_with_the_most_equal_messages(tmp_path: Path) -> None:
+    edited = session_tape(tmp_path / "edited.db", [{"role": "user", "content": "(shortened)"}])
+    assert accounts(edited)[KEY].parts == accounts(session_tape(tmp_path / "whole.db"))[KEY].parts
+
+
 def test_a_step_of_the_wall_clock_changes_nothing_within_a_boot(tape: Path) -> None:
     damage(tape, f"UPDATE exchanges SET started_at = '2026-03-01T09:00:00.000000Z' WHERE id = '{SECOND}'")
     assert accounts(tape)[KEY].wall_ns == 8400 * MS

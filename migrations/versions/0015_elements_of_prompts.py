@@ -6,8 +6,8 @@ Of exchanges that were measured before these are unknown until they are derived 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0014"
-down_revision = "0013"
+revision = "0015"
+down_revision = "0014"
 branch_labels = None
 depends_on = None
 
