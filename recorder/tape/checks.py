@@ -25,12 +25,15 @@ from sqlalchemy import (
     Table,
     bindparam,
     case,
+    exists,
     func,
     not_,
     select,
     text,
+    type_coerce,
 )
 from sqlalchemy.exc import DatabaseError
+from sqlalchemy.types import NullType
 
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.decode import encoding
@@ -43,11 +46,15 @@ from wiretape.recorder.tape.schema import (
     COVERED,
     FROM_CLIENT,
     FROM_UPSTREAM,
+    IS_PART_OF,
+    IS_REQUEST_IN_PARTS,
     STREAMS,
     Stream,
     bodies,
     exchanges,
     measures,
+    request_parts,
+    request_versions,
     sessions,
     settlements,
 )
@@ -56,18 +63,26 @@ _MOST = 5
 _EXCHANGES_SECONDS = 0.3
 _INTERRUPT_SECONDS = 0.02
 
-_CHECKED = ("no", "id", "ended_by", "bytes", "gap_bytes", "client_bytes", "client_gap_bytes", "clock")
+_CHECKED = ("no", "id", "ended_by", "bytes", "gap_bytes", "client_bytes", "client_gap_bytes", "clock", "request_size",
+            "request_sha256")  # fmt: skip
 _EXCHANGES: Select[Any] = select(
     *(exchanges.c[name] for name in _CHECKED),
     measures.c.outcome,
     bodies.c.size.label("packed"),
     (func.length(bodies.c.data) == 0).label("lacks_bytes"),
+    case((IS_REQUEST_IN_PARTS, exchanges.c.request_body.is_(None))).label("is_in_parts"),
 ).select_from(exchanges.outerjoin(bodies).outerjoin(measures, measures.c.exchange_no == exchanges.c.no))
 _LENGTHS = (
     select(exchanges.c.no, *(func.coalesce(func.length(stream.bodies.c.data), 0) for stream in STREAMS))
     .select_from(exchanges.outerjoin(FROM_UPSTREAM.bodies).outerjoin(FROM_CLIENT.bodies))
     .order_by(exchanges.c.no)
 )
+_PARTS = (
+    select(*(type_coerce(request_parts.c[name], NullType()) for name in ("position", "data")))
+    .where(request_versions.c.exchange_no == bindparam("no"), IS_PART_OF)
+    .order_by(request_parts.c.position)
+)
+_UNUSED = select(func.count()).select_from(request_parts).where(not_(exists().where(IS_PART_OF)))
 _GROUP = 100
 _MOST_HELD = 16 << 20
 """Packed bodies of one group of exchanges, in bytes; a single body may be larger."""
@@ -116,6 +131,8 @@ class _Held:
 def problems(connection: Connection) -> Iterator[str]:
     """Yield every problem of a tape; an undamaged one has none."""
     yield from _of_tape(connection, "integrity_check")
+    if unused := connection.execute(_UNUSED).scalar_one():
+        yield f"parts of request bodies that no exchange has: {unused:,}"
     for numbers in _groups(tuple(row) for row in connection.execute(_LENGTHS).all()):
         found: list[str] = []
         with _snapshot(connection):
@@ -246,7 +263,7 @@ def _of_tape(connection: Connection, check: str) -> Iterator[str]:
         return
     for row in connection.execute(text("PRAGMA foreign_key_check")):
         yield f"a row of {row[0]} refers to a row of {row[2]} that is not there"
-    for table in (sessions, exchanges, measures, settlements):
+    for table in (sessions, exchanges, measures, settlements, request_versions):
         for key, problem in cells.faults(connection, table.c):
             yield f"{cells.row_of(connection, table, key)}: {problem}"
 
@@ -280,7 +297,24 @@ def _of_exchanges(connection: Connection, rows: Sequence[Row[Any]]) -> Iterator[
     """Yield each exchange of a group with its problems."""
     numbers = [exchange.no for exchange in rows]
     held = {stream: _Held.of(connection, stream, numbers) for stream in STREAMS}
-    yield from ((exchange, list(_of_exchange(exchange, held))) for exchange in rows)
+    for exchange in rows:
+        yield exchange, [*_of_exchange(exchange, held), *_of_request(connection, exchange)]
+
+
+def _of_request(connection: Connection, exchange: Row[Any]) -> Iterator[str]:
+    """Check a request body that is in parts."""
+    if exchange.is_in_parts is None:
+        return
+    parts = connection.execute(_PARTS, {"no": exchange.no}).all()
+    is_sound = all([*map(type, part)] == [int, bytes] for part in parts) and exchange.is_in_parts
+    if not is_sound or len({position for position, _ in parts}) < len(parts):
+        yield "the parts of its request are damaged"
+        return
+    body = b"".join(data for _, data in parts)
+    if len(body) != exchange.request_size:
+        yield f"its request has {counted(len(body), 'byte')} in parts, not {exchange.request_size}"
+    elif hashlib.sha256(body).hexdigest() != exchange.request_sha256:
+        yield "its request is not the one that was stored (sha256)"
 
 
 def _of_exchange(exchange: Row[Any], held: Mapping[Stream, _Held]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Table, select
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.tape import cells, checks, file, lock
-from wiretape.recorder.tape.schema import STREAMS, exchanges, measures, sessions, uploads
+from wiretape.recorder.tape.schema import STREAMS, exchanges, measures, request_versions, sessions, uploads
 
 _BATCH = 500
 """Exchanges copied in one transaction."""
@@ -27,6 +27,20 @@ _SETTLED = """INSERT INTO main.settlements (exchange_no, version)
     SELECT n.no, max(?, (SELECT coalesce(max(version), 0) FROM main.settlements)) + row_number() OVER (ORDER BY n.no)
     FROM temp.numbered n CROSS JOIN source.settlements s ON s.exchange_no = n.was"""
 """Copies get new versions of settlement on this tape, in the order of their new numbers."""
+_FAMILIES = """INSERT INTO temp.families (was, no)
+    SELECT family, (SELECT coalesce(max(family), 0) FROM main.request_parts) + row_number() OVER (ORDER BY family)
+    FROM (SELECT DISTINCT family FROM temp.numbered n CROSS JOIN source.request_versions s ON s.exchange_no = n.was
+    WHERE n.source = ?)"""
+"""Families of request bodies get new numbers."""
+_PARTS = """INSERT INTO main.request_parts (family, position, since, until, data)
+    SELECT f.no, s.position, s.since, s.until, s.data
+    FROM (SELECT DISTINCT v.family FROM temp.numbered n CROSS JOIN source.request_versions v ON v.exchange_no = n.was
+    WHERE {}) b CROSS JOIN temp.families f ON f.was = b.family CROSS JOIN source.request_parts s ON s.family = f.was
+    WHERE EXISTS (SELECT 1 FROM main.request_versions v
+    WHERE v.family = f.no AND v.version >= s.since AND (s.until IS NULL OR v.version <= s.until))
+    AND NOT EXISTS (SELECT 1 FROM main.request_parts p
+    WHERE p.family = f.no AND p.position = s.position AND p.since = s.since)"""
+"""Copies have the parts of their request bodies; several transactions may have copies of one family."""
 
 
 @dataclass(slots=True)
@@ -78,7 +92,7 @@ def plan(connection: Connection | None, sources: Sequence[Path], selected: Colle
 def _damaged_rows(source: Connection) -> dict[int, str]:
     """Return the problem of each exchange with a damaged cell in its row, its measures or its session, by number."""
     problems: dict[int, str] = {}
-    for table in (exchanges, measures):
+    for table in (exchanges, measures, request_versions):
         for no, problem in cells.faults(source, table.c):
             problems.setdefault(no, problem)
     of_sessions = dict(cells.faults(source, sessions.c))
@@ -96,9 +110,12 @@ def copy(connection: Connection, sources: Sequence[Path], plan: MergePlan) -> It
     (base,) = driver.execute("SELECT coalesce(max(no), 0) FROM main.exchanges").fetchone()
     rows = ((source, was, base + 1 + index) for index, (_, source, was) in enumerate(plan.exchanges))
     driver.executemany("INSERT INTO temp.numbered VALUES (?, ?, ?)", rows)
+    driver.execute("CREATE TEMP TABLE families (was INTEGER PRIMARY KEY, no INTEGER)")
     for number, source in enumerate(sources):
         with _attached(connection, source):
             _skip_what_changed(driver, number)
+            driver.execute("DELETE FROM temp.families")
+            driver.execute(_FAMILIES, (number,))
             _copy_sessions(driver, number)
             yield from _copy_exchanges(connection, number)
 
@@ -125,8 +142,9 @@ def _copy_exchanges(connection: Connection, source: int) -> Iterator[int]:
             return
         copied = f"n.source = {source} AND n.no > {last} AND n.no <= {until}"
         with connection.begin():
-            for table in (exchanges, uploads, *itertools.chain(*STREAMS), measures):
+            for table in (exchanges, uploads, *itertools.chain(*STREAMS), measures, request_versions):
                 driver.execute(_copying(table, copied))
+            driver.execute(_PARTS.format(copied))
             driver.execute(f"{_SETTLED} WHERE {copied}", (SYSTEM.wall_ns() // 1000,))
         yield count
         last = until
@@ -135,7 +153,8 @@ def _copy_exchanges(connection: Connection, source: int) -> Iterator[int]:
 def _copying(table: Table, batch: str) -> str:
     key = "no" if table is exchanges else "exchange_no"
     session = "(SELECT no FROM main.sessions WHERE uuid = (SELECT uuid FROM source.sessions WHERE no = s.session_no))"
-    replaced = {key: "n.no", "session_no": session}
+    family = "(SELECT f.no FROM temp.families f WHERE f.was = s.family)"
+    replaced = {key: "n.no", "session_no": session, "family": family}
     values = ", ".join(replaced.get(column.name, f's."{column.name}"') for column in table.c)
     names = ", ".join(f'"{column.name}"' for column in table.c)
     joined = f"temp.numbered n CROSS JOIN source.{table.name} s ON s.{key} = n.was"

@@ -31,11 +31,21 @@ from wiretape.recorder.errors import NotShipped, TapeDamaged
 from wiretape.recorder.process import LOST_MS, RecorderRun, is_gone
 from wiretape.recorder.tape import cells, packing
 from wiretape.recorder.tape.packing import Packed
-from wiretape.recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, Stream, bodies, exchanges, measures, sessions
+from wiretape.recorder.tape.schema import (
+    FROM_CLIENT,
+    FROM_UPSTREAM,
+    IS_REQUEST_IN_PARTS,
+    REQUEST_BODY,
+    Stream,
+    bodies,
+    exchanges,
+    measures,
+    sessions,
+)
 
 _MOST_RUNS = 50
 _NEEDS_REQUEST = "/aigc/"
-REQUEST_NEEDED = case((exchanges.c.path.contains(_NEEDS_REQUEST), exchanges.c.request_body)).label("request_needed")
+REQUEST_NEEDED = case((exchanges.c.path.contains(_NEEDS_REQUEST), REQUEST_BODY)).label("request_needed")
 """The body of a request where decoding needs it: the format of DashScope's answers depends on the request."""
 
 NO_READS: Final = Reads((), (), (), (), ())
@@ -44,7 +54,9 @@ _OF_NO: BindParameter[int] = bindparam("no")
 _NUMBERS: BindParameter[Sequence[int]] = bindparam("numbers", expanding=True)
 _COLUMNS: Select[Any] = select(
     *(column for column in exchanges.c if column.name != "request_body"),
-    func.coalesce(func.length(exchanges.c.request_body), 0).label("request_stored"),
+    func.coalesce(
+        func.length(exchanges.c.request_body), case((IS_REQUEST_IN_PARTS, exchanges.c.request_size)), 0
+    ).label("request_stored"),
     REQUEST_NEEDED,
     select(func.length(bodies.c.data) == 0)
     .where(bodies.c.exchange_no == exchanges.c.no)
@@ -53,7 +65,9 @@ _COLUMNS: Select[Any] = select(
 )
 _FACTS = _COLUMNS.where(exchanges.c.no == _OF_NO)
 _WITH_REQUESTS = _COLUMNS.add_columns(
-    exchanges.c.request_body, exists().where(bodies.c.exchange_no == exchanges.c.no).label("is_settled")
+    REQUEST_BODY,
+    IS_REQUEST_IN_PARTS.label("is_in_parts"),
+    exists().where(bodies.c.exchange_no == exchanges.c.no).label("is_settled"),
 ).where(exchanges.c.no.in_(_NUMBERS))
 # Checked as whole exchanges, not cell by cell.
 _ARRAYS = ("at_ns", "relayed_ns", "sizes")
@@ -85,7 +99,7 @@ class _DirectionQueries:
 
 
 _OF: Final = {stream: _DirectionQueries.of(stream) for stream in (FROM_UPSTREAM, FROM_CLIENT)}
-_REQUEST = select(exchanges.c.request_body).where(exchanges.c.no == _OF_NO)
+_REQUEST = select(REQUEST_BODY, IS_REQUEST_IN_PARTS.label("is_in_parts")).where(exchanges.c.no == _OF_NO)
 _RUN = select(*(sessions.c[name] for name in ("pid", "boot_id", "heartbeat_at", "ended_at", "listen", "upstreams")))
 
 
@@ -115,13 +129,23 @@ def row_of(connection: Connection, no: int) -> Row[Any]:
 
 def rows_with_requests(connection: Connection, numbers: Sequence[int]) -> dict[int, Row[Any]]:
     """Read the rows of exchanges by their numbers, with the requests' bodies and whether each is settled."""
-    return {row.no: row for row in connection.execute(_WITH_REQUESTS, {"numbers": numbers})}
+    found = {row.no: row for row in connection.execute(_WITH_REQUESTS, {"numbers": numbers})}
+    for no, row in found.items():
+        _note_parts(connection, no, row)
+    return found
 
 
 def request_body(connection: Connection, no: int) -> bytes | None:
-    """Read the stored body of a request. Raises sqlalchemy's `NoResultFound`."""
-    body: bytes | None = connection.execute(_REQUEST, {"no": no}).scalar_one()
+    """Read the stored body of a request; None if parts of it are missing. Raises sqlalchemy's `NoResultFound`."""
+    row = connection.execute(_REQUEST, {"no": no}).one()
+    _note_parts(connection, no, row)
+    body: bytes | None = row.request_body
     return body
+
+
+def _note_parts(connection: Connection, no: int, row: Row[Any]) -> None:
+    if row.is_in_parts and row.request_body is None:
+        cells.damage_of(connection).exchanges.setdefault(no, "its request lacks parts")
 
 
 def needs_request(path: str) -> bool:

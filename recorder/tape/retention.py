@@ -24,10 +24,13 @@ from wiretape.recorder.tape.journal import Deleted, Deleting
 from wiretape.recorder.tape.schema import (
     AUTO_VACUUM,
     COVERED,
+    IS_PART_OF,
     STREAMS,
     bodies,
     exchanges,
     measures,
+    request_parts,
+    request_versions,
     settlements,
     uploads,
 )
@@ -151,10 +154,20 @@ def erase(connection: Connection, ids: Sequence[str]) -> Iterator[int]:
         with connection.begin():
             statement = select(exchanges.c.no).where(exchanges.c.id.in_(ids[start : start + _BATCH]))
             numbers = connection.execute(statement).scalars().all()
+            _erase_requests(connection, numbers)
             for table in (uploads, *itertools.chain(*STREAMS), measures, settlements):
                 connection.execute(delete(table).where(table.c.exchange_no.in_(numbers)))
             connection.execute(delete(exchanges).where(exchanges.c.no.in_(numbers)))
         yield len(numbers)
+
+
+def _erase_requests(connection: Connection, numbers: Sequence[int]) -> None:
+    """Delete the parts of requests that no others have."""
+    versions, part = request_versions.c, request_parts.c
+    those = versions.exchange_no.in_(numbers)
+    families = connection.execute(select(versions.family).where(those).distinct()).scalars().all()
+    connection.execute(delete(request_versions).where(those))
+    connection.execute(delete(request_parts).where(part.family.in_(families), ~exists().where(IS_PART_OF)))
 
 
 def enforce(connection: Connection, limits: TapeLimits, clock: Clock) -> Iterator[int]:

@@ -3,6 +3,13 @@
 Facts (all other tables) are apart from the measures derived from them (`measures`). Column types are portable to
 PostgreSQL. Unknown is NULL, never 0. SQLite keeps the text of a definition: its comments, and the view
 `exchange_metrics`, are for people who open a tape with plain `sqlite3`.
+
+Requests of a session repeat each other. Those that do are versions of one *family*, whose parts have an order, and each
+part the first and the last version that it is in: a body is the parts of its version. So a turn takes its new bytes and
+little more: a list of parts for each turn would take more than a short turn itself. With an exchange exactly the parts
+are deleted that no other has, and nothing is rewritten, as differences to a deleted exchange would have to be. Parts
+are not compressed: the view `requests` has every body in plain SQL. A request that repeats nothing, or did not come
+whole, stays in `exchanges.request_body`, as do all of older tapes.
 """
 
 import functools
@@ -17,13 +24,21 @@ from sqlalchemy import (
     Column,
     Float,
     ForeignKey,
+    Index,
     Integer,
     LargeBinary,
     MetaData,
     String,
     Table,
     Text,
+    and_,
+    case,
+    cast,
+    exists,
+    func,
     or_,
+    select,
+    type_coerce,
 )
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable, PrimaryKeyConstraint
@@ -46,7 +61,7 @@ REVISION = "0015"
 METRICS_VIEW = "exchange_metrics"
 """The view for people: a row per exchange, times in ms."""
 
-VIEWS: Final = (METRICS_VIEW, "reads", "read_gaps")
+VIEWS: Final = (METRICS_VIEW, "reads", "read_gaps", "requests")
 
 _NAMED = {kind: f"{kind}_%(table_name)s_%(column_0_name)s" for kind in ("ix", "uq", "fk")}
 metadata = MetaData(naming_convention={**_NAMED, "pk": "pk_%(table_name)s"})
@@ -89,7 +104,11 @@ exchanges = Table(
     Column("upstream", Text, nullable=False, comment="base URL of the API server, user info redacted"),
     Column("request_model", Text, comment="the model asked for"),
     Column("request_headers", _JSON, nullable=False, comment="[[name, value]] as the client sent them, redacted"),
-    Column("request_body", LargeBinary, comment="as it came, up to a cap"),
+    Column(
+        "request_body",
+        LargeBinary,
+        comment="as it came, up to a cap; NULL, too, if it is in parts: see the view requests",
+    ),
     Column("request_size", BigInteger, comment="bytes of the whole request body; NULL: not known, or still coming"),
     Column("request_sha256", String(64), comment="of the whole request body; NULL: not known, or still coming"),
     Column("request_truncated", Boolean, comment="the request body broke off; NULL: still coming, or not noted"),
@@ -135,6 +154,29 @@ uploads = Table(
     Column("start", BigInteger, primary_key=True, autoincrement=False, comment="offset in the request body, in bytes"),
     Column("data", LargeBinary, nullable=False, comment="bytes of the request body"),
     comment="pieces of a request body, while it is still coming",
+)
+
+request_versions = Table(
+    "request_versions",
+    metadata,
+    _exchange_no(),
+    Column("family", BigInteger, nullable=False, comment="number of a family of request bodies"),
+    Column("version", Integer, nullable=False, comment="1, 2, …: which of them this one is"),
+    Index(None, "family", "version"),
+    comment="the request bodies that are in parts: whole ones, which repeat others",
+)
+
+request_parts = Table(
+    "request_parts",
+    metadata,
+    Column("no", _KEY, primary_key=True, comment="row number"),
+    Column("family", BigInteger, nullable=False, comment="request_versions.family"),
+    Column("position", BigInteger, nullable=False, comment="order of the parts of a version"),
+    Column("since", Integer, nullable=False, comment="the first version that it is in"),
+    Column("until", Integer, comment="the last version that it is in; NULL: all that follow"),
+    Column("data", LargeBinary, nullable=False, comment="bytes of request bodies"),
+    Index(None, "family", "position", "since", "until"),
+    comment="what versions of request bodies share, once",
 )
 
 _ARRAYS: Final = {
@@ -223,6 +265,15 @@ read_gaps = Table(
 )
 """A view, for people."""
 
+requests = Table(
+    "requests",
+    _in_views,
+    Column("exchange_no", _KEY, ForeignKey(exchanges.c.no), primary_key=True, comment="exchanges.no"),
+    Column("body", LargeBinary, comment="the body as it came, up to a cap"),
+    comment="the request body of each exchange, also where others share parts of it",
+)
+"""A view, for people."""
+
 _TIMING: Final = {field.name for field in fields(Timing)}
 _ALIASES: Final = {field.name: field.metadata["aliases"] for field in fields(Measures)}
 _TYPES: Final[dict[Any, TypeEngine[Any]]] = {
@@ -267,6 +318,28 @@ settlements = Table(
 )
 
 check_when_read(metadata)
+
+_MOST_JOINED: Final = 256 << 20
+"""Limit of a request body that is in parts, in bytes; SQLite makes no value of 1 GB."""
+IS_PART_OF: Final = and_(
+    request_parts.c.family == request_versions.c.family,
+    request_parts.c.since <= request_versions.c.version,
+    request_parts.c.until.is_(None) | (request_versions.c.version <= request_parts.c.until),
+)
+"""The condition for the parts of a version of a request body."""
+
+_OF_VERSION = select().where(request_versions.c.exchange_no == exchanges.c.no, IS_PART_OF)
+_PARTS_SIZE = _OF_VERSION.add_columns(func.sum(func.length(request_parts.c.data))).scalar_subquery()
+_TEXT_OF_PARTS = func.group_concat(request_parts.c.data, "").over(order_by=request_parts.c.position, rows=(None, None))
+_JOINED = _OF_VERSION.add_columns(cast(_TEXT_OF_PARTS, LargeBinary)).limit(1).scalar_subquery()
+_HAS_ALL_PARTS = (exchanges.c.request_size < _MOST_JOINED) & (exchanges.c.request_size == _PARTS_SIZE)
+REQUEST_BODY: Final = type_coerce(
+    func.coalesce(exchanges.c.request_body, case((_HAS_ALL_PARTS, _JOINED))), exchanges.c.request_body.type
+).label("request_body")
+"""The expression for the stored body of a request; NULL, too, if one of its parts is missing."""
+
+IS_REQUEST_IN_PARTS: Final = exists().where(request_versions.c.exchange_no == exchanges.c.no)
+"""The condition for requests whose body is in parts."""
 
 alembic_version = Table(
     "alembic_version",
@@ -319,6 +392,7 @@ def views() -> Iterator[str]:
     yield _metrics_view()
     yield _view(reads, _READS)
     yield _view(read_gaps, _READ_GAPS)
+    yield _view(requests, _REQUESTS)
 
 
 def _view(columns: Table, query: str) -> str:
@@ -414,3 +488,14 @@ _READ_GAPS: Final = """FROM (
   SELECT exchange_no, seq, at_ns - lag(at_ns) OVER (PARTITION BY exchange_no ORDER BY seq) AS gap_ns FROM reads
 )
 WHERE gap_ns IS NOT NULL"""
+
+_REQUESTS: Final = """FROM (
+  SELECT no AS exchange_no, coalesce(request_body, (
+    SELECT CAST(group_concat(data, '') AS BLOB) FROM (
+      SELECT data FROM request_versions AS of JOIN request_parts AS part
+        ON part.family = of.family AND since <= version AND (until IS NULL OR version <= until)
+      WHERE of.exchange_no = exchanges.no ORDER BY position
+    )
+  )) AS body
+  FROM exchanges
+)"""

@@ -39,6 +39,7 @@ from wiretape.recorder.tape.file import compact_json, driver_of
 from wiretape.recorder.tape.losses import Relayed, Unstored
 from wiretape.recorder.tape.packing import Array
 from wiretape.recorder.tape.redact import Redactor
+from wiretape.recorder.tape.requests import Requests
 from wiretape.recorder.tape.retention import Pruner, TapeLimits
 from wiretape.recorder.tape.schema import (
     AUTO_VACUUM,
@@ -51,6 +52,7 @@ from wiretape.recorder.tape.schema import (
     measures,
     sessions,
 )
+from wiretape.recorder.tape.weaving import LEAST_BODY
 
 _MEASURES = ", ".join(measures.c.keys())
 _JSON_MEASURES = [place for place, column in enumerate(measures.c) if isinstance(cells.declared(column), JSON)]
@@ -330,6 +332,7 @@ class Store:
         self.connection = connection
         self._clock = clock
         self._driver = driver_of(connection)
+        self._requests = Requests(self._driver)
         self._session_no = 0
         self._redactor = Redactor(b"")
         self._open: dict[str, _Open] = {}
@@ -508,8 +511,12 @@ class Store:
         On an error nothing of the batch is on the tape, and the same batch may be tried again.
         """
         self._touched, self._lost = {}, {}
-        with self.connection.begin():
-            ended = self._append(batch)
+        try:
+            with self.connection.begin():
+                ended = self._append(batch)
+        except BaseException:
+            self._requests.forget()
+            raise
         for id, known in self._touched.items():
             self._forget(id)
             if self._kept + known.kept > _ALL_KEPT_BYTES:
@@ -665,11 +672,16 @@ class Store:
         columns = begun[0].changes.keys()
         (first,) = self._driver.execute(_NEXT_NO).fetchone()
         statement = f"INSERT INTO exchanges (no, {', '.join(columns)}) VALUES (?{', ?' * len(columns)})"
+        requests: dict[int, bytes] = {}
         for no, known in enumerate(begun, first):
             known.no = no
+            if (body := known.changes["request_body"]) and len(body) >= LEAST_BODY and _is_whole(known.changes):
+                requests[no], known.changes["request_body"] = body, None
         self._driver.executemany(statement, [(known.no, *known.changes.values()) for known in begun])
         for known in begun:
             known.changes = {}
+        for no, body in requests.items():
+            self._requests.put(no, body)
 
     def _begin(self, frame: journal.Begin, session_no: int, uploads: dict[str, _UploadPart]) -> None:
         """Enter an exchange; if all of its request body is in the same batch, that, too."""
@@ -725,7 +737,10 @@ class Store:
         (headers,) = self._driver.execute("SELECT request_headers FROM exchanges WHERE no = ?", (no,)).fetchone()
         if model := _model_in(msgspec.json.decode(headers or b"[]"), body):
             values["request_model"] = model
-        self._update("exchanges", no, values)
+        is_whole = _is_whole(values)
+        self._update("exchanges", no, values | ({"request_body": None} if is_whole else {}))
+        if is_whole:
+            self._requests.put(no, body)
         if before:
             self._driver.execute(f"DELETE {of_exchange}", (no,))
 
@@ -934,6 +949,12 @@ def _runs(frames: Iterable[journal.Frame]) -> dict[tuple[str, bool], list[tuple[
 def _stored_request(body: bytes, end: journal.Uploaded | None) -> bytes | None:
     """Return the value of `request_body`: None if no byte of a body could be stored."""
     return body if body or (end is not None and end.size == 0) else None
+
+
+def _is_whole(row: Mapping[str, Any]) -> bool:
+    """Return True if all of a request's body is there, and what it can be checked by."""
+    body, sha256 = row["request_body"], row.get("request_sha256")
+    return body is not None and sha256 is not None and row.get("request_size") == len(body)
 
 
 def _model_in(headers: Iterable[Sequence[str]], body: bytes | None) -> str | None:

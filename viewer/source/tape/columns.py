@@ -30,7 +30,7 @@ from sqlalchemy import (
 )  # fmt: skip
 
 from wiretape.recorder.decode.metrics import METRICS
-from wiretape.recorder.tape.schema import bodies, exchanges, measures, segments, sessions
+from wiretape.recorder.tape.schema import REQUEST_BODY, bodies, exchanges, measures, segments, sessions
 from wiretape.viewer import rows
 from wiretape.viewer.stats.prices import UNITS
 
@@ -172,8 +172,9 @@ _WORKED_OUT: Final[dict[str, Callable[[], Expression]]] = {
     "cache_hit_rate": _cache_hit_rate,
     "upstream_name": _upstream_name,
     **{field: _of_cache(field) for field in CACHE},
+    "request_body": lambda: REQUEST_BODY,
 }
-"""The expressions of `rows.WORKED_OUT`."""
+"""The expressions of `rows.WORKED_OUT`, and of the request body, which may be in parts."""
 
 
 def _sum(value: Expression, table: Table) -> Expression:

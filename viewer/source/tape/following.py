@@ -13,7 +13,15 @@ from typing import Any, NamedTuple
 from sqlalchemy import JSON, Boolean, Column, Connection, Integer, bindparam, func, select, type_coerce
 
 from wiretape.recorder.tape import cells
-from wiretape.recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, exchanges, measures, sessions, settlements
+from wiretape.recorder.tape.schema import (
+    FROM_CLIENT,
+    FROM_UPSTREAM,
+    REQUEST_BODY,
+    exchanges,
+    measures,
+    sessions,
+    settlements,
+)
 from wiretape.viewer.source.base import Seen, Version
 from wiretape.viewer.source.tape.columns import JOINED, Expression, Statement
 
@@ -220,7 +228,9 @@ def _selected(columns: tuple[Column[Any], ...]) -> Statement:
 
 
 def _as_stored(column: Column[Any]) -> Expression:
-    """Return a column with JSON and booleans as the tape has them, checked all the same."""
+    """Return a column with JSON and booleans as the tape has them, checked all the same; a request from its parts."""
+    if column is exchanges.c.request_body:
+        return REQUEST_BODY
     is_decoded = isinstance(cells.declared(column), JSON | Boolean)
     return type_coerce(column, cells.text_of(column)) if is_decoded else column
 

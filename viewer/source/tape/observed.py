@@ -18,7 +18,7 @@ from wiretape.recorder import children
 from wiretape.recorder.clock import wall_ns
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.exchange import Exchange
-from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.recorder.tape.schema import REQUEST_BODY, exchanges, measures
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.columns import among
 from wiretape.viewer.source.tape.conditions import Condition
@@ -102,7 +102,7 @@ def _packed(addend: Addend) -> Addend:
 def _requested_tokens(connection: Connection, no: int) -> int | None:
     """Return the longest answer that a request asked for, None where it set no limit."""
     with connection.begin():
-        columns = (exchanges.c.request_headers, exchanges.c.request_body)
+        columns = (exchanges.c.request_headers, REQUEST_BODY)
         headers, body = connection.execute(select(*columns).where(exchanges.c.no == no)).one()
     try:
         payload = json.loads(encoding.uncoded(headers or [], body or b"null"))

@@ -29,7 +29,7 @@ from wiretape.recorder.decode.metrics import DECODER_VERSION
 from wiretape.recorder.errors import NotFound, TapeDamaged, TapeError
 from wiretape.recorder.sanitize import safe
 from wiretape.recorder.tape import cells, file, reading
-from wiretape.recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM
+from wiretape.recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, REQUEST_BODY
 from wiretape.recorder.tape.schema import bodies as _bodies
 from wiretape.recorder.tape.schema import exchanges as _exchanges
 from wiretape.recorder.tape.schema import measures as _measures
@@ -53,7 +53,10 @@ _HEADS = select(
 )
 _REQUEST: Final[Statement] = select(
     *(_exchanges.c[name] for name in ("id", "method", "path", "upstream")),
-    *(_exchanges.c[f"request_{name}"] for name in ("headers", "body", "size", "sha256")),
+    _exchanges.c.request_headers,
+    REQUEST_BODY,
+    _exchanges.c.request_size,
+    _exchanges.c.request_sha256,
     _exchanges.c.labels,
 )
 _SENDERS: Final = {"upstream": FROM_UPSTREAM, "client": FROM_CLIENT}

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, and_, func, select
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.exchange import NOT_SHIPPED, Exchange, Reads
 from wiretape.recorder.tape import reading
-from wiretape.recorder.tape.schema import exchanges
+from wiretape.recorder.tape.schema import REQUEST_BODY, exchanges
 from wiretape.viewer.rows import Headers
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.columns import column, label
@@ -74,7 +74,7 @@ class RecordedAnswer:
 
 _FIELDS = ("no", "id", "method", "path", "upstream", "model", "status", "outcome", "framing", "started_at", "ended_by",
            "request_sha256", "request_size", "flags")  # fmt: skip
-_BODIES: Final = select(exchanges.c.no, *(exchanges.c[f"request_{name}"] for name in ("headers", "body", "size")))
+_BODIES: Final = select(exchanges.c.no, exchanges.c.request_headers, REQUEST_BODY, exchanges.c.request_size)
 _GROUP, _GROUP_BYTES = 200, 4 << 20
 
 

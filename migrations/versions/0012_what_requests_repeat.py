@@ -1,0 +1,49 @@
+"""what requests repeat: parts of their bodies, which several share.
+
+Bodies that were recorded before stay whole.
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0012"
+down_revision = "0011"
+branch_labels = None
+depends_on = None
+
+_JOINED = """SELECT CAST(group_concat(data, '') AS BLOB) FROM (
+    SELECT data FROM request_versions AS of JOIN request_parts AS part
+    ON part.family = of.family AND since <= version AND (until IS NULL OR version <= until)
+    WHERE of.exchange_no = exchanges.no ORDER BY position)"""
+
+
+def upgrade() -> None:
+    op.create_table(
+        "request_versions",
+        sa.Column("exchange_no", sa.Integer(), nullable=False),
+        sa.Column("family", sa.BigInteger(), nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(["exchange_no"], ["exchanges.no"], name="fk_request_versions_exchange_no"),
+        sa.PrimaryKeyConstraint("exchange_no", name="pk_request_versions"),
+    )
+    op.create_index("ix_request_versions_family", "request_versions", ["family", "version"])
+    op.create_table(
+        "request_parts",
+        sa.Column("no", sa.Integer(), nullable=False),
+        sa.Column("family", sa.BigInteger(), nullable=False),
+        sa.Column("position", sa.BigInteger(), nullable=False),
+        sa.Column("since", sa.Integer(), nullable=False),
+        sa.Column("until", sa.Integer(), nullable=True),
+        sa.Column("data", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("no", name="pk_request_parts"),
+    )
+    op.create_index("ix_request_parts_family", "request_parts", ["family", "position", "since", "until"])
+
+
+def downgrade() -> None:
+    op.execute("DROP VIEW IF EXISTS requests")
+    op.execute(
+        f"UPDATE exchanges SET request_body = ({_JOINED}) WHERE no IN (SELECT exchange_no FROM request_versions)"
+    )
+    op.drop_table("request_parts")
+    op.drop_table("request_versions")

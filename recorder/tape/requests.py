@@ -1,0 +1,67 @@
+"""Stores request bodies: what one repeats of another is stored once.
+
+Which bodies are versions of one family, and in which parts, is decided by `wiretape.recorder.tape.weaving` from the
+bodies in memory: a writer that starts knows none, and begins new families.
+"""
+
+import sqlite3
+from typing import Final
+
+from wiretape.recorder.tape.weaving import LEAST_BODY, Family, Recent, Step
+
+_IS_STORED: Final = "SELECT 1 FROM exchanges WHERE no = ?"
+_NEXT_FAMILY: Final = "SELECT coalesce(max(family), 0) + 1 FROM request_parts"
+_CLEAR: Final = "UPDATE exchanges SET request_body = NULL WHERE no = ?"
+_INSERT_VERSION: Final = "INSERT INTO request_versions (exchange_no, family, version) VALUES (?, ?, ?)"
+_INSERT_PART: Final = "INSERT INTO request_parts (family, position, since, data) VALUES (?, ?, ?, ?)"
+_OPEN_PART: Final = "family = ? AND position = ? AND until IS NULL"
+_SPLIT_OFF: Final = f"""INSERT INTO request_parts (family, position, since, data)
+    SELECT family, ?, since, substr(data, ?) FROM request_parts WHERE {_OPEN_PART}"""
+_SHORTEN: Final = f"UPDATE request_parts SET data = substr(data, 1, ?) WHERE {_OPEN_PART}"
+_END: Final = f"UPDATE request_parts SET until = ? WHERE {_OPEN_PART}"
+
+
+class Requests:
+    """Stores the request bodies of a tape through its only writing connection, in the caller's transactions."""
+
+    def __init__(self, driver: sqlite3.Connection) -> None:
+        self._driver = driver
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop all bodies from memory, as the transaction that stored them may have failed."""
+        self._recent = Recent()
+
+    def put(self, no: int, body: bytes) -> None:
+        """Store the whole body of an exchange whose row has none yet."""
+        if len(body) < LEAST_BODY or not self._extend(no, body):
+            self._driver.execute("UPDATE exchanges SET request_body = ? WHERE no = ?", (body, no))
+            if len(body) >= LEAST_BODY:
+                self._recent.put(Family(no, body))
+
+    def _extend(self, no: int, body: bytes) -> bool:
+        """Store a body as the next version of a family; return False if there is none."""
+        for family in self._recent.nearest(body):
+            if (extended := family.extended(no, body)) is None:
+                continue
+            self._recent.drop(family)
+            # If the exchange was deleted meanwhile, so were its parts.
+            if self._driver.execute(_IS_STORED, (family.exchange_no,)).fetchone() is not None:
+                self._store(*extended)
+                return True
+        return False
+
+    def _store(self, cut: Family, after: Family, step: Step) -> None:
+        run, run_all = self._driver.execute, self._driver.executemany
+        if cut.version == 1:
+            (cut.no,) = (after.no,) = run(_NEXT_FAMILY).fetchone()
+            run_all(_INSERT_PART, [(cut.no, part.position, 1, part.data) for part in cut.parts()])
+            run(_INSERT_VERSION, (cut.exchange_no, cut.no, 1))
+            run(_CLEAR, (cut.exchange_no,))
+        for split in step.splits:
+            run(_SPLIT_OFF, (split.to, split.size + 1, cut.no, split.position))
+            run(_SHORTEN, (split.size, cut.no, split.position))
+        run_all(_END, [(cut.version, cut.no, position) for position in step.ended])
+        run_all(_INSERT_PART, [(cut.no, part.position, after.version, part.data) for part in step.added])
+        run(_INSERT_VERSION, (after.exchange_no, after.no, after.version))
+        self._recent.put(after)

@@ -1,0 +1,169 @@
+"""What a request repeats of the one before it is found byte for byte."""
+
+import json
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wiretape.recorder.tape.weaving import LEAST, MOST_VERSIONS, Family, Part, Recent, matches
+
+Row = tuple[int, int, int | None, bytes]
+"""A part on the tape: position, the first version that has it and the last one, bytes."""
+
+WORDS = st.sampled_from(
+    [bytes([letter]) * 40 + b"%d" % letter for letter in range(97, 103)] + [b"\0\xff", b",", b"x" * 90]
+)
+TEXT = st.lists(WORDS, max_size=14).map(b"".join)
+"""Texts with much in common, and with repetitions in themselves."""
+
+
+class Tape:
+    """The parts of one family, as the tape has them."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+
+    def take(self, before: Family, cut: Family, step: tuple[Sequence, Sequence, Sequence], version: int) -> None:
+        splits, ended, added = step
+        if not self.rows:
+            self.rows = [(part.position, version - 1, None, part.data) for part in cut.parts()]
+        for position, size, to in splits:
+            (row,) = (row for row in self.rows if row[0] == position and row[2] is None)
+            self.rows.remove(row)
+            self.rows += [(position, *row[1:3], row[3][:size]), (to, *row[1:3], row[3][size:])]
+        self.rows = [
+            (position, since, version - 1 if until is None and position in ended else until, data)
+            for position, since, until, data in self.rows
+        ]
+        self.rows += [(part.position, version, None, part.data) for part in added]
+
+    def body(self, version: int) -> bytes:
+        rows = sorted(row for row in self.rows if row[1] <= version and (row[2] is None or version <= row[2]))
+        assert len({row[0] for row in rows}) == len(rows)
+        return b"".join(data for *_, data in rows)
+
+
+@given(TEXT, TEXT)
+def test_what_two_bodies_share_is_in_both_and_in_one_order(old: bytes, new: bytes) -> None:
+    at = (0, 0)
+    for place, other, size in matches(old, new):
+        assert size >= LEAST
+        assert old[place : place + size] == new[other : other + size]
+        assert (place, other) >= at
+        assert min(place - at[0], other - at[1]) >= 0
+        at = place + size, other + size
+    assert max(at[0] - len(old), at[1] - len(new)) <= 0
+
+
+@given(st.lists(TEXT, min_size=2, max_size=8))
+def test_every_version_is_byte_for_byte_what_it_was(bodies: list[bytes]) -> None:
+    family, tape, versions = Family(1, bodies[0]), Tape(), {1: bodies[0]}
+    for number, body in enumerate(bodies[1:], 2):
+        if (extended := family.extended(number, body)) is None:
+            continue
+        cut, after, step = extended
+        tape.take(family, cut, step, after.version)
+        family = after
+        versions[family.version] = body
+        assert b"".join(part.data for part in family.parts()) == body
+        assert {version: tape.body(version) for version in versions} == versions
+
+
+@given(TEXT, st.lists(st.tuples(st.integers(0, 400), st.integers(0, 50), TEXT), max_size=12))
+def test_every_version_of_a_body_that_changes_here_and_there_is_what_it_was(
+    first: bytes, edits: list[tuple[int, int, bytes]]
+) -> None:
+    body = first + bytes(range(256)) * 8
+    family, tape, versions = Family(1, body), Tape(), {1: body}
+    for at, gone, text in edits:
+        body = body[:at] + text + body[at + gone :]
+        extended = family.extended(9, body)
+        assert extended is not None
+        cut, after, step = extended
+        tape.take(family, cut, step, after.version)
+        family = after
+        versions[family.version] = body
+        assert {version: tape.body(version) for version in versions} == versions
+
+
+def turns(count: int, *, marks: bool = False, system_first: bool = False) -> list[bytes]:
+    """Return the requests of a session; with marks of a cache on the last two messages of the user."""
+    fixed = {
+        "system": [{"type": "text", "text": f"You are an agent. {number}"} for number in range(300)],
+        "tools": [{"name": "bash"}],
+    }
+    messages: list[dict] = []
+    bodies = []
+    for turn in range(count):
+        if turn:
+            messages.append(
+                {"role": "assistant", "content": [{"type": "text", "text": f"answer {turn} " + f"{turn:05d} " * 60}]}
+            )
+        messages.append(
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "content": f"result {turn} " + f"{turn * 7:05d} " * 100}],
+            }
+        )
+        shown = json.loads(json.dumps(messages))
+        if marks:
+            for message in [one for one in shown if one["role"] == "user"][-2:]:
+                message["content"][-1]["cache_control"] = {"type": "ephemeral"}
+        body = (
+            {"model": "m", **fixed, "messages": shown} if system_first else {"model": "m", "messages": shown, **fixed}
+        )
+        bodies.append(json.dumps({**body, "stream": True}).encode())
+    return bodies
+
+
+def stored(bodies: Sequence[bytes]) -> int:
+    """Return the bytes of the parts of a session, all in one family."""
+    family, tape = Family(1, bodies[0]), Tape()
+    for body in bodies[1:]:
+        extended = family.extended(1, body)
+        assert extended is not None
+        cut, after, step = extended
+        tape.take(family, cut, step, after.version)
+        family = after
+    return sum(len(data) for *_, data in tape.rows)
+
+
+def test_a_session_takes_little_more_than_its_last_request() -> None:
+    for marks in (False, True):
+        for system_first in (False, True):
+            bodies = turns(60, marks=marks, system_first=system_first)
+            assert stored(bodies) < 1.08 * len(bodies[-1]), (marks, system_first)
+
+
+def test_a_date_that_changes_with_each_request_does_not_use_up_the_room() -> None:
+    bodies = [b"%s%04d%s" % (b"a" * 9000, number, b"b" * 9000) for number in range(MOST_VERSIONS)]
+    assert stored(bodies) < 18_000 + 5 * MOST_VERSIONS
+
+
+def test_a_body_that_lacks_much_of_the_one_before_is_of_another_family() -> None:
+    assert Family(1, bytes(100) * 100 + b"a" * 2000).extended(2, bytes(100) * 100) is None
+
+
+def test_the_session_that_a_request_continues_is_the_nearest() -> None:
+    system = bytes(range(256)) * 20
+    own, other = (system + name * 300 for name in (b"own", b"other"))
+    recent = Recent()
+    for number, body in enumerate((other, own, other, b"else" * 2000)):
+        recent.put(Family(number, body))
+    assert recent.nearest(own + b"more" * 99)[0].body == own
+
+
+def test_memory_has_the_families_that_were_extended_last_within_a_limit() -> None:
+    recent, size = Recent(), 1 << 20
+    bodies = [bytes([number]) * size for number in range(40)]
+    for number, body in enumerate(bodies):
+        recent.put(Family(number, body))
+    assert [len(recent.nearest(body)) for body in bodies] == [0] * 8 + [1] * 32
+
+
+def test_parts_are_those_of_the_newest_version() -> None:
+    extended = Family(1, b"a" * 3000).extended(2, b"a" * 3000 + b"b")
+    assert extended is not None
+    assert [part.data for part in extended[1].parts()] == [b"a" * 3000, b"b"]
+    assert extended[2].added == [Part(extended[1].parts()[1].position, b"b")]
