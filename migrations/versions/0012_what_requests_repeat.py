@@ -13,7 +13,7 @@ depends_on = None
 
 _JOINED = """SELECT CAST(group_concat(data, '') AS BLOB) FROM (
     SELECT data FROM request_versions AS of JOIN request_parts AS part
-    ON part.family = of.family AND since <= version AND (until IS NULL OR version <= until)
+    ON part.family = of.family AND version BETWEEN since AND until
     WHERE of.exchange_no = exchanges.no ORDER BY position)"""
 
 
@@ -33,7 +33,7 @@ def upgrade() -> None:
         sa.Column("family", sa.BigInteger(), nullable=False),
         sa.Column("position", sa.BigInteger(), nullable=False),
         sa.Column("since", sa.Integer(), nullable=False),
-        sa.Column("until", sa.Integer(), nullable=True),
+        sa.Column("until", sa.Integer(), nullable=False),
         sa.Column("data", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("no", name="pk_request_parts"),
     )

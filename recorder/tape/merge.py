@@ -37,7 +37,7 @@ _PARTS = """INSERT INTO main.request_parts (family, position, since, until, data
     FROM (SELECT DISTINCT v.family FROM temp.numbered n CROSS JOIN source.request_versions v ON v.exchange_no = n.was
     WHERE {}) b CROSS JOIN temp.families f ON f.was = b.family CROSS JOIN source.request_parts s ON s.family = f.was
     WHERE EXISTS (SELECT 1 FROM main.request_versions v
-    WHERE v.family = f.no AND v.version >= s.since AND (s.until IS NULL OR v.version <= s.until))
+    WHERE v.family = f.no AND v.version BETWEEN s.since AND s.until)
     AND NOT EXISTS (SELECT 1 FROM main.request_parts p
     WHERE p.family = f.no AND p.position = s.position AND p.since = s.since)"""
 """Copies have the parts of their request bodies; several transactions may have copies of one family."""

@@ -7,18 +7,20 @@ bodies in memory: a writer that starts knows none, and begins new families.
 import sqlite3
 from typing import Final
 
-from wiretape.recorder.tape.weaving import LEAST_BODY, Family, Recent, Step
+from wiretape.recorder.tape.weaving import LAST_VERSION, LEAST_BODY, Family, Recent, Step
 
 _IS_STORED: Final = "SELECT 1 FROM exchanges WHERE no = ?"
 _NEXT_FAMILY: Final = "SELECT coalesce(max(family), 0) + 1 FROM request_parts"
 _CLEAR: Final = "UPDATE exchanges SET request_body = NULL WHERE no = ?"
 _INSERT_VERSION: Final = "INSERT INTO request_versions (exchange_no, family, version) VALUES (?, ?, ?)"
-_INSERT_PART: Final = "INSERT INTO request_parts (family, position, since, data) VALUES (?, ?, ?, ?)"
-_OPEN_PART: Final = "family = ? AND position = ? AND until IS NULL"
-_SPLIT_OFF: Final = f"""INSERT INTO request_parts (family, position, since, data)
-    SELECT family, ?, since, substr(data, ?) FROM request_parts WHERE {_OPEN_PART}"""
-_SHORTEN: Final = f"UPDATE request_parts SET data = substr(data, 1, ?) WHERE {_OPEN_PART}"
-_END: Final = f"UPDATE request_parts SET until = ? WHERE {_OPEN_PART}"
+_INSERT_PART: Final = f"""INSERT INTO request_parts (family, position, since, until, data)
+    VALUES (?, ?, ?, {LAST_VERSION}, ?)"""
+_PART: Final = f"family = ? AND position = ? AND until = {LAST_VERSION}"
+_NO_OF_PART: Final = f"SELECT no FROM request_parts WHERE {_PART}"
+_COPY: Final = """INSERT INTO request_parts (family, position, since, until, data)
+    SELECT family, ?, since, until, substr(data, ?, ?) FROM request_parts WHERE no = ?"""
+_REDUCE: Final = "UPDATE request_parts SET position = ?, data = substr(data, ?, ?) WHERE no = ?"
+_END: Final = f"UPDATE request_parts SET until = ? WHERE {_PART}"
 
 
 class Requests:
@@ -52,15 +54,21 @@ class Requests:
         return False
 
     def _store(self, cut: Family, after: Family, step: Step) -> None:
+        """Store the parts of a version.
+
+        Rows never grow, and the larger piece of a part stays where it is: both would leave pages half empty.
+        """
         run, run_all = self._driver.execute, self._driver.executemany
         if cut.version == 1:
             (cut.no,) = (after.no,) = run(_NEXT_FAMILY).fetchone()
             run_all(_INSERT_PART, [(cut.no, part.position, 1, part.data) for part in cut.parts()])
             run(_INSERT_VERSION, (cut.exchange_no, cut.no, 1))
             run(_CLEAR, (cut.exchange_no,))
-        for split in step.splits:
-            run(_SPLIT_OFF, (split.to, split.size + 1, cut.no, split.position))
-            run(_SHORTEN, (split.size, cut.no, split.position))
+        for position, size, rest, to in step.splits:
+            (part,) = run(_NO_OF_PART, (cut.no, position)).fetchone()
+            pieces = sorted([(size, position, 1), (rest, to, size + 1)])
+            for statement, (length, place, first) in zip((_COPY, _REDUCE), pieces, strict=True):
+                run(statement, (place, first, length, part))
         run_all(_END, [(cut.version, cut.no, position) for position in step.ended])
         run_all(_INSERT_PART, [(cut.no, part.position, after.version, part.data) for part in step.added])
         run(_INSERT_VERSION, (after.exchange_no, after.no, after.version))

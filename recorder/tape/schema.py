@@ -173,7 +173,7 @@ request_parts = Table(
     Column("family", BigInteger, nullable=False, comment="request_versions.family"),
     Column("position", BigInteger, nullable=False, comment="order of the parts of a version"),
     Column("since", Integer, nullable=False, comment="the first version that it is in"),
-    Column("until", Integer, comment="the last version that it is in; NULL: all that follow"),
+    Column("until", Integer, nullable=False, comment="the last one; of what is in the newest: the last there can be"),
     Column("data", LargeBinary, nullable=False, comment="bytes of request bodies"),
     Index(None, "family", "position", "since", "until"),
     comment="what versions of request bodies share, once",
@@ -323,8 +323,7 @@ _MOST_JOINED: Final = 256 << 20
 """Limit of a request body that is in parts, in bytes; SQLite makes no value of 1 GB."""
 IS_PART_OF: Final = and_(
     request_parts.c.family == request_versions.c.family,
-    request_parts.c.since <= request_versions.c.version,
-    request_parts.c.until.is_(None) | (request_versions.c.version <= request_parts.c.until),
+    request_versions.c.version.between(request_parts.c.since, request_parts.c.until),
 )
 """The condition for the parts of a version of a request body."""
 
@@ -493,7 +492,7 @@ _REQUESTS: Final = """FROM (
   SELECT no AS exchange_no, coalesce(request_body, (
     SELECT CAST(group_concat(data, '') AS BLOB) FROM (
       SELECT data FROM request_versions AS of JOIN request_parts AS part
-        ON part.family = of.family AND since <= version AND (until IS NULL OR version <= until)
+        ON part.family = of.family AND version BETWEEN since AND until
       WHERE of.exchange_no = exchanges.no ORDER BY position
     )
   )) AS body

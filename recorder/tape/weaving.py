@@ -8,6 +8,7 @@ the one before. What is equal stays one part; a part of which only some is repea
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -15,13 +16,15 @@ LEAST: Final = 64
 """Least bytes for which it pays to share them: a part takes about 40 more."""
 LEAST_BODY: Final = 2 << 10
 """Least size of a body that is compared with others."""
-MOST_VERSIONS: Final = 256
-"""Versions of a family: to read one, SQLite goes through the parts of all."""
+LAST_VERSION: Final = 256
+"""The last version that a family can have: to read one, SQLite goes through the parts of all."""
 _MOST_MATCHES: Final = 50
 _BLOCK: Final = 16 << 10
 _SKIPS: Final = tuple(LEAST << shift for shift in range(0, 10, 2))
 """How far behind a change its end is looked for."""
 _END_POSITION: Final = 1 << 62
+_PIECE, _WHOLE = 700, 16 << 10
+"""Most bytes of a new part, unless it is that large: a page of SQLite has 4,096, and rows that fill it badly waste it."""
 _FIRST_APART: Final = _END_POSITION // (2 * _MOST_MATCHES + 2)
 _NEAR: Final = 32
 """A new position takes this part of the room behind its left neighbour: most additions are one behind the other."""
@@ -104,10 +107,11 @@ def _resumed(old: bytes, i: int, old_end: int, new: bytes, j: int, new_end: int)
 
 
 class Split(NamedTuple):
-    """A part is cut: its bytes from `size` on become a part at the position `to`."""
+    """A part is cut: its last `rest` bytes, behind `size` ones, become a part at the position `to`."""
 
     position: int
     size: int
+    rest: int
     to: int
 
 
@@ -160,7 +164,7 @@ class Family:
         """
         shared = matches(self.body, body)
         lost = len(self.body) - sum(one.size for one in shared)
-        if not shared or lost > _LOST + len(self.body) // _LOST_SHARE or self.version == MOST_VERSIONS:
+        if not shared or lost > _LOST + len(self.body) // _LOST_SHARE or self.version == LAST_VERSION:
             return None
         cut = replace(self, placed=self.placed.copy(), taken=self.taken.copy())
         splits = cut.begin_at(
@@ -185,7 +189,8 @@ class Family:
             to = _between(position, self.taken[after] if after < len(self.taken) else _END_POSITION)
             if to is None:
                 return None
-            splits.append(Split(position, place - start, to))
+            end = self.placed[at + 1].start if at + 1 < len(self.placed) else len(self.body)
+            splits.append(Split(position, place - start, end - place, to))
             self.placed.insert(at + 1, _Placed(place, to))
             self.taken.insert(after, to)
         return splits
@@ -197,13 +202,13 @@ class Family:
         placed, added, at = list[_Placed](), list[Part](), 0
         for old, new, size in (*shared, Match(len(self.body), len(body), 0)):
             first, last = (bisect_left(self.placed, place, key=itemgetter(0)) for place in (old, old + size))
-            if new > at:
-                right = self.placed[first].position if first < len(self.placed) else _END_POSITION
+            right = self.placed[first].position if first < len(self.placed) else _END_POSITION
+            for start, end in pairwise(_pieces(at, new)):
                 position = self._free(placed[-1].position if placed else 0, right)
                 if position is None:
                     return None
-                added.append(Part(position, body[at:new]))
-                placed.append(_Placed(at, position))
+                added.append(Part(position, body[start:end]))
+                placed.append(_Placed(start, position))
             placed += [_Placed(start - old + new, position) for start, position in self.placed[first:last]]
             at = new + size
         kept = {position for _, position in placed} - {part.position for part in added}
@@ -217,6 +222,13 @@ class Family:
         if after < len(self.taken) and self.taken[after] < right:
             return self.taken[after]
         return _between(left, right)
+
+
+def _pieces(start: int, end: int) -> list[int]:
+    """Return the bounds of the parts that new bytes are stored in."""
+    size = end - start
+    count = -(-size // _PIECE) if size < _WHOLE else 1
+    return [start + size * number // count for number in range(count + 1)] if size else []
 
 
 def _between(left: int, right: int) -> int | None:
@@ -241,7 +253,7 @@ class Recent:
 
     def put(self, family: Family) -> None:
         """Add a family, unless it is complete; the one that was put first makes room."""
-        if family.version == MOST_VERSIONS:
+        if family.version == LAST_VERSION:
             return
         self._families.append(family)
         self._size += len(family.body)

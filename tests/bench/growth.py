@@ -1,0 +1,111 @@
+"""Bytes that the requests of agents' sessions take on a tape, and the writer's CPU time for each exchange.
+
+    python tests/bench/growth.py [CHECKOUT ...] [--turns 60] [--sessions 4] [--new 1400] [--rounds 5]
+
+Each turn of a session repeats the whole conversation. The writer of each checkout is sent the same frames in turn, so
+that all see the same machine. What requests take is the difference to a tape of the same exchanges with requests of two
+bytes, in pages in use: keys, indexes and unused room count, too. New is what the last request of each session has: all
+of it was new once. Needs Linux. Nothing is asserted.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import socket
+import sqlite3
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.bench.core import chat, timed  # noqa: E402
+from tests.bench.writer import AT, REQUEST, RESPONSE, SESSION, cpu_ns, started  # noqa: E402
+from tests.support.agent import turns  # noqa: E402
+from wiretape.recorder.tape import journal  # noqa: E402
+
+CHUNKS = 60
+"""Chunks of each answer."""
+TOGETHER = 10
+"""Chunks that a frame has."""
+
+
+def exchange(id: str, body: bytes) -> Iterator[journal.Frame]:
+    """Yield the frames of one exchange."""
+    sha256 = hashlib.sha256(body).hexdigest()
+    yield journal.Begin(
+        id, AT, "POST", "/v1/chat/completions", "https://api.test", REQUEST, body, len(body), sha256, {}
+    )
+    yield journal.Head(id, 200, RESPONSE, "chunked", 1_000_000, 2_000_000, 200_000_000)
+    reads, answer = timed(chat(CHUNKS))
+    for first in range(0, len(reads), TOGETHER):
+        some = reads[first : first + TOGETHER]
+        at_ns, sizes = [read.at_ns for read in some], [read.size for read in some]
+        run = journal.ReadRun(id, first, at_ns, [at + 40_000 for at in at_ns], sizes)
+        yield journal.SocketReads([run], answer[some[0].start : some[-1].start + sizes[-1]])
+    end_ns = reads[-1].at_ns + 1_000_000
+    yield journal.End(id, "end", None, end_ns, None, 1_000_000, 2_000_000, len(answer), 0, 0, False)
+
+
+def measure(checkout: Path, bodies: Sequence[bytes]) -> tuple[float, int]:
+    """Return the writer's CPU time for each exchange, in µs, and the bytes of the tape's pages in use."""
+    with tempfile.TemporaryDirectory() as directory:
+        tape = Path(directory) / "tape.db"
+        process, connection = started(tape, os.environ | {"PYTHONPATH": str(checkout / ".package")})
+        with process, connection, connection.makefile("rb") as answers:
+            connection.sendall(journal.encode(0, SESSION))
+            answers.readline()
+            before, seq = cpu_ns(process), 1
+            for number, body in enumerate(bodies):
+                frames = list(exchange(f"{number:016x}", body))
+                connection.sendall(b"".join(journal.encode(seq + place, one) for place, one in enumerate(frames)))
+                seq += len(frames)
+                while not json.loads(answers.readline()).get("finished"):
+                    pass
+            taken = (cpu_ns(process) - before) / len(bodies) / 1000
+            connection.shutdown(socket.SHUT_WR)
+        with closing(sqlite3.connect(tape)) as stored:
+            pages, free, size = (
+                stored.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+            )
+    return taken, (pages - free) * size
+
+
+def main() -> None:
+    """Print what sessions take, without and with marks of caches, and the CPU time for requests of each size."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("checkouts", nargs="*", type=Path, default=[ROOT])
+    parser.add_argument("--turns", type=int, default=60)
+    parser.add_argument("--sessions", type=int, default=4)
+    parser.add_argument("--new", type=int, default=1400, help="bytes that each turn adds")
+    parser.add_argument("--rounds", type=int, default=5)
+    given = parser.parse_args()
+    count = given.turns * given.sessions
+    workloads = {"requests of 2 bytes": [b"{}"] * count}
+    for name, marks in (("sessions", False), ("sessions with marks of caches", True)):
+        sessions = [turns(given.turns, seed=seed, marks=marks, new=given.new) for seed in range(given.sessions)]
+        workloads[name] = [body for together in zip(*sessions, strict=True) for body in together]
+    empty: dict[Path, int] = {}
+    for name, bodies in workloads.items():
+        taken: dict[Path, list[tuple[float, int]]] = {checkout: [] for checkout in given.checkouts}
+        for _ in range(given.rounds):
+            for checkout, found in taken.items():
+                found.append(measure(checkout, bodies))
+        new = sum(map(len, bodies[-given.sessions :]))
+        print(f"{name}: {count} requests of {sum(map(len, bodies)):,} bytes, of which {new:,} are new")
+        base = statistics.median(one for one, _ in taken[given.checkouts[0]])
+        for checkout, found in taken.items():
+            median = statistics.median(one for one, _ in found)
+            line = f"  {checkout}: {median:.0f} µs an exchange ({median / base:.2f} of the first)"
+            if size := found[0][1] - empty.setdefault(checkout, found[0][1]):
+                line += f", requests take {size:,} bytes ({size / new:.2f} of the new ones)"
+            print(line)
+
+
+if __name__ == "__main__":
+    main()
