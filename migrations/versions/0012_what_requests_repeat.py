@@ -37,7 +37,7 @@ def upgrade() -> None:
         sa.Column("data", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("no", name="pk_request_parts"),
     )
-    op.create_index("ix_request_parts_family", "request_parts", ["family", "position", "since", "until"])
+    op.create_index("ix_request_parts_family", "request_parts", ["family"])
 
 
 def downgrade() -> None:

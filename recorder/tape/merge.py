@@ -35,12 +35,11 @@ _FAMILIES = """INSERT INTO temp.families (was, no)
 _PARTS = """INSERT INTO main.request_parts (family, position, since, until, data)
     SELECT f.no, s.position, s.since, s.until, s.data
     FROM (SELECT DISTINCT v.family FROM temp.numbered n CROSS JOIN source.request_versions v ON v.exchange_no = n.was
-    WHERE {}) b CROSS JOIN temp.families f ON f.was = b.family CROSS JOIN source.request_parts s ON s.family = f.was
-    WHERE EXISTS (SELECT 1 FROM main.request_versions v
-    WHERE v.family = f.no AND v.version BETWEEN s.since AND s.until)
-    AND NOT EXISTS (SELECT 1 FROM main.request_parts p
-    WHERE p.family = f.no AND p.position = s.position AND p.since = s.since)"""
-"""Copies have the parts of their request bodies; several transactions may have copies of one family."""
+    WHERE {copied}) b CROSS JOIN temp.families f ON f.was = b.family
+    CROSS JOIN source.request_parts s ON s.family = f.was
+    WHERE EXISTS ({has_it} AND v.exchange_no > {last}) AND NOT EXISTS ({has_it} AND v.exchange_no <= {last})"""
+_HAS_IT = "SELECT 1 FROM main.request_versions v WHERE v.family = f.no AND v.version BETWEEN s.since AND s.until"
+"""Copies have the parts of their request bodies, but for those that copies up to the number `last` have brought."""
 
 
 @dataclass(slots=True)
@@ -144,7 +143,7 @@ def _copy_exchanges(connection: Connection, source: int) -> Iterator[int]:
         with connection.begin():
             for table in (exchanges, uploads, *itertools.chain(*STREAMS), measures, request_versions):
                 driver.execute(_copying(table, copied))
-            driver.execute(_PARTS.format(copied))
+            driver.execute(_PARTS.format(copied=copied, has_it=_HAS_IT, last=last))
             driver.execute(f"{_SETTLED} WHERE {copied}", (SYSTEM.wall_ns() // 1000,))
         yield count
         last = until

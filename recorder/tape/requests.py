@@ -5,9 +5,10 @@ bodies in memory: a writer that starts knows none, and begins new families.
 """
 
 import sqlite3
+from collections.abc import Iterable
 from typing import Final
 
-from wiretape.recorder.tape.weaving import LAST_VERSION, LEAST_BODY, Family, Recent, Step
+from wiretape.recorder.tape.weaving import LAST_VERSION, LEAST_BODY, Family, Part, Recent, Step
 
 _IS_STORED: Final = "SELECT 1 FROM exchanges WHERE no = ?"
 _NEXT_FAMILY: Final = "SELECT coalesce(max(family), 0) + 1 FROM request_parts"
@@ -15,12 +16,10 @@ _CLEAR: Final = "UPDATE exchanges SET request_body = NULL WHERE no = ?"
 _INSERT_VERSION: Final = "INSERT INTO request_versions (exchange_no, family, version) VALUES (?, ?, ?)"
 _INSERT_PART: Final = f"""INSERT INTO request_parts (family, position, since, until, data)
     VALUES (?, ?, ?, {LAST_VERSION}, ?)"""
-_PART: Final = f"family = ? AND position = ? AND until = {LAST_VERSION}"
-_NO_OF_PART: Final = f"SELECT no FROM request_parts WHERE {_PART}"
 _COPY: Final = """INSERT INTO request_parts (family, position, since, until, data)
     SELECT family, ?, since, until, substr(data, ?, ?) FROM request_parts WHERE no = ?"""
 _REDUCE: Final = "UPDATE request_parts SET position = ?, data = substr(data, ?, ?) WHERE no = ?"
-_END: Final = f"UPDATE request_parts SET until = ? WHERE {_PART}"
+_END: Final = "UPDATE request_parts SET until = ? WHERE no = ?"
 
 
 class Requests:
@@ -58,18 +57,29 @@ class Requests:
 
         Rows never grow, and the larger piece of a part stays where it is: both would leave pages half empty.
         """
-        run, run_all = self._driver.execute, self._driver.executemany
+        run, rows = self._driver.execute, cut.rows
         if cut.version == 1:
             (cut.no,) = (after.no,) = run(_NEXT_FAMILY).fetchone()
-            run_all(_INSERT_PART, [(cut.no, part.position, 1, part.data) for part in cut.parts()])
+            self._insert(cut, 1, cut.parts())
             run(_INSERT_VERSION, (cut.exchange_no, cut.no, 1))
             run(_CLEAR, (cut.exchange_no,))
         for position, size, rest, to in step.splits:
-            (part,) = run(_NO_OF_PART, (cut.no, position)).fetchone()
-            pieces = sorted([(size, position, 1), (rest, to, size + 1)])
-            for statement, (length, place, first) in zip((_COPY, _REDUCE), pieces, strict=True):
-                run(statement, (place, first, length, part))
-        run_all(_END, [(cut.version, cut.no, position) for position in step.ended])
-        run_all(_INSERT_PART, [(cut.no, part.position, after.version, part.data) for part in step.added])
+            row = rows[position]
+            (small, moved, start), (large, kept, first) = sorted([(size, position, 1), (rest, to, size + 1)])
+            rows[moved] = _row_of(run(_COPY, (moved, start, small, row)))
+            run(_REDUCE, (kept, first, large, row))
+            rows[kept] = row
+        self._driver.executemany(_END, [(cut.version, rows.pop(position)) for position in step.ended])
+        self._insert(cut, after.version, step.added)
         run(_INSERT_VERSION, (after.exchange_no, after.no, after.version))
         self._recent.put(after)
+
+    def _insert(self, family: Family, since: int, parts: Iterable[Part]) -> None:
+        for position, data in parts:
+            family.rows[position] = _row_of(self._driver.execute(_INSERT_PART, (family.no, position, since, data)))
+
+
+def _row_of(cursor: sqlite3.Cursor) -> int:
+    """Return the number of the row that was inserted."""
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid

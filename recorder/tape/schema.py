@@ -175,7 +175,7 @@ request_parts = Table(
     Column("since", Integer, nullable=False, comment="the first version that it is in"),
     Column("until", Integer, nullable=False, comment="the last one; of what is in the newest: the last there can be"),
     Column("data", LargeBinary, nullable=False, comment="bytes of request bodies"),
-    Index(None, "family", "position", "since", "until"),
+    Index(None, "family"),
     comment="what versions of request bodies share, once",
 )
 

@@ -24,7 +24,7 @@ _SKIPS: Final = tuple(LEAST << shift for shift in range(0, 10, 2))
 """How far behind a change its end is looked for."""
 _END_POSITION: Final = 1 << 62
 _PIECE, _WHOLE = 700, 16 << 10
-"""Most bytes of a new part, unless it is that large: a page of SQLite has 4,096, and rows that fill it badly waste it."""
+"""Most bytes of a new part, unless it is that large: rows of any size fill SQLite's pages of 4,096 bytes badly."""
 _FIRST_APART: Final = _END_POSITION // (2 * _MOST_MATCHES + 2)
 _NEAR: Final = 32
 """A new position takes this part of the room behind its left neighbour: most additions are one behind the other."""
@@ -142,7 +142,8 @@ class Family:
     """A family of bodies: its newest version, and where its parts stand.
 
     Positions are the order of the parts of any version; `taken` has those of all versions, as a part that is split must
-    keep its place among parts that have ended, too. Only a family of several versions is in parts.
+    keep its place among parts that have ended, too. Only a family of several versions is in parts; `rows` has the row
+    number of each part of the newest version, by its position.
     """
 
     exchange_no: int
@@ -151,6 +152,7 @@ class Family:
     version: int = 1
     placed: list[_Placed] = field(default_factory=list)
     taken: list[int] = field(default_factory=list)
+    rows: dict[int, int] = field(default_factory=dict)
 
     def parts(self) -> list[Part]:
         """Return the parts of the newest version."""
@@ -214,7 +216,7 @@ class Family:
         kept = {position for _, position in placed} - {part.position for part in added}
         ended = [position for _, position in self.placed if position not in kept]
         taken = sorted({*self.taken, *(part.position for part in added)})
-        return Family(exchange_no, body, self.no, self.version + 1, placed, taken), ended, added
+        return Family(exchange_no, body, self.no, self.version + 1, placed, taken, self.rows), ended, added
 
     def _free(self, left: int, right: int) -> int | None:
         """Return a position between two that are shared: that of a part that has ended there, or a new one."""
