@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 TABLES: Final = (
-    "alembic_version", "bodies", "client_bodies", "client_segments", "exchanges", "measures", "segments", "sessions",
-    "settlements", "uploads",
+    "alembic_version", "bodies", "client_bodies", "client_segments", "exchanges", "measures", "request_parts",
+    "request_versions", "segments", "sessions", "settlements", "uploads",
 )  # fmt: skip
 
 Entries = dict[tuple[str, str], str]
