@@ -125,6 +125,8 @@ def test_rows_of_an_older_tape_have_the_total_after_its_upgrade_even_without_the
         for column in schema.measures.c:
             if column.name.startswith(("context_", "prompt_elements")):
                 connection.execute(f"ALTER TABLE measures DROP COLUMN {column.name}")
+        for entry in ("VIEW requests", "TABLE request_parts", "TABLE request_versions"):
+            connection.execute(f"DROP {entry}")
         connection.execute("UPDATE alembic_version SET version_num = '0011'")
         connection.execute("PRAGMA user_version = 11")
     upgraded = run(tape, "db", "upgrade")
