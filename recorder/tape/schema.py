@@ -269,7 +269,7 @@ requests = Table(
     "requests",
     _in_views,
     Column("exchange_no", _KEY, ForeignKey(exchanges.c.no), primary_key=True, comment="exchanges.no"),
-    Column("body", LargeBinary, comment="the body as it came, up to a cap"),
+    Column("request_body", LargeBinary, comment="as it came, up to a cap"),
     comment="the request body of each exchange, also where others share parts of it",
 )
 """A view, for people."""
@@ -495,6 +495,6 @@ _REQUESTS: Final = """FROM (
         ON part.family = of.family AND version BETWEEN since AND until
       WHERE of.exchange_no = exchanges.no ORDER BY position
     )
-  )) AS body
+  )) AS request_body
   FROM exchanges
 )"""

@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.bench.core import chat, timed  # noqa: E402
 from tests.bench.writer import AT, REQUEST, RESPONSE, SESSION, cpu_ns, started  # noqa: E402
-from tests.support.agent import turns  # noqa: E402
+from tests.support.agent_session import turns  # noqa: E402
 from wiretape.recorder.tape import journal  # noqa: E402
 
 CHUNKS = 60

@@ -107,7 +107,7 @@ def measure(directory: Path, uploads: int, mib: int) -> None:
 
 def verify(tape: Path, uploads: int, mib: int) -> None:
     """Check the size and hash of every request on the tape, and count the bodies that it has."""
-    columns = "path, request_size, request_sha256, length(body)"
+    columns = "path, request_size, request_sha256, length(requests.request_body)"
     select = f"SELECT {columns} FROM exchanges JOIN requests ON exchange_no = no"
     with contextlib.closing(sqlite3.connect(f"file:{tape}?mode=ro", uri=True)) as connection:
         rows = connection.execute(select).fetchall()

@@ -14,7 +14,7 @@ from alembic.config import Config
 from sqlalchemy import create_engine, select
 from sqlalchemy.pool import NullPool
 
-from tests.support.agent import turns
+from tests.support.agent_session import turns
 from tests.support.frames import (
     AT,
     STREAM,
@@ -65,7 +65,9 @@ def requests_of(tape: Path) -> dict[str, bytes | None]:
         ]
         assert list(checks.problems(connection)) == []
     with closing(sqlite3.connect(tape)) as connection:
-        plain = connection.execute("SELECT id, body FROM exchanges JOIN requests ON exchange_no = no").fetchall()
+        plain = connection.execute(
+            "SELECT id, requests.request_body FROM exchanges JOIN requests ON exchange_no = no"
+        ).fetchall()
     assert dict(plain) == found
     return found
 

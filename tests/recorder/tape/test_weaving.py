@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.agent import turns
+from tests.support.agent_session import turns
 from wiretape.recorder.tape.weaving import LAST_VERSION, LEAST, Family, Part, Recent, matches
 
 Row = tuple[int, int, int, bytes]

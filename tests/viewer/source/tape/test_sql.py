@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import BigInteger, Column, LargeBinary, Text
 
+from tests.support.agent_session import turns
 from tests.support.cases import each_case
+from tests.support.frames import begin, end, opened, record
 from tests.support.sample_tape import frames, recorded
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.errors import WiretapeError
@@ -21,6 +23,7 @@ WITHHELD = {
     "uploads": {"data"},
     "segments": {"data"},
     "client_segments": {"data"},
+    "request_parts": {"data"},
     "bodies": {"data"},
     "client_bodies": {"data"},
     "measures": {
@@ -80,6 +83,7 @@ def test_a_new_column_is_withheld_unless_it_holds_numbers() -> None:
         "SELECT CASE WHEN content > 'a' THEN 1 END FROM measures",
         "SELECT request_headers ->> '$[0]' FROM exchanges",
         "SELECT data FROM bodies",
+        "SELECT data FROM request_parts",
         "VALUES ((SELECT content FROM measures LIMIT 1))",
         "EXPLAIN SELECT content FROM measures",
     ],
@@ -93,6 +97,17 @@ def test_a_text_is_refused_wherever_a_query_reads_it(written: Path, query: str) 
 def test_a_text_in_a_view_is_null_and_named_as_withheld(written: Path, query: str) -> None:
     answer = asked(written, query)
     assert ({row[0] for row in answer.rows}, answer.withheld) == ({None}, ["asked"])
+
+
+def test_requests_in_parts_are_withheld_as_whole_ones_are(tmp_path: Path) -> None:
+    requests = turns(4)
+    with opened(tape := tmp_path / "tape.db") as store:
+        for number, request in enumerate(requests):
+            record(store, [begin(f"e{number}", body=request), end(f"e{number}", [])])
+    answer = asked(tape, "SELECT exchange_no, request_body FROM requests")
+    assert (answer.rows, answer.withheld) == ([[no, None] for no in range(1, 5)], ["request_body"])
+    with_texts = asked(tape, "SELECT request_body FROM requests", texts=True)
+    assert with_texts.rows == [[f"{len(request)} bytes"] for request in requests]
 
 
 @pytest.mark.damages
