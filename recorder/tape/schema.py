@@ -173,7 +173,12 @@ request_parts = Table(
     Column("family", BigInteger, nullable=False, comment="request_versions.family"),
     Column("position", BigInteger, nullable=False, comment="order of the parts of a version"),
     Column("since", Integer, nullable=False, comment="the first version that it is in"),
-    Column("until", Integer, nullable=False, comment="the last one; of what is in the newest: the last there can be"),
+    Column(
+        "until",
+        Integer,
+        nullable=False,
+        comment="the last version that has it, or, if the newest has it, that can ever have it",
+    ),
     Column("data", LargeBinary, nullable=False, comment="bytes of request bodies"),
     Index(None, "family"),
     comment="what versions of request bodies share, once",

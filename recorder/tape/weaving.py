@@ -1,4 +1,4 @@
-"""Pure: what a request repeats of the one before it in its session, and the parts that both are made of.
+"""Pure: finds the bytes that a request repeats of the one before it in its session, and cuts both into shared parts.
 
 A turn of a session repeats the whole conversation, with changes anywhere: text is added at the end of the messages,
 which may stand before system and tools; marks of caches move; a date differs. So a body is compared byte for byte with
@@ -21,7 +21,7 @@ LAST_VERSION: Final = 256
 _MOST_MATCHES: Final = 50
 _BLOCK: Final = 16 << 10
 _SKIPS: Final = tuple(LEAST << shift for shift in range(0, 10, 2))
-"""How far behind a change its end is looked for."""
+"""Distances behind a change at which the search for its end begins."""
 _END_POSITION: Final = 1 << 62
 _PIECE, _WHOLE = 700, 16 << 10
 """Most bytes of a new part, unless it is that large: rows of any size fill SQLite's pages of 4,096 bytes badly."""
@@ -33,8 +33,7 @@ _MOST_BYTES: Final = 32 << 20
 _ENDS: Final = 256
 _MOST_TRIED: Final = 3
 _LOST, _LOST_SHARE = 512, 16
-"""A version may lack so many bytes, and this share, of the one before: else it is of another session, which would be
-stored again in turn."""
+"""A version lacks at most this number and this share of the bytes before: two sessions would else take turns."""
 
 
 class Match(NamedTuple):
@@ -46,7 +45,7 @@ class Match(NamedTuple):
 
 
 def _common_start(old: bytes, i: int, new: bytes, j: int, size: int) -> int:
-    """Return how many bytes are equal from two places on, at most `size`."""
+    """Return the number of equal bytes from two places on, at most `size`."""
     at = 0
     while at < size and old[i + at : i + min(at + _BLOCK, size)] == new[j + at : j + min(at + _BLOCK, size)]:
         at += _BLOCK
@@ -61,7 +60,7 @@ def _common_start(old: bytes, i: int, new: bytes, j: int, size: int) -> int:
 
 
 def _common_end(old: bytes, i: int, new: bytes, j: int, size: int) -> int:
-    """Return how many bytes are equal before two places, at most `size`."""
+    """Return the number of equal bytes before two places, at most `size`."""
     at = 0
     while at < size and old[i - min(at + _BLOCK, size) : i - at] == new[j - min(at + _BLOCK, size) : j - at]:
         at += _BLOCK
@@ -76,7 +75,7 @@ def _common_end(old: bytes, i: int, new: bytes, j: int, size: int) -> int:
 
 
 def matches(old: bytes, new: bytes) -> list[Match]:
-    """Return what two bodies share, in their order; each at least `LEAST` bytes."""
+    """Return the matches of two bodies in their order, each of at least `LEAST` bytes."""
     size = min(len(old), len(new))
     start = _common_start(old, 0, new, 0, size)
     end = _common_end(old, len(old), new, len(new), size - start)
@@ -92,7 +91,7 @@ def matches(old: bytes, new: bytes) -> list[Match]:
 
 
 def _resumed(old: bytes, i: int, old_end: int, new: bytes, j: int, new_end: int) -> tuple[int, int] | None:
-    """Return the nearest places from which on two bodies are equal again, behind a change; None if there are none."""
+    """Return the nearest places behind a change where two bodies are equal again, or None."""
     if min(old_end - i, new_end - j) < LEAST:
         return None
     places = [(old.find(new[j : j + LEAST], i, old_end), j), (i, new.find(old[i : i + LEAST], j, new_end))]
@@ -176,7 +175,7 @@ class Family:
         return None if splits is None or after is None else (cut, after[0], Step(splits, *after[1:]))
 
     def begin_at(self, places: Sequence[int]) -> list[Split] | None:
-        """Let parts begin at these places, too; return the splits, or None if there is no room."""
+        """Split parts at these places; return the splits, or None if there is no room."""
         if not self.placed:
             self.placed = [_Placed(place, _FIRST_APART * number) for number, place in enumerate(places, 1)]
             self.taken = [position for _, position in self.placed]
@@ -200,7 +199,7 @@ class Family:
     def followed_by(
         self, exchange_no: int, body: bytes, shared: Sequence[Match]
     ) -> tuple["Family", list[int], list[Part]] | None:
-        """Return the family with a version of which whole parts are shared, the parts that end, and new ones."""
+        """Return the family with the next version, which shares whole parts, the ended positions, and the new parts."""
         placed, added, at = list[_Placed](), list[Part](), 0
         for old, new, size in (*shared, Match(len(self.body), len(body), 0)):
             first, last = (bisect_left(self.placed, place, key=itemgetter(0)) for place in (old, old + size))

@@ -77,7 +77,7 @@ def measure(checkout: Path, bodies: Sequence[bytes]) -> tuple[float, int]:
 
 
 def main() -> None:
-    """Print what sessions take, without and with marks of caches, and the CPU time for requests of each size."""
+    """Print the size of sessions on the tape, without and with marks of caches, and the CPU time for each exchange."""
     parser = argparse.ArgumentParser()
     parser.add_argument("checkouts", nargs="*", type=Path, default=[ROOT])
     parser.add_argument("--turns", type=int, default=60)
