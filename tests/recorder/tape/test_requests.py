@@ -299,9 +299,9 @@ def test_older_tapes_keep_whole_requests_and_parts_are_joined_for_them(tape: Pat
     with create_engine(f"sqlite:///{tape}", poolclass=NullPool).connect() as connection:
         config.attributes["connection"] = connection
         with connection.begin():
-            command.downgrade(config, "0013")
+            command.downgrade(config, "0014")
         old = connection.exec_driver_sql("SELECT id, request_body FROM exchanges").all()
-        connection.exec_driver_sql("PRAGMA user_version = 13")
+        connection.exec_driver_sql("PRAGMA user_version = 14")
         connection.commit()
     assert dict(map(tuple, old)) == requests
     file.upgrade(tape, "a test")
