@@ -81,7 +81,7 @@ EXAMPLES: Final = {
     "ls": ("ls --errors", "ls --filter 'ttft>300ms or flag:stall' --sort -ttft",
            "ls --columns id,model,ttft,max_gap"),
     "show": ("show", "show @stall --part events", "show @err --format json"),
-    "report": ("report @err", "report -f model:demo-stall", "report @stall --format json"),
+    "report": ("report @err", "report @s", "report -f model:demo-stall --format json"),
     "play": ("play", "play @stall --speed 4", "play @ --as sse | wc -c"),
     "stats": ("stats --by model", "stats --as vllm", "stats --slo 'ttft<800ms,icl_p99<200ms'"),
     "compare": ("compare @-13 @-4", "compare @-13 @-4 --part request",

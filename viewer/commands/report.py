@@ -1,4 +1,4 @@
-"""The command `report`: an exchange, or the exchanges of a filter, as Markdown for an issue."""
+"""The command `report`: an exchange, a session or the exchanges of a filter as Markdown for an issue."""
 
 import os
 import socket
@@ -16,6 +16,7 @@ from wiretape.viewer.commands.output import Output
 
 if TYPE_CHECKING:
     from wiretape.viewer.query.syntax import Filter
+    from wiretape.viewer.sessions.account import Account
     from wiretape.viewer.sessions.report import IssueReport, ReportedExchange
     from wiretape.viewer.source.base import Place, Selection, Source
 
@@ -32,10 +33,11 @@ if TYPE_CHECKING:
 def report(
     id: str | None, db: "Place | None", where: "Filter | None", with_text: bool, format: str, thresholds: Thresholds
 ) -> None:
-    """Report on an exchange, or on those of a filter, as Markdown for an issue.
+    """Report on an exchange, on a session or on the exchanges of a filter, as Markdown for an issue.
 
-    ID is 4 or more characters of an exchange's id, @ (the newest, the default), @-1, @err (a failure), @stall or @slow.
-    Of a filter, up to five exchanges are listed: failed, stalled and slowest ones.
+    ID is 4 or more characters of an exchange's id, @ (the newest, the default), @-1, @err (a failure), @stall or @slow;
+    or s:KEY or @s (the newest) for a session. Of a session or a filter, the time is accounted, and up to five exchanges
+    are listed: failed, stalled and slowest ones.
 
     The report has the verdict with its evidence, times, versions, the provider's request ids, retries, and what is not
     known. It holds no prompt, answer, key, label, path or name of a machine: text that could is left out.
@@ -44,7 +46,7 @@ def report(
         raise click.UsageError("name an exchange or give a filter, not both")
     with output.opened(options.place(db)) as source:
         written = _Writer(source, thresholds, with_text)
-        found = written.exchange(source.find(id or "@")) if where is None else written.several(where)
+        found = written.named(id or "@") if where is None else written.several("filter", where=where)
     if format == "json":
         from dataclasses import asdict
 
@@ -72,17 +74,32 @@ class _Writer:
 
         return self._report("exchange", Selection(numbers=(no,)), [self._reported(no)])
 
-    def several(self, where: "Filter") -> "IssueReport":
-        """Return the report on the exchanges of a filter. Raises `NotFound` if there is none."""
+    def named(self, reference: str) -> "IssueReport":
+        """Return the report on the exchange or the session that a reference names."""
+        from wiretape.viewer.source.base import names_session
+
+        if not names_session(reference):
+            return self.exchange(self._source.find(reference))
+        return self.several("session", numbers=tuple(self._source.referred(reference)))
+
+    def several(
+        self, kind: str, where: "Filter | None" = None, numbers: tuple[int, ...] | None = None
+    ) -> "IssueReport":
+        """Return the report on the exchanges of a session or a filter. Raises `NotFound` if there is none."""
+        from wiretape.recorder.clock import SYSTEM
         from wiretape.viewer.source.base import Selection
 
-        selection = Selection(where)
+        selection = Selection(where, numbers)
         if not self._source.count(selection):
             raise NotFound(options.nothing(self._source, where))
         chosen = self._chosen(selection)
-        return self._report("filter", selection, [self._reported(no, *chosen[no]) for no in sorted(chosen)])
+        accounts = [found for _, found in self._source.accounts(selection, self._limits, SYSTEM)]
+        time = sum(accounts[1:], accounts[0]) if accounts else None
+        return self._report(kind, selection, [self._reported(no, *chosen[no]) for no in sorted(chosen)], time)
 
-    def _report(self, kind: str, selection: "Selection", found: "list[ReportedExchange]") -> "IssueReport":
+    def _report(
+        self, kind: str, selection: "Selection", found: "list[ReportedExchange]", time: "Account | None" = None
+    ) -> "IssueReport":
         from wiretape.recorder.decode import causes
         from wiretape.viewer.sessions import report
 
@@ -91,7 +108,7 @@ class _Writer:
             next(self._source.rows(("started_at",), selection, newest_first=last, limit=1)) for last in (False, True)
         )
         first, last = (row["started_at"] for row in ends)
-        return report.report(kind, __version__, found, endings, (first, last), causes.counts(endings))
+        return report.report(kind, __version__, found, endings, (first, last), causes.counts(endings), time)
 
     def _chosen(self, selection: "Selection") -> dict[int, list[str]]:
         """Return the numbers of the exchanges to list, each with the reasons, from the failed, stalled and slowest."""

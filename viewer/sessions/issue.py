@@ -4,11 +4,13 @@ Quoted names stand in code spans, times in a fence, texts in indented code: noth
 or a reference to another issue.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
+from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
+from wiretape.viewer.sessions.account import PARTS
 from wiretape.viewer.sessions.report import IssueReport, Moment, ReportedExchange, Retry
 from wiretape.viewer.text.formatting import UNKNOWN, count, moment, ms, span
 
@@ -74,8 +76,8 @@ def _several(report: IssueReport) -> Iterator[Line]:
     yield f"**Verdict: {report.verdict}**: {report.endings}"
     yield ""
     yield from _table(("", ""), _totals(report))
-    if not report.exchanges:
-        return
+    if report.time is not None:
+        yield from _table(("time", "ms", "share"), _parts(report.time, report.kind))
     titles = ("exchange", "began", "why", "model", "outcome", "verdict", "first token", "longest gap", "request ids")
     yield from _table(titles, map(_row, report.exchanges))
     yield from _fenced(f"{_since(one, report)}  {one.id}  {_told(one)}" for one in report.exchanges)
@@ -87,9 +89,13 @@ def _several(report: IssueReport) -> Iterator[Line]:
 
 def _totals(report: IssueReport) -> Iterator[tuple[str, str]]:
     yield "exchanges", f"{report.total:,}, began {_time(report.first_started_at)} to {_time(report.last_started_at)}"
+    if report.time is not None:
+        ttft = report.time["ttft_p50_ms"]
+        yield (
+            "turns",
+            f"{report.time['turns']:,}{'' if ttft is None else f', median to the first output {ms(ttft)} ms'}",
+        )
     listed = report.exchanges
-    if not listed:
-        return
     verdicts = (f"{number:,} {party}" for party, number in report.verdicts.items())
     yield "listed", f"{len(listed):,} failed, stalled or slowest; verdicts: {', '.join(verdicts)}"
     yield "upstream", ", ".join(_distinct(_upstream(one.upstream) for one in listed))
@@ -100,6 +106,17 @@ def _totals(report: IssueReport) -> Iterator[tuple[str, str]]:
         "wiretape",
         f"{report.wiretape}, recorded by {', '.join(_distinct(one.recorded_by or UNKNOWN for one in listed))}",
     )
+
+
+def _parts(time: Mapping[str, Any], kind: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the parts of a time account, the largest first, each with its share of the whole."""
+    wall = time["wall_ms"]
+    parts = {name: time[f"{name}_ms"] for name in PARTS}
+    for name, part in sorted(parts.items(), key=lambda one: -one[1]):
+        if part:
+            yield name, ms(part), f"{100 * part / wall:.1f} %"
+    most = counted(time["exchanges_max"], "exchange")
+    yield "wall", ms(wall), f"at most {most} at once" if kind == "session" else "sessions added up"
 
 
 def _row(one: ReportedExchange) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from wiretape.viewer import rows
 from wiretape.viewer.exchange import request_ids, story
 from wiretape.viewer.rows import DetailRow, Headers
 from wiretape.viewer.sessions import blame
+from wiretape.viewer.sessions.account import Account
 from wiretape.viewer.sessions.disclosure import Disclosure
 from wiretape.viewer.sessions.retries import Attempt, Attempts
 from wiretape.viewer.text.formatting import ms
@@ -50,6 +51,8 @@ _DOUBTFUL: Final = (
 )  # fmt: skip
 """Flags of unknown or doubtful figures."""
 _NETWORK: Final = "whether the network before wiretape or the provider was slow: for the tape, both are upstream"
+
+_STEPPED: Final = "gaps between exchanges: the wall clock was set back, and a gap of unknown length counts as 0"
 
 
 def _is(meaning: str) -> Any:
@@ -145,6 +148,9 @@ class IssueReport:
     endings: str = _is("how they ended, counted")
     first_started_at: str | None = _is("when the first one began, UTC")
     last_started_at: str | None = _is("when the last one began, UTC")
+    time: Mapping[str, Any] | None = _is(
+        f"the time account of its sessions, added up; null for one exchange: {', '.join(rows.ACCOUNT_FIELDS)}"
+    )
     verdict: str = _is("the verdict on the listed exchanges if they agree, else unclear")
     verdicts: Mapping[str, int] = _is("number of listed exchanges by their verdicts")
     exchanges: tuple[ReportedExchange, ...] = _is("the listed exchanges, in their order")
@@ -209,6 +215,7 @@ def report(
     endings: Mapping[Ending, int],
     started: tuple[object, object],
     described: str,
+    time: Account | None = None,
 ) -> IssueReport:
     """Return the report on some exchanges; `endings` counts all of them, `described` in words."""
     counts: dict[str, int] = {}
@@ -224,10 +231,11 @@ def report(
         endings=described,
         first_started_at=first,
         last_started_at=last,
+        time=None if time is None else time.row(),
         verdict=(parties.pop() if len(parties) == 1 else "unclear") if parties else "none",
         verdicts=counts,
         exchanges=tuple(found),
-        unknown=tuple(common),
+        unknown=(*common, *([_STEPPED] if time is not None and time.clock_step else ())),
     )
 
 

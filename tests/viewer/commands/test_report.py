@@ -24,6 +24,7 @@ from tests.support.sample_tape import (
     recorded,
     response,
 )  # fmt: skip
+from tests.support.session_tape import ELSEWHERE, KEY, session_tape
 from wiretape.recorder import __version__
 from wiretape.viewer.sessions import issue, report
 
@@ -95,6 +96,25 @@ def test_a_filter_lists_failed_stalled_and_slowest_exchanges_of_all(demo: tuple[
     assert shown.startswith("**Verdict: upstream**: 11 complete · 3 failed")
     assert len(shown.splitlines()) <= issue.MOST_LINES
     assert "model:demo" not in shown
+
+
+@pytest.mark.parametrize("reference", [f"s:{KEY[:9]}", "@s"])
+def test_a_session_is_reported_with_the_parts_of_its_time(reference: str, tmp_path: Path) -> None:
+    tape = session_tape(tmp_path / "t.db")
+    run(tape, "rm", ELSEWHERE, "--yes")
+    shown = run(tape, "report", reference).stdout
+    assert shown.startswith("**Verdict: upstream**: 2 complete · 1 failed: 1 × 429\n")
+    assert [line for line in shown.splitlines() if " % |" in line] == [
+        "| stalled | 3,000.0 | 35.7 % |", "| tools | 2,000.0 | 23.8 % |", "| streaming | 1,400.0 | 16.7 % |",
+        "| backoff | 1,000.0 | 11.9 % |", "| waiting | 900.0 | 10.7 % |", "| closing | 50.0 | 0.6 % |",
+        "| failed | 50.0 | 0.6 % |",
+    ]  # fmt: skip
+    assert "| wall | 8,400.0 | at most 1 exchange at once |" in shown
+    assert "| turns | 2, median to the first output 450.0 ms |" in shown
+    found = as_json(tape, reference)
+    assert (found["kind"], found["total"], found["time"]["wall_ms"]) == ("session", 3, 8400.0)
+    assert [one["reasons"] for one in found["exchanges"]] == [["slowest"], ["failed"], ["stalled"]]
+    assert not re.search(r"agent-one|Fix it|read\b.*{}|x = 1", shown + json.dumps(found))
 
 
 def test_the_keys_of_the_json_are_those_of_the_schema(demo: tuple[Path, str]) -> None:
