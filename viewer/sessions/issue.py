@@ -138,7 +138,9 @@ def _since(one: ReportedExchange, report: IssueReport) -> str:
 def _told(one: ReportedExchange) -> str:
     if not (one.retries_before or one.retries_after):
         return one.ending
-    return f"{one.ending}; {len(one.retries_before or ())} attempts before, {len(one.retries_after or ())} after"
+    before, after = len(one.retries_before or ()), len(one.retries_after or ())
+    told = [f"{counted(count, 'attempt')} {place}" for count, place in ((before, "before"), (after, "after")) if count]
+    return f"{one.ending}; {', '.join(told)}"
 
 
 def _code(text: str | None) -> str:
