@@ -40,7 +40,7 @@ NAMED: Final = {title: name for name, title in _STATISTICS.items()} | {
 """Names of statistics, and of fields of a row, by their headings."""
 
 _USAGE: Final = 'stream_options={"include_usage": true}'
-_LABEL: Final = 10
+_LABEL: Final = 11
 
 
 @dataclass(frozen=True, slots=True)

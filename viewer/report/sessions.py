@@ -14,7 +14,7 @@ from wiretape.viewer.sessions.account import Account, TurnTime
 from wiretape.viewer.text import formatting
 from wiretape.viewer.text.formatting import count, span
 
-_LABEL: Final = 10
+_LABEL: Final = 11
 _BAR: Final = 30
 _PLAIN_WIDTH: Final = 100
 _WORDS: Final = {

@@ -77,9 +77,9 @@ def test_statistics_by_conversation_have_the_parts_too(tape: Path) -> None:
 
 def test_statistics_of_a_filter_end_in_the_time_of_its_sessions(tape: Path) -> None:
     line = run(tape, "stats", "--format", "table").stdout.splitlines()[-1]
-    assert line.startswith("time      2 sessions in 8,420 ms: stalled 36 % · tools 24 % · streaming 17 % · ")
+    assert line.startswith("time       2 sessions in 8,420 ms: stalled 36 % · tools 24 % · streaming 17 % · ")
     one = run(tape, "stats", "-f", f"id:{FIRST}", "--format", "table").stdout.splitlines()[-1]
-    assert one == "time      1 session in 1,450 ms: streaming 69 % · waiting 28 % · closing 3 %"
+    assert one == "time       1 session in 1,450 ms: streaming 69 % · waiting 28 % · closing 3 %"
 
 
 def test_a_session_is_shown_by_what_took_its_time(tape: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_session_is_shown_by_what_took_its_time(tape: Path) -> None:
     assert lines[0] == "8,400 ms in 2 turns: 36 % of it an answer had stopped, 24 % tools ran"
     assert lines[1].split() == ["session", KEY, "·", "gpt-x", "·", "Fix", "it."]
     assert next(line for line in lines if line.startswith("tools")).split()[:5] == ["tools", "2,000", "ms", "24", "%"]
-    assert "counts    3 exchanges · 2 turns · 1 failed" in lines
+    assert "counts     3 exchanges · 2 turns · 1 failed" in lines
     assert json.loads(run(tape, "show", f"s:{KEY}", "--format", "json").stdout)["tools_ms"] == 2000
     assert run(tape, "show", "@s", "--format", "table").stdout.startswith("20 ms in 1 turn: 50 % of it")
 

@@ -39,7 +39,7 @@ def test_a_percentile_is_shown_of_enough_values_only(connection: Connection) -> 
 
 def test_a_page_says_what_is_missing_and_how_to_get_it(connection: Connection) -> None:
     text = " ".join(line.plain for line in digest.page(row_of(connection), Counted("generation"), None, 80).lines)
-    assert "missing   usage of 4 answers: ask with" in text
+    assert "missing    usage of 4 answers: ask with" in text
     assert 'stream_options={"include_usage": true}' in " ".join(text.split())
 
 
@@ -47,7 +47,7 @@ def test_a_page_fits_its_terminal_and_names_whose_the_stalls_were(connection: Co
     found = Counted("generation", " --db t.db", {Ending("complete", stalled=True): 2}, {"by upstream": 2})
     lines = [line.plain for line in digest.page(row_of(connection), found, None, 60).lines]
     assert max(map(len, lines)) <= 60
-    assert "slow      2 stalls by upstream: wiretape ls --db t.db -f" in lines
+    assert "slow       2 stalls by upstream: wiretape ls --db t.db -f" in lines
 
 
 def test_recorded_text_is_harmless(connection: Connection) -> None:
