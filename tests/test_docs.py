@@ -155,8 +155,8 @@ OUTPUTS = re.findall(r"<!-- after the demo -->\n```sh\n.venv/bin/(.*?)\n```\n```
 
 
 def without_numbers(text: str) -> list[str]:
-    """Return the lines without their numbers, which differ between two demos, and without their alignment."""
-    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\r", "", text)
+    """Return the lines without numbers and bars, which differ between two demos, and without their alignment."""
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\r|[█▏▎▍▌▋▊▉]", "", text)
     return [" ".join(re.sub(r"[+−-]?\d[\d,.]*", "0", line).split()) for line in plain.splitlines()]
 
 
@@ -178,7 +178,7 @@ def test_the_python_of_the_readme_works_on_the_tape_of_the_demo(place: Path, mon
     for code in codes:
         names: dict[str, Any] = {}
         exec(code, names)
-        assert len(names["frame"]) == 13
+        assert len(names["frame"]) == 18
 
 
 def test_the_rules_of_the_topic_on_ci_are_read(place: Path) -> None:
@@ -197,7 +197,7 @@ def test_the_query_of_an_archive_for_postgresql_reads_each_exchange_once(place: 
             acknowledged.unlink()
     (query,) = re.findall(r"CREATE TABLE pg.exchanges AS (SELECT.*?);", TOPICS["archive"], re.DOTALL)
     once = query.replace("DIR/", f"{place}/DIR/")
-    assert duckdb.sql(f"SELECT count(*) FROM ({once})").fetchall() == [(14,)]
+    assert duckdb.sql(f"SELECT count(*) FROM ({once})").fetchall() == [(19,)]
 
 
 def test_the_test_of_the_readme_passes_on_its_tape(place: Path) -> None:

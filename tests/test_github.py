@@ -111,8 +111,8 @@ def test_rules_that_hold_give_a_table_in_the_summary(demo: tuple[Path, str], tmp
     assert code == 0, runner.printed
     assert runner.summary.startswith(f"### wiretape check\n\n{HEAD}| max ttft.p95=60s | ")
     assert runner.summary.count("| holds |") == 2
-    assert "| min n=1 | 13 |" in runner.summary
-    assert "| min n=1 | 13 |" in runner.printed
+    assert "| min n=1 | 18 |" in runner.summary
+    assert "| min n=1 | 18 |" in runner.printed
 
 
 @pytest.mark.parametrize(

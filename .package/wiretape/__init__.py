@@ -4,8 +4,8 @@
     >>> with wiretape.open_tape("demo.db") as tape:
     ...     complete = tape.exchanges(filter="model:demo-* outcome:complete")
     ...     figures = tape.stats(by="model", slo="ttft<800ms")
-    ...     difference = tape.compare("@-13", "@-4").set_index("metric")["difference"]
-    ...     stalled = tape.show("@-4")
+    ...     difference = tape.compare("@-14", "@stall").set_index("metric")["difference"]
+    ...     stalled = tape.show("@stall")
     >>> bool(complete["ttft_ms"].max() > 1000)
     True
     >>> float(figures.set_index("model").loc["demo-burst", "goodput_pct"])

@@ -137,13 +137,14 @@ def _tool(model: str) -> Scene:
     return answer([*body, (0.01, data(chunk(model, {}, "tool_calls"))), (0.0, DONE)], delay=0.1)
 
 
-def _named(payload: JsonObject) -> bytes:
+def named(payload: JsonObject) -> bytes:
     """Return one event that bears the name of its payload's type."""
     return f"event: {payload['type']}\n".encode() + data(payload)
 
 
-def _block(kind: str, index: int, **more: object) -> bytes:
-    return _named({"type": f"content_block_{kind}", "index": index, **more})
+def block(kind: str, index: int, **more: object) -> bytes:
+    """Return one event about a content block of an answer."""
+    return named({"type": f"content_block_{kind}", "index": index, **more})
 
 
 def _messages(model: str) -> Scene:
@@ -153,22 +154,22 @@ def _messages(model: str) -> Scene:
     thoughts, said = "Tokyo is in Japan. Look the weather up.", "Let me see what the sky does."
     call = {"type": "tool_use", "id": "toolu_demo", "name": "get_weather", "input": {}}
     ended = {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 46}}
-    body = [(0.15, _named(begun)), (0.0, _block("start", 0, content_block={"type": "thinking", "thinking": ""}))]
-    body.append((0.0, _named({"type": "ping"})))
+    body = [(0.15, named(begun)), (0.0, block("start", 0, content_block={"type": "thinking", "thinking": ""}))]
+    body.append((0.0, named({"type": "ping"})))
     body += [
-        (0.04, _block("delta", 0, delta={"type": "thinking_delta", "thinking": one})) for one in fragments(thoughts)
+        (0.04, block("delta", 0, delta={"type": "thinking_delta", "thinking": one})) for one in fragments(thoughts)
     ]
-    body += [(0.01, _block("stop", 0)), (0.1, _block("start", 1, content_block={"type": "text", "text": ""}))]
-    body += [(0.03, _block("delta", 1, delta={"type": "text_delta", "text": one})) for one in fragments(said)]
-    body += [(0.01, _block("stop", 1)), (0.08, _block("start", 2, content_block=call))]
+    body += [(0.01, block("stop", 0)), (0.1, block("start", 1, content_block={"type": "text", "text": ""}))]
+    body += [(0.03, block("delta", 1, delta={"type": "text_delta", "text": one})) for one in fragments(said)]
+    body += [(0.01, block("stop", 1)), (0.08, block("start", 2, content_block=call))]
     for piece in ('{"ci', 'ty":"', "Tokyo", '"}'):
-        body.append((0.05, _block("delta", 2, delta={"type": "input_json_delta", "partial_json": piece})))
-    body += [(0.01, _block("stop", 2)), (0.02, _named(ended)), (0.0, _named({"type": "message_stop"}))]
+        body.append((0.05, block("delta", 2, delta={"type": "input_json_delta", "partial_json": piece})))
+    body += [(0.01, block("stop", 2)), (0.02, named(ended)), (0.0, named({"type": "message_stop"}))]
     return answer(body, delay=0.12)
 
 
 def _response(kind: str, **more: object) -> bytes:
-    return _named({"type": f"response.{kind}", **more})
+    return named({"type": f"response.{kind}", **more})
 
 
 def _responses(model: str) -> Scene:

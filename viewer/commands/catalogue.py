@@ -84,7 +84,7 @@ EXAMPLES: Final = {
     "report": ("report @err", "report @s", "report -f model:demo-stall --format json"),
     "play": ("play", "play @stall --speed 4", "play @ --as sse | wc -c"),
     "stats": ("stats --by model", "stats --as vllm", "stats --slo 'ttft<800ms,icl_p99<200ms'"),
-    "compare": ("compare @-13 @-4", "compare @-13 @-4 --part request",
+    "compare": ("compare @-14 @stall", "compare @-14 @stall --part request",
                 "compare --base model:demo-openai --new model:demo-stall"),
     "check": ("check --max ttft.p95=1500ms --max error_rate=30%", "check --min n=10 --junit report.xml",
               "check --slo 'ttft<2s' --min goodput=70%"),

@@ -1,6 +1,7 @@
 """The command `wiretape demo`: records scripted streams through the real proxy, and shows the tape.
 
-No key, no network: upstream is `wiretape.recorder.demo.upstream` playing `wiretape.recorder.demo.scenes` on loopback.
+No key, no network: upstream is `wiretape.recorder.demo.upstream` on loopback, with the answers of
+`wiretape.recorder.demo.agent` and `wiretape.recorder.demo.scenes`.
 """
 
 import shlex
@@ -15,7 +16,12 @@ from wiretape.recorder.commands.options import tape_path
 from wiretape.recorder.sanitize import safe
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     import httpx
+
+    from wiretape.recorder.decode.values import JsonObject
+    from wiretape.recorder.demo.agent import Step
 
 _STAGGER_SECONDS = 0.01
 
@@ -29,62 +35,77 @@ _STAGGER_SECONDS = 0.01
 def demo(db: Path | None) -> None:
     """Record scripted streams of several APIs, and list them.
 
-    Some are good, some broken. The demo needs no key and no network, and takes about five seconds.
+    Some are good, some broken; five are an agent's session. The demo needs no key and no network, and takes about
+    seven seconds.
     """
     from wiretape.recorder.clock import SYSTEM
-    from wiretape.recorder.demo.scenes import SCENES
+    from wiretape.recorder.demo import agent, scenes
     from wiretape.recorder.relay import loop
     from wiretape.viewer.commands.ls import ls
     from wiretape.viewer.commands.stats import stats
 
     path, began = db or tape_path(None).with_name("demo.db"), SYSTEM.wall()
-    code = loop.run(lambda: _record(path))
+    steps = list(agent.steps(f"demo-{SYSTEM.wall_ns() // 10**9}"))
+    code = loop.run(lambda: _record(path, steps))
     shown = ["--format", "table", "--db", str(path), "--since", began]
-    ls.main([*shown, "-n", str(len(SCENES))], standalone_mode=False)
+    ls.main([*shown, "-n", str(len(steps) + len(scenes.SCENES))], standalone_mode=False)
     click.echo()
     stats.main(shown, standalone_mode=False)
     click.echo(_next_steps(path))
     sys.exit(code)
 
 
-async def _record(path: Path) -> int:
-    """Play every scene through a recorder; return 1 if anything could not be stored."""
+async def _record(path: Path, steps: "Sequence[Step]") -> int:
+    """Play the agent and every scene through a recorder; return 1 if anything could not be stored."""
     import asyncio
 
     import httpx
 
-    from wiretape.recorder.demo import scenes
+    from wiretape.recorder.demo import agent, scenes
     from wiretape.recorder.demo.upstream import ScriptedUpstream
     from wiretape.recorder.relay import providers
     from wiretape.recorder.relay.service import Observer, Options, Recorder
 
-    async with ScriptedUpstream(scenes.choose) as upstream:
+    count = len(steps) + len(scenes.SCENES)
+    async with ScriptedUpstream(agent.choose) as upstream:
         options = Options(path, [providers.make("", upstream.url)], labels={"run": "demo"}, purpose="wiretape demo")
         recorder = Recorder(options, Observer(trouble=lambda message: click.echo(f"wiretape: {message}", err=True)))
         await recorder.start()
-        click.echo(f"recording {len(scenes.SCENES)} scripted streams through {recorder.base} to {path} …\n", err=True)
+        click.echo(f"recording {count} scripted streams through {recorder.base} to {path} …\n", err=True)
         try:
             async with httpx.AsyncClient(base_url=recorder.base, timeout=30, trust_env=False) as client:
-                requests = []
+                await _work(client, steps[: agent.STALLED])
+                # The scenes come after the agent's stall has begun: the last stall, and the last error, are of scenes.
+                requests = [asyncio.create_task(_work(client, steps[agent.STALLED :]))]
                 for name in scenes.SCENES:
-                    requests.append(asyncio.create_task(_ask(client, name)))
                     await asyncio.sleep(_STAGGER_SECONDS)  # so that the list has the scenes' order
+                    requests.append(asyncio.create_task(_ask(client, *scenes.request(name))))
                 await asyncio.gather(*requests)
         finally:
             unstored = await recorder.stop()
     return 1 if unstored else 0
 
 
-async def _ask(client: "httpx.AsyncClient", name: str) -> None:
+async def _work(client: "httpx.AsyncClient", steps: "Sequence[Step]") -> None:
+    """Send an agent's requests, one after the other."""
+    import asyncio
+
+    from wiretape.recorder.demo import agent
+
+    for step in steps:
+        await _ask(client, agent.PATH, step.body, step.headers)
+        await asyncio.sleep(step.pause_seconds)
+
+
+async def _ask(
+    client: "httpx.AsyncClient", path: str, request: "JsonObject", headers: "Mapping[str, str] | None" = None
+) -> None:
     """Read a stream to its end, complete or broken, as a client does."""
     import httpx
 
-    from wiretape.recorder.demo import scenes
-
-    path, request = scenes.request(name)
-    headers = {"authorization": "Bearer sk-demo-this-key-is-never-stored"}
+    sent = {"authorization": "Bearer sk-demo-this-key-is-never-stored", **(headers or {})}
     try:
-        async with client.stream("POST", path, json=request, headers=headers) as response:
+        async with client.stream("POST", path, json=request, headers=sent) as response:
             async for _ in response.aiter_raw():
                 pass
     except httpx.HTTPError:
@@ -101,6 +122,7 @@ def _next_steps(path: Path) -> str:
         f"view @ {tape}": "the newest, to step through and to play",
         f"ls {tape}": "this list again",
         f"show @ {tape}": "the newest, as a summary",
+        f"show @s {tape}": "where the time of the agent's session went",
         f"show @ --part events {tape}": "every event with its timestamp",
         f"export --table exchanges -o demo.csv {tape}": "one row per exchange",
         "run -- python your_program.py": "record your own",

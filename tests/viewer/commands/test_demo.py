@@ -3,6 +3,8 @@
 import json
 import re
 import shlex
+from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from tests.support.cases import each_case
 from tests.support.forked import CLI, run
 from tests.support.terminal import Terminal
+from wiretape.recorder.demo.agent import MODEL
 from wiretape.recorder.demo.scenes import SCENES
 from wiretape.recorder.tape import checks
 from wiretape.recorder.tape.file import read_engine
@@ -25,7 +28,17 @@ def wiretape(*arguments: str | Path) -> str:
 @pytest.fixture(scope="module")
 def by_scene(demo: tuple[Path, str]) -> dict[str, dict[str, Any]]:
     rows = json.loads(wiretape("export", "--table", "texts", "--format", "json", "--db", demo[0]))
-    return dict(zip(SCENES, rows, strict=True))
+    return dict(zip(SCENES, (row for row in rows if row["model"] != MODEL), strict=True))
+
+
+@pytest.fixture(scope="module")
+def session(demo: tuple[Path, str]) -> list[dict[str, Any]]:
+    """The exchanges of the demo's agent, the oldest first."""
+    columns = "id,started_at,duration_ms,conversation,continues,outcome_detail,flags,input_tokens"
+    columns += ",cache_read_input_tokens,cache_verdict,cache_broken_at"
+    arguments = ("--format", "json", "--columns", columns, "--model", MODEL, "--db", demo[0])
+    rows: list[dict[str, Any]] = json.loads(wiretape("export", *arguments))
+    return rows
 
 
 def test_the_demo_shows_its_table_its_metrics_and_what_to_try_next(demo: tuple[Path, str]) -> None:
@@ -44,10 +57,10 @@ def test_what_to_try_next_begins_with_the_viewer_and_works_as_it_is_shown(
     for step in steps:
         with Terminal([*CLI, *step], columns=120, directory=tmp_path) as terminal:
             if step[0] == "view":
-                terminal.wait_for("demo-failing")
+                terminal.wait_for("demo-agent")
                 terminal.press("qq")  # out of an exchange to the list, and out of that
             assert terminal.ended() == 0, terminal.screen.lines
-    assert len((tmp_path / "demo.csv").read_text().splitlines()) == len(SCENES) + 1
+    assert len((tmp_path / "demo.csv").read_text().splitlines()) == len(SCENES) + 5 + 1
 
 
 GOOD = ["openai", "envelope", "pretty", "shifting", "routed", "reasoning", "tool", "messages", "responses", "stall"]
@@ -111,6 +124,33 @@ def test_streams_of_other_apis_are_measured_like_chat(by_scene: dict[str, dict[s
     assert (responses["finish_reason"], responses["reasoning_tokens"]) == ("completed", 24)
     assert all(one["ttfo_ms"] > one["ttft_ms"] > 100 for one in (messages, responses))
     assert not {"hidden_tokens", "no_usage"} & {*messages["flags"], *responses["flags"]}
+
+
+def test_the_session_of_the_agent_is_one_whose_turns_continue_each_other(session: list[dict[str, Any]]) -> None:
+    assert len({one["conversation"] for one in session}) == 1
+    assert [one["outcome_detail"] for one in session] == [None, "rate_limited", None, None, None]
+    assert [one["continues"] for one in session] == [None, *(one["id"] for one in session[:-1])]
+
+
+def test_the_agent_waits_for_its_tools_and_before_it_tries_again(session: list[dict[str, Any]]) -> None:
+    starts = [datetime.fromisoformat(one["started_at"]).timestamp() for one in session]
+    ends = [start + one["duration_ms"] / 1000 for start, one in zip(starts, session, strict=True)]
+    pauses = [after - end for end, after in zip(ends, starts[1:], strict=False)]
+    assert all(pause >= least for pause, least in zip(pauses, (0.79, 0.59, 0.49, 0.09), strict=True)), pauses
+
+
+def test_a_turn_of_the_agent_stalls_and_the_next_reads_nothing_from_the_cache(session: list[dict[str, Any]]) -> None:
+    assert ["stall" in one["flags"] for one in session] == [False, False, False, True, False]
+    assert [one["cache_read_input_tokens"] for one in session] == [0, None, 1268, 1455, 0]
+    for before, after in pairwise(one for one in session if one["input_tokens"]):
+        assert after["cache_read_input_tokens"] in (0, before["input_tokens"] - 3)
+    assert [one["cache_verdict"] for one in session] == ["first", None, "hit", "hit", "prefix_changed"]
+    assert session[-1]["cache_broken_at"] == "system[1]"
+
+
+def test_the_last_stall_and_the_last_error_are_of_scenes(demo: tuple[Path, str]) -> None:
+    shown = [wiretape("show", reference, "--format", "json", "--db", demo[0]) for reference in ("@stall", "@err", "@")]
+    assert [json.loads(one)["model"] for one in shown] == ["demo-stall", "demo-failing", "demo-agent"]
 
 
 def test_the_demo_leaves_a_whole_tape_and_no_key(demo: tuple[Path, str]) -> None:

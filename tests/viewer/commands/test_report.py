@@ -87,13 +87,13 @@ def test_only_with_text_a_report_has_the_message_and_the_answer(demo: tuple[Path
 
 def test_a_filter_lists_failed_stalled_and_slowest_exchanges_of_all(demo: tuple[Path, str]) -> None:
     found = as_json(demo[0], "-f", "model:demo-*")
-    assert (found["kind"], found["total"], found["verdict"]) == ("filter", 14, "upstream")
-    assert found["endings"] == "11 complete · 3 failed: 1 × 429, 1 cut by upstream, 1 error in mid-stream"
+    assert (found["kind"], found["total"], found["verdict"]) == ("filter", 19, "upstream")
+    assert found["endings"] == "15 complete · 4 failed: 2 × 429, 1 cut by upstream, 1 error in mid-stream"
     listed = {one["model"]: one["reasons"] for one in found["exchanges"]}
     assert len(listed) == report.MOST_EXCHANGES
     assert (listed["demo-stall"], listed["demo-failing"]) == (["stalled"], ["failed"])
     shown = run(demo[0], "report", "-f", "model:demo-*").stdout
-    assert shown.startswith("**Verdict: upstream**: 11 complete · 3 failed")
+    assert shown.startswith("**Verdict: upstream**: 15 complete · 4 failed")
     assert len(shown.splitlines()) <= issue.MOST_LINES
     assert "model:demo" not in shown
 

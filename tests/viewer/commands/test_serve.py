@@ -41,7 +41,7 @@ def test_a_stall_that_is_not_played_is_told_at_the_start(demo: tuple[Path, str],
         process.send_signal(signal.SIGTERM)
         report = process.stderr.read().decode()
         assert process.wait(30) == 0
-    assert ("1 exchange of these stalled, which is not played: --speed 0 has no waits" in report) == warned
+    assert ("2 exchanges of these stalled, which is not played: --speed 0 has no waits" in report) == warned
 
 
 def test_a_ready_file_that_cannot_be_written_is_reported_in_a_line(tape: Path, tmp_path: Path) -> None:

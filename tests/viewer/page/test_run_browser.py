@@ -186,12 +186,12 @@ def test_the_pointer_tells_what_had_come_and_a_click_on_a_bar_opens_it(page: Pag
     left, top, width = page.run(
         "(({ x, y, width }) => [x, y, width])(document.querySelector('.runtime').getBoundingClientRect())"
     )
-    for lane in range(14):  # only the stalled one runs in the middle
-        mouse(page, "mouseMoved", left + width * 0.55, top + 22 + 15 * lane + 7)
+    for lane in range(19):  # only the stalled ones run in the middle
+        mouse(page, "mouseMoved", left + width * 0.7, top + 22 + 15 * lane + 7)
         if "demo-stall" in page.run("document.querySelector('.pointed').textContent"):
             break
     assert "The model begins to speak," in page.run("document.querySelector('.pointed').textContent")
-    page.click(left + width * 0.55, top + 22 + 15 * lane + 7)
+    page.click(left + width * 0.7, top + 22 + 15 * lane + 7)
     page.run("new Promise((done) => setTimeout(done, 400))")
     assert "demo-stall" in page.run("document.querySelector('.opened').textContent")
 

@@ -94,16 +94,16 @@ def broken(ended_by: str, pieces: Sequence[bytes] = PIECES, headers: Sequence[tu
     return [begin("a1"), begun, *body("a1", pieces), end("a1", pieces, ended_by)]
 
 
-def recorded(tape: Path) -> dict[str, tuple[str, str | None, bytes, int | None, list[list[str]]]]:
-    """Return the facts of each exchange of a tape that must be the same on another one, by its requested model."""
+def recorded(tape: Path) -> list[tuple[str, str, str | None, bytes, int | None, list[list[str]]]]:
+    """Return the facts of each exchange of a tape that must be the same on another one, in the order of the models."""
     with queries.opened(tape) as connection:
-        found = {}
+        found = []
         for one in replayed.heads(connection):
             answer = replayed.answer(connection, one.no)
             kept = [pair for pair in map(list, answer.headers) if not pair[0].startswith("x-wiretape-")]
             detail = queries.detail(connection, one.no).outcome_detail
-            found[str(one.model)] = (one.outcome, detail, answer.body, one.status, sorted(kept))
-        return found
+            found.append((str(one.model), one.outcome, detail, answer.body, one.status, sorted(kept)))
+        return sorted(found)
 
 
 def asked(tape: Path) -> list[tuple[str, bytes, Reads, bytes]]:
