@@ -18,7 +18,7 @@ from wiretape.viewer.tui.inspector.screen import InspectorScreen
 
 _CELLS = (104, 26)
 _WIDTH = 1280
-_PIXELS = (_WIDTH, 665)
+_PIXELS = (_WIDTH, 680)
 _FONT_FACES = re.compile(r"@font-face \{[^}]*\}")
 _FONT = "font-family: Fira Code, monospace"
 
