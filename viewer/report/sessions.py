@@ -18,16 +18,16 @@ _LABEL: Final = 11
 _BAR: Final = 30
 _PLAIN_WIDTH: Final = 100
 _WORDS: Final = {
-    "streaming": "the model answered",
-    "stalled": "an answer had stopped",
-    "waiting": "a request waited for its first output",
-    "closing": "an answer was complete, and its end had not come",
-    "failed": "an exchange was failing",
-    "backoff": "the program waited before another attempt",
-    "tools": "tools ran",
-    "idle": "nothing ran: the user, or the program itself",
+    "streaming": "answering",
+    "stalled": "stalled",
+    "waiting": "waiting for the model",
+    "closing": "between the last output and the end",
+    "failed": "in failing exchanges",
+    "backoff": "backing off",
+    "tools": "in tools",
+    "idle": "idle",
 }
-"""The events of each part, as the end of a sentence."""
+"""Each part behind its share."""
 
 TURN_FIELDS: Final = {
     "turn": "its number among the exchanges and turns of the session, by their starts",
@@ -48,21 +48,24 @@ TURN_FIELDS: Final = {
     "input_tokens": "tokens of the request, from usage",
     "output_tokens": "tokens of the answer, from usage",
     "cache_read_input_tokens": "tokens read from the provider's cache, from usage",
+    "cache_verdict": "why it read its prompt from the provider's cache, or did not",
 }
 """The fields of a turn with their meanings."""
-FACTS: Final = ("id", "outcome", "operation", "model", "input_tokens", "output_tokens", "cache_read_input_tokens")
+FACTS: Final = (
+    "id", "outcome", "operation", "model", "input_tokens", "output_tokens", "cache_read_input_tokens", "cache_verdict",
+)  # fmt: skip
 """The fields of a turn that are those of its exchange."""
 
 _BEFORE: Final = ("backoff", "tools", "idle")
 _SHOWN: Final = {
     "turn": "", "id": "id", "start_ms": "start s", "waiting_ms": "wait s", "streaming_ms": "stream s",
     "stalled_ms": "stall s", "failed_ms": "failed s", "backoff_ms": "backoff s", "tools_ms": "tools s",
-    "idle_ms": "idle s", "input_tokens": "in", "cache_read_input_tokens": "cached", "output_tokens": "tokens",
-    "outcome": "outcome", "model": "model",
+    "idle_ms": "idle s", "input_tokens": "in", "cache_read_input_tokens": "cached", "cache_verdict": "cache",
+    "output_tokens": "tokens", "outcome": "outcome", "model": "model",
 }  # fmt: skip
 _IMPORTANT: Final = (
     "turn", "start_ms", "waiting_ms", "streaming_ms", "stalled_ms", "tools_ms", "outcome", "output_tokens",
-    "input_tokens", "cache_read_input_tokens", "backoff_ms", "idle_ms", "failed_ms", "id", "model",
+    "input_tokens", "cache_read_input_tokens", "backoff_ms", "cache_verdict", "idle_ms", "failed_ms", "id", "model",
 )  # fmt: skip
 
 
@@ -124,7 +127,7 @@ def sentence(account: Account) -> str:
     if not account.wall_ns:
         return wall
     first, second, *_ = sorted(account.parts, key=account.parts.__getitem__, reverse=True)
-    said = f"{wall}: {_percent(account.parts[first], account)} of it {_WORDS[first]}"
+    said = f"{wall}: {_percent(account.parts[first], account)} {_WORDS[first]}"
     return f"{said}, {_percent(account.parts[second], account)} {_WORDS[second]}" if account.parts[second] else said
 
 

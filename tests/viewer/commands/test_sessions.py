@@ -84,12 +84,14 @@ def test_statistics_of_a_filter_end_in_the_time_of_its_sessions(tape: Path) -> N
 
 def test_a_session_is_shown_by_what_took_its_time(tape: Path) -> None:
     lines = run(tape, "show", "s:agent-one", "--format", "table").stdout.splitlines()
-    assert lines[0] == "8,400 ms in 2 turns: 36 % of it an answer had stopped, 24 % tools ran"
+    assert lines[0] == "8,400 ms in 2 turns: 36 % stalled, 24 % in tools"
     assert lines[1].split() == ["session", KEY, "·", "gpt-x", "·", "Fix", "it."]
     assert next(line for line in lines if line.startswith("tools")).split()[:5] == ["tools", "2,000", "ms", "24", "%"]
     assert "counts     3 exchanges · 2 turns · 1 failed" in lines
     assert json.loads(run(tape, "show", f"s:{KEY}", "--format", "json").stdout)["tools_ms"] == 2000
-    assert run(tape, "show", "@s", "--format", "table").stdout.startswith("20 ms in 1 turn: 50 % of it")
+    assert run(tape, "show", "@s", "--format", "table").stdout.startswith(
+        "20 ms in 1 turn: 50 % waiting for the model, "
+    )
 
 
 def test_the_turns_of_a_session_have_a_row_each(tape: Path) -> None:
@@ -97,11 +99,11 @@ def test_the_turns_of_a_session_have_a_row_each(tape: Path) -> None:
     assert (first["id"], first["start_ms"], first["waiting_ms"], first["streaming_ms"]) == (FIRST, 0, 400, 1000)
     assert (limited["tools_ms"], limited["failed_ms"], limited["outcome"]) == (2000, 50, "http_error")
     assert (second["backoff_ms"], second["stalled_ms"], second["ttft_ms"]) == (1000, 3000, 500)
-    assert (second["input_tokens"], second["cache_read_input_tokens"]) == (900, 600)
+    assert (second["input_tokens"], second["cache_read_input_tokens"], second["cache_verdict"]) == (900, 600, "unknown")
     lines = run(tape, "show", f"s:{KEY}", "--part", "time", "--format", "table").stdout.splitlines()
     assert lines[0].split() == [
         "id", "start", "s", "wait", "s", "stream", "s", "stall", "s", "failed", "s", "backoff", "s", "tools", "s", "in",
-        "cached", "tokens", "outcome", "model",
+        "cached", "cache", "tokens", "outcome", "model",
     ]  # fmt: skip
 
 
