@@ -26,13 +26,16 @@ ASSETS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "run": (
         ("frame.css", "stream.css", "run.css"),
         ("frame.js", "tables.js", "canvas.js", "exchange.js", "timeline.js", "player.js", "filter.js", "rows.js",
-         "lanes.js", "plots.js", "compare.js", "run.js"),
+         "lanes.js", "plots.js", "compare.js", "sessions.js", "run.js"),
     ),
 }  # fmt: skip
 """Styles and scripts of each page, in their order; the last script begins with the definitions of the others."""
 
 LIVE: Final = "live.js"
 """The script that a live page has besides, before its last."""
+
+MOST_CHARACTERS: Final = 500
+"""Limit of a name, a path, a label or an error message in a page, in characters."""
 
 _POLICY: Final = (
     "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; img-src data: blob:; "
@@ -104,6 +107,11 @@ def encoded(value: Mapping[str, object]) -> bytes:
 def without_credentials(message: str | None) -> str | None:
     """Return an error message without what looks like a credential: an API may repeat the key that it refuses."""
     return None if message is None else _REDACTOR.text(message)
+
+
+def shortened(text: str) -> str:
+    """Return the beginning of a text: what names an exchange is short, unless somebody means harm."""
+    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"
 
 
 def deltas(values: Iterable[int | None]) -> list[int | None]:

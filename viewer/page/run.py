@@ -23,8 +23,9 @@ from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.plurals import counted
 from wiretape.viewer import rows
 from wiretape.viewer.exchange import states
-from wiretape.viewer.page import document, stream
-from wiretape.viewer.page.document import deltas
+from wiretape.viewer.page import document, sessions, stream
+from wiretape.viewer.page.document import deltas, shortened
+from wiretape.viewer.page.sessions import PageSessions
 from wiretape.viewer.query import fields
 from wiretape.viewer.report.stats import explained
 from wiretape.viewer.rows import TableRow
@@ -54,9 +55,6 @@ MOST_GAPS: Final = 1_000_000
 
 MOST_TEXT: Final = 4_000_000
 """Approximate limit of text in a page, in characters: that of the newest exchanges."""
-
-MOST_CHARACTERS: Final = 500
-"""Limit of a name, a path, a label or an error message in a page, in characters."""
 
 MOST_GROUPS: Final = 12
 PLAYED: Final = 12
@@ -122,6 +120,7 @@ class RunPage:
     streams: Mapping[str, stream.StreamPage]
     limits: Thresholds
     texts: Mapping[int, OutputText] | None = None
+    sessions: PageSessions = sessions.NONE
 
 
 def write(out: BinaryIO, run: RunPage) -> int:
@@ -137,6 +136,7 @@ def write(out: BinaryIO, run: RunPage) -> int:
 
 def data(run: RunPage) -> JsonObject:
     """Return the page's data except for the gaps, the exchanges that can be played, and the texts."""
+    places = {no: at for at, no in enumerate(run.columns.numbers)}
     return {
         "version": __version__,
         "title": f"{counted(run.total, 'exchange')}{' · ' if run.filter else ''}{formatting.line(run.filter)}",
@@ -160,6 +160,7 @@ def data(run: RunPage) -> JsonObject:
         "step": [GAP_STEP, LEAST_GAP_NS],
         "language": _language(),
         "playable": list(run.streams),
+        "sessions": sessions.data(run.sessions, places, text=run.texts is not None),
     }
 
 
@@ -237,7 +238,7 @@ def _rows(columns: Columns) -> JsonObject:
         "labels": _listed(values["labels"]),
         **{name: _listed(values[name]) for name in TEXTS},
         "error_message": _listed([document.without_credentials(message) for message in values["error_message"]]),
-        "conversation": _listed(_shared(values["conversation"])),
+        "conversation": _conversations(values["conversation"], values["id"]),
         **{name: [_rounded(name, value) for value in values[name]] for name in NUMBERS},
     }
 
@@ -249,10 +250,13 @@ def _rounded(name: str, value: float | None) -> float | None:
     return round(value / 1000) if name.endswith("_ms") else round(value, 9 if name == "cost" else 4)
 
 
-def _shared(names: Sequence[str | None]) -> list[str | None]:
-    """Return the names of conversations of several exchanges; one of a single exchange is no group."""
+def _conversations(names: Sequence[str | None], ids: Sequence[str]) -> JsonObject:
+    """Return the column of conversations; one of a single exchange that is named by its id has the place -1."""
     counts = Counter(names)
-    return [name if counts[name] > 1 else None for name in names]
+    is_own = [name == id and counts[name] == 1 for name, id in zip(names, ids, strict=True)]
+    column = _listed([None if own else name for name, own in zip(names, is_own, strict=True)])
+    places = [-1 if own else place for own, place in zip(is_own, column["places"], strict=True)]
+    return column | {"places": places}
 
 
 def _listed(values: Sequence[Any]) -> JsonObject:
@@ -264,8 +268,8 @@ def _listed(values: Sequence[Any]) -> JsonObject:
         key = tuple(value.items()) if isinstance(value, dict) else value
         if key is not None and key not in places:
             places[key] = len(different)
-            texts = {name: _cut(text) for name, text in value.items()} if isinstance(value, dict) else _cut(value)
-            different.append(texts)
+            labels = isinstance(value, dict)
+            different.append({name: shortened(text) for name, text in value.items()} if labels else shortened(value))
         found.append(None if key is None else places[key])
     return {"values": different, "places": found}
 
@@ -284,7 +288,7 @@ def _stalls(columns: Columns, limits: Thresholds) -> JsonObject:
 
 def _language() -> JsonObject:
     """Return the language of the page's filters: fields by all of their names, as in other filters."""
-    held = {"id", "label", "labels", "has", *TEXTS, *NUMBERS} - {"conversation"}
+    held = {"id", "label", "labels", "has", *TEXTS, *NUMBERS}
     own = {name: one for name, one in fields.FIELDS.items() if name in held or (one.rows and set(one.rows) <= held)}
     return {
         "names": {name: meant for name, meant in fields.NAMES.items() if meant in own},
@@ -315,10 +319,15 @@ def _banner(run: RunPage) -> Iterator[tuple[str, str]]:
     yield (
         "Included:",
         "paths, labels, error messages, finish reasons and types of events, credentials redacted"
-        + ("; texts of answers: wiretape does not redact these" if run.texts is not None else "")
+        + (f"; {_told(run)}: wiretape does not redact these" if run.texts is not None else "")
         + f". Timestamps of {counted(len(run.streams), 'exchange')} to play, read by read. "
         "Durations are kept to the microsecond, gaps to 1 %; figures are made of the tape's own.",
     )
+
+
+def _told(run: RunPage) -> str:
+    """Return the texts of a page with texts."""
+    return f"texts of answers{' and the prompts that sessions began with' if run.sessions.each else ''}"
 
 
 def _left_out(run: RunPage, shown: int, kept: int) -> Iterator[str]:
@@ -329,8 +338,9 @@ def _left_out(run: RunPage, shown: int, kept: int) -> Iterator[str]:
         )
     if kept < shown:
         yield f"the gaps of {shown - kept:,} exchanges: those of the {kept:,} that waited longest are here"
+    yield from sessions.left_out(run.sessions)
     if run.texts is None:
-        yield "the texts of answers (--with-text)"
+        yield f"the {_told(run)} (--with-text)"
     elif len(run.texts) < shown:
         yield f"the texts of {shown - len(run.texts):,} exchanges: those of the newest {len(run.texts):,} are here"
     yield "headers and bodies: export an exchange by itself"
@@ -409,12 +419,7 @@ def _largest(samples: Iterable[Sample]) -> list[Sample]:
 
 
 def _name(key: str | int | None) -> str | None:
-    return None if key is None else _cut(str(key))
-
-
-def _cut(text: str) -> str:
-    """Return the beginning of a text: what names an exchange is short, unless somebody means harm."""
-    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"
+    return None if key is None else shortened(str(key))
 
 
 def gap_steps(gaps: Gaps) -> Steps:

@@ -12,12 +12,15 @@ from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.errors import NotFound, TapeDamaged
 from wiretape.viewer.exchange import opened, pages
-from wiretape.viewer.page import document, run, stream
+from wiretape.viewer.page import document, run, sessions, stream
 from wiretape.viewer.query import coverage
 from wiretape.viewer.query.syntax import Filter
-from wiretape.viewer.source.tape import conditions, observed, overview, queries
+from wiretape.viewer.sessions.account import account, by_turn, stretches
+from wiretape.viewer.sessions.exchanges import spans
+from wiretape.viewer.source.tape import conditions, conversations, observed, overview, queries
 from wiretape.viewer.source.tape import exchange as tape_exchange
 from wiretape.viewer.source.tape import run as tape_run
+from wiretape.viewer.source.tape import sessions as tape_sessions
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.source.tape.run import Columns
 from wiretape.viewer.stats.summary import Sample
@@ -106,7 +109,21 @@ def read_run(connection: Connection, wanted: PageContent, limits: Thresholds) ->
         streams=dict(_played(connection, {id: numbers[id] for id in played}, limits)),
         limits=limits,
         texts=tape_run.texts(connection, columns.numbers[::-1], run.MOST_TEXT) if wanted.with_text else None,
+        sessions=_sessions(connection, wanted.selected, limits) if wanted.belonging else sessions.NONE,
     )
+
+
+def _sessions(connection: Connection, selected: Condition | None, limits: Thresholds) -> sessions.PageSessions:
+    """Read the newest sessions with at least two exchanges that are selected."""
+    listed = [row for row in conversations.listed(connection, selected) if row.exchanges > 1]
+    newest = {row.conversation: row for row in listed[: sessions.MOST]}
+    members = dict(tape_sessions.members(connection, limits, SYSTEM, selected, newest)) if newest else {}
+    each = list[sessions.PageSession]()
+    for name, row in newest.items():
+        found, is_stepped = spans(members.get(name, ()), limits)
+        parts, turns = list(stretches(found, limits)), list(by_turn(found, limits))
+        each.append(sessions.PageSession(row, account(found, limits, clock_step=is_stepped), parts, turns))
+    return sessions.PageSessions(each, len(listed))
 
 
 def _played(

@@ -248,6 +248,17 @@ def _most_open(ordered: Sequence[Span]) -> int:
     return most
 
 
+def stretches(spans: Iterable[Span], limits: Thresholds = DEFAULT) -> Iterator[tuple[str, int]]:
+    """Yield the parts of a session's time as they follow each other, with durations: together its wall time."""
+    links, last_ns = _Links(), None
+    for cluster, end_ns in _clusters(sorted(spans, key=attrgetter("start_ns"))):
+        if last_ns is not None:
+            yield links.reason(cluster[0]), cluster[0].start_ns - last_ns
+        yield from _spent(cluster, limits)
+        last_ns = end_ns
+        links.add(cluster)
+
+
 class TurnTime(NamedTuple):
     """A span's own time by part, and the part and length of the time before it in which none was open."""
 

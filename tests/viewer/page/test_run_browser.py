@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.browser import Page, chromium
 from tests.support.commands import run
+from tests.support.session_tape import ELSEWHERE, FIRST, KEY, LIMITED, SECOND, session_tape
 from wiretape.viewer.query import parser
 from wiretape.viewer.source.tape import conditions, overview, queries
 from wiretape.viewer.source.tape import run as tape_run
@@ -33,7 +34,7 @@ FILTERS = (
     "-label:nothing", "upstream:api.example.com", "host:127.0.0.1", "host:*example*", "path:/v1/chat/completions",
     "path:/v1/*", "method:post", "error:over*", "error:overloaded", "error_code!=overloaded", "operation:chat", "id:0",
     "connection_reused:yes", "not (is:ok and ttft>1s)", "finish:stop", "not is:ok not is:cut", "is:ok and ttft<150ms",
-    "reads>100 events>150", "clock:kernel",
+    "reads>100 events>150", "clock:kernel", "conversation:*", "-conversation:0", "-has:conversation",
 )  # fmt: skip
 REFUSED = (
     "text:hello",
@@ -246,3 +247,63 @@ def test_a_hostile_run_adds_no_element_and_does_nothing(page: Page, tape: Path, 
     assert not page.run(
         r"/[\u0000-\u0008\u202a-\u202e\u2066-\u2069\u001b]/.test(document.getElementById('page').textContent)"
     )
+
+
+@pytest.fixture(scope="module")
+def agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a session with a stall, a rate limit and a tool, and of a single exchange."""
+    return exported(session_tape(tmp_path_factory.mktemp("sessions") / "sessions.db"))
+
+
+LANE = "document.querySelector('.sessionlanes .picture:not(.above)')"
+BAR = f"(({{ x, y, width }}) => [x, y, width])({LANE}.getBoundingClientRect())"
+CHOSEN = "document.querySelector('section[aria-label=\"The session that is chosen\"]')"
+
+
+def test_a_lane_tells_its_parts_and_a_click_selects_its_exchanges(page: Page, agents: Path) -> None:
+    page.open(agents, "align=start")
+    page.run(f"{LANE}.scrollIntoView({{ block: 'center' }})")
+    left, top, width = page.run(BAR)
+    told = []
+    for ms in (200, 900, 2500, 3480, 4000, 6000):
+        mouse(page, "mouseMoved", left + 4 + (width - 8) * ms / 8400, top + 28)
+        told.append(page.run("document.querySelector('.sessionlanes ~ .readout').textContent").split(" · ")[-1])
+    assert told == [
+        "waiting 400 ms, from 0", "streaming 1.00 s, from 400 ms", "tools 2.00 s, from 1.45 s",
+        "failed 50.0 ms, from 3.45 s", "backoff 1.00 s, from 3.50 s", "stalled 3.00 s, from 5.20 s",
+    ]  # fmt: skip
+    page.click(left + width / 2, top + 28)
+    assert page.run("document.querySelector('.filter').value") == f'conversation:"{KEY}"'
+    page.run(UNPACK)
+    assert selected(page, f'conversation:"{KEY}"') == [FIRST, LIMITED, SECOND]
+    assert selected(page, f'-conversation:"{KEY}"') == [ELSEWHERE]
+    assert page.run(LINE).startswith("selected: 3 of 4 exchanges · 1 failed")
+    assert page.faults == []
+
+
+def test_the_turns_of_a_session_are_read_back_from_its_page(page: Page, agents: Path) -> None:
+    page.open(agents, f"session={KEY}")
+    head, *rows = page.run(f"""[...{CHOSEN}.querySelectorAll('tr')].map(
+      (row) => [...row.children].map((cell) => cell.textContent))""")
+    turns = [dict(zip(head, row, strict=True)) for row in rows]
+    assert [one["id"] for one in turns] == [FIRST[:8], LIMITED[:8], SECOND[:8]]
+    assert [one["TTFT ms"] for one in turns] == ["400.0", "–", "500.0"]
+    assert [one["tools ms"] for one in turns] == ["0", "2,000.0", "0"]
+    assert [one["backoff ms"] for one in turns] == ["0", "0", "1,000.0"]
+    assert (turns[2]["stalled ms"], turns[2]["tokens in"], turns[2]["cached"]) == ("3,000.0", "900", "600")
+    (own,) = page.run("""[...document.querySelectorAll('caption')].filter((one) => one.textContent === 'Sessions')
+      .map((one) => [...one.parentElement.querySelectorAll('tbody td')].map((cell) => cell.textContent))""")
+    assert own[0] == KEY
+    assert "3,000.0 · 35.7 %" in own
+    page.run(f"{CHOSEN}.querySelector('tbody tr').click()")
+    page.run("new Promise((done) => setTimeout(done, 400))")
+    assert FIRST in page.run("document.querySelector('.opened').textContent")
+
+
+def test_a_session_of_a_page_is_chosen_by_keys(page: Page, agents: Path) -> None:
+    page.open(agents)
+    page.run("[...document.querySelectorAll('caption')].find((one) => one.textContent === 'Sessions')"
+             ".parentElement.querySelector('tbody tr').focus()")  # fmt: skip
+    page.press("Enter", 13)
+    assert KEY in page.run(f"{CHOSEN}.textContent")
+    assert page.run("document.querySelector('.filter').value") == f'conversation:"{KEY}"'

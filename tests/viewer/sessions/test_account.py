@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 from wiretape.recorder.decode.stalls import Thresholds
-from wiretape.viewer.sessions.account import PARTS, Account, Span, account
+from wiretape.viewer.sessions.account import PARTS, Account, Span, account, stretches
 
 MS = 1_000_000
 
@@ -178,7 +178,9 @@ def test_ten_thousand_sessions_add_up_and_agree_with_the_definition_at_each_inst
             source.sample(spans, len(spans)) if len({one[1] for one in spans}) == len(spans) else spans, limits
         )
         first, last = min(one.start_ns for one in spans), max(one.end_ns for one in spans)
-        parts = Counter(part_at(instant, spans, limits) for instant in range(first, last))
+        each = [part_at(instant, spans, limits) for instant in range(first, last)]
+        assert [part for part, took_ns in stretches(spans, limits) for _ in range(took_ns)] == each, spans
+        parts = Counter(each)
         assert found.parts == {part: parts[part] for part in PARTS}, spans
         assert sum(found.parts.values()) == found.wall_ns == last - first
         counts = [sum(one.start_ns <= at < one.end_ns for one in spans) for at in range(first, last)]

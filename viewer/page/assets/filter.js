@@ -161,7 +161,8 @@ function filterOf(run, text) {
     if (name === "connection_reused") return (row) => (column[row] === null ? null : fits(column[row] ? "yes" : "no"));
     const judged = column.values.map((value) => fits(style === "word" && value ? ` ${value} ` : value));
     const unknown = style === "word" ? fits("") : null;
-    return (row) => (column.places[row] === null ? unknown : judged[column.places[row]]);
+    const own = (row) => (column.places[row] < 0 ? fits(run.rows.id[row]) : judged[column.places[row]]);
+    return (row) => (column.places[row] === null ? unknown : own(row));
   }
   function held(checks, negated) {
     if (!negated) return (row) => checks.some((check) => check(row));

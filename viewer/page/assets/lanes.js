@@ -20,6 +20,8 @@ function palette() {
     "wait",
     "reasoning",
     "content",
+    "tool",
+    "refusal",
     "stall",
   ];
   const made = Object.fromEntries(names.map((name) => [name, theme.colour(name)]));

@@ -25,7 +25,8 @@ function unpackRun(data, packed) {
     stallsOf: new Map(),
     text(name, row) {
       const place = rows[name].places[row];
-      return place === null ? null : rows[name].values[place];
+      // A conversation of a single exchange that is named by its id, -1, is no group.
+      return place === null || place < 0 ? null : rows[name].values[place];
     },
     gaps: (row) => data.gaps.count[row],
     // The steps of the scale, of all gaps of a row, in their order.

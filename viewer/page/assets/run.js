@@ -866,6 +866,14 @@ boot(async (data) => {
     if (event.key === "Escape" && opened.row !== null) opened.hide();
   });
 
+  // Select the exchanges of a session; a filter finds names by their beginning, so that longer ones are left out.
+  function ofSession(key) {
+    if (key === null) return apply("");
+    const longer = run.rows.conversation.values.filter((one) => one !== key && fold(one).startsWith(fold(key)));
+    return apply([term("conversation", key), ...longer.map((one) => `-${term("conversation", one)}`)].join(" "));
+  }
+  const agents = sessionsOf(run, { select: ofSession, opened: (row) => opened.show(row) });
+
   readout.replaceChildren(hint);
   field.value = state.get("q", "");
   if (field.value) {
@@ -905,7 +913,7 @@ boot(async (data) => {
     shown.grow();
     timeline.grow();
     draw(true);
-    for (const part of [head, grouped]) part.again();
+    for (const part of [head, grouped, agents]) part.again();
     document.title = `${visible(run.title)} · wiretape`;
   });
   return [
@@ -932,6 +940,7 @@ boot(async (data) => {
     ),
     readout,
     opened.node,
+    agents.node,
     el("h2", {}, "Distributions"),
     el("div", { class: "row tools" }, metric, about),
     key,

@@ -1,0 +1,126 @@
+"""Pure: the sessions on the page of a run: the account of each, its parts as they follow each other, and its turns.
+
+The figures are those of `ls --by conversation` and of `show s:KEY --part time`. Durations are in µs, each part rounded
+where it begins and ends, so that they add up; what an exchange has as a row of the page is not repeated in its turns.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final
+
+from wiretape.recorder.decode.values import JsonObject
+from wiretape.viewer import rows
+from wiretape.viewer.page.document import deltas, shortened
+from wiretape.viewer.report.sessions import sentence
+from wiretape.viewer.rows import ConversationRow
+from wiretape.viewer.sessions.account import PARTS, Account, TurnTime
+
+MOST: Final = 200
+"""Limit of sessions in a page: the newest."""
+
+MOST_TURNS: Final = 20_000
+"""Limit of turns in a page: those of the newest sessions; the others have neither a lane nor turns."""
+
+_NAMES: Final = tuple(PARTS)
+_BETWEEN: Final = ("backoff", "tools", "idle")
+_OWN: Final = tuple(name for name in PARTS if name not in _BETWEEN)
+_COUNTS: Final = ("turns", "exchanges_max", "clock_step")
+_SUMS: Final = ("exchanges", "failed", "open", "input_tokens", "cache_read_input_tokens", "output_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class PageSession:
+    """A session: its totals, its account, the parts of its time in their order, and its turns."""
+
+    row: ConversationRow
+    account: Account
+    stretches: Sequence[tuple[str, int]]
+    turns: Sequence[TurnTime]
+
+
+@dataclass(frozen=True, slots=True)
+class PageSessions:
+    """The newest sessions of at least two exchanges, the newest first, of `total`."""
+
+    each: Sequence[PageSession]
+    total: int
+
+
+NONE: Final = PageSessions((), 0)
+
+
+def data(found: PageSessions, places: Mapping[int, int], *, text: bool) -> JsonObject:
+    """Return the sessions; `places` are the rows of exchanges by number; prompts need `text`."""
+    with_turns = _with_turns(found.each)
+    each = [_session(one, places, text=text, is_whole=at < with_turns) for at, one in enumerate(found.each)]
+    return {"total": found.total, "parts": PARTS, "each": each}
+
+
+def left_out(found: PageSessions) -> Iterator[str]:
+    """Yield what a page lacks of the sessions."""
+    shown, with_turns = len(found.each), _with_turns(found.each)
+    if shown < found.total:
+        yield f"{found.total - shown:,} of {found.total:,} sessions: the newest {shown:,} are here"
+    if with_turns < shown:
+        yield f"the lanes and turns of {shown - with_turns:,} sessions: those of the newest {with_turns:,} are here"
+
+
+def _with_turns(each: Sequence[PageSession]) -> int:
+    """Return how many sessions have their turns in the page."""
+    return sum(total <= MOST_TURNS for total in accumulate(len(one.turns) for one in each))
+
+
+def _session(one: PageSession, places: Mapping[int, int], *, text: bool, is_whole: bool) -> JsonObject:
+    row, account = one.row, one.account
+    return {
+        "key": shortened(row.conversation),
+        "asked": shortened(row.asked) if text and row.asked is not None else None,
+        "models": [shortened(model) for model in row.models],
+        "started_us": round(rows.timestamp(row.started_at).timestamp() * 1e6),
+        "said": sentence(account),
+        "wall_us": _us(account.wall_ns),
+        "parallel_us": _us(account.parallel_ns),
+        "ttft_p50_us": None if account.ttft_p50_ns is None else _us(account.ttft_p50_ns),
+        **{f"{part}_us": _us(took_ns) for part, took_ns in account.parts.items()},
+        **{field: getattr(account, field) for field in _COUNTS},
+        **{field: getattr(row, field) for field in _SUMS},
+        "lane": _lane(one.stretches) if is_whole else None,
+        "by_turn": _turns(one.turns, places) if is_whole else None,
+    }
+
+
+def _lane(stretches: Sequence[tuple[str, int]]) -> JsonObject:
+    """Return the parts as numbers in the order of `PARTS`, and where each ends, as its difference from the one before.
+
+    Neighbours of the same part are one.
+    """
+    ends, parts, at_ns = list[int](), list[int](), 0
+    for part, took_ns in stretches:
+        at_ns += took_ns
+        code = _NAMES.index(part)
+        if parts and parts[-1] == code:
+            ends[-1] = _us(at_ns)
+        elif took_ns:
+            parts.append(code)
+            ends.append(_us(at_ns))
+    return {"part": parts, "us": deltas(ends)}
+
+
+def _turns(turns: Sequence[TurnTime], places: Mapping[int, int]) -> JsonObject:
+    """Return the turns as columns: `row` of the page, or null; the part before each, and its own parts in µs."""
+    first_ns = turns[0].span.start_ns if turns else 0
+    spans = [one.span for one in turns]
+    return {
+        "row": deltas(places.get(span.no) for span in spans),
+        "start_us": deltas(_us(span.start_ns - first_ns) for span in spans),
+        "ttft_us": [None if span.first_ns is None else _us(span.first_ns - span.start_ns) for span in spans],
+        "is_turn": [int(span.is_generation and not (span.is_open or span.failed)) for span in spans],
+        "before": [_NAMES.index(one.before) for one in turns],
+        "before_us": [_us(one.before_ns) for one in turns],
+        **{f"{name}_us": [_us(one.parts[name]) for one in turns] for name in _OWN},
+    }
+
+
+def _us(ns: float) -> int:
+    return round(ns / 1000)
