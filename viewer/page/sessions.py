@@ -1,7 +1,7 @@
-"""Pure: the sessions on the page of a run: the account of each, its parts as they follow each other, and its turns.
+"""Pure: the sessions on the page of a run: their accounts, the parts of their time in sequence, and their turns.
 
-The figures are those of `ls --by conversation` and of `show s:KEY --part time`. Durations are in µs, each part rounded
-where it begins and ends, so that they add up; what an exchange has as a row of the page is not repeated in its turns.
+The figures are those of `ls --by conversation` and of `show s:KEY --part time`, in µs. In a lane, the boundaries of the
+parts are rounded, so that durations add up. A turn refers to its row of the page for all other fields.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,7 +58,7 @@ def data(found: PageSessions, places: Mapping[int, int], *, text: bool) -> JsonO
 
 
 def left_out(found: PageSessions) -> Iterator[str]:
-    """Yield what a page lacks of the sessions."""
+    """Yield the omissions for the banner."""
     shown, with_turns = len(found.each), _with_turns(found.each)
     if shown < found.total:
         yield f"{found.total - shown:,} of {found.total:,} sessions: the newest {shown:,} are here"
@@ -67,7 +67,7 @@ def left_out(found: PageSessions) -> Iterator[str]:
 
 
 def _with_turns(each: Sequence[PageSession]) -> int:
-    """Return how many sessions have their turns in the page."""
+    """Return the number of sessions with turns in the page."""
     return sum(total <= MOST_TURNS for total in accumulate(len(one.turns) for one in each))
 
 

@@ -4,6 +4,7 @@ import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from tests.support.frames import until
 from tests.support.growing_tape import recorder
 from tests.support.patched import CASES
 from tests.support.sample_tape import COMPLETE_READS
+from tests.support.session_tape import FIRST, KEY, frames
+from wiretape.recorder.tape import journal
 from wiretape.viewer.web.site import difference
 
 pytestmark = pytest.mark.nightly
@@ -102,3 +105,31 @@ def test_patches_are_applied_as_they_were_made(page: Page, tmp_path: Path) -> No
 
 def text(value: object) -> str:
     return json.dumps(json.dumps(value))
+
+
+SESSIONS = (
+    "[...document.querySelectorAll('section')].find((one) => one.querySelector('h2')?.textContent === 'Sessions')"
+)
+TURNS = "document.querySelectorAll(\"section[aria-label='The session that is chosen'] tbody tr\").length"
+
+
+def test_a_session_appears_with_its_second_exchange_and_its_turns_grow(page: Page, tmp_path: Path) -> None:
+    tape, coming = tmp_path / "t.db", list(frames())
+    ends = [place + 1 for place, one in enumerate(coming) if isinstance(one, journal.End)]
+    first, limited, second, _ = (coming[start:until] for start, until in pairwise([0, *ends]))
+    with recorder(tape) as tape_recorder, viewing(tape) as (_, url):
+        store = tape_recorder.store
+        store.settle(store.append(first))
+        show(page, url)
+        until(lambda: page.run(IDS) == [FIRST[:8]])
+        assert page.run(f"{SESSIONS}.hidden")
+        store.settle(store.append(limited))
+        until(lambda: not page.run(f"{SESSIONS}.hidden"))
+        page.run(f"[...{SESSIONS}.querySelectorAll('tbody tr')].at(-1).click()")
+        assert page.run(TURNS) == 2
+        page.run("document.activeElement.blur()")
+        store.settle(store.append(second))
+        until(lambda: page.run(TURNS) == 3)
+        until(lambda: "8,400 ms in 2 turns" in page.run(f"{SESSIONS}.querySelector('.opened').textContent"))
+        assert page.run("document.querySelector('.filter').value") == f'conversation:"{KEY}"'
+        assert page.faults == []
