@@ -473,14 +473,15 @@ function sessionsOf(run, { select, opened }) {
     "div",
     { class: "legend" },
     Object.entries(run.sessions.parts).map(([name, meaning]) => {
-      const made = name === "idle" ? el("span", {}, el("i", { class: "blank" }), name) : swatch(SESSION_COLOURS[name], name);
+      const sign = { idle: "blank", stalled: "hatched" }[name];
+      const made = sign ? el("span", {}, el("i", { class: sign }), name) : swatch(SESSION_COLOURS[name], name);
       made.title = meaning;
       return made;
     }),
   );
   const node = el(
     "section",
-    { hidden: !kept.sessions.length },
+    { class: "sessions", hidden: !kept.sessions.length },
     el("h2", {}, "Sessions"),
     el(
       "div",
