@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiretape.recorder import __version__
-from wiretape.recorder.decode.exchange import FAILURES, FLAGS, OUTCOMES
+from wiretape.recorder.decode.exchange import FAILURES, OUTCOMES
 from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.decode.values import JsonObject
@@ -136,7 +136,6 @@ def write(out: BinaryIO, run: RunPage) -> int:
 
 def data(run: RunPage) -> JsonObject:
     """Return the page's data except for the gaps, the exchanges that can be played, and the texts."""
-    places = {no: at for at, no in enumerate(run.columns.numbers)}
     return {
         "version": __version__,
         "title": f"{counted(run.total, 'exchange')}{' · ' if run.filter else ''}{formatting.line(run.filter)}",
@@ -160,7 +159,7 @@ def data(run: RunPage) -> JsonObject:
         "step": [GAP_STEP, LEAST_GAP_NS],
         "language": _language(),
         "playable": list(run.streams),
-        "sessions": sessions.data(run.sessions, places, text=run.texts is not None),
+        "sessions": sessions.data(run.sessions, run.columns, text=run.texts is not None),
     }
 
 
@@ -295,7 +294,7 @@ def _language() -> JsonObject:
         "left_out": sorted(set(fields.NAMES) - {name for name, meant in fields.NAMES.items() if meant in own}),
         "fields": {name: [one.kind, one.style, list(one.rows)] for name, one in own.items()},
         "outcomes": {name: list(meant) for name, meant in fields.OUTCOME_WORDS.items()},
-        "choices": {"flags": list(FLAGS), "operation": list(fields.CHOICES["operation"])},
+        "choices": {name: list(one) for name, one in fields.CHOICES.items() if name in own and name != "outcome"},
         "has": {name: list(one) for name, one in fields.HAS.items() if set(one) <= held},
         "knowable": sorted(name for name in fields.KNOWABLE if name in own),
         "generations": list(GENERATIONS),

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
+from wiretape.recorder.decode.elements import SOURCES
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.viewer import rows
 from wiretape.viewer.page.document import deltas, shortened
 from wiretape.viewer.report.sessions import sentence
 from wiretape.viewer.rows import ConversationRow
 from wiretape.viewer.sessions.account import PARTS, Account, TurnTime
+from wiretape.viewer.source.tape.run import CONTEXT, Columns
 
 MOST: Final = 200
 """Limit of sessions in a page: the newest."""
@@ -31,12 +33,13 @@ _SUMS: Final = ("exchanges", "failed", "open", "input_tokens", "cache_read_input
 
 @dataclass(frozen=True, slots=True)
 class PageSession:
-    """A session: its totals, its account, the parts of its time in their order, and its turns."""
+    """A session: its totals, its account, the parts of its time in their order, its turns, and the verdicts counted."""
 
     row: ConversationRow
     account: Account
     stretches: Sequence[tuple[str, int]]
     turns: Sequence[TurnTime]
+    verdicts: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +53,15 @@ class PageSessions:
 NONE: Final = PageSessions((), 0)
 
 
-def data(found: PageSessions, places: Mapping[int, int], *, text: bool) -> JsonObject:
-    """Return the sessions; `places` are the rows of exchanges by number; prompts need `text`."""
+def data(found: PageSessions, columns: Columns, *, text: bool) -> JsonObject:
+    """Return the sessions; `columns` are the exchanges of the page; prompts need `text`."""
+    places = {no: at for at, no in enumerate(columns.numbers)}
     with_turns = _with_turns(found.each)
-    each = [_session(one, places, text=text, is_whole=at < with_turns) for at, one in enumerate(found.each)]
-    return {"total": found.total, "parts": PARTS, "each": each}
+    each = [
+        _session(one, text=text) | _detail(one, columns, places) if at < with_turns else _session(one, text=text)
+        for at, one in enumerate(found.each)
+    ]
+    return {"total": found.total, "parts": PARTS, "sources": SOURCES, "each": each}
 
 
 def left_out(found: PageSessions) -> Iterator[str]:
@@ -71,7 +78,7 @@ def _with_turns(each: Sequence[PageSession]) -> int:
     return sum(total <= MOST_TURNS for total in accumulate(len(one.turns) for one in each))
 
 
-def _session(one: PageSession, places: Mapping[int, int], *, text: bool, is_whole: bool) -> JsonObject:
+def _session(one: PageSession, *, text: bool) -> JsonObject:
     row, account = one.row, one.account
     return {
         "key": shortened(row.conversation),
@@ -85,9 +92,17 @@ def _session(one: PageSession, places: Mapping[int, int], *, text: bool, is_whol
         **{f"{part}_us": _us(took_ns) for part, took_ns in account.parts.items()},
         **{field: getattr(account, field) for field in _COUNTS},
         **{field: getattr(row, field) for field in _SUMS},
-        "lane": _lane(one.stretches) if is_whole else None,
-        "by_turn": _turns(one.turns, places) if is_whole else None,
+        "verdicts": one.verdicts,
+        "lane": None,
+        "by_turn": None,
     }
+
+
+def _detail(one: PageSession, columns: Columns, places: Mapping[int, int]) -> JsonObject:
+    """Return the lane of a session and its turns, with the bytes of each request by source."""
+    at = [places.get(turn.span.no) for turn in one.turns]
+    context = [[None if row is None else columns.values[name][row] for row in at] for name in CONTEXT]
+    return {"lane": _lane(one.stretches), "by_turn": _turns(one.turns, at) | {"context": context}}
 
 
 def _lane(stretches: Sequence[tuple[str, int]]) -> JsonObject:
@@ -107,12 +122,12 @@ def _lane(stretches: Sequence[tuple[str, int]]) -> JsonObject:
     return {"part": parts, "us": deltas(ends)}
 
 
-def _turns(turns: Sequence[TurnTime], places: Mapping[int, int]) -> JsonObject:
-    """Return the turns as columns: `row` of the page, or null; the part before each, and its own parts in µs."""
+def _turns(turns: Sequence[TurnTime], at: Sequence[int | None]) -> JsonObject:
+    """Return the turns as columns: the row `at` which the page has the exchange, or null, and the parts in µs."""
     first_ns = turns[0].span.start_ns if turns else 0
     spans = [one.span for one in turns]
     return {
-        "row": deltas(places.get(span.no) for span in spans),
+        "row": deltas(at),
         "start_us": deltas(_us(span.start_ns - first_ns) for span in spans),
         "ttft_us": [None if span.first_ns is None else _us(span.first_ns - span.start_ns) for span in spans],
         "is_turn": [int(span.is_generation and not (span.is_open or span.failed)) for span in spans],

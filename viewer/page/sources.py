@@ -33,7 +33,7 @@ class PageContent:
     """The content of a page: the exchanges that a filter selects, and two groups of them to compare.
 
     One that is not `whole` is made in a fraction of the time: nothing is compared in it, and nothing played. With
-    `belonging`, exchanges have their conversations, which takes a second on a large tape.
+    `belonging`, exchanges have their conversations and verdicts about caches, which takes a second on a large tape.
     """
 
     where: Filter | None
@@ -86,7 +86,7 @@ def read_run(connection: Connection, wanted: PageContent, limits: Thresholds) ->
     if not every_operation:
         counts = overview.left_out(connection, wanted.selected)
         covered, left_out = overview.covered(wanted.selected), coverage.described(counts) if counts else None
-    without = () if wanted.belonging else ("conversation",)
+    without = () if wanted.belonging else tape_run.BELONGING
     columns = tape_run.columns(connection, wanted.selected, run.MOST_ROWS, wanted.most_gaps, without)
     (whole,) = overview.samples(connection, (), covered)
     samples = {by: overview.samples(connection, (by,), covered) for by in _keys(connection, covered)}
@@ -118,11 +118,13 @@ def _sessions(connection: Connection, selected: Condition | None, limits: Thresh
     listed = [row for row in conversations.listed(connection, selected) if row.exchanges > 1]
     newest = {row.conversation: row for row in listed[: sessions.MOST]}
     members = dict(tape_sessions.members(connection, limits, SYSTEM, selected, newest)) if newest else {}
+    verdicts = tape_sessions.verdicts(connection, selected, newest) if newest else {}
     each = list[sessions.PageSession]()
     for name, row in newest.items():
         found, is_stepped = spans(members.get(name, ()), limits)
+        its = account(found, limits, clock_step=is_stepped)
         parts, turns = list(stretches(found, limits)), list(by_turn(found, limits))
-        each.append(sessions.PageSession(row, account(found, limits, clock_step=is_stepped), parts, turns))
+        each.append(sessions.PageSession(row, its, parts, turns, verdicts.get(name, {})))
     return sessions.PageSessions(each, len(listed))
 
 

@@ -135,11 +135,7 @@ function filterOf(run, text) {
     return (row) => column[row] !== null && check(column[row]) !== negated;
   }
   function texts(meant, style, columns, items, negated) {
-    const choices = {
-      outcome: language.outcomes,
-      flags: language.choices.flags,
-      operation: language.choices.operation,
-    }[meant];
+    const choices = meant === "outcome" ? language.outcomes : language.choices[meant];
     const patterns = items.flatMap((one) => {
       const pattern = one.isPhrase ? [one.text] : one.text.split("*");
       if (!choices || pattern.length > 1) return [pattern];

@@ -10,7 +10,7 @@ const SESSION_COLOURS = {
   backoff: "refusal",
   tools: "tool",
 };
-const SESSION_SOURCES = ["system", "tools", "user", "assistant", "tool_results", "images", "documents", "other"];
+const NO_MISS = new Set(["hit", "first", "unknown", "unreported"]);
 const BESIDE = 58; // where a plot over turns begins
 
 // Return the sessions with the stretches of their lanes and their turns unpacked; times are in µs since each began.
@@ -37,19 +37,14 @@ function unpackSessions(run) {
       turn.input = of("input_tokens");
       turn.cached = of("cache_read_input_tokens");
       turn.output = of("output_tokens");
-      turn.verdict = isFirst && run.rows.cache_verdict ? run.text("cache_verdict", row) : null;
-      turn.broken = isFirst && run.rows.cache_broken_at ? run.text("cache_broken_at", row) : null;
-      turn.context = isFirst ? contextOf(run, row) : null;
+      turn.verdict = isFirst ? run.text("cache_verdict", row) : null;
+      turn.broken = isFirst ? run.text("cache_broken_at", row) : null;
+      const sizes = one.by_turn.context.map((column_) => column_[place]);
+      turn.context = isFirst && sizes.some((size) => size !== null) ? sizes.map((size) => size ?? 0) : null;
       return turn;
     });
     return made;
   });
-}
-
-// Return the bytes of a request by source; null if they are unknown.
-function contextOf(run, row) {
-  const sizes = SESSION_SOURCES.map((source) => run.rows[`context_${source}_bytes`]?.[row] ?? null);
-  return sizes.every((size) => size === null) ? null : sizes.map((size) => size ?? 0);
 }
 
 // Draw the parts of a session's time in a bar; `x` places a time since its beginning.
@@ -169,7 +164,7 @@ function sessionTable(run, kept, picked) {
     msColumn(`${name} ms`, (one) => one[`${name}_us`], `${meaning}; share of the wall time`, share),
   );
   const verdicts = (one) =>
-    Object.entries(one.verdicts ?? {})
+    Object.entries(one.verdicts)
       .map(([name, count]) => `${name} ${format.number(count)}`)
       .join(" · ");
   const columns = [
@@ -194,7 +189,7 @@ function sessionTable(run, kept, picked) {
 }
 
 // Return what is known of a turn in a line.
-function turnLine(one) {
+function turnLine(run, one) {
   const parts = [`turn ${one.number}`, `TTFT ${format.span(one.ttft_us === null ? null : one.ttft_us * 1000)}`];
   if (one.before_us) parts.push(`${one.before} before it ${format.span(one.before_us * 1000)}`);
   if (one.stalled_us) parts.push(`stalled ${format.span(one.stalled_us * 1000)}`);
@@ -204,25 +199,27 @@ function turnLine(one) {
       `input ${format.number(one.input)}${one.cached === null ? "" : `, ${format.number(one.cached)} of it cached`}`,
     );
   if (one.verdict !== null) parts.push(`cache: ${cacheWords(one)}`);
-  const largest = largestOf(one);
+  const largest = largestOf(run, one);
   if (largest) parts.push(`${largest.name} ${format.number(largest.size)} of ${format.number(largest.total)} bytes`);
   return parts.join(" · ");
 }
 
+const sourceName = (run, place) => run.sessions.sources[place].replaceAll("_", " ");
+
 const cacheWords = (one) => `${visible(one.verdict)}${one.broken === null ? "" : ` at ${visible(one.broken)}`}`;
 
 // Return the largest source of a turn's request; null if that is unknown.
-function largestOf(one) {
+function largestOf(run, one) {
   if (!one.context) return null;
   const size = Math.max(...one.context);
   const total = one.context.reduce((all, part) => all + part, 0);
-  return { name: SESSION_SOURCES[one.context.indexOf(size)].replaceAll("_", " "), size, total };
+  return { name: sourceName(run, one.context.indexOf(size)), size, total };
 }
 
 // Return a plot over the turns of the chosen session: `layers` gives the sizes of a turn's bar from the bottom up with
 // their colours, [] where nothing is known.
-function overTurns(kept, caption, name, { layers, shown, labelled = null, told, picked }) {
-  const [top, bottom] = [10, 18];
+function overTurns(kept, caption, name, { layers, shown, labelled = null, marked = () => false, told, picked }) {
+  const [top, bottom] = [14, 18];
   let pointer = null;
   const turnX = (width, number) => BESIDE + ((number - 1) / Math.max(kept.turns.length, 1)) * (width - BESIDE - 6);
   const barWidth = (width) => (width - BESIDE - 6) / Math.max(kept.turns.length, 1);
@@ -252,6 +249,10 @@ function overTurns(kept, caption, name, { layers, shown, labelled = null, told, 
         pen.fillStyle = colour;
         pen.fillRect(left + gap / 2, y(value + size), Math.max(room - gap, 0.7), y(value) - y(value + size));
         value += size;
+      }
+      if (marked(one)) {
+        pen.fillStyle = colours.bad;
+        groupSign(pen, 2, left + room / 2, y(value) - 4, -3);
       }
       if (one.failed_us) {
         pen.fillStyle = colours.bad;
@@ -336,30 +337,30 @@ function turnTable(run, kept, picked) {
       mono: true,
       shown: (value) => (value === null ? UNKNOWN : visible(value.slice(0, 8))),
     }),
+    column("outcome", text_("outcome")),
+    column("cache", (one) => one.verdict, { title: "why its prompt was read from the provider's cache, or was not" }),
+    column("broken at", (one) => one.broken, { title: "the first place where the prompt differs from the one before" }),
     msColumn("start ms", (one) => one.start, "since the first request of the session"),
     ...between.map((name) => msColumn(`${name} ms`, before(name), `before it: ${parts[name]}`)),
     msColumn("TTFT ms", (one) => one.ttft_us),
     ...own.map((name) => msColumn(`${name} ms`, (one) => one[`${name}_us`], parts[name])),
-    column("outcome", text_("outcome")),
     countColumn("tokens in", (one) => one.input),
     countColumn("cached", (one) => one.cached),
     countColumn("tokens out", (one) => one.output),
-    column("cache", (one) => one.verdict),
-    column("broken at", (one) => one.broken, { title: "the first place where the prompt differs from the one before" }),
-    column("largest", (one) => (largestOf(one) ? largestOf(one).name : null), { title: "the largest source of bytes" }),
+    column("largest", (one) => largestOf(run, one)?.name ?? null, { title: "the largest source of bytes" }),
   ];
   return table("Turns of the session", columns, rows, { pick: picked, file: "turns" });
 }
 
 // Draw the name of the source that is largest in the last request into its stretch of the bars.
-function nameLargest(kept) {
+function nameLargest(run, kept) {
   return (pen, { width, y, turnX, barWidth }) => {
     const last = kept.turns.findLast((one) => one.context);
     const place = last.context.indexOf(Math.max(...last.context));
     const below = last.context.slice(0, place).reduce((all, size) => all + size, 0);
     const total = last.context.reduce((all, size) => all + size, 0);
     const share = format.number((100 * last.context[place]) / total);
-    const label = `${SESSION_SOURCES[place].replaceAll("_", " ")} ${share} %`;
+    const label = `${sourceName(run, place)} ${share} %`;
     const right = turnX(width, last.number) + barWidth(width) - 8;
     const half = pen.measureText(label).width + 8;
     const middle = y(below + last.context[place] / 2);
@@ -383,7 +384,7 @@ function sessionsOf(run, { select, opened }) {
     const words = one && [...sessionWords(one), format.span(one.wall_us * 1000), at].filter(Boolean).join(" · ");
     readout.textContent = words ?? "click: select the exchanges of a session, and show its turns";
   }
-  const toldTurn = (one) => (turnReadout.textContent = one ? turnLine(one) : "");
+  const toldTurn = (one) => (turnReadout.textContent = one ? turnLine(run, one) : "");
   const openTurn = (one) => one.row !== null && opened(one.row);
   const lanes = sessionLanes(run, kept, { picked: toggle, told });
   const listed = block(() => sessionTable(run, kept, toggle));
@@ -399,7 +400,8 @@ function sessionsOf(run, { select, opened }) {
       layers: (one, colours) => (one.is_turn && one.ttft_us !== null ? [[one.ttft_us, colours.content]] : []),
       shown: (value) => format.span(value * 1000),
     }),
-    plot("input tokens of each turn; blue: read from the provider's cache", "tokens-by-turn", {
+    plot("input tokens of each turn; blue: read from the provider's cache; ▾ less than expected", "tokens-by-turn", {
+      marked: (one) => one.verdict !== null && !NO_MISS.has(one.verdict),
       layers: (one, colours) =>
         one.input === null ? [] : [[one.cached ?? 0, colours.content], [one.input - (one.cached ?? 0), colours.wait]],
       shown: (value) => (value >= 10000 ? `${format.number(value / 1000)}k` : format.number(value)),
@@ -408,7 +410,7 @@ function sessionsOf(run, { select, opened }) {
       layers: (one, colours) =>
         one.context ? one.context.map((size, place) => [size, sourceColours(colours)[place]]) : [],
       shown: (value) => (value >= 10000 ? `${format.number(value / 1000)} kB` : format.number(value)),
-      labelled: nameLargest(kept),
+      labelled: nameLargest(run, kept),
     }),
   ];
   const head = el("div", { class: "row" });
@@ -416,8 +418,8 @@ function sessionsOf(run, { select, opened }) {
   const sources = el(
     "div",
     { class: "legend" },
-    SESSION_SOURCES.map((name, place) =>
-      swatch(place < GROUP_SIGNS ? `group${place}` : ["muted", "line"][place - GROUP_SIGNS], name.replaceAll("_", " ")),
+    run.sessions.sources.map((_, place) =>
+      swatch(place < GROUP_SIGNS ? `group${place}` : ["muted", "line"][place - GROUP_SIGNS], sourceName(run, place)),
     ),
   );
   const absent = el("p", { class: "muted" }, "Its turns are not on this page: wiretape show s:KEY --part time.");

@@ -7,6 +7,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, null, select
 
 from wiretape.recorder.decode.decoder import ItemRun
+from wiretape.recorder.decode.elements import SOURCES
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer import rows
 from wiretape.viewer.source.tape import queries
@@ -16,7 +17,7 @@ from wiretape.viewer.source.tape.conditions import Condition
 TEXTS: Final = (
     "method", "path", "upstream", "model", "request_model", "response_model", "operation", "api", "outcome",
     "outcome_detail", "error_code", "error_message", "finish_reason", "framing", "ended_by", "clock", "flags",
-    "conversation", "sparkline",
+    "conversation", "sparkline", "cache_verdict", "cache_broken_at",
 )  # fmt: skip
 """The text fields of an exchange whose values often repeat."""
 
@@ -28,7 +29,13 @@ NUMBERS: Final = (
 )  # fmt: skip
 """Those that are numbers: durations in ns."""
 
-_FIELDS: Final = ("id", "started_at", "labels", *TEXTS, *NUMBERS)
+CONTEXT: Final = tuple(f"context_{source}_bytes" for source in SOURCES)
+"""The bytes of a request by source."""
+
+BELONGING: Final = ("conversation", "cache_verdict", "cache_broken_at")
+"""The fields that need the other exchanges of the tape."""
+
+_FIELDS: Final = ("id", "started_at", "labels", *TEXTS, *NUMBERS, *CONTEXT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,23 @@ def accounts(
         yield name, account_of(found, limits)
 
 
+def verdicts(connection: Connection, where: Condition | None, names: Collection[str]) -> dict[str, dict[str, int]]:
+    """Return the verdicts about the provider's cache in each of these sessions, counted, the most frequent first."""
+    verdict, count = column("cache_verdict"), func.count()
+    statement = queries.filtered(select(_NAME, verdict, count).select_from(JOINED), where)
+    statement = statement.where(_named(names), verdict.is_not(None)).group_by(_NAME, verdict).order_by(count.desc())
+    found: dict[str, dict[str, int]] = {}
+    with connection.begin():
+        for name, word, counted in connection.execute(statement):
+            found.setdefault(name, {})[word] = counted
+    return found
+
+
+def _named(names: Collection[str]) -> Condition:
+    """Return the condition for exchanges of these sessions."""
+    return _NAME.in_(select(func.json_each(json.dumps(list(names))).table_valued("value").c.value))
+
+
 def members(
     connection: Connection,
     limits: Thresholds,
@@ -105,8 +122,7 @@ def members(
     """
     statement = queries.filtered(_members(limits.stall_ns), where).order_by(exchanges.c.no)
     if names is not None:
-        named = func.json_each(json.dumps(list(names))).table_valued("value")
-        statement = statement.where(_NAME.in_(select(named.c.value)))
+        statement = statement.where(_named(names))
     groups: dict[str | None, list[Any]] = {}
     with connection.begin():
         found = cells.fetch(connection, statement)
