@@ -35,6 +35,7 @@ FILTERS = (
     "path:/v1/*", "method:post", "error:over*", "error:overloaded", "error_code!=overloaded", "operation:chat", "id:0",
     "connection_reused:yes", "not (is:ok and ttft>1s)", "finish:stop", "not is:ok not is:cut", "is:ok and ttft<150ms",
     "reads>100 events>150", "clock:kernel", "conversation:*", "-conversation:0", "-has:conversation",
+    "cache_verdict:first", "-cache_verdict:first", "cache_verdict:nothing", "-has:cache_broken_at",
 )  # fmt: skip
 REFUSED = (
     "text:hello",
@@ -294,6 +295,7 @@ def test_the_turns_of_a_session_are_read_back_from_its_page(page: Page, agents: 
     (own,) = page.run("""[...document.querySelectorAll('caption')].filter((one) => one.textContent === 'Sessions')
       .map((one) => [...one.parentElement.querySelectorAll('tbody td')].map((cell) => cell.textContent))""")
     assert own[0] == KEY
+    assert (turns[0]["cache"], turns[1]["cache"], own[-1].split(" ")[1::3]) == ("unreported", "–", ["1", "1"])
     assert "3,000.0 · 35.7 %" in own
     page.run(f"{CHOSEN}.querySelector('tbody tr').click()")
     page.run("new Promise((done) => setTimeout(done, 400))")

@@ -1,6 +1,7 @@
 """The sessions on the page of a run: their figures are those of the list, their turns those of a session's page."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from wiretape.viewer.page import sessions
 from wiretape.viewer.page.sessions import PageSession, PageSessions
 from wiretape.viewer.rows import ConversationRow
 from wiretape.viewer.sessions.account import PARTS, Account, Span, by_turn
+from wiretape.viewer.source.tape.run import CONTEXT, Columns
 
 ASKED = b"Fix it."
 
@@ -81,6 +83,22 @@ def test_turns_are_those_of_the_page_of_a_session(tape: Path, found: Read) -> No
     assert page_rows["input_tokens"][undelta(turns["row"])[2]] == rows[2]["input_tokens"] == 900
 
 
+def test_each_turn_has_its_verdict_about_the_cache_and_its_bytes_by_source(tape: Path, found: Read) -> None:
+    (own,), page_rows = found.data["sessions"]["each"], found.data["rows"]
+    names = ("cache_verdict", "cache_broken_at")
+    rows = {row["id"]: row for row in listed(tape, "ls", "--columns", ",".join(("id", *names, *CONTEXT)))}
+    turns = [(at, rows[page_rows["id"][at]]) for at in undelta(own["by_turn"]["row"])]
+    for name in names:
+        values, places = page_rows[name]["values"], page_rows[name]["places"]
+        shown = [None if places[at] is None else values[places[at]] for at, _ in turns]
+        assert shown == [row[name] for _, row in turns]
+    assert own["verdicts"] == Counter(row["cache_verdict"] for _, row in turns if row["cache_verdict"])
+    assert sum(own["verdicts"].values()) == 2
+    assert own["by_turn"]["context"] == [[row[name] for _, row in turns] for name in CONTEXT]
+    assert [f"context_{name}_bytes" for name in found.data["sessions"]["sources"]] == list(CONTEXT)
+    assert all(sum(sizes) > 50 for sizes in zip(*own["by_turn"]["context"], strict=True))
+
+
 def test_a_conversation_of_one_exchange_is_no_session_of_the_page(found: Read) -> None:
     assert found.data["sessions"]["total"] == 1
     names = found.data["rows"]["conversation"]
@@ -121,12 +139,12 @@ def test_more_sessions_than_a_page_has_are_counted(many: Path, tmp_path: Path) -
 def some_session(key: str, size: int) -> PageSession:
     row = ConversationRow(key, key, "2026-03-01T12:00:00.000000Z", "2026-03-01T12:00:00.000000Z", size, 0, 0, [],
                           None, None, None, None, None, None)  # fmt: skip
-    return PageSession(row, Account(), (), list(by_turn([Span(no, 10 * no, 10 * no + 5) for no in range(size)])))
+    return PageSession(row, Account(), (), list(by_turn([Span(no, 10 * no, 10 * no + 5) for no in range(size)])), {})
 
 
 def test_turns_beyond_their_limit_are_counted_and_their_figures_stay() -> None:
     found = PageSessions([some_session("a", 5), some_session("b", sessions.MOST_TURNS - 4), some_session("c", 2)], 3)
-    data = sessions.data(found, {}, text=False)
+    data = sessions.data(found, Columns([], {}, []), text=False)
     assert [one["by_turn"] is None for one in data["each"]] == [False, True, True]
     assert [one["lane"] is None for one in data["each"]] == [False, True, True]
     assert list(sessions.left_out(found)) == ["the lanes and turns of 2 sessions: those of the newest 1 are here"]
@@ -134,5 +152,5 @@ def test_turns_beyond_their_limit_are_counted_and_their_figures_stay() -> None:
 
 def test_a_hostile_key_is_cut() -> None:
     found = PageSessions([replace(some_session("a", 2), row=some_session("k" * 10_000, 2).row)], 1)
-    (own,) = sessions.data(found, {}, text=False)["each"]
+    (own,) = sessions.data(found, Columns([], {}, []), text=False)["each"]
     assert len(own["key"]) == 500

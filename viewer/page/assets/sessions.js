@@ -400,13 +400,13 @@ function sessionsOf(run, { select, opened }) {
       layers: (one, colours) => (one.is_turn && one.ttft_us !== null ? [[one.ttft_us, colours.content]] : []),
       shown: (value) => format.span(value * 1000),
     }),
-    plot("input tokens of each turn; blue: read from the provider's cache; ▾ less than expected", "tokens-by-turn", {
+    plot("input tokens; blue: from the provider's cache, ▾ too few", "tokens-by-turn", {
       marked: (one) => one.verdict !== null && !NO_MISS.has(one.verdict),
       layers: (one, colours) =>
         one.input === null ? [] : [[one.cached ?? 0, colours.content], [one.input - (one.cached ?? 0), colours.wait]],
       shown: (value) => (value >= 10000 ? `${format.number(value / 1000)}k` : format.number(value)),
     }),
-    plot("bytes of each request by source", "context-by-turn", {
+    plot("bytes of the request by source", "context-by-turn", {
       layers: (one, colours) =>
         one.context ? one.context.map((size, place) => [size, sourceColours(colours)[place]]) : [],
       shown: (value) => (value >= 10000 ? `${format.number(value / 1000)} kB` : format.number(value)),
