@@ -5,11 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.support.browser import Page, chromium
 from tests.support.commands import run
-from tests.support.session_tape import ELSEWHERE, FIRST, KEY, LIMITED, SECOND, session_tape
+from tests.support.sample_tape import recorded
+from tests.support.session_tape import ELSEWHERE, FIRST, KEY, LIMITED, SECOND, frames, session_tape
+from wiretape.recorder.tape import journal
 from wiretape.viewer.query import parser
 from wiretape.viewer.source.tape import conditions, overview, queries
 from wiretape.viewer.source.tape import run as tape_run
@@ -300,6 +303,28 @@ def test_the_turns_of_a_session_are_read_back_from_its_page(page: Page, agents: 
     page.run(f"{CHOSEN}.querySelector('tbody tr').click()")
     page.run("new Promise((done) => setTimeout(done, 400))")
     assert FIRST in page.run("document.querySelector('.opened').textContent")
+
+
+def test_hostile_names_and_prompts_of_sessions_are_only_text(page: Page, tmp_path: Path) -> None:
+    key = '</script><img src=x onerror=alert(1)>"\\\u202e'
+    given = [(KEY, key), ("Fix it.", f"{key} asked"), ("gpt-x", f"{key} model")]
+    coming = [_replaced(one, given) if isinstance(one, journal.Begin) else one for one in frames()]
+    page.open(exported(recorded(tmp_path / "hostile.db", coming), "--with-text"))
+    page.run("[...document.querySelectorAll('caption')].find((one) => one.textContent === 'Sessions')"
+             ".parentElement.querySelector('tbody tr').click()")  # fmt: skip
+    shown = page.run(f"{CHOSEN}.textContent")
+    assert '</script><img src=x onerror=alert(1)>"\\◆' in shown
+    assert page.run(LINE).startswith("selected: 3 of 4 exchanges")
+    assert page.run("document.querySelectorAll('img').length") == 0
+    assert "◆ asked" in page.run("document.querySelector('.sessions').textContent")
+    assert page.faults == []
+
+
+def _replaced(one: journal.Begin, given: list[tuple[str, str]]) -> journal.Begin:
+    body = one.body or b""
+    for text, hostile in given:
+        body = body.replace(text.encode(), json.dumps(hostile)[1:-1].encode())
+    return msgspec.structs.replace(one, body=body)
 
 
 def test_a_session_of_a_page_is_chosen_by_keys(page: Page, agents: Path) -> None:

@@ -400,7 +400,7 @@ function sessionsOf(run, { select, opened }) {
       layers: (one, colours) => (one.is_turn && one.ttft_us !== null ? [[one.ttft_us, colours.content]] : []),
       shown: (value) => format.span(value * 1000),
     }),
-    plot("input tokens; blue: from the provider's cache, ▾ too few", "tokens-by-turn", {
+    plot("input tokens (blue: cached; ▾ too few cached)", "tokens-by-turn", {
       marked: (one) => one.verdict !== null && !NO_MISS.has(one.verdict),
       layers: (one, colours) =>
         one.input === null ? [] : [[one.cached ?? 0, colours.content], [one.input - (one.cached ?? 0), colours.wait]],
