@@ -200,7 +200,7 @@ _SUFFIXES: Final = {f".{name}": name for name in ("csv", "tsv", "jsonl", "json",
     is_flag=True,
     help="The same as --format html: a page for browsers, of one or many exchanges, in one file.",
 )
-@click.option("--with-text", is_flag=True, help="With --html: include the texts of answers.")
+@click.option("--with-text", is_flag=True, help="With --html: include texts of answers and first prompts of sessions.")
 @click.option(
     "--base", metavar="EXPR", shell_complete=completion.filters, help="With --html: the group to compare with, …"
 )

@@ -375,12 +375,19 @@ const sourceColours = (colours) => [...colours.groups, colours.muted, colours.li
 
 // Return the part of the page about sessions: `select` selects the exchanges of one, null: all; `opened` opens a row.
 function sessionsOf(run, { select, opened }) {
-  const kept = { sessions: unpackSessions(run), align: state.get("align", "clock"), key: null, chosen: null, turns: [] };
+  const kept = {
+    sessions: unpackSessions(run),
+    align: state.get("align", "clock"),
+    key: null,
+    chosen: null,
+    turns: [],
+  };
   const readout = el("p", { class: "readout muted any" });
   const turnReadout = el("p", { class: "readout muted any" });
   function told(one, us) {
     const part = one && partAt(one, us);
-    const at = part && `${part.part} ${format.span((part.to - part.from) * 1000)}, from ${format.span(part.from * 1000)}`;
+    const at =
+      part && `${part.part} ${format.span((part.to - part.from) * 1000)}, from ${format.span(part.from * 1000)}`;
     const words = one && [...sessionWords(one), format.span(one.wall_us * 1000), at].filter(Boolean).join(" · ");
     readout.textContent = words ?? "click: select the exchanges of a session, and show its turns";
   }
@@ -394,7 +401,8 @@ function sessionsOf(run, { select, opened }) {
       ? `${part.part} ${format.span((part.to - part.from) * 1000)}, from ${format.span(part.from * 1000)}: ${run.sessions.parts[part.part]}`
       : "";
   });
-  const plot = (caption, name, options) => overTurns(kept, caption, name, { told: toldTurn, picked: openTurn, ...options });
+  const plot = (caption, name, options) =>
+    overTurns(kept, caption, name, { told: toldTurn, picked: openTurn, ...options });
   const figures = [
     plot("TTFT of each turn", "ttft-by-turn", {
       layers: (one, colours) => (one.is_turn && one.ttft_us !== null ? [[one.ttft_us, colours.content]] : []),
@@ -403,7 +411,12 @@ function sessionsOf(run, { select, opened }) {
     plot("input tokens (blue: cached; ▾ too few cached)", "tokens-by-turn", {
       marked: (one) => one.verdict !== null && !NO_MISS.has(one.verdict),
       layers: (one, colours) =>
-        one.input === null ? [] : [[one.cached ?? 0, colours.content], [one.input - (one.cached ?? 0), colours.wait]],
+        one.input === null
+          ? []
+          : [
+              [one.cached ?? 0, colours.content],
+              [one.input - (one.cached ?? 0), colours.wait],
+            ],
       shown: (value) => (value >= 10000 ? `${format.number(value / 1000)}k` : format.number(value)),
     }),
     plot("bytes of the request by source", "context-by-turn", {
@@ -427,12 +440,22 @@ function sessionsOf(run, { select, opened }) {
     "div",
     {},
     strip.node,
-    el("div", { class: "plots" }, figures.map((one) => one.node)),
+    el(
+      "div",
+      { class: "plots" },
+      figures.map((one) => one.node),
+    ),
     sources,
     turnReadout,
     turns.node,
   );
-  const detail = el("section", { class: "opened", hidden: true, "aria-label": "The session that is chosen" }, head, absent, within);
+  const detail = el(
+    "section",
+    { class: "opened", hidden: true, "aria-label": "The session that is chosen" },
+    head,
+    absent,
+    within,
+  );
   function toggle(one) {
     const isSame = kept.key === one.key;
     show(isSame ? null : one);
@@ -463,7 +486,10 @@ function sessionsOf(run, { select, opened }) {
   const align = el(
     "select",
     { "aria-label": "lanes of sessions begin" },
-    [["clock", "on the wall clock"], ["start", "at the start of each"]].map(([value, label]) => el("option", { value }, label)),
+    [
+      ["clock", "on the wall clock"],
+      ["start", "at the start of each"],
+    ].map(([value, label]) => el("option", { value }, label)),
   );
   align.value = kept.align === "start" ? "start" : "clock";
   align.addEventListener("change", () => {
@@ -489,7 +515,11 @@ function sessionsOf(run, { select, opened }) {
       "div",
       { class: "row tools" },
       el("label", { class: "small" }, "lanes ", align),
-      el("span", { class: "muted small" }, "Time of each session by part, of several at an instant the first; as ls --by conversation."),
+      el(
+        "span",
+        { class: "muted small" },
+        "Time of each session by part, of several at an instant the first; as ls --by conversation.",
+      ),
     ),
     lanes.node,
     legend,
