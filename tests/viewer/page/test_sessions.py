@@ -55,7 +55,7 @@ def test_a_session_has_the_figures_of_the_list(tape: Path, found: Read) -> None:
     for name in ("exchanges", "failed", "open", "turns", "exchanges_max", "clock_step", "input_tokens",
                  "cache_read_input_tokens", "output_tokens"):  # fmt: skip
         assert own[name] == row[name], name
-    assert own["said"].startswith("8,400 ms in 2 turns: 36 % of it an answer had stopped")
+    assert own["said"].startswith("8,400 ms in 2 turns: 36 % stalled")
 
 
 def test_a_lane_has_the_parts_as_they_followed_each_other(found: Read) -> None:
