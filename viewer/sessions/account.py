@@ -27,6 +27,9 @@ PARTS: Final = {
 }
 """The parts of a session's time with their meanings: of several that fit an instant, the first one counts."""
 
+OWN_PARTS: Final = ("streaming", "stalled", "waiting", "closing", "failed")
+"""Those in which an exchange is open."""
+
 
 class Span(NamedTuple):
     """An exchange, or a turn of a WebSocket, with the exchange's number `no`; of an open one, `end_ns` is now.

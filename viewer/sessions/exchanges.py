@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from wiretape.recorder.decode.exchange import FAILURES
 from wiretape.recorder.decode.operation import is_covered
 from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
-from wiretape.viewer.sessions.account import Account, Span, account
+from wiretape.viewer.sessions.account import OWN_PARTS, Account, Span, account, by_turn
 from wiretape.viewer.sessions.axis import IMPORTED, placed
 
 _FAILURES: Final = frozenset(FAILURES)
@@ -83,6 +83,12 @@ def account_of(exchanges: Sequence[SessionExchange], limits: Thresholds = DEFAUL
     """Return the account of a session's exchanges, which come in the order of their numbers."""
     found, is_stepped = spans(exchanges, limits)
     return account(found, limits, clock_step=is_stepped)
+
+
+def own_time(one: SessionExchange, limits: Thresholds = DEFAULT) -> dict[str, int]:
+    """Return the time of an exchange by part, in ns, as if no other were open; of a WebSocket, that of its turns."""
+    turns = [*by_turn(spans([one], limits).spans, limits)]
+    return {part: sum(turn.parts[part] for turn in turns) for part in OWN_PARTS}
 
 
 def _span(one: SessionExchange, start_ns: int, continues: int | None, limits: Thresholds) -> Span:

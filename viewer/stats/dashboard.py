@@ -79,6 +79,8 @@ class Ended:
     cache_read_input_tokens: int | None = None
     cache_write_input_tokens: int | None = None
     reasoning_tokens: int | None = None
+    own_time: Mapping[str, int] = field(default_factory=dict)
+    """Its time by part, in ns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,8 +136,10 @@ class Histogram:
         return list(zip([*self.bounds, inf], accumulate(self.counts), strict=True))
 
 
+TIME: Final = "wiretape_exchange_time_seconds_total"
 OWN: Final = {
     "wiretape_exchanges_total": "exchanges that have ended, by outcome",
+    TIME: "durations of the exchanges that have ended, by part (waiting, streaming, stalled, closing, failed)",
     "wiretape_flagged_exchanges_total": "exchanges that carry a flag, such as stall or clock_suspect",
     "wiretape_folded_exchanges_total": f"exchanges counted as other, beyond {LABEL_SETS} combinations of labels",
     "wiretape_open_exchanges": "exchanges that are running",
@@ -156,6 +160,8 @@ class DashboardCounts(Generic[H]):
     new: Callable[[Family], H]
     conventions: Conventions = RELEASED
     outcomes: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    times: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    """Time in ns, by labels and part."""
     flags: Counter[str] = field(default_factory=Counter)
     histograms: dict[Family, dict[tuple[str, ...], H]] = field(default_factory=dict)
     counters: dict[Family, Counter[tuple[str, ...]]] = field(default_factory=dict)
@@ -173,6 +179,7 @@ class DashboardCounts(Generic[H]):
         numbers, error = measured(one)
         labels, error = self._bounded(labels_of(one), error)
         self.outcomes[*labels, one.judged.outcome or ""] += 1
+        self.times.update({(*labels, part): took_ns for part, took_ns in one.own_time.items()})
         self.flags.update(one.flags)
         known = _figures(one, numbers, error)
         for family in self.conventions.families:

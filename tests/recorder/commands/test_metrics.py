@@ -95,12 +95,13 @@ async def test_metrics_are_those_of_the_tape_also_after_their_process_was_killed
     count, first_ns, whole_ns = select(tape, "SELECT count(ttfc_ns), sum(ttfc_ns), sum(duration_ns) FROM measures")[0]
     assert (sums[f"{FIRST_CHUNK}_count"], round(sums[f"{FIRST_CHUNK}_sum"] * 1e9)) == (count, first_ns)
     assert (sums[f"{DURATION}_count"], round(sums[f"{DURATION}_sum"] * 1e9)) == (3, whole_ns)
+    assert round(sums["wiretape_exchange_time_seconds_total"] * 1e9) == whole_ns
     assert sums["gen_ai_client_token_usage_sum"] == 14
     every = [one for family in text_string_to_metric_families(got.body.decode()) for one in family.samples]
     asked = {one.labels["gen_ai_request_model"] for one in every if one.name == "wiretape_exchanges_total"}
     assert asked == {"m", safe(json.loads(f'"{HOSTILE}"')), "limited"}
     assert sums["wiretape_unstored_bytes_total"] == 0
-    same = [name for name in sums if name.startswith("gen_ai") or "exchanges_total" in name]
+    same = [name for name in sums if name.startswith("gen_ai") or ("exchange" in name and name.endswith("_total"))]
     assert {name: again[name] for name in same} == {name: sums[name] for name in same}
     assert code == 0
     assert re.findall("the process that serves metrics ended .*", err) == [

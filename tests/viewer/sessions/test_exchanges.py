@@ -4,8 +4,8 @@ import struct
 from typing import Any
 
 from wiretape.recorder.decode.stalls import Thresholds
-from wiretape.viewer.sessions.account import account
-from wiretape.viewer.sessions.exchanges import SessionExchange, spans
+from wiretape.viewer.sessions.account import OWN_PARTS, account
+from wiretape.viewer.sessions.exchanges import SessionExchange, own_time, spans
 
 MS = 1_000_000
 LIMITS = Thresholds(stall_ms=2000)
@@ -83,3 +83,19 @@ def test_each_response_over_a_websocket_has_its_own_stalls_and_the_last_ends_as_
 def test_an_end_that_nobody_knows_is_the_last_output() -> None:
     (found,) = spans([one(1, 0, 0, 5, 9)._replace(duration_ns=None, end_ns=None)]).spans
     assert found.end_ns == 9 * MS
+
+
+def test_the_own_time_of_an_exchange_adds_up_to_its_duration_whatever_comes_before_it() -> None:
+    stalled = one(3, 4500, 3900, 500, 3900, gaps=gaps(200, 3000, 200), continued=1, request="b")
+    assert own_time(stalled, LIMITS) == {
+        "streaming": 400 * MS, "stalled": 3000 * MS, "waiting": 500 * MS, "closing": 0, "failed": 0
+    }  # fmt: skip
+    limited = one(2, 3450, 50, outcome="http_error", continued=1)
+    assert own_time(limited, LIMITS) == dict.fromkeys(OWN_PARTS, 0) | {"failed": 50 * MS}
+
+
+def test_the_own_time_of_a_websocket_is_that_of_its_responses() -> None:
+    turns = [[10 * MS, 20 * MS, 30 * MS, 40 * MS, 2, True, False], [500 * MS, 501 * MS, 510 * MS, None, 2, False, True]]
+    assert own_time(one(1, 0, 600, turn_spans=turns, gaps=gaps(10, 9)), LIMITS) == {
+        "streaming": 19 * MS, "stalled": 0, "waiting": 11 * MS, "closing": 100 * MS, "failed": 0
+    }  # fmt: skip

@@ -31,7 +31,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from wiretape.viewer.ship.otlp.attributes import TelemetryOrigin, of_labels, pairs
 from wiretape.viewer.stats.conventions import VERSIONS, Conventions, Family, Labels
-from wiretape.viewer.stats.dashboard import OWN, DashboardCounts
+from wiretape.viewer.stats.dashboard import OWN, TIME, DashboardCounts
 
 MOST_BUCKETS: Final = 160
 FINEST_SCALE: Final = 20
@@ -148,6 +148,7 @@ class _Series(msgspec.Struct):
     known: list[tuple[_Values, str]]
     histograms: dict[str, list[tuple[_Values, ValueHistogram]]]
     counters: dict[str, list[tuple[_Values, int]]]
+    times: list[tuple[_Values, int]] = []
 
 
 def _stored(one: CumulativeSeries) -> _Series:
@@ -164,6 +165,7 @@ def _stored(one: CumulativeSeries) -> _Series:
         known=list(counted.known),
         histograms={family.name: list(known.items()) for family, known in counted.histograms.items()},
         counters={family.name: list(known.items()) for family, known in counted.counters.items()},
+        times=list(counted.times.items()),
     )
 
 
@@ -176,6 +178,7 @@ def _read(stored: _Series) -> CumulativeSeries:
         Counter(stored.flags),
         stored.folded,
     )
+    counted.times = Counter(dict(stored.times))
     counted.known = {(Labels(*labels), error) for labels, error in stored.known}
     for family in conventions.families:
         if family.bounds:
@@ -193,6 +196,7 @@ def request(series: CumulativeSeries, now_ns: int) -> ExportMetricsServiceReques
     """Return the counts until `now_ns`, in ns since the epoch, as one message."""
     counted, origin, times = series.figures, series.origin, (series.started_ns, now_ns)
     flags: dict[tuple[str, ...], int] = {(flag,): count for flag, count in counted.flags.items()}
+    seconds = {labels: took_ns / 1e9 for labels, took_ns in counted.times.items()}
     metrics = [
         *(_histogram(family, histograms, *times) for family, histograms in counted.histograms.items()),
         *(
@@ -200,6 +204,7 @@ def request(series: CumulativeSeries, now_ns: int) -> ExportMetricsServiceReques
             for family, counts in counted.counters.items()
         ),
         _own("wiretape_exchanges_total", counted.outcomes, (*Labels._fields, "wiretape_outcome"), *times),
+        _counter("wiretape.exchange.time", OWN[TIME], "s", seconds, (*Labels._fields, "wiretape_part"), *times),
         _own("wiretape_flagged_exchanges_total", flags, ("wiretape_flag",), *times),
         _own("wiretape_folded_exchanges_total", {(): counted.folded}, (), *times),
     ]
@@ -245,19 +250,19 @@ def _counter(
     name: str,
     meaning: str,
     unit: str,
-    counts: Mapping[tuple[str, ...], int],
+    counts: Mapping[tuple[str, ...], float],
     labels: Sequence[str],
     started_ns: int,
     now_ns: int,
 ) -> Metric:
-    points = [
-        NumberDataPoint(
-            attributes=pairs(of_labels(labels, values)),
-            start_time_unix_nano=started_ns,
-            time_unix_nano=now_ns,
-            as_int=count,
-        )
-        for values, count in counts.items()
-    ]
+    points = list[NumberDataPoint]()
+    for values, count in counts.items():
+        attributes = pairs(of_labels(labels, values))
+        point = NumberDataPoint(attributes=attributes, start_time_unix_nano=started_ns, time_unix_nano=now_ns)
+        if isinstance(count, int):
+            point.as_int = count
+        else:
+            point.as_double = count
+        points.append(point)
     data = Sum(data_points=points, aggregation_temporality=AGGREGATION_TEMPORALITY_CUMULATIVE, is_monotonic=True)
     return Metric(name=name, description=meaning, unit=unit, sum=data)

@@ -36,7 +36,7 @@ from wiretape.recorder.relay.server import Client, Headers, Request, Server
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.stats import conventions
 from wiretape.viewer.stats.conventions import RELEASED, Conventions, Labels
-from wiretape.viewer.stats.dashboard import OWN, DashboardCounts, Histogram
+from wiretape.viewer.stats.dashboard import OWN, TIME, DashboardCounts, Histogram
 
 _NICENESS = 10
 _GZIP_LEVEL = 1
@@ -93,6 +93,8 @@ def _counted(figures: DashboardCounts[Histogram]) -> Iterator[Metric]:
         yield _counter(family.prometheus, family.meaning, counts, family.labels)
     flags: dict[tuple[str, ...], int] = {(flag,): count for flag, count in figures.flags.items()}
     yield _own("wiretape_exchanges_total", figures.outcomes, (*Labels._fields, "outcome"))
+    times = {labels: took_ns / 1e9 for labels, took_ns in figures.times.items()}
+    yield _own(TIME, times, (*Labels._fields, "part"))
     yield _own("wiretape_flagged_exchanges_total", flags, ("flag",))
     yield _own("wiretape_folded_exchanges_total", {(): figures.folded})
 

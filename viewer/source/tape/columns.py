@@ -214,6 +214,11 @@ def each_label() -> TableValuedAlias:
     return func.json_each(intact).table_valued("key", "value")
 
 
+def stalled_gaps(stall_ns: int) -> Expression:
+    """Return the expression of the gaps between outputs; null where none is a stall."""
+    return case((measures.c.max_gap_ns > stall_ns, measures.c.icl))
+
+
 def flagged(flag: str) -> ColumnElement[bool]:
     """Return the condition that an exchange is measured and carries a flag."""
     return func.instr(literal(" ") + measures.c.flags + " ", f" {flag} ") > 0

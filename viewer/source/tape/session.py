@@ -8,10 +8,12 @@ from sqlalchemy import Column, Connection, select
 
 from wiretape.recorder.clock import SYSTEM, wall_ns
 from wiretape.recorder.decode.exchange import Exchange
+from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.viewer.sessions.exchanges import SessionExchange, own_time
 from wiretape.viewer.source.base import POLL_SECONDS
 from wiretape.viewer.source.tape import following, queries
-from wiretape.viewer.source.tape.columns import JOINED, among
+from wiretape.viewer.source.tape.columns import JOINED, among, stalled_gaps
 from wiretape.viewer.stats.dashboard import Ended, Traced
 from wiretape.viewer.stats.tools.request import Judged
 
@@ -28,7 +30,8 @@ _FACTS = select(
     exchanges.c.no, exchanges.c.status, exchanges.c.ended_by, exchanges.c.end_ns, exchanges.c.gap_bytes,
     exchanges.c.framing, exchanges.c.started_at, exchanges.c.request_headers, exchanges.c.labels, measures.c.outcome,
     measures.c.error_code, measures.c.duration_ns, measures.c.flags, measures.c.finish_reason,
-    measures.c.choices, measures.c.conversation_key, *_COUNTED.values(), *_TOLD.values(),
+    measures.c.choices, measures.c.conversation_key, measures.c.latency_ns, measures.c.turn_spans,
+    stalled_gaps(DEFAULT.stall_ns).label("gaps"), *_COUNTED.values(), *_TOLD.values(),
 ).select_from(JOINED)  # fmt: skip
 
 
@@ -54,6 +57,7 @@ def traced(connection: Connection, numbers: Iterable[int]) -> Iterator[Traced]:
             judged=Judged(row.outcome, row.error_code, row.duration_ns),
             body=body,
             flags=(row.flags or "").split(),
+            own_time=own_time(_facts(row)),
             **{name: getattr(row, name) for name in _COUNTED},
         )
         yield Traced(
@@ -65,6 +69,13 @@ def traced(connection: Connection, numbers: Iterable[int]) -> Iterator[Traced]:
             conversation=row.conversation_key,
             **{name: getattr(row, name) for name in _TOLD},
         )
+
+
+def _facts(row: Any) -> SessionExchange:
+    """Return the facts of an exchange's own time, without its place in a session."""
+    where = row.no, None, row.started_at, None, None, None
+    times = row.ttft_ns, row.latency_ns, row.duration_ns, row.end_ns
+    return SessionExchange(*where, row.outcome, row.operation, *times, row.gaps, row.turn_spans)
 
 
 def _finish_reasons(row: Any) -> list[str]:

@@ -25,7 +25,15 @@ from wiretape.viewer.sessions.account import Account
 from wiretape.viewer.sessions.exchanges import SessionExchange, account_of
 from wiretape.viewer.source.base import NEWEST_SESSION, SESSION
 from wiretape.viewer.source.tape import caching, conversations, live, queries
-from wiretape.viewer.source.tape.columns import BOOT, CONTINUED_NUMBER, JOINED, column, last_read, resolved
+from wiretape.viewer.source.tape.columns import (
+    BOOT,
+    CONTINUED_NUMBER,
+    JOINED,
+    column,
+    last_read,
+    resolved,
+    stalled_gaps,
+)
 from wiretape.viewer.source.tape.conditions import Condition
 
 _NAME: Final = column("conversation")
@@ -140,12 +148,11 @@ def _members(stall_ns: int) -> Select[Any]:
     """Return the statement for the columns of a `SessionExchange`, and the key of its session."""
     outcome = case((exchanges.c.ended_by.is_(None), "open"), else_=measures.c.outcome)
     times = (measures.c[name] for name in ("ttft_ns", "latency_ns", "duration_ns"))
-    gaps = case((measures.c.max_gap_ns > stall_ns, measures.c.icl))
     follows = or_(measures.c.continues_hash.is_not(None), measures.c.previous_response_id.is_not(None))
     wall = type_coerce(exchanges.c.started_at, Text)  # checked where it is parsed: nearly always the boot clock does
     columns = (
         exchanges.c.no, resolved(CONTINUED_NUMBER), wall, BOOT, exchanges.c.boot_ns, exchanges.c.clock,
-        outcome, measures.c.operation, *times, exchanges.c.end_ns, gaps, measures.c.turn_spans,
+        outcome, measures.c.operation, *times, exchanges.c.end_ns, stalled_gaps(stall_ns), measures.c.turn_spans,
         measures.c.tool_calls.is_not(None), measures.c.answers_tools, follows, _REQUEST, _NAME,
     )  # fmt: skip
     return select(*columns).select_from(JOINED.join(sessions, sessions.c.no == exchanges.c.session_no))

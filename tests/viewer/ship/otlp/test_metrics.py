@@ -58,6 +58,15 @@ def test_errors_and_outcomes_are_attributes_and_what_is_unknown_is_none():
     assert sorted(outcomes) == ["complete", "error_event"]
 
 
+def test_the_time_of_exchanges_is_a_sum_of_seconds_by_part():
+    timed = replace(ONE, own_time={"waiting": 100_000_001, "closing": 0})
+    found = received(timed, timed)["wiretape.exchange.time"]
+    assert (found.unit, found.sum.is_monotonic) == ("s", True)
+    seconds = {pair.value.string_value: point.as_double for point in found.sum.data_points for pair in point.attributes
+               if pair.key == "wiretape.part"}  # fmt: skip
+    assert seconds == {"waiting": 0.200000002, "closing": 0.0}
+
+
 def test_what_has_no_value_is_not_sent():
     assert set(received()) == {"wiretape.folded_exchanges"}
 
@@ -121,7 +130,7 @@ def test_a_series_that_was_kept_counts_on_as_if_its_process_had_not_ended():
     origin = attributes.origin(OPTED_IN, {"run": "a"}, version="1", host="h", instance="s")
     whole, counted = metrics.new_series("s", origin, 5), metrics.new_series("s", origin, 5)
     exchanges = [
-        USED,
+        replace(USED, own_time={"waiting": 5, "stalled": 3 * 10**18}),
         replace(USED, judged=Judged("error_event", "overloaded", 300 * MS)),
         replace(ONE, request_model="n"),
     ]

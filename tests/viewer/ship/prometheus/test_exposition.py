@@ -58,6 +58,18 @@ def test_the_latest_conventions_have_names_of_their_own_and_counters_of_tokens()
     assert families(used)["wiretape_info"].samples[0].labels["semconv"] == "1.41.1"
 
 
+def test_the_time_of_exchanges_is_counted_by_part_and_exactly():
+    timed = replace(ONE, own_time={"waiting": 100_000_001, "streaming": 0})
+    exposition = Exposition(Setup(Path("tape.db"), "s", "1", frozenset()))
+    for _ in range(3):
+        exposition.figures.add(timed)
+    found = {family.name: family for family in text_string_to_metric_families(exposition.text().decode())}
+    counter = found["wiretape_exchange_time_seconds"]
+    assert counter.type == "counter"
+    assert {one.labels["part"]: one.value for one in counter.samples} == {"waiting": 0.300000003, "streaming": 0}
+    assert {one.labels["gen_ai_request_model"] for one in counter.samples} == {"m"}
+
+
 @each_case(
     "value, accepts",
     [

@@ -11,8 +11,9 @@ from tests.support.session_tape import FIRST, KEY, OTHER, SECOND, session_tape
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.recorder.errors import NotFound
-from wiretape.viewer.sessions.account import Account
+from wiretape.viewer.sessions.account import OWN_PARTS, Account
 from wiretape.viewer.source.base import Source
+from wiretape.viewer.source.tape import queries, session
 from wiretape.viewer.source.tape.place import TapePlace
 
 MS = 1_000_000
@@ -34,6 +35,13 @@ def accounts(tape: Path) -> dict[str, Account]:
         from wiretape.viewer.source.base import ALL
 
         return dict(source.accounts(ALL, DEFAULT, STILL))
+
+
+def test_the_own_times_of_exchanges_add_up_to_those_parts_of_a_session_without_parallel_ones(tape: Path) -> None:
+    with queries.opened(tape) as connection:
+        own = [one.counted.own_time for one in session.traced(connection, [1, 2, 3])]
+    parts = accounts(tape)[KEY].parts
+    assert {part: sum(times[part] for times in own) for part in OWN_PARTS} == {part: parts[part] for part in OWN_PARTS}
 
 
 def test_a_recorded_session_is_accounted_to_the_nanosecond(tape: Path) -> None:
