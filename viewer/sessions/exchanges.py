@@ -91,6 +91,14 @@ def own_time(one: SessionExchange, limits: Thresholds = DEFAULT) -> dict[str, in
     return {part: sum(turn.parts[part] for turn in turns) for part in OWN_PARTS}
 
 
+def before_each(exchanges: Sequence[SessionExchange]) -> dict[int, tuple[str, int]]:
+    """Return the part and length of the time before exchanges in which none of their session was open, if any."""
+    found: dict[int, tuple[str, int]] = {}
+    for turn in by_turn(spans(exchanges).spans):
+        found.setdefault(turn.span.no, (turn.before, turn.before_ns))
+    return {no: before for no, before in found.items() if before[1]}
+
+
 def _span(one: SessionExchange, start_ns: int, continues: int | None, limits: Thresholds) -> Span:
     took_ns, first_ns, last_ns = one.duration_ns, one.ttft_ns, one.latency_ns
     if took_ns is None:

@@ -32,6 +32,8 @@ OWN_ATTRIBUTES: Final = {
     "wiretape.time_to_first_token": "s from the request to the first chunk with content, reasoning or a tool call",
     "wiretape.longest_gap": "s of the longest gap between reads with output",
     "wiretape.stall.count": "number of stalls among these gaps",
+    "wiretape.before.part": "what passed in the session before it, while no exchange was open: backoff, tools or idle",
+    "wiretape.before.duration": "s of that",
     "wiretape.flags": "the flags of the exchange (wiretape help outcomes)",
     "wiretape.clock": "source of the timestamps of reads: kernel or loop",
     "wiretape.label.KEY": "a label of the exchange",
@@ -87,7 +89,8 @@ class Ended:
 class Traced:
     """The facts of an exchange besides those that are `counted`; None is unknown.
 
-    `started_ns` is the wall time of T0, in ns since the epoch.
+    `started_ns` is the wall time of T0, in ns since the epoch. `before` is the part of its session's time before it, in
+    which no exchange was open, and its length in ns.
     """
 
     id: str
@@ -102,6 +105,7 @@ class Traced:
     conversation: str | None = None
     ttft_ns: int | None = None
     max_gap_ns: int | None = None
+    before: tuple[str, int] | None = None
 
 
 class ValueCounter(Protocol):

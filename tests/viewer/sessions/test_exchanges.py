@@ -5,7 +5,7 @@ from typing import Any
 
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer.sessions.account import OWN_PARTS, account
-from wiretape.viewer.sessions.exchanges import SessionExchange, own_time, spans
+from wiretape.viewer.sessions.exchanges import SessionExchange, before_each, own_time, spans
 
 MS = 1_000_000
 LIMITS = Thresholds(stall_ms=2000)
@@ -92,6 +92,18 @@ def test_the_own_time_of_an_exchange_adds_up_to_its_duration_whatever_comes_befo
     }  # fmt: skip
     limited = one(2, 3450, 50, outcome="http_error", continued=1)
     assert own_time(limited, LIMITS) == dict.fromkeys(OWN_PARTS, 0) | {"failed": 50 * MS}
+
+
+def test_only_an_exchange_that_begins_while_none_is_open_has_a_time_before_it() -> None:
+    turns = [[0, 1, 2, 10 * MS, 2, True, False], [500 * MS, 501 * MS, 510 * MS, None, 2, False, True]]
+    exchanges = [
+        one(1, 0, 600, turn_spans=turns),
+        one(2, 700, 50, continued=1),
+        one(3, 710, 10, continued=1),
+        one(4, 800, 10, outcome="http_error"),
+        one(5, 810, 10),
+    ]
+    assert before_each(exchanges) == {2: ("idle", 100 * MS), 4: ("idle", 50 * MS)}
 
 
 def test_the_own_time_of_a_websocket_is_that_of_its_responses() -> None:

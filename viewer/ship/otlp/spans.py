@@ -155,6 +155,8 @@ def _own(one: Traced, stalled: Sequence[tuple[int, int]]) -> dict[str, Value]:
         "wiretape.time_to_first_token": _seconds(one.ttft_ns),
         "wiretape.longest_gap": _seconds(one.max_gap_ns),
         "wiretape.stall.count": len(stalled) if has_output and counted.exchange.framing != "websocket" else None,
+        "wiretape.before.part": one.before[0] if one.before else None,
+        "wiretape.before.duration": _seconds(one.before[1]) if one.before else None,
         "wiretape.flags": counted.flags,
         "wiretape.clock": one.clock,
     }

@@ -1,6 +1,6 @@
 """The exchanges of a tape, or of one run of a recorder, as they end."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -12,7 +12,7 @@ from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer.sessions.exchanges import SessionExchange, own_time
 from wiretape.viewer.source.base import POLL_SECONDS
-from wiretape.viewer.source.tape import following, queries
+from wiretape.viewer.source.tape import following, queries, sessions
 from wiretape.viewer.source.tape.columns import JOINED, among, stalled_gaps
 from wiretape.viewer.stats.dashboard import Ended, Traced
 from wiretape.viewer.stats.tools.request import Judged
@@ -44,8 +44,12 @@ def ended(connection: Connection, session: str) -> Iterator[Traced]:
         SYSTEM.sleep(POLL_SECONDS["command"])
 
 
-def traced(connection: Connection, numbers: Iterable[int]) -> Iterator[Traced]:
-    """Yield the exchanges of these numbers, which have ended; those that have been deleted since are left out."""
+def traced(connection: Connection, numbers: Sequence[int], *, with_before: bool = False) -> Iterator[Traced]:
+    """Yield the exchanges of these numbers, which have ended; those that have been deleted since are left out.
+
+    `with_before` finds the time before each, for which the sessions of the tape are read.
+    """
+    before = sessions.before(connection, numbers) if with_before else {}
     with connection.begin():
         rows = connection.execute(_FACTS.where(among(numbers))).all()
     for row, body in queries.decoded_bodies(connection, ((row.no, row) for row in rows)):
@@ -67,6 +71,7 @@ def traced(connection: Connection, numbers: Iterable[int]) -> Iterator[Traced]:
             labels=row.labels or {},
             finish_reasons=_finish_reasons(row),
             conversation=row.conversation_key,
+            before=before.get(row.no),
             **{name: getattr(row, name) for name in _TOLD},
         )
 

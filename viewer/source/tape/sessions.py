@@ -22,13 +22,14 @@ from wiretape.recorder.tape import cells, reading
 from wiretape.recorder.tape.schema import exchanges, measures, sessions
 from wiretape.viewer.rows import TableRow
 from wiretape.viewer.sessions.account import Account
-from wiretape.viewer.sessions.exchanges import SessionExchange, account_of
+from wiretape.viewer.sessions.exchanges import SessionExchange, account_of, before_each
 from wiretape.viewer.source.base import NEWEST_SESSION, SESSION
 from wiretape.viewer.source.tape import caching, conversations, live, queries
 from wiretape.viewer.source.tape.columns import (
     BOOT,
     CONTINUED_NUMBER,
     JOINED,
+    among,
     column,
     last_read,
     resolved,
@@ -39,6 +40,8 @@ from wiretape.viewer.source.tape.conditions import Condition
 _NAME: Final = column("conversation")
 _NOTHING: Final = Account()
 _CANDIDATES: Final = 5
+MOST_PLACED: Final = 50_000
+"""Maximum number of exchanges of a tape whose places in sessions a process that follows it keeps in memory."""
 _REQUEST: Final = func.coalesce(
     measures.c.messages_hash, exchanges.c.path + literal(" ") + exchanges.c.request_sha256, type_=Text
 )
@@ -141,6 +144,26 @@ def members(
             continue
         its = _tied(connection, [SessionExchange._make(row[:-1]) for row in rows])
         yield name, [one if one.outcome != "open" else _until_now(connection, one, clock) for one in its]
+
+
+def before(
+    connection: Connection, numbers: Sequence[int], clock: Clock = SYSTEM, most: int = MOST_PLACED
+) -> dict[int, tuple[str, int]]:
+    """Return the part before each of some exchanges in which none of its session was open, and its length in ns.
+
+    Exchanges without such a time are left out. It is unknown in a session with an exchange that has ended and is not
+    measured, and on a tape with more than `most` exchanges.
+    """
+    named = select(_NAME).distinct().select_from(JOINED).where(among(numbers), _NAME.is_not(None))
+    with connection.begin():
+        if connection.execute(select(func.count()).select_from(exchanges)).scalar_one() > most:
+            return {}
+        names = connection.execute(named).scalars().all()
+    found: dict[int, tuple[str, int]] = {}
+    for _, its in members(connection, DEFAULT, clock, names=names):
+        if all(one.outcome is not None for one in its):
+            found |= before_each(its)
+    return {no: found[no] for no in numbers if no in found}
 
 
 @functools.cache

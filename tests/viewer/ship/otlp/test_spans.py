@@ -18,7 +18,7 @@ EXCHANGE = Traced(
     id="2643dcc5d112e65c", counted=replace(ONE, cache_read_input_tokens=3), started_ns=T0,
     labels={"run": "a7"}, clock="kernel", response_id="r1",
     request_headers=[["traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"]],
-    finish_reasons=["stop"], conversation="c1", ttft_ns=10 * MS, max_gap_ns=20 * MS,
+    finish_reasons=["stop"], conversation="c1", ttft_ns=10 * MS, max_gap_ns=20 * MS, before=("tools", 2000 * MS),
 )  # fmt: skip
 HOSTILE = "\x1b[2J\ud800\u202e" + "x" * 500
 
@@ -83,6 +83,8 @@ def test_a_stream_is_a_client_span_with_the_names_of_the_conventions():
         "wiretape.time_to_first_token": 0.01,
         "wiretape.longest_gap": 0.02,
         "wiretape.stall.count": 0,
+        "wiretape.before.part": "tools",
+        "wiretape.before.duration": 2.0,
         "wiretape.flags": ["stall"],
         "wiretape.clock": "kernel",
         "wiretape.label.run": "a7",

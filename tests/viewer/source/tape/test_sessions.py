@@ -13,7 +13,7 @@ from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.recorder.errors import NotFound
 from wiretape.viewer.sessions.account import OWN_PARTS, Account
 from wiretape.viewer.source.base import Source
-from wiretape.viewer.source.tape import queries, session
+from wiretape.viewer.source.tape import queries, session, sessions
 from wiretape.viewer.source.tape.place import TapePlace
 
 MS = 1_000_000
@@ -42,6 +42,31 @@ def test_the_own_times_of_exchanges_add_up_to_those_parts_of_a_session_without_p
         own = [one.counted.own_time for one in session.traced(connection, [1, 2, 3])]
     parts = accounts(tape)[KEY].parts
     assert {part: sum(times[part] for times in own) for part in OWN_PARTS} == {part: parts[part] for part in OWN_PARTS}
+
+
+def test_the_time_before_each_exchange_is_that_of_the_account_of_its_session(tape: Path) -> None:
+    with queries.opened(tape) as connection:
+        known = sessions.before(connection, [4, 3, 2, 1])
+    assert known == {2: ("tools", 2000 * MS), 3: ("backoff", 1000 * MS)}
+
+
+def test_the_time_before_an_exchange_needs_only_those_that_began_earlier(tape: Path) -> None:
+    with queries.opened(tape) as connection:
+        assert sessions.before(connection, [2]) == {2: ("tools", 2000 * MS)}
+        assert sessions.before(connection, []) == {}
+
+
+@pytest.mark.damages
+def test_the_time_before_an_exchange_is_unknown_where_another_is_not_measured_or_its_tape_is_large(
+    tape: Path,
+) -> None:
+    with queries.opened(tape) as connection:
+        assert sessions.before(connection, [3], most=3) == {}
+        assert sessions.before(connection, [3], most=4) == {3: ("backoff", 1000 * MS)}
+    damage(tape, f"DELETE FROM measures WHERE exchange_no = (SELECT no FROM exchanges WHERE id = '{FIRST}')")
+    with queries.opened(tape) as connection:
+        assert sessions.numbers(connection, KEY) == [1, 2, 3]
+        assert sessions.before(connection, [2, 3]) == {}
 
 
 def test_a_recorded_session_is_accounted_to_the_nanosecond(tape: Path) -> None:
