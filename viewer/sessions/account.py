@@ -35,8 +35,8 @@ class Span(NamedTuple):
     """An exchange, or a turn of a WebSocket, with the exchange's number `no`; of an open one, `end_ns` is now.
 
     `continues` is the number of its predecessor, or of the failed attempt at the same request before it; of a later
-    turn, its own. `begins`: it begins a branch. `answers_tool`: its request ends in results of tools; None: unknown.
-    `stalls` are those gaps between its outputs that are stalls.
+    turn, its own. `begins`: it begins a branch. `answers_tool`: its request ends in results of tools. `stalls` are
+    those gaps between its outputs that are stalls. None is unknown.
     """
 
     no: int
@@ -49,7 +49,7 @@ class Span(NamedTuple):
     is_open: bool = False
     failed: bool = False
     client_closed: bool = False
-    calls_tool: bool = False
+    calls_tool: bool | None = False
     answers_tool: bool | None = None
     continues: int | None = None
     begins: bool = False
@@ -177,7 +177,8 @@ class _Links:
             return "tools" if following.begins and self._unanswered else "idle"
         if before.failed:
             return "backoff"
-        awaits_tool = before.calls_tool and not (before.client_closed and following.answers_tool is False)
+        calls_tool = following.answers_tool if before.calls_tool is None else before.calls_tool
+        awaits_tool = calls_tool and not (before.client_closed and following.answers_tool is False)
         return "tools" if awaits_tool else "idle"
 
 

@@ -40,7 +40,7 @@ class SessionExchange(NamedTuple):
     end_ns: int | None
     gaps: bytes | None = None
     turn_spans: Sequence[Turn] | None = None
-    calls_tool: bool = False
+    calls_tool: bool | None = False
     answers_tools: bool | None = None
     follows_answer: bool = False
     request: str | None = None
@@ -118,7 +118,7 @@ def _span(one: SessionExchange, start_ns: int, continues: int | None, limits: Th
         outcome == "open",
         outcome in _FAILURES,
         outcome == "client_closed",
-        bool(one.calls_tool),
+        None if one.calls_tool is None else bool(one.calls_tool),
         one.answers_tools,
         continues,
         is_generation and continues is None and not one.follows_answer,

@@ -65,6 +65,9 @@ def test_of_exchanges_at_once_the_first_part_that_fits_counts() -> None:
     ({"client_closed": True, "calls_tool": True}, {"continues": 1, "answers_tool": False}, "idle"),
     ({"client_closed": True, "calls_tool": True}, {"continues": 1, "answers_tool": True}, "tools"),
     ({"client_closed": True, "calls_tool": True}, {"begins": True}, "idle"),
+    ({"calls_tool": None}, {"continues": 1, "answers_tool": True}, "tools"),
+    ({"calls_tool": None}, {"continues": 1, "answers_tool": False}, "idle"),
+    ({"calls_tool": None}, {"continues": 1}, "idle"),
 ])  # fmt: skip
 def test_the_next_to_start_says_what_a_pause_was_for(
     before: dict[str, bool], after: dict[str, bool], part: str

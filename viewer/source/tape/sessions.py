@@ -10,10 +10,11 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, Select, Text, case, func, literal, or_, select, type_coerce
+from sqlalchemy import Connection, Select, Text, case, func, literal, null, or_, select, type_coerce
 from sqlalchemy.exc import NoResultFound
 
 from wiretape.recorder.clock import SYSTEM, Clock, wall_ns
+from wiretape.recorder.decode.exchange import NOT_SHIPPED
 from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
 from wiretape.recorder.errors import NotFound
 from wiretape.recorder.process import boot_id
@@ -31,6 +32,7 @@ from wiretape.viewer.source.tape.columns import (
     JOINED,
     among,
     column,
+    flagged,
     last_read,
     resolved,
     stalled_gaps,
@@ -171,12 +173,14 @@ def _members(stall_ns: int) -> Select[Any]:
     """Return the statement for the columns of a `SessionExchange`, and the key of its session."""
     outcome = case((exchanges.c.ended_by.is_(None), "open"), else_=measures.c.outcome)
     times = (measures.c[name] for name in ("ttft_ns", "latency_ns", "duration_ns"))
+    called = measures.c.tool_calls.is_not(None)
+    calls_tool = case((called, literal(1)), (flagged(NOT_SHIPPED), null()), else_=literal(0))
     follows = or_(measures.c.continues_hash.is_not(None), measures.c.previous_response_id.is_not(None))
     wall = type_coerce(exchanges.c.started_at, Text)  # checked where it is parsed: nearly always the boot clock does
     columns = (
         exchanges.c.no, resolved(CONTINUED_NUMBER), wall, BOOT, exchanges.c.boot_ns, exchanges.c.clock,
         outcome, measures.c.operation, *times, exchanges.c.end_ns, stalled_gaps(stall_ns), measures.c.turn_spans,
-        measures.c.tool_calls.is_not(None), measures.c.answers_tools, follows, _REQUEST, _NAME,
+        calls_tool, measures.c.answers_tools, follows, _REQUEST, _NAME,
     )  # fmt: skip
     return select(*columns).select_from(JOINED.join(sessions, sessions.c.no == exchanges.c.session_no))
 

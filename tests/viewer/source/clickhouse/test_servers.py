@@ -18,6 +18,7 @@ from sqlalchemy import Connection
 from tests.support import shapes
 from tests.support.clickhouse import servers, varied
 from tests.support.sample_tape import frames, recorded
+from tests.support.session_tape import session_tape
 from wiretape.recorder import destinations as centres
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.demo import synthetic
@@ -26,6 +27,7 @@ from wiretape.viewer import rows
 from wiretape.viewer.cli import group
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.query.syntax import Labelled, Match, Or
+from wiretape.viewer.rows import ACCOUNT_FIELDS
 from wiretape.viewer.source.clickhouse import figures, gaps, heat, listing, source
 from wiretape.viewer.source.clickhouse.client import Centre, NotAtCentre
 from wiretape.viewer.source.clickhouse.source import connected
@@ -270,6 +272,19 @@ def test_rows_of_an_older_recorder_have_the_input_total_too(tmp_path: Path) -> N
         assert counted["input_tokens"] == 21_024
         assert answer("fleet", "hours", "--to", to, "--since", "999w")[0] == 0
         assert server.query("SELECT sum(input_tokens) FROM wiretape.hours FINAL") == [["21024"]]
+
+
+@pytest.mark.parametrize("bodies", [(), ("--bodies",)], ids=["facts", "bodies"])
+def test_the_time_of_sessions_is_the_same_on_a_tape_that_was_pulled(tmp_path: Path, bodies: tuple[str, ...]) -> None:
+    tape, pulled = session_tape(tmp_path / "tape.db"), tmp_path / "pulled.db"
+    with servers.one(tmp_path) as server:
+        to = f"clickhouse://127.0.0.1:{server.http}/wiretape"
+        assert answer("fleet", "init", "--to", to)[0] == 0
+        assert answer("ship", "--db", tape, "--to", to, "--once", *bodies)[0] == 0
+        assert answer("pull", "--db", to, "-o", pulled)[0] == 0
+    columns = ",".join(("conversation", *ACCOUNT_FIELDS))
+    question = ("ls", "--by", "conversation", "--format", "csv", "--columns", columns)
+    assert answer(*question, "--db", pulled) == answer(*question, "--db", tape)
 
 
 @pytest.mark.damages

@@ -85,6 +85,15 @@ def test_a_turn_whose_history_was_edited_continues_the_one_with_the_most_equal_m
     assert accounts(edited)[KEY].parts == accounts(session_tape(tmp_path / "whole.db"))[KEY].parts
 
 
+@pytest.mark.damages
+def test_where_no_answers_were_shipped_the_results_of_tools_in_the_next_request_tell_that_a_tool_ran(
+    tape: Path,
+) -> None:
+    before = accounts(tape)
+    damage(tape, "UPDATE measures SET tool_calls = NULL, flags = trim(coalesce(flags, '') || ' bytes_not_shipped')")
+    assert accounts(tape) == before
+
+
 def test_a_step_of_the_wall_clock_changes_nothing_within_a_boot(tape: Path) -> None:
     damage(tape, f"UPDATE exchanges SET started_at = '2026-03-01T09:00:00.000000Z' WHERE id = '{SECOND}'")
     assert accounts(tape)[KEY].wall_ns == 8400 * MS
