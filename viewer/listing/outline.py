@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from wiretape.recorder.plurals import counted
 from wiretape.viewer.exchange.states import STATES, Look, moment
-from wiretape.viewer.rows import ConversationRow, TurnRow
+from wiretape.viewer.listing.bars import Bars
+from wiretape.viewer.rows import ConversationRow, TurnRow, ms
 from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Part, laid_out
 
@@ -16,19 +18,30 @@ _OPENED: Final = "▾"
 _CLOSED: Final = "▸"
 _BETWEEN: Final = 2
 _DEEPEST: Final = 6
-_LEAST_TEXT: Final = 24
-_NAME: Final = 24
 _SHORT: Final = 8
+_NARROW: Final = 100
+"""Width in cells below which the name and the text take less."""
+
+_NAMES: Final = (18, 24)
+_LEAST_TEXTS: Final = (20, 24)
+"""Width of the name, and the least of the text, in cells: where the tree is narrow, and elsewhere."""
+
+_LARGEST: Final = 15
+"""Width of the largest part's name with its share, behind its bar."""
+
+_LEAST_BAR: Final = 9
+_MOST_BAR: Final = 48
 
 
 @dataclass(frozen=True, slots=True)
 class OutlineColumn:
-    """A column of figures: its title, its width, its rank (0 goes last when there is no room), its renderer."""
+    """A column: its title, its width, its rank (0 goes last when there is no room), its renderer, its alignment."""
 
     title: str
     width: int
     rank: int
-    shown: Callable[[Line, Look], Part]
+    shown: Callable[[Line, Look, Bars], Sequence[Part]]
+    right: bool = True
 
 
 def lines(
@@ -61,35 +74,45 @@ def totals(conversations: Sequence[ConversationRow]) -> str:
 
 def fitted(width: int) -> tuple[OutlineColumn, ...]:
     """Choose the columns for a width in cells, beside the name in front and the text behind them."""
-    chosen = list(_COLUMNS)
-    while chosen and _NAME + _LEAST_TEXT + sum(column.width + _BETWEEN for column in chosen) + _BETWEEN > width:
-        chosen.remove(max(chosen, key=lambda column: column.rank))
-    return tuple(chosen)
+    bar = min(max(width // 8, _LEAST_BAR), _MOST_BAR)
+    drawn = OutlineColumn("", bar + 1 + _LARGEST, 1, partial(_bar, bar), right=False)
+    columns = (*_COLUMNS[:-1], drawn, _COLUMNS[-1])
+    room = width - _name_width(width) - _BETWEEN - _LEAST_TEXTS[width >= _NARROW]
+    chosen = set[OutlineColumn]()
+    for column in sorted(columns, key=lambda column: column.rank):
+        if column.width + _BETWEEN <= room:
+            chosen.add(column)
+            room -= column.width + _BETWEEN
+    return tuple(column for column in columns if column in chosen)
 
 
-def titles(columns: Sequence[OutlineColumn], width: int) -> Iterator[Part]:
+def titles(columns: Sequence[OutlineColumn], width: int, bars: Bars) -> Iterator[Part]:
     """Yield the titles of the columns."""
-    yield from laid_out([("CONVERSATION", "muted")], _NAME, right=False)
+    yield from laid_out([("CONVERSATION", "muted")], _name_width(width), right=False)
     for column in columns:
         yield " " * _BETWEEN, "plain"
-        yield from laid_out([(column.title, "muted")], column.width, right=True)
+        yield from laid_out([(column.title or bars.title, "muted")], column.width, right=column.right)
     yield from _text([("ASKED, ANSWERED", "muted")], columns, width)
 
 
 def line(
-    one: Line, columns: Sequence[OutlineColumn], width: int, look: Look, *, opened: bool = False
+    one: Line, columns: Sequence[OutlineColumn], width: int, look: Look, bars: Bars, *, opened: bool = False
 ) -> Iterator[Part]:
     """Yield the parts of a line of `width` cells; `opened`: the exchanges of the conversation stand below it."""
-    yield from laid_out(_turn(one) if isinstance(one, TurnRow) else _name(one, opened), _NAME, right=False)
+    yield from laid_out(_turn(one) if isinstance(one, TurnRow) else _name(one, opened), _name_width(width), right=False)
     for column in columns:
         yield " " * _BETWEEN, "plain"
-        yield from laid_out([column.shown(one, look)], column.width, right=True)
+        yield from laid_out(column.shown(one, look, bars), column.width, right=column.right)
     said: list[Part] = _said(one) if isinstance(one, TurnRow) else [(formatting.line(one.asked), "plain")]
     yield from _text(said, columns, width)
 
 
+def _name_width(width: int) -> int:
+    return _NAMES[width >= _NARROW]
+
+
 def _text(parts: Sequence[Part], columns: Sequence[OutlineColumn], width: int) -> Iterator[Part]:
-    room = width - _NAME - sum(column.width + _BETWEEN for column in columns) - _BETWEEN
+    room = width - _name_width(width) - sum(column.width + _BETWEEN for column in columns) - _BETWEEN
     yield " " * _BETWEEN, "plain"
     yield from laid_out(parts, max(room, 0), right=False)
 
@@ -117,43 +140,50 @@ def _said(one: TurnRow) -> list[Part]:
     return [*asked, answered]
 
 
-def _count(name: str, of_turn: bool = True) -> Callable[[Line, Look], Part]:
-    def shown(one: Line, look: Look) -> Part:
+def _count(name: str, of_turn: bool = True) -> Callable[[Line, Look, Bars], Sequence[Part]]:
+    def shown(one: Line, look: Look, bars: Bars) -> Sequence[Part]:
         if isinstance(one, TurnRow) and not of_turn:
-            return "", "plain"
+            return []
         value = getattr(one, name)
-        return formatting.count(value), "muted" if value is None else "plain"
+        return [(formatting.count(value), "muted" if value is None else "plain")]
 
     return shown
 
 
-def _failed(one: Line, look: Look) -> Part:
+def _failed(one: Line, look: Look, bars: Bars) -> Sequence[Part]:
     if isinstance(one, TurnRow) or not one.failed:
-        return "", "plain"
-    return formatting.count(one.failed), "error"
+        return []
+    return [(formatting.count(one.failed), "error")]
 
 
-def _at(one: Line, look: Look) -> Part:
-    return moment(one.started_at if isinstance(one, TurnRow) else one.last_at, look, 8), "muted"
+def _at(one: Line, look: Look, bars: Bars) -> Sequence[Part]:
+    return [(moment(one.started_at if isinstance(one, TurnRow) else one.last_at, look, 8), "muted")]
 
 
-def _took(one: Line, look: Look) -> Part:
-    return formatting.span(one.duration_ms), "plain"
+def _took(one: Line, look: Look, bars: Bars) -> Sequence[Part]:
+    took_ms = one.duration_ms if isinstance(one, TurnRow) else ms(bars.wall_ns.get(one.conversation))
+    return [(formatting.span(took_ms), "plain")]
 
 
-def _model(one: Line, look: Look) -> Part:
+def _bar(cells: int, one: Line, look: Look, bars: Bars) -> Sequence[Part]:
+    """Draw the bar of a line, and name its largest part."""
+    bar = bars.of(one)
+    return [] if bar is None else [*bar.drawn(cells, bars.signs), (" ", "plain"), bar.largest(bars.signs)]
+
+
+def _model(one: Line, look: Look, bars: Bars) -> Sequence[Part]:
     named = formatting.line(one.model) if isinstance(one, TurnRow) else " ".join(map(formatting.line, one.models))
-    return named, "plain"
+    return [(named, "plain")]
 
 
 _COLUMNS: Final = (
-    OutlineColumn("LAST", 8, 4, _at),
-    OutlineColumn("N", 5, 0, _count("exchanges", of_turn=False)),
-    OutlineColumn("FAIL", 4, 2, _failed),
-    OutlineColumn("IN", 10, 5, _count("input_tokens")),
-    OutlineColumn("OUT", 8, 3, _count("output_tokens")),
-    OutlineColumn("CACHED", 10, 6, _count("cache_read_input_tokens")),
-    OutlineColumn("TOOK", 9, 1, _took),
-    OutlineColumn("MODEL", 18, 7, _model),
+    OutlineColumn("LAST", 8, 5, _at),
+    OutlineColumn("N", 5, 2, _count("exchanges", of_turn=False)),
+    OutlineColumn("FAIL", 4, 3, _failed),
+    OutlineColumn("IN", 10, 6, _count("input_tokens")),
+    OutlineColumn("OUT", 8, 4, _count("output_tokens")),
+    OutlineColumn("CACHED", 10, 7, _count("cache_read_input_tokens")),
+    OutlineColumn("TOOK", 9, 0, _took),
+    OutlineColumn("MODEL", 18, 8, _model),
 )
-"""The columns between the name and the text."""
+"""The columns between the name and the text; the bar stands before the last."""

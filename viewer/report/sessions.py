@@ -12,7 +12,7 @@ from wiretape.viewer.report.tables import Column, Table, paragraph, plain, table
 from wiretape.viewer.rows import TableRow, ms
 from wiretape.viewer.sessions.account import Account, TurnTime
 from wiretape.viewer.text import formatting
-from wiretape.viewer.text.formatting import count, span
+from wiretape.viewer.text.formatting import count, share, span
 
 _LABEL: Final = 11
 _BAR: Final = 30
@@ -72,12 +72,7 @@ _IMPORTANT: Final = (
 def shares(account: Account) -> str:
     """Return the parts of the time, the largest first, in percent; "" if there is none."""
     known = sorted(((took_ns, name) for name, took_ns in account.parts.items() if took_ns), reverse=True)
-    return " · ".join(f"{name} {_percent(took_ns, account)}" for took_ns, name in known)
-
-
-def _percent(part_ns: int, account: Account) -> str:
-    share = 100 * part_ns / account.wall_ns
-    return f"{share:.0f} %" if share >= 1 else "<1 %"
+    return " · ".join(f"{name} {share(took_ns, account.wall_ns)}" for took_ns, name in known)
 
 
 def times(accounts: Sequence[Account], width: int | None = None) -> Iterator[Text]:
@@ -101,8 +96,8 @@ def lines(
     longest = max(account.parts.values())
     for name, took_ns in account.parts.items():
         drawn = stats.bar(took_ns, longest, min(_BAR, max(room - 40, 5))) if took_ns else ""
-        share = _percent(took_ns, account) if took_ns else ""
-        yield Text(f"{name:<{_LABEL}}{span(ms(took_ns)):>9} {share:>5}  {drawn}".rstrip())
+        percent = share(took_ns, account.wall_ns) if took_ns else ""
+        yield Text(f"{name:<{_LABEL}}{span(ms(took_ns)):>9} {percent:>5}  {drawn}".rstrip())
     yield from _label("counts", _counts(account), room)
     if account.ttft_p50_ns is not None:
         yield from _label("ttft", f"median {span(ms(account.ttft_p50_ns))}", room)
@@ -127,8 +122,9 @@ def sentence(account: Account) -> str:
     if not account.wall_ns:
         return wall
     first, second, *_ = sorted(account.parts, key=account.parts.__getitem__, reverse=True)
-    said = f"{wall}: {_percent(account.parts[first], account)} {_WORDS[first]}"
-    return f"{said}, {_percent(account.parts[second], account)} {_WORDS[second]}" if account.parts[second] else said
+    largest = (part for part in (first, second) if account.parts[part])
+    said = (f"{share(account.parts[part], account.wall_ns)} {_WORDS[part]}" for part in largest)
+    return f"{wall}: {', '.join(said)}"
 
 
 def _counts(account: Account) -> str:

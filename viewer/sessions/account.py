@@ -203,11 +203,11 @@ def _clusters(ordered: Iterable[Span]) -> Iterator[tuple[list[Span], int]]:
 def _spent(cluster: Sequence[Span], limits: Thresholds) -> Iterator[tuple[str, int]]:
     """Yield the parts of the time of overlapping spans, with their durations."""
     if len(cluster) == 1:
-        for part, start_ns, end_ns in _phases(cluster[0], limits):
+        for part, start_ns, end_ns in phases(cluster[0], limits):
             yield part, end_ns - start_ns
         return
-    phases = [phase for span in cluster for phase in _phases(span, limits)]
-    changes = [(start_ns, part, 1) for part, start_ns, _ in phases] + [(end_ns, part, -1) for part, _, end_ns in phases]
+    each = [phase for span in cluster for phase in phases(span, limits)]
+    changes = [(start_ns, part, 1) for part, start_ns, _ in each] + [(end_ns, part, -1) for part, _, end_ns in each]
     running, last_ns = dict.fromkeys(PARTS, 0), 0
     for at_ns, part, change in sorted(changes):
         if at_ns > last_ns and (now := next((name for name, count in running.items() if count), None)):
@@ -216,7 +216,7 @@ def _spent(cluster: Sequence[Span], limits: Thresholds) -> Iterator[tuple[str, i
         running[part] += change
 
 
-def _phases(span: Span, limits: Thresholds) -> Iterator[tuple[str, int, int]]:
+def phases(span: Span, limits: Thresholds) -> Iterator[tuple[str, int, int]]:
     """Yield the parts of a span's own time, with their starts and ends, in order even if its times are not."""
     start_ns, end_ns, first_ns, last_ns = span.start_ns, _end(span), span.first_ns, span.last_ns
     before, after = ("failed", "failed") if span.failed else ("waiting", "closing")
@@ -279,7 +279,7 @@ def by_turn(spans: Iterable[Span], limits: Thresholds = DEFAULT) -> Iterator[Tur
         before, before_ns = links.reason(cluster[0]), 0 if last_ns is None else cluster[0].start_ns - last_ns
         for span in cluster:
             parts = dict.fromkeys(PARTS, 0)
-            for part, from_ns, to_ns in _phases(span, limits):
+            for part, from_ns, to_ns in phases(span, limits):
                 parts[part] += to_ns - from_ns
             yield TurnTime(span, parts, before, before_ns)
             before_ns = 0

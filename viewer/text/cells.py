@@ -37,6 +37,20 @@ def laid_out(parts: Sequence[Part], width: int, *, right: bool) -> Iterator[Part
     yield from (blank, *shown) if right else (*shown, blank)
 
 
+def in_lines(items: Iterable[Sequence[Part]], width: int) -> Iterator[list[Part]]:
+    """Yield lines of items with two blanks between them, as many in each as fit a width in cells."""
+    line, room = list[Part](), width
+    for item in items:
+        needed = sum(cell_len(text) for text, _ in item)
+        if line and needed > room:
+            yield line[:-1]
+            line, room = [], width
+        line += [*item, ("  ", "plain")]
+        room -= needed + 2
+    if line:
+        yield line[:-1]
+
+
 def joined(parts: Iterable[Part]) -> Iterator[Part]:
     """Join neighbouring parts of one tone; blanks, whose tone is not visible, join the part before them."""
     pending = ""

@@ -61,6 +61,12 @@ def count(value: int | None) -> str:
     return UNKNOWN if value is None else f"{value:,}"
 
 
+def share(part: float, whole: float) -> str:
+    """Return a part of a whole in percent; a small one is `<1 %`, not 0."""
+    percent = 100 * part / whole
+    return f"{percent:.0f} %" if percent >= 1 else "<1 %"
+
+
 def amount(value: float | None) -> str:
     """Return an amount of money, not rounded."""
     return UNKNOWN if value is None else f"{Decimal(repr(value)):,f}"

@@ -1,10 +1,14 @@
 """The lines of the tree of conversations: as wide as there is room, with what matters most."""
 
+from dataclasses import replace
+
 from rich.cells import cell_len
 
 from wiretape.viewer.exchange.states import Look
-from wiretape.viewer.listing import outline
+from wiretape.viewer.listing import bars, outline
+from wiretape.viewer.listing.bars import Bars
 from wiretape.viewer.rows import ConversationRow, TurnRow
+from wiretape.viewer.sessions.account import Span
 
 AT = "2026-03-01T12:00:00.000000Z"
 CONVERSATION = ConversationRow(
@@ -13,22 +17,40 @@ CONVERSATION = ConversationRow(
 TURN = TurnRow(1, 99, 1234.5, "new\n", "a1" * 8, AT, None, "complete", 1, 2, None, "text", "look, \x1b]0;t\x07")
 
 
+def some_bars() -> Bars:
+    """Return the bars of a session of one turn, which waits for 3 s and streams for 1 s."""
+    found = bars.of_time([Span(1, 0, 4 * 10**9, 3 * 10**9, 4 * 10**9)])
+    name = CONVERSATION.conversation
+    return Bars(sessions={name: found}, wall_ns={name: found.length}, turns=found.turns)
+
+
 def drawn(one: outline.Line, width: int, *, opened: bool = False) -> str:
-    return "".join(text for text, _ in outline.line(one, outline.fitted(width), width, Look(), opened=opened))
+    columns = outline.fitted(width)
+    return "".join(text for text, _ in outline.line(one, columns, width, Look(), some_bars(), opened=opened))
 
 
 def test_every_line_fills_its_width_and_nothing_recorded_reaches_the_terminal() -> None:
     for width in (60, 80, 100, 120, 200):
         columns = outline.fitted(width)
-        titles = "".join(text for text, _ in outline.titles(columns, width))
+        titles = "".join(text for text, _ in outline.titles(columns, width, Bars()))
         lines = [drawn(CONVERSATION, width), drawn(CONVERSATION, width, opened=True), drawn(TURN, width), titles]
         assert {cell_len(line) for line in lines} == {width}
         assert not any("\x1b" in line or "\n" in line for line in lines)
 
 
 def test_figures_give_way_to_the_text() -> None:
-    assert [column.title for column in outline.fitted(60)] == ["N"]
+    assert [column.title for column in outline.fitted(60)] == ["N", "TOOK"]
     assert [column.title for column in outline.fitted(200)][-1] == "MODEL"
+
+
+def test_the_bar_grows_with_the_terminal_and_goes_before_the_text_is_cut_further() -> None:
+    assert "░" not in drawn(TURN, 76)
+    for width, cells in ((78, 9), (118, 14), (198, 24)):
+        for line in (drawn(CONVERSATION, width), drawn(TURN, width)):
+            assert line.count("░") + line.count("█") == cells
+            assert "waiting 75 %" in line
+    assert "4,000 ms" in drawn(CONVERSATION, 78), "the wall time of the session"
+    assert "–" in drawn(replace(CONVERSATION, conversation="another"), 78), "not read yet"
 
 
 def test_totals_are_of_what_is_known() -> None:

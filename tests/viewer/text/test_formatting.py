@@ -33,3 +33,7 @@ def test_an_upstream_that_is_no_url_is_shown_as_it_is(upstream: str) -> None:
 
 def test_an_upstream_is_shown_as_its_host_and_port() -> None:
     assert formatting.host("http://127.0.0.1:8000/v1") == "127.0.0.1:8000"
+
+
+def test_a_small_share_is_not_none() -> None:
+    assert [formatting.share(part, 1000) for part in (1, 9, 10, 444, 1000)] == ["<1 %", "<1 %", "1 %", "44 %", "100 %"]

@@ -11,41 +11,100 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.geometry import Size
 from textual.screen import Screen
 from textual.strip import Strip
 
 from wiretape.recorder.clock import Clock
+from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.errors import WiretapeError
 from wiretape.viewer.exchange.states import Look
 from wiretape.viewer.listing import drilling, outline
+from wiretape.viewer.listing.bars import Bars, SessionBars, of_time
 from wiretape.viewer.listing.outline import Line
 from wiretape.viewer.query.parser import FilterError
 from wiretape.viewer.rows import ConversationRow, TurnRow
 from wiretape.viewer.source.base import pause_s
+from wiretape.viewer.text import cells
 from wiretape.viewer.text.cells import Part
 from wiretape.viewer.tui.base.host import Superseded, host
 from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
 from wiretape.viewer.tui.dialogs import offers
 from wiretape.viewer.tui.widgets.bar import HeaderLine
-from wiretape.viewer.tui.widgets.cursor import MARGIN, CursorTable, table_keys
+from wiretape.viewer.tui.widgets.cursor import MARGIN, CursorTable, Toned, table_keys
 from wiretape.viewer.tui.widgets.footer import KeyLine
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from wiretape.viewer.source.base import Version
+    from wiretape.viewer.source.tape.conditions import Condition
 
 _MOST_OPENED: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationsData:
-    """The data read: the version of the tape, its conversations, their totals, the exchanges of the opened ones."""
+    """The data read: the version of the tape, its conversations, their totals, the exchanges of the opened ones.
+
+    `times` are the bars of the conversations near the cursor, and of the opened ones, with the rows that they are of.
+    """
 
     version: "Version | None" = None
     totals: str = "reading …"
     conversations: list[ConversationRow] = field(default_factory=list)
     turns: dict[str, list[TurnRow]] = field(default_factory=dict)
+    times: dict[str, tuple[ConversationRow, SessionBars]] = field(default_factory=dict)
+
+    @property
+    def bars(self) -> Bars:
+        """The bars of the time."""
+        known = {name: bars for name, (_, bars) in self.times.items()}
+        turns = {no: bar for name in self.turns if name in known for no, bar in known[name].turns.items()}
+        return Bars(sessions=known, wall_ns={name: bars.length for name, bars in known.items()}, turns=turns)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The names of the opened conversations, and the lines of the tree that may be drawn next."""
+
+    opened: frozenset[str]
+    lines: slice
+
+    def among(self, conversations: list[ConversationRow], turns: dict[str, list[TurnRow]]) -> list[ConversationRow]:
+        """Return the conversations on these lines, and the opened ones."""
+        drawn = outline.lines(conversations, self.opened, turns)[self.lines]
+        names = self.opened | {one.conversation for one in drawn if isinstance(one, ConversationRow)}
+        return [one for one in conversations if one.conversation in names]
+
+
+class Legend(Toned):
+    """The signs of the parts of bars, in as many lines as they need, and lines of text below."""
+
+    DEFAULT_CSS = "Legend { height: auto; max-height: 6; background: $surface; padding: 0 1; }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._signs: list[list[Part]] = []
+        self._notes: list[list[Part]] = []
+
+    def show(self, signs: list[list[Part]], notes: list[list[Part]]) -> None:
+        """Show these signs, and these lines."""
+        if (signs, notes) != (self._signs, self._notes):
+            self._signs, self._notes = signs, notes
+            self.refresh(layout=True)
+
+    def _lines(self, width: int) -> list[list[Part]]:
+        return [*cells.in_lines(self._signs, width), *self._notes]
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Return the number of lines."""
+        return len(self._lines(width))
+
+    def render_line(self, y: int) -> Strip:
+        """Draw a line."""
+        lines = self._lines(self.content_size.width)
+        return self.drawn(lines[y] if y < len(lines) else [])
 
 
 class ConversationTree(CursorTable):
@@ -59,6 +118,7 @@ class ConversationTree(CursorTable):
         self.lines: list[Line] = []
         self.opened: Collection[str] = ()
         self.look = Look()
+        self.bars = Bars()
 
     @property
     def count(self) -> int:
@@ -84,12 +144,12 @@ class ConversationTree(CursorTable):
         width = max(self.size.width - len(MARGIN), 1)
         columns, item = outline.fitted(width), self.top + y - 1
         if y == 0:
-            return self.drawn_titles(outline.titles(columns, width))
+            return self.drawn_titles(outline.titles(columns, width, self.bars))
         if item >= self.count:
             return self.drawn([])
         one = self.lines[item]
         is_opened = isinstance(one, ConversationRow) and one.conversation in self.opened
-        return self.drawn_item(item, outline.line(one, columns, width, self.look, opened=is_opened))
+        return self.drawn_item(item, outline.line(one, columns, width, self.look, self.bars, opened=is_opened))
 
 
 class ConversationsScreen(Screen[None]):
@@ -114,11 +174,11 @@ class ConversationsScreen(Screen[None]):
         self._opened: set[str] = set()
         self._trouble: str | None = None
         self.shown = ConversationsData()
-        self._header, self._tree = HeaderLine(), ConversationTree()
+        self._header, self._tree, self._legend = HeaderLine(), ConversationTree(), Legend()
 
     def compose(self) -> ComposeResult:
-        """Lay out the title, the tree and the keys."""
-        yield from (self._header, self._tree, KeyLine())
+        """Lay out the title, the tree, the legend of its bars and the keys."""
+        yield from (self._header, self._tree, self._legend, KeyLine())
 
     def on_mount(self) -> None:
         """Read the content of the screen, and start to poll."""
@@ -151,6 +211,13 @@ class ConversationsScreen(Screen[None]):
         """The conversation that the cursor is on, or in."""
         above = self._tree.lines[: self._tree.cursor + 1]
         return next((one.conversation for one in reversed(above) if isinstance(one, ConversationRow)), None)
+
+    def on_cursor_list_moved(self) -> None:
+        """Show the shares of the conversation under the cursor; read the bars of those that come into view."""
+        self._show_legend()
+        known = self.shown.times
+        if any(one.conversation not in known for one in self._drawn.among(self.shown.conversations, self.shown.turns)):
+            self._read_soon()
 
     def on_cursor_list_opened(self) -> None:
         """Open the exchange under the cursor in the inspector; open or close a conversation."""
@@ -189,7 +256,7 @@ class ConversationsScreen(Screen[None]):
 
     def action_reload(self) -> None:
         """Read everything again."""
-        self.shown = replace(self.shown, version=None)
+        self.shown = replace(self.shown, version=None, times={})
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hide actions from footer and help that do not apply to an empty list."""
@@ -199,7 +266,16 @@ class ConversationsScreen(Screen[None]):
         self._opened = self._opened | names if is_open else self._opened - names
         self._show()
         if is_open and names:
-            self.run_worker(self._read(), group="read", exclusive=True)
+            self._read_soon()
+
+    def _read_soon(self) -> None:
+        self.run_worker(self._read(), group="read", exclusive=True)
+
+    @property
+    def _drawn(self) -> Shown:
+        """The opened conversations, and the lines within a screen of the cursor."""
+        cursor, height = self._tree.cursor, self.app.size.height
+        return Shown(frozenset(self._opened), slice(max(cursor - height, 0), cursor + height))
 
     async def _watch(self) -> None:
         """Read the tape, and again whenever somebody has written to it."""
@@ -211,10 +287,12 @@ class ConversationsScreen(Screen[None]):
             await asyncio.sleep(pause_s("screen", clock.now() - began))
 
     async def _read(self) -> None:
-        opened, shown, trouble = frozenset(self._opened), self.shown, self._trouble
-        question = partial(_read, text=self._filter_text, clock=host(self).clock, shown=self.shown, opened=opened)
+        app, shown, trouble = host(self), self.shown, self._trouble
+        question = partial(
+            _read, text=self._filter_text, clock=app.clock, limits=app.limits, shown=shown, drawn=self._drawn
+        )
         try:
-            self.shown, self._trouble = await host(self).tape.ask(question), None
+            self.shown, self._trouble = await app.tape.ask(question), None
         except Superseded:
             return
         except (WiretapeError, FilterError) as error:
@@ -229,8 +307,12 @@ class ConversationsScreen(Screen[None]):
         self._header.show(
             [("conversations", "strong"), *([(f" · {self._trouble}", "error")] if self._trouble else said)], []
         )
-        self._tree.look = Look(wall_ns=host(self).clock.wall_ns())
+        self._tree.look, self._tree.bars = Look(wall_ns=host(self).clock.wall_ns()), self.shown.bars
         self._tree.show(outline.lines(self.shown.conversations, self._opened, self.shown.turns), self._opened)
+        self._show_legend()
+
+    def _show_legend(self) -> None:
+        self._legend.show([*self._tree.bars.legend(self._here)], [])
 
 
 def _key(one: Line) -> tuple[str, str | int]:
@@ -238,7 +320,7 @@ def _key(one: Line) -> tuple[str, str | int]:
 
 
 def _read(
-    connection: "Connection", text: str, clock: Clock, shown: ConversationsData, opened: frozenset[str]
+    connection: "Connection", text: str, clock: Clock, limits: Thresholds, shown: ConversationsData, drawn: Shown
 ) -> ConversationsData:
     """Read the changes since the last reading; in the tape's thread."""
     from wiretape.viewer.query.parser import parse
@@ -246,10 +328,26 @@ def _read(
 
     version = following.version(connection)
     where = conditions.condition(parse(text, clock)) if text.strip() else None
-    if version == shown.version:
-        missing = opened - shown.turns.keys()
-        more = conversations.turns(connection, missing, where) if missing else {}
-        return replace(shown, turns=shown.turns | more) if missing else shown
-    listed = conversations.listed(connection, where)
-    turns = conversations.turns(connection, opened, where) if opened else {}
-    return ConversationsData(version, outline.totals(listed), listed, turns)
+    if version != shown.version:
+        listed = conversations.listed(connection, where)
+        turns = conversations.turns(connection, drawn.opened, where) if drawn.opened else {}
+        shown = ConversationsData(version, outline.totals(listed), listed, turns, shown.times)
+    elif missing := drawn.opened - shown.turns.keys():
+        shown = replace(shown, turns=shown.turns | conversations.turns(connection, missing, where))
+    stale = [
+        one
+        for one in drawn.among(shown.conversations, shown.turns)
+        if one.open or one.conversation not in shown.times or shown.times[one.conversation][0] != one
+    ]
+    return replace(shown, times=shown.times | _times(connection, stale, where, clock, limits)) if stale else shown
+
+
+def _times(
+    connection: "Connection", stale: list[ConversationRow], where: "Condition | None", clock: Clock, limits: Thresholds
+) -> dict[str, tuple[ConversationRow, SessionBars]]:
+    from wiretape.viewer.sessions.exchanges import spans
+    from wiretape.viewer.source.tape import sessions
+
+    rows = {one.conversation: one for one in stale}
+    members = sessions.members(connection, limits, clock, where, rows)
+    return {name: (rows[name], of_time(spans(found, limits).spans, limits)) for name, found in members}

@@ -1,0 +1,110 @@
+"""Bars of the parts of a session: each part has its share of the cells, in the order of time."""
+
+import random
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+from rich.cells import cell_len
+
+from wiretape.recorder.decode.stalls import DEFAULT
+from wiretape.viewer.listing import bars
+from wiretape.viewer.listing.bars import Bar, Bars, PartSign, Phase
+from wiretape.viewer.rows import ConversationRow
+from wiretape.viewer.sessions.account import PARTS, Span, account
+from wiretape.viewer.tui.base import paint
+
+MS = 1_000_000
+AT = "2026-03-01T12:00:00.000000Z"
+
+
+def text(bar: Bar, cells: int) -> str:
+    return "".join(text for text, _ in bar.drawn(cells, bars.TIME))
+
+
+def worked_example() -> list[Span]:
+    """Return a turn, an attempt that gets 429, and a turn with a stall, as in the definition of the time account."""
+    return [
+        Span(1, 0, 1450 * MS, 400 * MS, 1400 * MS, calls_tool=True),
+        Span(2, 3450 * MS, 3500 * MS, failed=True, continues=1),
+        Span(3, 4500 * MS, 8400 * MS, 5000 * MS, 8400 * MS, [(5200 * MS, 8200 * MS)], continues=2, answers_tool=True),
+    ]
+
+
+def test_the_bar_of_a_session_shows_its_parts_where_they_are() -> None:
+    found = bars.of_time(worked_example())
+    assert found.length == 8400 * MS
+    drawn = "░" * 4 + "█" * 10 + "▄" + "▚" * 20 + "─" * 10 + "░" * 5 + "█" * 2 + "▒" * 30 + "█" * 2
+    assert text(found.whole, 84) == drawn, "of 50 ms closing and 50 ms failed, each half a cell, one is shown"
+    assert text(found.whole, 8) == "█▚▚─░▒▒▒"
+    assert found.whole.largest(bars.TIME) == ("stalled 36 %", "error")
+
+
+def test_the_bars_of_turns_stand_on_the_axis_of_their_session_with_the_time_before_them() -> None:
+    found = bars.of_time(worked_example())
+    first, failed, second = (text(found.turns[no], 84) for no in (1, 2, 3))
+    assert first.rstrip() == "░" * 4 + "█" * 10 + "▄"
+    assert failed.rstrip() == " " * 14 + "▚" * 20 + "×"
+    assert second.rstrip() == " " * 35 + "─" * 10 + "░" * 5 + "█" * 2 + "▒" * 30 + "█" * 2
+    assert found.turns[3].largest(bars.TIME)[0] == "stalled 77 %", "of its own time"
+    assert text(found.turns[2], 3) == "▚× ", "however short it is, it has a cell"
+
+
+def test_a_part_that_alternates_with_others_has_its_share_of_the_cells() -> None:
+    phases, at = list[Phase](), 0
+    for _ in range(1000):
+        for part, took in (("waiting", 1), ("streaming", 3), ("tools", 2)):
+            phases.append(Phase(part, at, at + took))
+            at += took
+    assert Counter(text(Bar(phases, 0, at), 30)) == {"█": 15, "▚": 10, "░": 5}
+
+
+def test_a_thousand_random_bars_fill_their_cells_and_show_no_part_where_it_is_not() -> None:
+    source = random.Random(3)
+    for _ in range(1000):
+        borders = sorted(source.sample(range(500), k=source.randint(2, 20)))
+        phases = [Phase(source.choice(list(PARTS)), *one) for one in pairwise(borders)]
+        cells = source.randint(1, 60)
+        drawn = text(Bar(phases, borders[0], borders[-1]), cells)
+        assert len(drawn) == cells
+        length = borders[-1] - borders[0]
+        for cell, sign in enumerate(drawn):
+            start, end = borders[0] + cell * length / cells, borders[0] + (cell + 1) * length / cells
+            assert sign in {bars.TIME[part].sign for part, low, high in phases if low < end and high > start}
+
+
+def test_a_session_without_any_length_is_blank() -> None:
+    found = bars.of_time([Span(1, 5, 5)])
+    assert text(found.whole, 4) == text(found.turns[1], 4) == "    "
+    assert found.whole.largest(bars.TIME) == ("", "plain")
+
+
+def test_a_bar_adds_up_to_the_account() -> None:
+    spans = worked_example()
+    assert {part: bars.of_time(spans).whole.sizes[part] for part in PARTS} == account(spans, DEFAULT).parts
+
+
+def test_every_part_of_the_time_has_a_sign_of_its_own_also_in_ascii() -> None:
+    assert list(bars.TIME) == list(PARTS)
+    signs = [one.sign for one in bars.TIME.values()]
+    assert {cell_len(sign) for sign in signs} == {1}
+    assert len(set(signs)) == len({paint.in_ascii(sign) for sign in signs}) == len(signs)
+    assert "?" not in paint.in_ascii("".join(signs))
+
+
+def test_a_legend_has_the_largest_parts_of_a_session_first() -> None:
+    found = bars.of_time(worked_example())
+    legend = ["".join(text for text, _ in item) for item in Bars(sessions={"k": found}).legend("k")]
+    assert legend[:2] == ["▒ stalled 36 %", "▚ tools 24 %"]
+    assert legend[-2:] == ["× failed <1 %", "idle"]
+
+
+@pytest.mark.parametrize("name", ["other", None])
+def test_a_legend_without_a_session_has_only_the_signs(name: str | None) -> None:
+    found = Bars(signs={"a": PartSign("x", "plain", "word")}).legend(name)
+    assert ["".join(text for text, _ in item) for item in found] == ["x word"]
+
+
+def test_a_line_without_a_known_bar_has_none() -> None:
+    row = ConversationRow("k", "a1", AT, AT, 1, 0, 0, [], None, None, None, None, None, None)
+    assert Bars().of(row) is None

@@ -1,0 +1,176 @@
+"""Pure: bars of the parts of a session and of its turns: a line of cells on one axis, with a sign for each part.
+
+A cell shows one of the parts within it: the one that the cells before it have shown least of its due. So the cells are
+in the order of time, and of each part there are as many as its share: a part that alternates with others is not lost.
+"""
+
+import functools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
+from wiretape.viewer.rows import ConversationRow, TurnRow
+from wiretape.viewer.sessions.account import Span, by_turn, phases, stretches
+from wiretape.viewer.text import formatting
+from wiretape.viewer.text.cells import Part, Tone
+
+
+class Phase(NamedTuple):
+    """A part, from a place on an axis to another."""
+
+    part: str
+    start: int
+    end: int
+
+
+class PartSign(NamedTuple):
+    """A part of a bar: its sign, one cell wide, its tone and its word."""
+
+    sign: str
+    tone: Tone
+    word: str
+
+
+TIME: Final = {
+    "streaming": PartSign("█", "success", "streaming"),
+    "stalled": PartSign("▒", "error", "stalled"),
+    "waiting": PartSign("░", "accent", "waiting"),
+    "closing": PartSign("▄", "muted", "closing"),
+    "failed": PartSign("×", "error", "failed"),
+    "backoff": PartSign("─", "warning", "backoff"),
+    "tools": PartSign("▚", "plain", "tools"),
+    "idle": PartSign(" ", "muted", "idle"),
+}
+"""The parts of a session's time."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bar:
+    """The phases of a session, or of a turn, on an axis; `before` is the time before a turn in which none was open."""
+
+    phases: Sequence[Phase]
+    start: int
+    end: int
+    before: Phase | None = None
+
+    @property
+    def sizes(self) -> Counter[str]:
+        """The sizes of the parts."""
+        found = Counter[str]()
+        for part, start, end in self.phases:
+            found[part] += end - start
+        return found
+
+    def drawn(self, count: int, signs: Mapping[str, PartSign]) -> Iterator[Part]:
+        """Yield the bar in `count` cells."""
+        for part, same in groupby(_cells(self, count)):
+            sign, tone, _ = _BLANK if part is None else signs[part]
+            yield sign * len([*same]), tone
+
+    def largest(self, signs: Mapping[str, PartSign]) -> Part:
+        """Return the largest part, with its share."""
+        whole = (sizes := self.sizes).total()
+        if not whole:
+            return "", "plain"
+        part, size = max(sizes.items(), key=lambda item: item[1])
+        return f"{signs[part].word} {formatting.share(size, whole)}", signs[part].tone
+
+
+_BLANK: Final = PartSign(" ", "plain", "")
+
+
+@functools.lru_cache(maxsize=1024)
+def _cells(bar: Bar, count: int) -> list[str | None]:
+    """Return the part that each cell shows; None where no phase is."""
+    length = bar.end - bar.start
+    if length <= 0 or count <= 0:
+        return [None] * count
+    shown: list[str | None] = [None] * count
+    due = Counter[str]()
+    for drawn in ([bar.before] if bar.before else [], bar.phases):
+        for cell, within in enumerate(_within(drawn, bar.start, length, count)):
+            due.update(within)
+            if within:
+                part = shown[cell] = max(within, key=due.__getitem__)
+                due[part] -= length
+    return shown
+
+
+def _within(drawn: Iterable[Phase], first: int, length: int, count: int) -> list[dict[str, int]]:
+    """Return the sizes of the parts within each cell; a cell is `length` long."""
+    cells: list[dict[str, int]] = [{} for _ in range(count)]
+    for part, start, end in drawn:
+        at, to = (start - first) * count, (end - first) * count
+        while at < to:
+            cell = at // length
+            border = min((cell + 1) * length, to)
+            if 0 <= cell < count:
+                cells[cell][part] = cells[cell].get(part, 0) + border - at
+            at = border
+    return cells
+
+
+@dataclass(frozen=True, slots=True)
+class SessionBars:
+    """The bar of a session, and those of its turns by the numbers of their exchanges."""
+
+    whole: Bar
+    turns: Mapping[int, Bar]
+
+    @property
+    def length(self) -> int:
+        """The length of the axis: of time, the wall time in ns."""
+        return self.whole.end - self.whole.start
+
+
+def of_time(spans: Sequence[Span], limits: Thresholds = DEFAULT) -> SessionBars:
+    """Return the bars of the time of a session; there is a span at least."""
+    whole = [*_in_line(stretches(spans, limits), min(one.start_ns for one in spans))]
+    start, end = whole[0].start, whole[-1].end
+    own: dict[int, list[Phase]] = {}
+    before: dict[int, Phase] = {}
+    for turn in by_turn(spans, limits):
+        own.setdefault(turn.span.no, []).extend(map(Phase._make, phases(turn.span, limits)))
+        began = turn.span.start_ns
+        before.setdefault(turn.span.no, Phase(turn.before, began - turn.before_ns, began))
+    turns = {no: Bar(found, start, end, before[no]) for no, found in own.items()}
+    return SessionBars(Bar(whole, start, end), turns)
+
+
+def _in_line(sizes: Iterable[tuple[str, int]], at: int) -> Iterator[Phase]:
+    """Yield parts one behind the other, from a place on."""
+    for part, size in sizes:
+        yield Phase(part, at, at + size)
+        at += size
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """The bars of the lines of a tree, all of one kind, under a title; `wall_ns` is the wall time of each session."""
+
+    title: str = "TIME"
+    signs: Mapping[str, PartSign] = field(default_factory=lambda: TIME)
+    sessions: Mapping[str, SessionBars] = field(default_factory=dict)
+    wall_ns: Mapping[str, int] = field(default_factory=dict)
+    turns: Mapping[int, Bar] = field(default_factory=dict)
+
+    def of(self, line: ConversationRow | TurnRow) -> Bar | None:
+        """Return the bar of a line, None if it is not known."""
+        if isinstance(line, TurnRow):
+            return self.turns.get(line.no)
+        known = self.sessions.get(line.conversation)
+        return None if known is None else known.whole
+
+    def legend(self, name: str | None) -> Iterator[list[Part]]:
+        """Yield the sign of each part with its share of a session, the largest first, and then those it has not."""
+        known = None if name is None else self.sessions.get(name)
+        sizes = known.whole.sizes if known else Counter[str]()
+        ranked = sorted(self.signs, key=lambda part: -sizes[part])
+        for part in ranked:
+            sign, tone, word = self.signs[part]
+            share = f" {formatting.share(sizes[part], sizes.total())}" if sizes[part] else ""
+            drawn: list[Part] = [(f"{sign} ", tone)] if sign.strip() else []
+            yield [*drawn, (f"{word}{share}", "plain" if share else "muted")]
