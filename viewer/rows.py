@@ -223,7 +223,8 @@ class ConversationRow:
 class TurnRow:
     """An exchange in the tree of its conversation, with the beginnings of its prompt and of its answer.
 
-    `newly_asked` is None for the first exchange, and where it equals its parent's.
+    `newly_asked` is None for the first exchange, and where it equals its parent's. `sources` are the bytes of its
+    request by source; none if they are unknown.
     """
 
     no: int
@@ -239,6 +240,9 @@ class TurnRow:
     cache_read_input_tokens: int | None
     content: str | None
     tools: str | None
+    cache_verdict: str | None = None
+    cache_broken_at: str | None = None
+    sources: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Pure: bars of the parts of a session and of its turns: a line of cells on one axis, with a sign for each part.
 
-A cell shows one of the parts within it: the one that the cells before it have shown least of its due. So the cells are
-in the order of time, and of each part there are as many as its share: a part that alternates with others is not lost.
+The parts are those of its time, or the sources of the bytes of its requests. A cell shows one of the parts within it:
+the one that the cells before it have shown least of its due. So the cells are in the order of time, and of each part
+there are as many as its share: a part that alternates with others is not lost.
 """
 
 import functools
@@ -45,6 +46,18 @@ TIME: Final = {
     "idle": PartSign(" ", "muted", "idle"),
 }
 """The parts of a session's time."""
+
+CONTEXT: Final = {
+    "system": PartSign("░", "accent", "system"),
+    "tools": PartSign("▚", "plain", "tools"),
+    "user": PartSign("█", "accent", "user"),
+    "assistant": PartSign("▓", "success", "assistant"),
+    "tool_results": PartSign("▒", "warning", "results"),
+    "images": PartSign("◆", "error", "images"),
+    "documents": PartSign("▄", "error", "documents"),
+    "other": PartSign("·", "muted", "other"),
+}
+"""The sources of a request's bytes: what fills the context of a model."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,6 +151,20 @@ def of_time(spans: Sequence[Span], limits: Thresholds = DEFAULT) -> SessionBars:
         before.setdefault(turn.span.no, Phase(turn.before, began - turn.before_ns, began))
     turns = {no: Bar(found, start, end, before[no]) for no, found in own.items()}
     return SessionBars(Bar(whole, start, end), turns)
+
+
+def of_context(turns: Iterable[TurnRow]) -> SessionBars | None:
+    """Return the bars of the requests of a session, on the axis of the largest one, which is that of the session.
+
+    None if no request is known.
+    """
+    sizes = {turn.no: turn.sources for turn in turns if turn.sources}
+    if not sizes:
+        return None
+    longest = max(sizes, key=lambda no: sum(sizes[no].values()))
+    end = sum(sizes[longest].values())
+    found = {no: Bar([*_in_line(each.items(), 0)], 0, end) for no, each in sizes.items()}
+    return SessionBars(found[longest], found)
 
 
 def _in_line(sizes: Iterable[tuple[str, int]], at: int) -> Iterator[Phase]:

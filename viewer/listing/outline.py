@@ -17,14 +17,25 @@ Line = ConversationRow | TurnRow
 _OPENED: Final = "▾"
 _CLOSED: Final = "▸"
 _BETWEEN: Final = 2
-_DEEPEST: Final = 6
+_INDENT: Final = 2
 _SHORT: Final = 8
+_UNINDENTED: Final = 4 + _SHORT
+"""Width of the name of a turn that continues the first one, in cells."""
+
 _NARROW: Final = 100
 """Width in cells below which the name and the text take less."""
 
 _NAMES: Final = (18, 24)
 _LEAST_TEXTS: Final = (20, 24)
 """Width of the name, and the least of the text, in cells: where the tree is narrow, and elsewhere."""
+
+_MISSED: Final = {
+    "prefix_changed": "{} changed",
+    "expired": "expired",
+    "provider": "the provider's own miss",
+    "unmarked": "nothing marked",
+}
+"""The verdicts that are shown, in words."""
 
 _LARGEST: Final = 15
 """Width of the largest part's name with its share, behind its bar."""
@@ -99,7 +110,8 @@ def line(
     one: Line, columns: Sequence[OutlineColumn], width: int, look: Look, bars: Bars, *, opened: bool = False
 ) -> Iterator[Part]:
     """Yield the parts of a line of `width` cells; `opened`: the exchanges of the conversation stand below it."""
-    yield from laid_out(_turn(one) if isinstance(one, TurnRow) else _name(one, opened), _name_width(width), right=False)
+    room = _name_width(width)
+    yield from laid_out(_turn(one, room) if isinstance(one, TurnRow) else _name(one, opened), room, right=False)
     for column in columns:
         yield " " * _BETWEEN, "plain"
         yield from laid_out(column.shown(one, look, bars), column.width, right=column.right)
@@ -124,20 +136,38 @@ def _name(one: ConversationRow, opened: bool) -> list[Part]:
     return [(f"{sign} {running}", "accent"), (program, "plain"), (formatting.line(one.conversation), "strong")]
 
 
-def _turn(one: TurnRow) -> list[Part]:
+def _turn(one: TurnRow, room: int) -> list[Part]:
     state = STATES.get(one.outcome)
     sign: Part = (state.sign, state.tone) if state else ("?", "muted")
-    return [(f"  {'  ' * min(one.depth, _DEEPEST)}", "plain"), sign, (f" {formatting.line(one.id)[:_SHORT]}", "strong")]
+    deepest = (room - _UNINDENTED) // _INDENT
+    return [
+        (" " * (2 + _INDENT * min(one.depth, deepest)), "plain"),
+        sign,
+        (f" {formatting.line(one.id)[:_SHORT]}", "strong"),
+    ]
 
 
 def _said(one: TurnRow) -> list[Part]:
-    """Return the new part of the prompt, and the answer: the tools called, the text, or the outcome."""
-    asked: list[Part] = [(f"“{formatting.line(one.newly_asked)}” ", "muted")] if one.newly_asked else []
+    """Return the reason why a cache was not read, the new part of the prompt, and the answer.
+
+    Of the answer, it is the tools called, the text, or the outcome.
+    """
+    asked = _missed(one)
+    asked += [(f"“{formatting.line(one.newly_asked)}” ", "muted")] if one.newly_asked else []
     if one.tools:
         text = f"  {formatting.line(one.content)}" if one.content else ""
         return [*asked, ("→ ", "accent"), (formatting.line(one.tools), "plain"), (text, "muted")]
     answered: Part = (formatting.line(one.content), "plain") if one.content else (formatting.line(one.outcome), "muted")
     return [*asked, answered]
+
+
+def _missed(one: TurnRow) -> list[Part]:
+    """Return the verdict about the provider's cache, if something can be done about it, or could not be expected."""
+    if one.cache_verdict not in _MISSED:
+        return []
+    place = formatting.line(one.cache_broken_at or "prefix")
+    read, asked = formatting.count(one.cache_read_input_tokens), formatting.count(one.input_tokens)
+    return [(f"cache: {_MISSED[one.cache_verdict].format(place)}, {read} of {asked} read  ", "warning")]
 
 
 def _count(name: str, of_turn: bool = True) -> Callable[[Line, Look, Bars], Sequence[Part]]:
@@ -177,12 +207,12 @@ def _model(one: Line, look: Look, bars: Bars) -> Sequence[Part]:
 
 
 _COLUMNS: Final = (
-    OutlineColumn("LAST", 8, 5, _at),
+    OutlineColumn("LAST", 8, 7, _at),
     OutlineColumn("N", 5, 2, _count("exchanges", of_turn=False)),
     OutlineColumn("FAIL", 4, 3, _failed),
-    OutlineColumn("IN", 10, 6, _count("input_tokens")),
-    OutlineColumn("OUT", 8, 4, _count("output_tokens")),
-    OutlineColumn("CACHED", 10, 7, _count("cache_read_input_tokens")),
+    OutlineColumn("IN", 10, 4, _count("input_tokens")),
+    OutlineColumn("OUT", 8, 6, _count("output_tokens")),
+    OutlineColumn("CACHED", 10, 5, _count("cache_read_input_tokens")),
     OutlineColumn("TOOK", 9, 0, _took),
     OutlineColumn("MODEL", 18, 8, _model),
 )

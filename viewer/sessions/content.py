@@ -11,6 +11,7 @@ from wiretape.viewer.text.formatting import line
 
 FIELDS: Final = ("source", "name", "bytes", "share_pct", "new")
 _MOST: Final = 20
+_SHORT: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,14 @@ def head(found: SentContext) -> Iterator[Line]:
     yield [(f"{context.size:,} bytes, {new} since its predecessor", "strong")]
     known = "" if tokens is None else f" {tokens:,}"
     yield [(f"shares are of the bytes: estimates of shares of the{known} input tokens", "muted")]
+
+
+def largest_results(found: SentContext) -> Iterator[Line]:
+    """Yield the largest results of tools in few words each, behind a title."""
+    for number, (result, by) in enumerate(zip(found.context.results, found.brought, strict=False)):
+        turn = f"from {line(by.id)[:_SHORT]}" if by.turn is None else f"from turn {by.turn} ({line(by.id)[:_SHORT]})"
+        title: Line = [] if number else [("largest tool results: ", "muted")]
+        yield [*title, (f"{line(result.name)} {result.size:,} bytes ", "plain"), (turn, "muted")]
 
 
 def results(found: SentContext) -> Iterator[Line]:

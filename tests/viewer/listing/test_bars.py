@@ -2,15 +2,17 @@
 
 import random
 from collections import Counter
+from collections.abc import Iterable
 from itertools import pairwise
 
 import pytest
 from rich.cells import cell_len
 
+from wiretape.recorder.decode.elements import SOURCES
 from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.viewer.listing import bars
 from wiretape.viewer.listing.bars import Bar, Bars, PartSign, Phase
-from wiretape.viewer.rows import ConversationRow
+from wiretape.viewer.rows import ConversationRow, TurnRow
 from wiretape.viewer.sessions.account import PARTS, Span, account
 from wiretape.viewer.tui.base import paint
 
@@ -84,12 +86,28 @@ def test_a_bar_adds_up_to_the_account() -> None:
     assert {part: bars.of_time(spans).whole.sizes[part] for part in PARTS} == account(spans, DEFAULT).parts
 
 
-def test_every_part_of_the_time_has_a_sign_of_its_own_also_in_ascii() -> None:
-    assert list(bars.TIME) == list(PARTS)
-    signs = [one.sign for one in bars.TIME.values()]
+@pytest.mark.parametrize(("known", "parts"), [(bars.TIME, PARTS), (bars.CONTEXT, SOURCES)])
+def test_every_part_has_a_sign_of_its_own_also_in_ascii(known: dict[str, PartSign], parts: Iterable[str]) -> None:
+    assert list(known) == list(parts)
+    signs = [one.sign for one in known.values()]
     assert {cell_len(sign) for sign in signs} == {1}
     assert len(set(signs)) == len({paint.in_ascii(sign) for sign in signs}) == len(signs)
     assert "?" not in paint.in_ascii("".join(signs))
+
+
+def some_turn(no: int, **sources: int) -> TurnRow:
+    return TurnRow(no, 0, None, None, f"a{no}", AT, None, "complete", None, None, None, None, None, sources=sources)
+
+
+def test_the_bars_of_requests_stand_on_the_axis_of_the_largest() -> None:
+    found = bars.of_context([some_turn(1, system=20, user=20), some_turn(2), some_turn(3, system=20, tool_results=60)])
+    assert found is not None
+    assert found.turns.keys() == {1, 3}, "the second is not known"
+    drawn = {no: "".join(text for text, _ in bar.drawn(8, bars.CONTEXT)) for no, bar in found.turns.items()}
+    assert drawn == {1: "░░██    ", 3: "░░▒▒▒▒▒▒"}
+    assert found.whole is found.turns[3]
+    assert found.whole.largest(bars.CONTEXT) == ("results 75 %", "warning")
+    assert bars.of_context([some_turn(2)]) is None
 
 
 def test_a_legend_has_the_largest_parts_of_a_session_first() -> None:

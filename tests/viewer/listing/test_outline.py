@@ -64,3 +64,25 @@ def test_only_what_is_opened_has_its_exchanges_below_it() -> None:
     assert outline.lines([CONVERSATION], (), {CONVERSATION.conversation: [TURN]}) == [CONVERSATION]
     assert outline.lines([CONVERSATION], {"k" * 36}, {CONVERSATION.conversation: [TURN]}) == [CONVERSATION, TURN]
     assert outline.lines([CONVERSATION], {"k" * 36}, {}) == [CONVERSATION], "not read yet"
+
+
+def test_a_turn_says_why_its_cache_was_not_read() -> None:
+    asked = replace(TURN, input_tokens=19740, cache_read_input_tokens=0)
+    changed = replace(asked, cache_verdict="prefix_changed", cache_broken_at="tools[3]")
+    assert "  cache: tools[3] changed, 0 of 19,740 read" in drawn(changed, 200)
+    assert "cache: tools[3] cha…" in drawn(changed, 78)
+    assert "cache: expired, 0 of 19,740 read" in drawn(replace(asked, cache_verdict="expired"), 200)
+
+
+def test_deep_turns_keep_their_ids_in_a_narrow_tree() -> None:
+    assert "✓ a1a1a1a1" in drawn(TURN, 78)
+
+
+def test_a_hit_needs_no_words() -> None:
+    for verdict in ("hit", "partial", "first", "unknown", "unreported", "too_short", None):
+        assert "cache" not in drawn(replace(TURN, cache_verdict=verdict), 200)
+
+
+def test_a_hostile_place_of_a_difference_reaches_no_terminal() -> None:
+    broken = replace(TURN, cache_verdict="prefix_changed", cache_broken_at="\x1b]2;x\x07{}")
+    assert "␛]2;x␇{} changed" in drawn(broken, 200)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, case, func, null, select
 
+from wiretape.recorder.decode.elements import SOURCES
 from wiretape.recorder.decode.exchange import FAILURES
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer import rows
@@ -18,6 +19,7 @@ from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.stats.prices import UNITS
 
 _SUMMED: Final = ("input_tokens", "output_tokens", "cache_read_input_tokens", "duration_ms")
+_SIZES: Final = [f"context_{source}_bytes" for source in SOURCES]
 _NAME: Final = column("conversation")
 _LONGEST: Final = 200
 _ASKED: Final = 3
@@ -75,10 +77,15 @@ def left_out(connection: Connection, where: Condition | None = None) -> int:
     return queries.count(connection, fits)
 
 
-def turns(connection: Connection, names: Iterable[str], where: Condition | None = None) -> dict[str, list[TurnRow]]:
-    """Return the exchanges of some conversations that fit, as the tree of each has them, by its name."""
+def turns(
+    connection: Connection, names: Iterable[str], where: Condition | None = None, *, judged: bool = False
+) -> dict[str, list[TurnRow]]:
+    """Return the exchanges of some conversations that fit, as the tree of each has them, by its name.
+
+    `judged` asks for the verdicts about the provider's cache: the first time, they are computed for all of the tape.
+    """
     named = func.json_each(json.dumps(list(names))).table_valued("value")
-    statement = queries.filtered(_turns(), where).where(_NAME.in_(select(named.c.value)))
+    statement = queries.filtered(_turns(judged), where).where(_NAME.in_(select(named.c.value)))
     found: dict[str, dict[int, Any]] = {}
     with connection.begin():
         for name, no, *values in connection.execute(statement):
@@ -87,21 +94,31 @@ def turns(connection: Connection, names: Iterable[str], where: Condition | None 
 
 
 @functools.cache
-def _turns() -> Select[Any]:
+def _turns(judged: bool) -> Select[Any]:
     calls = column("tool_calls")
     each = func.json_each(case((func.json_valid(calls) == 1, calls))).table_valued("value")
     tools = select(func.group_concat(func.json_extract(each.c.value, "$.name"), ", ")).scalar_subquery()
     said = [func.substr(text, 1, _LONGEST) for text in (column("content"), tools)]
     *tokens, duration = (column(name) for name in _SUMMED)
     named = [column(name) for name in ("id", "started_at", "model", "outcome")]
+    verdicts = [column(name) if judged else null() for name in ("cache_verdict", "cache_broken_at")]
+    sizes = [column(name) for name in _SIZES]
     hangs = resolved(ABOVE), resolved(CONTINUED).is_not(None)
-    return select(_NAME, exchanges.c.no, *hangs, duration, column("asked"), *named, *tokens, *said).select_from(JOINED)
+    columns = (*hangs, duration, column("asked"), *named, *tokens, *said, *verdicts, *sizes)
+    return select(_NAME, exchanges.c.no, *columns).select_from(JOINED)
 
 
 def _tree(exchanges: Mapping[int, Sequence[Any]]) -> list[TurnRow]:
     found, first = [], min(exchanges)
     for no, depth in tree({no: (above, continues) for no, (above, continues, *_) in exchanges.items()}):
         above, _, duration_ns, asked, *named = exchanges[no]
+        named[-len(SOURCES) :] = [_known(named[-len(SOURCES) :])]
         is_known = no == first or (above in exchanges and asked == exchanges[above][_ASKED])
-        found.append(TurnRow(no, depth, rows.ms(duration_ns), None if is_known else asked, *named))
+        newly = None if is_known else asked
+        found.append(TurnRow(no, depth, rows.ms(duration_ns), newly, *named))
     return found
+
+
+def _known(sizes: Sequence[Any]) -> dict[str, int]:
+    """Return the valid sizes by their sources."""
+    return {source: size for source, size in zip(SOURCES, sizes, strict=True) if type(size) is int and size > 0}

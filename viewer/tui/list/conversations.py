@@ -5,9 +5,9 @@ New exchanges appear in their places. Nothing here waits for the tape: `outline`
 
 import asyncio
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -15,87 +15,46 @@ from textual.geometry import Size
 from textual.screen import Screen
 from textual.strip import Strip
 
-from wiretape.recorder.clock import Clock
-from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.errors import WiretapeError
 from wiretape.viewer.exchange.states import Look
 from wiretape.viewer.listing import drilling, outline
-from wiretape.viewer.listing.bars import Bars, SessionBars, of_time
+from wiretape.viewer.listing.bars import Bars
 from wiretape.viewer.listing.outline import Line
 from wiretape.viewer.query.parser import FilterError
 from wiretape.viewer.rows import ConversationRow, TurnRow
+from wiretape.viewer.sessions import content
 from wiretape.viewer.source.base import pause_s
 from wiretape.viewer.text import cells
 from wiretape.viewer.text.cells import Part
 from wiretape.viewer.tui.base.host import Superseded, host
 from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
 from wiretape.viewer.tui.dialogs import offers
+from wiretape.viewer.tui.list.tree_data import ConversationsData, Wanted, read
 from wiretape.viewer.tui.widgets.bar import HeaderLine
 from wiretape.viewer.tui.widgets.cursor import MARGIN, CursorTable, Toned, table_keys
 from wiretape.viewer.tui.widgets.footer import KeyLine
 
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
-    from wiretape.viewer.source.base import Version
-    from wiretape.viewer.source.tape.conditions import Condition
-
 _MOST_OPENED: Final = 200
-
-
-@dataclass(frozen=True, slots=True)
-class ConversationsData:
-    """The data read: the version of the tape, its conversations, their totals, the exchanges of the opened ones.
-
-    `times` are the bars of the conversations near the cursor, and of the opened ones, with the rows that they are of.
-    """
-
-    version: "Version | None" = None
-    totals: str = "reading …"
-    conversations: list[ConversationRow] = field(default_factory=list)
-    turns: dict[str, list[TurnRow]] = field(default_factory=dict)
-    times: dict[str, tuple[ConversationRow, SessionBars]] = field(default_factory=dict)
-
-    @property
-    def bars(self) -> Bars:
-        """The bars of the time."""
-        known = {name: bars for name, (_, bars) in self.times.items()}
-        turns = {no: bar for name in self.turns if name in known for no, bar in known[name].turns.items()}
-        return Bars(sessions=known, wall_ns={name: bars.length for name, bars in known.items()}, turns=turns)
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """The names of the opened conversations, and the lines of the tree that may be drawn next."""
-
-    opened: frozenset[str]
-    lines: slice
-
-    def among(self, conversations: list[ConversationRow], turns: dict[str, list[TurnRow]]) -> list[ConversationRow]:
-        """Return the conversations on these lines, and the opened ones."""
-        drawn = outline.lines(conversations, self.opened, turns)[self.lines]
-        names = self.opened | {one.conversation for one in drawn if isinstance(one, ConversationRow)}
-        return [one for one in conversations if one.conversation in names]
+_NOTE_SECONDS: Final = 0.05
 
 
 class Legend(Toned):
-    """The signs of the parts of bars, in as many lines as they need, and lines of text below."""
+    """The signs of the parts of bars, and notes, in as many lines as they need."""
 
     DEFAULT_CSS = "Legend { height: auto; max-height: 6; background: $surface; padding: 0 1; }"
 
     def __init__(self) -> None:
         super().__init__()
-        self._signs: list[list[Part]] = []
-        self._notes: list[list[Part]] = []
+        self._items: list[list[Part]] = []
 
-    def show(self, signs: list[list[Part]], notes: list[list[Part]]) -> None:
-        """Show these signs, and these lines."""
-        if (signs, notes) != (self._signs, self._notes):
-            self._signs, self._notes = signs, notes
+    def show(self, items: list[list[Part]]) -> None:
+        """Show these signs and notes."""
+        if items != self._items:
+            self._items = items
             self.refresh(layout=True)
 
     def _lines(self, width: int) -> list[list[Part]]:
-        return [*cells.in_lines(self._signs, width), *self._notes]
+        return [*cells.in_lines(self._items, width)]
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Return the number of lines."""
@@ -163,6 +122,8 @@ class ConversationsScreen(Screen[None]):
         hidden("right,l", "expand(True)", "open the conversation", id="conversations.expand"),
         hidden("left,h", "expand(False)", "close the conversation", id="conversations.collapse"),
         Binding("a", "expand_all", "all", tooltip="open all conversations, or close them", id="conversations.all"),
+        Binding("v", "bars", "time/context", tooltip="bars of the time, or of the content of the requests",
+                id="conversations.bars"),
         Binding("L", "list", "list", tooltip="list the exchanges of the conversation", id="conversations.list"),
         hidden("R", "reload", "read again", id="conversations.reload"),
         BACK,
@@ -172,6 +133,9 @@ class ConversationsScreen(Screen[None]):
         super().__init__()
         self._filter_text = filter_text
         self._opened: set[str] = set()
+        self._of_context = False
+        self._noted: int | None = None
+        self._notes: list[list[Part]] = []
         self._trouble: str | None = None
         self.shown = ConversationsData()
         self._header, self._tree, self._legend = HeaderLine(), ConversationTree(), Legend()
@@ -215,8 +179,7 @@ class ConversationsScreen(Screen[None]):
     def on_cursor_list_moved(self) -> None:
         """Show the shares of the conversation under the cursor; read the bars of those that come into view."""
         self._show_legend()
-        known = self.shown.times
-        if any(one.conversation not in known for one in self._drawn.among(self.shown.conversations, self.shown.turns)):
+        if not self._wanted.is_in(self.shown):
             self._read_soon()
 
     def on_cursor_list_opened(self) -> None:
@@ -249,6 +212,12 @@ class ConversationsScreen(Screen[None]):
         names = {one.conversation for one in self.shown.conversations[:_MOST_OPENED]}
         self._open(self._opened or names, is_open=not self._opened)
 
+    def action_bars(self) -> None:
+        """Change between the bars of the time and those of the content of the requests."""
+        self._of_context = not self._of_context
+        self._show()
+        self._read_soon()
+
     def action_list(self) -> None:
         """List the exchanges of the conversation under the cursor."""
         if (name := self._here) is not None:
@@ -256,7 +225,7 @@ class ConversationsScreen(Screen[None]):
 
     def action_reload(self) -> None:
         """Read everything again."""
-        self.shown = replace(self.shown, version=None, times={})
+        self.shown = replace(self.shown, version=None, times={}, contexts={})
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hide actions from footer and help that do not apply to an empty list."""
@@ -272,10 +241,10 @@ class ConversationsScreen(Screen[None]):
         self.run_worker(self._read(), group="read", exclusive=True)
 
     @property
-    def _drawn(self) -> Shown:
+    def _wanted(self) -> Wanted:
         """The opened conversations, and the lines within a screen of the cursor."""
         cursor, height = self._tree.cursor, self.app.size.height
-        return Shown(frozenset(self._opened), slice(max(cursor - height, 0), cursor + height))
+        return Wanted(frozenset(self._opened), slice(max(cursor - height, 0), cursor + height), self._of_context)
 
     async def _watch(self) -> None:
         """Read the tape, and again whenever somebody has written to it."""
@@ -289,7 +258,7 @@ class ConversationsScreen(Screen[None]):
     async def _read(self) -> None:
         app, shown, trouble = host(self), self.shown, self._trouble
         question = partial(
-            _read, text=self._filter_text, clock=app.clock, limits=app.limits, shown=shown, drawn=self._drawn
+            read, text=self._filter_text, clock=app.clock, limits=app.limits, known=shown, wanted=self._wanted
         )
         try:
             self.shown, self._trouble = await app.tape.ask(question), None
@@ -307,47 +276,42 @@ class ConversationsScreen(Screen[None]):
         self._header.show(
             [("conversations", "strong"), *([(f" · {self._trouble}", "error")] if self._trouble else said)], []
         )
-        self._tree.look, self._tree.bars = Look(wall_ns=host(self).clock.wall_ns()), self.shown.bars
+        self._tree.look = Look(wall_ns=host(self).clock.wall_ns())
+        self._tree.bars = self.shown.bars(of_context=self._of_context)
         self._tree.show(outline.lines(self.shown.conversations, self._opened, self.shown.turns), self._opened)
         self._show_legend()
 
     def _show_legend(self) -> None:
-        self._legend.show([*self._tree.bars.legend(self._here)], [])
+        """Show the legend of the bars, and the largest tool results of a request if they are of the context."""
+        noted = self._request if self._of_context else None
+        if noted != self._noted:
+            self._noted, self._notes = noted, []
+            self.run_worker(self._note(noted), group="note", exclusive=True)
+        self._legend.show([*self._tree.bars.legend(self._here), *self._notes])
+
+    @property
+    def _request(self) -> int | None:
+        """The exchange under the cursor; of a conversation, the newest whose request is known."""
+        match self._tree.line:
+            case TurnRow(no=no):
+                return no
+            case ConversationRow(conversation=name):
+                return max((turn.no for turn in self.shown.turns.get(name, ()) if turn.sources), default=None)
+            case _:
+                return None
+
+    async def _note(self, no: int | None) -> None:
+        """Name the largest tool results of a request, unless the cursor moves on in a moment."""
+        if no is None:
+            return
+        await asyncio.sleep(_NOTE_SECONDS)
+        try:
+            found = await host(self).tape.read(lambda source: source.exchange(no).context(), "note")
+        except (Superseded, WiretapeError):  # the request is not on the tape as a whole, or not any more
+            return
+        self._notes = [*content.largest_results(found)]
+        self._show_legend()
 
 
 def _key(one: Line) -> tuple[str, str | int]:
     return ("exchange", one.no) if isinstance(one, TurnRow) else ("conversation", one.conversation)
-
-
-def _read(
-    connection: "Connection", text: str, clock: Clock, limits: Thresholds, shown: ConversationsData, drawn: Shown
-) -> ConversationsData:
-    """Read the changes since the last reading; in the tape's thread."""
-    from wiretape.viewer.query.parser import parse
-    from wiretape.viewer.source.tape import conditions, conversations, following
-
-    version = following.version(connection)
-    where = conditions.condition(parse(text, clock)) if text.strip() else None
-    if version != shown.version:
-        listed = conversations.listed(connection, where)
-        turns = conversations.turns(connection, drawn.opened, where) if drawn.opened else {}
-        shown = ConversationsData(version, outline.totals(listed), listed, turns, shown.times)
-    elif missing := drawn.opened - shown.turns.keys():
-        shown = replace(shown, turns=shown.turns | conversations.turns(connection, missing, where))
-    stale = [
-        one
-        for one in drawn.among(shown.conversations, shown.turns)
-        if one.open or one.conversation not in shown.times or shown.times[one.conversation][0] != one
-    ]
-    return replace(shown, times=shown.times | _times(connection, stale, where, clock, limits)) if stale else shown
-
-
-def _times(
-    connection: "Connection", stale: list[ConversationRow], where: "Condition | None", clock: Clock, limits: Thresholds
-) -> dict[str, tuple[ConversationRow, SessionBars]]:
-    from wiretape.viewer.sessions.exchanges import spans
-    from wiretape.viewer.source.tape import sessions
-
-    rows = {one.conversation: one for one in stale}
-    members = sessions.members(connection, limits, clock, where, rows)
-    return {name: (rows[name], of_time(spans(found, limits).spans, limits)) for name, found in members}

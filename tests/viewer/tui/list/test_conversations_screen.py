@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.frames import opened, record
 from tests.support.screens import SIZES, assert_golden, journey, press, seen, shows, staged, wait_for
+from tests.support.session_tape import session_tape
 from tests.support.turns import ANSWERED, ASKED, MORE, turn
 from wiretape.viewer.tui.inspector.screen import InspectorScreen
 from wiretape.viewer.tui.list.conversations import ConversationsScreen
@@ -66,5 +67,37 @@ def test_what_is_recorded_meanwhile_appears_below_its_conversation(agents: Path)
             await press(pilot, "L")
             await wait_for(pilot, lambda: isinstance(app.screen, DrilledScreen))
             assert app.filters == ["-label:run=z conversation:chat"]
+
+    journey(steps())
+
+
+def test_a_key_changes_between_the_time_and_the_content_of_requests(tmp_path: Path) -> None:
+    tape = session_tape(tmp_path / "sessions.db")
+
+    async def steps() -> None:
+        async with staged(tape, lambda: ConversationsScreen(""), SIZES[0]) as (_, pilot):
+            await shows(pilot, "TIME", "stalled 36 %", "▒ stalled")
+            await press(pilot, "v")
+            await shows(pilot, "CONTEXT", "· other", "◆ images")
+            await press(pilot, "down")
+            text = await shows(pilot, "largest tool results: read")
+            assert "from turn 2 (cccc0000)" in text
+            await press(pilot, "v")
+            text = await shows(pilot, "TIME", "▒ stalled 36 %")
+            assert "largest tool results" not in text
+
+    journey(steps())
+
+
+def test_the_legend_is_of_the_conversation_under_the_cursor(tmp_path: Path) -> None:
+    tape = session_tape(tmp_path / "sessions.db")
+
+    async def steps() -> None:
+        async with staged(tape, lambda: ConversationsScreen(""), SIZES[0]) as (_, pilot):
+            await shows(pilot, " ░ waiting 50 %")
+            await press(pilot, "down")
+            await shows(pilot, " ▒ stalled 36 %")
+            await press(pilot, "enter", "down", "down")
+            await shows(pilot, " ▒ stalled 36 %", "failed 100 %")
 
     journey(steps())
