@@ -191,9 +191,9 @@ class Bars:
         known = self.sessions.get(line.conversation)
         return None if known is None else known.whole
 
-    def legend(self, name: str | None) -> Iterator[list[Part]]:
+    def legend(self, name: str) -> Iterator[list[Part]]:
         """Yield the sign of each part with its share of a session, the largest first, and then those it has not."""
-        known = None if name is None else self.sessions.get(name)
+        known = self.sessions.get(name)
         sizes = known.whole.sizes if known else Counter[str]()
         ranked = sorted(self.signs, key=lambda part: -sizes[part])
         for part in ranked:

@@ -117,9 +117,8 @@ def test_a_legend_has_the_largest_parts_of_a_session_first() -> None:
     assert legend[-2:] == ["× failed <1 %", "idle"]
 
 
-@pytest.mark.parametrize("name", ["other", None])
-def test_a_legend_without_a_session_has_only_the_signs(name: str | None) -> None:
-    found = Bars(signs={"a": PartSign("x", "plain", "word")}).legend(name)
+def test_a_legend_of_a_session_that_is_not_read_yet_has_only_the_signs() -> None:
+    found = Bars(signs={"a": PartSign("x", "plain", "word")}).legend("k")
     assert ["".join(text for text, _ in item) for item in found] == ["x word"]
 
 

@@ -287,7 +287,8 @@ class ConversationsScreen(Screen[None]):
         if noted != self._noted:
             self._noted, self._notes = noted, []
             self.run_worker(self._note(noted), group="note", exclusive=True)
-        self._legend.show([*self._tree.bars.legend(self._here), *self._notes])
+        name = self._here
+        self._legend.show([] if name is None else [*self._tree.bars.legend(name), *self._notes])
 
     @property
     def _request(self) -> int | None:
