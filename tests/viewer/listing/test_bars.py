@@ -75,6 +75,11 @@ def test_a_thousand_random_bars_fill_their_cells_and_show_no_part_where_it_is_no
             assert sign in {bars.TIME[part].sign for part, low, high in phases if low < end and high > start}
 
 
+def test_the_responses_over_a_websocket_are_one_bar() -> None:
+    found = bars.of_time([Span(1, 0, 20, 10, 20), Span(1, 30, 40, 30, 40, continues=1)])
+    assert text(found.turns[1], 4) == "░█ █"
+
+
 def test_a_session_without_any_length_is_blank() -> None:
     found = bars.of_time([Span(1, 5, 5)])
     assert text(found.whole, 4) == text(found.turns[1], 4) == "    "

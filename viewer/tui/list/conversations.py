@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import ClassVar, Final
 
 from textual.app import ComposeResult
@@ -209,7 +210,7 @@ class ConversationsScreen(Screen[None]):
 
     def action_expand_all(self) -> None:
         """Open the newest conversations; where any is open, close all."""
-        names = {one.conversation for one in self.shown.conversations[:_MOST_OPENED]}
+        names = {*islice(self.shown.rows, _MOST_OPENED)}
         self._open(self._opened or names, is_open=not self._opened)
 
     def action_bars(self) -> None:
@@ -229,7 +230,7 @@ class ConversationsScreen(Screen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hide actions from footer and help that do not apply to an empty list."""
-        return action not in ("open", "expand_all", "list") or bool(self.shown.conversations)
+        return action not in ("open", "expand_all", "list") or bool(self.shown.rows)
 
     def _open(self, names: set[str], *, is_open: bool) -> None:
         self._opened = self._opened | names if is_open else self._opened - names
@@ -242,9 +243,11 @@ class ConversationsScreen(Screen[None]):
 
     @property
     def _wanted(self) -> Wanted:
-        """The opened conversations, and the lines within a screen of the cursor."""
+        """The opened conversations, and those within a screen of the cursor."""
         cursor, height = self._tree.cursor, self.app.size.height
-        return Wanted(frozenset(self._opened), slice(max(cursor - height, 0), cursor + height), self._of_context)
+        lines = self._tree.lines[max(cursor - height, 0) : cursor + height]
+        near = frozenset(one.conversation for one in lines if isinstance(one, ConversationRow))
+        return Wanted(frozenset(self._opened), near, self._of_context)
 
     async def _watch(self) -> None:
         """Read the tape, and again whenever somebody has written to it."""
@@ -267,8 +270,11 @@ class ConversationsScreen(Screen[None]):
         except (WiretapeError, FilterError) as error:
             self._trouble = str(error)
         if self.shown is not shown or self._trouble != trouble:
+            is_first = not self._tree.lines
             self._show()
             self.refresh_bindings()
+            if is_first and self._tree.lines:
+                self._read_soon()
 
     def _show(self) -> None:
         said: list[Part] = [(f" · {self.shown.totals}", "plain")]
@@ -278,7 +284,7 @@ class ConversationsScreen(Screen[None]):
         )
         self._tree.look = Look(wall_ns=host(self).clock.wall_ns())
         self._tree.bars = self.shown.bars(of_context=self._of_context)
-        self._tree.show(outline.lines(self.shown.conversations, self._opened, self.shown.turns), self._opened)
+        self._tree.show(outline.lines([*self.shown.rows.values()], self._opened, self.shown.turns), self._opened)
         self._show_legend()
 
     def _show_legend(self) -> None:

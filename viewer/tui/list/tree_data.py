@@ -3,7 +3,7 @@
 `read` runs in the tape's thread: it reads the changes, of conversations near the cursor and of the opened ones.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ConversationsData:
-    """The version of the tape, its conversations, their totals, and the exchanges of some, with the bars of both.
+    """The version of the tape, the `rows` of its conversations, their totals, and the exchanges of some, with bars.
 
     `times` has the rows of the conversations that the bars of their times were made of. Exchanges are judged a little
     after they are shown: the first verdicts about a cache take long on a large tape.
@@ -30,7 +30,7 @@ class ConversationsData:
 
     version: "Version | None" = None
     totals: str = "reading …"
-    conversations: list[ConversationRow] = field(default_factory=list)
+    rows: dict[str, ConversationRow] = field(default_factory=dict)
     turns: dict[str, list[TurnRow]] = field(default_factory=dict)
     times: dict[str, tuple[ConversationRow, SessionBars]] = field(default_factory=dict)
     contexts: dict[str, SessionBars] = field(default_factory=dict)
@@ -49,24 +49,19 @@ class ConversationsData:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The data to read: of the `opened` conversations, and for the `lines` of the tree that may be drawn next.
+    """The names of the conversations to read: the `opened` ones, and those on lines that may be drawn next.
 
     `of_context` asks for the content of the requests.
     """
 
-    opened: frozenset[str]
-    lines: slice
+    opened: frozenset[str] = frozenset()
+    near: frozenset[str] = frozenset()
     of_context: bool = False
 
-    def near(self, conversations: Sequence[ConversationRow], turns: Mapping[str, Sequence[TurnRow]]) -> frozenset[str]:
-        """Return the names of the conversations on these lines, and of the opened ones."""
-        drawn = outline.lines(conversations, self.opened, turns)[self.lines]
-        return self.opened.union(one.conversation for one in drawn if isinstance(one, ConversationRow))
-
     def is_in(self, data: ConversationsData) -> bool:
-        """Return True if it has been read."""
-        near = self.near(data.conversations, data.turns)
-        return near <= data.times.keys() and (not self.of_context or near <= data.turns.keys())
+        """Return True if all that there is of it has been read."""
+        names = [name for name in self.opened | self.near if name in data.rows]
+        return all(name in data.times and (name in data.turns or not self.of_context) for name in names)
 
 
 def read(
@@ -80,16 +75,17 @@ def read(
     where = conditions.condition(parse(text, clock)) if text.strip() else None
     if is_changed := version != known.version:
         listed = conversations.listed(connection, where)
-        known = replace(known, version=version, totals=outline.totals(listed), conversations=listed, turns={})
-    near = wanted.near(known.conversations, turns)
-    needed = near if wanted.of_context else wanted.opened
+        by_name = {one.conversation: one for one in listed}
+        known = replace(known, version=version, totals=outline.totals(listed), rows=by_name, turns={})
+    shown = {name: known.rows[name] for name in wanted.opened | wanted.near if name in known.rows}
+    needed = shown.keys() if wanted.of_context else shown.keys() & wanted.opened
     missing = needed - turns.keys()
     is_judged = known.is_judged or bool(needed and not missing)
     if names := needed if is_changed or is_judged != known.is_judged else missing:
         found = conversations.turns(connection, names, where, judged=is_judged)
         contexts = {name: own for name, its in found.items() if (own := bars.of_context(its))}
         known = replace(known, turns=known.turns | found, contexts=known.contexts | contexts, is_judged=is_judged)
-    stale = {one.conversation: one for one in known.conversations if one.conversation in near and _is_stale(one, known)}
+    stale = {name: one for name, one in shown.items() if _is_stale(one, known)}
     return replace(known, times=known.times | _times(connection, stale, where, clock, limits)) if stale else known
 
 

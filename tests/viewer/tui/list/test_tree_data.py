@@ -14,8 +14,8 @@ from wiretape.viewer.source.tape.place import TapePlace
 from wiretape.viewer.tui.list.tree_data import ConversationsData, Wanted, read
 
 MS = 1_000_000
-NOTHING = Wanted(frozenset(), slice(0, 0))
-ALL = Wanted(frozenset(), slice(0, 10))
+NOTHING = Wanted()
+ALL = Wanted(near=frozenset({KEY, OTHER, "live"}))
 
 Reading = Callable[[ConversationsData, Wanted], ConversationsData]
 
@@ -35,15 +35,14 @@ def reading(tape: Path) -> Reading:
 
 def test_only_conversations_near_the_cursor_and_opened_ones_have_bars(reading: Reading) -> None:
     known = reading(ConversationsData(), NOTHING)
-    assert [one.conversation for one in known.conversations] == [OTHER, KEY]
+    assert [*known.rows] == [OTHER, KEY]
     assert not known.times
-    assert not NOTHING.of_context
     assert NOTHING.is_in(known)
-    newest = Wanted(frozenset(), slice(0, 1))
+    newest = Wanted(near=frozenset({OTHER}))
     assert not newest.is_in(known)
     known = reading(known, newest)
     assert known.times.keys() == {OTHER}
-    known = reading(known, Wanted(frozenset({KEY}), slice(0, 1)))
+    known = reading(known, Wanted(frozenset({KEY}), frozenset({OTHER})))
     assert known.times.keys() == {OTHER, KEY}
     assert known.bars(of_context=False).wall_ns[KEY] == 8400 * MS
 
@@ -75,7 +74,7 @@ def test_a_running_conversation_grows(tape: Path, reading: Reading) -> None:
 
 
 def test_verdicts_follow_the_turns_that_they_are_about(reading: Reading) -> None:
-    wanted = Wanted(frozenset({KEY}), slice(0, 10))
+    wanted = Wanted(frozenset({KEY}), ALL.near)
     known = reading(ConversationsData(), wanted)
     assert {one.cache_verdict for one in known.turns[KEY]} == {None}
     judged = reading(known, wanted)
@@ -86,7 +85,7 @@ def test_verdicts_follow_the_turns_that_they_are_about(reading: Reading) -> None
 def test_contexts_of_conversations_near_the_cursor_are_read_where_they_are_asked_for(reading: Reading) -> None:
     known = reading(ConversationsData(), ALL)
     assert not known.contexts
-    wanted = Wanted(frozenset(), slice(0, 10), of_context=True)
+    wanted = Wanted(near=ALL.near, of_context=True)
     assert not wanted.is_in(known)
     known = reading(known, wanted)
     assert wanted.is_in(known)
@@ -95,3 +94,10 @@ def test_contexts_of_conversations_near_the_cursor_are_read_where_they_are_asked
     (first,) = (one for one in known.turns[KEY] if one.id == FIRST)
     assert first.sources["user"] > 0
     assert sum(first.sources.values()) == bars.turns[first.no].phases[-1].end
+
+
+def test_an_opened_conversation_that_is_gone_is_not_looked_for_again(reading: Reading) -> None:
+    wanted = Wanted(frozenset({KEY, "gone"}), ALL.near)
+    known = reading(reading(ConversationsData(), wanted), wanted)
+    assert wanted.is_in(known)
+    assert reading(known, wanted) is known
