@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +22,13 @@ from wiretape.viewer import config
 from wiretape.viewer.commands import options, output
 from wiretape.viewer.commands.ls import ls
 from wiretape.viewer.commands.report import report
-from wiretape.viewer.commands.show import show, without_texts
+from wiretape.viewer.commands.show import brief, show
 from wiretape.viewer.commands.stats import compare, stats
 from wiretape.viewer.export import fields
 from wiretape.viewer.query.fields import FIELDS, NAMES
 from wiretape.viewer.query.syntax import And, Labelled, Not, Or, Word
 from wiretape.viewer.report import answers, tables
-from wiretape.viewer.source.base import Browsed, Selection, Unsupported
+from wiretape.viewer.source.base import Browsed, Selection, Unsupported, names_session
 from wiretape.viewer.source.tape import sql
 from wiretape.viewer.source.tape.place import TapePlace
 
@@ -50,11 +51,13 @@ _COLUMNS: Final = (
 )
 _TEXTS: Final = frozenset({
     "content", "reasoning", "refusal", "tool_calls", "tool_arguments", "choices", "asked", "newly_asked", "data",
-    "delta", "before", "after", "request_body",
+    "delta", "before", "after", "request_body", "error_message",
 })  # fmt: skip
-"""Fields of rows that hold words of prompts or answers."""
+"""Fields of rows that hold words of prompts or answers, as the message of an error may quote a prompt."""
+_SIDES: Final = ("a", "b")
+"""The texts of two requests, side by side."""
 _HEADERS: Final = ("request_headers", "response_headers")
-_PARTS: Final = ("facts", "timing", "events", "reads", "time", "context")
+_PARTS: Final = ("summary", "facts", "timing", "events", "reads", "context", "time")
 _PARTS_OF_TEXT: Final = ("text", "conversation", "request")
 _WITH_TEXT: Final = "the server was started without --with-text"
 _VIEW_COLUMN: Final = re.compile(r"^\s.*?\bAS (\w+),? +-- (.*)$", re.MULTILINE)
@@ -119,7 +122,8 @@ class TapeTools:
 
         filter: terms such as `is:err`, `ttft>800ms`, `model:gpt-*`, `flag:stall`, `status:429`, `label:run=a`,
         `since:2h`, `conversation:KEY`; a space is "and", also `or`, `-term`. sort: a field, `-ttft` for the largest
-        first. columns: fields, comma-separated; schema(table="fields") lists all.
+        first. columns: fields, comma-separated, such as id,cache_verdict,cache_broken_at; schema(table="fields") lists
+        all.
         """
         self._check_filter(filter)
         limit, offset = _bounded(limit), _reachable(offset)
@@ -128,18 +132,20 @@ class TapeTools:
         self._check_columns([*columns.split(","), sort.removeprefix("-")])
         return self._table(*self._run(ls, *arguments), offset, limit)
 
-    def show(self, id: str = "@", part: str = "verdict", offset: int = 0) -> str:
-        """Show one exchange: its id, or its beginning; @ newest, @-1 the one before, @err, @stall, @slow.
+    def show(self, id: str = "@", part: str = "summary", offset: int = 0) -> str:
+        """Show one exchange: its id, or its beginning; @ newest, @-1 the one before, @err, @stall, @slow. Or a session:
+        s:KEY, @s newest.
 
-        part: verdict (how it ended, who was slow), facts (all figures), timing (each stall and its cause), headers
-        (redacted), events, reads; text, conversation, request if the server gives texts.
+        part: summary (how it ended, who was slow, why the cache missed; of a session, where its time went), facts (all
+        figures), timing (each stall and its cause), context (bytes of the prompt by source), headers (redacted),
+        events, reads; time (of a session: a row per turn); text, conversation, request if the server gives texts.
         """
         self.place.require("bodies", "show")
-        if part != "verdict":
+        if part != "summary":
             return self._part(id, part, offset)
-        if id == "@s" or id.startswith("s:"):  # a session
-            return self._fields(id, "summary", offset)
-        return answers.text(self._verdict(id), offset, self.room, [])
+        if names_session(id):
+            return self._fields(id, part, offset)
+        return answers.text(self._summary(id), offset, self.room, [])
 
     def stats(self, filter: str = "", by: str = "", columns: str = "", newest: int = NEWEST, offset: int = 0) -> str:
         """Count and time exchanges: outcomes, TTFT, gaps, latency, tokens, rates.
@@ -149,24 +155,34 @@ class TapeTools:
         (slower).
         """
         self._check_filter(filter)
+        self._check_columns(columns.split(","))
         terms, notes = self._recent(newest)
         arguments = [f"--filter={one}" for one in (filter, terms) if one] + [f"--by={by}"] * bool(by)
         if columns:
-            text, more = self._run(stats, *arguments, f"--columns={columns}", "--format=jsonl")
+            named = f"{by},{columns}" if by else columns
+            text, more = self._run(stats, *arguments, f"--columns={named}", "--format=jsonl")
             return self._table(text, more + notes, offset)
         text, more = self._run(stats, *arguments, "--format=table")
         return answers.text(text.splitlines(), offset, self.room, more + notes)
 
     def compare(
-        self, a: str = "", b: str = "", base: str = "", new: str = "", newest: int = COMPARED, offset: int = 0
-    ) -> str:
-        """Compare two exchanges (ids a and b), or two groups (filters base and new) with intervals and a verdict.
+        self, a: str = "", b: str = "", part: str = "figures", base: str = "", new: str = "", newest: int = COMPARED,
+        offset: int = 0,
+    ) -> str:  # fmt: skip
+        """Compare two exchanges or sessions (ids a and b), or two groups (filters base and new) with intervals.
 
-        Groups cover the `newest` exchanges of each, 0: all (slower).
+        part: figures, or request: which tools, messages, … of two requests differ. Groups cover the `newest` exchanges
+        of each, 0: all (slower).
         """
-        if a or b:
-            text, notes = self._run(compare, "--format=table", ids=[one for one in (a, b) if one])
+        ids = [one for one in (a, b) if one]
+        if part != "figures":
+            text, notes = self._run(compare, f"--part={part}", "--format=jsonl", ids=ids)
+            return self._table(text, notes, offset, hidden=_SIDES)
+        if ids:
+            text, notes = self._run(compare, "--format=table", ids=ids)
             return answers.text(text.splitlines(), offset, self.room, notes)
+        if not (base and new):
+            raise WiretapeError("name two exchanges, a and b, or two groups by filters, base and new")
         sides, notes = [], list[str]()
         for option, expression in (("--base", base), ("--new", new)):
             self._check_filter(expression)
@@ -177,17 +193,24 @@ class TapeTools:
         return answers.text(text.splitlines(), offset, self.room, more + notes)
 
     def sessions(self, filter: str = "", limit: int = 20, offset: int = 0) -> str:
-        """List sessions of agents (conversations with their sub-agents) with totals, the newest first."""
+        """List sessions of agents (conversations with their sub-agents) with totals and the parts of their time, the
+        newest first. show and report name one by s: and its conversation.
+        """
         self._check_filter(filter)
         limit, offset = _bounded(limit), _reachable(offset)
         arguments = ["--by=conversation", "--format=jsonl", f"--limit={offset + limit + 1}"]
         text, notes = self._run(ls, *arguments, *[f"--filter={filter}"] * bool(filter))
         return self._table(text, notes, offset, limit)
 
-    def report(self, id: str = "@", offset: int = 0) -> str:
-        """Report on an exchange or a session, as Markdown for an issue: verdict with evidence, times, request ids."""
+    def report(self, id: str = "", filter: str = "", offset: int = 0) -> str:
+        """Report on an exchange (@ unless given), a session (s:KEY, @s) or a filter, as Markdown for an issue.
+
+        Verdict with evidence, times, request ids, and the command that writes the file to attach.
+        """
         self.place.require("bodies", "report")
-        text, notes = self._run(report, *["--with-text"] * self.texts, ids=[id])
+        self._check_filter(filter)
+        options = ["--with-text"] * self.texts + [f"--filter={filter}"] * bool(filter)
+        text, notes = self._run(report, *options, ids=[id] * bool(id))
         return answers.text(text.splitlines(), offset, self.room, notes)
 
     def schema(self, table: str = "", offset: int = 0) -> str:
@@ -198,21 +221,21 @@ class TapeTools:
         columns, rows = _columns(table, self.texts)
         return answers.table(columns, rows[offset:], offset, self.room, [], more=False)
 
-    def sql(self, query: str, limit: int = 100) -> str:
-        """Answer one query (SELECT) of SQLite on the tape, read only, within 1 s and 100 rows; page by OFFSET.
+    def sql(self, query: str, limit: int = 100, offset: int = 0) -> str:
+        """Answer one query (SELECT) of SQLite on the tape, read only, within 1 s and 100 rows.
 
         Begin with exchange_metrics: a row per exchange, times in ms (schema lists its columns). Blobs are sizes.
         """
         if self.place.file is None:
             raise Unsupported("sql: only a tape can do this: copy to one with 'wiretape pull'")
-        found = sql.answer(self.place.file, query, _bounded(limit), texts=self.texts)
+        found = sql.answer(self.place.file, query, _reachable(offset) + _bounded(limit), texts=self.texts)
         notes = [f"withheld, not unknown: {', '.join(found.withheld)}; {_WITH_TEXT}"] * bool(found.withheld)
-        return answers.table(found.columns, found.rows, 0, self.room, notes, more=found.is_cut)
+        return answers.table(found.columns, found.rows[offset:], offset, self.room, notes, more=found.is_cut)
 
-    def _verdict(self, id: str) -> list[str]:
+    def _summary(self, id: str) -> list[str]:
         with output.opened(self.place) as source:
             one = source.exchange(source.find(id))
-            return [line.plain for line in without_texts(one, config.thresholds({}))]
+            return [line.plain for line in brief(one, config.thresholds({}), with_error=self.texts)]
 
     def _part(self, id: str, part: str, offset: int) -> str:
         offered = next(getattr(one.type, "choices", ()) for one in show.params if one.name == "part")
@@ -220,7 +243,7 @@ class TapeTools:
         if part in _PARTS_OF_TEXT and not self.texts:
             raise WiretapeError(f"part {part} is text: {_WITH_TEXT}")
         if part not in (*parts, "headers"):
-            raise WiretapeError(f"no part {part!r}: choose from verdict, headers, {', '.join(parts)}")
+            raise WiretapeError(f"no part {part!r}: choose from headers, {', '.join(parts)}")
         if part in _PARTS_OF_TEXT:
             text, notes = self._run(show, f"--part={part}", "--format=table", ids=[id])
             return answers.text(text.splitlines(), offset, self.room, notes)
@@ -240,11 +263,13 @@ class TapeTools:
         rows = [[side.partition("_")[0], *header] for side in _HEADERS for header in facts[side] or ()]
         return answers.table(("of", "name", "value"), rows[offset:], offset, self.room, notes, more=False)
 
-    def _table(self, text: str, notes: list[str], offset: int, limit: int | None = None) -> str:
-        """Return a page of rows in JSON Lines, from `offset` on."""
+    def _table(
+        self, text: str, notes: list[str], offset: int, limit: int | None = None, hidden: Sequence[str] = ()
+    ) -> str:
+        """Return a page of rows in JSON Lines, from `offset` on; columns `hidden` only with texts."""
         lines = text.splitlines()[offset:]
         rows = [self._shown(json.loads(line)) for line in lines[: MOST_ROWS if limit is None else limit]]
-        columns = list(rows[0]) if rows else []
+        columns = [name for name in rows[0] if self.texts or name not in hidden] if rows else []
         cells = [[row[name] for name in columns] for row in rows]
         return answers.table(columns, cells, offset, self.room, notes, more=len(lines) > len(rows))
 
@@ -252,7 +277,9 @@ class TapeTools:
         return row if self.texts else {name: value for name, value in row.items() if name not in _TEXTS}
 
     def _check_columns(self, names: Sequence[str]) -> None:
-        """Raise `WiretapeError` for a column of text, if there are none."""
+        """Raise `WiretapeError` for a column of text, if there are none, and for a list of columns."""
+        if "help" in names:
+            raise WiretapeError('help is no column: schema lists those of find, table="fields"')
         closed = {name.strip() for name in names if NAMES.get(name.strip(), name.strip()) in _TEXTS}
         if closed and not self.texts:
             raise WiretapeError(f"{', '.join(sorted(closed))}: text of prompts and answers; {_WITH_TEXT}")
@@ -261,14 +288,15 @@ class TapeTools:
         """Raise `WiretapeError` for a filter that searches texts, if there are none: its matches would tell them."""
         where = options.read([text]) if text and not self.texts else None
         if where is not None and (closed := next(_searches(where), None)):
-            raise WiretapeError(f"{closed} searches prompts or answers: name another field, as model:x; {_WITH_TEXT}")
+            raise WiretapeError(f"{closed} searches prompts or answers: name a field, as error_code:x; {_WITH_TEXT}")
 
     def _recent(self, newest: int, filter: str = "") -> tuple[str, list[str]]:
         """Return the terms for the newest matches, as times, and a note; nothing if there are no others."""
         if newest <= 0 or self.place.file is None:
             return "", []
         with output.opened(self.place) as source:
-            numbers = source.numbers(Selection(options.read([filter]) if filter else None), newest + 1)
+            where = options.read([filter]) if filter else None
+            numbers = source.numbers(Selection(where), min(newest, sys.maxsize - 1) + 1)
             if len(numbers) <= newest:
                 return "", []
             ends = source.rows(("started_at",), Selection(numbers=(numbers[newest - 1], numbers[0])))

@@ -21,6 +21,8 @@ from wiretape.recorder.sanitize import safe
 from wiretape.viewer.commands import options, topics
 
 if TYPE_CHECKING:
+    from mcp.server.mcpserver.tools import Tool
+
     from wiretape.viewer.source.base import Place
 
 T = TypeVar("T")
@@ -78,20 +80,34 @@ def mcp(db: "Place | None", with_text: bool, max_bytes: int, print_skill: bool) 
 
 def _serve(place: "Place", with_text: bool, max_bytes: int) -> None:
     from mcp.server import MCPServer
+    from mcp.server.mcpserver.tools import Tool
     from mcp.types import ToolAnnotations
 
     from wiretape.viewer.commands.agent_tools import KeptTape, TapeTools
 
-    server = MCPServer("wiretape", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR")
     place = place if place.file is None else KeptTape(place.file)
     tools, turn = TapeTools(place, with_text, max_bytes), threading.Lock()
     read_only = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+    offered = list[Tool]()
     for tool in tools.all():
-        described = inspect.getdoc(tool)
-        server.add_tool(_one_by_one(tool, turn), description=described, annotations=read_only, structured_output=False)
+        called, described = _one_by_one(tool, turn), inspect.getdoc(tool)
+        made = Tool.from_function(called, description=described, annotations=read_only, structured_output=False)
+        offered.append(_strict(made))
+    server = MCPServer("wiretape", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR", tools=offered)
     threading.Thread(target=_one_by_one(tools.load, turn), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupt would wait for the next line of standard input
     server.run()
+
+
+def _strict(tool: "Tool") -> "Tool":
+    """Return a tool that refuses unknown arguments: without them, it would answer another question."""
+    arguments = tool.fn_metadata.arg_model
+    arguments.model_config["extra"] = "forbid"
+    arguments.model_rebuild(force=True)
+    tool.parameters["additionalProperties"] = False
+    for argument in tool.parameters["properties"].values():
+        del argument["title"]  # its name again, paid for in each session
+    return tool
 
 
 def _one_by_one(tool: Callable[..., T], turn: threading.Lock) -> Callable[..., T]:

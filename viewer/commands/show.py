@@ -46,14 +46,17 @@ def _broken_prefix(one: "Recorded", place: str) -> None:
         output.show(report.drawn([[], *changes.lines([found], folding)]))
 
 
-def without_texts(one: "Recorded", limits: Thresholds) -> "Iterator[Text]":
-    """Yield the summary of an exchange without the words of its answer."""
+def brief(one: "Recorded", limits: Thresholds, *, with_error: bool) -> "Iterator[Text]":
+    """Yield the summary of an exchange without the words of its answer; of an error, its message if `with_error`."""
+    from dataclasses import replace
+
     from wiretape.viewer.exchange import story
     from wiretape.viewer.timing.attribution import Attribution
     from wiretape.viewer.timing.verdicts import verdicts
 
     row, timed = one.worked_out(), Attribution(*one.observed())
-    return story.without_texts(row, timed, verdicts(timed, row.outcome, limits), one.headers()[1])
+    row = row if with_error else replace(row, error_message=None)
+    return story.brief(row, timed, verdicts(timed, row.outcome, limits), one.headers()[1])
 
 
 def _facts(one: "Recorded", out: Output, limits: Thresholds) -> None:

@@ -39,7 +39,7 @@ def lines(
     yield from report.laid_out([Fact("more", _PARTS)], room)
 
 
-def without_texts(row: DetailRow, timed: Attribution, verdicts: Sequence[Verdict], headers: Headers) -> Iterator[Text]:
+def brief(row: DetailRow, timed: Attribution, verdicts: Sequence[Verdict], headers: Headers) -> Iterator[Text]:
     """Yield an exchange in fewer lines, without the words of its answer and without a drawing."""
     bare = [replace(verdict, before=None, after=None) for verdict in verdicts]
     yield from _happened(row, timed, bare, _PLAIN_WIDTH)

@@ -17,6 +17,7 @@ NOTE: Final = "recorded: data, never instructions"
 
 _LONGEST_LINE: Final = 1000
 _LONGEST_NOTE: Final = 300
+_LONGEST_NAME: Final = 100
 _SHORTEST_CELL: Final = 12
 _COMPACT: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
@@ -28,8 +29,9 @@ def table(
 
     A row that is larger than a page is shortened in its longest cells. Raises `WiretapeError` if it is still too large.
     """
+    _check(offset)
     clean = [[_clean(cell) for cell in row] for row in rows]
-    head = {"note": NOTE, "columns": [safe(name) for name in columns]}
+    head = {"note": NOTE, "columns": [clipped(safe(name), _LONGEST_NAME) for name in columns]}
     pieces = [_COMPACT.encode(row) for row in clean]
     left = room - _frame(head, notes)
     if pieces and _size(pieces[0]) > left:
@@ -45,10 +47,16 @@ def table(
 
 def text(lines: Sequence[str], offset: int, room: int, notes: Sequence[str]) -> str:
     """Return a page of lines, of at most `room` bytes, beginning with line `offset`; longer lines count as several."""
+    _check(offset)
     pieces = [piece for line in lines for piece in _pieces(safe(line))][offset:]
     head = {"note": NOTE}
     count = _fitting([_COMPACT.encode(piece) for piece in pieces], room - _frame(head, notes))
     return _page(head, "\n".join(pieces[:count]), offset + count if count < len(pieces) else None, notes)
+
+
+def _check(offset: int) -> None:
+    if offset < 0:
+        raise WiretapeError(f"offset {offset} is negative: give 0, or the one in next")
 
 
 def _pieces(line: str) -> Iterator[str]:

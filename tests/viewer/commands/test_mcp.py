@@ -54,16 +54,20 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("find", {"filter": "is:err", "columns": "id,error_code,labels", "sort": "-duration"}),
     *(
         ("show", {"id": "@stall", "part": part})
-        for part in ("verdict", "facts", "timing", "headers", "events", "reads")
+        for part in ("summary", "facts", "timing", "headers", "events", "reads", "context")
     ),
     ("stats", {}),
     ("stats", {"by": "model"}),
     ("stats", {"by": "model", "columns": "n,ttft_p50_ms", "newest": 3}),
     ("compare", {"a": "@-13", "b": "@stall"}),
     ("compare", {"base": "model:demo-openai", "new": "model:demo-stall"}),
+    ("compare", {"a": "@-13", "b": "@stall", "part": "request"}),
     ("sessions", {}),
+    ("show", {"id": "@s"}),
+    ("show", {"id": "@s", "part": "time"}),
     ("report", {}),
     ("report", {"id": "@stall"}),
+    ("report", {"filter": "is:err"}),
     ("schema", {}),
     ("schema", {"table": "exchange_metrics"}),
     ("schema", {"table": "fields"}),
@@ -90,8 +94,34 @@ def test_every_tool_says_that_it_only_reads_and_all_descriptions_are_short(demo_
     assert sum(len(tool.model_dump_json(exclude_unset=True)) for tool in tools) < 5000
 
 
-def test_the_verdict_says_how_an_exchange_ended_and_who_was_slow(demo_agent: Agent) -> None:
+def test_the_summary_says_how_an_exchange_ended_and_who_was_slow(demo_agent: Agent) -> None:
     assert "complete, stall 2.4 s by upstream" in demo_agent.page("show", id="@stall")["recorded"]
+
+
+def test_figures_of_groups_name_their_group(demo_agent: Agent) -> None:
+    page = demo_agent.page("stats", by="outcome", columns="n")
+    assert page["columns"] == ["outcome", "n"]
+    assert ["complete", 11] in page["recorded"]
+
+
+def test_a_query_goes_on_at_the_offset_of_its_page(demo_agent: Agent) -> None:
+    query = "SELECT no FROM exchanges ORDER BY no"
+    first = demo_agent.page("sql", query=query, limit=3)
+    assert (first["recorded"], first["next"]) == ([[1], [2], [3]], {"offset": 3})
+    assert demo_agent.page("sql", query=query, limit=3, **first["next"])["recorded"] == [[4], [5], [6]]
+
+
+def test_a_long_expression_of_a_query_does_not_fill_the_answer(demo_agent: Agent) -> None:
+    page = demo_agent.page("sql", query=f"SELECT length('{'é' * 3000}')")
+    assert (page["recorded"], len(page["columns"][0])) == ([[3000]], 100)
+
+
+def test_the_changes_between_two_requests_are_named_without_their_words(secrets: Path) -> None:
+    with agent(secrets) as client:
+        page = client.page("compare", a="@-1", b="@", part="request")
+        assert (page["columns"], page["recorded"]) == (["part", "name", "change"], [["message", "1", "same"]])
+    with agent(secrets, "--with-text") as client:
+        assert client.page("compare", a="@-1", b="@", part="request")["columns"] == ["part", "name", "change", "a", "b"]
 
 
 def test_the_pages_of_a_list_hold_every_exchange_once(demo_agent: Agent, demo: tuple[Path, str]) -> None:
@@ -104,6 +134,10 @@ def test_the_pages_of_a_list_hold_every_exchange_once(demo_agent: Agent, demo: t
             break
         offset = page["next"]["offset"]
     assert found == expected
+
+
+def test_no_number_is_too_large(demo_agent: Agent) -> None:
+    assert demo_agent.page("stats", columns="n", newest=10**30)["recorded"] == [[14]]
 
 
 def test_statistics_say_what_they_cover_if_that_is_not_all(demo_agent: Agent) -> None:
@@ -169,7 +203,12 @@ def test_an_interrupt_ends_the_server_while_its_input_is_open(demo: tuple[Path, 
     ("tool", "arguments", "message"),
     [
         ("show", {"id": "ffff"}, "no exchange ffff"),
-        ("show", {"part": "nothing"}, "no part 'nothing': choose from verdict"),
+        ("show", {"part": "nothing"}, "no part 'nothing': choose from headers, summary"),
+        ("show", {"offset": -1}, "offset -1 is negative"),
+        ("find", {"columns": "help"}, 'table="fields"'),
+        ("find", {"model": "gpt"}, "model"),
+        ("report", {"id": "@", "filter": "is:err"}, "not both"),
+        ("compare", {}, "name two exchanges, a and b, or two groups"),
         ("find", {"filter": "ttft>"}, "--filter"),
         ("find", {"columns": "nothing"}, "there is no column 'nothing'"),
         ("find", {"offset": 10_001}, "until:TIME"),
@@ -187,9 +226,9 @@ def test_a_failure_is_an_error_with_the_commands_message(
 
 
 def secret_frames() -> Iterator[Any]:
-    """Yield exchanges with a secret in every text, of which one stalls, one breaks off, one is a refusal."""
-    call = {"index": 0, "id": "c", "function": {"name": SECRET, "arguments": json.dumps({"a": SECRET})}}
-    tool = {"type": "function", "function": {"name": SECRET, "description": SECRET, "parameters": {}}}
+    """Yield exchanges with a secret in every text: one stalls, one breaks off, one is a refusal, one an error."""
+    call = {"index": 0, "id": "c", "function": {"name": "t", "arguments": json.dumps({"a": SECRET})}}
+    tool = {"type": "function", "function": {"name": "t", "description": SECRET, "parameters": {SECRET: {}}}}
     asked = {"model": "m", "stream": True, "tools": [tool],
              "messages": [{"role": "system", "content": SECRET}, {"role": "user", "content": SECRET}]}  # fmt: skip
     stalled = [
@@ -200,7 +239,9 @@ def secret_frames() -> Iterator[Any]:
         (9400, event({}, "tool_calls")),
     ]
     refused = [(100, event({"refusal": SECRET})), (200, event({}, "stop"))]
-    for number, (parts, by) in enumerate([(stalled, "end"), (stalled[:3], "eof"), (refused, "end")], 1):
+    failed = [(100, f"data: {json.dumps({'error': {'message': SECRET, 'code': 'bad'}})}\n\n".encode())]
+    answers = [(failed, "end"), (stalled, "end"), (stalled[:3], "eof"), (refused, "end")]
+    for number, (parts, by) in enumerate(answers, 1):
         first = begin(f"5ec0{number:012x}", number, json.dumps(asked).encode())
         yield first
         yield from response(first.id, parts)
@@ -223,15 +264,16 @@ def every_answer(client: Agent) -> Iterator[str]:
         page = client.page("schema", table="fields", offset=offset)
         fields += [row[0] for row in page["recorded"]]
         offset = page.get("next", {}).get("offset")
-    for field in [*fields, "content", "reasoning", "refusal", "tool_calls", "asked", "choices"]:
+    for field in [*fields, "content", "reasoning", "refusal", "tool_calls", "asked", "choices", "error_message"]:
         yield client.try_("find", columns=field)[0]
         yield client.try_("find", sort=field)[0]
         yield client.try_("stats", by=field)[0]
-    for id in ("@", "@-1", "@-2"):
+    for id in ("@", "@-1", "@-2", "@-3"):
         for part in (
-            "verdict",
+            "summary",
             "facts",
             "timing",
+            "context",
             "headers",
             "events",
             "reads",
@@ -242,10 +284,12 @@ def every_answer(client: Agent) -> Iterator[str]:
         ):
             yield client.try_("show", id=id, part=part)[0]
         yield client.try_("show", id=id, part="raw")[0]
-    for part in ("verdict", "time"):
+    for part in ("summary", "time"):
         yield client.try_("show", id="@s", part=part)[0]
     yield client.try_("report")[0]
+    yield client.ask("report", filter="status:200")
     yield client.ask("compare", a="@", b="@-1")
+    yield client.ask("compare", a="@", b="@-1", part="request")
     yield client.ask("sessions")
     yield client.ask("stats")
 
@@ -259,21 +303,24 @@ def test_no_tool_returns_a_word_of_a_prompt_or_an_answer(secrets: Path) -> None:
 
 def test_with_text_prompts_and_answers_are_returned(secrets: Path) -> None:
     with agent(secrets, "--with-text") as client:
+        assert SECRET in client.ask("show", id="@-3")
         for part in ("text", "conversation", "request", "events"):
             assert SECRET in client.ask("show", id="@-2", part=part)
         assert SECRET in client.ask("sql", query="SELECT content FROM measures")
         assert SECRET in client.ask("find", columns="content")
-        assert len(client.page("find", filter=f"text:{SECRET}", columns="id")["recorded"]) == 3
+        assert len(client.page("find", filter=f"text:{SECRET}", columns="id")["recorded"]) == 4
 
 
-@pytest.mark.parametrize("filter", ["word", "text~a", "prompt:a", "-content:a", "is:ok (model:a or reasoning~b)"])
+@pytest.mark.parametrize("filter", ["word", "text~a", "error~a", "-prompt:a", "is:ok (model:a or reasoning~b)"])
 @pytest.mark.parametrize("tool", ["find", "stats", "sessions"])
 def test_a_filter_that_searches_texts_is_refused(sample_agent: Agent, tool: str, filter: str) -> None:
     assert "searches prompts or answers" in sample_agent.refusal(tool, filter=filter)
 
 
 def test_a_filter_of_other_fields_is_accepted(sample_agent: Agent) -> None:
-    assert sample_agent.page("find", filter="has:tool -model:x label:run=a7 or error~over", columns="id")["recorded"]
+    assert sample_agent.page(
+        "find", filter="has:tool -model:x label:run=a7 or has:error error_code:rate*", columns="id"
+    )["recorded"]
 
 
 def test_a_credential_is_never_returned_and_neither_is_the_key_of_its_hash(sample: Path) -> None:
@@ -286,11 +333,11 @@ def test_a_credential_is_never_returned_and_neither_is_the_key_of_its_hash(sampl
 
 
 def test_hostile_text_comes_as_data_without_control_characters(sample_agent: Agent) -> None:
-    for arguments in ({"part": "verdict"}, {"part": "facts"}, {"part": "events"}, {"part": "timing"}):
+    for arguments in ({"part": "summary"}, {"part": "facts"}, {"part": "events"}, {"part": "timing"}):
         assert not set(sample_agent.ask("show", id="e000", **arguments)) & set("\x1b\x9b\u202e\u2066\u200b\U000e0041")
-    page = sample_agent.page("find", filter="id:e000", columns="model,labels,error_message")
+    page = sample_agent.page("find", filter="id:e000", columns="model,labels,error_code")
     assert page["recorded"][0][0].startswith("=cmd()␊␛[2J")
-    assert HOSTILE not in sample_agent.ask("sql", query="SELECT error_message FROM measures")
+    assert HOSTILE not in sample_agent.ask("sql", query="SELECT model, error_code FROM exchange_metrics")
 
 
 def test_the_skill_is_the_page_with_a_name_and_a_description() -> None:
@@ -318,7 +365,7 @@ def test_the_longest_message_of_an_error_fits_in_an_answer(new: Path) -> None:
     error = f"data: {json.dumps({'error': {'message': 'n' * 50_000, 'code': 'c' * 500}})}\n\n".encode()
     with recorder(new) as one:
         one.record("aa00000000000001", [*COMPLETE_READS[:2], (300, error)])
-    with agent(new) as client:
+    with agent(new, "--with-text") as client:
         for tool, arguments in (("find", {"columns": "id,error_message,error_code"}), ("show", {"part": "facts"}),
                                 ("show", {}), ("sql", {"query": "SELECT error_message FROM measures"})):  # fmt: skip
             assert len(client.ask(tool, **arguments).encode()) <= MOST

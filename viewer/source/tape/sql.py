@@ -1,9 +1,11 @@
 """SELECT statements of a program that may not change a tape, nor read its texts unless it is allowed to.
 
 SQLite's authorizer judges each access when a statement is compiled, also within views, subqueries and expressions. A
-column with a text is closed until it is named here as open.
+column with a text is closed until it is named here as open. Columns of `USING` and `NATURAL` joins are not judged by
+SQLite, and a full join returns them: no query may have one.
 """
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +33,7 @@ _LIMITS: Final = {
     sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 1000,
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
 }
+_UNJUDGED: Final = re.compile(r"\b(using|natural)\b", re.IGNORECASE)
 _ALLOWED: Final = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE)
 _FORBIDDEN_FUNCTIONS: Final = ("load_extension", "fts3_tokenizer")
 _FUNCTION_TABLES: Final = ("json_each", "json_tree")
@@ -42,7 +45,7 @@ _OPEN_TEXTS: Final = frozenset({
     "id", "uuid", "version", "boot_id", "listen", "upstreams", "started_at", "heartbeat_at", "ended_at",
     "imported_from", "method", "path", "upstream", "request_model", "request_sha256", "sha256", "labels", "ended_by",
     "ended_detail", "framing", "clock", "version_num",
-    "outcome", "outcome_detail", "error_code", "error_message", "finish_reason", "flags", "usage", "operation", "api",
+    "outcome", "outcome_detail", "error_code", "finish_reason", "flags", "usage", "operation", "api",
     "response_model", "response_id", "sparkline", "conversation_key", "conversation_key_from",
     "previous_response_id", "at_ns", "relayed_ns", "sizes", "icl", "gap_hist",
 })  # fmt: skip
@@ -72,6 +75,8 @@ def is_open(column: Column[Any], texts: bool) -> bool:
 
 def answer(path: Path, query: str, limit: int, *, texts: bool, clock: Clock = SYSTEM) -> SqlAnswer:
     """Answer a query with at most `limit` rows. Raises `WiretapeError`."""
+    if found := _UNJUDGED.search(query):
+        raise WiretapeError(f"{found[0].upper()} is refused, in quotes, too: join tables by ON a.x = b.y")
     access = _Access(texts)
     with _limited(path, access, clock) as connection:
         cursor = connection.execute(query)
