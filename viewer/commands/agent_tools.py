@@ -18,6 +18,7 @@ import click
 
 from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.recorder.tape import cells
+from wiretape.recorder.tape.file import explained
 from wiretape.viewer import config
 from wiretape.viewer.commands import options, output
 from wiretape.viewer.commands.ls import ls
@@ -81,7 +82,8 @@ class KeptTape(TapePlace):
             self._source, self._file = self._opened.enter_context(super().opened()), file
         is_sound = False
         try:
-            yield self._source
+            with explained(self.file):
+                yield self._source
             is_sound = not cells.damage_of(self._source.tape("bodies"))
         except (NotFound, Unsupported, click.UsageError):
             is_sound = True

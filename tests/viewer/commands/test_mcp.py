@@ -176,6 +176,16 @@ def test_a_tape_that_was_replaced_is_opened_again(new: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.damages
+def test_a_tape_that_is_overwritten_while_it_is_open_is_called_damaged(new: Path) -> None:
+    with recorder(new) as one:
+        one.record("aa00000000000001")
+    with agent(new) as client:
+        client.page("find")
+        new.write_bytes(new.read_bytes()[:20_000])
+        assert "is damaged" in client.refusal("find")
+
+
+@pytest.mark.damages
 def test_damage_is_told_with_each_answer_that_meets_it(new: Path) -> None:
     with recorder(new) as one:
         one.record("aa00000000000001")
