@@ -204,16 +204,18 @@ class TapeTools:
         text, notes = self._run(ls, *arguments, *[f"--filter={filter}"] * bool(filter))
         return self._table(text, notes, offset, limit)
 
-    def report(self, id: str = "", filter: str = "", offset: int = 0) -> str:
+    def report(self, id: str = "", filter: str = "", newest: int = NEWEST, offset: int = 0) -> str:
         """Report on an exchange (@ unless given), a session (s:KEY, @s) or a filter, as Markdown for an issue.
 
-        Verdict with evidence, times, request ids, and the command that writes the file to attach.
+        Verdict with evidence, times, request ids, and the command that writes the file to attach. A filter covers its
+        `newest` matches, 0: all (slower).
         """
         self.place.require("bodies", "report")
         self._check_filter(filter)
-        options = ["--with-text"] * self.texts + [f"--filter={filter}"] * bool(filter)
-        text, notes = self._run(report, *options, ids=[id] * bool(id))
-        return answers.text(text.splitlines(), offset, self.room, notes)
+        terms, notes = self._recent(newest, filter) if filter else ("", [])
+        arguments = ["--with-text"] * self.texts + [f"--filter={one}" for one in (filter, terms) if one]
+        text, more = self._run(report, *arguments, ids=[id] * bool(id))
+        return answers.text(text.splitlines(), offset, self.room, more + notes)
 
     def schema(self, table: str = "", offset: int = 0) -> str:
         """List the tape's tables and views for sql, or the columns of one; "fields": the fields of find and filters."""

@@ -105,8 +105,8 @@ def _strict(tool: "Tool") -> "Tool":
     arguments.model_config["extra"] = "forbid"
     arguments.model_rebuild(force=True)
     tool.parameters["additionalProperties"] = False
-    for argument in tool.parameters["properties"].values():
-        del argument["title"]  # its name again, paid for in each session
+    for described in (tool.parameters, *tool.parameters["properties"].values()):
+        del described["title"]  # its name again, and paid for in each session
     return tool
 
 

@@ -61,7 +61,7 @@ def _facts(one: ReportedExchange, report: IssueReport) -> Iterator[tuple[str, st
         yield "error", f"{_code(one.error_code)}{kind}{wait}"
     yield "request ids", _ids(one)
     yield "times", _times(one)
-    yield "received", f"{count(one.bytes)} bytes in {count(one.reads)} reads; tokens: {_tokens(one)}"
+    yield "received", f"{_counted(one.bytes, 'byte')} in {_counted(one.reads, 'read')}; tokens: {_tokens(one)}"
     yield "retries", _retries(one)
     yield "client", ", ".join(map(_code, one.client)) or UNKNOWN
     yield "protocol", _protocol(one)
@@ -179,7 +179,11 @@ def _times(one: ReportedExchange) -> str:
         "first output": one.ttft_ms, "longest gap": one.longest_gap_ms, "last output": one.latency_ms,
         "end": one.duration_ms,
     }  # fmt: skip
-    return ", ".join(f"{name} {ms(value)} ms" for name, value in known.items())
+    return ", ".join(f"{name} {UNKNOWN if value is None else f'{ms(value)} ms'}" for name, value in known.items())
+
+
+def _counted(number: int | None, noun: str) -> str:
+    return f"{UNKNOWN} {noun}s" if number is None else counted(number, noun)
 
 
 def _tokens(one: ReportedExchange) -> str:

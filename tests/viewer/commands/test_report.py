@@ -175,6 +175,12 @@ def test_retries_before_and_after_are_told_with_the_pauses_between_them(retried:
     assert told in shown
 
 
+def test_an_unknown_time_has_no_unit_and_one_read_is_in_the_singular(retried: Path) -> None:
+    shown = run(retried, "report", "2222").stdout
+    assert "| times | first output –, longest gap –, last output –, end " in shown
+    assert f"| received | {len(LIMITED_READS[0][1])} bytes in 1 read; tokens: – in, – out |" in shown
+
+
 def test_the_provider_its_request_ids_and_the_client_are_named(retried: Path) -> None:
     shown = run(retried, "report", "2222").stdout
     assert "| upstream | `api.openai.com` |" in shown
