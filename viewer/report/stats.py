@@ -128,7 +128,7 @@ def paid(row: TableRow, objective: str | None) -> Iterator[tuple[str, str]]:
         yield "cost", f"{amount(row['cost'])} {safe(row['currency'])} of {counted(row['cost_n'], 'exchange')}{unknown}"
     if row["cache_hit_rate_n"]:
         of = counted(row["cache_hit_rate_n"], "exchange")
-        yield "cache", f"{percent(row['cache_hit_rate_pct'])} of the input of {of}"
+        yield "cache hits", f"{percent(row['cache_hit_rate_pct'])} of the input of {of}"
     if objective is not None:
         yield "goodput", f"{percent(row['goodput_pct'])} ({safe(objective)})"
 

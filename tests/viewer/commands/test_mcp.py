@@ -101,7 +101,7 @@ def test_the_summary_says_how_an_exchange_ended_and_who_was_slow(demo_agent: Age
 def test_figures_of_groups_name_their_group(demo_agent: Agent) -> None:
     page = demo_agent.page("stats", by="outcome", columns="n")
     assert page["columns"] == ["outcome", "n"]
-    assert ["complete", 11] in page["recorded"]
+    assert "complete" in [outcome for outcome, _ in page["recorded"]]
 
 
 def test_a_query_goes_on_at_the_offset_of_its_page(demo_agent: Agent) -> None:
@@ -137,7 +137,8 @@ def test_the_pages_of_a_list_hold_every_exchange_once(demo_agent: Agent, demo: t
 
 
 def test_no_number_is_too_large(demo_agent: Agent) -> None:
-    assert demo_agent.page("stats", columns="n", newest=10**30)["recorded"] == [[14]]
+    everything = demo_agent.page("stats", columns="n", newest=0)
+    assert demo_agent.page("stats", columns="n", newest=10**30) == everything
 
 
 def test_statistics_say_what_they_cover_if_that_is_not_all(demo_agent: Agent) -> None:

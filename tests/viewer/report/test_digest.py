@@ -43,12 +43,6 @@ def test_a_page_says_what_is_missing_and_how_to_get_it(connection: Connection) -
     assert 'stream_options={"include_usage": true}' in " ".join(text.split())
 
 
-def test_the_hits_of_the_cache_stand_apart_from_their_label(connection: Connection) -> None:
-    row = row_of(connection) | {"cache_hit_rate_pct": 45.0, "cache_hit_rate_n": 4}
-    lines = [line.plain for line in digest.page(row, Counted("generation"), None, 80).lines]
-    assert "cache     45.00 % of the input of 4 exchanges" in lines
-
-
 def test_a_page_fits_its_terminal_and_names_whose_the_stalls_were(connection: Connection) -> None:
     found = Counted("generation", " --db t.db", {Ending("complete", stalled=True): 2}, {"by upstream": 2})
     lines = [line.plain for line in digest.page(row_of(connection), found, None, 60).lines]

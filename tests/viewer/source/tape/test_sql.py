@@ -205,6 +205,12 @@ def test_a_query_is_stopped_after_a_second(written: Path) -> None:
         sql.answer(written, endless, 1, texts=False, clock=Clock(itertools.count(0, 500_000_000).__next__))
 
 
+def test_a_value_that_one_function_would_take_long_for_is_refused(written: Path) -> None:
+    for query in ("SELECT instr(hex(zeroblob(600000)), 'a')", "SELECT replace(zeroblob(2000000), 'a', '')"):
+        with pytest.raises(WiretapeError, match="a value of it is longer than 1,048,576 bytes"):
+            asked(written, query)
+
+
 def test_a_long_value_is_shortened(written: Path) -> None:
-    ((value,),) = asked(written, "SELECT printf('%.*c', 5000000, 'x')").rows
+    ((value,),) = asked(written, "SELECT printf('%.*c', 500000, 'x')").rows
     assert (len(value), value[-1]) == (sql.LONGEST, "…")
