@@ -118,6 +118,7 @@ class TapeTools:
         with contextlib.suppress(WiretapeError, click.ClickException):
             self.find(limit=1)
             self.sessions(limit=1)
+            self.show()
 
     def find(self, filter: str = "", columns: str = "", sort: str = "", limit: int = 20, offset: int = 0) -> str:
         """List exchanges (requests to LLM APIs with their answers), the newest first.
