@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Final
 
+from wiretape.recorder.decode.elements import PROMPTED
 from wiretape.recorder.decode.encoding import Cleaner, uncoded
 from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.decode.prompt import Message, Part, Text, ToolCall, ToolResult, canonical, is_element
@@ -53,16 +54,18 @@ def belonging(
     calls: Sequence[Mapping[str, Any]] | None,
     value: object = None,
 ) -> JsonObject:
-    """Return the fields of `Measures` about the conversation of a request; its body is read only for a generation.
+    """Return the fields of `Measures` about the conversation of a request; its body is read only if it holds a prompt.
 
     `content` and `calls` are the text and the tool calls of the answer; `value` is that of the request's body, if it is
     known already.
     """
     prompt = None
-    if operation in GENERATIONS:
+    if operation in PROMPTED:
         prompt = prompt_of(decoded(uncoded(asked.headers, asked.body or b"")) if value is None else value)
     fields = prompt.parameters if prompt is not None else {}
     found: JsonObject = _named(asked.headers, fields)
+    if operation not in GENERATIONS:
+        return found | {"previous_response_id": None}
     if prompt is None or not prompt.messages:
         return found
     found |= _hashes(prompt.messages) | {"asked": _asked(prompt.messages), "answers_tools": _answers(prompt.messages)}

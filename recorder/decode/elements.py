@@ -2,8 +2,9 @@
 
 An element has its place in the body (`tools[3]`), a digest, and its bytes by source; all other bytes of the body
 (brackets, separators, other parameters) are `other`, so that the sources add up to the body's length. Two elements with
-one digest were sent as the same content: marks of caches, spaces between values, and the two ways of writing a single
-text (as a string, or as a list with one text) make no difference. A body that is no JSON object has no elements.
+one digest were sent as the same content: marks of caches, spaces between values, the two ways of writing a single text
+(as a string, or as a list with one text), and of a message of the Responses API (a string alone, with its type or
+without) make no difference. A body that is no JSON object has no elements.
 """
 
 import hashlib
@@ -143,6 +144,14 @@ class Prefix(msgspec.Struct, array_like=True, frozen=True, gc=False):
             return self.digests[_DIGEST_BYTES * self.first :]
         count, left_out = len(self.digests) // _DIGEST_BYTES, {*self.system}
         return b"".join(self.digest(at) for at in range(self.first, count) if at not in left_out)
+
+    @property
+    def leading(self) -> bytes:
+        """The digests of what stands before the first message that is not of the system."""
+        until = self.first
+        while until in self.system:
+            until += 1
+        return self.digests[: _DIGEST_BYTES * until]
 
     def digest(self, element: int) -> bytes:
         """Return the digest of one element."""
@@ -377,7 +386,8 @@ class _Reader:
             if role == "assistant":
                 self.names.update(_calls(item))
             shares = self._shares(item, raw, role)
-            yield Element(key, index if is_list else None, self._digest(item, raw, marked), shares, role)
+            said = {"role": "user", "content": item} if key == "input" and isinstance(item, str) else item
+            yield Element(key, index if is_list else None, self._digest(said, raw, marked), shares, role)
 
     def _digest(self, value: object, raw: msgspec.Raw, marked: bool) -> bytes:
         if marked and _MARKS in bytes(raw):
@@ -509,6 +519,8 @@ def _same(value: object) -> object:
     if not isinstance(value, dict):
         return value
     content = value.get("content")
+    if value.get("type") == "message" and "role" in value:  # an item of the Responses API may leave its type out
+        value = {key: one for key, one in value.items() if key != "type"}
     if isinstance(content, list) and len(content) == 1 and (only := _only_text(content[0])) is not None:
         return {**value, "content": only}
     only = _only_text(value)

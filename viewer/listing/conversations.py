@@ -1,6 +1,7 @@
 """Pure: conversations, and the exchange that each exchange continues, from the facts derived of each alone.
 
-A conversation is named by the key that its client gave, or else by the id of its first exchange. An exchange continues
+A conversation is named by the key that its client gave, as its first exchange has it (a redacted header has a hash of
+it), or else by the id of its first exchange. An exchange continues
 the one that its request names (`previous_response_id`), or else the newest earlier one whose messages its own begin
 with, in front of an answer: one that gave this answer, or else one with the same key, or with none as well; of equal
 ones, each is continued once before any is twice. A request that is sent again continues the one that failed. A
@@ -8,7 +9,7 @@ sub-agent's first exchange continues nothing: its parent is the newest exchange 
 equal first requests are ten conversations.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 
@@ -47,9 +48,15 @@ _OF_ANSWER: Final = ("response_id", "answer", "failed")
 
 
 class Conversations:
-    """The exchanges of a tape, each `put` when it is known, and again when more is; nearly always in their order."""
+    """The exchanges of a tape, each `put` when it is known, and again when more is; nearly always in their order.
 
-    def __init__(self, links: Iterable[ConversationLink] = ()) -> None:
+    `marked` returns what stands for a key: the same for a key and for what is left of it where it was redacted.
+    """
+
+    def __init__(self, links: Iterable[ConversationLink] = (), marked: Callable[[str], str] = str) -> None:
+        self._marked = marked
+        self._keys: dict[str, tuple[int, str]] = {}
+        """The oldest exchange with each marked key, and that key as it has it."""
         self._links: dict[int, ConversationLink] = {}
         self._parent_keys: dict[str, str] = {}
         self._last = 0
@@ -76,6 +83,7 @@ class Conversations:
 
     def put(self, link: ConversationLink) -> None:
         """Add an exchange, or update it."""
+        link = link._replace(key=self._known(link.key, link.no), parent_key=self._known(link.parent_key, link.no))
         before = self._links.get(link.no)
         self._links[link.no] = link
         if link.key is not None and link.parent_key is not None and link.key not in self._parent_keys:
@@ -89,6 +97,15 @@ class Conversations:
         else:
             for place in set(_found_by(link)).difference(_found_by(before)):
                 self._is_stale |= place in self._sought or self._newest.setdefault(place, link.no) != link.no
+
+    def _known(self, key: str | None, no: int) -> str | None:
+        """Return what stands for the key of an exchange, and note how it is written."""
+        if key is None:
+            return None
+        marked = self._marked(key)
+        if no <= self._keys.get(marked, (no, key))[0]:
+            self._keys[marked] = no, key
+        return marked
 
     def _enter(self, link: ConversationLink) -> None:
         """Resolve the conversation of an exchange from the exchanges before it."""
@@ -142,7 +159,8 @@ class Conversations:
     def name(self, no: int) -> str | None:
         """Return the name of an exchange's conversation; None: it belongs to none, such as a list of models."""
         self._settle()
-        return self._names.get(no)
+        name = self._names.get(no)
+        return self._keys[name][1] if name is not None and name in self._keys else name
 
     def continued(self, no: int) -> int | None:
         """Return the number of the exchange that this one continues; None: it begins something, or is not known."""

@@ -2,8 +2,8 @@
 
 A request may name the response of its predecessor (`previous_response_id`). Otherwise, among the earlier generations
 that did not fail, it is the one with the most equal messages (those of the system do not count), then with the longest
-common prefix, then the latest. A request with no message of another one, and no answer of a model, begins a branch. A
-retry has the predecessor of the request that it repeats.
+common prefix of the prompt, its model, tools and system included, then the latest. A request with no message of another
+one, and no answer of a model, begins a branch. A retry has the predecessor of the request that it repeats.
 
 Nearly every request holds all messages of an earlier one, and only new ones behind them: one look-up finds its
 predecessor. For any other request, the messages that each earlier one added to its own beginning are counted once.
@@ -23,7 +23,8 @@ class Generation(NamedTuple):
 
     `messages` are the digests of its messages, 8 bytes each, without those of the system; None if the request is not on
     the tape, or not readable. `by_model`: one of the messages is a model's. `named` is the response that the request
-    says it continues. `retries` counts earlier attempts, if the client says so.
+    says it continues. `retries` counts earlier attempts, if the client says so. `head` are the digests of what stands
+    before the messages: model, tools, system prompt, parameters.
     """
 
     no: int
@@ -33,6 +34,7 @@ class Generation(NamedTuple):
     response_id: str | None = None
     named: str | None = None
     retries: int | None = None
+    head: bytes = b""
 
 
 class Tie(NamedTuple):
@@ -49,6 +51,8 @@ class Tie(NamedTuple):
 
 _Token = bytes | tuple[bytes, int]
 """A message; the second of equal ones in a request is another."""
+_Latest = dict[bytes, tuple[int, int]]
+"""The newest request with each head: its position and number."""
 
 
 class _Node:
@@ -56,11 +60,11 @@ class _Node:
 
     __slots__ = ("above", "added", "count", "latest", "latest_below", "messages")
 
-    def __init__(self, above: "_Node | None", added: list[_Token], messages: bytes, order: int, no: int) -> None:
+    def __init__(self, above: "_Node | None", added: list[_Token], messages: bytes) -> None:
         self.above, self.added, self.messages = above, added, messages
         self.count = len(messages) // _WIDTH
-        self.latest = self.latest_below = (order, no)
-        """The newest request, and the newest that begins so: their positions and numbers."""
+        self.latest, self.latest_below = _Latest(), _Latest()
+        """The newest requests, and the newest that begin so."""
 
 
 @dataclass(slots=True)
@@ -70,7 +74,7 @@ class _Session:
     counts: list[int] = field(default_factory=list)
     """The numbers of messages that they have, ascending."""
     seen: set[_Token] = field(default_factory=set)
-    latest: tuple[int, int] | None = None
+    latest: _Latest = field(default_factory=dict)
     is_mixed: bool = False
     """Messages that were known came behind others than before: beginnings do not find every request any more."""
     by_response: dict[str, int] = field(default_factory=dict)
@@ -98,21 +102,21 @@ class _Session:
             return
         self.attempts[one.named, one.messages] = one.no, one.failed
         if not one.failed:
-            self._enter(one.messages, order, one.no)
+            self._enter(one.messages, one.head, (order, one.no))
 
-    def _enter(self, messages: bytes, order: int, no: int) -> None:
-        self.latest = order, no
+    def _enter(self, messages: bytes, head: bytes, newest: tuple[int, int]) -> None:
+        self.latest[head] = newest
         if (node := self.nodes.get(messages)) is None:
             above, added = self._split(messages)
             self.is_mixed |= not self.seen.isdisjoint(added)
             self.seen.update(added)
-            node = self.nodes[messages] = _Node(above, added, messages, order, no)
+            node = self.nodes[messages] = _Node(above, added, messages)
             if (at := bisect_right(self.counts, node.count)) == 0 or self.counts[at - 1] != node.count:
                 self.counts.insert(at, node.count)
-        node.latest = order, no
+        node.latest[head] = newest
         above_it: _Node | None = node
         while above_it is not None:
-            above_it.latest_below = order, no
+            above_it.latest_below[head] = newest
             above_it = above_it.above
 
     def _split(self, messages: bytes) -> tuple[_Node | None, list[_Token]]:
@@ -134,15 +138,17 @@ class _Session:
         messages = one.messages or b""
         beginning, added = self._split(messages)
         if not self.is_mixed and self.seen.isdisjoint(added):
-            found = beginning.latest_below if beginning is not None and beginning.count else None
+            candidates = (
+                [(beginning.count, beginning.latest_below)] if beginning is not None and beginning.count else []
+            )
         else:
-            found = self._most_equal(messages)
-        if found is None and one.by_model:
-            found = self.latest
-        return None if found is None else found[1]
+            candidates = [(_common(node.messages, messages), node.latest) for node in self._most_equal(messages)]
+        if not candidates and one.by_model:
+            candidates = [(0, self.latest)]
+        return max((_closest(one.head, *each) for each in candidates), default=_NONE)[-1]
 
-    def _most_equal(self, messages: bytes) -> tuple[int, int] | None:
-        """Return the request with most equal messages, from all; None if there is no equal one."""
+    def _most_equal(self, messages: bytes) -> list[_Node]:
+        """Return the requests with most equal messages, from all; without an equal one, none."""
         own = {*_tokens(messages, 0)}
         equal: dict[int, int] = {}
         most, best = 1, list[_Node]()
@@ -152,7 +158,7 @@ class _Session:
                 most, best = count, []
             if count == most:
                 best.append(node)
-        return max(((_common(node.messages, messages), node.latest) for node in best), default=(0, None))[1]
+        return best
 
 
 def ties(generations: Iterable[Generation]) -> dict[int, Tie]:
@@ -162,6 +168,20 @@ def ties(generations: Iterable[Generation]) -> dict[int, Tie]:
         found[one.no] = session.tie(one, found)
         session.add(one, order)
     return found
+
+
+_Rank = tuple[int, int, int, int | None]
+_NONE: _Rank = (0, 0, 0, None)
+
+
+def _closest(head: bytes, common: int, latest: _Latest) -> _Rank:
+    """Return the number, last, of the one with the longest common prefix, then the latest, behind what ranks it so.
+
+    Each has the same number of `common` first messages; they belong to the prefix only behind an equal head.
+    """
+    if common and head in latest:
+        return (len(head) // _WIDTH, common, *latest[head])
+    return max(((_common(other, head), 0, *newest) for other, newest in latest.items()), default=_NONE)
 
 
 def _tokens(messages: bytes, start: int) -> list[_Token]:

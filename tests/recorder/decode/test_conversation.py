@@ -95,7 +95,14 @@ def test_what_was_asked_is_the_last_text_that_a_person_wrote() -> None:
     assert of({"role": "user", "content": [reminder]})["asked"].startswith("<system-reminder> be")
 
 
-def test_only_the_body_of_a_generation_is_read() -> None:
+def test_a_request_that_counts_tokens_belongs_where_its_body_says() -> None:
+    body = b'{"metadata": {"session_id": "k"}, "previous_response_id": "r", "messages": []}'
+    found = belonging(RecordedRequest([], body), "count_tokens", None, None)
+    assert (found["conversation_key"], found["conversation_key_from"]) == ("k", "metadata.session_id")
+    assert (found["previous_response_id"], found.get("messages_hash")) == (None, None)
+
+
+def test_only_the_body_of_a_request_with_a_prompt_is_read() -> None:
     found = belonging(
         RecordedRequest([["session-id", "s1"]], b'{"messages": [], "conversation": "c"}'), "embeddings", None, None
     )

@@ -180,6 +180,13 @@ def test_each_function_of_a_list_has_its_name() -> None:
     assert [share.name for share in found.elements[0].shares] == ["a", "b", None]
 
 
+def test_an_input_that_is_a_string_is_the_message_of_a_user() -> None:
+    message = {"role": "user", "content": "hi"}
+    typed = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
+    assert digests(input="hi") == digests(input=[message]) == digests(input=[typed])
+    assert digests(input="hi") != digests(input=[message | {"role": "developer"}])
+
+
 def test_marks_of_caches_and_the_form_of_a_single_text_are_no_difference() -> None:
     plain = digests(tools=[{"name": "t"}], system="s", messages=[USER, {"role": "user", "content": [IMAGE]}])
     marked = digests(

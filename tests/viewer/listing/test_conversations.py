@@ -85,6 +85,18 @@ def test_sub_agents_hang_on_the_newest_exchange_of_what_started_them() -> None:
     assert drawn(same_key, 1, 2, 3, 4) == "1 .2 .3 4"
 
 
+def test_a_key_and_its_hash_are_one_conversation_named_as_its_oldest_exchange_has_it() -> None:
+    links = [
+        turn(1, "a", key="#k"),
+        turn(2, "b", key="k"),
+        turn(3, "c", key="s", parent_key="k"),
+        turn(4, "d", key="l"),
+    ]
+    for order in permutations(links):
+        known = Conversations(order, marked=lambda key: f"#{key.removeprefix('#')}")
+        assert [known.name(no) for no in (1, 2, 3, 4)] == ["#k", "#k", "#k", "l"]
+
+
 def test_conversations_that_name_each_other_as_their_parents_end() -> None:
     known = Conversations([turn(1, "a", key="k", parent_key="l"), turn(2, "b", key="l", parent_key="k")])
     assert {known.name(1), known.name(2)} <= {"k", "l"}

@@ -48,6 +48,14 @@ def test_of_equal_counts_the_longest_common_prefix_decides_and_then_the_latest()
     assert before(turn(1, "aB"), turn(2, "aB"), turn(3, "aBc"))[2] == 2
 
 
+def test_the_prefix_begins_with_the_model_and_the_tools_in_front_of_the_messages() -> None:
+    main, title = {"head": digests("mt")}, {"head": digests("h")}
+    assert before(turn(1, "a", **main), turn(2, "a", **title), turn(3, "aBc", **main))[2] == 1
+    assert before(turn(1, "a", **main), turn(2, "a", **title), turn(3, "aBc", head=digests("mu")))[2] == 1
+    assert before(turn(1, "aBc", **main), turn(2, "xBa", **title), turn(3, "aBq", **title))[2] == 2
+    assert before(turn(1, "a", **main), turn(2, "b", **title), turn(3, "xYz", **main))[2] == 1
+
+
 def test_a_rewound_dialogue_follows_the_latest_request_that_begins_so() -> None:
     assert before(turn(1, "a"), turn(2, "aBc"), turn(3, "aBcDe"), turn(4, "aBx"))[3] == 3
 
@@ -92,7 +100,7 @@ def slowly(generations: list[Generation]) -> list[int | None]:
             found[one.no] = found[same[-1].no]
         else:
             ranked = [
-                (len(list((letters(one) & letters(other)).elements())), common(one, other), at, other.no)
+                (len(list((letters(one) & letters(other)).elements())), prefix(one, other), at, other.no)
                 for at, other in enumerate(earlier)
                 if not other.failed
             ]
@@ -105,29 +113,32 @@ def letters(one: Generation) -> Counter[int]:
     return Counter((one.messages or b"")[::8])
 
 
-def common(one: Generation, other: Generation) -> int:
-    pairs = zip((one.messages or b"")[::8], (other.messages or b"")[::8], strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+def prefix(one: Generation, other: Generation) -> int:
+    first, second = ((turn.head + (turn.messages or b""))[::8] for turn in (one, other))
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
 
 
+heads = st.sampled_from(["", "12", "13", "42"]).map(digests)
 requests = st.none() | st.text("abCdEf", max_size=7)
-growing = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 7), st.text("abCdEfgH", max_size=3)), max_size=12)
+growing = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 7), st.text("abCdEfgH", max_size=3), heads), max_size=12)
 
 
-@given(st.lists(st.tuples(requests, st.booleans(), st.integers(0, 1)), max_size=12))
+@given(st.lists(st.tuples(requests, st.booleans(), st.integers(0, 1), heads), max_size=12))
 def test_any_session_has_the_predecessors_of_the_slow_definition(
-    found: list[tuple[str | None, bool, int | None]],
+    found: list[tuple[str | None, bool, int | None, bytes]],
 ) -> None:
-    session = [turn(no, text, failed=failed, retries=tries) for no, (text, failed, tries) in enumerate(found)]
+    session = [
+        turn(no, text, failed=failed, retries=tries, head=head) for no, (text, failed, tries, head) in enumerate(found)
+    ]
     assert before(*session) == slowly(session)
 
 
 @given(growing)
-def test_dialogues_that_grow_branch_and_rewind_have_them_too(steps: list[tuple[int, int, str]]) -> None:
+def test_dialogues_that_grow_branch_and_rewind_have_them_too(steps: list[tuple[int, int, str, bytes]]) -> None:
     texts = [""]
-    for start, kept, added in steps:
+    for start, kept, added, _ in steps:
         texts.append(texts[start % len(texts)][: kept or None] + added)
-    session = [turn(no, text) for no, text in enumerate(texts)]
+    session = [turn(no, text, head=head) for no, (text, (*_, head)) in enumerate(zip(texts[1:], steps, strict=True))]
     assert before(*session) == slowly(session)
 
 

@@ -134,9 +134,9 @@ def _generation(
 ) -> Prompted:  # fmt: skip
     prefix = unpack(elements)
     messages = None if prefix is None else prefix.messages
-    by_model = prefix is not None and prefix.by_model
+    by_model, head = (prefix.by_model, prefix.leading) if prefix is not None else (False, b"")
     return Prompted(
-        Generation(no, messages, by_model, outcome in FAILURES, response_id, named, retries),
+        Generation(no, messages, by_model, outcome in FAILURES, response_id, named, retries, head),
         prefix,
         start_ns,
         outcome == "complete",

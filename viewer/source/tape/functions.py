@@ -7,8 +7,9 @@ statement first uses them.
 
 import functools
 import json
+import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from sqlalchemy import Connection, func, or_, select
@@ -16,7 +17,8 @@ from sqlalchemy import Connection, func, or_, select
 from wiretape.recorder.decode.conversation import RecordedRequest, belonging
 from wiretape.recorder.decode.operation import GENERATIONS, operation
 from wiretape.recorder.tape import cells, reading
-from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.recorder.tape.redact import Redactor
+from wiretape.recorder.tape.schema import exchanges, measures, sessions
 from wiretape.viewer.listing.conversations import ConversationLink, Conversations
 from wiretape.viewer.source.base import Version
 from wiretape.viewer.source.tape.columns import (
@@ -40,6 +42,7 @@ _LINKS: Final = select(
         "messages_hash", "continues_hash", "answer_hash", "continued_answer_hash", "retries", "outcome",
     )),
 ).select_from(JOINED).order_by(exchanges.c.no)  # fmt: skip
+_HASH: Final = re.compile("[0-9a-f]{8}")
 _MOST_OPEN: Final = 1000
 """Maximum number of unmeasured exchanges whose requests are read: the newest."""
 
@@ -50,11 +53,24 @@ MOST_TOKENS: Final = (1 << 52) - 1
 """Limit of a count of tokens; a higher number is not a count."""
 
 
+def key_marks(connection: Connection) -> Callable[[str], str]:
+    """Return the function from the key of a session to the hash that a redacted header has of it on this tape."""
+    salt = connection.execute(select(sessions.c.salt).order_by(sessions.c.no).limit(1)).scalar()
+    redactor = Redactor(salt if isinstance(salt, bytes) else b"")
+
+    @functools.lru_cache(maxsize=4096)
+    def marked(key: str) -> str:
+        return key if _HASH.fullmatch(key) else redactor.mark(key).rpartition(":")[2]
+
+    return marked
+
+
 class Resolver:
     """Knows the conversations of the tape of one engine; `conversations` are as they were when last asked for."""
 
     def __init__(self) -> None:
         self.conversations = Conversations()
+        self._marked: Callable[[str], str] = str
         self._version: Version | None = None
         self._newest = 0
         self._open: set[int] = set()
@@ -80,11 +96,19 @@ class Resolver:
         if version == self._version:
             return
         total = connection.execute(select(func.count()).select_from(exchanges)).scalar_one()
+        if not self.conversations:
+            self._marked = key_marks(connection)
+            self.conversations = Conversations(marked=self._marked)
         is_new = or_(exchanges.c.no > self._newest, among(self._open))
         found = cells.fetch(connection, _LINKS.where(is_new) if self.conversations else _LINKS)
         new = sum(no > self._newest for no, *_ in found)
         if len(self.conversations) + new != total:  # some were deleted
-            self.conversations, self._newest, self._open, self._read = Conversations(), 0, set(), set()
+            self.conversations, self._newest, self._open, self._read = (
+                Conversations(marked=self._marked),
+                0,
+                set(),
+                set(),
+            )
             found = cells.fetch(connection, _LINKS)
         self._take(connection, found)
         self._version = version

@@ -38,6 +38,7 @@ from wiretape.viewer.source.tape.columns import (
     stalled_gaps,
 )
 from wiretape.viewer.source.tape.conditions import Condition
+from wiretape.viewer.source.tape.functions import key_marks
 
 _NAME: Final = column("conversation")
 _NOTHING: Final = Account()
@@ -52,14 +53,16 @@ _REQUEST: Final = func.coalesce(
 def find(connection: Connection, reference: str) -> str:
     """Resolve a reference to a session's key. Raises `NotFound` if there is none, or more than one."""
     newest, key = func.max(exchanges.c.no).desc(), reference.removeprefix(SESSION)
-    statement = select(_NAME).select_from(JOINED).where(_NAME.is_not(None)).group_by(_NAME)
+    named = select(_NAME).select_from(JOINED).where(_NAME.is_not(None)).group_by(_NAME)
     if reference == NEWEST_SESSION:
-        statement = statement.order_by(newest).limit(1)
+        statement = named.order_by(newest).limit(1)
     else:
-        statement = statement.where(func.substr(_NAME, 1, len(key)) == key)
+        statement = named.where(func.substr(_NAME, 1, len(key)) == key)
         statement = statement.order_by(func.length(_NAME) > len(key), newest).limit(_CANDIDATES + 1)
     with connection.begin():
         found: Sequence[str] = connection.execute(statement).scalars().all()
+        if not found and reference != NEWEST_SESSION:  # the whole key of a header, of which the tape has a hash
+            found = connection.execute(named.where(key_marks(connection)(key) == _NAME)).scalars().all()
     if not found:
         raise NotFound(f"no session {safe(reference)}: 'wiretape ls --by conversation' lists them")
     if len(found) > 1 and found[0] != key:

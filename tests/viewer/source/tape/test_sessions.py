@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import run
-from tests.support.frames import damage
+from tests.support.frames import STREAM, begin, body, damage, end, head, opened, record
 from tests.support.session_tape import FIRST, KEY, OTHER, SECOND, session_tape
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.decode.stalls import DEFAULT
@@ -117,6 +117,18 @@ def test_a_session_is_named_by_its_key_or_the_beginning_of_it(tape: Path) -> Non
         asked(tape, lambda source: source.session("s:agent"))
     with pytest.raises(NotFound, match="no session s:nobody: 'wiretape ls --by conversation' lists them"):
         asked(tape, lambda source: source.session("s:nobody"))
+
+
+def test_a_key_in_a_header_and_in_a_body_names_one_session(tmp_path: Path) -> None:
+    in_body = b'{"metadata": {"session_id": "my-own-key"}, "messages": [{"role": "user", "content": "b"}]}'
+    requests = {"a1": {"headers": [(b"x-session-id", b"my-own-key")]}, "a2": {"body": in_body}}
+    counted = {"body": in_body, "path": "/v1/messages/count_tokens"}
+    with opened(tape := tmp_path / "keys.db") as store:
+        for id, asked_for in (*requests.items(), ("a3", counted)):
+            record(store, [begin(id, **asked_for), head(id), *body(id, STREAM), end(id, STREAM)])
+    [(name, account)] = accounts(tape).items()
+    assert account.exchanges == 3
+    assert asked(tape, lambda source: source.session("s:my-own-key")) == name != "my-own-key"
 
 
 def test_a_whole_key_is_no_beginning_of_another(tape: Path) -> None:
