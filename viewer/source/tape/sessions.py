@@ -15,6 +15,7 @@ from sqlalchemy.exc import NoResultFound
 
 from wiretape.recorder.clock import SYSTEM, Clock, wall_ns
 from wiretape.recorder.decode.exchange import NOT_SHIPPED
+from wiretape.recorder.decode.operation import is_covered
 from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
 from wiretape.recorder.errors import NotFound
 from wiretape.recorder.process import boot_id
@@ -62,7 +63,7 @@ def find(connection: Connection, reference: str) -> str:
     with connection.begin():
         found: Sequence[str] = connection.execute(statement).scalars().all()
         if not found and reference != NEWEST_SESSION:  # the whole key of a header, of which the tape has a hash
-            found = connection.execute(named.where(key_marks(connection)(key) == _NAME)).scalars().all()
+            found = connection.execute(named.where(literal(key_marks(connection)(key)) == _NAME)).scalars().all()
     if not found:
         raise NotFound(f"no session {safe(reference)}: 'wiretape ls --by conversation' lists them")
     if len(found) > 1 and found[0] != key:
@@ -189,14 +190,17 @@ def _members(stall_ns: int) -> Select[Any]:
 
 
 def _tied(connection: Connection, its: list[SessionExchange]) -> list[SessionExchange]:
-    """Return exchanges with the predecessors, too, of requests that no longer hold the messages of an earlier one."""
-    if not any(one.continued is None and one.follows_answer for one in its):
+    """Return exchanges with their predecessors.
+
+    In a plain dialogue, where each turn continues another one, the hashes of the messages tell them. Branches,
+    repetitions and edited histories need the messages of all requests.
+    """
+    told = [one.continued for one in its if is_covered(one.operation)]
+    if None not in told[1:] and len(set(told)) == len(told):
         return its
     found = caching.tied(connection, [one.no for one in its])
-    return [
-        one if one.continued is not None or one.no not in found else one._replace(continued=found[one.no].predecessor)
-        for one in its
-    ]
+    known = {no: tie.predecessor for no, tie in found.items() if tie.is_known}
+    return [one._replace(continued=known.get(one.no, one.continued)) for one in its]
 
 
 def _until_now(connection: Connection, one: SessionExchange, clock: Clock) -> SessionExchange:

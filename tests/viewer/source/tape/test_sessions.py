@@ -1,5 +1,6 @@
 """Sessions of a tape: their time account from stored facts, and the references that name them."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,6 +79,24 @@ def test_a_recorded_session_is_accounted_to_the_nanosecond(tape: Path) -> None:
     }  # fmt: skip
     assert (found[KEY].wall_ns, found[KEY].turns, found[KEY].failed, found[KEY].exchanges) == (8400 * MS, 2, 1, 3)
     assert not found[KEY].clock_step
+
+
+@pytest.mark.parametrize(
+    ("texts", "calls"), [(["a", "aBc", "aBd"], 1), (["a", "aBc", "aBc"], 1), (["a", "s", "st"], 0)]
+)
+def test_a_pause_is_explained_by_the_predecessor_also_of_branches_and_repetitions(
+    tmp_path: Path, texts: list[str], calls: int
+) -> None:
+    call = b'{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"f"}}]}}]}'
+    with opened(tape := tmp_path / "branches.db") as store:
+        for at, text in enumerate(texts):
+            said = [{"role": ("user", "assistant")[letter.isupper()], "content": letter} for letter in text]
+            asked_for = json.dumps({"metadata": {"session_id": "k"}, "messages": said}).encode()
+            stream = [*STREAM[:1], b"data: " + call + b"\n\n" if at == calls else b": \n\n", *STREAM[1:]]
+            first = begin(f"a{at}", body=asked_for, boot_ns=at * 100 * MS)
+            record(store, [first, head(f"a{at}"), *body(f"a{at}", stream), end(f"a{at}", stream)])
+    parts = accounts(tape)["k"].parts
+    assert parts["tools"] == parts["idle"] > 0
 
 
 def test_a_turn_whose_history_was_edited_continues_the_one_with_the_most_equal_messages(tmp_path: Path) -> None:
