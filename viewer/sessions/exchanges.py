@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from wiretape.recorder.decode.exchange import FAILURES
@@ -64,10 +65,10 @@ class SessionSpans(NamedTuple):
 
 
 def spans(exchanges: Sequence[SessionExchange], limits: Thresholds = DEFAULT) -> SessionSpans:
-    """Return the spans of a session's exchanges, which come in the order of their numbers."""
+    """Return the spans of a session's exchanges, which come in the order of their numbers, in that of their starts."""
     starts, is_stepped = placed(exchanges)
     made, asked = list[Span](), dict[str, SessionExchange]()
-    for one, start_ns in zip(exchanges, starts, strict=True):
+    for start_ns, one in sorted(zip(starts, exchanges, strict=True), key=itemgetter(0)):
         earlier = None if one.request is None else asked.get(one.request)
         continues = earlier.no if earlier is not None and earlier.failed else one.continued
         if one.request is not None:

@@ -7,6 +7,7 @@ with new exchanges.
 import functools
 import sqlite3
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -123,9 +124,10 @@ class _Began(NamedTuple):
 
 
 def _prompted(asked: Sequence[Sequence[Any]]) -> list[Prompted]:
-    """Return the generations of a session, in the order of their numbers."""
+    """Return the generations of a session in the order of their starts: several recorders number as they write."""
     starts, _ = placed(_Began(*row[1:5]) for row in asked)
-    return [_generation(start_ns, row[0], *row[5:]) for start_ns, row in zip(starts, asked, strict=True)]
+    made = [_generation(start_ns, row[0], *row[5:]) for start_ns, row in zip(starts, asked, strict=True)]
+    return sorted(made, key=attrgetter("start_ns"))
 
 
 def _generation(

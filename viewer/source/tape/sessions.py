@@ -62,8 +62,9 @@ def find(connection: Connection, reference: str) -> str:
         statement = statement.order_by(func.length(_NAME) > len(key), newest).limit(_CANDIDATES + 1)
     with connection.begin():
         found: Sequence[str] = connection.execute(statement).scalars().all()
-        if not found and reference != NEWEST_SESSION:  # the whole key of a header, of which the tape has a hash
-            found = connection.execute(named.where(literal(key_marks(connection)(key)) == _NAME)).scalars().all()
+        if not found and reference != NEWEST_SESSION:  # a whole key whose hash is the name, or the reverse
+            marked = key_marks(connection)
+            found = [name for name in connection.execute(named).scalars() if marked(name) == marked(key)]
     if not found:
         raise NotFound(f"no session {safe(reference)}: 'wiretape ls --by conversation' lists them")
     if len(found) > 1 and found[0] != key:

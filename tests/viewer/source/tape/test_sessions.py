@@ -81,22 +81,42 @@ def test_a_recorded_session_is_accounted_to_the_nanosecond(tape: Path) -> None:
     assert not found[KEY].clock_step
 
 
-@pytest.mark.parametrize(
-    ("texts", "calls"), [(["a", "aBc", "aBd"], 1), (["a", "aBc", "aBc"], 1), (["a", "s", "st"], 0)]
-)
-def test_a_pause_is_explained_by_the_predecessor_also_of_branches_and_repetitions(
-    tmp_path: Path, texts: list[str], calls: int
-) -> None:
-    call = b'{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"f"}}]}}]}'
-    with opened(tape := tmp_path / "branches.db") as store:
-        for at, text in enumerate(texts):
-            said = [{"role": ("user", "assistant")[letter.isupper()], "content": letter} for letter in text]
+def turns_taped(tape: Path, turns: dict[str, int], calls: str) -> Path:
+    """Record requests, a letter for each message, capitals for the model's, at T0s in ms; one answer is a call."""
+    call = b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"f"}}]}}]}\n\n'
+    with opened(tape) as store:
+        for text, at_ms in turns.items():
+            said = [{"role": ("user", "assistant")[one.isupper()], "content": one} for one in text.strip()]
             asked_for = json.dumps({"metadata": {"session_id": "k"}, "messages": said}).encode()
-            stream = [*STREAM[:1], b"data: " + call + b"\n\n" if at == calls else b": \n\n", *STREAM[1:]]
-            first = begin(f"a{at}", body=asked_for, boot_ns=at * 100 * MS)
-            record(store, [first, head(f"a{at}"), *body(f"a{at}", stream), end(f"a{at}", stream)])
-    parts = accounts(tape)["k"].parts
+            stream = [*STREAM[:1], call if text == calls else b": \n\n", *STREAM[1:]]
+            id = f"a{at_ms:03}"
+            first = begin(id, body=asked_for, boot_ns=at_ms * MS)
+            record(store, [first, head(id), *body(id, stream), end(id, stream)])
+    return tape
+
+
+@pytest.mark.parametrize(
+    ("turns", "calls"),
+    [
+        ({"a": 0, "aBc": 100, "aBd": 200}, "aBc"),
+        ({"a": 0, "aBc": 100, "aBc ": 200}, "aBc"),
+        ({"a": 0, "s": 100, "st": 200}, "a"),
+        ({"a": 0, "aBcDe": 200, "aBc": 100}, "aBc"),
+    ],
+)
+def test_a_pause_is_explained_by_the_predecessor_in_any_order_and_in_branches(
+    tmp_path: Path, turns: dict[str, int], calls: str
+) -> None:
+    parts = accounts(turns_taped(tmp_path / "turns.db", turns, calls))["k"].parts
     assert parts["tools"] == parts["idle"] > 0
+
+
+def test_predecessors_began_earlier_whatever_the_order_of_writing(tmp_path: Path) -> None:
+    tape = turns_taped(tmp_path / "turns.db", {"a": 0, "aBcDe": 200, "aBc": 100}, "")
+    shown = json.loads(run(tape, "ls", "--columns", "id,cache_idle_ms,cache_broken_at", "--format", "json").stdout)
+    assert {row["id"]: (row["cache_idle_ms"], row["cache_broken_at"]) for row in shown} == {
+        "a000": (None, None), "a100": (100, None), "a200": (100, None)
+    }  # fmt: skip
 
 
 def test_a_turn_whose_history_was_edited_continues_the_one_with_the_most_equal_messages(tmp_path: Path) -> None:
