@@ -18,7 +18,8 @@ from wiretape.viewer.source.tape.columns import ABOVE, CONTINUED, JOINED, among,
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.stats.prices import UNITS
 
-_SUMMED: Final = ("input_tokens", "output_tokens", "cache_read_input_tokens", "duration_ms")
+_USED: Final = ("input_tokens", "output_tokens", "cache_read_input_tokens")
+_SUMMED: Final = (*_USED, "duration_ms")
 _SIZES: Final = [f"context_{source}_bytes" for source in SOURCES]
 _NAME: Final = column("conversation")
 _LONGEST: Final = 200
@@ -40,8 +41,9 @@ def listed(connection: Connection, where: Condition | None = None, limit: int | 
         _count(column("outcome").in_(FAILURES)),
         _count(exchanges.c.ended_by.is_(None)),
         func.json_group_array(column("model").distinct()),
-        *(func.sum(column(name)) for name in _SUMMED),
-        func.sum(cost_units()) if currency else null(),
+        *(_used(column(name)) for name in _USED),
+        func.sum(column("duration_ms")),
+        _used(cost_units()) if currency else null(),
     )
     statement = queries.filtered(select(_NAME, *numbers, *totals).select_from(JOINED), where).where(_NAME.is_not(None))
     statement = statement.group_by(_NAME).order_by(numbers[1].desc()).limit(limit)
@@ -49,6 +51,11 @@ def listed(connection: Connection, where: Condition | None = None, limit: int | 
         found = connection.execute(statement).all()
         firsts = {no: first for no, *first in connection.execute(_firsts([row[1] for row in found]))}
     return [_row(name, firsts[first], currency, *totals) for name, first, _, *totals in found]
+
+
+def _used(value: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Return the sum of what was used: the tokens of a request that only has them counted were not."""
+    return func.sum(case((measures.c.operation.is_distinct_from("count_tokens"), value)))
 
 
 def _count(condition: Condition) -> ColumnElement[Any]:

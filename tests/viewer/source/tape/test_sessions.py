@@ -170,6 +170,22 @@ def test_a_key_in_a_header_and_in_a_body_names_one_session(tmp_path: Path) -> No
     assert asked(tape, lambda source: source.session("s:my-own-key")) == name != "my-own-key"
 
 
+def test_counted_tokens_are_not_used_ones(tmp_path: Path) -> None:
+    asked_for = b'{"model": "m", "metadata": {"session_id": "k"}, "messages": [{"role": "user", "content": "b"}]}'
+    usage = b'"usage": {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}}'
+    answer = [
+        b'{"object": "chat.completion", "choices": [{"message": {"content": "x"}, "finish_reason": "stop"}], ' + usage
+    ]
+    json_head = [(b"content-type", b"application/json")]
+    with opened(tape := tmp_path / "counted.db") as store:
+        record(store, [begin("a1", body=asked_for), head("a1", json_head), *body("a1", answer), end("a1", answer)])
+        count = [b'{"input_tokens": 40}']
+        first = begin("a2", body=asked_for, path="/v1/messages/count_tokens")
+        record(store, [first, head("a2", json_head), *body("a2", count), end("a2", count)])
+    [listed] = json.loads(run(tape, "ls", "--by", "conversation", "--format", "json").stdout)
+    assert (listed["exchanges"], listed["input_tokens"], listed["output_tokens"]) == (2, 7, 2)
+
+
 def test_a_whole_key_is_no_beginning_of_another(tape: Path) -> None:
     damage(tape, f"UPDATE measures SET conversation_key = '{KEY}0' WHERE conversation_key = '{OTHER}'")
     assert asked(tape, lambda source: source.session(f"s:{KEY}")) == KEY
