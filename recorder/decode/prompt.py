@@ -22,6 +22,8 @@ CACHE_POINTS: Final = ("cachePoint", "cache_point")
 
 _texts_json = msgspec.json.Encoder().encode
 """Writes lists of texts with the same bytes as `compact`, in a tenth of the time, but rejects lone surrogates."""
+_MOST_KNOWN: Final = 8 << 20
+"""Most bytes of canonical forms in memory; their messages take about as many again."""
 _ELEMENT: Final = re.compile(r"\s*<([\w-]+)>.*</\1>\s*", re.DOTALL)
 
 
@@ -136,8 +138,34 @@ def canonical(message: Message) -> bytes:
     It omits parts that clients change or drop between two turns: ids, names, reasoning, cache points, white space
     around texts, and the division of a text into parts. The form of a message with reasoning only is b"": skip it.
     """
+    return _known.get(message) or _known.put(message, _form(message))
+
+
+def _form(message: Message) -> bytes:
     said = list(_said(message.parts))
     return _joined((message.role, *said)) if said else b""
+
+
+class _Forms:
+    """Canonical forms of earlier messages, within a limit of bytes: each request of a session repeats nearly all."""
+
+    def __init__(self) -> None:
+        self._forms: dict[Message, bytes] = {}
+        self._size = 0
+
+    def get(self, message: Message) -> bytes | None:
+        return self._forms.get(message)
+
+    def put(self, message: Message, form: bytes) -> bytes:
+        self._size += len(form)
+        if self._size > _MOST_KNOWN:
+            self._forms, self._size = {}, len(form)
+        if len(form) <= _MOST_KNOWN:
+            self._forms[message] = form
+        return form
+
+
+_known: Final = _Forms()
 
 
 def fingerprint(message: Message) -> str:

@@ -39,6 +39,7 @@ _DEEPEST = 4
 ROLES: Final = {"model": "assistant", "chatbot": "assistant", "ai": "assistant", "function": "tool", "human": "user"}
 _TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text", "refusal"})
 CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use", "tool-call", "function_call", "custom_tool_call"})
+_PLAIN: Final = frozenset({"role", "content"})
 _CALL_KEYS = frozenset({"id", "call_id", "type", "status", "name", "arguments"})
 RESULT_IDS = ("tool_use_id", "call_id", "toolUseId", "tool_call_id", "id")
 _RESULT_KEYS = frozenset({
@@ -173,6 +174,19 @@ def _role_of_item(kind: str, parts: list[Part]) -> str:
 def _message(item: JsonObject) -> Message:
     role = text(item.get("role")).lower() or "user"
     role = ROLES.get(role, role)
+    parts = [*_parts(item.get("content"))] if item.keys() <= _PLAIN else _all_parts(item)
+    name = text(item.get("name"))
+    if not parts and not item.keys() <= {"role", "content", "parts", "name"}:
+        parts = [_other(item)]
+    if role == "tool" and not any(isinstance(part, ToolResult) for part in parts):
+        name = name or text(item.get("tool_name"))
+        parts = [ToolResult(text(item.get("tool_call_id")), name, tuple(parts))]
+    elif parts and all(isinstance(part, ToolResult) for part in parts):
+        role = "tool"
+    return Message(role, tuple(parts), name)
+
+
+def _all_parts(item: JsonObject) -> list[Part]:
     parts = [*_thoughts(item)]
     for key in ("content", "parts", "message"):
         parts += _parts(item.get(key))
@@ -184,16 +198,7 @@ def _message(item: JsonObject) -> Message:
     parts += [_call(call) for call in _list(item.get("tool_calls"))]
     if isinstance(item.get("function_call"), dict):
         parts.append(_call(item["function_call"]))
-    parts += [_cohere_result(result) for result in _list(item.get("tool_results"))]
-    name = text(item.get("name"))
-    if not parts and not item.keys() <= {"role", "content", "parts", "name"}:
-        parts = [_other(item)]
-    if role == "tool" and not any(isinstance(part, ToolResult) for part in parts):
-        name = name or text(item.get("tool_name"))
-        parts = [ToolResult(text(item.get("tool_call_id")), name, tuple(parts))]
-    elif parts and all(isinstance(part, ToolResult) for part in parts):
-        role = "tool"
-    return Message(role, tuple(parts), name)
+    return parts + [_cohere_result(result) for result in _list(item.get("tool_results"))]
 
 
 def _thoughts(item: JsonObject) -> Iterator[Part]:

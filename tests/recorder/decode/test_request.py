@@ -362,3 +362,11 @@ def test_other_words_another_role_or_another_picture_are_another_message() -> No
 def test_a_message_of_nothing_but_reasoning_has_no_canonical_form() -> None:
     reasoning = read(REQUESTS["openai.responses"]).messages[1]
     assert (reasoning.by_model, canonical(reasoning), fingerprint(reasoning)) == (True, b"", "")
+
+
+def test_a_message_has_the_same_form_again_behind_any_number_of_others() -> None:
+    said = [Message("user", (Text(f"{number} " + "a  b " * 200_000),)) for number in range(24)]
+    first = [canonical(message) for message in said]
+    assert [canonical(message) for message in said] == first
+    assert len({*first}) == len(said)
+    assert first[0].startswith(b'["user","text 0 a b a b')
