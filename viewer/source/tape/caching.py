@@ -6,7 +6,7 @@ with new exchanges.
 
 import functools
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -43,11 +43,17 @@ _ASKED: Final = (
 )  # fmt: skip
 
 
-def tied(connection: Connection, numbers: Iterable[int]) -> dict[int, Tie]:
-    """Return what the measured generations among the exchanges of one session continue, by their numbers."""
+def tied(connection: Connection, sessions: Mapping[int, str]) -> dict[int, Tie]:
+    """Return what the measured generations among some exchanges continue, by their numbers.
+
+    `sessions` maps the number of each exchange to its session.
+    """
     with connection.begin():
-        asked = cells.fetch(connection, _ASKED.where(among(numbers)))
-    return ties(one.generation for one in _prompted(asked))
+        asked = cells.fetch(connection, _ASKED.where(among(sessions)))
+    found: dict[int, Tie] = {}
+    for rows in _by_session(asked, sessions):
+        found |= ties(one.generation for one in _prompted(rows))
+    return found
 
 
 class Caching:
@@ -101,7 +107,9 @@ class Caching:
         return (no for no, session in (sessions.items() ^ self._known.items()) if session is not None)
 
 
-def _by_session(found: Iterable[Sequence[Any]], sessions: dict[int, str | None]) -> Iterable[Sequence[Sequence[Any]]]:
+def _by_session(
+    found: Iterable[Sequence[Any]], sessions: Mapping[int, str | None]
+) -> Iterable[Sequence[Sequence[Any]]]:
     """Return the rows of each session."""
     rows: dict[str, list[Sequence[Any]]] = {}
     for row in found:

@@ -7,7 +7,8 @@ of all exchanges; of running ones, the data until now is measured.
 import dataclasses
 import functools
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from sqlalchemy import Connection, Select, Text, case, func, literal, null, or_, select, type_coerce
@@ -22,7 +23,7 @@ from wiretape.recorder.process import boot_id
 from wiretape.recorder.sanitize import safe
 from wiretape.recorder.tape import cells, reading
 from wiretape.recorder.tape.schema import exchanges, measures, sessions
-from wiretape.viewer.rows import TableRow
+from wiretape.viewer.rows import ConversationRow, TableRow
 from wiretape.viewer.sessions.account import Account
 from wiretape.viewer.sessions.exchanges import SessionExchange, account_of, before_each
 from wiretape.viewer.source.base import NEWEST_SESSION, SESSION
@@ -43,7 +44,10 @@ from wiretape.viewer.source.tape.functions import key_marks
 
 _NAME: Final = column("conversation")
 _NOTHING: Final = Account()
+_OF_CONVERSATION: Final = [field.name for field in dataclasses.fields(ConversationRow)]
 _CANDIDATES: Final = 5
+_TOGETHER: Final = 100
+"""Sessions whose prompts are read together."""
 MOST_PLACED: Final = 50_000
 """Maximum number of exchanges of a tape whose places in sessions a process that follows it keeps in memory."""
 _REQUEST: Final = func.coalesce(
@@ -92,10 +96,14 @@ def listed(
 
     Raises `ConfigError`.
     """
-    found = [dataclasses.asdict(row) for row in conversations.listed(connection, where, limit)]
-    names = None if limit is None else [row["conversation"] for row in found]
+    found = conversations.listed(connection, where, limit)
+    names = None if limit is None else [row.conversation for row in found]
     known = dict(accounts(connection, limits, clock, where, names))
-    return [row | known.get(row["conversation"], _NOTHING).row() for row in found]
+    return [_fields_of(row) | known.get(row.conversation, _NOTHING).row() for row in found]
+
+
+def _fields_of(row: ConversationRow) -> TableRow:
+    return {name: getattr(row, name) for name in _OF_CONVERSATION}
 
 
 def accounts(
@@ -141,16 +149,16 @@ def members(
     statement = queries.filtered(_members(limits.stall_ns), where).order_by(exchanges.c.no)
     if names is not None:
         statement = statement.where(_named(names))
-    groups: dict[str | None, list[Any]] = {}
+    groups: dict[str, list[SessionExchange]] = {}
     with connection.begin():
         found = cells.fetch(connection, statement)
     for row in found:
-        groups.setdefault(row[-1], []).append(row)
-    for name, rows in groups.items():
-        if name is None:
-            continue
-        its = _tied(connection, [SessionExchange._make(row[:-1]) for row in rows])
-        yield name, [one if one.outcome != "open" else _until_now(connection, one, clock) for one in its]
+        if (name := row[-1]) is not None:
+            groups.setdefault(name, []).append(SessionExchange._make(row[:-1]))
+    remaining = iter(groups.items())
+    while some := dict(islice(remaining, _TOGETHER)):
+        for name, its in _tied(connection, some):
+            yield name, [one if one.outcome != "open" else _until_now(connection, one, clock) for one in its]
 
 
 def before(
@@ -190,18 +198,24 @@ def _members(stall_ns: int) -> Select[Any]:
     return select(*columns).select_from(JOINED.join(sessions, sessions.c.no == exchanges.c.session_no))
 
 
-def _tied(connection: Connection, its: list[SessionExchange]) -> list[SessionExchange]:
-    """Return exchanges with their predecessors.
+def _tied(
+    connection: Connection, groups: Mapping[str, list[SessionExchange]]
+) -> Iterator[tuple[str, list[SessionExchange]]]:
+    """Yield sessions with the predecessors of their exchanges.
 
     In a plain dialogue, where each turn continues another one, the hashes of the messages tell them. Branches,
     repetitions and edited histories need the messages of all requests.
     """
-    told = [one.continued for one in its if is_covered(one.operation)]
-    if None not in told[1:] and len(set(told)) == len(told):
-        return its
-    found = caching.tied(connection, [one.no for one in its])
+    branched = {name for name, its in groups.items() if not _is_dialogue(its)}
+    found = caching.tied(connection, {one.no: name for name in branched for one in groups[name]}) if branched else {}
     known = {no: tie.predecessor for no, tie in found.items() if tie.is_known}
-    return [one._replace(continued=known.get(one.no, one.continued)) for one in its]
+    for name, its in groups.items():
+        yield name, [one._replace(continued=known[one.no]) if one.no in known else one for one in its]
+
+
+def _is_dialogue(its: Sequence[SessionExchange]) -> bool:
+    told = [one.continued for one in its if is_covered(one.operation)]
+    return None not in told[1:] and len(set(told)) == len(told)
 
 
 def _until_now(connection: Connection, one: SessionExchange, clock: Clock) -> SessionExchange:
