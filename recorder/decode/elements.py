@@ -115,7 +115,7 @@ class Element(NamedTuple):
     @property
     def size(self) -> int:
         """The length of its JSON."""
-        return sum(share.size for share in self.shares)
+        return self.shares[0].size if len(self.shares) == 1 else sum(share.size for share in self.shares)
 
 
 class Prefix(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -202,8 +202,10 @@ class Elements:
     def by_source(self) -> dict[str, int]:
         """Return the bytes of each source: they add up to the body's length."""
         found = dict.fromkeys(SOURCES, 0)
-        for _, share in self.parts():
-            found[share.source] += share.size
+        for one in self.elements:
+            for source, _, size in one.shares:
+                found[source] += size
+        found["other"] += self.size - sum(found.values())
         return found
 
     def pack(self) -> bytes | None:
@@ -491,8 +493,9 @@ class _Reader:
     def _result_name(self, item: JsonObject) -> str | None:
         """Return the name of the tool that a result is of, by the id of its call; None if it cannot be found."""
         inner = item
-        for key in _RESULT_KEYS.intersection(item):
-            inner = item[key] if isinstance(item[key], dict) else item
+        if not _RESULT_KEYS.isdisjoint(item):
+            for key in _RESULT_KEYS.intersection(item):
+                inner = item[key] if isinstance(item[key], dict) else item
         for key in request.RESULT_IDS:
             if key in inner and (called := self.names.get(text(inner[key]))):
                 return called
@@ -536,8 +539,7 @@ def _only_text(block: object) -> str | None:
 def _role(item: object) -> str:
     if not isinstance(item, dict):
         return "user"
-    kind = text(item.get("type"))
-    if "role" not in item and kind:
+    if "role" not in item and (kind := text(item.get("type"))):
         if kind.endswith("_output"):
             return "tool"
         is_models = kind.endswith("_call") or kind in request.MODELS or kind in request.CALLS
