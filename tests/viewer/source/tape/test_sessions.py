@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import agent_tape
 from tests.support.commands import run
 from tests.support.frames import STREAM, begin, body, damage, end, head, opened, record
 from tests.support.session_tape import FIRST, KEY, OTHER, SECOND, session_tape
@@ -196,3 +197,13 @@ def test_a_session_stands_for_its_exchanges_and_for_the_first_of_them(tape: Path
     assert asked(tape, lambda source: source.find(f"s:{KEY}")) == 1
     ids = run(tape, "export", "s:agent-one", "--columns", "id").stdout.split()
     assert ids[1:] == [FIRST, "bbbb000000000002", SECOND]
+
+
+@pytest.mark.damages
+def test_sessions_read_together_have_the_accounts_that_each_has_alone(tmp_path: Path) -> None:
+    agent_tape.write(tape := tmp_path / "many.db", 230, 8)
+    with queries.opened(tape) as connection:
+        together = dict(sessions.accounts(connection, DEFAULT, STILL))
+        alone = [dict(sessions.accounts(connection, DEFAULT, STILL, names=[name])) for name in [*together][::25]]
+    assert len(together) == 230
+    assert all(found.items() <= together.items() for found in alone)
