@@ -11,10 +11,12 @@ down_revision = "0015"
 branch_labels = None
 depends_on = None
 
-_JOINED = """SELECT CAST(group_concat(data, '') AS BLOB) FROM (
-    SELECT data FROM request_versions AS of JOIN request_parts AS part
+_JOINED = """SELECT CAST(group_concat(data, '') OVER (
+        ORDER BY position ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING
+    ) AS BLOB)
+    FROM request_versions AS of JOIN request_parts AS part
     ON part.family = of.family AND version BETWEEN since AND until
-    WHERE of.exchange_no = exchanges.no ORDER BY position)"""
+    WHERE of.exchange_no = exchanges.no LIMIT 1"""
 
 
 def upgrade() -> None:

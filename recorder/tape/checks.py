@@ -307,10 +307,10 @@ def _of_request(connection: Connection, exchange: Row[Any]) -> Iterator[str]:
         return
     parts = connection.execute(_PARTS, {"no": exchange.no}).all()
     is_sound = all([type(part.position), type(part.data)] == [int, bytes] for part in parts) and exchange.is_in_parts
-    if not is_sound or len({part.position for part in parts}) < len(parts):
+    body = b"".join(part.data for part in parts) if is_sound else b"\0"
+    if 0 in body or len({part.position for part in parts}) < len(parts):
         yield "the parts of its request are damaged"
         return
-    body = b"".join(part.data for part in parts)
     if len(body) != exchange.request_size:
         yield f"its request has {counted(len(body), 'byte')} in parts, not {exchange.request_size}"
     elif hashlib.sha256(body).hexdigest() != exchange.request_sha256:

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Final
 
-from wiretape.recorder.tape.weaving import LAST_VERSION, LEAST_BODY, Family, Part, Recent, Step
+from wiretape.recorder.tape.weaving import LAST_VERSION, Family, Part, Recent, Step, may_share
 
 _IS_STORED: Final = "SELECT 1 FROM exchanges WHERE no = ?"
 _NEXT_FAMILY: Final = "SELECT coalesce(max(family), 0) + 1 FROM request_parts"
@@ -35,9 +35,10 @@ class Requests:
 
     def put(self, no: int, body: bytes) -> None:
         """Store the whole body of an exchange whose row has none yet."""
-        if len(body) < LEAST_BODY or not self._extend(no, body):
+        is_shared = may_share(body)
+        if not is_shared or not self._extend(no, body):
             self._driver.execute("UPDATE exchanges SET request_body = ? WHERE no = ?", (body, no))
-            if len(body) >= LEAST_BODY:
+            if is_shared:
                 self._recent.put(Family(no, body))
 
     def _extend(self, no: int, body: bytes) -> bool:

@@ -28,6 +28,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Select,
     String,
     Table,
     Text,
@@ -274,7 +275,7 @@ requests = Table(
     "requests",
     _in_views,
     Column("exchange_no", _KEY, ForeignKey(exchanges.c.no), primary_key=True, comment="exchanges.no"),
-    Column("request_body", LargeBinary, comment="as it came, up to a cap"),
+    Column("request_body", LargeBinary, comment="as it came, up to a cap; NULL, too, if a part of it is missing"),
     comment="the request body of each exchange, also where others share parts of it",
 )
 """A view, for people."""
@@ -342,6 +343,8 @@ REQUEST_BODY: Final = type_coerce(
 ).label("request_body")
 """The expression for the stored body of a request; NULL, too, if one of its parts is missing."""
 
+_REQUESTS: Final = select(exchanges.c.no.label("exchange_no"), REQUEST_BODY)
+
 IS_REQUEST_IN_PARTS: Final = exists().where(request_versions.c.exchange_no == exchanges.c.no)
 """The condition for requests whose body is in parts."""
 
@@ -396,13 +399,17 @@ def views() -> Iterator[str]:
     yield _metrics_view()
     yield _view(reads, _READS)
     yield _view(read_gaps, _READ_GAPS)
-    yield _view(requests, _REQUESTS)
+    yield _view(requests, f"FROM (\n{_literal(_REQUESTS)}\n)")
 
 
 def _view(columns: Table, query: str) -> str:
     listed = ", ".join(columns.c.keys())
     notes = [f"-- {column.name}: {meaning(column)}" for column in columns.c if column.name != "exchange_no"]
     return "\n".join([f"CREATE VIEW {columns.name} AS -- {columns.comment}", *notes, f"SELECT {listed}", query])
+
+
+def _literal(query: Select[Any]) -> str:
+    return str(query.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True}))
 
 
 def _metrics_view() -> str:
@@ -492,14 +499,3 @@ _READ_GAPS: Final = """FROM (
   SELECT exchange_no, seq, at_ns - lag(at_ns) OVER (PARTITION BY exchange_no ORDER BY seq) AS gap_ns FROM reads
 )
 WHERE gap_ns IS NOT NULL"""
-
-_REQUESTS: Final = """FROM (
-  SELECT no AS exchange_no, coalesce(request_body, (
-    SELECT CAST(group_concat(data, '') AS BLOB) FROM (
-      SELECT data FROM request_versions AS of JOIN request_parts AS part
-        ON part.family = of.family AND version BETWEEN since AND until
-      WHERE of.exchange_no = exchanges.no ORDER BY position
-    )
-  )) AS request_body
-  FROM exchanges
-)"""

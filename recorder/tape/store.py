@@ -52,7 +52,7 @@ from wiretape.recorder.tape.schema import (
     measures,
     sessions,
 )
-from wiretape.recorder.tape.weaving import LEAST_BODY
+from wiretape.recorder.tape.weaving import may_share
 
 _MEASURES = ", ".join(measures.c.keys())
 _JSON_MEASURES = [place for place, column in enumerate(measures.c) if isinstance(cells.declared(column), JSON)]
@@ -675,7 +675,7 @@ class Store:
         requests: dict[int, bytes] = {}
         for no, known in enumerate(begun, first):
             known.no = no
-            if (body := known.changes["request_body"]) and len(body) >= LEAST_BODY and _is_whole(known.changes):
+            if (body := known.changes["request_body"]) and may_share(body) and _is_whole(known.changes):
                 requests[no], known.changes["request_body"] = body, None
         self._driver.executemany(statement, [(known.no, *known.changes.values()) for known in begun])
         for known in begun:

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 LEAST: Final = 64
 """Least bytes for which it pays to share them: a part takes about 40 more."""
-LEAST_BODY: Final = 2 << 10
-"""Least size of a body that is compared with others."""
+_LEAST_BODY, _MOST_BODY = 2 << 10, 32 << 20
+"""Least and most bytes of a body that is compared with others."""
 LAST_VERSION: Final = 256
 """The last version that a family can have: to read one, SQLite goes through the parts of all."""
 _MOST_MATCHES: Final = 50
@@ -29,11 +29,16 @@ _FIRST_APART: Final = _END_POSITION // (2 * _MOST_MATCHES + 2)
 _NEAR: Final = 32
 """A new position takes this part of the room behind its left neighbour: most additions are one behind the other."""
 _MOST_BODIES: Final = 256
-_MOST_BYTES: Final = 32 << 20
+_MOST_BYTES: Final = _MOST_BODY
 _ENDS: Final = 256
 _MOST_TRIED: Final = 3
 _LOST, _LOST_SHARE = 512, 16
 """A version lacks at most this number and this share of the bytes before: two sessions would else take turns."""
+
+
+def may_share(body: bytes) -> bool:
+    """Return True if a body can be stored in parts: before 3.38, SQLite joins them to the first zero byte only."""
+    return _LEAST_BODY <= len(body) <= _MOST_BODY and 0 not in body
 
 
 class Match(NamedTuple):

@@ -42,6 +42,10 @@ from wiretape.recorder.tape.store import Store
 ROOT = Path(__file__).parents[3]
 
 
+def without_zeros(data: bytes) -> bytes:
+    return data.replace(b"\0", b"\1")
+
+
 def asked(id: str, request: bytes, **other: Any) -> list[journal.Frame]:
     return [begin(id, body=request, **other), head(id), *body(id, STREAM), end(id, STREAM)]
 
@@ -190,16 +194,25 @@ def test_compressed_and_short_requests_stay_as_they_are(tape: Path) -> None:
 
 
 def test_binary_requests_are_shared_byte_for_byte(tape: Path) -> None:
-    noise = random.Random(1).randbytes(40_000) + bytes(range(256)) + b"\0\0\0\xff\xfe" * 50
-    requests = {"e1": noise, "e2": noise[:500] + b"\0new\xff" + noise[500:], "e3": b"\0" * 100 + noise, "e4": noise}
+    noise = without_zeros(random.Random(1).randbytes(40_000)) + bytes(range(1, 256)) + b"\xff\xfe" * 50
+    requests = {"e1": noise, "e2": noise[:500] + b"new\xff" + noise[500:], "e3": b"\xc3" * 100 + noise, "e4": noise}
     with opened(tape) as store:
         store_all(store, requests)
     assert requests_of(tape) == requests
     assert in_parts(tape)[1] < len(noise) + 1000
 
 
+def test_requests_with_zero_bytes_stay_whole_as_older_sqlite_joins_parts_to_the_first(tape: Path) -> None:
+    request = b"a" * 5000 + b"\0" + b"b" * 5000
+    requests = {"e1": request, "e2": request + b"more" * 30, "e3": request.replace(b"\0", b"") + b"more"}
+    with opened(tape) as store:
+        store_all(store, requests)
+    assert requests_of(tape) == requests
+    assert in_parts(tape) == (0, 0)
+
+
 def test_requests_of_16_mb_are_shared(tape: Path) -> None:
-    image = random.Random(2).randbytes((16 << 20) - 100)
+    image = without_zeros(random.Random(2).randbytes((16 << 20) - 100))
     requests = {"e1": image, "e2": image + b"more" * 25}
     with opened(tape) as store:
         store_all(store, requests)
@@ -255,6 +268,7 @@ def test_a_cut_has_requests_as_they_were(tape: Path, tmp_path: Path) -> None:
 DAMAGE = {
     "DELETE FROM request_parts WHERE no = 3": "not",
     "UPDATE request_parts SET data = CAST(upper(data) AS BLOB) WHERE no = 3": "sha256",
+    "UPDATE request_parts SET data = CAST(replace(data, '1', char(0)) AS BLOB) WHERE no = 3": "are damaged",
     "UPDATE request_parts SET data = CAST(data AS TEXT) WHERE no = 3": "parts of its request are damaged",
     "UPDATE request_parts SET position = (SELECT position FROM request_parts WHERE no = 1) WHERE no = 3": "are damaged",
     "UPDATE exchanges SET request_body = 'x' WHERE no > 3": "are damaged",
@@ -282,6 +296,8 @@ def test_a_request_that_lacks_a_part_is_unknown_not_shorter(tape: Path, tmp_path
     with reading(tape) as connection:
         found = [request_body(connection, no) for no in range(1, 9)]
         assert found == [*list(requests.values())[:7], None]
+    with closing(sqlite3.connect(tape)) as plain:
+        assert [body for (body,) in plain.execute("SELECT request_body FROM requests ORDER BY exchange_no")] == found
     with reading(tape) as connection, pytest.raises(TapeDamaged):
         list(cut.lines(connection, [8]))
     assert len(merged(tmp_path / "other.db", [tape]).damaged) == 1
