@@ -78,7 +78,7 @@ _LENGTHS = (
     .order_by(exchanges.c.no)
 )
 _PARTS = (
-    select(*(type_coerce(request_parts.c[name], NullType()) for name in ("position", "data")))
+    select(*(type_coerce(request_parts.c[name], NullType()) for name in ("position", "since", "until", "data")))
     .where(request_versions.c.exchange_no == bindparam("no"), IS_PART_OF)
     .order_by(request_parts.c.position)
 )
@@ -306,7 +306,7 @@ def _of_request(connection: Connection, exchange: Row[Any]) -> Iterator[str]:
     if exchange.is_in_parts is None:
         return
     parts = connection.execute(_PARTS, {"no": exchange.no}).all()
-    is_sound = all([type(part.position), type(part.data)] == [int, bytes] for part in parts) and exchange.is_in_parts
+    is_sound = exchange.is_in_parts and all([*map(type, part)] == [int, int, int, bytes] for part in parts)
     body = b"".join(part.data for part in parts) if is_sound else b"\0"
     if 0 in body or len({part.position for part in parts}) < len(parts):
         yield "the parts of its request are damaged"

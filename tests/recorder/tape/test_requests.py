@@ -270,6 +270,7 @@ DAMAGE = {
     "UPDATE request_parts SET data = CAST(upper(data) AS BLOB) WHERE no = 3": "sha256",
     "UPDATE request_parts SET data = CAST(replace(data, '1', char(0)) AS BLOB) WHERE no = 3": "are damaged",
     "UPDATE request_parts SET data = CAST(data AS TEXT) WHERE no = 3": "parts of its request are damaged",
+    "UPDATE request_parts SET until = 'last' WHERE no = 3": "are damaged",
     "UPDATE request_parts SET position = (SELECT position FROM request_parts WHERE no = 1) WHERE no = 3": "are damaged",
     "UPDATE exchanges SET request_body = 'x' WHERE no > 3": "are damaged",
     "DELETE FROM request_versions WHERE exchange_no > 3": "parts of request bodies that no exchange has",
