@@ -1,4 +1,4 @@
-"""boot clock: the time since the machine's boot at which an exchange began, and what a session's time is made of.
+"""boot clock: the time of an exchange's beginning since the machine's boot, and facts for the time account.
 
 Of exchanges that were recorded before, the first is not known, and the rest until they are derived again
 (`wiretape db rebuild`).

@@ -147,7 +147,7 @@ class Prefix(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     @property
     def leading(self) -> bytes:
-        """The digests of what stands before the first message that is not of the system."""
+        """The digests of the model, the tools, the parameters and the system prompt."""
         until = self.first
         while until in self.system:
             until += 1

@@ -952,7 +952,7 @@ def _stored_request(body: bytes, end: journal.Uploaded | None) -> bytes | None:
 
 
 def _is_whole(row: Mapping[str, Any]) -> bool:
-    """Return True if all of a request's body is there, and what it can be checked by."""
+    """Return True if all of a request's body is there, with its size and its hash."""
     body, sha256 = row["request_body"], row.get("request_sha256")
     return body is not None and sha256 is not None and row.get("request_size") == len(body)
 

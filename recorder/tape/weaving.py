@@ -1,8 +1,8 @@
-"""Pure: finds the bytes that a request repeats of the one before it in its session, and cuts both into shared parts.
+"""Pure: finds the bytes that are equal in two requests of a session, and cuts both requests into shared parts.
 
 A turn of a session repeats the whole conversation, with changes anywhere: text is added at the end of the messages,
 which may stand before system and tools; marks of caches move; a date differs. So a body is compared byte for byte with
-the one before. What is equal stays one part; a part of which only some is repeated is split there.
+the one before. Equal bytes stay one part; a part is split where only its beginning or its end is repeated.
 """
 
 from bisect import bisect_left, bisect_right

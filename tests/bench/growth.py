@@ -1,4 +1,4 @@
-"""Bytes that the requests of agents' sessions take on a tape, and the writer's CPU time for each exchange.
+"""Compare the size of agents' requests on a tape, and the writer's CPU time for each exchange.
 
     python tests/bench/growth.py [CHECKOUT ...] [--turns 60] [--sessions 4] [--new 1400] [--rounds 5]
 

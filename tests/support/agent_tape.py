@@ -1,4 +1,4 @@
-"""Tapes of many agents' sessions, written as rows: what a large tape costs its readers."""
+"""Large tapes of agents' sessions, written as rows."""
 
 import hashlib
 import json

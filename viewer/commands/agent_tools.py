@@ -65,7 +65,7 @@ _VIEW_COLUMN: Final = re.compile(r"^\s.*?\bAS (\w+),? +-- (.*)$", re.MULTILINE)
 
 
 class KeptTape(TapePlace):
-    """A tape that stays open between calls: the links of its conversations are then read once, and what is new."""
+    """A tape that stays open between calls, so that the links of its conversations are read only once."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)

@@ -27,7 +27,7 @@ SECTIONS: Final = {
         "compare": "Compare two exchanges, or two groups with intervals.",
         "check": "Judge figures by rules, for CI.",
         "export": "Export as CSV, JSON, Parquet, HAR, or as an HTML page.",
-        "mcp": "Let a coding agent ask about a tape, by MCP.",
+        "mcp": "Serve a tape to coding agents, by MCP.",
     },
     "Replay": {
         "serve": "Answer requests from a tape, with timing and failures.",

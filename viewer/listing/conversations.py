@@ -50,7 +50,7 @@ _OF_ANSWER: Final = ("response_id", "answer", "failed")
 class Conversations:
     """The exchanges of a tape, each `put` when it is known, and again when more is; nearly always in their order.
 
-    `marked` returns what stands for a key: the same for a key and for what is left of it where it was redacted.
+    `marked` returns the mark of a key: a key and its redacted form have the same one.
     """
 
     def __init__(self, links: Iterable[ConversationLink] = (), marked: Callable[[str], str] = str) -> None:
@@ -99,7 +99,7 @@ class Conversations:
                 self._is_stale |= place in self._sought or self._newest.setdefault(place, link.no) != link.no
 
     def _known(self, key: str | None, no: int) -> str | None:
-        """Return what stands for the key of an exchange, and note how it is written."""
+        """Return the mark of an exchange's key, and note the key's spelling."""
         if key is None:
             return None
         marked = self._marked(key)

@@ -23,8 +23,8 @@ class Generation(NamedTuple):
 
     `messages` are the digests of its messages, 8 bytes each, without those of the system; None if the request is not on
     the tape, or not readable. `by_model`: one of the messages is a model's. `named` is the response that the request
-    says it continues. `retries` counts earlier attempts, if the client says so. `head` are the digests of what stands
-    before the messages: model, tools, system prompt, parameters.
+    says it continues. `retries` counts earlier attempts, if the client says so. `head` are the digests of
+    the model, the tools, the system prompt and the parameters.
     """
 
     no: int

@@ -87,7 +87,7 @@ def pause_s(follower: FollowerKind, took_ns: int) -> float:
 
 
 SESSION: Final = "s:"
-"""What stands before the key of a session, or its first characters, where an exchange can be named."""
+"""The prefix of a session's key in references."""
 
 NEWEST_SESSION: Final = "@s"
 """The session whose newest exchange began last."""

@@ -1,4 +1,4 @@
-"""What requests repeat is on the tape once, and each request is there byte for byte."""
+"""The tape stores repeated bytes of requests once, and returns each request byte for byte."""
 
 import gzip
 import random

@@ -1,4 +1,4 @@
-"""What a request repeats of the one before it is found byte for byte."""
+"""Weaving finds the bytes that two requests have in common."""
 
 from collections.abc import Sequence
 

@@ -34,7 +34,7 @@ def demo_agent(demo: tuple[Path, str]) -> Iterator[Agent]:
 
 @pytest.fixture
 def new(tmp_path: Path) -> Path:
-    """Where a test records a tape of its own."""
+    """Return the path of a test's own tape."""
     return tmp_path / "new.db"
 
 
@@ -271,7 +271,7 @@ def secrets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def every_answer(client: Agent) -> Iterator[str]:
-    """Yield the answers, and the errors, to everything that can be asked without a word of a text."""
+    """Yield the answers and errors of all questions that name no word of a text."""
     names = [row[0] for row in client.page("schema")["recorded"]]
     for name in names:
         yield client.ask("schema", table=name)

@@ -44,7 +44,7 @@ _ASKED: Final = (
 
 
 def tied(connection: Connection, sessions: Mapping[int, str]) -> dict[int, Tie]:
-    """Return what the measured generations among some exchanges continue, by their numbers.
+    """Return the ties of the measured generations among some exchanges, by their numbers.
 
     `sessions` maps the number of each exchange to its session.
     """

@@ -54,7 +54,7 @@ def listed(connection: Connection, where: Condition | None = None, limit: int | 
 
 
 def _used(value: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Return the sum of what was used: the tokens of a request that only has them counted were not."""
+    """Return the sum of a count of tokens, without the answers of count_tokens, which use none."""
     return func.sum(case((measures.c.operation.is_distinct_from("count_tokens"), value)))
 
 

@@ -1,4 +1,4 @@
-"""SQL of programs: what it may read, how long it may take, and the ways round both that lead nowhere."""
+"""SQL of programs reads no text, ends in time, and finds no way round either limit."""
 
 import itertools
 import sqlite3

@@ -1,4 +1,4 @@
-"""The data of the tree of conversations: only what is near is read, and only what has changed is read again."""
+"""The tree of conversations reads only sessions near the cursor, and again only those that changed."""
 
 from collections.abc import Callable
 from pathlib import Path
