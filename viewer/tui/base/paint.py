@@ -24,8 +24,8 @@ Part: TypeAlias = "tuple[str, Style | None]"
 
 _ASCII_SIGNS: Final = (
     str.maketrans(
-        "▁▂▃▄▅▆▇█▌▐▎▏░▒▓▚·•…–—−→←↑↓⇧▲▼▶▸▾‖│┃╷┊┆─━┄┌┐└┘├┤┬┴┼╭╮╰╯×≥≤′’‘“”Δµ◆○",
-        ".:-=+*#@||||:+#%..~---><^v^^v>>v|||'::-=-+++++++++++++x><''`\"\"du*o",
+        "▁▂▃▄▅▆▇█▌▐▎▏░▒▓▚·•…–—−→←↑↓⇧▲▼▶▸▾‖│┃╷┊┆─━┄╱┌┐└┘├┤┬┴┼╭╮╰╯×≥≤′’‘“”Δµ◆○",
+        ".:-=+*#@||||:+#%..~---><^v^^v>>v|||'::-=-/+++++++++++++x><''`\"\"du*o",
     )
     | {ord(state.sign): state.ascii for state in states.STATES.values()}
     | dict.fromkeys(range(0x2400, 0x2422), ".")  # pictures of controls: as in any hex dump

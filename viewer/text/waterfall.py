@@ -1,0 +1,144 @@
+"""Pure: exchanges as bars one below the other, on one axis of time: wait, reasoning, content, stalls, and the end.
+
+A bar begins with the request. Each phase has a sign of its own, so that it needs no colour, and at least one cell. The
+axis is as long as the longest bar in sight, rounded up finely; it is logarithmic where lengths differ widely.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final, Literal
+
+from wiretape.viewer.text.sparkline import TICK, scale, scale_ns
+
+Phase = Literal["wait", "reasoning", "content", "stall", "end"]
+
+SIGNS: Final[dict[Phase, str]] = {"wait": "─", "reasoning": "▒", "content": "▇", "stall": "╱"}
+"""The sign of a phase's cells."""
+
+LEGEND: Final = "timeline: ─ wait  ▒ reasoning  ▇ content  ╱ stall, then the sign of the end"
+
+_WIDE_RANGE: Final = 20
+"""Ratio of the longest to the shortest length above which an axis is logarithmic."""
+
+_ROUND: Final = (1, 1.2, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9, 10)
+_BETWEEN_TICKS: Final = 12
+_LOG_TICKS: Final = ((1,), (2, 5), (3,))
+"""Steps of a logarithmic axis in a decade, the most important first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """The phases of an exchange, in ns since its request; `end_ns` of a running one is now.
+
+    `first_ns` is the first output, `answer_ns` the first content or tool call, `thought_ns` the reasoning before that,
+    `last_ns` the last output. `stalls` are pairs of begin and end. Unknown timestamps are None.
+    """
+
+    end_ns: int
+    first_ns: int | None = None
+    answer_ns: int | None = None
+    thought_ns: int | None = None
+    last_ns: int | None = None
+    stalls: Sequence[tuple[int, int]] = ()
+
+    @property
+    def phases(self) -> Iterator[tuple[Phase, int, int]]:
+        """Yield each phase after the wait with its begin and end; a later one covers an earlier one."""
+        if self.first_ns is None:
+            return
+        last_ns = self.end_ns if self.last_ns is None else self.last_ns
+        if self.answer_ns is None:
+            yield "reasoning", self.first_ns, last_ns
+        else:
+            yield "content", self.first_ns, last_ns
+            if self.thought_ns is not None:
+                yield "reasoning", self.answer_ns - self.thought_ns, self.answer_ns
+        for begin, end in self.stalls:
+            yield "stall", begin, end
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """An axis from 0 to `length_ns`; around `bend_ns` it turns from linear to logarithmic, None keeps it linear."""
+
+    length_ns: int = 0
+    bend_ns: int | None = None
+
+    def cell(self, at_ns: int, cells: int) -> int:
+        """Return the cells before a timestamp, of as many as the axis has."""
+        at, length = (min(max(ns, 0), self.length_ns) for ns in (at_ns, self.length_ns))
+        if not length:
+            return 0
+        if self.bend_ns is None:
+            return round(at * cells / length)
+        return round(cells * math.log1p(at / self.bend_ns) / math.log1p(length / self.bend_ns))
+
+
+def axis(lengths_ns: Iterable[int]) -> Axis:
+    """Return the axis for bars of these lengths: a common one for all."""
+    known = [length for length in lengths_ns if length > 0]
+    if not known:
+        return Axis()
+    shortest, longest = min(known), max(known)
+    return Axis(_rounded(longest), shortest if longest > _WIDE_RANGE * shortest else None)
+
+
+def _rounded(ns: int) -> int:
+    """Return the next round time that is not below another: at most a quarter above it."""
+    decade = int(10 ** (len(str(ns)) - 1))
+    return next(size for step in _ROUND if (size := round(step * decade)) >= ns)
+
+
+def drawn(bar: Bar, axis: Axis | None, cells: int, ending: str) -> list[tuple[str, Phase]]:
+    """Draw a bar in at most `cells` cells, then the sign of its ending; on its own axis if there is none."""
+    room = cells - len(ending)
+    axis = Axis(max(bar.end_ns, 1)) if axis is None else axis
+    if room < 1 or not axis.length_ns:
+        return []
+    end = max(axis.cell(bar.end_ns, room), 1)
+    signs: list[tuple[str, Phase]] = [(SIGNS["wait"], "wait")] * end
+    for phase, begin_ns, end_ns in bar.phases:
+        first = min(axis.cell(begin_ns, room), end - 1)
+        size = max(min(axis.cell(end_ns, room), end) - first, 1)
+        label = f" {(end_ns - begin_ns) / 1e9:,.1f} s " if phase == "stall" else ""
+        text = f"{label if len(label) + 2 <= size else '':{SIGNS[phase]}^{size}}"
+        signs[first : first + size] = [(sign, phase) for sign in text]
+    signs.append((ending, "end"))
+    return [("".join(sign for sign, _ in run), phase) for phase, run in groupby(signs, lambda sign: sign[1])]
+
+
+def head(title: str, axis: Axis | None, cells: int) -> str:
+    """Return the line above bars: a title, the ticks of the axis with their times, and its length at the right."""
+    if axis is None:
+        return _first_fitting(cells, f"{title}, each on its own scale", f"{title}: own scale", "own scale")
+    if not axis.length_ns:
+        return title[:cells]
+    length = f"{scale(axis.length_ns)}{TICK}"
+    kind = "" if axis.bend_ns is None else "log "
+    named = _first_fitting(cells - len(length) - 1, f"{title} {kind}", kind)
+    line = list(f"{named.ljust(cells - len(length))}{length}"[:cells])
+    for at_ns in _ticks(axis, cells):
+        label = f"{TICK}{scale(at_ns)}"
+        place = axis.cell(at_ns, cells - 1)
+        around = slice(max(place - 1, 0), place + len(label) + 1)
+        if not "".join(line[around]).strip() and place + len(label) < cells - len(length):
+            line[place : place + len(label)] = label
+    return "".join(line)
+
+
+def _first_fitting(cells: int, *texts: str) -> str:
+    return next((text for text in texts if len(text) <= cells), "")
+
+
+def _ticks(axis: Axis, cells: int) -> Iterator[int]:
+    """Yield the round times of an axis that may have a tick, the most important first."""
+    if axis.bend_ns is None:
+        step = scale_ns(axis.length_ns * _BETWEEN_TICKS // max(cells, _BETWEEN_TICKS))
+        yield from range(step, axis.length_ns, step)
+        return
+    lowest = len(str(axis.bend_ns)) - 2
+    for steps in _LOG_TICKS:
+        for exponent in range(max(lowest, 0), len(str(axis.length_ns))):
+            yield from (step * 10**exponent for step in steps if step * 10**exponent < axis.length_ns)
