@@ -93,8 +93,8 @@ GAP_PERCENTILES: Final = {"gap_p50_ms": 0.5, "gap_p90_ms": 0.9, "gap_p99_ms": 0.
 class ListRow:
     """An exchange as a list shows it; a long text may be cut.
 
-    `last_read_ms` is known for a running exchange. `gaps` are packed as on the tape: None if there are too many for a
-    list. `recorder_pid` is the recording process, on request.
+    `last_read_ms` is known for a running exchange. `stalls` are pairs of begin and end in ns since T0, none if they are
+    not known. `recorder_pid` is the recording process, on request.
     """
 
     no: int
@@ -114,8 +114,10 @@ class ListRow:
     ended_detail: str | None
     operation: str | None
     api: str | None
-    gaps: bytes | None = None
+    stalls: Sequence[tuple[int, int]] = ()
     ttft_ms: float | None
+    ttfo_ms: float | None
+    thinking_ms: float | None
     icl_p50_ms: float | None
     icl_p99_ms: float | None
     max_gap_ms: float | None

@@ -5,7 +5,7 @@ recording and the screens apply the same functions, with the user's thresholds i
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import compress
 from operator import ne, sub
@@ -75,3 +75,12 @@ def output_gaps(at_ns: Sequence[int], reads: Sequence[Hashable]) -> Iterator[tup
     The output chunks have these timestamps and were brought by these reads; chunks of one read have no gap.
     """
     return compress(enumerate(map(sub, at_ns[1:], at_ns), 1), map(ne, reads[1:], reads))
+
+
+def stalls_among(gaps: Iterable[int], first_ns: int, limits: Thresholds = DEFAULT) -> Iterator[tuple[int, int]]:
+    """Yield the begin and end of each stall among gaps between outputs; the first output came at `first_ns`."""
+    at_ns, stall_ns = first_ns, limits.stall_ns
+    for gap_ns in gaps:
+        at_ns += gap_ns
+        if gap_ns > stall_ns:
+            yield at_ns - gap_ns, at_ns

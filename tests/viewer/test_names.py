@@ -110,4 +110,4 @@ def test_a_heading_of_statistics_is_the_name_of_its_column() -> None:
 )
 def test_a_heading_of_the_viewer_is_the_name_or_an_alias_of_its_column_in_words(title: str, name: str | None) -> None:
     words = title.lower().removesuffix(" ms").replace(" ", "_")
-    assert fields.NAMES.get(words) == name or title in ("ID", "START", "HTTP", "GAPS")
+    assert fields.NAMES.get(words) == name or title in ("ID", "START", "HTTP", "HAPPENED", "TIMELINE")

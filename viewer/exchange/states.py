@@ -10,6 +10,7 @@ from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer.rows import ListRow
 from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Tone
+from wiretape.viewer.text.waterfall import UNKNOWN, Axis
 
 TIME_FORMATS: Final = ("clock", "date", "utc", "ago")
 """Formats of times: time of day, with its date, time of day in UTC, or age."""
@@ -57,15 +58,13 @@ class Look:
     """The inputs of a line of the list besides its row.
 
     `times` is one of `TIME_FORMATS`, `spans_days` is true if a time of day needs its date, `wall_ns` is the time since
-    the epoch, `recording` whether a recorder runs; `worded` asks for the outcome's word before the flags, as where it
-    has no column; `axis_ns` is the length of the axis of gaps.
+    the epoch, `recording` whether a recorder runs; `axis` is that of all timelines, None gives each its own.
     """
 
     times: str = "clock"
     wall_ns: int = 0
     recording: bool = False
-    worded: bool = True
-    axis_ns: int = 0
+    axis: Axis | None = UNKNOWN
     spans_days: bool = False
 
     @property
@@ -132,7 +131,7 @@ def silence(passed_ns: int, last_ns: int | None, limits: Thresholds) -> Silence 
 
 
 def moment(started_at: str, look: Look, width: int) -> str:
-    """Return the time of a start in the format asked for, to a millisecond where there is room."""
+    """Return the time of a start in the format asked for, to a millisecond or to a minute as there is room."""
     try:
         started = datetime.fromisoformat(started_at)
     except ValueError:
@@ -142,7 +141,7 @@ def moment(started_at: str, look: Look, width: int) -> str:
     local = started.astimezone(UTC) if look.times == "utc" else started.astimezone()
     of_day = f"{local:%m-%d %H:%M:%S}" if look.is_dated else f"{local:%H:%M:%S}"
     exactly = f"{of_day}.{local.microsecond // 1000:03}"
-    return exactly if len(exactly) <= width else of_day
+    return exactly if len(exactly) <= width else of_day if len(of_day) <= width else of_day[:-3]
 
 
 def spans_days(first: str, last: str) -> bool:

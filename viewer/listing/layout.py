@@ -3,25 +3,32 @@
 import math
 import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
+from dataclasses import dataclass
 from typing import Any, Final
 
+from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.viewer import rows
 from wiretape.viewer.exchange.states import NOTABLE, ORPHAN, Look, elapsed_ms, moment, state
 from wiretape.viewer.rows import ListRow
-from wiretape.viewer.text import formatting, sparkline
+from wiretape.viewer.text import formatting, waterfall
 from wiretape.viewer.text.cells import Part, Tone, laid_out
 from wiretape.viewer.text.formatting import short_ms
+from wiretape.viewer.text.waterfall import Axis, Bar, Phase
 
 LEAD: Final = 4
 """The cells of the cursor, the mark and the sign, before the columns."""
 
-_USUAL_WIDTHS: Final = {"model": 20, "flags": 13, "gaps": 12}
-"""The room that these columns nearly always use, reserved for them before any lesser column is shown."""
+TIMELINE: Final = "timeline"
+"""The name of the widest column."""
 
-_LESSER: Final = 9
+_USUAL_WIDTHS: Final = {"model": 14, "start": 8, "happened": 16}
+"""The room that these columns nearly always use: they have it before others widen or lesser columns are shown."""
+
+_SHARE: Final = 0.4
+"""Least share of a terminal's width for the timeline."""
+
+_LESSER: Final = 8
 _SPACIOUS: Final = 130
 _DATE: Final = 6
 _LATER: Final = "…"
@@ -67,12 +74,15 @@ class Slot:
     width: int
 
 
-def fitted(width: int, hidden: Collection[str] = (), *, dated: bool = False) -> tuple[Slot, ...]:
+def fitted(
+    width: int, hidden: Collection[str] = (), *, dated: bool = False, terminal: int | None = None
+) -> tuple[Slot, ...]:
     """Choose the columns for a width in cells: by rank as many as fit, then wider until the room is used.
 
-    Where starts are `dated`, their column is as much wider.
+    Where starts are `dated`, their column is as much wider. The timeline has its share of the width of the `terminal`,
+    which is that of the list if it is not given, and takes the room that no other column uses.
     """
-    extra = {"start": _DATE} if dated else {}
+    extra = {TIMELINE: math.ceil(_SHARE * (terminal or width))} | ({"start": _DATE} if dated else {})
     offered = [column for column in COLUMNS if column.name not in hidden]
     widths = _least_widths(sorted(offered, key=lambda column: column.rank), width, extra)
     room = width - LEAD - sum(widths.values()) - len(widths) * gap_between(width)
@@ -84,16 +94,15 @@ def fitted(width: int, hidden: Collection[str] = (), *, dated: bool = False) -> 
         widths[column.name] += more
         room -= more
 
-    for column in by_rank:
-        widen(column, _USUAL_WIDTHS.get(column.name, 0))
+    for name, usual in _USUAL_WIDTHS.items():
+        for column in (one for one in by_rank if one.name == name):
+            widen(column, usual + extra.get(name, 0))
     for column in by_rank:
         if len(column.full_title) - widths[column.name] <= room:
             widen(column, len(column.full_title))
-    for column in sorted(by_rank, key=lambda column: column.name not in _USUAL_WIDTHS):
-        widen(column, column.most + extra.get(column.name, 0))
-    flags = _FLAGS_BESIDE_STATUS if "status" in widths else _FLAGS
-    shown = (flags if column.name == "flags" else column for column in COLUMNS if column.name in widths)
-    return tuple(Slot(column, widths[column.name]) for column in shown)
+    for column in sorted(by_rank, key=lambda column: (column.name == TIMELINE, column.name not in _USUAL_WIDTHS)):
+        widen(column, width if column.name == TIMELINE else column.most + extra.get(column.name, 0))
+    return tuple(Slot(column, widths[column.name]) for column in COLUMNS if column.name in widths)
 
 
 def _least_widths(by_rank: Iterable[ListColumn], width: int, extra: Mapping[str, int]) -> dict[str, int]:
@@ -139,14 +148,12 @@ def titles(slots: Sequence[Slot], look: Look, between: int, order: tuple[str, bo
 
 
 def _title(column: ListColumn, look: Look, width: int) -> str:
-    """Return the title of a column, with its unit where there is room; that of the gaps says how long their axis is."""
+    """Return the title of a column, with its unit where there is room; that of the timelines is their axis."""
     if column.name == "start":
         return _TIME_TITLES[look.times]
-    titles = [column.full_title]
-    if column.name == "gaps" and look.axis_ns:
-        scale = f"0–{sparkline.scale(look.axis_ns)}"
-        titles = [f"{column.title} {scale}", scale]
-    return next((title for title in titles if len(title) <= width), column.title)
+    if column.name == TIMELINE:
+        return waterfall.head(column.title, look.axis, width)
+    return column.full_title if len(column.full_title) <= width else column.title
 
 
 def line(row: ListRow, slots: Sequence[Slot], look: Look, between: int) -> Iterator[Part]:
@@ -164,29 +171,36 @@ def line(row: ListRow, slots: Sequence[Slot], look: Look, between: int) -> Itera
             yield blank, "plain"
 
 
-def longest_ns(exchanges: Iterable[ListRow]) -> int:
-    """Return the longest known duration of some exchanges."""
-    lasted = (row.duration_ms if row.duration_ms is not None else row.last_read_ms for row in exchanges)
-    return round(max((ms for ms in lasted if ms is not None), default=0) * 1e6)
+def axis(exchanges: Iterable[ListRow], look: Look) -> Axis:
+    """Return the axis for the timelines of some exchanges: only those with output decide whether it is logarithmic."""
+    bars = [(_bar(row, look), row.ttft_ms is not None) for row in exchanges]
+    longest_ns = max((bar.end_ns for bar, _ in bars), default=0)
+    shown = [bar.end_ns for bar, has_output in bars if has_output]
+    return waterfall.axis([longest_ns, *shown])
 
 
-def gaps(row: ListRow, look: Look, width: int) -> list[Part]:
-    """Draw the gaps of an exchange on the axis of all lines, with the slow ones toned."""
-    if look.axis_ns <= 0:
-        return []
-    first, end = rows.ns(row.ttft_ms), rows.ns(row.duration_ms)
-    last = rows.ns(row.latency_ms if row.latency_ms is not None else row.last_read_ms)
-    if row.gaps is not None or first is None or last is None:
-        drawn = sparkline.line(sparkline.timestamps(first, row.gaps), end, look.axis_ns, width)
-    else:
-        drawn = sparkline.placed(row.sparkline or "", first, last, end, look.axis_ns, width)
-    return [("".join(signs), tone) for tone, signs in groupby(drawn, _gap_tone)]
+def _bar(row: ListRow, look: Look) -> Bar:
+    last_ms = row.latency_ms if row.latency_ms is not None else row.last_read_ms
+    return Bar(
+        rows.ns(elapsed_ms(row, look)) or rows.ns(last_ms) or 0,
+        rows.ns(row.ttft_ms),
+        rows.ns(row.ttfo_ms),
+        rows.ns(row.thinking_ms),
+        rows.ns(last_ms),
+        row.stalls,
+    )
 
 
-def _gap_tone(sign: str) -> Tone:
-    if sign in sparkline.LONG:
-        return "error"
-    return "warning" if sign == sparkline.SLOW else "muted" if sign in (sparkline.FIRST, sparkline.END) else "accent"
+def timeline(row: ListRow, look: Look, width: int) -> list[Part]:
+    """Draw the phases of an exchange on the axis of all lines, or on its own."""
+    stands = state(row, recording=look.recording)
+    drawn = waterfall.drawn(_bar(row, look), look.axis, width, stands.sign)
+    return [(text, stands.tone if phase == "end" else _PHASE_TONES[phase]) for text, phase in drawn]
+
+
+_PHASE_TONES: Final[dict[Phase, Tone]] = {
+    "wait": "muted", "reasoning": "reasoning", "content": "accent", "stall": "warning",
+}  # fmt: skip
 
 
 def _figure(
@@ -239,39 +253,41 @@ def _duration(row: ListRow, look: Look, width: int) -> Sequence[Part]:
     if ms is None:
         return [(formatting.UNKNOWN, "muted")]
     growing: list[Part] = [("+", "accent")] if _runs(row, look) else []
-    return [(f"{ms / 1000:,.1f}", "plain"), *growing]
+    texts = (f"{ms / 1000:,.1f}", f"{ms / 1000:,.0f}", formatting.span(ms))
+    return [(next((text for text in texts if len(text) + len(growing) <= width), texts[-1]), "plain"), *growing]
 
 
-def _flags(refusal: Callable[[ListRow], str]) -> Shown:
-    """Return the renderer of an exchange's outcome unless it is complete, its notable flags, or an unusual finish.
-
-    `refusal` names the outcome where upstream refused.
-    """
-
-    def shown(row: ListRow, look: Look, width: int) -> Sequence[Part]:
-        stands = state(row, recording=look.recording)
-        is_complete = row.outcome == "complete"  # its sign says enough
-        word = refusal(row) if row.outcome == "http_error" else stands.word
-        parts: list[Part] = [(word, stands.tone)] if look.worded and not is_complete else []
-        parts += [(flag, tone) for flag, tone in NOTABLE.items() if flag in row.flags and flag != word]
-        if not parts and is_complete and (row.finish_reason or "stop").lower() not in _USUAL:
-            parts.append((formatting.line(row.finish_reason), "muted"))
-        return [(f" {text}" if at else text, tone) for at, (text, tone) in enumerate(parts)]
-
+def _happened(row: ListRow, look: Look, width: int) -> Sequence[Part]:
+    """Return the ending of an exchange in words, then those of its notable flags that there is room for."""
+    stands = state(row, recording=look.recording)
+    said: list[Part] = []
+    told = {row.outcome}
+    if row.outcome != "complete":
+        cause = Ending(row.outcome, row.outcome_detail, row.error_code, row.status).cause
+        said.append((stands.word if stands is ORPHAN else cause, stands.tone))
+        if row.outcome == "http_error" and row.outcome_detail:
+            said.append((formatting.line(row.outcome_detail), stands.tone))
+    elif "stall" in row.flags:
+        length = "" if row.max_gap_ms is None else f" {row.max_gap_ms / 1000:,.1f} s"
+        said.append((f"stall{length}", NOTABLE["stall"]))
+        told.add("stall")
+    elif "burst" in row.flags:
+        said.append(("buffered", NOTABLE["burst"]))
+        told.add("burst")
+    said += [(flag, tone) for flag, tone in NOTABLE.items() if flag in row.flags and flag not in told]
+    if not said and (row.finish_reason or "stop").lower() not in _USUAL:
+        said.append((formatting.line(row.finish_reason), "muted"))
+    shown = [(f" {text}" if at else text, tone) for at, (text, tone) in enumerate(said)]
+    while len(shown) > 1 and sum(len(text) for text, _ in shown) > width:
+        shown.pop()
     return shown
 
 
-_FLAGS: Final = ListColumn("flags", "FLAGS", 11, 24, 5, _flags(lambda row: formatting.cell(row.status)), "flags", "f")
-_FLAGS_BESIDE_STATUS: Final = replace(
-    _FLAGS, shown=_flags(lambda row: formatting.line(row.outcome_detail or row.outcome))
-)
-"""The flags beside a column of the status: those of a refusal name its kind."""
-
 COLUMNS: Final = (
     ListColumn("id", "ID", 8, 8, 1, lambda row, look, width: [(formatting.line(row.id)[:8], "strong")]),
-    ListColumn("start", "START", 8, 12, 2, lambda row, look, width: [(moment(row.started_at, look, width), "muted")],
+    ListColumn("start", "START", 5, 12, 6, lambda row, look, width: [(moment(row.started_at, look, width), "muted")],
                "started_at", "s"),
-    ListColumn("model", "MODEL", 10, 26, 0, _text("model"), "model", "m"),
+    ListColumn("model", "MODEL", 9, 26, 0, _text("model"), "model", "m"),
     ListColumn("host", "HOST", 12, 26, 13,
                _known("upstream", lambda url: (formatting.line(formatting.host(url)), "muted")), "upstream", "h"),
     ListColumn("path", "PATH", 16, 30, 15, _text("path", "muted"), "path", "p"),
@@ -281,21 +297,21 @@ COLUMNS: Final = (
                _known("status", lambda status: (str(status), "muted" if status < 300 else "error")),
                "status", "c", right=True),
     ListColumn("outcome", "OUTCOME", 13, 24, 12, _outcome, "outcome", "e"),
-    ListColumn("ttft", "TTFT", 6, 7, 3, _figure("ttft_ms", short_ms, 2000, 10_000, grows=False), "ttft_ms", "t",
+    ListColumn("ttft", "TTFT", 5, 7, 4, _figure("ttft_ms", short_ms, 2000, 10_000, grows=False), "ttft_ms", "t",
                right=True, unit="ms"),
     ListColumn("icl_p50", "ICL p50", 7, 7, 9, _figure("icl_p50_ms", short_ms, 100, 500), "icl_p50_ms", "5", right=True,
                unit="ms"),
-    ListColumn("max_gap", "MAX GAP", 7, 7, 6, _figure("max_gap_ms", short_ms, 500, DEFAULT.stall_ms), "max_gap_ms",
+    ListColumn("max_gap", "MAX GAP", 7, 7, 7, _figure("max_gap_ms", short_ms, 500, DEFAULT.stall_ms), "max_gap_ms",
                "g", right=True, unit="ms"),
     ListColumn("silence", "SILENCE", 7, 8, 16, _figure("max_silence_ms", short_ms, 500, DEFAULT.stall_ms),
                "max_silence_ms", "l", right=True, unit="ms"),
-    ListColumn("events", "EVENTS", 6, 6, 14, _figure("events", formatting.count), "events", "n", right=True),
-    ListColumn("tokens", "TOKENS", 6, 6, 8, _figure("output_tokens", formatting.count), "output_tokens", "k",
+    ListColumn("events", "EVENTS", 6, 6, 14, _figure("events", formatting.short_count), "events", "n", right=True),
+    ListColumn("tokens", "TOKENS", 6, 6, 8, _figure("output_tokens", formatting.short_count), "output_tokens", "k",
                right=True),
     ListColumn("tps", "TPS", 6, 6, 10, _known("tps_user", lambda rate: (f"{rate:,.1f}", "plain")), "tps_user", "r",
                right=True),
-    ListColumn("duration", "DUR", 6, 7, 4, _duration, "duration_ms", "d", right=True, unit="s"),
-    _FLAGS,
-    ListColumn("gaps", "GAPS", 8, 24, 7, gaps),
+    ListColumn("duration", "DUR", 5, 7, 5, _duration, "duration_ms", "d", right=True, unit="s"),
+    ListColumn("happened", "HAPPENED", 11, 24, 3, _happened, "flags", "f"),
+    ListColumn(TIMELINE, "TIMELINE", 0, 0, 2, timeline),
 )  # fmt: skip
 """Every column, in the order in which they stand."""

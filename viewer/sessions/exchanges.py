@@ -1,14 +1,14 @@
 """Pure: the exchanges of a session, from their facts to the spans of its time account."""
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from operator import itemgetter
 from typing import Final, NamedTuple
 
 from wiretape.recorder.decode.exchange import FAILURES
 from wiretape.recorder.decode.operation import is_covered
-from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
+from wiretape.recorder.decode.stalls import DEFAULT, Thresholds, stalls_among
 from wiretape.viewer.sessions.account import OWN_PARTS, Account, Span, account, by_turn
 from wiretape.viewer.sessions.axis import IMPORTED, placed
 
@@ -106,7 +106,7 @@ def _span(one: SessionExchange, start_ns: int, continues: int | None, limits: Th
         took_ns = one.end_ns if one.end_ns is not None else last_ns or 0
     stalls: Sequence[tuple[int, int]] = ()
     if one.gaps is not None and first_ns is not None:
-        stalls = [*_stalls(_numbers(one.gaps), start_ns + first_ns, limits)]
+        stalls = [*stalls_among(_numbers(one.gaps), start_ns + first_ns, limits)]
     is_generation, outcome = is_covered(one.operation), one.outcome
     return Span(
         one.no,
@@ -140,7 +140,7 @@ def _turns(one: SessionExchange, start_ns: int, continues: int | None, limits: T
             start_ns + known[0],
             None if first_ns is None else start_ns + first_ns,
             None if last_ns is None else start_ns + last_ns,
-            () if first_ns is None else [*_stalls(own, start_ns + first_ns, limits)],
+            () if first_ns is None else [*stalls_among(own, start_ns + first_ns, limits)],
             is_open=one.outcome == "open" and is_last and end_ns is None,
             failed=is_last and one.failed,
             client_closed=is_last and one.outcome == "client_closed",
@@ -153,12 +153,3 @@ def _turns(one: SessionExchange, start_ns: int, continues: int | None, limits: T
 
 def _numbers(gaps: bytes) -> Sequence[int]:
     return struct.unpack(f"<{len(gaps) // _NS}q", gaps)
-
-
-def _stalls(gaps: Iterable[int], first_ns: int, limits: Thresholds) -> Iterator[tuple[int, int]]:
-    """Yield the stalls among gaps between outputs; the first output came at `first_ns`."""
-    at_ns, stall_ns = first_ns, limits.stall_ns
-    for gap_ns in gaps:
-        at_ns += gap_ns
-        if gap_ns > stall_ns:
-            yield at_ns - gap_ns, at_ns

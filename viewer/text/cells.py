@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from rich.cells import cell_len, set_cell_size
 
-Tone = Literal["plain", "strong", "muted", "accent", "success", "warning", "error"]
+Tone = Literal["plain", "strong", "muted", "accent", "success", "warning", "error", "reasoning"]
 Part = tuple[str, Tone]
 """A piece of a line and its tone."""
 

@@ -16,6 +16,8 @@ MINUS: Final = "−"
 
 _TAB: Final = 4
 _MOST_MS: Final = 9_999.5
+_MOST_TENTHS_MS: Final = 99_950
+_LARGEST_COUNT: Final = 99_999
 
 
 def cell(value: object) -> str:
@@ -52,8 +54,8 @@ def span(ms: float | None) -> str:
 
 
 def short_ms(ms: float) -> str:
-    """Return milliseconds for a narrow column: from 10 s on in seconds, as `10.0s`."""
-    return f"{ms:,.0f}" if ms < _MOST_MS else f"{ms / 1000:,.1f}s"
+    """Return milliseconds for a narrow column: from 10 s on in seconds, as `10.0s`, from 100 s on as `100s`."""
+    return f"{ms:,.0f}" if ms < _MOST_MS else f"{ms / 1000:,.{1 if ms < _MOST_TENTHS_MS else 0}f}s"
 
 
 def count(value: int | None) -> str:
@@ -65,6 +67,13 @@ def share(part: float, whole: float) -> str:
     """Return a part of a whole in percent; a small one is `<1 %`, not 0."""
     percent = 100 * part / whole
     return f"{percent:.0f} %" if percent >= 1 else "<1 %"
+
+
+def short_count(value: int) -> str:
+    """Return a number of things in at most six cells: from 100,000 on in thousands or millions, as `120k` or `12M`."""
+    if value <= _LARGEST_COUNT:
+        return f"{value:,}"
+    return f"{value / 1e3:,.0f}k" if value < 10 * 1e6 - 500 else f"{value / 1e6:,.0f}M"
 
 
 def amount(value: float | None) -> str:

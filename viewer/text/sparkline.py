@@ -56,16 +56,6 @@ def line(at: Sequence[int], end_ns: int | None, axis_ns: int, cells: int) -> str
     return _with_ends(drawn or [" "] * cells, (at[0], at[-1]) if at else None, end_ns, axis_ns)
 
 
-def placed(drawing: str, first_ns: int, last_ns: int, end_ns: int | None, axis_ns: int, cells: int) -> str:
-    """Draw a sparkline, which goes from the first output to the last, on an axis from the request on; see `line`."""
-    drawn = [" "] * cells
-    for number, sign in enumerate(drawing, 1):
-        place = cell(first_ns + number * (last_ns - first_ns) // len(drawing), axis_ns, cells)
-        if place < cells:
-            drawn[place] = max(drawn[place], sign)
-    return _with_ends(drawn, (first_ns, last_ns), end_ns, axis_ns)
-
-
 def _with_ends(drawn: list[str], outputs: tuple[int, int] | None, end_ns: int | None, axis_ns: int) -> str:
     """Mark the first output, and the end unless it is in the cell of the last output."""
     first, last = (cell(at_ns, axis_ns, len(drawn)) for at_ns in outputs) if outputs else (len(drawn), -1)

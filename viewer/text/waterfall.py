@@ -76,11 +76,15 @@ class Axis:
         return round(cells * math.log1p(at / self.bend_ns) / math.log1p(length / self.bend_ns))
 
 
+UNKNOWN: Final = Axis()
+"""The axis of nothing."""
+
+
 def axis(lengths_ns: Iterable[int]) -> Axis:
     """Return the axis for bars of these lengths: a common one for all."""
     known = [length for length in lengths_ns if length > 0]
     if not known:
-        return Axis()
+        return UNKNOWN
     shortest, longest = min(known), max(known)
     return Axis(_rounded(longest), shortest if longest > _WIDE_RANGE * shortest else None)
 
@@ -102,8 +106,8 @@ def drawn(bar: Bar, axis: Axis | None, cells: int, ending: str) -> list[tuple[st
     for phase, begin_ns, end_ns in bar.phases:
         first = min(axis.cell(begin_ns, room), end - 1)
         size = max(min(axis.cell(end_ns, room), end) - first, 1)
-        label = f" {(end_ns - begin_ns) / 1e9:,.1f} s " if phase == "stall" else ""
-        text = f"{label if len(label) + 2 <= size else '':{SIGNS[phase]}^{size}}"
+        label = f"{(end_ns - begin_ns) / 1e9:,.1f} s" if phase == "stall" else ""
+        text = f"{_first_fitting(size - 2, f' {label} ', label) if label else '':{SIGNS[phase]}^{size}}"
         signs[first : first + size] = [(sign, phase) for sign in text]
     signs.append((ending, "end"))
     return [("".join(sign for sign, _ in run), phase) for phase, run in groupby(signs, lambda sign: sign[1])]

@@ -1,7 +1,5 @@
 """States of exchanges, as signs, words and cells; and a line of the list."""
 
-import struct
-
 import pytest
 from rich.cells import cell_len
 
@@ -15,8 +13,12 @@ from wiretape.viewer.exchange import states
 from wiretape.viewer.exchange.states import Look, Silence, silence
 from wiretape.viewer.listing import layout
 from wiretape.viewer.rows import ListRow
-from wiretape.viewer.text import cells, formatting, sparkline
+from wiretape.viewer.text import cells, formatting
 from wiretape.viewer.text.cells import Part
+from wiretape.viewer.text.waterfall import Axis
+
+S = 1_000_000_000
+MS = 1_000_000
 
 
 def cells_of(name: str, values: ListRow, look: Look = LOOK, width: int = 20) -> list[Part]:
@@ -80,25 +82,44 @@ def test_slow_figures_have_a_tone_and_large_ones_another_unit() -> None:
     assert cells_of("max_gap", row(max_gap_ms=2000.1)) == [("2,000", "error")]
 
 
-def test_outcome_precedes_the_flags_where_it_has_no_column() -> None:
+def test_what_happened_is_the_cause_in_words_and_the_flags_that_fit() -> None:
     cut = row(outcome="truncated", flags=["comments", "stall", "burst"])
-    assert plain(cells_of("flags", cut)) == "truncated stall burst"
-    assert plain(cells_of("flags", cut, Look(worded=False))) == "stall burst"
-    assert plain(cells_of("flags", row(outcome="http_error", status=429))) == "429"
-    assert plain(cells_of("flags", row(outcome="http_error", status=429, flags=["stall"]))) == "429 stall"
-    assert plain(cells_of("flags", row(outcome="malformed", flags=["malformed"]))) == "malformed"
+    assert plain(cells_of("happened", cut, width=30)) == "cut by upstream stall burst"
+    assert plain(cells_of("happened", cut, width=21)) == "cut by upstream stall"
+    assert plain(cells_of("happened", cut, width=11)) == "cut by upstream"
+    assert plain(cells_of("happened", row(outcome="http_error", status=429))) == "429"
+    refused = row(outcome="http_error", status=429, outcome_detail="rate_limited")
+    assert plain(cells_of("happened", refused, width=16)) == "429 rate_limited"
+    assert plain(cells_of("happened", refused, width=11)) == "429"
+    assert plain(cells_of("happened", row(outcome="malformed", flags=["malformed"]))) == "invalid JSON"
+
+
+def test_a_complete_answer_says_its_stall_or_that_it_was_buffered() -> None:
+    stalled = row(flags=["stall", "no_done"], max_gap_ms=2_400.4)
+    assert cells_of("happened", stalled, width=11) == [("stall 2.4 s", "warning")]
+    assert plain(cells_of("happened", row(flags=["stall"]))) == "stall"
+    assert cells_of("happened", row(flags=["burst"])) == [("buffered", "warning")]
+    assert cells_of("happened", row(flags=["storage_gap"])) == [("storage_gap", "error")]
+    assert cells_of("happened", row()) == []
 
 
 def test_finish_reason_other_than_stop_is_muted() -> None:
-    assert cells_of("flags", row(finish_reason="stop")) == []
-    assert cells_of("flags", row(finish_reason="length")) == [("length", "muted")]
-    assert plain(cells_of("flags", row(finish_reason="tool_calls", flags=["stall"]))) == "stall"
-    assert plain(cells_of("flags", row(outcome="truncated", finish_reason="length"))) == "truncated"
+    assert cells_of("happened", row(finish_reason="stop")) == []
+    assert cells_of("happened", row(finish_reason="length")) == [("length", "muted")]
+    assert plain(cells_of("happened", row(finish_reason="tool_calls", flags=["stall"]))) == "stall"
+    assert plain(cells_of("happened", row(outcome="truncated", finish_reason="length"))) == "cut by upstream"
 
 
 @pytest.mark.parametrize(
     ("times", "width", "shown"),
-    [("utc", 8, "12:00:00"), ("utc", 12, "12:00:00.123"), ("date", 14, "03-01 12:00:00"), ("ago", 8, "59.9 s")],
+    [
+        ("utc", 5, "12:00"),
+        ("utc", 8, "12:00:00"),
+        ("utc", 12, "12:00:00.123"),
+        ("date", 11, "03-01 12:00"),
+        ("date", 14, "03-01 12:00:00"),
+        ("ago", 8, "59.9 s"),
+    ],
 )
 def test_starts_are_shown_in_the_chosen_format(
     times: str, width: int, shown: str, monkeypatch: pytest.MonkeyPatch
@@ -137,30 +158,69 @@ def test_a_span_is_short(ms: float | None, shown: str) -> None:
     assert formatting.span(ms) == shown
 
 
-def test_gaps_of_all_rows_are_drawn_on_one_axis() -> None:
-    look = Look(axis_ns=4_000_000_000)
-    gaps = struct.pack("<3q", 500_000_000, 1_500_000_000, 5_000_000)
-    one = row(ttft_ms=500.0, latency_ms=2_505.0, duration_ms=3_000.0, sparkline="▆▇▂", gaps=gaps)
-    assert layout.gaps(one, look, 8) == [("·", "muted"), ("▆", "warning"), ("  ", "accent"), ("▇", "error"),
-                                          ("▂", "accent")]  # fmt: skip
-    other = row(ttft_ms=1_000.0, latency_ms=1_400.0, duration_ms=2_900.0, sparkline="▃▃▃▃", gaps=None)
-    assert plain(layout.gaps(other, look, 8)) == " ·▃  │"
-    assert plain(layout.gaps(row(duration_ms=1_600.0), look, 8)) == "   │"
-    assert layout.gaps(one, Look(), 8) == []
+def test_a_timeline_has_the_tones_of_its_phases_and_the_sign_of_its_end() -> None:
+    look = Look(axis=Axis(4 * S))
+    one = row(
+        ttft_ms=500.0, ttfo_ms=1_000.0, thinking_ms=500.0, latency_ms=3_500.0, duration_ms=4_000.0,
+        stalls=[(1_500 * MS, 3_500 * MS)],
+    )  # fmt: skip
+    assert layout.timeline(one, look, 9) == [
+        ("─", "muted"), ("▒", "reasoning"), ("▇", "accent"), ("╱╱╱╱", "warning"), ("─", "muted"), ("✓", "success"),
+    ]  # fmt: skip
+    refused = row(outcome="http_error", duration_ms=1_000.0)
+    assert layout.timeline(refused, look, 9) == [("──", "muted"), ("✗", "error")]
+    assert layout.timeline(refused, Look(axis=None), 9) == [("────────", "muted"), ("✗", "error")]
+    assert layout.timeline(one, Look(), 9) == []
+
+
+def test_a_running_timeline_grows_until_now() -> None:
+    running = row(outcome="open", ttft_ms=1_000.0, ttfo_ms=1_000.0, last_read_ms=2_000.0)
+    began_ns = 1_772_366_400 * S + 123_456_000
+    drawn = [
+        plain(layout.timeline(running, Look(wall_ns=began_ns + s * S, recording=True, axis=Axis(8 * S)), 9))
+        for s in (2, 4, 8)
+    ]
+    assert drawn == ["─▇●", "─▇──●", "─▇──────●"]
 
 
 def test_the_axis_is_as_long_as_the_longest_row_needs() -> None:
     rows = [row(duration_ms=120.0), row(outcome="open", last_read_ms=2_100.0), row()]
-    assert layout.longest_ns(rows) == 2_100_000_000
-    assert layout.longest_ns([]) == 0
-    assert sparkline.scale_ns(2_100_000_000) == 5_000_000_000
+    assert layout.axis(rows, Look()) == Axis(2_500 * MS)
+    assert layout.axis([], Look()) == Axis()
 
 
-@each_case(("width", "title"), [(8, "0–500 ms"), (12, "0–500 ms"), (13, "GAPS 0–500 ms"), (7, "GAPS")])
-def test_the_title_of_the_gaps_says_how_long_their_axis_is(width: int, title: str) -> None:
-    (column,) = [column for column in layout.COLUMNS if column.name == "gaps"]
-    shown = layout.titles([layout.Slot(column, width)], Look(axis_ns=500_000_000), 1, None)
-    assert plain(shown).strip() == title
+def test_only_lengths_of_streams_with_output_make_the_axis_logarithmic() -> None:
+    short, long = row(ttft_ms=100.0, duration_ms=200.0), row(ttft_ms=100.0, duration_ms=5_000.0)
+    refused = row(outcome="http_error", duration_ms=2.0)
+    assert layout.axis([long, refused], Look()) == Axis(5 * S)
+    assert layout.axis([long, refused, short], Look()) == Axis(5 * S, 200 * MS)
+
+
+@each_case(
+    ("ms", "width", "shown"),
+    [(999_900.0, 5, "999.9"), (1_234_500.0, 5, "1,234"), (1_234_500.0, 7, "1,234.5"), (36_000_000.0, 5, "10 h")],
+)
+def test_a_duration_is_never_cut(ms: float, width: int, shown: str) -> None:
+    assert plain(cells_of("duration", row(duration_ms=ms), width=width)) == shown
+
+
+@each_case(
+    ("tokens", "shown"),
+    [(0, "0"), (50_000, "50,000"), (99_999, "99,999"), (100_000, "100k"), (1_234_567, "1,235k"), (12_345_678, "12M")],
+)
+def test_a_number_of_tokens_is_never_cut(tokens: int, shown: str) -> None:
+    assert plain(cells_of("tokens", row(output_tokens=tokens), width=6)) == shown
+
+
+def test_the_title_of_the_timelines_is_their_axis() -> None:
+    (column,) = [column for column in layout.COLUMNS if column.name == "timeline"]
+    shown = {
+        axis: plain(layout.titles([layout.Slot(column, 32)], Look(axis=axis), 1, None)).strip()
+        for axis in (Axis(500 * MS), Axis(60 * S, S), None)
+    }
+    assert [*shown.values()] == [
+        "TIMELINE    ╷200 ms      500 ms╷", "TIMELINE log      ╷10 s    60 s╷", "TIMELINE, each on its own scale",
+    ]  # fmt: skip
 
 
 @each_case("text", ["日本語日本語", "e\u0301" * 9, "\U0001f468\u200d\U0001f469\ufe0f" * 4, "a" * 9])

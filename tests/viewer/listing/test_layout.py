@@ -23,40 +23,40 @@ def test_lines_fill_every_width_and_never_more(connection: Connection) -> None:
 
 def test_columns_give_way_by_rank() -> None:
     shown = {width: [slot.column.name for slot in layout.fitted(width)] for width in (60, 80, 120, 240)}
-    assert shown[60] == ["id", "start", "model", "ttft", "duration", "flags"]
-    assert {"max_gap", "gaps"} <= set(shown[80])
-    assert {"status", "tokens", "tps"} <= set(shown[120])
-    assert shown[240] == [column.name for column in layout.COLUMNS]
+    assert shown[60] == ["id", "model", "happened", "timeline"]
+    assert shown[80] == ["id", "model", "ttft", "duration", "happened", "timeline"]
+    assert set(shown[120]) == {*shown[80], "start", "max_gap", "tokens"}
+    assert {"status", "icl_p50", "tps"} < set(shown[240])
+    assert [slot.column.name for slot in layout.fitted(360)] == [column.name for column in layout.COLUMNS]
 
 
-def test_flags_take_what_room_is_left() -> None:
-    shown = {width: layout.fitted(width) for width in (60, 120, 250)}
-    wide = {width: slot.width for width, chosen in shown.items() for slot in chosen if slot.column.name == "flags"}
-    assert wide[60] >= max(len(word) for word in ("interrupted", "error_event"))
-    assert wide[120] >= len("connect_error")
-    assert wide[250] >= len("truncated stall burst")
+def widths(*sizes: int) -> dict[int, dict[str, int]]:
+    return {width: {slot.column.name: slot.width for slot in layout.fitted(width)} for width in sizes}
 
 
-def test_gaps_have_room_to_be_seen() -> None:
-    wide = {
-        width: slot.width for width in (80, 120, 300) for slot in layout.fitted(width) if slot.column.name == "gaps"
-    }
-    assert (wide[80] >= 8, wide[120] >= 12, wide[300]) == (True, True, 24)
+def test_the_timeline_is_the_widest_column_and_grows_with_the_terminal() -> None:
+    for width, wide in widths(*range(60, 301)).items():
+        assert wide["timeline"] >= 0.4 * width
+        assert max(wide, key=lambda name: wide[name]) == "timeline"
+    in_part = {slot.column.name: slot.width for slot in layout.fitted(128, terminal=200)}
+    assert in_part["timeline"] >= 80
+    assert {"id", "model", "happened", "ttft", "duration"} <= set(in_part)
+
+
+def test_starts_have_their_seconds_where_there_is_room() -> None:
+    found = widths(100, 120, 160)
+    assert [one["start"] >= 8 for one in found.values()] == [False, False, True]
+    assert "icl_p50" not in found[100]
+
+
+def test_a_stall_in_words_is_never_cut() -> None:
+    assert min(one["happened"] for one in widths(*range(60, 301)).values()) >= len("stall 2.4 s")
 
 
 def test_columns_can_be_left_out_and_make_room_for_others() -> None:
-    names = {slot.column.name for slot in layout.fitted(80, {"gaps", "model"})}
-    assert not names & {"gaps", "model"}
-    assert "icl_p50" in names
-
-
-def test_refusal_beside_its_status_is_one_word() -> None:
-    refused = row(outcome="http_error", outcome_detail="rate_limited", status=429)
-    (beside,) = [slot.column for slot in layout.fitted(120) if slot.column.name == "flags"]
-    assert plain(beside.shown(refused, LOOK, 13)) == "rate_limited"
-    assert plain(beside.shown(row(outcome="http_error", status=300), LOOK, 13)) == "http_error"
-    (alone,) = [slot.column for slot in layout.fitted(120, {"status"}) if slot.column.name == "flags"]
-    assert plain(alone.shown(refused, LOOK, 13)) == "429"
+    names = {slot.column.name for slot in layout.fitted(80, {"timeline", "model"})}
+    assert not names & {"timeline", "model"}
+    assert {"icl_p50", "max_gap", "tokens"} <= names
 
 
 @each_case(
@@ -65,8 +65,8 @@ def test_refusal_beside_its_status_is_one_word() -> None:
      ("max_tokens", "max_tokens"), (None, "")],
 )  # fmt: skip
 def test_a_finish_reason_is_shown_unless_it_is_the_usual_one_of_an_api(reason: str | None, shown: str) -> None:
-    (flags,) = [slot.column for slot in layout.fitted(120) if slot.column.name == "flags"]
-    assert plain(flags.shown(row(finish_reason=reason), LOOK, 13)) == shown
+    (happened,) = [slot.column for slot in layout.fitted(120) if slot.column.name == "happened"]
+    assert plain(happened.shown(row(finish_reason=reason), LOOK, 13)) == shown
 
 
 def test_hostile_text_in_a_line_drives_nothing() -> None:
@@ -75,7 +75,7 @@ def test_hostile_text_in_a_line_drives_nothing() -> None:
 
 
 def test_titles_stand_over_their_columns_and_say_the_order() -> None:
-    chosen = layout.fitted(120)
+    chosen = layout.fitted(160)
     shown = plain(layout.titles(chosen, LOOK, 1, None))
     assert "UTC▼" in shown
     assert "TTFT ms▲" in plain(layout.titles(chosen, LOOK, 1, ("ttft_ms", False)))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, and_, func, literal_column, null, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, case, func, literal_column, null, or_, select
 
 from wiretape.recorder.tape import packing
 from wiretape.recorder.tape.schema import exchanges, measures
@@ -85,7 +85,7 @@ def _newest_start(connection: Connection) -> datetime | None:
 
 def rows(connection: Connection, numbers: Sequence[int]) -> list[ListRow]:
     """Return the rows of these exchanges, except those that the server does not have."""
-    few_gaps = func.arraySlice(measures.c.icl, 1, live.MOST_GAPS + 1)
+    few_gaps = func.arraySlice(measures.c.icl, 1, case((live.HAS_STALL, live.MOST_GAPS + 1), else_=0))
     statement = select(_NO, null(), few_gaps, *live.short_columns()).select_from(JOINED).where(_NO.in_(numbers))
     with connection.begin():
         found = connection.execute(statement).all()

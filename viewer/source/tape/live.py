@@ -6,19 +6,21 @@ that is large, and is the same on every screen. The use of the rows is left to `
 """
 
 import functools
+import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, LargeBinary, Text, bindparam, case, cast, func, select
+from sqlalchemy import Connection, LargeBinary, Text, and_, bindparam, case, cast, func, select
 
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.decoder import Decoded, decode
 from wiretape.recorder.decode.derive import derive
 from wiretape.recorder.decode.exchange import Exchange, Reads
 from wiretape.recorder.decode.metrics import Measures
+from wiretape.recorder.decode.stalls import DEFAULT, stalls_among
 from wiretape.recorder.tape import cells, reading
 from wiretape.recorder.tape.schema import exchanges, measures, sessions
 from wiretape.viewer import rows
@@ -56,8 +58,10 @@ R = TypeVar("R", bound=ListRow)
 _FLAGS: Final = frozenset({"stall", "backpressure", "storage_gap"})
 _TAILS: Final = ("content", "reasoning", "refusal")
 _MOST_ROWS: Final = 256
-MOST_GAPS: Final = 128
-"""Limit of gaps read for the list: their sparkline, of 24 cells, is exact enough for a column."""
+MOST_GAPS: Final = 65_536
+"""Limit of gaps read for the stalls of a list's row; of an exchange without a stall none are read."""
+
+HAS_STALL: Final = measures.c.max_gap_ns > DEFAULT.stall_ns
 
 _ENDS: Final = select(exchanges.c.no, exchanges.c.started_at, exchanges.c.end_ns).select_from(JOINED)
 _MOST_VALUES: Final = 200
@@ -109,14 +113,23 @@ def listed(connection: Connection, numbers: Sequence[int]) -> list[ListRow]:
         row = row_of(no, last_ns, gaps, values)
         if is_measurable(row, room):
             room -= row.bytes or 0
-            row = filled(row, figures(connection, no))
+            measured = figures(connection, no)
+            row = _with_stalls(filled(row, measured), measured.icl)
         listed.append(row)
     return listed
 
 
 def row_of(no: int, last_ns: int | None, gaps: bytes | None, values: Sequence[object]) -> ListRow:
-    """Return a row of the list, with the values of `short_columns`."""
-    return ListRow(no=no, last_read_ms=rows.ms(last_ns), gaps=gaps, **rows.exchange(LISTED, values))
+    """Return a row of the list, with the values of `short_columns`; `gaps` are those of an exchange with a stall."""
+    return _with_stalls(ListRow(no=no, last_read_ms=rows.ms(last_ns), **rows.exchange(LISTED, values)), gaps)
+
+
+def _with_stalls(row: ListRow, gaps: bytes | None) -> ListRow:
+    """Return a row with its stalls; those of several responses are left out, as no gap is known between responses."""
+    first_ns = rows.ns(row.ttft_ms)
+    if not gaps or first_ns is None or "multi_response" in row.flags:
+        return row
+    return replace(row, stalls=[*stalls_among(struct.unpack_from(f"<{len(gaps) // 8}q", gaps), first_ns)])
 
 
 def short_columns() -> list[Expression]:
@@ -129,7 +142,8 @@ def _listed() -> Statement:
     unended = case((exchanges.c.ended_by.is_(None), last_read()))
     is_wide = func.substr(measures.c.icl, 1, 1, type_=LargeBinary) == b"\x08"
     most_bytes = case((is_wide, 1 + 8 * MOST_GAPS), else_=1 + 4 * MOST_GAPS)
-    few_gaps = case((func.length(measures.c.icl) <= most_bytes, measures.c.icl))
+    is_few = func.length(measures.c.icl) <= most_bytes
+    few_gaps = case((and_(HAS_STALL, is_few), measures.c.icl))
     statement = select(exchanges.c.no, unended, few_gaps, *short_columns()).select_from(JOINED)
     return statement.where(exchanges.c.no.in_(bindparam("numbers", expanding=True)))
 

@@ -59,6 +59,7 @@ THEMES: Final = (DARK, LIGHT)
 COLORS: Final[dict[Tone, str]] = {
     "plain": "$foreground", "strong": "$foreground", "muted": "$text-muted", "accent": "$text-primary",
     "success": "$text-success", "warning": "$text-warning", "error": "$text-error",
+    "reasoning": "$text-secondary",
 }  # fmt: skip
 """The theme's colour of each tone, as CSS and `Content` write it."""
 

@@ -20,7 +20,7 @@ from wiretape.viewer.exchange.states import Look
 from wiretape.viewer.listing import layout
 from wiretape.viewer.listing.catalog import Catalog
 from wiretape.viewer.listing.layout import Slot
-from wiretape.viewer.text import cells, sparkline
+from wiretape.viewer.text import cells
 from wiretape.viewer.text.cells import Part
 from wiretape.viewer.tui.base import paint, theme
 from wiretape.viewer.tui.base.keys import hidden
@@ -65,6 +65,7 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         self.hidden: Collection[str] = ()
         self.slots: tuple[Slot, ...] = ()
         self.between = 1
+        self.own_scales = False
         self._strips: LRUCache[tuple[int, bool, bool], Strip] = LRUCache(_STRIPS_KEPT)
         self._tones: dict[str, Style] = {}
         self._on_cursor: dict[str, Style] = {}
@@ -146,13 +147,18 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
 
     def set_look(self, look: Look) -> None:
         """Set the look of lines besides their rows, for later drawing."""
-        worded = not any(slot.column.name == "outcome" for slot in self.slots)
-        self.look = replace(look, worded=worded, axis_ns=self.look.axis_ns)
+        self.look = replace(look, axis=self.look.axis)
+        self._scale()
 
     def set_columns(self, hidden: Collection[str]) -> None:
         """Leave out some columns."""
         self.hidden = hidden
         self.lay_out()
+
+    def scale_each(self, own: bool) -> None:
+        """Draw each timeline on its own axis, or all on the one for the rows in sight."""
+        self.own_scales = own
+        self._scale()
 
     def in_sight(self) -> list[int]:
         """Return the numbers of the exchanges in sight."""
@@ -225,7 +231,8 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
     def lay_out(self) -> None:
         """Choose the columns for the width, and draw everything anew."""
         width = max(self.size.width, 1)
-        self.slots = layout.fitted(width, self.hidden, dated=self.look.is_dated)
+        terminal = self.app.size.width
+        self.slots = layout.fitted(width, self.hidden, dated=self.look.is_dated, terminal=terminal)
         self.between = layout.gap_between(width)
         self._tones = theme.styles(self, self.rich_style)
         self._on_cursor = theme.styles(self, theme.style(self, "list--cursor"))
@@ -239,11 +246,11 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         return range(max(first - more, 0), min(first + self.size.height + more, self.count))
 
     def _scale(self) -> None:
-        """Fit the axis of the gaps to the rows in sight."""
+        """Fit the axis of the timelines to the rows in sight."""
         rows = [row for place in self._places() if (row := self.catalog.row(place)) is not None]
-        axis_ns = sparkline.scale_ns(layout.longest_ns(rows)) if rows else 0
-        if axis_ns != self.look.axis_ns:
-            self.look = replace(self.look, axis_ns=axis_ns)
+        axis = None if self.own_scales else layout.axis(rows, self.look)
+        if axis != self.look.axis:
+            self.look = replace(self.look, axis=axis)
             self.repaint()
             self.post_message(self.LaidOut())
 

@@ -48,7 +48,7 @@ _ERROR_SECONDS: Final = 10.0
 _TICK_SECONDS: Final = 0.5
 _ONLY: Final = ("is:failed", "flag:stall")
 _OF_ROWS: Final = frozenset(
-    {"open", "mark", "order", "reverse", "columns", "follow", "stats", "preview", "conversations"}
+    {"open", "mark", "order", "reverse", "columns", "follow", "stats", "preview", "conversations", "own_scales"}
 )
 """Actions that do nothing where nothing is listed."""
 _NEEDED: Final[dict[str, "Capability"]] = {"follow": "following", "conversations": "conversations"}
@@ -56,7 +56,10 @@ _NEEDED: Final[dict[str, "Capability"]] = {"follow": "following", "conversations
 
 
 class StreamsScreen(Screen[None]):
-    """The list of all exchanges of a tape. Below 20 rows the preview is hidden, below 36 while a filter is typed."""
+    """The list of all exchanges of a tape.
+
+    Below 20 rows the preview is hidden, below 36 while a filter is typed, and at the right where there is room.
+    """
 
     CSS = """
     StreamsScreen {
@@ -70,8 +73,10 @@ class StreamsScreen(Screen[None]):
         &.-short Preview, &.-short.-filtering Preview, &.-tall.-filtering Preview { display: none; }
         &.-short Completions { height: 4; }
         &.-high Completions { height: 9; }
-        &.-wide #body { layout: horizontal; }
-        &.-wide Preview { width: 36%; height: 1fr; max-height: 100%; border-top: none; border-left: solid $panel; }
+        &.-wide.-tall #body { layout: horizontal; }
+        &.-wide.-tall Preview {
+            width: 36%; height: 1fr; max-height: 100%; border-top: none; border-left: solid $panel;
+        }
     }
     """
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (150, "-wide")]
@@ -95,6 +100,7 @@ class StreamsScreen(Screen[None]):
         hidden("apostrophe", "views", "saved views", key_display="'", id="streams.views"),
         hidden("O", "reverse", "reverse the order (sort)", id="streams.reverse"),
         hidden("p", "preview", "preview, shown or not", id="streams.preview"),
+        hidden("z", "own_scales", "each timeline on its own scale, or all on one (zoom)", id="streams.own_scales"),
         hidden("R", "reload", "read again, in order (refresh)", id="streams.reload"),
         hidden("C", "columns", "columns, to show or to hide", id="streams.columns"),
         hidden("escape", "clear", "marks away, then the filter off", id="streams.clear"),
@@ -512,6 +518,10 @@ class StreamsScreen(Screen[None]):
 
     def _preview_again(self) -> None:
         self.call_after_refresh(lambda: self._preview.now(self.listing, self._rows.selected, self._look))
+
+    def action_own_scales(self) -> None:
+        """Draw each timeline on its own scale, or all on one again."""
+        self._rows.scale_each(not self._rows.own_scales)
 
     def action_columns(self) -> None:
         """Choose the columns."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
+from tests.support.growing_tape import recorder
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS, HOSTILE, LIVE, TOOLS, begin, end, event, response
 from wiretape.recorder.tape import file, journal, retention
 from wiretape.recorder.tape.store import Store
@@ -207,3 +208,20 @@ def test_one_of_several_that_runs_is_measured_until_its_last_read(connection: Co
     (one,) = watching.entries(connection, [queries.find(connection, LIVE)])
     assert (one.row.ttft_ms, one.row.last_read_ms, one.row.outcome, one.gaps) == (110.0, 110.0, "open", b"")
     assert (one.row.duration_ms, one.run.heartbeat_at[:10], one.run.ended_at) == (None, "2026-03-01", None)
+
+
+def test_rows_of_the_list_have_their_stalls_and_phases(connection: Connection) -> None:
+    found = watching.listed(connection, [queries.find(connection, id) for id in (COMPLETE, TOOLS)])
+    stalls = {row.id: list(row.stalls) for row in found}
+    assert stalls == {COMPLETE: [], TOOLS: [(50_000_000, 3_050_000_000)]}
+    (called,) = [row for row in found if row.id == TOOLS]
+    assert (called.ttft_ms, called.ttfo_ms, called.thinking_ms) == (50.0, 3050.0, 3000.0)
+
+
+def test_a_running_row_has_the_stalls_until_its_last_read(tmp_path: Path) -> None:
+    said = [(at, event({"content": "a"})) for at in (100, 200, 2900)]
+    with recorder(tmp_path / "tape.db") as writing:
+        writing.begin("a" * 16, said)
+        with queries.opened(tmp_path / "tape.db") as reading:
+            (row,) = watching.listed(reading, [1])
+            assert list(row.stalls) == [(200_000_000, 2_900_000_000)]

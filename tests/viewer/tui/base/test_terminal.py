@@ -54,7 +54,7 @@ VISITS = (
     ("", LIVE[:8]), ("/is:nosuch", "no such outcome"), ("\x15is:ok\r", "2 / 7"), ("\\", "switches it on"),
     ("o", "order by"), ("\x1b", "-order by"), ("C", "columns"), ("\x1b", "-columns"),
     ("?", "on this screen"), ("\x1b", "-on this screen"), ("y", "wiretape show"), ("\x1b", "-wiretape show"),
-    ("x", "wiretape export"), ("\x1b", "-wiretape export"), ("jjj", "rate_limited"),
+    ("x", "wiretape export"), ("\x1b", "-wiretape export"), ("jjj", "Hello, world"),
     ("S", "server_overloaded"), ("jjjjj", "· nothing"), ("j" * 20, "enter: the exchanges of"), ("q", "-failures"),
     ("G\r", "1 Replay"), ("b", "gaps as heat"), (",,  ", "#"), ("2", "▌2"), ("3", "▌3"), ("4", "▌4"), ("5", "▌5"),
     ("6", "▌6"), ("1g", "n goes on"), ("\x1b", "-n goes on"), ("q", "-Replay"),

@@ -96,7 +96,7 @@ def test_a_new_exchange_appears_and_the_cursor_stays_on_its_own(tmp_path: Path) 
                 assert "00000000" in cursor(pilot)
                 assert rows(pilot).cursor == 1
                 writing.end("b" * 16, COMPLETE_READS[:2], "eof")
-                await shows(pilot, "■ bbbbbbbb", " truncated")
+                await shows(pilot, "■ bbbbbbbb", " cut by ups")
 
     journey(steps())
 

@@ -112,9 +112,9 @@ def test_a_completion_is_chosen_with_arrows_and_covers_neither_titles_nor_rows(t
         async with viewed(tape, (80, 24)) as pilot:
             before = await shows(pilot, LIVE[:8], "Hel")
             box = await type_filter(pilot, "is:")
-            lines = (await shows(pilot, "at the end: expected a value", "   aborted", "START▼")).splitlines()
+            lines = (await shows(pilot, "at the end: expected a value", "   aborted", "TIMELINE")).splitlines()
             assert lines[2].startswith("   at the end")
-            assert "START▼" in lines[9]
+            assert "TIMELINE" in lines[9]
             assert LIVE[:8] in lines[10]
             assert "tab complete" in lines[-1]
             assert "/ filter" not in lines[-1]

@@ -98,7 +98,7 @@ def test_the_mouse_moves_the_cursor_scrolls_and_orders(tmp_path: Path) -> None:
 
 def test_columns_times_and_the_preview_can_be_changed(tape: Path) -> None:
     async def steps() -> None:
-        async with viewed(tape) as pilot:
+        async with viewed(tape, (160, 40)) as pilot:
             await shows(pilot, "MAX GAP", "12:00:07")
             press(pilot, "T")
             await shows(pilot, "03-01 12:00:07")
@@ -129,7 +129,7 @@ def test_keys_list_errors_only_or_stalls_only_within_the_filter_and_all_again(ta
             press(pilot, "e")
             await shows(pilot, "/ (id:d or id:aaaa or id:f) is:failed", "1 / 7 · ", "d0000000")
             press(pilot, "s")
-            await shows(pilot, "/ (id:d or id:aaaa or id:f) flag:stall", "1 / 7 · ", "12:00:02")
+            await shows(pilot, "/ (id:d or id:aaaa or id:f) flag:stall", "1 / 7 · ", "stall 3.0 s")
             press(pilot, "s")
             text = await shows(pilot, "/ (id:d or id:aaaa or id:f)", "4 / 7 · ")
             assert "flag:stall" not in text

@@ -36,6 +36,37 @@ def test_the_list_looks_like_this_and_a_wide_terminal_has_the_preview_at_its_rig
     journey(steps())
 
 
+def test_a_wide_and_high_terminal_has_the_preview_below_so_that_the_timeline_is_wide(tape: Path) -> None:
+    async def steps() -> None:
+        async with viewed(tape, (200, 60)) as pilot:
+            text = await shows(pilot, LIVE[:8], "Hel", "TIMELINE log", "3.5 s╷")
+            (stalled,) = [line for line in text.splitlines() if "stall 3.0 s" in line]
+            assert len(stalled[stalled.index("╱") - 1 :].rstrip()) > 20
+            assert "│" not in text
+            assert text.splitlines()[2].index("TIMELINE") <= 120
+
+    journey(steps())
+
+
+def test_timelines_are_on_one_axis_or_each_on_its_own(tape: Path) -> None:
+    async def steps() -> None:
+        def ends() -> list[int]:
+            return [len(line.rstrip()) for line in seen(pilot.app).splitlines()[3:10]]
+
+        async with viewed(tape, (120, 24)) as pilot:
+            await shows(pilot, LIVE[:8], "TIMELINE log", "3.5 s╷")
+            shared = ends()
+            assert len(set(shared)) > 3
+            press(pilot, "z")
+            await shows(pilot, "TIMELINE, each on its own scale")
+            assert set(ends()) == {119}
+            press(pilot, "z")
+            await shows(pilot, "3.5 s╷")
+            assert ends() == shared
+
+    journey(steps())
+
+
 def test_the_cursor_stands_out_and_signs_have_the_colours_of_their_tones(tape: Path) -> None:
     async def steps() -> None:
         async with viewed(tape) as pilot:
@@ -245,7 +276,7 @@ def test_where_a_list_spans_days_every_time_of_day_has_its_date(tmp_path: Path) 
         connection.execute("UPDATE exchanges SET started_at = '2026-02-27T09:30:00.000000Z' WHERE no = 1")
 
     async def steps() -> None:
-        async with viewed(path, (80, 24)) as pilot:
+        async with viewed(path, (160, 40)) as pilot:
             await shows(pilot, "03-01 12:00:02", "02-27 09:30:00")
             press(pilot, "T")
             await shows(pilot, "UTC▼", "02-27 09:30:00")
