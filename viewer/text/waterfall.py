@@ -14,10 +14,8 @@ from wiretape.viewer.text.sparkline import TICK, scale, scale_ns
 
 Phase = Literal["wait", "reasoning", "content", "stall", "end"]
 
-SIGNS: Final[dict[Phase, str]] = {"wait": "─", "reasoning": "▒", "content": "▇", "stall": "╱"}
+SIGNS: Final[dict[Phase, str]] = {"wait": "░", "reasoning": "▓", "content": "█", "stall": "╱"}
 """The sign of a phase's cells."""
-
-LEGEND: Final = "timeline: ─ wait  ▒ reasoning  ▇ content  ╱ stall, then the sign of the end"
 
 _WIDE_RANGE: Final = 20
 """Ratio of the longest to the shortest length above which an axis is logarithmic."""

@@ -165,11 +165,11 @@ def test_a_timeline_has_the_tones_of_its_phases_and_the_sign_of_its_end() -> Non
         stalls=[(1_500 * MS, 3_500 * MS)],
     )  # fmt: skip
     assert layout.timeline(one, look, 9) == [
-        ("─", "muted"), ("▒", "reasoning"), ("▇", "accent"), ("╱╱╱╱", "warning"), ("─", "muted"), ("✓", "success"),
+        ("░", "muted"), ("▓", "reasoning"), ("█", "accent"), ("╱╱╱╱", "warning"), ("░", "muted"), ("✓", "success"),
     ]  # fmt: skip
     refused = row(outcome="http_error", duration_ms=1_000.0)
-    assert layout.timeline(refused, look, 9) == [("──", "muted"), ("✗", "error")]
-    assert layout.timeline(refused, Look(axis=None), 9) == [("────────", "muted"), ("✗", "error")]
+    assert layout.timeline(refused, look, 9) == [("░░", "muted"), ("✗", "error")]
+    assert layout.timeline(refused, Look(axis=None), 9) == [("░░░░░░░░", "muted"), ("✗", "error")]
     assert layout.timeline(one, Look(), 9) == []
 
 
@@ -180,7 +180,7 @@ def test_a_running_timeline_grows_until_now() -> None:
         plain(layout.timeline(running, Look(wall_ns=began_ns + s * S, recording=True, axis=Axis(8 * S)), 9))
         for s in (2, 4, 8)
     ]
-    assert drawn == ["─▇●", "─▇──●", "─▇──────●"]
+    assert drawn == ["░█●", "░█░░●", "░█░░░░░░●"]
 
 
 def test_the_axis_is_as_long_as_the_longest_row_needs() -> None:

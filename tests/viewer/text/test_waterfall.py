@@ -15,14 +15,14 @@ def text(bar: Bar, axis: Axis | None, cells: int, ending: str = "✓") -> str:
 def test_a_bar_has_its_wait_its_reasoning_its_content_and_its_end() -> None:
     bar = Bar(10 * S, first_ns=2 * S, answer_ns=5 * S, thought_ns=3 * S, last_ns=9 * S)
     assert waterfall.drawn(bar, Axis(20 * S), 21, "✓") == [
-        ("──", "wait"), ("▒▒▒", "reasoning"), ("▇▇▇▇", "content"), ("─", "wait"), ("✓", "end"),
+        ("░░", "wait"), ("▓▓▓", "reasoning"), ("████", "content"), ("░", "wait"), ("✓", "end"),
     ]  # fmt: skip
 
 
 def test_a_stall_has_its_length_where_there_is_room() -> None:
     bar = Bar(10 * S, first_ns=S, answer_ns=S, last_ns=10 * S, stalls=[(2 * S, 8 * S)])
-    assert text(bar, Axis(10 * S), 31) == "───▇▇▇╱╱╱╱╱ 6.0 s ╱╱╱╱╱╱▇▇▇▇▇▇✓"
-    assert text(bar, Axis(10 * S), 11) == "─▇╱╱╱╱╱╱▇▇✓"
+    assert text(bar, Axis(10 * S), 31) == "░░░███╱╱╱╱╱ 6.0 s ╱╱╱╱╱╱██████✓"
+    assert text(bar, Axis(10 * S), 11) == "░█╱╱╱╱╱╱██✓"
 
 
 def test_stalls_that_follow_each_other_have_each_their_length() -> None:
@@ -32,17 +32,17 @@ def test_stalls_that_follow_each_other_have_each_their_length() -> None:
 
 
 def test_output_without_an_answer_is_reasoning() -> None:
-    assert text(Bar(4 * S, first_ns=S, last_ns=3 * S), Axis(4 * S), 5) == "─▒▒─✓"
+    assert text(Bar(4 * S, first_ns=S, last_ns=3 * S), Axis(4 * S), 5) == "░▓▓░✓"
 
 
 def test_an_exchange_without_output_is_a_wait() -> None:
-    assert text(Bar(4 * S), Axis(8 * S), 9, "✗") == "────✗"
+    assert text(Bar(4 * S), Axis(8 * S), 9, "✗") == "░░░░✗"
 
 
 @each_case("cells", [2, 3, 8, 48])
 def test_what_is_shorter_than_a_cell_still_has_one(cells: int) -> None:
     shown = text(Bar(MS, first_ns=MS // 2, answer_ns=MS // 2, last_ns=MS), Axis(60 * S), cells)
-    assert shown == "▇✓"
+    assert shown == "█✓"
 
 
 @each_case("cells", range(1, 60))
@@ -53,7 +53,7 @@ def test_a_bar_is_never_wider_than_its_cells(cells: int) -> None:
 
 
 def test_on_its_own_axis_a_bar_takes_all_cells() -> None:
-    assert text(Bar(MS, first_ns=0, answer_ns=0, last_ns=MS), None, 8) == "▇▇▇▇▇▇▇✓"
+    assert text(Bar(MS, first_ns=0, answer_ns=0, last_ns=MS), None, 8) == "███████✓"
 
 
 @each_case(
