@@ -122,7 +122,7 @@ def test_a_hostile_label_or_model_is_nothing_but_a_literal(key: str, value: str)
 def test_what_only_a_tape_has_is_refused_by_name() -> None:
     engine = Engine()
     for text, missing in {"text:hello": "content", "error:rate": "error_message", "conversation:a": "conversations",
-                          "cost>1": "costs", "prompt:x": "request_body"}.items():  # fmt: skip
+                          "cost>1": "costs", "prompt:x": "request_headers"}.items():  # fmt: skip
         with pytest.raises(NotAtCentre, match=missing):
             engine.sql(text)
     with connected(engine.centre) as connection, pytest.raises(NotAtCentre, match="conversations"):
