@@ -105,20 +105,23 @@ class Times:
             return between(transcript, above, event)
         return self.instant(transcript.at[event])
 
-    def instant(self, at_ns: int) -> str:
-        """Return a timestamp as it is displayed, without its unit; without a first byte there is no time since it."""
+    def instant(self, at_ns: int, beside_ns: int | None = None) -> str:
+        """Return a timestamp as it is displayed, without its unit; without a first byte there is no time since it.
+
+        `beside_ns` is a later timestamp that it is shown with: both are in minutes if one is.
+        """
         if self.format == "wall":
             return wall(self.started_at, at_ns)
         if self.format == "first byte" and self.first_byte_ns is None:
             return formatting.UNKNOWN
-        return seconds(at_ns - self.origin_ns)
+        return formatting.timestamp(at_ns - self.origin_ns, 0 if beside_ns is None else beside_ns - self.origin_ns)
 
     def with_unit(self, at_ns: int, plus: str = "") -> str:
         """Return a timestamp with its unit, and `plus` before it unless it is negative; an unknown one has neither."""
         text = self.instant(at_ns)
         if self.format == "wall" or text == formatting.UNKNOWN:
             return text
-        return f"{'' if text.startswith(formatting.MINUS) else plus}{text} s"
+        return f"{'' if text.startswith(formatting.MINUS) else plus}{text}{formatting.unit(text)}"
 
     def axis(self, axis_ns: int, room: int) -> str:
         """Draw an axis from T0 on that is `axis_ns` long, in `room` cells: its ticks are round times of this clock."""
@@ -156,12 +159,6 @@ class Times:
 
 SINCE_REQUEST: Final = Times()
 """The clock that screens begin with."""
-
-
-def seconds(ns: int) -> str:
-    """Format a time in seconds, to a millisecond; a time before the zero has a minus."""
-    text = f"{abs(ns) / 1e9:.3f}"
-    return f"{formatting.MINUS}{text}" if ns < 0 and text.strip("0.") else text
 
 
 def milliseconds(ns: int) -> str:

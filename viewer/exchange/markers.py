@@ -23,7 +23,7 @@ SIGNS: Final = {
 }  # fmt: skip
 """The meaning of each marker."""
 
-EXAMPLES: Final = "3.2s, 50%, #120, +500ms, 12:00:03"
+EXAMPLES: Final = "3.2s, 50%, #120, +500ms, 2:30, 12:00:03"
 HELP: Final = f"{EXAMPLES.replace(',', ' ·')} · words"
 """The syntax of a position; events are numbered from 0."""
 
@@ -35,6 +35,7 @@ _NUMBER: Final = r"([0-9]{1,12}(?:\.[0-9]{1,9})?)"
 _TIME: Final = re.compile(rf"([+-]?){_NUMBER}\s*(ms|s|m)")
 _SHARE: Final = re.compile(rf"{_NUMBER}\s*%")
 _TIME_OF_DAY: Final = re.compile(r"([0-9]{1,2}):([0-9]{2}):([0-9]{2}(?:\.[0-9]{1,9})?)")
+_MINUTES: Final = re.compile(r"([0-9]{1,6}):([0-9]{2}(?:\.[0-9]{1,9})?)")
 _EVENT: Final = re.compile(r"#([0-9]{1,12})")
 
 
@@ -124,6 +125,8 @@ def parse_goal(text: str) -> Goal | None:
     if match := _TIME_OF_DAY.fullmatch(text):
         minutes = int(match[1]) * 60 + int(match[2])
         return Goal("time_of_day", minutes * _NS["m"] + round(float(match[3]) * _NS["s"]))
+    if match := _MINUTES.fullmatch(text):
+        return Goal("instant", int(match[1]) * _NS["m"] + round(float(match[2]) * _NS["s"]))
     if match := _TIME.fullmatch(text):
         ns = round(float(match[2]) * _NS[match[3]])
         return Goal("offset", -ns if match[1] == "-" else ns) if match[1] else Goal("instant", ns)

@@ -320,7 +320,9 @@ def _verdicts(opened: OpenedExchange, times: Times) -> Iterator[Line]:
     yield [(f"{'verdict':<{_NAMES}}", "strong"), none]
 
 
-def judged(verdict: Verdict, names: int, timestamp: Callable[[int], str] = wording.seconds) -> Iterator[Line]:
+def judged(
+    verdict: Verdict, names: int, timestamp: Callable[[int], str] = formatting.timestamp_with_unit
+) -> Iterator[Line]:
     """Yield a verdict, and its evidence below it, beside a label of `names` cells."""
     sentence, evidence = wording.sentences(verdict, timestamp)
     yield [(f"{verdict.kind:<{names}}", "error" if verdict.kind == "stall" else "warning"), (sentence, "plain")]

@@ -14,7 +14,6 @@ from itertools import accumulate
 from typing import Final, Literal
 
 from wiretape.viewer.exchange import strips
-from wiretape.viewer.exchange.clocks import seconds
 from wiretape.viewer.exchange.events import without_nul
 from wiretape.viewer.exchange.markers import label
 from wiretape.viewer.exchange.states import Silence, state
@@ -315,7 +314,7 @@ def status(
         if not position
         else "time unknown"
         if at is None
-        else f"{seconds(at - zero_ns)}{'+' * (lane.is_live and is_end)} s",
+        else formatting.timestamp_with_unit(at - zero_ns, "+" * (lane.is_live and is_end)),
         f"{lane.content.length(position):,} ch",
     ]
     parts += [(figure, "muted") for figure in figures if figure]

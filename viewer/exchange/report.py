@@ -14,7 +14,7 @@ from wiretape.recorder.decode.exchange import FLAGS
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
-from wiretape.viewer.exchange import clocks, facts, pages, request_ids
+from wiretape.viewer.exchange import facts, pages, request_ids
 from wiretape.viewer.exchange.facts import Fact, Line
 from wiretape.viewer.rows import DetailRow
 from wiretape.viewer.text import formatting, hexdump
@@ -116,7 +116,7 @@ def headers(title: str, found: Sequence[Sequence[str]]) -> Iterator[Text]:
 def messages(items: Iterable[Item]) -> Iterator[Text]:
     """Yield the messages of a WebSocket, each below when it came and which way it went."""
     for item in items:
-        at = formatting.UNKNOWN if item.at_ns is None else f"{clocks.seconds(item.at_ns)} s"
+        at = formatting.UNKNOWN if item.at_ns is None else formatting.timestamp_with_unit(item.at_ns)
         kind = "" if item.kind == "event" else f"  {item.kind}"
         yield Text(f"{'→' if item.sender == 'client' else '←'} {at}{kind}", "dim")
         yield Text(block(item.data))

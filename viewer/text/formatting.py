@@ -18,6 +18,8 @@ _TAB: Final = 4
 _MOST_MS: Final = 9_999.5
 _MOST_TENTHS_MS: Final = 99_950
 _LARGEST_COUNT: Final = 99_999
+LEAST_MINUTES: Final = 120
+"""Shortest time that is written in minutes, in seconds."""
 
 
 def cell(value: object) -> str:
@@ -56,6 +58,34 @@ def span(ms: float | None) -> str:
 def short_ms(ms: float) -> str:
     """Return milliseconds for a narrow column: from 10 s on in seconds, as `10.0s`, from 100 s on as `100s`."""
     return f"{ms:,.0f}" if ms < _MOST_MS else f"{ms / 1000:,.{1 if ms < _MOST_TENTHS_MS else 0}f}s"
+
+
+def timestamp(ns: int, beside_ns: int = 0) -> str:
+    """Return a time to a millisecond: in seconds, as `7.250`, and from 120 s on in minutes, as `30:36.755`.
+
+    It is in minutes, too, if the time `beside_ns` that it is shown with is.
+    """
+    text = f"{abs(ns) / 1e9:.3f}"
+    whole, fraction = text.split(".")
+    if max(float(text), abs(beside_ns) / 1e9) >= LEAST_MINUTES:
+        text = f"{minutes(int(whole))}.{fraction}"
+    return f"{MINUS}{text}" if ns < 0 and text.strip("0.") else text
+
+
+def timestamp_with_unit(ns: int, mark: str = "") -> str:
+    """Return a time as `timestamp` does, `mark`, and the unit of seconds; minutes need none."""
+    text = timestamp(ns)
+    return f"{text}{mark}{unit(text)}"
+
+
+def unit(timestamp: str) -> str:
+    """Return the unit of a time that `timestamp` returned, with a blank before it; minutes have none."""
+    return "" if ":" in timestamp else " s"
+
+
+def minutes(seconds: int) -> str:
+    """Return a time in minutes and seconds, as `30:36`; it has no hours, and so is no time of day."""
+    return f"{seconds // 60}:{seconds % 60:02}"
 
 
 def count(value: int | None) -> str:

@@ -9,10 +9,11 @@ import math
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain, count
 from typing import Final
 
 from wiretape.recorder.decode.metrics import SPARK_STEPS_NS, sparkline
+from wiretape.viewer.text import formatting
 from wiretape.viewer.text.formatting import MINUS
 
 FIRST: Final = "·"
@@ -42,6 +43,11 @@ _CLOCK_STEPS_NS = tuple(
     [step * 10**exponent for exponent in range(6, 9) for step in _STEPS]
     + [seconds * 10**9 for seconds in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200)]
 )
+_MINUTE_NS = 60 * 10**9
+_LEAST_MINUTES_NS = formatting.LEAST_MINUTES * 10**9
+_ROUND_NS = tuple(step * size for size in (int(10**exponent) for exponent in range(11)) for step in _STEPS)
+"""Round times of less than a minute, in ns."""
+
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
 
 
@@ -68,13 +74,15 @@ def _with_ends(drawn: list[str], outputs: tuple[int, int] | None, end_ns: int | 
 
 def scale_ns(longest_ns: int) -> int:
     """Return the smallest round time that is not below a length in ns: as the length of an axis, it seldom changes."""
-    rounds = (step * int(10**exponent) for exponent in range(20) for step in _STEPS)
+    rounds = chain(_ROUND_NS, (step * int(10**exponent) * _MINUTE_NS for exponent in count() for step in _STEPS))
     return next(step for step in rounds if step >= max(longest_ns, 1))
 
 
 def scale(ns: int) -> str:
     """Return a time in its largest unit, such as `5 s`."""
     minus = MINUS if ns < 0 else ""
+    if abs(ns) >= _LEAST_MINUTES_NS:
+        return _minutes(ns)
     return next((f"{minus}{abs(ns) / size:.4g} {unit}" for size, unit in _UNITS if abs(ns) >= size), "0")
 
 
@@ -94,8 +102,16 @@ def axis(axis_ns: int, cells: int, zero_ns: int = 0) -> str:
 
     They count from `zero_ns`; times before it have a minus.
     """
-    step = scale_ns(axis_ns * min(_LEAST_BETWEEN_TICKS, cells) // max(cells, 1))
-    return _ticks(axis_ns, cells, -zero_ns, step, scale)
+    least_ns = axis_ns * min(_LEAST_BETWEEN_TICKS, cells) // max(cells, 1)
+    if axis_ns < _LEAST_MINUTES_NS:
+        return _ticks(axis_ns, cells, -zero_ns, scale_ns(least_ns), scale)
+    step = next((step for step in _CLOCK_STEPS_NS if step >= max(least_ns, 10**9)), scale_ns(least_ns))
+    return _ticks(axis_ns, cells, -zero_ns, step, _minutes)
+
+
+def _minutes(ns: int) -> str:
+    """Return a time of whole seconds in minutes, as `5:00`."""
+    return f"{MINUS if ns < 0 else ''}{formatting.minutes(abs(ns) // 10**9)}" if ns else "0"
 
 
 def clock_axis(axis_ns: int, cells: int, began_ns: int) -> str:

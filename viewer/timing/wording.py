@@ -10,7 +10,7 @@ from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
 from wiretape.viewer import rows
-from wiretape.viewer.text.formatting import UNKNOWN, count, line, ms
+from wiretape.viewer.text.formatting import UNKNOWN, count, line, ms, timestamp_with_unit
 from wiretape.viewer.timing.verdicts import Verdict, longest_stall
 
 _QUOTED: Final = 24
@@ -25,12 +25,7 @@ _CAUSES: Final = {
 }
 
 
-def seconds(at_ns: int) -> str:
-    """Return a timestamp as the time since the request."""
-    return f"{at_ns / 1e9:,.3f} s"
-
-
-def sentences(verdict: Verdict, timestamp: Callable[[int], str] = seconds) -> tuple[str, str]:
+def sentences(verdict: Verdict, timestamp: Callable[[int], str] = timestamp_with_unit) -> tuple[str, str]:
     """Return the judgement and its evidence; `timestamp` displays the start of a stall, given in ns since T0."""
     return _stall(verdict, timestamp) if verdict.kind == "stall" else _burst(verdict)
 

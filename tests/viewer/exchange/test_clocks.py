@@ -12,7 +12,9 @@ from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.viewer.exchange import clocks
 from wiretape.viewer.exchange.clocks import FORMATS, Format, Times
+from wiretape.viewer.exchange.markers import parse_goal
 from wiretape.viewer.exchange.transcript import Transcript
+from wiretape.viewer.text import formatting
 
 MS = 1_000_000
 STARTED = "2026-03-01T23:59:59.950000Z"
@@ -114,8 +116,10 @@ CLOCKS = [Times("request"), Times("first byte", 40 * MS), since(2), Times("event
 @pytest.mark.parametrize("times", CLOCKS)
 @given(st.integers(-(10**12), 10**13))
 def test_typing_a_displayed_time_returns_it(times: Times, at_ns: int) -> None:
-    shown = times.instant(at_ns).replace("−", "-")
-    assert abs(times.at(round(float(shown) * 10**9)) - at_ns) <= MS // 2
+    shown = times.instant(at_ns)
+    goal = parse_goal(f"{shown.removeprefix('−')}{formatting.unit(shown)}")
+    assert goal is not None
+    assert abs(times.at(int(-goal.value if shown.startswith("−") else goal.value)) - at_ns) <= MS // 2
 
 
 @given(st.integers(0, 4 * 3_600 * 10**9))
@@ -172,9 +176,12 @@ def test_events_of_one_read_have_no_time_between_them() -> None:
     assert shown == ["0.050", "0.010", "0.030", "00:00:00.000", "0.050", "0.050"]
 
 
-@each_case(("ns", "text"), [(0, "0.000"), (-400_000, "0.000"), (-123 * MS, "−0.123"), (1_234_567_890, "1.235")])
-def test_seconds_have_no_sign_when_they_round_to_zero(ns: int, text: str) -> None:
-    assert clocks.seconds(ns) == text
+def test_a_time_beside_one_of_minutes_is_in_minutes() -> None:
+    assert [Times().instant(at_ms * MS, 150_000 * MS) for at_ms in (0, 5_000, 150_000)] == [
+        "0:00.000", "0:05.000", "2:30.000",
+    ]  # fmt: skip
+    assert Times("first byte", 40_000 * MS).instant(45_000 * MS, 150_000 * MS) == "5.000"
+    assert Times().with_unit(1_836_755 * MS, "+") == "+30:36.755"
 
 
 @each_case(("ns", "text"), [(100_000, "0.1"), (9_990_000, "10.0"), (11 * MS, "11"), (2_914 * MS, "2,914")])

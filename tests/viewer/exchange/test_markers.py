@@ -75,6 +75,7 @@ S = 1_000_000_000
         ("#120", Goal("event", 120)),
         ("+500ms", Goal("offset", 0.5 * S)),
         ("-1s", Goal("offset", -1 * S)),
+        ("30:36.755", Goal("instant", 1836.755 * S)),
         ("12:00:03.5", Goal("time_of_day", (12 * 3600 + 3.5) * S)),
         ("waits", Goal("words", words="waits")),
         ("5 apples", Goal("words", words="5 apples")),

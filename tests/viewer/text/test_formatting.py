@@ -16,6 +16,24 @@ def test_numbers_are_grouped_and_times_are_to_a_tenth() -> None:
     assert formatting.moment("2026-03-01T12:00:01.123456Z") == "2026-03-01 12:00:01.123"
 
 
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "0.000 s"),
+        (-400_000, "0.000 s"),
+        (-123_000_000, "−0.123 s"),
+        (1_234_567_890, "1.235 s"),
+        (119_999_400_000, "119.999 s"),
+        (119_999_600_000, "2:00.000"),
+        (1_836_755_000_000, "30:36.755"),
+        (-150_500_000_000, "−2:30.500"),
+        (36_000_000_000_000, "600:00.000"),
+    ],
+)
+def test_a_time_is_in_minutes_from_120_s_on(ns: int, text: str) -> None:
+    assert formatting.timestamp_with_unit(ns) == text
+
+
 def test_recorded_text_keeps_to_its_line_and_drives_nothing() -> None:
     assert formatting.line("a\n\x1b[2J") == "a␊␛[2J"
     assert formatting.block("a\n\tb\x07") == "a\n    b␇"

@@ -70,12 +70,23 @@ def test_a_line_never_takes_more_cells_than_there_are(first: int, gaps: list[int
         (100, 30, "╷0             ╷50 ms"),
         (3000, 40, "╷0           ╷1 s         ╷2 s"),
         (90_000, 20, "╷0         ╷50 s"),
+        (119_999, 30, "╷0          ╷50 s"),
+        (120_000, 30, "╷0             ╷1:00"),
+        (1_836_755, 40, "╷0           ╷10:00       ╷20:00"),
+        (40_000_000, 40, "╷0            ╷240:00       ╷480:00"),
         (0, 10, "╷0"),
         (100, 1, ""),
     ],
 )
 def test_an_axis_has_round_timestamps_where_there_is_room(axis_ms: int, cells: int, drawn: str) -> None:
     assert sparks.axis(axis_ms * MS, cells) == drawn
+
+
+def test_round_lengths_are_of_minutes_from_120_s_on() -> None:
+    lengths_s = (51, 61, 121, 301, 7_000)
+    assert [sparks.scale(sparks.scale_ns(length * 10**9)) for length in lengths_s] == [
+        "60 s", "2:00", "5:00", "10:00", "200:00",
+    ]  # fmt: skip
 
 
 @given(st.integers(0, 10**11))

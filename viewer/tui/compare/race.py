@@ -14,7 +14,6 @@ from textual.worker import Worker
 
 from wiretape.viewer import rows
 from wiretape.viewer.exchange import pages
-from wiretape.viewer.exchange.clocks import seconds
 from wiretape.viewer.exchange.opened import Known
 from wiretape.viewer.exchange.pulse import Pulse
 from wiretape.viewer.exchange.race import ALIGNMENTS, Drawing, Lane, LanePart, Race, status
@@ -347,6 +346,7 @@ def _clock(race: Race) -> str:
     state = "● following" if race.playback.following else "▶ racing" if playback.playing else "‖ paused"
     speed = "max" if playback.speed == float("inf") else f"{playback.speed:g}×"
     idle = "" if playback.cap_ns is None else f" · idle ≤ {playback.cap_ns / 1e9:g} s"
-    start = f"{seconds(-zero)} … " if zero else ""
-    whole = f"{start}{seconds(playback.end_ns - zero)}{'+' if any(race.is_live) else ''}"
-    return f"race · {seconds(race.clock_ns)} of {whole} s · {speed}{idle} · {state}"
+    end_ns = playback.end_ns - zero
+    start = f"{formatting.timestamp(-zero, end_ns)} … " if zero else ""
+    whole = f"{start}{formatting.timestamp_with_unit(end_ns, '+' * any(race.is_live))}"
+    return f"race · {formatting.timestamp(race.clock_ns, end_ns)} of {whole} · {speed}{idle} · {state}"

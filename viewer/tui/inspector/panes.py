@@ -24,6 +24,7 @@ from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.exchange.pulse import Pulse
 from wiretape.viewer.exchange.turn import Turn
 from wiretape.viewer.source.tape import exchange
+from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Tone
 from wiretape.viewer.timing.playback import Playback
 from wiretape.viewer.tui.base.host import host, in_thread
@@ -338,7 +339,8 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         """Return the title of the timeline, with as much explanation as fits."""
         if self._opened is None:
             return "timeline"
-        length, clock = f"{self.timeline.axis_ns / 1e9:.3f} s", "" if self.times.is_plain else self.times.clock_name
+        length = formatting.timestamp_with_unit(self.timeline.axis_ns)
+        clock = "" if self.times.is_plain else self.times.clock_name
         parts = ("gaps on a log scale", length, clock, self._legend)
         texts = [" · ".join(filter(None, ("timeline", *parts[start:end]))) for start, end in ((0, 4), (1, 4), (1, 3))]
         texts.append(f"timeline · {length}")

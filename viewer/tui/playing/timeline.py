@@ -22,7 +22,7 @@ from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.exchange.pulse import Pulse
 from wiretape.viewer.exchange.race import Drawing
 from wiretape.viewer.exchange.strips import Strips
-from wiretape.viewer.text import sparkline
+from wiretape.viewer.text import formatting, sparkline
 from wiretape.viewer.text.cells import Tone
 from wiretape.viewer.timing.playback import Playback
 from wiretape.viewer.tui.base import paint, theme
@@ -303,9 +303,9 @@ class TransportLine(Scrubbing):
         if self._events is None:
             return [(" decoding …  ", "muted")]
         media_ns, end_ns = playback.media_ns, playback.end_ns
-        start, media, end = (self._times.instant(at_ns) for at_ns in (0, media_ns, end_ns))
+        start, media, end = (self._times.instant(at_ns, end_ns) for at_ns in (0, media_ns, end_ns))
         shown = end if short and media_ns == end_ns else f"{media:>{max(len(start), len(end))}} / {end}"
-        unit = "" if self._times.format == "wall" else " s"
+        unit = formatting.unit(end)
         last = markers.label(self._events)
         state: tuple[str, Tone] = (" ▶ playing", "success") if playback.playing else (" ‖ paused ", "muted")
         return [
