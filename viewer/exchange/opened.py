@@ -90,12 +90,9 @@ class OpenedExchange:
         return not self.missing and self.facts.has_bytes
 
     @property
-    def longest(self) -> Marker | None:
-        """The longest stall; None if there is none."""
-        gaps = [verdict for verdict in self.verdicts if verdict.kind == "stall" and verdict.form == "gap"]
-        worst = max(gaps, key=lambda verdict: verdict.lasted_ns, default=None)
-        end_ns = None if worst is None else worst.from_ns + worst.lasted_ns
-        return next((marker for marker in self.markers if marker.sign == "S" and marker.at_ns == end_ns), None)
+    def stalls(self) -> list[Verdict]:
+        """The stalls, by their beginning."""
+        return [verdict for verdict in self.verdicts if verdict.kind == "stall"]
 
     @property
     def live(self) -> bool:

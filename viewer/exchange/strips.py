@@ -16,7 +16,7 @@ from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.viewer import rows
 from wiretape.viewer.exchange.markers import Marker
 from wiretape.viewer.exchange.transcript import KINDS, Transcript
-from wiretape.viewer.text import sparkline
+from wiretape.viewer.text import formatting, sparkline
 
 LETTERS: Final = dict(zip(KINDS, "orctxfue:pd!?sqz", strict=True))
 """The sign of each kind."""
@@ -210,4 +210,6 @@ def wait_kinds(waits: Sequence[StripWait], cells: int) -> list[WaitKind | None]:
 
 def duration(ns: int) -> str:
     """Return the length of a wait in few characters."""
-    return f"{ns / 1e6:.0f} ms" if ns < 999_500_000 else f"{ns / 1e9:,.1f} s"
+    if round(ns / 1e9) >= formatting.LEAST_MINUTES:
+        return formatting.minutes(round(ns / 1e9))
+    return f"{ns / 1e6:.0f} ms" if ns < 999_500_000 else f"{ns / 1e9:.1f} s"

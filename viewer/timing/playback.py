@@ -33,6 +33,7 @@ class Playback:
         self.cap_ns: int | None = None
         self.speed = 1.0
         self.playing = self.following = False
+        self._until_ns: int | None = None
         self.position = 0
         self._base_clock = 0
         self._base_shown = 0
@@ -45,7 +46,15 @@ class Playback:
         if self.speed == float("inf"):
             return self._shown[self.position - 1] if self.position else 0
         passed = int((self._now() - self._base_clock) * self.speed)
-        return min(self._base_shown + passed, self._shown_end)
+        return min(self._base_shown + passed, self._stop[1])
+
+    @property
+    def _stop(self) -> tuple[int, int]:
+        """The position at which playing stops, and its place on the shown time line."""
+        until_ns = self._until_ns
+        if until_ns is None:
+            return len(self._at), self._shown_end
+        return bisect_right(self._at, until_ns), self._cut(until_ns)
 
     @property
     def media_ns(self) -> int:
@@ -59,15 +68,22 @@ class Playback:
 
     def play(self) -> None:
         """Begin to play from the playhead; at the end from the start."""
+        self._until_ns = None
         if self.at_end:
             self.seek_to(0)
         self._rebase(self.shown_ns)
         self.playing = True
 
+    def play_span(self, from_ns: int, to_ns: int) -> None:
+        """Play from one timestamp to another, in ns since T0, and stop there."""
+        self.seek_to(from_ns)
+        self._until_ns = min(to_ns, self.end_ns)
+        self.playing = True
+
     def pause(self) -> None:
         """Stop where the playhead is."""
         shown = self.shown_ns
-        self.playing = False
+        self.playing, self._until_ns = False, None
         self._rebase(shown)
 
     def toggle(self, *, is_live: bool = False) -> None:
@@ -88,11 +104,13 @@ class Playback:
 
     def seek(self, position: int) -> None:
         """Go to the timestamp of the event at a position, counted from 1; 0 is the start."""
+        self._until_ns = None
         self.position = max(0, min(position, len(self._at)))
         self._rebase(self._shown[self.position - 1] if self.position else 0)
 
     def seek_to(self, at_ns: int) -> None:
         """Go to a timestamp, in ns since T0: all events up to it have come."""
+        self._until_ns = None
         at_ns = max(0, min(at_ns, self.end_ns))
         self.position = bisect_right(self._at, at_ns)
         self._rebase(self._cut(at_ns))
@@ -130,11 +148,12 @@ class Playback:
 
     def deadline(self) -> int | None:
         """Return the clock's time at which the next event, or the end, is due; None if nothing is."""
-        if not self.playing or self.at_end:
+        last, stop = self._stop
+        if not self.playing or (self.position >= last and self.shown_ns >= stop):
             return None
         if self.speed == float("inf"):
             return self._now()
-        due = self._shown[self.position] if self.position < len(self._at) else self._shown_end
+        due = self._shown[self.position] if self.position < last else stop
         return self._base_clock + int((due - self._base_shown) / self.speed)
 
     def advance(self, at_most: int | None = None) -> int:
@@ -142,11 +161,12 @@ class Playback:
         if not self.playing:
             return 0
         before = self.position
-        due = len(self._at) if self.speed == float("inf") else bisect_right(self._shown, self.shown_ns)
+        last, stop = self._stop
+        due = last if self.speed == float("inf") else bisect_right(self._shown, self.shown_ns)
         self.position = max(before, due if at_most is None else min(due, before + at_most))
-        if self.position >= len(self._at) and (self.speed == float("inf") or self.shown_ns >= self._shown_end):
-            self.playing = False
-            self._rebase(self._shown_end)
+        if self.position >= last and (self.speed == float("inf") or self.shown_ns >= stop):
+            self.playing, self._until_ns = False, None
+            self._rebase(stop)
         return self.position - before
 
     def _cap(self) -> None:

@@ -24,11 +24,9 @@ def test_an_exchange_is_decoded_and_judged(connection: Connection) -> None:
     assert (found.live, found.end_ns, found.missing) == (False, 3_071_500_000, 0)
 
 
-def test_longest_stall_is_found(connection: Connection) -> None:
-    longest = opened(connection, TOOLS).longest
-    assert longest is not None
-    assert (longest.sign, longest.position) == ("S", 2)
-    assert opened(connection, COMPLETE).longest is None
+def test_stalls_are_found(connection: Connection) -> None:
+    assert [one.form for one in opened(connection, TOOLS).stalls] == ["gap"]
+    assert opened(connection, COMPLETE).stalls == []
 
 
 def test_borders_are_where_reads_begin(connection: Connection) -> None:

@@ -140,7 +140,8 @@ def test_a_wait_that_is_not_played_in_full_is_marked() -> None:
 
 
 @each_case(
-    ("ms", "text"), [(301, "301 ms"), (999, "999 ms"), (999.6, "1.0 s"), (2_440, "2.4 s"), (3_600_000, "3,600.0 s")]
+    ("ms", "text"),
+    [(301, "301 ms"), (999, "999 ms"), (999.6, "1.0 s"), (2_440, "2.4 s"), (119_400, "119.4 s"), (3_600_000, "60:00")],
 )
 def test_a_length_is_written_in_few_characters(ms: float, text: str) -> None:
     assert strips.duration(round(ms * MS)) == text

@@ -73,6 +73,33 @@ def test_at_the_end_it_stops_and_playing_again_starts_over() -> None:
     assert (playback.position, playback.media_ns) == (0, 0)
 
 
+@pytest.mark.parametrize("speed", SPEEDS)
+def test_a_span_is_played_and_the_rest_of_the_stream_only_when_it_is_played_again(speed: float) -> None:
+    playback, watch = made()
+    playback.set_speed(speed)
+    playback.play_span(105 * MS, 3_115 * MS)
+    assert (playback.playing, playback.position, playback.media_ns) == (True, 1, 105 * MS if speed < 20 else 100 * MS)
+    watch.ns += 100 * END
+    assert playback.advance() == 3
+    assert (playback.playing, playback.media_ns, playback.deadline()) == (False, 3_115 * MS, None)
+    playback.play()
+    watch.ns += 100 * END
+    assert playback.advance() == 1
+    assert (playback.playing, playback.at_end) == (False, True)
+
+
+def test_a_span_is_due_where_it_ends_and_only_until_the_playhead_is_moved() -> None:
+    playback, watch = made()
+    playback.play_span(120 * MS, 1_000 * MS)
+    assert playback.deadline() == watch.ns + 880 * MS
+    playback.seek_to(120 * MS)
+    assert playback.deadline() == watch.ns + 2_990 * MS
+    playback.play_span(3_000 * MS, 2 * END)
+    watch.ns += 2 * END
+    playback.advance()
+    assert playback.at_end
+
+
 def test_silence_at_the_end_is_played_too() -> None:
     playback, watch = made()
     playback.seek(5)

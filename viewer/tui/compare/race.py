@@ -247,7 +247,7 @@ class CompareScreen(PlaybackScreen):
             return
         if self._race is None:
             self._race = Race(a, b, host(self).clock.now)
-            self._race.follow()  # as in the inspector: all that has come is seen first
+            self._race.follow()  # all that has come is seen first
         else:
             self._race.grow(a, b)
         self._drive(self._race)

@@ -183,7 +183,8 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self._write_head()
         if self._opened is None:
             transcript = exchange.preliminary(known.row)
-            self.replay.show(transcript, 1, 0, _DECODING)
+            is_played = known.end_ns and known.row.events != 1  # from the start, as `InspectorScreen` begins
+            self.replay.show(transcript, 0 if is_played else 1, 0, _DECODING)
             self.events.show(transcript, None, 0, 0, self.times, _DECODING)
         self.titles()
 

@@ -14,7 +14,7 @@ from textual.geometry import Region
 
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.errors import WiretapeError
-from wiretape.viewer.exchange import events, markers, notes
+from wiretape.viewer.exchange import events, markers, notes, strips
 from wiretape.viewer.exchange.notes import Notes
 from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.exchange.pages import is_dead
@@ -37,15 +37,21 @@ from wiretape.viewer.tui.widgets.footer import KeyLine
 
 
 class InspectorScreen(PlaybackScreen):
-    """The exchange with the number `no` on the tape; `at` is a position to begin at, as it is typed, else the end."""
+    """The exchange with the number `no` on the tape; `at` is a position to begin at, as it is typed.
+
+    Without one, a finished stream begins at its start, with its text as ghost; a running one is followed.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *HELP,
         Binding("space", "play", "play", key_display="space", tooltip="play or pause", id="replay.play"),
         Binding("full_stop", "step(1)", "step", key_display=". ,", id="replay.step_forward"),
         hidden("comma", "step(-1)", "step back", key_display=",", id="replay.step_back"),
-        hidden("left_curly_bracket", "mark('S', -1)", "stall before", key_display="{", id="replay.stall_before"),
-        Binding("right_curly_bracket", "mark('S', 1)", "stall", key_display="}", id="replay.stall_after"),
+        hidden("left_curly_bracket", "stall(-1)", "beginning of the stall before", key_display="{",
+               id="replay.stall_before"),
+        Binding("right_curly_bracket", "stall(1)", "stall", key_display="}", tooltip="beginning of the next stall",
+                id="replay.stall_after"),
+        hidden("p", "play_stall", "play the stall, from 3 s before it to 1 s after", id="replay.play_stall"),
         Binding("g", "goto", "go to", id="replay.goto"),
         Binding("slash", "filter", "filter", key_display="/", id="replay.filter"),
         hidden("less_than_sign", "faster(-1)", "play slower (speed)", key_display="<", id="replay.slower"),
@@ -67,9 +73,10 @@ class InspectorScreen(PlaybackScreen):
         BACK,
     ]  # fmt: skip
 
-    def __init__(self, no: int, at: str | None = None) -> None:
+    def __init__(self, no: int, at: str | None = None, *, plays_stall: bool = False) -> None:
         super().__init__()
         self.key_queue = KeyQueue(self._is_ready)
+        self._footer = KeyLine()
         self.panes = InspectorPanes(self.key_queue, self._seek)
         self.playback = Playback((), 0, lambda: 0)
         self.driver: Driver | None = None
@@ -82,13 +89,15 @@ class InspectorScreen(PlaybackScreen):
         self._loader: Loader | None = None
         if at is not None:
             self.go_to(at)
+        if plays_stall:
+            self.action_play_stall()
 
     def compose(self) -> ComposeResult:
         """Start to decode, and lay out the panes."""
         self._loader = Loader(host(self), self._no, self._show_known, self._show_opened, self.panes.show_failure)
         self._loader.begin()
         yield self.panes
-        yield KeyLine()
+        yield self._footer
 
     def on_mount(self) -> None:
         """Load and play."""
@@ -175,9 +184,10 @@ class InspectorScreen(PlaybackScreen):
 
     def _show_opened(self, opened: OpenedExchange) -> None:
         playback, pulse = self.playback, self._pulse
-        playback.following = playback.following or self._opened is None
+        is_first = self._opened is None
         self._opened = opened
         pulse.take(opened)
+        playback.following = playback.following or (is_first and (pulse.runs or len(opened.transcript) < 2))
         playback.grow(opened.transcript.at, pulse.end_ns)
         playback.following = playback.following and pulse.runs
         self.panes.show_opened(opened, playback.position, self._notes)
@@ -208,7 +218,10 @@ class InspectorScreen(PlaybackScreen):
 
     def _ticked(self) -> None:
         """Show the time at the playhead."""
-        self.panes.tick(self.playback, self._pulse, host(self).lag.ms)
+        playback = self.playback
+        self.panes.tick(playback, self._pulse, host(self).lag.ms)
+        is_at_start = self._opened is not None and not playback.playing and not playback.media_ns
+        self._footer.reword("play", f"play {strips.duration(playback.end_ns)}" if is_at_start else "play")
 
     @work(group="strips", exclusive=True)
     async def _draw(self) -> None:
@@ -258,6 +271,28 @@ class InspectorScreen(PlaybackScreen):
         if position is None:
             self._warn(markers.missing(signs))
         self._go(position)
+
+    @queued(judged=True)
+    def action_stall(self, direction: int) -> None:
+        """Go to the beginning of the next stall, or of the one before."""
+        assert self._opened is not None
+        stall = search.stall(self._opened, self.playback, back=direction < 0)
+        if stall is None:
+            self._warn(markers.missing("S"))
+        else:
+            self._command(lambda playback: playback.seek_to(stall.from_ns), seeks=True)
+
+    @queued(judged=True)
+    def action_play_stall(self) -> None:
+        """Play the stall that the playhead is at, or else the longest, with the time around it."""
+        assert self._opened is not None
+        stall = search.stall_here(self._opened, self.playback)
+        if stall is None:
+            self._warn(markers.missing("S"))
+        else:
+            end_ns = stall.from_ns + stall.lasted_ns
+            span_ns = stall.from_ns - search.BEFORE_NS, end_ns + search.AFTER_NS
+            self._command(lambda playback: playback.play_span(*span_ns), seeks=True)
 
     @queued()
     def action_first(self) -> None:

@@ -2,13 +2,21 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from wiretape.viewer.exchange import markers
 from wiretape.viewer.exchange.clocks import Times
 from wiretape.viewer.exchange.opened import OpenedExchange
 from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.timing.playback import Playback
+from wiretape.viewer.timing.verdicts import Verdict, longest_stall
 from wiretape.viewer.tui.playing.driver import Move
+
+BEFORE_NS: Final = 3_000_000_000
+"""Time before a stall that is played with it, in ns."""
+
+AFTER_NS: Final = 1_000_000_000
+"""Time after a stall that is played with it, in ns."""
 
 _FIRSTS = ("content", "reasoning", "tool", "refusal")
 
@@ -67,15 +75,30 @@ def _no_position(text: str) -> str:
 
 
 def marker(opened: OpenedExchange, playback: Playback, signs: str, *, back: bool) -> int | None:
-    """Return the position of the next marker with one of these signs (any without signs), or of the one before.
-
-    From the end, the next stall is the longest.
-    """
-    if signs == "S" and not back and playback.at_end:
-        following = opened.longest
-    else:
-        following = markers.beyond(opened.markers, playback.position, signs, back=back)
+    """Return the position of the next marker with one of these signs (any without signs), or of the one before."""
+    following = markers.beyond(opened.markers, playback.position, signs, back=back)
     return None if following is None else following.position
+
+
+def stall(opened: OpenedExchange, playback: Playback, *, back: bool) -> Verdict | None:
+    """Return the next stall that begins after the playhead, or the one before it; after the last comes the first.
+
+    From the end, the next one is the longest.
+    """
+    stalls, at_ns = opened.stalls, playback.media_ns
+    if back:
+        return next((one for one in reversed(stalls) if one.from_ns < at_ns), stalls[-1] if stalls else None)
+    if playback.at_end:
+        return longest_stall(stalls)
+    return next((one for one in stalls if one.from_ns > at_ns), stalls[0] if stalls else None)
+
+
+def stall_here(opened: OpenedExchange, playback: Playback) -> Verdict | None:
+    """Return the stall whose surroundings the playhead is in, or else the longest."""
+    at_ns = playback.media_ns
+    near = (one for one in opened.stalls if one.from_ns - BEFORE_NS <= at_ns <= one.from_ns + one.lasted_ns + AFTER_NS)
+    inside = [*near] if at_ns else []
+    return min(inside, key=lambda one: abs(one.from_ns - at_ns), default=longest_stall(opened.stalls))
 
 
 def first(transcript: Transcript, position: int) -> int | None:

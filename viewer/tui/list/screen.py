@@ -99,8 +99,9 @@ class StreamsScreen(Screen[None]):
         hidden("backslash", "toggle_filter", "filter on or off", key_display="\\", id="streams.toggle"),
         hidden("apostrophe", "views", "saved views", key_display="'", id="streams.views"),
         hidden("O", "reverse", "reverse the order (sort)", id="streams.reverse"),
-        hidden("p", "preview", "preview, shown or not", id="streams.preview"),
         hidden("z", "own_scales", "each timeline on its own scale, or all on one (zoom)", id="streams.own_scales"),
+        hidden("p", "play_stall", "play the stall: from 3 s before it to 1 s after", id="streams.play_stall"),
+        hidden("P", "preview", "preview, shown or not", id="streams.preview"),
         hidden("R", "reload", "read again, in order (refresh)", id="streams.reload"),
         hidden("C", "columns", "columns, to show or to hide", id="streams.columns"),
         hidden("escape", "clear", "marks away, then the filter off", id="streams.clear"),
@@ -315,11 +316,22 @@ class StreamsScreen(Screen[None]):
         self._titles.refresh()
 
     def on_cursor_list_opened(self) -> None:
+        """Open an exchange in the inspector."""
+        self._inspect()
+
+    def action_play_stall(self) -> None:
+        """Open the exchange under the cursor, and play its longest stall."""
+        self._inspect(plays_stall=True)
+
+    def _inspect(self, *, plays_stall: bool = False) -> None:
         """Open an exchange in the inspector; one on a server is pulled first."""
         from wiretape.viewer.tui.inspector.screen import InspectorScreen
 
+        def inspect(numbers: list[int]) -> None:
+            self.app.push_screen(InspectorScreen(numbers[0], plays_stall=plays_stall))
+
         if self._rows.selected is not None:
-            self._with_copies([self._rows.selected], lambda there: self.app.push_screen(InspectorScreen(there[0])))
+            self._with_copies([self._rows.selected], inspect)
 
     def _with_copies(self, numbers: list[int], open: Callable[[list[int]], object]) -> None:
         """Open exchanges with the numbers that they have on the tape: at once, or when they have been pulled to it."""

@@ -53,6 +53,7 @@ class KeyLine(Widget):
     def __init__(self) -> None:
         super().__init__()
         self._keys: list[FooterKey] = []
+        self._words: dict[str, str] = {}
         self._hovered: FooterKey | None = None
 
     def on_mount(self) -> None:
@@ -69,6 +70,13 @@ class KeyLine(Widget):
         always = [at for at, key in enumerate(self._keys) if key.action.rpartition(".")[2] in _ALWAYS]
         room = self.size.width + 1  # the last blank may be cut
         return [self._keys[at] for at in fitting([key.width for key in self._keys], room, always)]
+
+    def reword(self, action: str, word: str) -> None:
+        """Name an action by another word than its binding does."""
+        if self._words.get(action) != word:
+            self._words[action] = word
+            if self.is_attached:  # the screen may have been left meanwhile
+                self._read()
 
     def render_line(self, y: int) -> Strip:
         """Draw the keys."""
@@ -109,8 +117,11 @@ class KeyLine(Widget):
         keys: dict[str, FooterKey] = {}
         for _, binding, enabled, tooltip in self.screen.active_bindings.values():
             if binding.show and binding.action not in keys:
-                written, word = self.app.get_key_display(binding), binding.description
-                keys[binding.action] = FooterKey(binding.key, written, word, binding.action, tooltip or word, enabled)
+                written = self.app.get_key_display(binding)
+                word = self._words.get(binding.action, binding.description)
+                keys[binding.action] = FooterKey(
+                    binding.key, written, word, binding.action, tooltip or binding.description, enabled
+                )
         if [*keys.values()] != self._keys:
             self._keys = [*keys.values()]
             self.refresh()

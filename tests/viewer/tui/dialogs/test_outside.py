@@ -60,7 +60,7 @@ def test_a_pager_and_an_editor_get_what_is_shown_and_give_the_terminal_back(odd:
     pager, editor = program(tmp_path / "pager", PAGER), program(tmp_path / "editor", EDITOR)
     folder = {"TMPDIR": str(tmp_path), "VISUAL": editor, "WIRETAPE_PAGER": pager, "PAGER": "no-such"}
     with viewing(odd, "@", **folder) as terminal:
-        terminal.wait_for("#1/#1")
+        terminal.wait_for("#–/#1")
         for key, said in ((F3, "it pages"), (F4, "it edits")):
             terminal.press(key)
             terminal.wait_for(said)

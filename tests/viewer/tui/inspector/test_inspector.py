@@ -113,6 +113,7 @@ def test_open_play_step_back_go_to_and_jump_to_the_stall(stalled: Path) -> None:
     async def steps() -> None:
         async with inspected(stalled, STALLED) as (app, pilot, screen):
             playback = screen.playback
+            await pilot.press("end")
             events = playback.position
             await pilot.press("home", "space")
             assert (playback.playing, playback.position) == (True, 0)
@@ -126,9 +127,79 @@ def test_open_play_step_back_go_to_and_jump_to_the_stall(stalled: Path) -> None:
             await wait_for(pilot, lambda: playback.media_ns == playback.end_ns // 2)
             await pilot.press("end", "right_curly_bracket")
             assert screen.panes.events.beside(0) == playback.position - 1
-            await shows(pilot, "2,914", "STALL", "queue waits ▏")
+            await shows(pilot, "2,914", "STALL", "queue ▏")
+            assert playback.media_ns == 1_098 * MS
             await pilot.press("end")
             assert playback.position == events
+
+    journey(steps())
+
+
+def test_a_finished_stream_opens_at_its_start_with_its_text_as_ghost_and_its_length_beside_play(stalled: Path) -> None:
+    async def steps() -> None:
+        async with inspected(stalled, STALLED, (60, 16)) as (app, pilot, screen):
+            playback = screen.playback
+            assert (playback.position, playback.media_ns) == (0, 0)
+            await shows(pilot, "text @ #–", "░ The scheduler keeps", "space play 4.2 s", "q back")
+            await pilot.press("space")
+            app.watch.ns += 500 * MS
+            await wait_for(pilot, lambda: playback.position == 12)
+            assert "play 4.2 s" not in seen(app)
+            await pilot.press("end")
+            assert "play 4.2 s" not in await shows(pilot, " space play ")
+
+    journey(steps())
+
+
+def test_an_answer_of_one_piece_opens_with_its_text_plain(tmp_path: Path) -> None:
+    with recorder(tmp_path / "tape.db") as tape:
+        tape.record(STALLED, [(100, event({"content": "all at once"}))])
+
+    async def steps() -> None:
+        async with inspected(tmp_path / "tape.db", STALLED) as (_, pilot, screen):
+            assert screen.playback.position == 1
+            assert "░" not in await shows(pilot, "all at once▏")
+
+    journey(steps())
+
+
+def test_a_stall_is_played_from_3_s_before_it_to_1_s_after_it(tmp_path: Path) -> None:
+    at_ms = (200, 4_000, 4_500, 5_000, 7_200, 7_500, 8_500, 9_000)
+    with recorder(tmp_path / "tape.db") as tape:
+        tape.record(STALLED, [*((at, event({"content": f"{at} "})) for at in at_ms), (9_500, DONE)])
+
+    async def steps() -> None:
+        async with inspected(tmp_path / "tape.db", STALLED) as (app, pilot, screen):
+            playback = screen.playback
+            await pilot.press("p")  # from the start the longest, which ends at 4 s
+            assert (playback.playing, playback.media_ns) == (True, 0)
+            app.watch.ns += 60_000 * MS
+            await wait_for(pilot, lambda: not playback.playing)
+            assert (playback.media_ns, playback.position) == (5_000 * MS, 4)
+            await pilot.press("home", *["right_curly_bracket"] * 2)
+            assert (playback.media_ns, playback.position) == (5_000 * MS, 4)
+            await pilot.press("p")
+            assert (playback.playing, playback.media_ns) == (True, 2_000 * MS)
+            app.watch.ns += 5_900 * MS
+            await wait_for(pilot, lambda: playback.position == 6)
+            assert playback.playing
+            app.watch.ns += 60_000 * MS
+            await wait_for(pilot, lambda: not playback.playing)
+            assert (playback.media_ns, playback.position) == (8_200 * MS, 6)
+            await pilot.press("space")
+            app.watch.ns += 60_000 * MS
+            await wait_for(pilot, lambda: playback.at_end)
+            assert app.toasts == []
+
+    journey(steps())
+
+
+def test_without_a_stall_there_is_none_to_go_to_or_to_play(tape: Path) -> None:
+    async def steps() -> None:
+        async with inspected(tape, COMPLETE) as (app, pilot, screen):
+            await pilot.press("p", "right_curly_bracket")
+            await wait_for(pilot, lambda: app.toasts == ["no stall here"] * 2)
+            assert (screen.playback.playing, screen.playback.position) == (False, 0)
 
     journey(steps())
 
@@ -143,7 +214,7 @@ def test_every_key_of_the_transport_moves_the_playhead(stalled: Path) -> None:
             for key in keys.replace("{", "left_curly_bracket").split():
                 await pilot.press(key)
                 places.append(playback.position)
-            assert places == [0, 1, 33, 2, 14, 2, 15, 2, 51, 15, 34, 34, 34, 35, 35, 34, 34]
+            assert places == [0, 1, 33, 2, 14, 2, 15, 2, 51, 15, 33, 33, 33, 34, 34, 33, 33]
             assert "no error and no unreadable event here" in app.toasts
             await pilot.press("greater_than_sign", "greater_than_sign", "less_than_sign", "i")
             assert (playback.speed, playback.cap_ns) == (2.0, 2_000_000_000)
@@ -295,7 +366,7 @@ def test_a_large_exchange_is_decoded_in_a_process_of_its_own(stalled: Path, monk
 
     async def steps() -> None:
         async with inspected(stalled, STALLED) as (_, _pilot, screen):
-            assert screen.playback.position == 54
+            assert screen.panes.events.shown == 54
 
     journey(steps())
 
@@ -394,7 +465,7 @@ def test_hostile_text_is_shown_in_every_pane_and_goes_no_further(tape: Path, tmp
 
 def test_what_can_be_copied_and_exported_names_the_exchange(tape: Path) -> None:
     async def steps() -> None:
-        async with inspected(tape, COMPLETE) as (_, _pilot, screen):
+        async with inspected(tape, COMPLETE, at="100%") as (_, _pilot, screen):
             copies = dict(screen.copies())
             assert copies["id"] == COMPLETE
             assert copies["command"] == f"wiretape show --db {tape} {COMPLETE}"
@@ -412,7 +483,7 @@ def test_what_may_be_too_long_to_copy_is_offered_with_the_command_that_gives_it(
     monkeypatch.setattr(pages, "LONGEST_COPY", 5)
 
     async def steps() -> None:
-        async with inspected(tape, TOOLS) as (_, _pilot, screen):
+        async with inspected(tape, TOOLS, at="100%") as (_, _pilot, screen):
             copies = {label: text for label, text in screen.copies() if isinstance(text, Later)}
             on = f"--db {tape} {TOOLS}"
             assert {label: text.command for label, text in copies.items()} == {
@@ -489,7 +560,7 @@ def test_keys_pressed_before_it_is_decoded_are_done_in_their_order(
             await press(pilot, "right_curly_bracket", "full_stop")
             assert not screen.is_open
             pressed.set()
-            await wait_for(pilot, lambda: screen.is_open and screen.playback.position == 35)
+            await wait_for(pilot, lambda: screen.is_open and screen.playback.position == 34)
 
     journey(steps())
 

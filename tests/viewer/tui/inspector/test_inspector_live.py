@@ -165,6 +165,7 @@ def test_choices_are_shown_one_by_one_and_settings_are_told_where_there_is_no_ro
             await shows(
                 pilot, "choices [all] 0 1 2 (c)", "choice 2 · content", "malformed    9 no JSON from byte 1: {not"
             )
+            await press(pilot, "end")
             assert screen.pages()[1].startswith("─ choice 0 · content\nc0w0 c0w1 c0w2 \n\n─ choice 1")
             await press(pilot, "c", "c")
             shown = await shows(pilot, "choices all 0 [1] 2 (c)")

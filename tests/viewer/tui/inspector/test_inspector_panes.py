@@ -94,7 +94,7 @@ def test_t_goes_through_the_ways_of_telling_time_and_the_heading_says_which(mark
 
 def test_the_time_since_the_row_before_is_that_of_the_rows_that_are_listed(marked: Path) -> None:
     async def steps() -> None:
-        async with inspected(marked) as (app, pilot, screen):
+        async with inspected(marked, "100%") as (app, pilot, screen):
             await pilot.press("slash")
             await typed(pilot, "queue")
             await pilot.press("enter")
@@ -383,7 +383,7 @@ def test_hostile_bytes_and_hostile_markdown_go_no_further(tmp_path: Path) -> Non
 
 def test_m_shows_content_as_markdown_and_as_it_is_again(marked: Path) -> None:
     async def steps() -> None:
-        async with inspected(marked) as (app, pilot, screen):
+        async with inspected(marked, "100%") as (app, pilot, screen):
             await shows(pilot, "**prefill**", "[x](http://y)")
             await pilot.press("M")
             shown = await shows(
@@ -419,7 +419,7 @@ def test_of_a_huge_answer_the_end_is_rendered_and_that_is_reported(tmp_path: Pat
     tape = made(tmp_path, [(100, event({"content": "*word* " * 100_000})), (200, event({"content": "**end**"}) + DONE)])
 
     async def steps() -> None:
-        async with inspected(tape) as (_, pilot, screen):
+        async with inspected(tape, "100%") as (_, pilot, screen):
             await pilot.press("M")
             await shows(pilot, "word end▏")
             lines = screen.panes.replay.rendered[0]
@@ -509,7 +509,9 @@ def test_going_up_and_down_waits_for_the_events(marked: Path, monkeypatch: pytes
         screen = InspectorScreen(1)
         async with staged(marked, lambda: screen) as (app, pilot):
             await wait_for(pilot, lambda: app.screen is screen)
-            await press(pilot, "2", "up", "up", "comma", "down", "up", "enter")  # whether it is open by now or not
+            await press(
+                pilot, "2", "end", "up", "up", "comma", "down", "up", "enter"
+            )  # whether it is open by now or not
             await wait_for(pilot, lambda: screen.panes.pane == 2 and screen.is_open)
             await wait_for(pilot, lambda: screen.playback.position == 6)
 

@@ -116,8 +116,18 @@ def test_columns_times_and_the_preview_can_be_changed(tape: Path) -> None:
             await wait_for(pilot, lambda: "MAX GAP" not in seen(pilot.app) and "ICL p50" in seen(pilot.app))
             words = ("still running", "nothing records it")
             await wait_for(pilot, lambda: any(one in seen(pilot.app) for one in words))
-            press(pilot, "p")
+            press(pilot, "P")
             await wait_for(pilot, lambda: "the last read came" not in seen(pilot.app))
+
+    journey(steps())
+
+
+def test_a_stall_is_played_from_the_list(tape: Path) -> None:
+    async def steps() -> None:
+        async with viewed(tape, filter_text="flag:stall") as pilot:
+            await at_cursor(pilot, TOOLS)
+            press(pilot, "p")
+            await shows(pilot, "▶ playing", TOOLS[:8])
 
     journey(steps())
 

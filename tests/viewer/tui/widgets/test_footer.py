@@ -75,6 +75,16 @@ def test_keys_are_named_in_their_order_and_those_not_shown_are_not() -> None:
     staged(steps)
 
 
+def test_a_key_is_named_by_another_word_until_it_has_its_own_again() -> None:
+    async def steps(app: Around, pilot: Pilot[None], screen: Keyed) -> None:
+        line = screen.query_one(KeyLine)
+        for word in ("first of 3", "first"):
+            line.reword("first", word)
+            await wait_for(pilot, lambda word=word: f" a {word}  b" in seen(app))
+
+    staged(steps)
+
+
 def test_a_click_on_a_key_presses_it_and_beside_them_nothing() -> None:
     async def steps(app: Around, pilot: Pilot[None], screen: Keyed) -> None:
         for x in (1, 9, 40):
