@@ -3,9 +3,9 @@
     python tests/bench/growth.py [CHECKOUT ...] [--turns 60] [--sessions 4] [--new 1400] [--rounds 5]
 
 Each turn of a session repeats the whole conversation. The writer of each checkout is sent the same frames in turn, so
-that all see the same machine. What requests take is the difference to a tape of the same exchanges with requests of two
-bytes, in pages in use: keys, indexes and unused room count, too. New is what the last request of each session has: all
-of it was new once. Needs Linux. Nothing is asserted.
+that all see the same machine. The size of requests is the difference to a tape of the same exchanges with requests of
+two bytes, in pages in use: keys, indexes and unused room count, too. The new bytes are those of each session's
+last request: all of them were new once. Needs Linux. Nothing is asserted.
 """
 
 import argparse

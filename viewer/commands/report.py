@@ -39,8 +39,8 @@ def report(
     or s:KEY or @s (the newest) for a session. Of a session or a filter, the time is accounted, and up to five exchanges
     are listed: failed, stalled and slowest ones.
 
-    The report has the verdict with its evidence, times, versions, the provider's request ids, retries, and what is not
-    known. It holds no prompt, answer, key, label, path or name of a machine: text that could is left out.
+    The report has the verdict with its evidence, times, versions, the provider's request ids, retries, and a list of
+    unknown facts. It holds no prompt, answer, key, label, path or name of a machine.
     """
     if id is not None and where is not None:
         raise click.UsageError("name an exchange or give a filter, not both")
