@@ -49,7 +49,7 @@ LEAST_SIZE: Final = (60, 16)
 
 
 _NEEDS: Final = {
-    "copy_menu": ("copies",), "export_menu": ("exports",), "outside": ("pages", "copies"),
+    "copy_menu": ("copies",), "export_menu": ("exports",), "browse": ("exports",), "outside": ("pages", "copies"),
     "time_format": ("action_time_format",),
 }  # fmt: skip
 """The methods that an action of the application needs; a screen must have at least one."""
@@ -97,6 +97,7 @@ class ViewerApp(App[int]):
         Binding("f1", "help", "help", show=False, id="app.help_too"),
         Binding("y", "copy_menu", "copy (yank)", show=False, id="app.copy"),
         Binding("x", "export_menu", "export to a file (save)", show=False, id="app.export"),
+        Binding("w", "browse", "page in the browser (web, HTML)", show=False, id="app.browse"),
         Binding("T", "time_format", "time format", show=False, id="app.time_format"),
         Binding("f3", "outside('show')", "in the pager", show=False, id="app.pager"),
         Binding("f4", "outside('edit')", "in the editor", show=False, id="app.editor"),
@@ -142,6 +143,7 @@ class ViewerApp(App[int]):
         self._warnings = set[str]()
         self._away: Worker[None] | None = None
         self._has_crashed = False
+        self._kept = contextlib.ExitStack()
         self._ending: asyncio.Task[None] | None = None
         self._typed_ahead = keys.TypedAhead(self)
         for theme in themes.THEMES:
@@ -215,6 +217,7 @@ class ViewerApp(App[int]):
         self.tape.close()
         self.listed.close()
         self.decoders.close()
+        self._kept.close()
 
     async def on_event(self, event: Event) -> None:
         """Hold back a key until the one before it has finished."""
@@ -334,6 +337,16 @@ class ViewerApp(App[int]):
         from wiretape.viewer.tui.dialogs.menus import ExportMenu
 
         self._open_menu(ExportMenu, self._shown.exports())
+
+    def action_browse(self) -> None:
+        """Write the page of this screen's exchanges, and open it in the browser."""
+        from wiretape.viewer.tui.dialogs.menus import browse
+
+        page = next((arguments for _, arguments in self._shown.exports() if "html" in arguments), None)
+        if page is None:
+            self.notify("there is no page of this")
+        else:
+            self.run_worker(browse(self.screen, page, self._kept))
 
     def action_time_format(self) -> None:
         """Show times in the screen's next format."""

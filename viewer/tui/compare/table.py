@@ -136,7 +136,7 @@ class CompareManyScreen(Screen[None]):
         exported = offers.arguments(host(self).tape.place, "export", *self._ids)
         count = counted(len(self._entries), "exchange")
         tables = [(f"{table} of {count}", [*exported, "--table", table]) for table in ("chunks", "reads", "texts")]
-        return [(count, exported), *tables]
+        return [(count, exported), *tables, (f"page of {count}", [*exported, "--format", "html"])]
 
     def action_open(self) -> None:
         """Open the exchange under the cursor."""

@@ -17,16 +17,17 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.fuzzy import Matcher
-from textual.screen import ModalScreen
+from textual.screen import ModalScreen, Screen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 from textual.worker import Worker
 
-from wiretape.recorder import children
+from wiretape.recorder import children, private
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.errors import ConfigError, WiretapeError
 from wiretape.recorder.sanitize import clipped, safe
 from wiretape.viewer import config
+from wiretape.viewer.page import opening
 from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Part
 from wiretape.viewer.tui.base import clipboard, paint
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 _SHOWN: Final = 60
+_READ_SECONDS: Final = 15.0
 _SUFFIXES: Final = {"asciicast": "cast"}
 _VIEW_NAME: Final = 20
 _VIEW_COUNT: Final = 9
@@ -197,12 +199,12 @@ class ExportMenu(_OfferMenu):
     def choose(self, at: int) -> None:
         """Ask for a file name, and run the command."""
         app, (label, arguments) = self.app, self._exports[at]
-        tape = [] if "--db" in arguments else ["--db", str(host(self).tape.path)]
+        arguments = _named(self, arguments)
 
         def export(name: str | None) -> None:
             if name is not None:
                 name = os.path.expanduser(name)
-                app.run_worker(_export(app.notify, [*arguments, "-o", name, *tape], name))
+                app.run_worker(_export(app.notify, [*arguments, "-o", name]))
 
         if self.finish(None):
             asked = AskScreen(f"{label}: write to", file_name(label, arguments), _no_file)
@@ -236,8 +238,37 @@ def _no_file(name: str) -> str | None:
     return "that is there already: another name, please" if os.path.lexists(os.path.expanduser(name)) else None
 
 
-async def _export(notify: Callable[..., None], arguments: Sequence[str], name: str) -> None:
-    """Run the command, and show its result."""
+def _named(screen: Screen[Any], arguments: Sequence[str]) -> list[str]:
+    """Return the arguments of a command with its tape."""
+    return [*arguments, *([] if "--db" in arguments else ["--db", str(host(screen).tape.path)])]
+
+
+async def browse(screen: Screen[Any], arguments: Sequence[str], kept: contextlib.ExitStack) -> None:
+    """Write a page with texts to a private file, which stays while `kept` is open, and open it in the browser."""
+    notify = partial(screen.app.notify, title="page", markup=False)
+    try:
+        file = kept.enter_context(private.directory("wiretape-page-", "pages")) / "page.html"
+    except WiretapeError as error:
+        notify(safe(str(error)), severity="error")
+        return
+    notify("writing it …")
+    failed, line = await _run([*_named(screen, arguments), "--with-text", "-o", str(file)])
+    if failed:
+        notify(line, severity="error")
+    elif await opening.open_page(file):
+        notify("opened in the browser")
+    else:
+        notify(f"no browser here: open {safe(str(file))}, which the viewer removes at its end", timeout=_READ_SECONDS)
+
+
+async def _export(notify: Callable[..., None], arguments: Sequence[str]) -> None:
+    """Run an export, and show its result."""
+    failed, line = await _run(arguments)
+    notify(line, title="export", severity="error" if failed else "information", markup=False)
+
+
+async def _run(arguments: Sequence[str]) -> tuple[int, str]:
+    """Run a command of wiretape; return its exit code and the last line of its messages."""
     process = await asyncio.create_subprocess_exec(
         *children.python("-m", "wiretape.viewer.cli", *arguments),
         env=children.environment(connects=True),
@@ -245,10 +276,7 @@ async def _export(notify: Callable[..., None], arguments: Sequence[str], name: s
     )  # fmt: skip
     _, errors = await process.communicate()
     lines = [safe(line) for line in errors.decode("utf-8", "replace").splitlines() if line.strip()]
-    if process.returncode:
-        notify(lines[-1] if lines else f"exit {process.returncode}", title="export", severity="error", markup=False)
-    else:
-        notify(lines[-1] if lines else f"written to {safe(name)}", title="export", markup=False)
+    return process.returncode or 0, lines[-1] if lines else f"exit {process.returncode}"
 
 
 class ViewsMenu(Menu[str]):

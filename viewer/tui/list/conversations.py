@@ -162,7 +162,8 @@ class ConversationsScreen(Screen[None]):
         name = self._here
         text = self._filter_text if name is None else self._only(name)
         exported = offers.arguments(host(self).tape.place, "export", *(["-f", text] if text else []))
-        return [(table, [*exported, "--table", table]) for table in ("exchanges", "texts", "chunks", "reads")]
+        tables = [(table, [*exported, "--table", table]) for table in ("exchanges", "texts", "chunks", "reads")]
+        return [*tables, ("page", [*exported, "--format", "html"])]
 
     def _selection(self) -> list[str]:
         return ["-f", self._filter_text] if self._filter_text else []

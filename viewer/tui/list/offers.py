@@ -69,7 +69,11 @@ def exports(
     if has_bodies:
         offered.append((f"their texts, {fitting:,}", [*listed, "--table", "texts"]))
     if marked:
-        offered.append((f"marked, {len(marked)}", arguments(place, "export", *marked)))
+        picked = arguments(place, "export", *marked)
+        offered.append((f"marked, {len(marked)}", picked))
+        offered += [(f"page of the marked, {len(marked)}", [*picked, "--format", "html"])] * has_bodies
+    if has_bodies:
+        offered.append((f"page of all, {fitting:,}", [*listed, "--format", "html"]))
     if row is not None and has_bodies:
         one, short = arguments(place, "export", row.id), row.id[:8]
         offered.append((f"bytes of {short}", [*one, "--format", "sse"]))

@@ -138,11 +138,13 @@ class StatsScreen(Screen[None]):
 
     def exports(self) -> list[tuple[str, list[str]]]:
         """Return the exports: the figures of the groups, and their exchanges."""
-        tables = ("exchanges",) if not self._place.supports("bodies") else ("exchanges", "chunks", "reads")
+        has_bodies = self._place.supports("bodies")
+        tables = ("exchanges", "chunks", "reads") if has_bodies else ("exchanges",)
         exported = offers.arguments(self._place, "export", *self._selection())
         return [
             (f"summary by {self.shown.by}", [*exported, "--table", "summary", "--by", self.shown.by]),
             *((table, [*exported, "--table", table]) for table in tables),
+            *([("page", [*exported, "--format", "html"])] * has_bodies),
         ]
 
     @property

@@ -1,0 +1,109 @@
+"""`w`: the page of the screen's exchanges, in the browser."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.support.page import read as read_page
+from tests.support.sample_tape import COMPLETE, LIVE, TOOLS
+from tests.support.screens import Watch, journey, press, shows, staged, wait_for
+from wiretape.viewer.tui.app import ViewerApp
+from wiretape.viewer.tui.compare.race import CompareScreen
+from wiretape.viewer.tui.inspector.screen import InspectorScreen
+
+BROWSER = """#!/bin/sh
+path=${1#file://}
+cp -p "$path" "$0.page"
+echo "$path" >>"$0.got"
+"""
+
+
+@pytest.fixture
+def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Name a browser that keeps the paths of the pages it gets, and the last page; return the paths' file."""
+    browser = tmp_path / "browser"
+    browser.write_text(BROWSER)
+    browser.chmod(0o700)
+    monkeypatch.setenv("BROWSER", str(browser))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path / "browser.got"
+
+
+def paths(got: Path) -> list[Path]:
+    return [Path(line) for line in got.read_text().splitlines()] if got.exists() else []
+
+
+def data(page: Path) -> str:
+    return read_page(page.read_bytes()).blocks["data"].decode()
+
+
+def test_the_page_of_an_exchange_is_private_and_gone_with_the_viewer(tape: Path, opened: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: InspectorScreen(2)) as (app, pilot):
+            screen = app.screen
+            assert isinstance(screen, InspectorScreen)
+            await wait_for(pilot, lambda: screen.is_open)
+            await press(pilot, "w")
+            await wait_for(pilot, lambda: "opened in the browser" in app.toasts)
+            (page,) = paths(opened)
+            assert stat.S_IMODE(page.stat().st_mode) == 0o600
+            assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700
+            text = data(page)
+            assert TOOLS in text
+            assert "Think. " in text
+            assert COMPLETE not in text
+        await wait_for(pilot, lambda: not page.parent.exists())
+
+    journey(steps())
+
+
+def test_the_page_of_the_list_has_the_marked_exchanges_or_all_that_it_shows(tape: Path, opened: Path) -> None:
+    async def steps() -> None:
+        app = ViewerApp(tape, Watch().clock, filter_text="-id:f0")
+        async with app.run_test(size=(120, 40), notifications=True) as pilot:
+            await shows(pilot, "6 / 7")
+            await press(pilot, "w")
+            await wait_for(pilot, lambda: len(paths(opened)) == 1)
+            text = data(paths(opened)[0])
+            assert COMPLETE in text
+            assert LIVE not in text
+            await press(pilot, "space", "space")
+            await shows(pilot, "2 marked")
+            await press(pilot, "w")
+            await wait_for(pilot, lambda: len(paths(opened)) == 2)
+            assert COMPLETE not in data(paths(opened)[1])
+
+    journey(steps())
+
+
+def test_the_page_of_a_race_has_both(tape: Path, opened: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: CompareScreen(1, 2)) as (app, pilot):
+            screen = app.screen
+            assert isinstance(screen, CompareScreen)
+            await wait_for(pilot, screen.exports)
+            await press(pilot, "w")
+            await wait_for(pilot, lambda: paths(opened))
+            text = data(paths(opened)[0])
+            assert COMPLETE in text
+            assert TOOLS in text
+
+    journey(steps())
+
+
+def test_without_a_browser_the_path_is_shown(tape: Path, opened: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+
+    async def steps() -> None:
+        async with staged(tape, lambda: InspectorScreen(2)) as (app, pilot):
+            screen = app.screen
+            assert isinstance(screen, InspectorScreen)
+            await wait_for(pilot, screen.exports)
+            await press(pilot, "w")
+            told = await wait_for(pilot, lambda: [one for one in app.toasts if "no browser here" in one])
+            (page,) = opened.parent.glob("wiretape-page-*/page.html")
+            assert str(page) in told[0]
+
+    journey(steps())
