@@ -17,7 +17,7 @@ from wiretape.recorder.decode.elements import PROMPTED, elements, measures_of
 from wiretape.recorder.decode.encoding import Cleaner
 from wiretape.recorder.decode.exchange import Evidence, Exchange, Read, Reads, judge, transport_flags
 from wiretape.recorder.decode.metrics import Measures, Timeline, measured
-from wiretape.recorder.decode.operation import GENERATIONS, api_asked, operation
+from wiretape.recorder.decode.operation import GENERATIONS, UNKNOWN, api_asked, operation
 from wiretape.recorder.decode.values import JsonObject
 
 _OF_THE_END = frozenset({
@@ -59,15 +59,15 @@ def derive(
     values = measured(timeline) | ({} if exchange.is_timed else {"bytes": len(body)})  # without reads
     if is_timed and not understood:
         values["chunks"] = 0
-    its_operation, api = operation(exchange, decoded.api), _api(exchange, decoded, succeeded)
+    asked_for, api = operation(exchange, decoded.api), _api(exchange, decoded, succeeded)
     flags = transport_flags(exchange, outcome, decoded.close) | decoded.flags & {"decode_limit", "undecoded"}
     if succeeded:
         flags |= _flags(decoded, answer, outcome, timeline)
-    if its_operation not in GENERATIONS:  # an embedding is no output that is missing
+    if asked_for not in GENERATIONS:  # an embedding is no output that is missing
         flags.discard("empty")
     values |= _reported(fault, outcome, decoded, cleaner)
     if asked is not None:
-        values |= _of_request(with_message(asked, decoded), exchange, its_operation, api, answer)
+        values |= _of_request(with_message(asked, decoded), exchange, asked_for, api, answer)
     is_text = decoded.framing not in ("aws-eventstream", "websocket")
     if cleaner.changed or (decoded.runs and is_text and not encoding.is_utf8(decoded.data)):
         flags.add("sanitized")
@@ -75,7 +75,7 @@ def derive(
         outcome=outcome,
         outcome_detail=outcome_detail,
         api=api,
-        operation=its_operation,
+        operation=UNKNOWN if is_timed and _is_unjudged(exchange, decoded, asked_for, outcome) else asked_for,
         events=decoded.kinds.count(EVENT) - sum(decoded.kinds[item] == EVENT for item in decoded.sent),
         comments=decoded.kinds.count(COMMENT),
         flags=tuple(sorted(flags)),
@@ -153,6 +153,15 @@ def _api(exchange: Exchange, decoded: Decoded, succeeded: bool) -> str | None:
     claimed = decoded.api if succeeded else None
     answered = any(run.chunk.fault is None for run in decoded.runs)
     return (claimed if answered else None) or api_asked(exchange) or claimed
+
+
+def _is_unjudged(exchange: Exchange, decoded: Decoded, asked_for: str, outcome: str) -> bool:
+    """Return True if the outcome of a generation says nothing, as its stream is not decoded.
+
+    An error, or data that is no JSON, is a failure even so if the path names the API.
+    """
+    is_failure = outcome in ("error_event", "malformed") and api_asked(exchange) is not None
+    return decoded.api == "unknown" and asked_for in GENERATIONS and not is_failure
 
 
 def _evidence(decoded: Decoded, answer: Answer, succeeded: bool) -> tuple[ReportedError | None, Evidence]:

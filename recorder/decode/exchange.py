@@ -51,10 +51,11 @@ OUTCOMES: Final[dict[Outcome, str]] = {
     "error_event": "an error payload or finish_reason error after a 2xx",
     "client_closed": "the client left before the stream was complete",
     "truncated": "upstream ended before the stream was complete",
-    "malformed": "complete, of an API known here, but at least one data event is not a JSON object",
+    "malformed": "complete, of an API known here, but at least one data event is not JSON",
     "interrupted": "the recorder stopped or died while it was open",
-    "complete": "[DONE] or the API's own end of a stream came, or the end of a body that is not a stream; over a"
-    " WebSocket, all requested responses have ended, or, if none is known, it was closed in good order",
+    "complete": "[DONE] or the API's own end of a stream came, or the end of a body that is not a stream, or the end"
+    " of the HTTP framing of a stream that is not decoded; over a WebSocket, all requested responses have ended, or, if"
+    " none is known, it was closed in good order",
 }
 
 DETAILS: Final[dict[Outcome, tuple[str, ...]]] = {
@@ -63,7 +64,14 @@ DETAILS: Final[dict[Outcome, tuple[str, ...]]] = {
     "http_error": ("rate_limited", "client_error", "server_error", "redirect"),
     "error_event": ("before_output", "mid_stream", "finish"),
     "client_closed": ("stalled",),
-    "truncated": ("eof", "reset", "length", "framing", "close_N (upstream closed a WebSocket with the code N)"),
+    "truncated": (
+        "eof",
+        "reset",
+        "length",
+        "framing",
+        "close_N (upstream closed a WebSocket with the code N)",
+        "unknown (upstream closed a stream that is not decoded and has no framing: it may have been whole)",
+    ),
     "interrupted": ("shutdown", "local"),
 }
 """The details of each outcome."""
@@ -89,7 +97,7 @@ FLAGS: Final[dict[str, str]] = {
     "hidden_tokens": "usage counts more tokens than the text can hold, as with hidden reasoning: rates are withheld",
     "id_changed": "the response id changes within the stream",
     "imported": "imported from another program's recording, with its timestamps",
-    "malformed": "at least one data event of an API known here is not a JSON object",
+    "malformed": "at least one data event of an API known here is not JSON",
     "multi_choice": "more than one choice; the content is that of the first",
     "multi_response": "several responses over one WebSocket: TTFT and content are of the first, tokens and gaps of all",
     "no_done": "the stream has no [DONE]",
@@ -112,7 +120,7 @@ FLAGS: Final[dict[str, str]] = {
     "unclean_end": "the transport failed after the whole response had come",
     "undecoded": "a content encoding that is not decoded here, or a broken one",
     "unframed": "JSON stood in the stream outside of any event",
-    "unknown_payload": "the stream's payloads are of no dialect known here",
+    "unknown_payload": "the stream's payloads are of no dialect known here: rates and latencies leave it out",
     "unterminated": "the last event lacks its blank line",
 }
 """Every flag that a measure can carry, and its meaning."""
@@ -317,7 +325,9 @@ def _is_complete(exchange: Exchange, evidence: Evidence) -> bool:
     is_known = evidence.whole and exchange.gap_bytes == 0
     if exchange.framing == "websocket" and is_known:
         return not evidence.pending and evidence.close is not None and evidence.close.is_clean
-    return not (evidence.stream and evidence.understood and is_known) and exchange.ended_by == "end"
+    if exchange.ended_by != "end" or (evidence.stream and evidence.understood and is_known):
+        return False
+    return exchange.framing != "close" or not evidence.stream or evidence.understood
 
 
 def _without_answer(exchange: Exchange, evidence: Evidence) -> Verdict | None:
@@ -358,4 +368,6 @@ def _ended(exchange: Exchange, evidence: Evidence) -> Verdict:
         return "interrupted", ended
     if evidence.broken:
         return "truncated", "framing"
+    if ended == "end" and evidence.stream and not evidence.understood:
+        return "truncated", "unknown"
     return "truncated", ended if ended in ("reset", "length", "framing") else "eof"

@@ -396,7 +396,7 @@ class Timing:
     )
 
 
-DECODER_VERSION: Final = 7
+DECODER_VERSION: Final = 8
 """Version of the decoder; raise it whenever the same facts would be derived differently."""
 
 

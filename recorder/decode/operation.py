@@ -23,11 +23,15 @@ OPERATIONS: Final = {
     "count_tokens": "the number of tokens that a request would take",
     "models": "what models there are",
     "other": "anything else",
+    "unknown": "a stream that is not decoded here, at a path whose answers are generated",
 }
 """Every operation, and its meaning."""
 
 GENERATIONS: Final = ("chat", "generate_content", "text_completion")
 """The operations that rates and latencies cover."""
+
+UNKNOWN: Final = "unknown"
+"""The operation in place of a generation's where its stream is not decoded: nobody knows if it succeeded."""
 
 
 def is_covered(operation: str | None) -> bool:

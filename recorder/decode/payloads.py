@@ -30,6 +30,7 @@ MAX_SEQUENCE: Final = 100_000
 _GATEWAY_KEYS = frozenset({"error_type", "error_message", "base_resp", "x_groq", "code"})
 _CODE_KEYS = ("code", "type", "error_type", "status", "statusCode", "status_code", "__type")
 _MESSAGE_KEYS = ("message", "error_message", "detail", "msg", "error")
+_ERROR_TYPES = ("error", "RUN_ERROR")
 _NO_ERROR_CODES = frozenset({"", "0", "200", "ok", "success"})
 _DATA_PREFIX = re.compile(r"data(?:: ?|$)")
 _OTHER_FIELD = re.compile(r"(?:event|id|retry|error)?:")
@@ -37,6 +38,8 @@ _LINE_ENDS = re.compile(r"\r\n|\r|\n")
 _JSON_LINE = re.compile(r"^[ \t]*[\[{]", re.MULTILINE)
 _VISIBLE = re.compile(r"\S")
 _RAW = json.JSONDecoder()
+_NO_JSON: Final = object()
+"""The value of a text that is no JSON; compared by identity."""
 _PARSERS: Final[list[Parse]] = [one.parse for one in DIALECTS]
 _MADE_FOR_STREAMS: Final = [(place, one.parser) for place, one in enumerate(DIALECTS) if one.parser is not None]
 
@@ -69,7 +72,10 @@ class PayloadReader:
 
 
 def read(data: str, event: str = "message", reader: PayloadReader | None = None) -> Chunk:
-    """Read the data of one event: a chunk, `DONE`, `EMPTY`, `UNREAD`, or `MALFORMED`, which `repair` may still save."""
+    """Read the data of one event: a chunk, `DONE`, `EMPTY`, `UNREAD`, or `MALFORMED`, which `repair` may still save.
+
+    JSON that is no object is a chunk of no dialect.
+    """
     if data == "[DONE]":
         return DONE
     if not data:
@@ -82,13 +88,19 @@ def read(data: str, event: str = "message", reader: PayloadReader | None = None)
         payload = _decode_slowly(data)
     if type(payload) is dict:
         return (reader or PayloadReader())(payload, event)
-    stripped = data.strip()
-    if stripped == "[DONE]":
+    return _no_object(data.strip(), payload, event)
+
+
+def _no_object(data: str, payload: object, event: str) -> Chunk:
+    """Read the data of an event that is no JSON object, without white space around it."""
+    if data == "[DONE]":
         return DONE
-    listed = _fault_in_list(payload)
-    if listed or (event == "error" and not stripped):
-        return Chunk("", fault=listed or ReportedError(None, None))
-    return MALFORMED if stripped else EMPTY
+    if payload is not _NO_JSON:
+        of_event = _described(payload, {}) if event == "error" else None
+        return Chunk("", fault=_fault_in_list(payload) or of_event)
+    if data:
+        return MALFORMED
+    return Chunk("", fault=ReportedError(None, None)) if event == "error" else EMPTY
 
 
 def fault(payload: JsonObject) -> ReportedError | None:
@@ -101,14 +113,14 @@ def fault(payload: JsonObject) -> ReportedError | None:
         for choice in choices:
             if isinstance(choice, dict) and choice.get("error"):
                 return _described(choice["error"], payload)
-    if payload.get("object") == "error" or payload.get("type") == "error":
+    if payload.get("object") == "error" or payload.get("type") in _ERROR_TYPES:
         return _described(payload, payload)
     return None if _GATEWAY_KEYS.isdisjoint(payload) else _fault_of_gateway(payload)
 
 
 def body_fault(body: str) -> ReportedError:
     """Find the error in the body of an HTTP error that is not an event stream: in its JSON, else its text."""
-    payload = _decode_slowly(body) if may_be_parsed(body) else None
+    payload = _decode_slowly(body) if may_be_parsed(body) else _NO_JSON
     if isinstance(payload, list) and payload:
         payload = payload[0]
     if isinstance(payload, dict) and payload:
@@ -119,7 +131,7 @@ def body_fault(body: str) -> ReportedError:
 
 def error_type(data: str) -> str | None:
     """Return the type of the error in a JSON text, which some APIs name beside its code; None if there is none."""
-    payload = _decode_slowly(data) if may_be_parsed(data) else None
+    payload = _decode_slowly(data) if may_be_parsed(data) else _NO_JSON
     if isinstance(payload, list) and payload:
         payload = payload[0]
     error = payload.get("error", payload) if isinstance(payload, dict) else None
@@ -128,7 +140,7 @@ def error_type(data: str) -> str | None:
 
 def error_field(value: str) -> ReportedError:
     """Read the value of an `error:` line, a field that the standard ignores: a JSON error, or its text."""
-    payload = _decode_slowly(value) if may_be_parsed(value) else None
+    payload = _decode_slowly(value) if may_be_parsed(value) else _NO_JSON
     if isinstance(payload, dict) and payload:
         return fault(payload) or _described(payload, payload)
     return ReportedError(None, value.strip() or None)
@@ -185,8 +197,8 @@ def _next(body: str, position: int, event: str, reader: PayloadReader) -> tuple[
         return MALFORMED, len(body)
     if isinstance(payload, dict):
         return reader(payload, event), end
-    found = _fault_in_list(payload)
-    return (Chunk("", fault=found), end) if found else (MALFORMED, len(body))
+    is_list = isinstance(payload, list)  # a number may be the beginning of a text
+    return (Chunk("", fault=_fault_in_list(payload)), end) if is_list else (MALFORMED, len(body))
 
 
 def _payload_lines(block: str) -> tuple[list[str], bool]:
@@ -206,7 +218,7 @@ def _decode_slowly(data: str) -> Any:
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
-        return None
+        return _NO_JSON
 
 
 def _fault_in_list(payload: object) -> ReportedError | None:

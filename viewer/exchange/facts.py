@@ -163,8 +163,9 @@ def no_text(row: DetailRow, hint: str) -> str:
     if row.outcome == "open":
         return "the exchange is still open, and no content has come or been measured yet"
     size = f"{counted(row.bytes, 'byte')} of body ({line(row.ending)}); {hint}"
-    unread = "the API of this stream is not decoded:" if "unknown_payload" in row.flags else "no content was found in"
-    return f"{unread} {size}"
+    if "unknown_payload" in row.flags:
+        return f"not decoded: no dialect knows this stream; {size}"
+    return f"no content was found in {size}"
 
 
 def no_body(row: DetailRow, hint: str) -> str:
@@ -188,6 +189,8 @@ def number_of(number: int | None, thing: str) -> str:
 
 
 def _complete(row: ListRow) -> str:
+    if "unknown_payload" in row.flags:
+        return "the body is whole; its stream is not decoded"
     signs = [f"finish reason {line(row.finish_reason)}"] if row.finish_reason else []
     dialect = registry.BY_API.get(row.api or "")
     has_done = dialect is not None and dialect.has_done and not {"no_done", "nonstream"} & set(row.flags)
@@ -198,6 +201,8 @@ def _complete(row: ListRow) -> str:
 def _truncated(row: ListRow) -> str:
     if (row.outcome_detail or "").startswith("close_"):
         return f"upstream closed the WebSocket {_after(row)}, before the answer was complete: {fault(row)}"
+    if row.outcome_detail == "unknown":
+        return f"upstream closed the connection {_after(row)}; the stream, which is not decoded, may have been whole"
     missing = [sign for flag, sign in _MISSING.items() if flag in row.flags]
     without = f", without {' or '.join(missing)}" if missing else ""
     return f"{_CUT.get(row.ended_by or '', 'upstream stopped').format(after=_after(row))}{without}"

@@ -304,7 +304,8 @@ def status(
     if lane.outputs(position):
         first = f"T {formatting.UNKNOWN if ttft is None else f'{ttft:,.0f} ms'}"
     else:
-        first = "no output" if is_end and not lane.is_live else "no output yet"
+        unread = "not decoded" if "unknown_payload" in row.flags else "no output"
+        first = unread if is_end and not lane.is_live else "no output yet"
     figures = [
         first,
         f"{label(position)}/{label(len(lane.transcript))}",

@@ -25,7 +25,7 @@ class JsonNode:
 
 @dataclass(frozen=True, slots=True)
 class JsonFault:
-    """The reason why bytes are not a JSON object: in short, the offset of the fault, and optional details."""
+    """The reason why bytes are not JSON: in short, the offset of the fault, and optional details."""
 
     short: str
     at: int = 0
@@ -36,16 +36,16 @@ class JsonFault:
 
 
 def fault(data: bytes) -> JsonFault | None:
-    """Return why bytes are no JSON object; None if they are one."""
+    """Return the reason why bytes are not JSON; None if they are."""
     text = data.decode("utf-8", "surrogateescape")  # a recorder replaces invalid UTF-8: it is no fault of the JSON
     try:
-        value = json.loads(text)
+        json.loads(text)
     except json.JSONDecodeError as error:
         at = len(text[: error.pos].encode("utf-8", "surrogateescape"))
         return JsonFault(f"no JSON from byte {at:,}", at, f"{error.msg[:1].lower()}{error.msg[1:]}")
     except (ValueError, RecursionError):
         return JsonFault("no JSON that can be read", 0, "nested too deeply, or a number too long")
-    return None if isinstance(value, dict) else JsonFault("JSON, but no object")
+    return None
 
 
 def payload(block: bytes) -> bytes:

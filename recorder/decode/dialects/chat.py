@@ -24,6 +24,10 @@ _OTHER_OBJECTS = ("response", "response.compaction", "thread.")
 """Beginnings of `object` in OpenAI's other APIs: Responses and Assistants."""
 _USAGE_FIELDS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 _OTHER_USAGE_FIELDS = frozenset({"input_tokens", "output_tokens"})
+_OTHER_FIELDS = frozenset({"type", "event_type", "event", "kind", "status", "jsonrpc", "output"})
+"""Fields that say what an object is, in APIs that count the total under the same name."""
+_HOLDERS = frozenset({"usage", "x_groq", "timings", "time_info", "prompt_filter_results", "data", "results"})
+"""Fields whose values are no scalars, of a chunk without choices and of whole answers that report the same usage."""
 
 
 def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
@@ -106,9 +110,10 @@ def _is_chat(payload: JsonObject) -> bool:
     usage = payload.get("usage")
     if not isinstance(usage, dict) or kind.startswith(_OTHER_OBJECTS) or embeddings.is_list(payload):
         return False
-    # Some other APIs count the total under the same name; their text is under "output", or they have a "type".
-    is_foreign = "type" in payload or "output" in payload or not _OTHER_USAGE_FIELDS.isdisjoint(usage)
-    return not is_foreign and not _USAGE_FIELDS.isdisjoint(usage)
+    if _USAGE_FIELDS.isdisjoint(usage) or not _OTHER_USAGE_FIELDS.isdisjoint(usage):
+        return False
+    is_bare = all(key in _HOLDERS or not isinstance(value, dict | list) for key, value in payload.items())
+    return is_bare and _OTHER_FIELDS.isdisjoint(payload)
 
 
 def _usage_elsewhere(payload: JsonObject, choices: list[object]) -> JsonObject | None:

@@ -19,18 +19,17 @@ _NEXT_BRACE = re.compile(rb'[^"{}]*+(?:"(?:[^"\\]++|\\.)*+"[^"{}]*+)*+([{}])', r
 
 
 def records(data: bytes) -> Iterator[Record]:
-    """Yield a record for each whole element; `broken` if it is no object. Data after the array is ignored."""
+    """Yield a record for each whole element. Data after the array is ignored."""
     beginning = _BEGINNING.match(data)
     if beginning is None:
         return
     at = beginning.end()
     while True:
         start = _end(_BETWEEN, data, at)
-        is_object = data.startswith(b"{", start)
-        at = _object_end(data, start) if is_object else _end(_OTHER, data, start)
+        at = _object_end(data, start) if data.startswith(b"{", start) else _end(_OTHER, data, start)
         if at == start:
             return
-        yield Record(start, at, *fields(data[start:at]), not is_object)
+        yield Record(start, at, *fields(data[start:at]))
 
 
 def fields(raw: bytes) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """Newline-delimited JSON: one object on each line, as Ollama streams them.
 
 Lines end at LF, and a CR before it is white space. Blank lines separate nothing. The reader of a payload finds out if a
-line with the braces of an object is valid JSON.
+line is valid JSON.
 """
 
 import json
@@ -17,7 +17,7 @@ _BLANK_LINES = re.compile(rb"(?:[ \t\r]*+\n)++")
 
 
 def records(data: bytes) -> Iterator[Record]:
-    """Yield a record for each line that is not blank; `broken` if it is no object.
+    """Yield a record for each line that is not blank.
 
     A last line without its line end is a record only if it is a whole object: else the stream was cut there.
     """
@@ -27,8 +27,7 @@ def records(data: bytes) -> Iterator[Record]:
         if not line and (blank := _BLANK_LINES.match(data, start)):
             end = blank.end()
         elif line:
-            broken = not (line.startswith(b"{") and line.endswith(b"}"))
-            yield Record(start, end, "message", line.decode("utf-8", "replace"), broken)
+            yield Record(start, end, "message", line.decode("utf-8", "replace"))
         start = end
     tail = _text(data[start:])
     if _object(tail) is not None:

@@ -181,7 +181,7 @@ def test_other_beginnings_are_no_event_stream(head):
             "end",
             "complete",
             ("unknown_payload",),
-            None,
+            100,
         ),
         ('data: {"a": tru\n\n', "text/event-stream", "end", "complete", ("unknown_payload",), None),
         ("", "text/event-stream", "end", "truncated", (), None),
@@ -209,6 +209,53 @@ def test_a_stream_that_is_not_understood_is_judged_by_its_framing(
 def test_an_event_that_is_no_json_is_malformed_where_the_answer_or_the_path_names_the_api(path, body):
     found = measure(body, path=path)
     assert (found.outcome, "malformed" in found.flags) == ("malformed", True)
+
+
+FOREIGN = 'data: {"kind": "part", "value": "Hi"}\n\n'
+
+
+@each_case(
+    ("framing", "ended_by", "outcome"),
+    [
+        ("chunked", "end", "complete"),
+        ("length", "end", "complete"),
+        (None, "end", "complete"),
+        ("close", "end", "truncated unknown"),
+        ("close", "reset", "truncated reset"),
+        ("chunked", "eof", "truncated eof"),
+        ("close", "client", "client_closed"),
+    ],
+)
+def test_a_stream_that_is_not_decoded_is_whole_only_if_its_framing_says_so(framing, ended_by, outcome):
+    found = measure(FOREIGN, framing=framing, ended_by=ended_by)
+    assert (brief(found)[0], "unknown_payload" in found.flags) == (outcome, True)
+
+
+@each_case(
+    ("path", "body", "outcome", "operation"),
+    [
+        ("/v1/chat/completions", FOREIGN, "complete", "unknown"),
+        ("/v1/chat/completions", chunk("a", "stop"), "complete", "chat"),
+        ("/v1/chat/completions", FOREIGN + 'data: {"error": "full"}\n\n', "error_event", "chat"),
+        ("/v1/chat/completions", 'data: {"error": "full"}\n\n', "error_event", "chat"),
+        ("/v1/chat/completions", "data: {\n\n", "malformed", "chat"),
+        ("/agent", FOREIGN, "complete", "unknown"),
+        ("/agent", FOREIGN + 'data: {"type": "RUN_ERROR", "message": "m"}\n\n', "error_event", "unknown"),
+        ("/v1/threads/t/runs", FOREIGN, "complete", "other"),
+    ],
+)
+def test_a_generation_whose_stream_is_not_decoded_neither_succeeds_nor_fails(path, body, outcome, operation):
+    found = measure(body, path=path, request_model="m")
+    assert (found.outcome, found.operation) == (outcome, operation)
+
+
+def test_a_stream_of_arrays_and_null_beside_usage_is_neither_malformed_nor_chat():
+    usage = {"total_tokens": 7, "prompt_tokens": 3}
+    body = 'event: messages\ndata: [{"content": "a"}, {}]\n\n' + "event: end\ndata: null\n\n"
+    body += f"data: {json.dumps({'event_type': 'interaction.status_update', 'usage': usage})}\n\n"
+    body += f"data: {json.dumps({'messages': [{'content': 'a'}], 'usage': usage})}\n\n"
+    found = measure(body, request_model="m")
+    assert (found.api, found.outcome, found.flags) == ("unknown", "complete", ("unknown_payload",))
 
 
 RUN = {"id": "run_1", "object": "thread.run", "model": "gpt-4o", "status": "queued", "usage": None}

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from tests.support.cases import each_case
-from wiretape.recorder.decode.dialect import ReportedError
+from wiretape.recorder.decode.dialect import Chunk, ReportedError
 from wiretape.recorder.decode.payloads import (
     DONE,
     EMPTY,
@@ -100,18 +100,24 @@ def test_the_body_of_an_http_error_tells_why(body, expected):
         ("  ", EMPTY),
         ("{", MALFORMED),
         ("hello", MALFORMED),
-        ("3", MALFORMED),
-        ("null", MALFORMED),
-        ("[]", MALFORMED),
-        ('[{"a": 1}]', MALFORMED),
         ("[" * 100_000, MALFORMED),
         ('{"a": ' * 100_000, MALFORMED),
         ("9" * 100_000, MALFORMED),
         ('{"a": %s}' % ("9" * 5000), MALFORMED),
     ],
 )
-def test_what_is_no_json_object_is_marked(data, marker):
+def test_what_is_no_json_is_marked(data, marker):
     assert read(data) is marker
+
+
+@each_case("data", ["3", "null", "[]", '[{"a": 1}]', '"text"', " true "])
+def test_json_that_is_no_object_is_a_chunk_of_no_dialect(data):
+    assert read(data) == Chunk("")
+
+
+@each_case(("data", "message"), [('"full"', "full"), ("null", None), ("[1]", "[1]")])
+def test_an_event_named_error_reports_any_json(data, message):
+    assert read(data, "error").fault == ReportedError(None, message)
 
 
 @each_case("number", ["1e400", "NaN", "-Infinity", "1e-400", "9" * 400])

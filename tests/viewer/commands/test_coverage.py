@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.support.operations import frames
-from tests.support.sample_tape import recorded
+from tests.support.sample_tape import COMPLETE_READS, begin, end, recorded, response
 from wiretape.viewer.commands.export import export
 from wiretape.viewer.commands.ls import ls
 from wiretape.viewer.commands.show import show
@@ -18,6 +18,7 @@ from wiretape.viewer.query import coverage
 from wiretape.viewer.source.tape import conditions, overview, queries
 
 GROUP = click.Group("wiretape", commands=[stats, compare, check, export, ls, show])
+FOREIGN_READS = [(40, b'data: {"kind": "part", "value": "Hi"}\n\n'), (90, b'data: {"kind": "last"}\n\n')]
 NOTE = "2 exchanges are not generations (1 models, 1 other)"
 BOTH = f"wiretape: {NOTE}: add operation:… to the filter, or --all-operations\n"
 
@@ -40,6 +41,33 @@ def run(tape: Path, *arguments: str, code: int = 0) -> Result:
 
 def figures(tape: Path, *arguments: str) -> list[dict[str, Any]]:
     return json.loads(run(tape, *arguments, "--format", "json").stdout)
+
+
+@pytest.fixture(scope="module")
+def unread(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tape of one chat, and of two streams at the same path that no dialect knows: one whole, one cut."""
+    streams = [(COMPLETE_READS, "end"), (FOREIGN_READS, "end"), (FOREIGN_READS, "eof")]
+    made = []
+    for no, (parts, by) in enumerate(streams, 1):
+        first = begin(f"bbbb00000000000{no}", no, b'{"model": "m", "stream": true}')
+        made += [first, *response(first.id, parts), end(first.id, parts, by)]
+    return recorded(tmp_path_factory.mktemp("unread") / "tape.db", made)
+
+
+def test_streams_that_are_not_decoded_neither_succeed_nor_fail(unread: Path) -> None:
+    (row,) = figures(unread, "stats")
+    assert (row["n"], row["error_rate_pct"], row["duration_n"]) == (1, 0, 1)
+    assert "2 exchanges are not generations (2 unknown)" in run(unread, "stats").stderr
+    (row,) = figures(unread, "stats", "-f", "operation:unknown")
+    assert (row["n"], row["error_rate_pct"]) == (2, 50)
+    run(unread, "check", "--max", "error_rate=1%")
+
+
+def test_the_text_of_a_stream_that_is_not_decoded_is_said_to_be_that(unread: Path) -> None:
+    shown = run(unread, "show", "bbbb000000000002", "--part", "text")
+    assert shown.stdout == ""
+    assert "not decoded" in shown.stderr
+    assert "no output" not in run(unread, "show", "bbbb000000000002", "--format", "table").output
 
 
 @pytest.mark.parametrize("command", [("stats",), ("export", "--table", "summary")])

@@ -279,7 +279,7 @@ def test_without_any_text_of_an_api_that_is_not_decoded_that_is_the_reason(tmp_p
         tape.begin("aaaa000000000001", reads)
         tape.end("aaaa000000000001", reads)
     told = run(path, "show", "@", "--part", "text").stderr
-    assert "there is no text: the API of this stream is not decoded: 35 bytes of body (complete)" in told
+    assert "there is no text: not decoded: no dialect knows this stream; 35 bytes of body (complete)" in told
 
 
 def test_an_event_has_one_number_in_events_verdicts_exported_chunks_and_the_viewer(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_malformed_event_has_the_reason_and_its_place_instead_of_values() -> Non
     assert told(b"data: {\xff\n\n")[1:] == [
         ("no JSON from byte 1", "expecting property name enclosed in double quotes", b"\xff")
     ]
-    assert told(b"data: 42\n\n")[1:] == [("JSON, but no object", "", b"4")]
+    assert told(b"data: 42\n\n") == [("data", "42", b"data: 42")]
     assert told(b'data: {"a":\ndata: oops}\n\n')[2:] == [
         ("no JSON from byte 6", "expecting value", b'data: {"a":\ndata: oops}\n\n')
     ]

@@ -154,6 +154,8 @@ def test_usage_is_found_where_servers_put_it(payload, usage):
         ({"usage": {"total_tokens": 3, "input_tokens": 1}}, False),
         ({"object": "list", "data": [{"object": "embedding"}], "usage": {"prompt_tokens": 1}}, False),
         ({"object": "list", "data": [{"object": "score"}], "usage": {"prompt_tokens": 1}}, True),
+        ({"event_type": "interaction.status_update", "usage": {"total_tokens": 1}}, False),
+        ({"id": "c", "usage": {"total_tokens": 1}, "timings": {"prompt_n": 1}}, True),
     ],
 )
 def test_the_shape_decides_what_is_chat(payload, claimed):
