@@ -2,17 +2,22 @@
 
 import random
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from tests.support.frames import read
 from tests.support.sample_tape import DONE, MS, USAGE, begin, end, event, recorded, response
 
 
-def long_stream(path: Path, chunks: int, id: str = "a" * 16) -> Path:
-    """Make a tape of one stream, with words of its own."""
+def long_stream(path: Path, chunks: int, id: str = "a" * 16, together: int = 1) -> Path:
+    """Make a tape of one stream, with words of its own; a read brings up to `together` of its events."""
     chance = random.Random(7)
     words = ["".join(chance.choices("etaoinshrdlucmfwyp", k=chance.randint(1, 8))) + " " for _ in range(600)]
-    parts = [event({"content": chance.choice(words)}) for _ in range(chunks)]
+    each = [event({"content": chance.choice(words)}) for _ in range(chunks)]
+    starts = [0]
+    while starts[-1] < chunks:
+        starts.append(starts[-1] + chance.randint(1, together))
+    parts = [b"".join(each[start:end]) for start, end in pairwise(starts)]
     parts.append(event({}, "stop") + USAGE + DONE)
     return _made(path, id, [(round(chance.lognormvariate(3, 0.6) * MS), part) for part in parts])
 

@@ -9,13 +9,15 @@ list. Gaps are packed as steps of a logarithmic scale, two bytes each. The banne
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wiretape.recorder import __version__
+from wiretape.recorder.decode import causes
+from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.exchange import FAILURES, OUTCOMES
 from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.decode.stalls import Thresholds
@@ -29,11 +31,10 @@ from wiretape.viewer.page.sessions import PageSessions
 from wiretape.viewer.query import fields
 from wiretape.viewer.report.stats import explained
 from wiretape.viewer.rows import TableRow
-from wiretape.viewer.source.base import Failures
 from wiretape.viewer.source.tape.run import NUMBERS, TEXTS, Columns, OutputText
 from wiretape.viewer.stats import compare
 from wiretape.viewer.stats.metrics import QUANTITIES
-from wiretape.viewer.stats.summary import Attempts, Sample, known, percentiles, row
+from wiretape.viewer.stats.summary import Attempts, Sample, field_name, known, moving, row
 from wiretape.viewer.text import formatting
 
 GAP_STEP: Final = 1.02
@@ -68,16 +69,17 @@ MOST_EVENTS: Final = 50_000
 _MOST_COMPARED: Final = 3
 
 _STATISTICS: Final = ("n", "p50", "p90", "p95", "p99", "max")
-_SHOWN: Final = ("ttft", "ttfo", "icl", "gap", "icl_p99", "tpot", "tps_user", "latency", "duration", "max_silence")
-_HEADLINES: Final = (
-    ("ttft", 50), ("ttft", 95), ("icl_p50", 50), ("icl_p99", 50), ("icl_max", 95), ("latency", 50),
-    ("latency", 95), ("tps_user", 50),
-)  # fmt: skip
+_SHOWN: Final = ("ttft", "gap", "tps_user", "latency", "max_silence")
+_HEADLINES: Final = {
+    "TTFT p50": ("ttft", "p50"), "TTFT p95": ("ttft", "p95"), "gap p99": ("gap", "p99"), "longest gap": ("gap", "max"),
+    "latency p50": ("latency", "p50"), "latency p95": ("latency", "p95"), "speed p50": ("tps_user", "p50"),
+}  # fmt: skip
+"""The figures at the top of the page by their names: those of `stats`, of a quantity and its statistic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The exchanges of one group, as `stats` counts them."""
+    """The exchanges of one group, as `stats` counts them; `spread` counts the gaps between their reads by step."""
 
     name: str | None
     row: TableRow
@@ -115,7 +117,7 @@ class RunPage:
     headlines: list[JsonObject]
     groups: Mapping[str, list[Group]]
     smaller: Mapping[str, int]
-    failures: Sequence[Failures]
+    endings: Mapping[Ending, int]
     comparisons: Sequence[Comparison]
     streams: Mapping[str, stream.StreamPage]
     limits: Thresholds
@@ -147,7 +149,7 @@ def data(run: RunPage) -> JsonObject:
         "headlines": run.headlines,
         "groups": {by: [_group(one) for one in found] for by, found in run.groups.items()},
         "smaller": run.smaller,
-        "failures": [asdict(one) for one in run.failures],
+        "verdict": list(_verdict(run.endings)),
         "comparisons": [_comparison(one) for one in run.comparisons],
         "compared": compare.FIELDS,
         "rows": _rows(run.columns),
@@ -163,8 +165,8 @@ def data(run: RunPage) -> JsonObject:
     }
 
 
-def headlines(sample: Sample) -> list[JsonObject]:
-    """Return the figures that stand at the top of the page, each with its n and, where there is one, its interval."""
+def headlines(sample: Sample, figures: TableRow) -> list[JsonObject]:
+    """Return the headline figures of a sample, taken from its `figures`, with their n and, if known, their interval."""
     attempts = Attempts.of(sample.outcomes)
     share = compare.wilson(attempts.failed, attempts.judged) if attempts.judged else None
     rate = {
@@ -172,23 +174,27 @@ def headlines(sample: Sample) -> list[JsonObject]:
         "unit": "%",
         "n": attempts.judged,
         "meaning": "failed, of those that were not cancelled",
+        "pooled": False,
     }
     value = 100 * attempts.failed / attempts.judged if attempts.judged else None
     found = [rate | {"value": value, "interval": share and [100 * end for end in share]}]
-    return found + [_headline(sample, *one) for one in _HEADLINES]
+    return found + [_headline(sample, figures, name, *one) for name, one in _HEADLINES.items()]
 
 
-def _headline(sample: Sample, name: str, percent: int) -> JsonObject:
-    quantity = QUANTITIES[name]
-    values = known(sample.columns[name][sample.measured])
-    (value,) = percentiles(values.copy(), (percent,)) if len(values) else (None,)
+def _headline(sample: Sample, figures: TableRow, name: str, of: str, statistic: str) -> JsonObject:
+    """Return a figure; a pooled one has no interval, as gaps of one exchange are correlated."""
+    quantity, interval = QUANTITIES[of], None
+    if quantity.column is not None:
+        values = known(sample.columns[of][sample.measured])
+        interval = compare.percentile_interval(values, int(statistic.removeprefix("p")))
     return {
-        "name": f"{name} p{percent}",
+        "name": name,
         "unit": quantity.unit,
-        "n": len(values),
+        "n": figures[field_name(quantity, "n")],
         "meaning": quantity.meaning,
-        "value": value,
-        "interval": compare.percentile_interval(values, percent),
+        "value": figures[field_name(quantity, statistic)],
+        "interval": interval,
+        "pooled": quantity.column is None,
     }
 
 
@@ -247,6 +253,12 @@ def _rounded(name: str, value: float | None) -> float | None:
     if value is None:
         return None
     return round(value / 1000) if name.endswith("_ms") else round(value, 9 if name == "cost" else 4)
+
+
+def _verdict(endings: Mapping[Ending, int]) -> Iterator[tuple[str, str]]:
+    """Yield the counts of endings, of stalls and of buffered answers, each with its tone."""
+    yield causes.counts(endings), "plain"
+    yield from ((text, "bad") for text in (causes.stalls(endings), causes.buffered(endings)) if text)
 
 
 def _conversations(names: Sequence[str | None], ids: Sequence[str]) -> JsonObject:
@@ -410,7 +422,7 @@ def groups(samples: Sequence[Sample], by: str) -> list[Group]:
 def group(sample: Sample, by: str | None) -> Group:
     """Return a group of a sample, whose gaps are reordered in place."""
     name = None if by is None else _name(sample.key[0])
-    return Group(name, row(sample, () if by is None else (by,)), gap_counts(sample.gaps))
+    return Group(name, row(sample, () if by is None else (by,)), gap_counts(moving(sample.gaps)))
 
 
 def _largest(samples: Iterable[Sample]) -> list[Sample]:

@@ -90,6 +90,7 @@ def read_run(connection: Connection, wanted: PageContent, limits: Thresholds) ->
     columns = tape_run.columns(connection, wanted.selected, run.MOST_ROWS, wanted.most_gaps, without)
     (whole,) = overview.samples(connection, (), covered)
     samples = {by: overview.samples(connection, (by,), covered) for by in _keys(connection, covered)}
+    everything = run.group(whole, None)
     comparisons, played = list[run.Comparison](), list[str]()
     if wanted.whole:
         comparisons = [*_asked_for(connection, wanted, columns), *run.comparisons(samples, columns)]
@@ -101,10 +102,10 @@ def read_run(connection: Connection, wanted: PageContent, limits: Thresholds) ->
         total=queries.count(connection, wanted.selected),
         every_operation=every_operation,
         left_out=left_out,
-        headlines=run.headlines(whole),
-        groups={"": [run.group(whole, None)], **{by: run.groups(found, by) for by, found in samples.items()}},
+        headlines=run.headlines(whole, everything.row),
+        groups={"": [everything], **{by: run.groups(found, by) for by, found in samples.items()}},
         smaller={by: len(found) - run.MOST_GROUPS for by, found in samples.items() if len(found) > run.MOST_GROUPS},
-        failures=overview.failures(connection, covered),
+        endings=overview.endings(connection, covered),
         comparisons=comparisons,
         streams=dict(_played(connection, {id: numbers[id] for id in played}, limits)),
         limits=limits,

@@ -7,10 +7,12 @@ default, and the page says so.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import BinaryIO, Final
 
 from wiretape.recorder import __version__
 from wiretape.recorder.decode.dialects import registry
+from wiretape.recorder.decode.metrics import percentile
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.plurals import counted
 from wiretape.viewer import rows
@@ -92,7 +94,7 @@ def played(one: StreamPage, shared: Shared) -> JsonObject:
         "reasons": list(_reasons(one)),
         "brief": wording.brief(verdicts),
         "verdicts": [_verdict(verdict) for verdict in verdicts],
-        "figures": {name: rows.value(row, name) for name in _FIGURES},
+        "figures": {name: rows.value(row, name) for name in _FIGURES} | _gaps(one),
         "end": opened.end_ns,
         "marks": _marks(one),
         "bars": [asdict(bar) for bar in _bars(one)],
@@ -106,9 +108,20 @@ def played(one: StreamPage, shared: Shared) -> JsonObject:
 
 
 _FIGURES: Final = (
-    "ttft_ms", "ttfb_ms", "icl_p50_ms", "icl_p99_ms", "max_gap_ms", "max_silence_ms", "latency_ms", "duration_ms",
+    "ttft_ms", "ttfb_ms", "max_gap_ms", "max_silence_ms", "latency_ms", "duration_ms",
     "input_tokens", "output_tokens", "tps_user", "reads", "events", "output_chunks", "bytes",
 )  # fmt: skip
+
+
+def _gaps(one: StreamPage) -> dict[str, float | None]:
+    """Return the percentiles of the gaps between reads with output, in ms."""
+    found = Attribution(one.full.facts, one.full.reads, one.full.decoded)
+    steps = enumerate(pairwise(output.at_ns for output in found.outputs if output.at_ns is not None), 1)
+    gaps = sorted(after - before for nth, (before, after) in steps if after > before and nth not in found.later)
+    return {
+        name: percentile(gaps, rows.GAP_PERCENTILES[name]) / 1e6 if gaps else None
+        for name in ("gap_p50_ms", "gap_p99_ms")
+    }
 
 
 def _reasons(one: StreamPage) -> Iterator[str]:

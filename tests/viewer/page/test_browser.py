@@ -3,6 +3,7 @@
 import struct
 import zlib
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,42 @@ def test_keys_step_through_the_reads_and_go_to_the_stall(page: Page, stall: Path
     assert page.run("document.querySelector('.said').lastChild.className") == "g4"
     press(page, "l", "Enter")
     assert "data: {" in page.run("document.querySelector('.bytes pre').textContent")
+
+
+DRAWN = """new Promise((done) => {
+  const drawn = [], write = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+    if (this.textAlign === "left") drawn.push([text, x, x + this.measureText(text).width]);
+    write.call(this, text, x, y);
+  };
+  document.querySelector(".picture").style.width = "%dpx";
+  setTimeout(() => {
+    CanvasRenderingContext2D.prototype.fillText = write;
+    done(drawn);
+  }, 500);
+})"""
+
+
+def test_the_counts_of_coalesced_reads_do_not_overlap_in_a_stream_of_50_000_events(page: Page, tmp_path: Path) -> None:
+    tape = long_stream(tmp_path / "long.db", 50_000, together=12)
+    page.open(exported(tape, tmp_path / "long.html", "@"))
+    assert "events 50,003 / 50,003" in page.run(WHEN)
+    for width in (1000, 360):
+        spans = sorted((left, right) for text, left, right in page.run(DRAWN % width) if text.startswith("×"))
+        assert len(spans) > 5
+        assert all(before[1] < after[0] for before, after in pairwise(spans))
+
+
+def test_times_of_a_long_stream_are_in_minutes(page: Page, tmp_path: Path) -> None:
+    tape = long_stream(tmp_path / "long.db", 8_000)
+    page.open(exported(tape, tmp_path / "long.html", "@"), "t=125250")
+    at, of, end = page.run(WHEN).split()[:3]
+    assert (at, of, end[1]) == ("2:05.250", "/", ":")
+    press(page, "Home")
+    assert page.run(WHEN).startswith("0:00.000 / ")
+    assert page.run("[119.9994, 119.9996, 1836.755].map((s) => format.timeWithUnit(s * 1e9))") == [
+        "119.999 s", "2:00.000", "30:36.755",
+    ]  # fmt: skip
 
 
 def test_a_click_on_a_text_goes_there_and_a_click_on_a_read_shows_its_bytes(page: Page, stall: Path) -> None:

@@ -96,9 +96,10 @@ def test_figures_of_groups_are_those_of_stats(fixture: Path, found: Read) -> Non
         (group,) = (one for one in found.data["groups"]["model"] if one["name"] == row["model"])
         assert group["n"] == row["n"]
         assert group["error_rate_pct"] == row["error_rate_pct"]
-        n, p50, _, p95, *_ = group["figures"]["ttft"]
-        assert (n, p50, p95) == (row["ttft_n"], row["ttft_p50_ms"], row["ttft_p95_ms"])
-        assert sum(group["counts"]) == row["icl_n"]
+        for name in ("ttft", "gap"):
+            statistics = [row[f"{name}_n"], *(row[f"{name}_{one}_ms"] for one in ("p50", "p90", "p95", "p99", "max"))]
+            assert group["figures"][name] == statistics
+        assert sum(group["counts"]) == row["gap_n"]
 
 
 def test_groups_that_are_left_out_are_counted(demo: tuple[Path, str], tmp_path: Path) -> None:
@@ -110,7 +111,9 @@ def test_groups_that_are_left_out_are_counted(demo: tuple[Path, str], tmp_path: 
 def test_headlines_have_their_n_and_an_interval_around_them(fixture: Path, found: Read) -> None:
     (row,) = listed(fixture, "stats")
     by_name = {one["name"]: one for one in found.data["headlines"]}
-    assert by_name["ttft p95"]["value"] == pytest.approx(row["ttft_p95_ms"], abs=1e-6)
+    assert by_name["TTFT p95"]["value"] == row["ttft_p95_ms"]
+    assert (by_name["gap p99"]["value"], by_name["longest gap"]["value"]) == (row["gap_p99_ms"], row["gap_max_ms"])
+    assert by_name["gap p99"]["n"] == row["gap_n"]
     assert by_name["error rate"]["value"] == pytest.approx(row["error_rate_pct"], abs=1e-6)
     assert by_name["error rate"]["n"] == row["error_rate_n"]
     for one in by_name.values():

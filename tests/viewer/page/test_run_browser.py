@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from tests.support.browser import Page, chromium
@@ -96,7 +97,7 @@ def selected(page: Page, text: str) -> list[str] | str:
 
 
 def test_a_page_of_a_run_asks_for_nothing_but_itself(page: Page, synthetic: Path) -> None:
-    page.open(synthetic, "q=ttft%3E300ms&by=label.team&lanes=label.team&metric=icl")
+    page.open(synthetic, "q=ttft%3E300ms&by=label.team&lanes=label.team&metric=gap")
     assert page.requests == [synthetic.as_uri()]
     assert page.faults == []
     assert page.run(LINE).startswith("selected:")
@@ -141,13 +142,33 @@ def test_percentiles_of_a_selection_are_those_of_stats(page: Page, synthetic: Pa
         assert found == pytest.approx(row[f"{name}_p{percent}_ms"], abs=0.001)
 
 
+def test_the_verdict_and_the_lanes_come_first_and_the_banner_last(page: Page, synthetic: Path) -> None:
+    page.open(synthetic)
+    places = page.run("""['.verdict', '.runtime', '.cards', '#page > h2', '.banner'].map(
+      (one) => document.querySelector(one).getBoundingClientRect().top)""")
+    assert places[1] < places[3] < places[2] < places[4]
+    assert places[0] < places[1]
+    assert " complete · " in page.run("document.querySelector('.verdict').textContent")
+
+
+def test_a_tile_has_one_unit_and_its_interval_is_in_it(page: Page, synthetic: Path) -> None:
+    page.open(synthetic)
+    assert page.run("scaleOf(9000, 'ms')[1](8000)") == "8,000"
+    units = page.run("[...document.querySelectorAll('.cards div')].map((one) => one.querySelectorAll('small').length)")
+    assert max(units) == 1
+    assert page.run("""[20000, 400000].map((value) => {
+      const [unit, write] = scaleOf(value, "ms");
+      return `${[value * 0.9, value, value * 1.1].map(write).join(" ")} ${unit}`;
+    })""") == ["18.0 20.0 22.0 s", "6:00 6:40 7:20 min"]
+
+
 def test_the_curve_of_a_selections_gaps_is_that_of_the_tape(page: Page, synthetic: Path, fixture: Path) -> None:
     page.open(synthetic)
     page.run(UNPACK)
     counts = page.run("stepsOf(run, run.rows.id.map((_, row) => row).filter(run.isMeasured)).counts")
     with queries.opened(fixture) as connection:
         (sample,) = overview.samples(connection)
-    assert sum(counts) == len(sample.gaps)
+    assert sum(counts) == np.count_nonzero(sample.gaps)
     assert counts == page.run("run.groups[''][0].counts")
 
 

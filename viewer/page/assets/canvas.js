@@ -61,8 +61,22 @@ function ticks(from, to, most) {
   return found;
 }
 
-// Return a time of an axis with as many digits as a step of it needs.
-function tickLabel(ns, step) {
+const ROUND_SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
+
+// Return round times in ns from `from` to `to`, at most so many; where an axis has minutes, these are round.
+function timeTicks(from, to, most) {
+  const least = (to - from) / Math.max(most, 1);
+  const round = ROUND_SECONDS.map((one) => one * 1e9).find((one) => one >= least);
+  if (to < LEAST_MINUTES * 1e9 || least <= 5e8 || !round) return ticks(from, to, most);
+  const found = [];
+  for (let at = Math.ceil(from / round) * round; at <= to; at += round) found.push(at);
+  return found;
+}
+
+// Return a time of an axis up to `end` with as many digits as a step of it needs.
+function tickLabel(ns, step, end = 0) {
+  if (end >= LEAST_MINUTES * 1e9)
+    return minutes(ns / 1e9, Math.min(Math.max(Math.ceil(9 - Math.log10(step) - 1e-9), 0), 6));
   if (step >= 1e9) return `${format.number(ns / 1e9)} s`;
   if (step >= 1e6)
     return ns >= 1e9

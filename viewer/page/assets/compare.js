@@ -57,7 +57,7 @@ async function inStep(run, ids, names) {
   let at = end;
   const show = () => {
     pair.forEach(({ made }) => made.seek(at));
-    when.textContent = `${format.seconds(at)} / ${format.seconds(end)} s`;
+    when.textContent = `${format.time(at, end)} / ${format.timeWithUnit(end)}`;
   };
   const play = el("button", { class: "play", onclick: () => (started === null ? begin() : pause()) }, "▶ play both");
   const frame = (now) => {
@@ -90,7 +90,7 @@ async function inStep(run, ids, names) {
     at = (end * slide.value) / 1000;
     show();
   });
-  when.textContent = `${format.seconds(end)} s`;
+  when.textContent = format.timeWithUnit(end);
   return [
     el("div", { class: "controls row" }, play, pace, slide, when),
     el(
@@ -226,7 +226,7 @@ function comparing(run, shown) {
       return found.every((sign) => sign < GROUP_SIGNS) ? found : [0, 1];
     };
     const series = () => ({
-      unit: unitOf(run, shown.metric),
+      unit: run.quantities[shown.metric][0],
       series: members.map((rows, side) => seriesOf(run, shown.metric, names[side], signs()[side], rows)),
     });
     const paired = curves(220, series);

@@ -83,11 +83,17 @@ function stretches(one) {
   return found;
 }
 
-// Return a figure of a card, with its unit beside it.
-const exactly = (value, unit) => {
+// Return the unit of a tile by its value, and the function that writes values in it: a tile has one unit.
+function scaleOf(value, unit) {
+  if (unit !== "ms") return [unit, (one) => format.number(one, value < 10 ? 2 : 1)];
+  if (value < 9999.5) return ["ms", (one) => format.number(one, value < 1000 ? 1 : 0)];
+  if (value < LEAST_MINUTES * 1000) return ["s", (one) => format.number(one / 1000, 1)];
+  return ["min", (one) => minutes(one / 1000)];
+}
+
+// Return a figure of a tile, with its unit beside it.
+function exactly(value, unit) {
   if (value === null) return [UNKNOWN];
-  if (unit !== "ms") return [format.number(value, value < 10 ? 2 : 1), el("small", {}, unit)];
-  return value < 9999.5
-    ? [format.number(value, value < 1000 ? 1 : 0), el("small", {}, "ms")]
-    : [format.number(value / 1000, 1), el("small", {}, "s")];
-};
+  const [shown, write] = scaleOf(value, unit);
+  return [write(value), el("small", {}, shown)];
+}

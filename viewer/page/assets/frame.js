@@ -59,16 +59,34 @@ function after(column, value) {
   return low;
 }
 
+const LEAST_MINUTES = 120; // s
+
+// Return seconds as minutes and seconds, as `30:36`, with decimals of the seconds.
+function minutes(seconds, digits = 0) {
+  const unit = 10 ** digits;
+  const parts = Math.round(seconds * unit);
+  const rest = ((parts % (60 * unit)) / unit).toFixed(digits);
+  return `${Math.floor(parts / (60 * unit))}:${rest.padStart(digits ? digits + 3 : 2, "0")}`;
+}
+
 const format = {
   number: (value, digits = 0) =>
     value === null || value === undefined
       ? UNKNOWN
       : value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits }),
   ms: (ns, digits = 1) => format.number(ns === null || ns === undefined ? null : ns / 1e6, digits),
-  seconds: (ns) => format.number(ns === null || ns === undefined ? null : ns / 1e9, 3),
-  // A duration in few characters: 340 µs, 12.3 ms, 2.40 s.
+  // A time to a millisecond: in seconds, and from 120 s on in minutes, as `30:36.755`, also if the time that it is shown
+  // with is that long.
+  time(ns, beside = 0) {
+    const text = (ns / 1e9).toFixed(3);
+    return Math.max(Number(text), beside / 1e9) < LEAST_MINUTES ? text : minutes(ns / 1e9, 3);
+  },
+  // The same with the unit of seconds; minutes need none.
+  timeWithUnit: (ns) => `${format.time(ns)}${Number((ns / 1e9).toFixed(3)) < LEAST_MINUTES ? " s" : ""}`,
+  // A duration in few characters: 340 µs, 12.3 ms, 2.40 s, 20:03 min.
   span: (ns) => {
     if (ns === null || ns === undefined) return UNKNOWN;
+    if (ns >= LEAST_MINUTES * 1e9) return `${minutes(ns / 1e9)} min`;
     if (ns >= 999.5e6) return `${format.number(ns / 1e9, ns < 99.95e9 ? 2 : 0)} s`;
     if (ns >= 999500) return `${format.number(ns / 1e6, ns < 99.95e6 ? 1 : 0)} ms`;
     return ns ? `${format.number(ns / 1e3)} µs` : "0";

@@ -31,9 +31,8 @@ function palette() {
 
 // Return round times of day in a view, in µs since the first exchange, at most so many.
 function clockTicks(run, view, most) {
-  const parts = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30];
-  const longer = [60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
-  const steps = [...parts, ...longer].map((step) => step * 1e6);
+  const parts = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5];
+  const steps = [...parts, ...ROUND_SECONDS].map((step) => step * 1e6);
   const step =
     steps.find((one) => (view[1] - view[0]) / one <= most) ?? 86400e6 * Math.ceil((view[1] - view[0]) / most / 86400e6);
   const found = [];

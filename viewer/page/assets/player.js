@@ -158,7 +158,7 @@ function player(one, { kept = state, scope = window } = {}) {
     const grown = texts.map((text) => text.show(position)).some(Boolean);
     if (grown) pane.scrollTop = pane.scrollHeight;
     const read = after(one.reads.at, at);
-    const text = `${format.seconds(at)} / ${format.seconds(one.end)} s · reads ${share(read, one.reads.at)} · events ${share(position, one.events.at)}`;
+    const text = `${format.time(at, one.end)} / ${format.timeWithUnit(one.end)} · reads ${share(read, one.reads.at)} · events ${share(position, one.events.at)}`;
     if (when.textContent !== text) when.textContent = text;
     line.follow();
   }
@@ -306,11 +306,11 @@ function described(one, read) {
   const brought = events.length
     ? `${events.length === 1 ? "event" : `${events.length} events, first`} #${events[0]} ${kindOf(one, events[0])} ${quoted(told(one, events[0]))}`
     : "a part of an event";
-  return `read ${one.reads.seq[read]} · ${format.seconds(one.reads.at[read])} s · ${format.number(one.reads.size[read])} bytes · handed on ${relayed === null ? "never" : `after ${format.span(relayed)}`} · ${brought}`;
+  return `read ${one.reads.seq[read]} · ${format.timeWithUnit(one.reads.at[read])} · ${format.number(one.reads.size[read])} bytes · handed on ${relayed === null ? "never" : `after ${format.span(relayed)}`} · ${brought}`;
 }
 
 function pointed(one, { ns, read }) {
-  return `${format.seconds(ns)} s · nearest: ${read === null ? "no read" : described(one, read)}`;
+  return `${format.timeWithUnit(ns)} · nearest: ${read === null ? "no read" : described(one, read)}`;
 }
 
 // Return the panel of a read's bytes, as text or in hexadecimal.

@@ -1,11 +1,9 @@
-// Distributions: cumulative curves and histograms of a quantity, one for each group, on one logarithmic axis.
+// Distributions: cumulative curves of a quantity, one for each group, on one logarithmic axis.
 
 const DASHES = [[], [7, 3], [2, 2], [9, 3, 2, 3], [4, 2], [1, 3]];
 
 // What quantities are called on the page, where their names in `stats` are short.
-const TITLES = {
-  icl: "icl, pooled",
-};
+const TITLES = { ttft: "TTFT", gap: "gap, pooled" };
 const titled = (name) => TITLES[name] || name;
 
 // A logarithmic axis of values, from bucket to bucket; 0 has a place of its own at the left.
@@ -177,63 +175,6 @@ function figureOf(caption, plot, name, ...below) {
 function nothing(pen, width, height, colours) {
   pen.fillStyle = colours.muted;
   pen.fillText("no values", width / 2 - 20, height / 2);
-}
-
-// Return a plot of histograms, one below the other: bars are shares of their group's values.
-function histograms(read) {
-  const left = 40;
-  const right = 14;
-  function base(pen, width, tall) {
-    const colours = palette();
-    const { series, unit } = read();
-    const filled = series.filter((one) => one.n);
-    const positive = filled.flatMap((one) => one.points.filter((point) => point[0] > 0).map((point) => point[0]));
-    if (!positive.length) return nothing(pen, width, tall, colours);
-    const axis = logAxis(...minmax(positive));
-    const bottom = tall - 24;
-    axisOfValues(pen, axis, unit, left, width - right, bottom, colours, 10);
-    const each = filled.map((one) => counted(one, axis.edges));
-    const most = Math.max(...each.flatMap((one) => one.shares));
-    const row = (bottom - 10) / filled.length;
-    filled.forEach((one, place) => {
-      const y = 10 + (place + 1) * row;
-      pen.fillStyle = colours.line;
-      pen.fillRect(left, Math.round(y), width - left - right, 1);
-      pen.fillStyle = one.sign < GROUP_SIGNS ? colours.groups[one.sign] : colours.muted;
-      each[place].shares.forEach((share, bucket) => {
-        if (!share) return;
-        const from = left + axis.share(axis.edges[bucket]) * (width - left - right);
-        const to = left + axis.share(axis.edges[bucket + 1]) * (width - left - right);
-        const height = Math.max((share / most) * (row - 20), 1);
-        pen.fillRect(from + 1, y - height, to - from - 2, height);
-      });
-      pen.fillStyle = colours.text;
-      const zeros = each[place].zeros ? ` · ${format.number(100 * each[place].zeros, 1)} % are 0` : "";
-      pen.fillText(
-        fitting(pen, `${visible(one.name)} · n ${format.number(one.n)}${zeros}`, width - left - right),
-        left + 2,
-        y - row + 10,
-      );
-    });
-    pen.fillStyle = colours.muted;
-    pen.textAlign = "right";
-    pen.fillText(`${format.number(100 * most, most < 0.1 ? 1 : 0)} %`, left - 6, 10 + 14);
-    pen.textAlign = "left";
-  }
-  return { picture: picture(300, [base]) };
-}
-
-// Return the share of the values in each bucket, and of those that are 0.
-function counted(one, edges) {
-  const shares = Array(edges.length - 1).fill(0);
-  let before = 0;
-  let zeros = 0;
-  for (const [value, share] of one.points) {
-    if (value <= 0) zeros += share - before;
-    else shares[Math.min(after(edges, value) - 1, shares.length - 1)] += share - before;
-    before = share;
-  }
-  return { shares, zeros };
 }
 
 // Return what stands for a group in a legend: its sign in its colour, its name, its n.

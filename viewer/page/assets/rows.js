@@ -117,11 +117,11 @@ function edgesAround(least, most) {
   return edges.slice(first, edges.findIndex((edge) => edge > most) + 1);
 }
 
-// Return the gaps of some rows: how many are of each step, those that are on the page.
+// Return the gaps between reads of some rows: how many are of each step, those that are on the page.
 function stepsOf(run, rows) {
   const counts = new Float64Array(run.scale.length);
   for (const row of rows) for (const step of run.steps(row)) counts[step] += 1;
-  const steps = [...counts.keys()].filter((step) => counts[step]);
+  const steps = [...counts.keys()].filter((step) => step && counts[step]);
   return { steps, counts: steps.map((step) => counts[step]) };
 }
 

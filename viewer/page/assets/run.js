@@ -2,13 +2,13 @@
 
 const OUTCOME_COLOURS = { success: "good", warning: "warn", error: "bad", accent: "accent" };
 
-const unitOf = (run, metric) => (metric === "icl" ? "ms" : run.quantities[metric][0]);
+const POOLED = "gap"; // all gaps between reads with output together; other quantities have one value of each exchange
 
 // Return a distribution of some rows. Of all exchanges together it is of what the program counted, also where the page
 // has not the gaps of all of them.
 function seriesOf(run, metric, name, sign, rows, group = null) {
   const measured = rows.filter(run.isMeasured);
-  if (metric !== "icl") {
+  if (metric !== POOLED) {
     const values = valuesOf(run, metric, measured);
     return { name, sign, n: values.length, values, points: cumulative(values) };
   }
@@ -70,52 +70,44 @@ function showing(run) {
   return shown;
 }
 
-function headlines(run) {
-  const cards = run.headlines.map((one) => {
-    const ends = one.interval && one.interval.map((end) => format.number(end, end < 10 ? 2 : end < 1000 ? 1 : 0));
-    const note = ends ? `${ends[0]} – ${ends[1]}` : one.n ? "too few to tell" : UNKNOWN;
-    return el(
-      "div",
-      { title: `${one.meaning}; interval at 95 %, in ${one.unit}` },
-      el(
-        "dt",
-        {},
-        one.name.replace(/^(\w+) (p\d+)$/, (_, name, percent) => `${titled(name)} ${percent}`),
-      ),
-      el("dd", {}, exactly(one.value, one.unit)),
-      el("dd", { class: "interval" }, note),
-      el("dd", { class: "interval" }, `n ${format.number(one.n)}`),
-    );
-  });
-  return el("dl", { class: "cards wide" }, cards, totals(run.groups[""][0]));
+// Return a tile: a name, a figure with its unit, a note on it, and of how many values it is.
+function tile(name, value, note, n, title) {
+  const small = (text) => el("dd", { class: "interval" }, text);
+  return el("div", { title }, el("dt", {}, name), el("dd", {}, value), small(note), small(n));
 }
 
-// Return the cards of what was used and paid in all, as far as it is known.
-function totals(whole) {
-  const card = (name, value, unit, n, title, unknown = 0) =>
-    el(
-      "div",
-      { title },
-      el("dt", {}, name),
-      el("dd", {}, value, unit ? el("small", {}, visible(unit)) : ""),
-      el("dd", { class: "interval" }, unknown ? `unknown of ${format.number(unknown)}` : "in all"),
-      el("dd", { class: "interval" }, `n ${format.number(n)}`),
-    );
-  const { usage_n, usage_missing_n, cost, cost_n, cost_unknown_n } = whole;
-  const tokens = format.number(whole.output_tokens);
-  const found = [card("output tokens", tokens, "", usage_n, "as usage reports them", usage_missing_n)];
+// Return the tiles of the headlines; an interval is in the unit of its figure.
+function headlines(run) {
+  const tiles = run.headlines.map(({ name, value, unit, interval, n, meaning, pooled }) => {
+    const [shown, write] = value === null ? [unit] : scaleOf(value, unit);
+    const about = interval ? interval.map(write).join(" – ") : pooled ? "pooled" : n ? "too few to tell" : UNKNOWN;
+    const title = `${meaning}${pooled ? "" : `; interval at 95 %, in ${shown}`}`;
+    return tile(name, exactly(value, unit), about, `n ${format.number(n)}${pooled ? " gaps" : ""}`, title);
+  });
+  return el("dl", { class: "cards wide" }, tiles, totals(run.groups[""][0]));
+}
+
+// Return the tiles of what was used and paid in all, as far as it is known.
+function totals({ usage_n, usage_missing_n, output_tokens, cost, cost_n, cost_unknown_n, currency, ...cache }) {
+  const sum = (name, value, unit, n, title, unknown = 0) => {
+    const note = unknown ? `unknown of ${format.number(unknown)}` : "in all";
+    return tile(name, [value, unit ? el("small", {}, visible(unit)) : ""], note, `n ${format.number(n)}`, title);
+  };
+  const tokens = format.number(output_tokens);
+  const found = [sum("output tokens", tokens, "", usage_n, "as usage reports them", usage_missing_n)];
   if (cost_n) {
     const title = "of the exchanges whose cost is known, by the prices of the configuration";
     const shown = format.number(cost, cost < 0.1 ? 6 : cost < 10 ? 4 : 2);
-    found.push(card("cost", shown, whole.currency, cost_n, title, cost_unknown_n));
+    found.push(sum("cost", shown, currency, cost_n, title, cost_unknown_n));
   }
-  if (whole.cache_hit_rate_n) {
+  if (cache.cache_hit_rate_n) {
     const title = "tokens read from the provider's cache, of all tokens of the requests";
-    found.push(card("cache hits", format.number(whole.cache_hit_rate_pct, 1), "%", whole.cache_hit_rate_n, title));
+    found.push(sum("cache hits", format.number(cache.cache_hit_rate_pct, 1), "%", cache.cache_hit_rate_n, title));
   }
   return found;
 }
 
+// Return how the exchanges ended, in a sentence, and as buttons that select by it.
 function outcomes(run, apply) {
   const whole = run.groups[""][0];
   const found = Object.entries(whole.outcomes);
@@ -138,35 +130,18 @@ function outcomes(run, apply) {
       return part;
     }),
   );
-  const failed = run.failures.slice(0, 5).map(
-    (one) =>
-      `${format.number(one.count)} × ${[one.outcome, one.detail, one.code, one.status]
-        .filter((part) => part !== null)
-        .map((part) => visible(String(part)))
-        .join(" ")}`,
-  );
-  return [
-    bar,
-    failed.length
-      ? el(
-          "p",
-          { class: "muted small any" },
-          `Not complete: ${failed.join(" · ")}${run.failures.length > 5 ? ` · and ${run.failures.length - 5} more kinds` : ""}`,
-        )
-      : null,
-  ];
+  const sentence = run.verdict.map(([text, tone], place) => [place ? " · " : "", el("span", { class: tone }, visible(text))]);
+  return [el("p", { class: "verdict any" }, sentence), bar];
 }
 
 function groupTable(run, by) {
   const rows = run.groups[by];
-  const figure = (name, place, title) => {
-    const unit = run.quantities[name][0];
-    return column(
-      `${titled(name)} ${["n", "p50", "p90", "p95", "p99", "max"][place]}${unit === "ms" ? " ms" : ""}`,
-      (row) => row.figures[name][place],
-      { number: true, title, shown: (value) => format.number(value, 1) },
-    );
-  };
+  const figure = (label, name, statistic) =>
+    column(label, (row) => row.figures[name][["n", "p50", "p90", "p95", "p99", "max"].indexOf(statistic)], {
+      number: true,
+      title: run.quantities[name][1],
+      shown: (value) => format.number(value, 1),
+    });
   const columns = [
     column(by || "all", (row) => row.name, {
       shown: (value) => (value === null ? (by ? UNKNOWN : "all") : visible(value)),
@@ -182,15 +157,15 @@ function groupTable(run, by) {
       shown: (value) => format.number(value),
       title: "complete exchanges: the figures are of these",
     }),
-    figure("ttft", 1),
-    figure("ttft", 3),
-    figure("icl", 1, run.quantities.icl[1]),
-    figure("icl", 4, run.quantities.icl[1]),
-    figure("icl_p99", 1, run.quantities.icl_p99[1]),
-    figure("tps_user", 1),
-    figure("latency", 1),
-    figure("latency", 3),
-    figure("max_silence", 5),
+    figure("TTFT p50 ms", "ttft", "p50"),
+    figure("TTFT p95 ms", "ttft", "p95"),
+    figure("gap p50 ms", "gap", "p50"),
+    figure("gap p99 ms", "gap", "p99"),
+    figure("longest gap ms", "gap", "max"),
+    figure("latency p50 ms", "latency", "p50"),
+    figure("latency p95 ms", "latency", "p95"),
+    figure("speed p50 tokens/s", "tps_user", "p50"),
+    figure("longest silence ms", "max_silence", "max"),
     column("output tokens", (row) => row.output_tokens, { number: true, shown: (value) => format.number(value) }),
   ];
   const paid = (name, raw, digits) =>
@@ -224,10 +199,23 @@ function distributionTable(run, shown) {
     columns.push(
       column(`p${percent}`, (row) => row.of(percent), { number: true, shown: (value) => format.number(value, 2) }),
     );
-  const about = shown.metric === "icl" ? " (exact to 1 %)" : "";
-  return table(`${shown.metric} of what is selected, in ${unitOf(run, shown.metric)}${about}`, columns, rows, {
+  const about = shown.metric === POOLED ? " (exact to 1 %)" : "";
+  return table(`${shown.metric} of what is selected, in ${run.quantities[shown.metric][0]}${about}`, columns, rows, {
     file: shown.metric,
   });
+}
+
+// Return the 99th percentile of the gaps of some rows, which is exact of all and else to 1 %, and their longest.
+function gapsOf(run, shown, measured) {
+  const longest = measured.reduce((most, row) => Math.max(most, run.rows.max_gap_ms[row] ?? 0), 0);
+  if (!longest || measured.some((row) => run.gaps(row) === null)) return [];
+  const isWhole = shown.isAll() && run.size === run.total;
+  const { points } = isWhole ? { points: [] } : seriesOf(run, POOLED, "", 0, measured);
+  const p99 = isWhole ? run.groups[""][0].figures.gap[4] : points.find((point) => point[1] >= 0.99)?.[0];
+  return [
+    p99 ? `gap p99 ${isWhole ? "" : "≈ "}${shownValue(p99, "ms")}` : null,
+    `longest gap ${shownValue(longest / 1000, "ms")}`,
+  ];
 }
 
 // Return a line of what is selected: counts, and percentiles by the definition of `stats`.
@@ -237,11 +225,12 @@ function selectionLine(run, shown) {
   const failed = covered.filter((row) => run.language.failures.includes(run.text("outcome", row))).length;
   const part = (name, percent) => {
     const value = percentile(valuesOf(run, name, measured), percent);
-    return value === null ? null : `${name} p${percent} ${shownValue(value, run.quantities[name][0])}`;
+    return value === null ? null : `${titled(name)} p${percent} ${shownValue(value, run.quantities[name][0])}`;
   };
   const figures = [
     part("ttft", 50),
     part("ttft", 95),
+    ...gapsOf(run, shown, measured),
     part("latency", 50),
     part("latency", 95),
     part("tps_user", 50),
@@ -551,12 +540,12 @@ function gapStrip(run, row) {
     (pen, width) => {
       const colours = palette();
       const x = (time) => 44 + (time / Math.max(end, 1)) * (width - 60);
-      const found = ticks(0, end, width / 90);
+      const found = timeTicks(0, end * 1000, width / 90);
       for (const time of found) {
         pen.fillStyle = colours.line;
-        pen.fillRect(x(time), 14, 1, 112);
+        pen.fillRect(x(time / 1000), 14, 1, 112);
         pen.fillStyle = colours.muted;
-        pen.fillText(tickLabel(time * 1000, (found[1] - found[0] || end) * 1000), x(time) + 3, 10);
+        pen.fillText(tickLabel(time, found[1] - found[0] || end * 1000, end * 1000), x(time / 1000) + 3, 10);
       }
       pen.fillStyle = colours.wait;
       pen.fillRect(x(0), 20, x(end) - x(0), 14);
@@ -701,29 +690,21 @@ boot(async (data) => {
   const complaint = el("p", { class: "bad small any", role: "alert" });
   const line = el("p", { class: "selected any" });
   const key = el("div");
-  const ecdf = curves(260, () => ({ unit: unitOf(run, shown.metric), series: shown.series() }));
-  const hist = histograms(() => ({ unit: unitOf(run, shown.metric), series: shown.series() }));
-  const of = () => (shown.metric === "icl" ? "gaps" : "exchanges");
-  const figures = [
-    figureOf(
-      () => `${titled(shown.metric)}: share of ${of()} up to a value; follows the selection`,
-      ecdf,
-      "curves",
-      ecdf.readout,
-    ),
-    figureOf(
-      () => `${titled(shown.metric)}: share of a group's ${of()} in each bucket; follows the selection`,
-      hist,
-      "histograms",
-    ),
-  ];
-  const behind = el("div", { class: "inside" });
+  const ecdf = curves(260, () => ({ unit: run.quantities[shown.metric][0], series: shown.series() }));
+  const of = () => (shown.metric === POOLED ? "gaps" : "exchanges");
+  const figure = figureOf(
+    () => `${titled(shown.metric)}: share of ${of()} up to a value; follows the selection`,
+    ecdf,
+    "curves",
+    ecdf.readout,
+  );
+  const behind = el("div");
   const about = el("p", { class: "muted small any" });
 
   function draw(isAgain) {
     line.textContent = selectionLine(run, shown);
     const without =
-      shown.metric === "icl" && !shown.isAll()
+      shown.metric === POOLED && !shown.isAll()
         ? shown.rows.filter((row) => run.isMeasured(row) && run.gaps(row) === null).length
         : 0;
     about.textContent = `${run.quantities[shown.metric][1]}, of complete exchanges${without ? `; without those of ${format.number(without)} selected ones, whose gaps are not on this page` : ""}`;
@@ -735,10 +716,9 @@ boot(async (data) => {
         ? el("p", { class: "muted small" }, `${others} smaller groups have no curve; above, they are grey.`)
         : "",
     );
-    hist.picture.resize(Math.max(260, 24 + 10 + 62 * series.length));
     behind.replaceChildren(...distributionTable(run, shown));
     ecdf.picture.drawAll();
-    figures.forEach((one) => one.update());
+    figure.update();
     shown.again();
     timeline.update();
     list.draw(isAgain === true);
@@ -812,7 +792,7 @@ boot(async (data) => {
     "metric",
     "distribution of",
     [
-      "ttft", "icl", "icl_p50", "icl_p99", "max_gap", "max_silence", "tpot", "tps_user", "latency", "duration", "ttfo",
+      "ttft", "gap", "max_gap", "max_silence", "icl_p50", "icl_p99", "tpot", "tps_user", "latency", "duration", "ttfo",
     ].map((one) => [one, titled(one)]),
     draw,
   );
@@ -894,18 +874,17 @@ boot(async (data) => {
     el("button", { onclick: () => print() }, "print"),
     runHelp(),
   );
-  const head = block(() => [
-    banner(run.banner),
-    heading(run, buttons),
+  const head = block(() => [heading(run, buttons), outcomes(run, apply)]);
+  const tiles = block(() => [
     headlines(run),
     el(
       "p",
       { class: "muted small" },
-      `Of ${scope}, whatever is selected below; latencies are of complete ones. Below each figure its interval at 95 %, by itself, and of how many values it is.`,
+      `Of ${scope}, whatever is selected; times are of complete ones. Below each figure its interval at 95 %, by itself, and of how many values it is; gaps are those between reads with output, of all exchanges together.`,
     ),
     remarks(run),
-    outcomes(run, apply),
   ]);
+  const left = block(() => banner(run.banner));
   live?.follow(async (fresh) => {
     const before = offered();
     Object.assign(run, unpackRun(fresh, await unpack("gaps")));
@@ -913,12 +892,11 @@ boot(async (data) => {
     shown.grow();
     timeline.grow();
     draw(true);
-    for (const part of [head, grouped, agents]) part.again();
+    for (const part of [head, tiles, grouped, agents, left]) part.again();
     document.title = `${visible(run.title)} · wiretape`;
   });
   return [
     head.node,
-    el("h2", {}, "Over time"),
     el(
       "div",
       { class: "row filterline" },
@@ -940,16 +918,13 @@ boot(async (data) => {
     ),
     readout,
     opened.node,
+    el("h2", {}, "Figures"),
+    tiles.node,
     agents.node,
     el("h2", {}, "Distributions"),
     el("div", { class: "row tools" }, metric, about),
     key,
-    el(
-      "div",
-      { class: "plots" },
-      figures.map((one) => one.node),
-    ),
-    el("details", { class: "behind" }, el("summary", {}, "Percentiles as a table"), behind),
+    el("div", { class: "plots" }, figure.node, behind),
     el("h2", {}, "Groups"),
     el("p", { class: "muted small" }, `Of ${scope}, whatever is selected; as stats --by prints them.`),
     grouped.node,
@@ -967,6 +942,7 @@ boot(async (data) => {
     el("h2", {}, "Exchanges"),
     el("p", { class: "muted small" }, "What is selected; a click on a head sorts, on a row opens."),
     listed.node,
+    left.node,
     el("p", { class: "muted" }, `wiretape ${run.version}`),
   ].filter(Boolean);
 });

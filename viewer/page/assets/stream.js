@@ -112,24 +112,19 @@ function cards(one) {
   const ms = (value) => exactly(value, "ms");
   const found = [
     ["TTFT", ms(figures.ttft_ms), "T0 to the first output"],
-    ["icl p50", ms(figures.icl_p50_ms), "median gap between output chunks"],
-    ["icl p99", ms(figures.icl_p99_ms), "99th percentile of the gaps between output chunks"],
-    ["max gap", ms(figures.max_gap_ms), "between reads with output"],
+    ["gap p50", ms(figures.gap_p50_ms), "median of the gaps between reads with output"],
+    ["gap p99", ms(figures.gap_p99_ms), "99th percentile of the gaps between reads with output"],
+    ["longest gap", ms(figures.max_gap_ms), "between reads with output"],
     ["duration", ms(figures.duration_ms), "T0 to the end"],
     [
       "output tokens",
       [format.number(figures.output_tokens)],
       "as usage reports them; chunks are never counted as tokens",
     ],
-    isStream
-      ? [
-          "reads / events",
-          [`${format.number(figures.reads)} / ${format.number(figures.events)}`],
-          "socket reads, and the events they brought",
-        ]
-      : ["reads", [format.number(figures.reads)], "socket reads"],
+    ["reads", [format.number(figures.reads)], "socket reads"],
+    isStream ? ["events", [format.number(figures.events)], "that the reads brought"] : null,
     ["bytes", [format.number(figures.bytes)], "of the body"],
-  ];
+  ].filter(Boolean);
   return el(
     "dl",
     { class: "cards" },
@@ -420,7 +415,9 @@ boot(async (data) => {
     const build = () => listed().find((table) => table[0] === name)[3]();
     sections.set(name, section(name, title, note, build));
   }
-  const head = block(() => [banner(one.banner), verdictLine(one, buttons), cards(one)]);
+  const head = block(() => verdictLine(one, buttons));
+  const tiles = block(() => cards(one));
+  const left = block(() => banner(one.banner));
   const under = block(() => (one.reads.at.length ? legend(one) : null));
   const said = block(() => (one.texts.length ? gapLegend(one) : el("p", { class: "muted" }, visible(one.silence))));
   function hide() {
@@ -434,7 +431,7 @@ boot(async (data) => {
     const isOver = one.live.open && !fresh.live.open;
     shown.grow({ ...exchange(fresh), body, askedBody });
     hide();
-    for (const part of [head, under, said]) part.again();
+    for (const part of [head, tiles, under, said, left]) part.again();
     for (const [name, , note] of listed()) sections.get(name).again(note);
     document.title = `${visible(one.title)} · wiretape`;
     if (isOver) announce(`over: ${one.state.text}`);
@@ -445,11 +442,13 @@ boot(async (data) => {
     under.node,
     shown.controls,
     shown.readout,
+    tiles.node,
     shown.pane,
     said.node,
     shown.bytes.node,
     el("h2", {}, "Figures and tables"),
     [...sections.values()],
+    left.node,
     el("p", { class: "muted" }, `wiretape ${one.version}`),
   ];
 });

@@ -90,7 +90,7 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
       pen.fillText("no timestamps", left, 0);
       return;
     }
-    const found = ticks(view[0], view[1], (width - left - right) / 90);
+    const found = timeTicks(view[0], view[1], (width - left - right) / 90);
     const step = found.length > 1 ? found[1] - found[0] : view[1] - view[0];
     pen.textBaseline = "top";
     for (const ns of found) {
@@ -104,7 +104,7 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
       pen.globalAlpha = 1;
       pen.fillStyle = colours.muted;
       pen.textAlign = px > width - right - 20 ? "right" : px < left + 20 ? "left" : "center";
-      pen.fillText(tickLabel(ns, step), px, 0);
+      pen.fillText(tickLabel(ns, step, one.end), px, 0);
     }
     pen.textAlign = "left";
   }
@@ -243,8 +243,7 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
     const { at: times, size, seq } = one.reads;
     const wide = tickWidth("reads", width);
     const [from, to] = seen(times, (ns) => ns);
-    let until = -Infinity;
-    pen.textBaseline = "bottom";
+    const labels = [];
     for (let place = from; place < to; place += 1) {
       const many = (one.completed.get(seq[place]) || []).length;
       const px = x(times[place], width);
@@ -257,15 +256,27 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
         pen.lineWidth = 1;
         pen.strokeRect(px - Math.max(wide, 3) / 2 + 0.5, base - tall + 0.5, Math.max(wide, 3) - 1, tall - 1);
       }
-      if (many > 1 && px - 8 > until) {
-        pen.textAlign = px > width - right - 10 ? "right" : "center";
-        pen.fillText(`×${many}`, Math.min(px, width - right + 2), base - tall - 1);
-        pen.textAlign = "left";
-        until = px + 8;
-      }
+      if (many > 1) labels.push({ many, px, y: base - tall - 1 });
     }
+    readLabels(pen, labels, width - right + 2);
     pen.fillStyle = colours.line;
     pen.fillRect(left, base, width - left - right, 1);
+  }
+
+  // How many events reads brought, where there is room for it: of reads that are close together, that with the most.
+  function readLabels(pen, labels, end) {
+    const taken = [];
+    pen.textBaseline = "bottom";
+    for (const { many, px, y } of labels.sort((a, b) => b.many - a.many || a.px - b.px)) {
+      const text = `×${many}`;
+      const half = pen.measureText(text).width / 2;
+      const middle = Math.min(px, end - half);
+      const place = after(taken, middle);
+      if (middle - (taken[place - 1] ?? -Infinity) < 2 * half + 12 || (taken[place] ?? Infinity) - middle < 2 * half + 12)
+        continue;
+      taken.splice(place, 0, middle);
+      pen.fillText(text, middle - half, y);
+    }
   }
 
   function gapLane(pen, width, colours) {
@@ -300,8 +311,8 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
     }
     pen.restore();
     const lines = [
-      ["p99", one.figures.icl_p99_ms],
-      ["p50", one.figures.icl_p50_ms],
+      ["p99", one.figures.gap_p99_ms],
+      ["p50", one.figures.gap_p50_ms],
     ].filter(([, value]) => value !== null);
     let above99 = -99;
     for (const [name, value] of lines) {
