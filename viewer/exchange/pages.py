@@ -27,13 +27,15 @@ from wiretape.viewer.rows import DetailRow, RequestRow
 from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Part, Tone
 from wiretape.viewer.text.formatting import cell, line
+from wiretape.viewer.text.waterfall import SIGNS
 from wiretape.viewer.timing import wording
 from wiretape.viewer.timing.attribution import Spread
 from wiretape.viewer.timing.verdicts import Verdict
 
 _BARS: Final[dict[str, tuple[str, Tone]]] = {
-    "wait": ("░", "muted"), "stall": ("×", "error"), "end": ("▌", "muted"), "reasoning": ("▒", "muted"),
-    "content": ("█", "success"), "tool": ("▓", "accent"), "refusal": ("▓", "warning"),
+    "wait": (SIGNS["wait"], "muted"), "stall": (SIGNS["stall"], "error"), "end": ("▌", "muted"),
+    "reasoning": (SIGNS["reasoning"], "reasoning"), "content": (SIGNS["content"], "success"),
+    "tool": (SIGNS["content"], "accent"), "refusal": (SIGNS["content"], "warning"),
 }  # fmt: skip
 _FRAMED: Final = {
     "chunked": "the body's last chunk came",

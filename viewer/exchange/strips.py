@@ -1,22 +1,23 @@
-"""Pure: a stream along one axis of time, in rows of cells: bytes, kinds of events, gaps, markers and long waits.
+"""Pure: a stream along one axis of time, in rows of cells: characters, bytes, kinds, gaps, markers and long waits.
 
 All rows have the same axis, from T0 to the end; events without a timestamp are in none of them. A timestamp on the
-border of two cells is in the first, and gaps are on the absolute scale of
-`wiretape.recorder.decode.metrics.sparkline`.
+border of two cells is in the first. The bars of gaps are relative to the stream's median gap.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import compress
+from itertools import accumulate, compress
 from operator import sub
 from typing import Final, Literal
 
 from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.viewer import rows
 from wiretape.viewer.exchange.markers import Marker
-from wiretape.viewer.exchange.transcript import KINDS, Transcript
-from wiretape.viewer.text import formatting, sparkline
+from wiretape.viewer.exchange.transcript import KINDS, OUTPUT, Transcript
+from wiretape.viewer.text import curve, formatting, sparkline
+from wiretape.viewer.text.cells import Tone
+from wiretape.viewer.text.waterfall import SIGNS
 
 LETTERS: Final = dict(zip(KINDS, "orctxfue:pd!?sqz", strict=True))
 """The sign of each kind."""
@@ -25,7 +26,8 @@ LEAST_NS: Final = 300_000_000
 """Shorter waits are not shaded."""
 
 _TELLING: Final = "e!tcrxfudsz:pqo?"
-_SHADE: Final = "·"
+_OUTPUT: Final = frozenset(LETTERS[kind] for kind in OUTPUT)
+_SHADES: Final = {"first": SIGNS["wait"], "slow": "·", "stalled": SIGNS["stall"]}
 _CUT: Final = "┆"
 
 WaitKind = Literal["first", "slow", "stalled"]
@@ -48,7 +50,9 @@ class StripWait:
 class Strips:
     """A timeline of `cells` cells: `kinds` and `marks` are rows, the others can be drawn in several.
 
-    `sums` are the bytes that came in each cell, `longest` the longest gap that ended in it, in ns, -1 without any.
+    `sums` are the bytes that came in each cell, `longest` the longest gap that ended in it, in ns, -1 without any, as
+    multiples of `unit_ns`. `counts` are the characters that had come by the end of each half of a cell, as
+    `curve.sampled` returns them, none if they are unknown, and `characters` is their number at the end.
     """
 
     kinds: str = ""
@@ -59,10 +63,27 @@ class Strips:
     longest: Sequence[int] = ()
     waits: Sequence[StripWait] = ()
     cap_ns: int | None = None
+    unit_ns: int = sparkline.UNITS_NS[0]
+    counts: Sequence[int] = ()
+
+    @property
+    def characters(self) -> int:
+        """The number of characters at the end."""
+        return self.counts[-1] if self.counts else 0
+
+    @property
+    def outputs(self) -> str:
+        """The letter of the last kind of output by the end of each cell, blank before the first."""
+        return "".join(accumulate(self.kinds, lambda last, sign: sign if sign in _OUTPUT else last, initial=" "))[1:]
+
+    def curve(self, rows: int) -> list[str]:
+        """Draw the characters that had come as a curve, in rows from the top."""
+        return [*curve.signs(curve.dots(self.counts, self.characters, self.cells, rows))]
 
     def gaps(self, rows: int = 1) -> list[str]:
         """Draw the gaps in rows from the top; waits are shaded in the lowest."""
-        drawn = sparkline.bars([sparkline.height(gap, rows) if gap >= 0 else 0 for gap in self.longest], rows)
+        heights = [sparkline.height(gap, rows, self.unit_ns) if gap >= 0 else 0 for gap in self.longest]
+        drawn = sparkline.bars(heights, rows)
         return [*drawn[:-1], shaded(drawn[-1], self.waits, self.cells, self.cap_ns)]
 
     def bytes(self, rows: int = 1) -> list[str]:
@@ -121,9 +142,11 @@ def draw(
         axis_ns,
         cells,
         sums,
-        _longest(outputs, axis_ns, cells),
+        longest_gaps(outputs, axis_ns, cells),
         waits(outputs, 0, axis_ns, axis_ns, cells) if are_known else (),
         cap_ns,
+        transcript.gap_unit_ns,
+        curve.sampled(transcript.characters_by, axis_ns, cells, axis_ns) if len(outputs) == len(events) else (),
     )
 
 
@@ -133,24 +156,25 @@ def draw_gaps(first_ms: float | None, gaps: bytes, axis_ns: int, cells: int) -> 
     first_ns = rows.ns(first_ms)
     outputs = [] if first_ns is None else sparkline.timestamps(first_ns, gaps)
     known = waits(outputs, 0, axis_ns, axis_ns, cells) if outputs else ()
-    return Strips("", "", axis_ns, cells, (), _longest(outputs, axis_ns, cells), known)
+    unit_ns = sparkline.unit_ns(map(sub, outputs[1:], outputs))
+    return Strips("", "", axis_ns, cells, (), longest_gaps(outputs, axis_ns, cells), known, unit_ns=unit_ns)
 
 
 _MARKING_ORDER: Final = "BRCTSED"
 """The later ones over the earlier where they share a cell."""
 
 
-def _longest(outputs: Sequence[int], axis_ns: int, cells: int) -> list[int]:
+def longest_gaps(outputs: Sequence[int], axis_ns: int, cells: int) -> list[int]:
     """Return the longest gap between outputs that ended in each cell, -1 where none did."""
     if axis_ns <= 0:
         return [-1] * cells
     gaps = list(map(sub, outputs[1:], outputs))
-    longest, done = [], 0
+    found, done = [], 0
     for place in range(cells):
         until = max(bisect_right(outputs, instant(place, axis_ns, cells)) - 1, done)
-        longest.append(max(gaps[done:until], default=-1))
+        found.append(max(gaps[done:until], default=-1))
         done = until
-    return longest
+    return found
 
 
 def _kinds(transcript: Transcript, axis_ns: int, cells: int) -> str:
@@ -194,7 +218,8 @@ def shaded(row: str, waits: Sequence[StripWait], cells: int, cap_ns: int | None 
         size = wait.last - wait.first + 1
         mark = _CUT if cap_ns is not None and wait.lasted_ns > cap_ns else ""
         label = f"{mark}{duration(wait.lasted_ns)}{mark}"
-        text = f"{label if len(label) + 2 <= size else mark:{_SHADE}^{size}}"
+        fitting = (text for text in (f" {label} ", label) if len(text) + 2 <= size)
+        text = f"{next(fitting, mark):{_SHADES[wait.kind]}^{size}}"
         for cell, sign in zip(range(wait.first, wait.last + 1), text, strict=True):
             drawn[cell] = sign if drawn[cell] == " " else drawn[cell]
     return "".join(drawn)
@@ -206,6 +231,11 @@ def wait_kinds(waits: Sequence[StripWait], cells: int) -> list[WaitKind | None]:
     for wait in waits:
         kinds[wait.first : wait.last + 1] = [wait.kind] * (wait.last - wait.first + 1)
     return kinds
+
+
+def gap_tone(gap_ns: int) -> Tone:
+    """Return the tone of a gap: of a stall, of a slow one, or of any other."""
+    return "error" if DEFAULT.is_stall(gap_ns) else "warning" if gap_ns >= LEAST_NS else "plain"
 
 
 def duration(ns: int) -> str:

@@ -9,13 +9,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, compress, groupby, islice
+from operator import sub
 from typing import Final
 
 from wiretape.recorder.decode import decoder, payloads
 from wiretape.recorder.decode.assembly import Calls
 from wiretape.recorder.decode.decoder import BODY, COMMENT, Decoded, Framing, ItemRun
 from wiretape.recorder.decode.dialect import Chunk, Piece, ToolPiece
-from wiretape.viewer.text import json_spans
+from wiretape.viewer.text import json_spans, sparkline
 
 KINDS: Final = (
     "role", "reasoning", "content", "tool", "refusal", "finish", "usage", "error", "comment", "ping", "done",
@@ -153,7 +154,7 @@ class Transcript:
     on the tape (`timed` tells; see `come_by`). `reads` is the seq of the read that completed it, `starts` and `ends`
     are its bytes in `data`, the body without its content coding, and `kinds` an index into `KINDS`. `ended` is the
     event that says that the stream has ended, UNKNOWN if none does. `sent` are the events that a client sent over a
-    WebSocket.
+    WebSocket. `gap_unit_ns` is the unit of the bars of its gaps.
     """
 
     def __init__(self, decoded: Decoded) -> None:
@@ -179,6 +180,7 @@ class Transcript:
         self.voices = sorted(texts.voices.values(), key=lambda voice: voice.index)
         for track in self._tracks:
             _ = track.text  # is put together here, beside the loop, and not when it is first shown
+        self.gap_unit_ns = sparkline.unit_ns(self._output_gaps)
 
     @classmethod
     def of_texts(cls, texts: Mapping[str, str], calls: Sequence[tuple[str, str]] = ()) -> "Transcript":
@@ -251,6 +253,19 @@ class Transcript:
     def position(self, at_ns: int) -> int:
         """Return the number of events received at a timestamp."""
         return bisect_right(self.at, at_ns)
+
+    def characters(self, position: int) -> int:
+        """Return the length of all texts together after `position` events."""
+        return sum(track.length(position) for track in self._tracks)
+
+    def characters_by(self, at_ns: int) -> int:
+        """Return the length of all texts together at a timestamp."""
+        return self.characters(self.position(at_ns))
+
+    @property
+    def _output_gaps(self) -> Iterator[int]:
+        at = [self.at[event] for event in self.outputs if self.timed[event]]
+        return map(sub, at[1:], at)
 
     def _add(self, texts: "_Texts", event: int, runs: Sequence[ItemRun]) -> None:
         """Add the chunks that an event holds, or the one run that begins with it."""

@@ -17,6 +17,7 @@ from wiretape.viewer.rows import ConversationRow, TurnRow
 from wiretape.viewer.sessions.account import Span, by_turn, phases, stretches
 from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Part, Tone
+from wiretape.viewer.text.waterfall import SIGNS
 
 
 class Phase(NamedTuple):
@@ -36,9 +37,9 @@ class PartSign(NamedTuple):
 
 
 TIME: Final = {
-    "streaming": PartSign("█", "success", "streaming"),
-    "stalled": PartSign("▒", "error", "stalled"),
-    "waiting": PartSign("░", "accent", "waiting"),
+    "streaming": PartSign(SIGNS["content"], "success", "streaming"),
+    "stalled": PartSign(SIGNS["stall"], "error", "stalled"),
+    "waiting": PartSign(SIGNS["wait"], "accent", "waiting"),
     "closing": PartSign("▄", "muted", "closing"),
     "failed": PartSign("×", "error", "failed"),
     "backoff": PartSign("─", "warning", "backoff"),

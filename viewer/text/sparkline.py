@@ -1,18 +1,18 @@
-"""Pure: the gaps of exchanges drawn one below the other, on one axis of time and one absolute scale of height.
+"""Pure: the gaps of exchanges as bars on one axis of time.
 
-A line begins when the request was sent, so that the wait for the first output is the blank at its left. A bar's height
-is the length of its gap; the scale is that of `decode.metrics.sparkline`. Every sign is one cell wide, and `ASCII` has
-another for each. The choice of exchanges and their labels are left to the callers.
+In a line of an exchange, a bar's height is the length of its gap on the absolute scale of `decode.metrics.sparkline`,
+so that the lines of several can be compared; in a timeline of one stream it is relative to that stream's own gaps. A
+line begins when the request was sent, so that the wait for the first output is the blank at its left. Every sign is one
+cell wide, and `ASCII` has another for each. The choice of exchanges and their labels are left to the callers.
 """
 
 import math
 import struct
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, chain, count
 from typing import Final
 
-from wiretape.recorder.decode.metrics import SPARK_STEPS_NS, sparkline
+from wiretape.recorder.decode.metrics import sparkline
 from wiretape.viewer.text import formatting
 from wiretape.viewer.text.formatting import MINUS
 
@@ -32,11 +32,14 @@ SLOW: Final = "▆"
 LONG: Final = "▇█"
 """Gaps of a second and more."""
 
+UNITS_NS: Final = 5_000_000, 500_000_000
+"""Shortest and longest unit of a stream's bars, in ns: where reads follow faster, milliseconds are jitter."""
+
 TICK: Final = "╷"
 """Stands at a timestamp of the axis, whose label follows it."""
 
 _BAR = " ▁▂▃▄▅▆▇█"
-_HEIGHT_ENDS_NS = 1_000_000, 10_000_000_000
+_MOST_DOUBLINGS = 7.999
 _LEAST_BETWEEN_TICKS = 10
 _STEPS = (1, 2, 5)
 _CLOCK_STEPS_NS = tuple(
@@ -140,15 +143,23 @@ def _time_of_day(ns: int, step_ns: int) -> str:
     return f"{hours % 24:02}:{minutes:02}:{seconds % 60:02}{fraction}"
 
 
-def height(gap_ns: int, rows: int) -> int:
+def unit_ns(gaps: Iterable[int]) -> int:
+    """Return the unit of the bars of a stream: the median of its gaps in ns, without those within one read.
+
+    It is within `UNITS_NS`: of a stream with hardly any gap but a stall, that is no unit.
+    """
+    known = sorted(gap for gap in gaps if gap > 0)
+    least, most = UNITS_NS
+    return min(max(known[(len(known) - 1) // 2] if known else 0, least), most)
+
+
+def height(gap_ns: int, rows: int, unit_ns: int) -> int:
     """Return the height of a gap's bar in a drawing of `rows` rows, in eighths of a row: at least one.
 
-    The scale is that of `wiretape.recorder.decode.metrics.sparkline`: each of its steps is an eighth of all rows.
+    Gaps of less than two units have the lowest bar: jitter is no signal. Each doubling adds an eighth of all rows.
     """
-    step = bisect_right(SPARK_STEPS_NS, gap_ns)
-    lower, upper = (_HEIGHT_ENDS_NS[0], *SPARK_STEPS_NS, _HEIGHT_ENDS_NS[1])[step : step + 2]
-    share = min(max(math.log(max(gap_ns, 1) / lower) / math.log(upper / lower), 0), 0.999)
-    return int((step + share) * rows) + 1
+    doublings = math.log2(gap_ns / unit_ns) if gap_ns >= 2 * unit_ns else 0
+    return int(min(doublings, _MOST_DOUBLINGS) * rows) + 1
 
 
 def bars(heights: Sequence[int], rows: int) -> list[str]:
@@ -158,9 +169,8 @@ def bars(heights: Sequence[int], rows: int) -> list[str]:
 
 
 def bounds(rows: int) -> list[str]:
-    """Return the shortest gap of each of 1, 2, 4 or 8 rows of bars, from the top; the lowest has none."""
-    steps = [SPARK_STEPS_NS[8 * row // rows - 1] for row in range(rows - 1, 0, -1)]
-    return [*(scale(step) for step in steps), ""]
+    """Return the shortest gap of each of 1, 2, 4 or 8 rows of bars in units, from the top; the lowest has none."""
+    return [*(f"{2 ** (8 * row // rows)}×" for row in range(rows - 1, 0, -1)), ""]
 
 
 def without_label(axis: str, at: int) -> str:

@@ -166,11 +166,11 @@ def test_only_common_silences_are_cut() -> None:
 def test_gaps_are_drawn_on_one_axis() -> None:
     race = Race(lane(FAST), lane(SLOW), Now())
     a, b = race.drawing(12).strips
-    assert (a, b) == ("·▅▅", "·······▆···▆")
+    assert (a, b) == ("·▅▅", "░░░····▆···▆")
     assert [(wait.first, wait.last) for wait in race.drawing(12).waits[1]] == [(0, 2), (4, 6), (8, 10)]
     race.align("first byte")
     a, b = race.drawing(12).strips
-    assert (a, b) == ("   ·▅▅", "·······▆···▆")
+    assert (a, b) == ("   ·▅▅", "░░░····▆···▆")
     assert [race.places(race.drawing(cells), cells) for cells in (12, 1)] == [(0, 0), (0, 0)]
 
 

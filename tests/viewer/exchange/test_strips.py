@@ -1,6 +1,8 @@
 """A stream in rows of cells on one axis, and its waits."""
 
+import math
 import struct
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection
 
 from tests.support.cases import each_case
-from tests.support.sample_tape import COMPLETE, COMPLETE_READS, MS, TOOLS, TOOLS_READS
+from tests.support.sample_tape import COMPLETE, COMPLETE_READS, MS, TOOLS, TOOLS_READS, event
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.viewer.exchange import markers, strips
@@ -32,20 +34,20 @@ def test_all_rows_have_one_axis(connection: Connection) -> None:
     marks = markers.markers(transcript, 100 * MS)
     drawn = strips.draw(transcript, reads(COMPLETE_READS), marks, 180 * MS, 18)
     assert drawn.kinds == "         occ    cf"
-    assert drawn.gaps() == ["           ▃    ▄ "]
+    assert drawn.gaps() == ["           ▁    ▃ "]
     assert drawn.marks == "         BC      D"
     assert len(drawn.bytes()[0]) == 18
     assert drawn.bytes()[0][-1] == "█"
 
 
-def test_gaps_are_on_the_absolute_scale_and_end_in_their_cell(tools: Transcript) -> None:
+def test_gaps_end_in_their_cell(tools: Transcript) -> None:
     drawn = strips.draw(tools, reads(TOOLS_READS), [], 3100 * MS, 31)
-    assert drawn.gaps() == [" " + "·" * 12 + "3.0 s" + "·" * 12 + "█"]
+    assert drawn.gaps() == [" " + "╱" * 11 + " 3.0 s " + "╱" * 11 + "█"]
 
 
 def test_silences_that_are_not_played_are_marked(tools: Transcript) -> None:
     drawn = strips.draw(tools, reads(TOOLS_READS), [], 3100 * MS, 31, 2_000 * MS)
-    assert drawn.gaps() == [" " + "·" * 11 + "┆3.0 s┆" + "·" * 11 + "█"]
+    assert drawn.gaps() == [" " + "╱" * 10 + " ┆3.0 s┆ " + "╱" * 10 + "█"]
 
 
 def test_waits_of_an_incomplete_stream_are_unknown(tools: Transcript) -> None:
@@ -58,16 +60,66 @@ def test_waits_of_an_incomplete_stream_are_unknown(tools: Transcript) -> None:
 def test_lowest_of_several_rows_has_the_shade() -> None:
     drawn = strips.draw_gaps(100.0, struct.pack("<3q", 5 * MS, 2 * MS, 1_000 * MS), 1_107 * MS, 12)
     assert drawn.gaps(4) == [
-        "           ▁",
+        "           ▇",
         "           █",
         "           █",
-        " ▆" + "·" * 2 + "1.0 s" + "·" * 2 + "█",
+        " ▁· 1.0 s ·█",
     ]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2_000), st.integers(1, 30)), min_size=1, max_size=30),
+    st.integers(0, 500),
+    st.integers(1, 60),
+    st.integers(1, 4),
+)
+def test_the_curve_has_in_each_cell_the_characters_of_the_reads_by_then(
+    steps: list[tuple[int, int]], more: int, cells: int, rows: int
+) -> None:
+    at = list(accumulate(ms for ms, _ in steps))
+    transcript = streamed([(ms, event({"content": "x" * size})) for ms, (_, size) in zip(at, steps, strict=True)])
+    axis, total = (at[-1] + more) * MS, sum(size for _, size in steps)
+    drawn = strips.draw(transcript, [], [], axis, cells)
+    levels = [_highest(drawn.curve(rows), column) for column in range(2 * cells)]
+    for column, level in enumerate(levels if axis else ()):
+        came = sum(size for ms, (_, size) in zip(at, steps, strict=True) if ms * MS * 2 * cells <= (column + 1) * axis)
+        assert level == math.ceil(came * 4 * rows / total), column
+    assert drawn.characters == total * bool(axis)
+
+
+def _highest(curve: list[str], column: int) -> int:
+    """Return the height of a column of dots, counted from the bottom; 0 without a dot."""
+    bits = (0x01, 0x02, 0x04, 0x40) if column % 2 == 0 else (0x08, 0x10, 0x20, 0x80)
+    dots = [sign != " " and bool(ord(sign) & bit) for sign in (row[column // 2] for row in curve) for bit in bits]
+    return len(dots) - dots.index(True) if True in dots else 0
+
+
+def streamed(parts: list[tuple[int, bytes]]) -> Transcript:
+    """Return the transcript of a stream from the times of its reads, in ms, and their bytes."""
+    its_reads, start = [], 0
+    for seq, (ms, data) in enumerate(parts):
+        its_reads.append(Read(seq, ms * MS, None, start, len(data)))
+        start += len(data)
+    facts = Exchange(200, "text/event-stream", None, "end", 0, 0, parts[-1][0] * MS, path="/v1/chat/completions")
+    return Transcript(decode(facts, its_reads, b"".join(data for _, data in parts)))
+
+
+def test_the_curve_is_the_sum_of_all_texts_and_knows_what_came_last(tools: Transcript) -> None:
+    drawn = strips.draw(tools, reads(TOOLS_READS), [], 3100 * MS, 31)
+    assert drawn.characters == sum(len(track) for voice in tools.voices for _, track in voice.texts)
+    assert drawn.outputs == "r" * 30 + "t"
+    assert drawn.curve(2)[1].rstrip() == "⡤" + "⠤" * 29 + "⠃"
+
+
+def test_the_curve_of_outputs_without_a_timestamp_is_unknown(tools: Transcript) -> None:
+    tools.timed[tools.kinds.index(KINDS.index("tool"))] = 0
+    drawn = strips.draw(tools, reads(TOOLS_READS), [], 3100 * MS, 31)
+    assert (drawn.characters, "".join(drawn.curve(2)).strip()) == (0, "")
 
 
 def test_gaps_are_drawn_before_decoding() -> None:
     drawn = strips.draw_gaps(100.0, struct.pack("<2q", 100 * MS, 5 * MS), 300 * MS, 3)
-    assert drawn.gaps() == [" ▅▂"]
+    assert drawn.gaps() == [" ▅▁"]
 
 
 def test_an_exchange_without_a_body_is_drawn_empty() -> None:
@@ -130,13 +182,13 @@ def test_a_wait_within_one_cell_takes_none() -> None:
 def test_a_wait_is_shaded_with_its_length_where_there_is_room() -> None:
     row = "▃         ▇    ▆  ▃"
     shaded = strips.shaded(row, [StripWait(1, 9, 2_400 * MS, "stalled"), StripWait(11, 14, 850 * MS, "slow")], 20)
-    assert shaded == "▃··2.4 s··▇····▆  ▃ "
+    assert shaded == "▃╱ 2.4 s ╱▇····▆  ▃ "
 
 
 def test_a_wait_that_is_not_played_in_full_is_marked() -> None:
     long, short = StripWait(0, 10, 2_400 * MS, "stalled"), StripWait(12, 14, 2_400 * MS, "stalled")
-    assert strips.shaded(" " * 15, [long, short], 15, 2_000 * MS) == "··┆2.4 s┆·· ·┆·"
-    assert strips.shaded(" " * 15, [long], 15, 2_500 * MS) == "···2.4 s···    "
+    assert strips.shaded(" " * 15, [long, short], 15, 2_000 * MS) == "╱ ┆2.4 s┆ ╱ ╱┆╱"
+    assert strips.shaded(" " * 15, [long], 15, 2_500 * MS) == "╱╱ 2.4 s ╱╱    "
 
 
 @each_case(

@@ -36,9 +36,9 @@ def worked_example() -> list[Span]:
 def test_the_bar_of_a_session_shows_its_parts_where_they_are() -> None:
     found = bars.of_time(worked_example())
     assert found.length == 8400 * MS
-    drawn = "░" * 4 + "█" * 10 + "▄" + "▚" * 20 + "─" * 10 + "░" * 5 + "█" * 2 + "▒" * 30 + "█" * 2
+    drawn = "░" * 4 + "█" * 10 + "▄" + "▚" * 20 + "─" * 10 + "░" * 5 + "█" * 2 + "╱" * 30 + "█" * 2
     assert text(found.whole, 84) == drawn, "of 50 ms closing and 50 ms failed, each half a cell, one is shown"
-    assert text(found.whole, 8) == "█▚▚─░▒▒▒"
+    assert text(found.whole, 8) == "█▚▚─░╱╱╱"
     assert found.whole.largest(bars.TIME) == ("stalled 36 %", "error")
 
 
@@ -47,7 +47,7 @@ def test_the_bars_of_turns_stand_on_the_axis_of_their_session_with_the_time_befo
     first, failed, second = (text(found.turns[no], 84) for no in (1, 2, 3))
     assert first.rstrip() == "░" * 4 + "█" * 10 + "▄"
     assert failed.rstrip() == " " * 14 + "▚" * 20 + "×"
-    assert second.rstrip() == " " * 35 + "─" * 10 + "░" * 5 + "█" * 2 + "▒" * 30 + "█" * 2
+    assert second.rstrip() == " " * 35 + "─" * 10 + "░" * 5 + "█" * 2 + "╱" * 30 + "█" * 2
     assert found.turns[3].largest(bars.TIME)[0] == "stalled 77 %", "of its own time"
     assert text(found.turns[2], 3) == "▚× ", "however short it is, it has a cell"
 
@@ -118,7 +118,7 @@ def test_the_bars_of_requests_stand_on_the_axis_of_the_largest() -> None:
 def test_a_legend_has_the_largest_parts_of_a_session_first() -> None:
     found = bars.of_time(worked_example())
     legend = ["".join(text for text, _ in item) for item in Bars(sessions={"k": found}).legend("k")]
-    assert legend[:2] == ["▒ stalled 36 %", "▚ tools 24 %"]
+    assert legend[:2] == ["╱ stalled 36 %", "▚ tools 24 %"]
     assert legend[-2:] == ["× failed <1 %", "idle"]
 
 

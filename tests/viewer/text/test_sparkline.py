@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from tests.support.cases import each_case
-from wiretape.recorder.decode.metrics import SPARK_STEPS_NS, sparkline
 from wiretape.viewer.text import sparkline as sparks
 
 MS = 1_000_000
@@ -89,27 +88,34 @@ def test_round_lengths_are_of_minutes_from_120_s_on() -> None:
     ]  # fmt: skip
 
 
-@given(st.integers(0, 10**11))
-def test_a_bar_of_one_row_is_that_of_a_sparkline(gap: int) -> None:
-    assert sparks.bars([sparks.height(gap, 1)], 1) == [sparkline((0, gap), 1)]
+@given(st.integers(MS, 10**9), st.sampled_from([1, 2, 4, 8]))
+def test_jitter_around_the_median_gap_is_flat(unit: int, rows: int) -> None:
+    assert {sparks.height(gap, rows, unit) for gap in (0, unit // 2, unit, 2 * unit - 1)} == {1}
 
 
 @pytest.mark.parametrize(
     ("rows", "bounds"),
-    [(1, [""]), (2, ["100 ms", ""]), (4, ["1 s", "100 ms", "10 ms", ""])],
+    [(1, [""]), (2, ["16×", ""]), (4, ["64×", "16×", "4×", ""])],
 )
 def test_a_bar_reaches_each_row_with_the_gap_that_the_row_begins_with(rows: int, bounds: list[str]) -> None:
     assert sparks.bounds(rows) == bounds
-    assert sparks.bounds(8)[:-1] == ["3 s", "1 s", "300 ms", "100 ms", "30 ms", "10 ms", "3 ms"]
-    for row, gap in enumerate(SPARK_STEPS_NS, 1):
-        below, at = sparks.bars([sparks.height(gap - 1, 8), sparks.height(gap, 8)], 8)[7 - row]
+    assert sparks.bounds(8)[:-1] == ["128×", "64×", "32×", "16×", "8×", "4×", "2×"]
+    for row in range(1, 8):
+        gap = 2**row * 15 * MS
+        below, at = sparks.bars([sparks.height(gap - 1, 8, 15 * MS), sparks.height(gap, 8, 15 * MS)], 8)[7 - row]
         assert (below, at) == (" ", "▁")
 
 
-@given(st.integers(0, 10**12), st.integers(0, 10**12), st.sampled_from([1, 2, 4, 8]))
-def test_a_longer_gap_has_no_lower_bar(one: int, other: int, rows: int) -> None:
-    heights = [sparks.height(gap, rows) for gap in sorted((one, other))]
+@given(st.integers(0, 10**12), st.integers(0, 10**12), st.sampled_from([1, 2, 4, 8]), st.integers(MS, 10**10))
+def test_a_longer_gap_has_no_lower_bar(one: int, other: int, rows: int, unit: int) -> None:
+    heights = [sparks.height(gap, rows, unit) for gap in sorted((one, other))]
     assert 1 <= heights[0] <= heights[1] <= 8 * rows
+
+
+def test_the_unit_of_bars_is_the_median_of_the_gaps_between_reads() -> None:
+    assert sparks.unit_ns([0, 0, 30 * MS, 0, 32 * MS, 31 * MS, 2_400 * MS]) == 31 * MS
+    assert sparks.unit_ns([MS, 2 * MS, 3 * MS]) == sparks.unit_ns([]) == sparks.UNITS_NS[0]
+    assert sparks.unit_ns([3_000 * MS]) == sparks.UNITS_NS[1]
 
 
 def test_the_legend_has_an_ascii_sign_for_each_of_its_own() -> None:

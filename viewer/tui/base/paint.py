@@ -18,6 +18,7 @@ from textual.strip import Strip
 
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.exchange import states
+from wiretape.viewer.text import curve
 
 Part: TypeAlias = "tuple[str, Style | None]"
 """A text, recorded or not, and its style."""
@@ -29,6 +30,7 @@ _ASCII_SIGNS: Final = (
     )
     | {ord(state.sign): state.ascii for state in states.STATES.values()}
     | dict.fromkeys(range(0x2400, 0x2422), ".")  # pictures of controls: as in any hex dump
+    | {sign: "." if sign & curve.LOWER else "'" for sign in range(0x2801, 0x2900)}
 )
 
 

@@ -12,12 +12,10 @@ from textual.events import Click, Resize
 from textual.message import Message
 from textual.strip import Strip
 
-from wiretape.recorder.decode.metrics import sparkline
-from wiretape.viewer.exchange import clocks, events
+from wiretape.viewer.exchange import clocks, events, strips
 from wiretape.viewer.exchange.clocks import Times
 from wiretape.viewer.exchange.transcript import KINDS, UNKNOWN, Transcript
-from wiretape.viewer.text import formatting
-from wiretape.viewer.text import sparkline as sparks
+from wiretape.viewer.text import formatting, sparkline
 from wiretape.viewer.text.cells import Tone
 from wiretape.viewer.tui.base.paint import Part
 from wiretape.viewer.tui.widgets.pane import Pane
@@ -26,7 +24,7 @@ _KEPT: Final = 512
 _WIDE: Final = 70
 _MIDDLING: Final = 46
 _TONES: Final[dict[str, Tone]] = {
-    "content": "plain", "reasoning": "muted", "tool": "accent", "error": "error", "malformed": "error",
+    "content": "plain", "reasoning": "reasoning", "tool": "accent", "error": "error", "malformed": "error",
     "finish": "success", "done": "success", "refusal": "warning",
 }  # fmt: skip
 _KIND: Final = max(map(len, KINDS))
@@ -204,6 +202,5 @@ def _gap(transcript: Transcript, event: int) -> tuple[str, str, Tone]:
     gap = transcript.gap_ns(event)
     if gap is None:
         return formatting.UNKNOWN, "", "muted"
-    glyph = sparkline((0, gap), 1)
-    tone: Tone = "error" if glyph in sparks.LONG else "warning" if glyph in sparks.SLOW else "plain"
-    return clocks.milliseconds(gap), glyph, tone
+    glyph = sparkline.bars([sparkline.height(gap, 1, transcript.gap_unit_ns)], 1)[0]
+    return clocks.milliseconds(gap), glyph, strips.gap_tone(gap)

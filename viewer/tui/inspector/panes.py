@@ -54,11 +54,13 @@ _WIDE: Final = 100
 """Width from which the answer and the events are side by side, in columns."""
 
 _LOW: Final = 19
-"""With fewer rows there is no timeline."""
+"""With fewer rows, the timeline is a row of gaps."""
 
-_SHORT: Final = 28
-_GAP_ROWS: Final = ((79, 8), (51, 4), (43, 2), (0, 1))
-"""Rows for the gaps of the timeline, by the fewest rows of a terminal, the footer excluded."""
+_LOWEST: Final = 12
+"""With fewer rows, there is no timeline."""
+
+_ROWS: Final = ((79, (8, 4, 8)), (51, (8, 2, 4)), (43, (5, 1, 2)), (28, (3, 1, 1)), (22, (2, 0, 1)), (_LOW, (0, 0, 1)))
+"""Rows of the timeline for characters, bytes and gaps, by the fewest rows of a terminal, the footer excluded."""
 
 _ANNOTATED: Final[dict[Annotation, str]] = {"none": "", "heat": "gaps as heat", "silences": "gaps in figures"}
 _DECODING: Final = "decoding …"
@@ -166,8 +168,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
     def on_resize(self, event: Resize) -> None:
         """Lay out for the new size."""
         height = event.size.height
-        for_gaps = next(count for least, count in _GAP_ROWS if height >= least)
-        self.timeline.set_rows(*((0, 1) if height < _SHORT else (max(for_gaps // 2, 1), for_gaps)))
+        self.timeline.set_rows(*next((rows for least, rows in _ROWS if height >= least), (0, 0, 0)))
         self._lay_out()
 
     @property
@@ -302,7 +303,8 @@ class InspectorPanes(ThemeStyles, can_focus=True):
     def _lay_out(self) -> None:
         """Show the panes of the open tab, and mark the one with the keys."""
         shown = self._shown()
-        self._headings["timeline"].display = self.timeline.display = not self.zoomed and self.size.height >= _LOW
+        self._headings["timeline"].display = not self.zoomed and self.size.height >= _LOW
+        self.timeline.display = not self.zoomed and self.size.height >= _LOWEST
         self.set_class(len(shown) > 1, "-wide")
         for name, pane in self._panes.items():
             self._boxes[name].display = name in shown  # not a class: that would style all within it again
@@ -342,7 +344,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
             return "timeline"
         length = formatting.timestamp_with_unit(self.timeline.axis_ns)
         clock = "" if self.times.is_plain else self.times.clock_name
-        parts = ("gaps on a log scale", length, clock, self._legend)
+        parts = (f"gaps × {strips.duration(self.timeline.strips.unit_ns)}", length, clock, self._legend)
         texts = [" · ".join(filter(None, ("timeline", *parts[start:end]))) for start, end in ((0, 4), (1, 4), (1, 3))]
         texts.append(f"timeline · {length}")
         return next((text for text in texts if len(text) <= self.size.width - 4), texts[-1])

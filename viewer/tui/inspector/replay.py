@@ -13,11 +13,10 @@ from rich.style import Style
 from textual import work
 from textual.events import Resize
 
-from wiretape.recorder.decode.metrics import sparkline
 from wiretape.recorder.sanitize import safe
+from wiretape.viewer.exchange import strips
 from wiretape.viewer.exchange.answer import AnswerLayout, AnswerPart, AnswerRun
 from wiretape.viewer.exchange.transcript import Transcript
-from wiretape.viewer.text import sparkline as sparks
 from wiretape.viewer.text.cells import Tone
 from wiretape.viewer.text.wrap import WrappedText
 from wiretape.viewer.tui.base import paint
@@ -39,6 +38,9 @@ _MARGIN: Final = 3
 
 _LINES_AT_ONCE: Final = 500
 _RENDERED_EVERY_S: Final = 0.25
+_WARM: Final = 4
+"""Gaps of as many units are coloured."""
+
 _KINDS: Final[dict[str, Tone]] = {"content": "plain", "refusal": "warning", "tool": "accent"}
 
 
@@ -273,10 +275,9 @@ class ReplayPane(Pane):
 
     def _heat(self, event: int | None) -> Style:
         gap = self._transcript.gap_ns(event) if self._transcript is not None and event is not None else None
-        glyph = sparkline((0, gap), 1) if gap else ""
-        if glyph in (*sparks.SLOW, *sparks.LONG):
-            return self.look("hot")
-        return self.look("warm") if glyph in ("▄", "▅") else Style()
+        if self._transcript is None or gap is None or gap < _WARM * self._transcript.gap_unit_ns:
+            return Style()
+        return self.look("hot" if gap >= strips.LEAST_NS else "warm")
 
 
 def _render_texts(texts: Sequence[tuple[str, int] | None], width: int, *, whole: bool) -> "list[list[Line] | None]":

@@ -1,7 +1,7 @@
 """Widgets along one axis of time, with the playhead in it: press or drag in them, and the playhead goes there."""
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -15,7 +15,6 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from wiretape.recorder.clock import SYSTEM
-from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.viewer.exchange import markers, strips
 from wiretape.viewer.exchange.clocks import Times
 from wiretape.viewer.exchange.opened import Known, OpenedExchange
@@ -36,7 +35,7 @@ _LABEL: Final = 9
 _PLAYHEAD: Final = "▲"
 _REDRAWN_EVERY_NS: Final = 300_000_000
 _KINDS: Final[dict[str, Tone]] = {
-    "c": "success", "r": "muted", "t": "accent", "e": "error", "!": "error", "x": "warning",
+    "c": "success", "r": "reasoning", "t": "accent", "e": "error", "!": "error", "x": "warning",
 }  # fmt: skip
 _MARKS: Final[dict[str, Tone]] = {"S": "error", "E": "error", "D": "success"}
 _FLAG: Final = Style(reverse=True, bold=True)
@@ -101,7 +100,7 @@ class Scrubbing(Widget):
 
 
 class Timeline(CachedLines, Scrubbing):
-    """Rows of cells over time: bytes a second, kinds, gaps, markers, and the axis."""
+    """Rows of cells over time: characters, bytes a second, kinds, gaps, markers, and the axis; or just the gaps."""
 
     DEFAULT_CSS = "Timeline { height: 5; }"
 
@@ -113,15 +112,24 @@ class Timeline(CachedLines, Scrubbing):
         self.strips = Strips()
         self._times = Times()
         self._cell = 0
-        self._rows = 1, 1
+        self._rows = 0, 1, 1
         self._lines: list[list[Part]] = []
 
-    def set_rows(self, for_bytes: int, for_gaps: int) -> None:
-        """Set the rows for the bytes, and for the gaps (1, 2, 4 or 8); 0 leaves the bytes out."""
-        if (for_bytes, for_gaps) != self._rows:
-            self._rows = for_bytes, for_gaps
-            self.styles.height = for_bytes + for_gaps + 3
+    def set_rows(self, for_curve: int, for_bytes: int, for_gaps: int) -> None:
+        """Set the rows for the characters and bytes, 0 leaves them out, and for the gaps: 1, 2, 4 or 8, or 0.
+
+        With 0 there is one row of gaps and nothing else.
+        """
+        if (rows := (for_curve, for_bytes, for_gaps)) != self._rows:
+            self._rows = rows
+            self.styles.height = sum(rows) + 3 if for_gaps else 1
             self.forget()
+
+    @property
+    def _open(self) -> Collection[int]:
+        """The rows whose blank cells the playhead leaves out, which saves bytes: of the characters and the markers."""
+        for_curve, for_bytes, _ = self._rows
+        return *range(for_bytes, for_bytes + for_curve), len(self._lines) - 2
 
     @property
     def cells(self) -> int:
@@ -167,7 +175,7 @@ class Timeline(CachedLines, Scrubbing):
         if cell != self._cell:
             left, right = sorted((cell, self._cell))
             self._cell = cell
-            last = self.size.height - 1
+            last = self.size.height - bool(self._rows[2])
             self.refresh(Region(_LABEL + left, 0, right - left + 1, last), Region(0, last, self.size.width, 1))
 
     def on_resize(self, event: Resize) -> None:
@@ -186,9 +194,9 @@ class Timeline(CachedLines, Scrubbing):
             self._lines = list(self._drawn(look))
         if y >= len(self._lines):
             return Strip.blank(self.size.width, look["ground"])
-        is_axis, place = y == len(self._lines) - 1, self._cell + 1
+        is_axis, place = not self._lines[y], self._cell + 1
         row = self._axis(look) if is_axis else self._lines[y]
-        if not is_axis and place < len(row):
+        if not is_axis and place < len(row) and (row[place][0] != " " or y not in self._open):
             sign, style = row[place]
             readable = look["plain"] if style == look["muted"] else style or Style()  # on the playhead's background
             row = [*row[:place], (sign, readable + look["playhead"]), *row[place + 1 :]]
@@ -196,10 +204,14 @@ class Timeline(CachedLines, Scrubbing):
 
     def _drawn(self, look: Mapping[str, Style]) -> Iterator[list[Part]]:
         """Yield all rows from the top; the axis is empty, since it is drawn with the playhead in it."""
-        shown, (for_bytes, for_gaps) = self.strips, self._rows
+        shown, (for_curve, for_bytes, for_gaps) = self.strips, self._rows
+        if not for_gaps:
+            yield from self._gaps(1, look)
+            return
         for row, cells in enumerate(shown.bytes(for_bytes) if for_bytes else []):
             label = "bytes/s" if row == for_bytes - 1 else ""
             yield [self._label(label, look), *((sign, look["accent"]) for sign in cells.ljust(self.cells))]
+        yield from self._curve(for_curve, look)
         kinds = shown.kinds.ljust(self.cells)
         yield [self._label("kind", look), *((sign, look[_KINDS.get(sign, "muted")]) for sign in kinds)]
         yield from self._gaps(for_gaps, look)
@@ -208,10 +220,21 @@ class Timeline(CachedLines, Scrubbing):
         yield [self._label("markers", look), *flags]
         yield []
 
+    def _curve(self, rows: int, look: Mapping[str, Style]) -> Iterator[list[Part]]:
+        """Yield the rows of the characters in the tones of their kinds, a stall as an error; their number is on top."""
+        shown = self.strips
+        tones = [_KINDS.get(sign, "muted") for sign in shown.outputs.ljust(self.cells)]
+        for wait in shown.waits:
+            tones[wait.first : wait.last + 1] = [_WAITS[wait.kind][0]] * (wait.last + 1 - wait.first)
+        for row, cells in enumerate(shown.curve(rows)):
+            label = "chars" if row == rows - 1 else "" if row else formatting.short_count(shown.characters).rjust(7)
+            drawn = zip(cells.ljust(self.cells), tones, strict=False)
+            yield [self._label(label, look), *((sign, look[tone]) for sign, tone in drawn)]
+
     def _gaps(self, rows: int, look: Mapping[str, Style]) -> Iterator[list[Part]]:
         """Yield the rows of the gaps: bars in tones, waits on a background, the scale beside all but the last."""
         longest = [*self.strips.longest, *[-1] * self.cells][: self.cells]
-        bars = [look[_gap_tone(gap)] for gap in longest]
+        bars = [look[strips.gap_tone(gap)] for gap in longest]
         waited = [kind and _WAITS[kind] for kind in strips.wait_kinds(self.strips.waits, self.cells)]
         for bound, cells in zip(sparkline.bounds(rows), self.strips.gaps(rows), strict=True):
             signs = zip(cells.ljust(self.cells), bars, waited, strict=False)
@@ -231,10 +254,6 @@ class Timeline(CachedLines, Scrubbing):
         """Draw everything again."""
         self._lines = []
         self.refresh()
-
-
-def _gap_tone(gap_ns: int) -> Tone:
-    return "error" if DEFAULT.is_stall(gap_ns) else "warning" if gap_ns >= strips.LEAST_NS else "plain"
 
 
 class TransportLine(Scrubbing):

@@ -22,7 +22,7 @@ def test_a_stream_that_falls_silent_shows_for_how_long_until_its_recorder_is_gon
                 app.watch.ns += 1_500 * MS
                 await shows(pilot, "● following", "1.500 / 1.500+ s", "silent for 1.4 s")
                 app.watch.ns += 1_000 * MS
-                await shows(pilot, "2.500+ s", "silent for 2.4 s", "log scale · 2.500 s", "╷2 s")
+                await shows(pilot, "2.500+ s", "silent for 2.4 s", "gaps × 5 ms · 2.500 s", "╷2 s")
                 await press(pilot, "comma")
                 shown = await shows(pilot, "0.100 / 2.500+ s")
                 assert "following" not in shown

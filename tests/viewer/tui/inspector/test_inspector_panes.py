@@ -201,18 +201,19 @@ def test_the_playhead_is_behind_what_stands_in_its_cell(marked: Path) -> None:
         async with inspected(marked, "#3") as (_, pilot, screen):
             timeline, looks = screen.panes.timeline, screen.panes.by_name
             await wait_for(pilot, lambda: len(timeline.strips.marks) == timeline.cells)
-            rows = [list(timeline.render_line(y)) for y in range(5)]
-            column = len(rows[4][0].text + rows[4][1].text)
-            assert rows[4][2].text == "▲"
-            at = [next(iter(Strip(row).crop(column, column + 1))) for row in rows[:4]]
-            assert [one.text for one in at[1:]] == ["c", "▇", "S"]
-            assert {one.style.bgcolor for one in at if one.style} == {looks["playhead"].bgcolor}
-            assert at[2].style is not None
-            assert (at[2].style.reverse, at[2].style.color) == (None, looks["error"].color)
+            rows = [list(timeline.render_line(y)) for y in range(8)]
+            column = len(rows[7][0].text + rows[7][1].text)
+            assert rows[7][2].text == "▲"
+            at = [next(iter(Strip(row).crop(column, column + 1))) for row in rows[:7]]
+            assert [one.text for one in at[1:]] == ["⣀", "⠇", " ", "c", "▆", "S"]
+            crossed = [one.style.bgcolor == looks["playhead"].bgcolor for one in at if one.style]
+            assert crossed == [True, True, True, False, True, True, True], "where the curve is"
+            assert at[5].style is not None
+            assert (at[5].style.reverse, at[5].style.color) == (None, looks["error"].color)
             await pilot.press("end")
-            moved = [next(iter(timeline.render_line(y).crop(column, column + 1))) for y in range(4)]
+            moved = [next(iter(timeline.render_line(y).crop(column, column + 1))) for y in range(7)]
             assert [one.text for one in moved] == [one.text for one in at]
-            found = {one.text: one.style for one in timeline.render_line(3) if one.text in tuple("CSD")}
+            found = {one.text: one.style for one in timeline.render_line(6) if one.text in tuple("CSD")}
             assert list(found) == ["C", "S", "D"]
             assert all(style is not None and style.reverse and style.bold for style in found.values())
 
@@ -222,12 +223,12 @@ def test_the_playhead_is_behind_what_stands_in_its_cell(marked: Path) -> None:
 def test_a_wait_is_shaded_and_its_length_stands_in_it(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "#3") as (_, pilot, screen):
-            await shows(pilot, "··2.2 s··")
-            looks, row = screen.panes.by_name, screen.panes.timeline.render_line(2)
+            await shows(pilot, "╱╱ 2.2 s ╱╱")
+            looks, row = screen.panes.by_name, screen.panes.timeline.render_line(5)
             behind = "".join(one.text for one in row if one.style and one.style.bgcolor == looks["stalled"].bgcolor)
-            assert behind.strip("·") == "2.2 s"
+            assert behind.strip("╱") == " 2.2 s "
             await pilot.press("i")
-            await shows(pilot, "··┆2.2 s┆··")
+            await shows(pilot, "╱╱ ┆2.2 s┆ ╱╱")
 
     journey(steps())
 
@@ -236,11 +237,30 @@ def test_the_timeline_uses_the_height_of_a_terminal(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "#3") as (_, pilot, screen):
             await wait_for(pilot, lambda: len(screen.panes.timeline.strips.marks) == screen.panes.timeline.cells)
-            for rows, height, for_gaps in ((24, 4, 1), (40, 5, 1), (44, 6, 2), (52, 9, 4), (60, 9, 4), (80, 15, 8)):
+            sizes = (20, 4, 1), (24, 6, 1), (40, 8, 1), (44, 11, 2), (52, 17, 4), (60, 17, 4), (80, 23, 8)
+            for rows, height, for_gaps in sizes:
                 lines = (await resized(pilot, (120, rows))).splitlines()[-2 - height : -2]
                 assert [line[:9].strip() for line in lines[-2:]] == ["markers", ""]
                 bounds = [f"≥{bound}".rjust(8) for bound in sparkline.bounds(for_gaps)[:-1]]
                 assert [line[:8] for line in lines if "≥" in line] == bounds
+
+    journey(steps())
+
+
+def test_on_a_low_terminal_a_row_of_time_is_left(marked: Path) -> None:
+    async def steps() -> None:
+        async with inspected(marked, "#3") as (_, pilot, screen):
+            await resized(pilot, (60, 16))
+            await wait_for(pilot, lambda: screen.panes.timeline.strips.cells == screen.panes.timeline.cells == 50)
+            text = await shows(pilot, " gap     ", "╱╱ 2.2 s ╱╱")
+            assert "timeline" not in text
+            column = screen.panes.timeline.span()[0] + 46
+            at = next(iter(screen.panes.timeline.render_line(0).crop(column, column + 1)))
+            assert at.style is not None
+            assert at.style.bgcolor == screen.panes.by_name["playhead"].bgcolor
+            await pilot.click("#timeline", (9, 0))
+            assert screen.playback.media_ns <= screen.playback.end_ns // 50
+            assert "2.2 s" not in await resized(pilot, (60, 12))
 
     journey(steps())
 
@@ -527,13 +547,13 @@ def test_before_it_is_shown_nothing_has_a_colour() -> None:
 def test_text_ahead_of_the_playhead_and_all_on_a_timeline_can_be_read_in_both_themes(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "#3") as (app, pilot, screen):
-            await shows(pilot, "··2.2 s··")
+            await shows(pilot, "╱╱ 2.2 s ╱╱")
             panes = screen.panes
             for theme in themes.THEMES:
                 app.theme, ground = theme.name, str(theme.background).lower()
                 await wait_for(pilot, lambda ground=ground: panes.by_name["ground"].bgcolor.name == ground)
                 ratios: dict[str, float] = {}
-                for widget, rows in ((panes.replay, range(8)), (panes.events, range(3, 8)), (panes.timeline, range(5))):
+                for widget, rows in ((panes.replay, range(8)), (panes.events, range(3, 8)), (panes.timeline, range(8))):
                     for piece in (piece for row in rows for piece in widget.render_line(row) if piece.text.strip()):
                         colors = piece.style.color.get_truecolor().hex, piece.style.bgcolor.get_truecolor().hex
                         ratios[piece.text] = min(themes.contrast(*colors), ratios.get(piece.text, 21.0))

@@ -76,14 +76,14 @@ def test_a_key_changes_between_the_time_and_the_content_of_requests(tmp_path: Pa
 
     async def steps() -> None:
         async with staged(tape, lambda: ConversationsScreen(""), SIZES[0]) as (_, pilot):
-            await shows(pilot, "TIME", "stalled 36 %", "▒ stalled")
+            await shows(pilot, "TIME", "stalled 36 %", "╱ stalled")
             await press(pilot, "v")
             await shows(pilot, "CONTEXT", "· other", "◆ images")
             await press(pilot, "down")
             text = await shows(pilot, "largest tool results: read")
             assert "from turn 2 (cccc0000)" in text
             await press(pilot, "v")
-            text = await shows(pilot, "TIME", "▒ stalled 36 %")
+            text = await shows(pilot, "TIME", "╱ stalled 36 %")
             assert "largest tool results" not in text
 
     journey(steps())
@@ -96,8 +96,8 @@ def test_the_legend_is_of_the_conversation_under_the_cursor(tmp_path: Path) -> N
         async with staged(tape, lambda: ConversationsScreen(""), SIZES[0]) as (_, pilot):
             await shows(pilot, " ░ waiting 50 %")
             await press(pilot, "down")
-            await shows(pilot, " ▒ stalled 36 %")
+            await shows(pilot, " ╱ stalled 36 %")
             await press(pilot, "enter", "down", "down")
-            await shows(pilot, " ▒ stalled 36 %", "failed 100 %")
+            await shows(pilot, " ╱ stalled 36 %", "failed 100 %")
 
     journey(steps())
