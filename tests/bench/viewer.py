@@ -1,25 +1,40 @@
-"""How quick the viewer is: `view` in a pseudo-terminal, on a large synthetic tape, with a person's keys.
+"""The viewer's speed: `view` in a pseudo-terminal of 120×40, with a person's keys, and beside a recorder of streams.
 
-    python tests/bench/viewer.py [--exchanges 100000] [--chunks 20] [--tape FILE] [--rounds 5] [--presses 200]
+    python tests/bench/viewer.py [--exchanges 100000] [--chunks 20] [--tape FILE] [--rounds 5] [--presses 100]
+                                 [--streams 50] [--gap-ms 50] [--seconds 20] [--parts start,keys,filter,tail,live]
+                                 [--beside CHECKOUT]…
 
-Makes the tape unless FILE exists; new exchanges are written to it. Prints, from outside, what a person would wait for:
-from exec to the first rows, from a key to the lines that it changes, from a commit to the exchange on the screen, from
-`q` to the end; and the peak memory of the process. Nothing is asserted.
+Makes the tape unless FILE exists; `tail` writes new exchanges to it. Measured from outside, by part:
+
+    start   from exec to the first rows, and the CPU time until then
+    keys    from a key to the cursor's line, and to the last byte of the redraw; bytes and CPU time of a key
+    filter  from the last key of a filter to its count
+    tail    from a commit to the exchange on the screen
+    live    CPU and bytes of the list, and of the inspector that follows a stream, while a recorder records streams
+
+`--beside` measures another checkout in the same rounds, in turns, so that both see the same machine. Wall times are
+those of the machine: `load` is its load average. Nothing is asserted.
 """
 
 import argparse
+import contextlib
+import os
 import secrets
 import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
+from tests.bench.clients import Plan  # noqa: E402
+from tests.bench.rig import Site, cpu_s, rigged, run_clients, wait_for, wiretape  # noqa: E402
 from tests.support.sample_tape import COMPLETE_READS, begin, end, response  # noqa: E402
 from tests.support.terminal import Screen, Terminal  # noqa: E402
 from wiretape.recorder.tape import file, journal  # noqa: E402
@@ -27,137 +42,244 @@ from wiretape.recorder.tape.store import Store  # noqa: E402
 
 COLUMNS, ROWS = 120, 40
 FILTERS = ("status>=400", "ttft>800ms", "model:gpt-*")
+KEYS = {"a line down": "j", "a page down": "\x1b[6~", "end and home": "Gg"}
+PREVIEWED_S = 0.2
+"""After so long without output, a redraw is complete: the preview comes 0.05 s after the cursor."""
+SETTLING_S = 3
+"""Time that a viewer has to start, in s."""
+PARTS = ("start", "keys", "filter", "tail", "live")
 
 
-def viewer(tape: Path, *more: str) -> Terminal:
-    """Start the viewer on a tape."""
-    return Terminal(["-m", "wiretape.viewer.cli", "view", "--db", str(tape), *more], COLUMNS, ROWS, is_fresh=True)
+@dataclass(frozen=True)
+class Checkout:
+    """A version of wiretape, run by this interpreter with its bytecode, and its figures by their names."""
+
+    path: Path
+    bytecode: Path
+    figures: dict[str, list[float]] = field(default_factory=dict)
+
+    def view(self, tape: Path, *more: str) -> Terminal:
+        """Start the viewer on a tape."""
+        command = ["-m", "wiretape.viewer.cli", "view", "--db", str(tape), *more]
+        environment = {"PYTHONPATH": str(self.path / ".package"), "PYTHONPYCACHEPREFIX": str(self.bytecode)}
+        environment |= {"PYTHONDONTWRITEBYTECODE": ""}  # an installed wiretape has its bytecode
+        return Terminal(command, COLUMNS, ROWS, environment, self.path, is_fresh=True)
+
+    def note(self, name: str, figure: float) -> None:
+        """Add a figure."""
+        self.figures.setdefault(name, []).append(figure)
 
 
-def report(name: str, seconds: Sequence[float]) -> None:
-    """Print the spread of some waits."""
-    ordered = sorted(seconds)
-    middle, high = ordered[len(ordered) // 2], ordered[min(len(ordered) - 1, len(ordered) * 95 // 100)]
-    print(f"{name:<36} p50 {middle * 1e3:8.1f}  p95 {high * 1e3:8.1f}  max {ordered[-1] * 1e3:8.1f} ms", flush=True)
+def report(checkouts: Sequence[Checkout]) -> None:
+    """Print the spreads of all figures, those of a name together."""
+    for name in checkouts[0].figures:
+        for checkout in checkouts:
+            ordered = sorted(checkout.figures[name])
+            places = {"least": 0, "p50": 50, "p95": 95, "p99": 99, "most": 100}
+            spread = {label: ordered[(len(ordered) - 1) * share // 100] for label, share in places.items()}
+            shown = "".join(f"  {label} {value:8,.1f}" for label, value in spread.items())
+            print(f"{name:<42}{shown}  {checkout.path.name}")
 
 
 def newest(tape: Path) -> str:
-    """Give the beginning of the newest exchange's id."""
-    connection = sqlite3.connect(tape)
-    (id,) = connection.execute("SELECT id FROM exchanges ORDER BY no DESC LIMIT 1").fetchone()
-    connection.close()
+    """Return the beginning of the newest exchange's id."""
+    with contextlib.closing(sqlite3.connect(tape)) as connection:
+        (id,) = connection.execute("SELECT id FROM exchanges ORDER BY no DESC LIMIT 1").fetchone()
     return str(id)[:8]
 
 
-def settled(terminal: Terminal, seconds: float = 0.3) -> None:
-    """Read until nothing has come for a while."""
+def settled(terminal: Terminal, seconds: float = 0.3) -> float:
+    """Read until nothing has come for a while; return the time of the last byte."""
     while terminal.read(seconds):
         pass
+    return terminal.came
 
 
-def started(tape: Path, rounds: int) -> Iterator[float]:
-    """Time from exec to the first rows."""
+def started(checkout: Checkout, tape: Path) -> None:
+    """Measure from exec to the first rows."""
     first = newest(tape)
-    for _ in range(rounds):
-        began = time.perf_counter()
-        with viewer(tape) as terminal:
-            terminal.wait_for(first)
-            yield time.perf_counter() - began
+    began = time.perf_counter()
+    with checkout.view(tape) as terminal:
+        terminal.wait_for(first)
+        checkout.note("exec to first rows, ms", (time.perf_counter() - began) * 1e3)
+        checkout.note("exec to first rows, CPU ms", cpu_s([terminal.process.pid]) * 1e3)
+        checkout.note("exec to the last byte, ms", (settled(terminal, 1.0) - began) * 1e3)
+        checkout.note("exec to the last byte, CPU ms", cpu_s([terminal.process.pid]) * 1e3)
+        terminal.press("q")
+        checkout.note("q to end, ms", _timed(terminal.ended))
+
+
+def _timed(act: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    act()
+    return (time.perf_counter() - began) * 1e3
 
 
 def cursor(screen: Screen) -> str:
-    """Give the line of the cursor."""
+    """Return the line of the cursor."""
     return next((line for line in screen.lines if line.startswith("▌")), "")
 
 
-def pressed(terminal: Terminal, keys: Sequence[str]) -> Iterator[float]:
-    """Time from each key to the cursor on another line, with its row."""
-    for key in keys:
-        before = cursor(terminal.screen)
-        terminal.press(key)
-        yield terminal.wait_for(
-            lambda screen, before=before: cursor(screen) not in ("", before) and cursor(screen)[4:5] != "…"
-        )
-        settled(terminal, 0.08)  # the preview comes after it
+def pressed(checkout: Checkout, tape: Path, presses: int) -> None:
+    """Measure keys that move the cursor, each after the redraw of the one before; then a held key."""
+    with checkout.view(tape) as terminal:
+        terminal.wait_for(newest(tape))
+        settled(terminal, 1.0)
+        for name, keys in KEYS.items():
+            for key in [*keys] * (presses // 4) if keys == "Gg" else [keys] * presses:
+                _press(checkout, terminal, name, key)
+        _hold(checkout, terminal, presses)
+        checkout.note("peak memory, MiB", peak(terminal))
 
 
-def tailed(terminal: Terminal, tape: Path, count: int) -> Iterator[float]:
-    """Time from a commit to the exchange on the screen."""
+def _press(checkout: Checkout, terminal: Terminal, name: str, key: str) -> None:
+    before, size, cpu = cursor(terminal.screen), len(terminal.sent), cpu_s([terminal.process.pid])
+    began = time.perf_counter()
+    terminal.press(key)
+    taken = terminal.wait_for(lambda screen: cursor(screen) not in ("", before) and cursor(screen)[4:5] != "…")
+    checkout.note(f"{name}: key to the cursor's line, ms", taken * 1e3)
+    checkout.note(f"{name}: key to the last byte, ms", (settled(terminal, PREVIEWED_S) - began) * 1e3)
+    checkout.note(f"{name}: bytes", len(terminal.sent) - size)
+    checkout.note(f"{name}: CPU ms", (cpu_s([terminal.process.pid]) - cpu) * 1e3)
+
+
+def _hold(checkout: Checkout, terminal: Terminal, presses: int) -> None:
+    size, cpu = len(terminal.sent), cpu_s([terminal.process.pid])
+    for _ in range(presses):
+        terminal.press("j")
+        terminal.read(1 / 30)
+        time.sleep(1 / 30)
+    settled(terminal, PREVIEWED_S)
+    checkout.note("a held key: bytes a line", (len(terminal.sent) - size) / presses)
+    checkout.note("a held key: CPU ms a line", (cpu_s([terminal.process.pid]) - cpu) * 1e3 / presses)
+
+
+def filtered(checkout: Checkout, tape: Path) -> None:
+    """Measure from the last key of a filter to its count."""
+    with checkout.view(tape) as terminal:
+        terminal.wait_for(newest(tape))
+        settled(terminal)
+        for text in FILTERS:
+            terminal.press("/")
+            settled(terminal)
+            terminal.press(text)
+            checkout.note(f"filter {text}, ms", terminal.wait_for(lambda screen: " / " in screen.lines[1][40:]) * 1e3)
+            terminal.press("\x15\r")
+            settled(terminal)
+
+
+def tailed(checkout: Checkout, tape: Path, count: int) -> None:
+    """Measure from a commit to the exchange on the screen."""
     session = journal.Session("bench", "0", 1, None, "http://127.0.0.1:8377", [], "2026-03-01T12:00:00.000000Z")
     run = secrets.token_hex(7)  # in each run another: else an id may stand on the screen before it is written
-    with file.writing(tape, "a benchmark") as connection:
+    with checkout.view(tape, "-F") as terminal, file.writing(tape, "a benchmark") as connection:
+        terminal.wait_for(newest(tape))
+        settled(terminal)
         store = Store(connection)
         store.begin_session(session)
         for number in range(count):
             first = begin(f"{run[:5]}{number % 4096:03x}{run[5:]}"[:16], number % 60, b"{}")
             time.sleep(0.037)  # so that the poll is met at all of its phases
             store.append([first, *response(first.id, COMPLETE_READS), end(first.id, COMPLETE_READS)])
-            yield terminal.wait_for(first.id[:8])
+            checkout.note("commit to painted, ms", terminal.wait_for(first.id[:8]) * 1e3)
 
 
-def filtered(terminal: Terminal, text: str) -> float:
-    """Time from the last key of a filter to its count."""
-    terminal.press("/")
-    settled(terminal)
-    terminal.press(text)
-    taken = terminal.wait_for(lambda screen: " / " in screen.lines[1][40:])
-    terminal.press("\x15\r")
-    settled(terminal)
-    return taken
+def lived(checkouts: Sequence[Checkout], streams: int, gap_ms: int, seconds: float) -> None:
+    """Measure the viewer beside a recorder of live streams."""
+    with rigged() as (directory, upstream):
+        recorder = wiretape()(Site(directory, upstream.plain))
+        assert recorder.tape is not None
+        try:
+            for number, checkout in enumerate(checkouts * 2):
+                name, *more = ("list",) if number < len(checkouts) else ("following", "@")
+                chunks = int((seconds + 2 * SETTLING_S) * 1000 / gap_ms)
+                plan = Plan(port=recorder.port, first=1000 * number, clients=streams, requests=1, repeat=1,
+                            chunks=chunks, gap_us=gap_ms * 1000, pause_ms=0, is_kept=False, ca=None)  # fmt: skip
+                _watch(checkout, recorder.tape, plan, f"{streams} live streams, {name}", seconds, *more)
+        finally:
+            recorder.stop()
+
+
+def _watch(checkout: Checkout, tape: Path, plan: Plan, name: str, seconds: float, *more: str) -> None:
+    clients = threading.Thread(target=run_clients, args=(plan, _nothing, _nothing, _nothing))
+    clients.start()
+    wait_for(lambda: running(tape) == plan.clients)
+    with checkout.view(tape, *more) as terminal:
+        _read_for(terminal, SETTLING_S)
+        size, cpu, began = len(terminal.sent), cpu_s([terminal.process.pid]), time.perf_counter()
+        _read_for(terminal, seconds)
+        taken = time.perf_counter() - began
+        checkout.note(f"{name}, CPU %", (cpu_s([terminal.process.pid]) - cpu) / taken * 100)
+        checkout.note(f"{name}, kB/s", (len(terminal.sent) - size) / taken / 1e3)
+    clients.join()
+    wait_for(lambda: running(tape) == 0)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _read_for(terminal: Terminal, seconds: float) -> None:
+    until = time.perf_counter() + seconds
+    while (left := until - time.perf_counter()) > 0:
+        terminal.read(left, drawn=False)
+
+
+def running(tape: Path) -> int:
+    """Return the number of running exchanges on a tape."""
+    with contextlib.closing(sqlite3.connect(f"file:{tape}?mode=ro", uri=True)) as connection:
+        query = "SELECT (SELECT count(*) FROM exchanges) - (SELECT count(*) FROM measures)"
+        return int(connection.execute(query).fetchone()[0])
 
 
 def peak(terminal: Terminal) -> float:
-    """Give the peak memory of the viewer, in MiB."""
+    """Return the peak memory of the viewer, in MiB."""
     status = Path(f"/proc/{terminal.process.pid}/status").read_text()
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1024
 
 
-def measure(tape: Path, rounds: int, presses: int) -> None:
-    """Measure everything and print it."""
-    report("exec to first rows", list(started(tape, rounds)))
-    with viewer(tape) as terminal:
-        terminal.wait_for(newest(tape))
-        settled(terminal)
-        for name, keys in (("a line down", "j"), ("a page down", "\x1b[6~"), ("end and home", "Gg")):
-            report(
-                f"key to lines, {name}",
-                list(pressed(terminal, [*keys] * presses if keys == "Gg" else [keys] * presses)),
-            )
-        terminal.press("g")
-        settled(terminal)
-        for text in FILTERS:
-            report(f"filter {text}", [filtered(terminal, text)])
-        terminal.press("gf")  # to the newest, and stay there
-        settled(terminal)
-        report("commit to painted", list(tailed(terminal, tape, presses // 4)))
-        print(f"{'peak memory':<36} {peak(terminal):8.0f} MiB")
-        terminal.press("q")
-        report("q to end", [_timed(terminal.ended)])
-
-
-def _timed(act: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    act()
-    return time.perf_counter() - began
+def measure(checkouts: Sequence[Checkout], tape: Path, given: argparse.Namespace) -> None:
+    """Measure the parts, the checkouts in turns."""
+    parts, presses = given.parts.split(","), given.presses // given.rounds
+    measured: dict[str, Callable[[Checkout], None]] = {
+        "start": lambda checkout: started(checkout, tape),
+        "keys": lambda checkout: pressed(checkout, tape, presses),
+        "filter": lambda checkout: filtered(checkout, tape),
+        "tail": lambda checkout: tailed(checkout, tape, presses),
+    }
+    for checkout in checkouts:
+        started(Checkout(checkout.path, checkout.bytecode), tape)  # which writes the bytecode
+    for _ in range(given.rounds):
+        for part in (part for part in parts if part in measured):
+            for checkout in checkouts:
+                measured[part](checkout)
+        if "live" in parts:
+            lived(checkouts, given.streams, given.gap_ms, given.seconds)
 
 
 def main() -> None:
-    """Read the options, make the tape and measure."""
+    """Read the options, make the tape, measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--exchanges", type=int, default=100_000)
-    parser.add_argument("--chunks", type=int, default=20)
+    defaults = {"exchanges": 100_000, "chunks": 20, "rounds": 5, "presses": 100, "streams": 50, "gap-ms": 50}
+    for name, default in defaults.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--tape", type=Path)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--presses", type=int, default=200)
+    parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--beside", type=Path, action="append", default=[], metavar="CHECKOUT")
     given = parser.parse_args()
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as directory:
+        checkouts = [Checkout(path, Path(directory) / "bytecode") for path in (*given.beside, ROOT)]
         tape = given.tape or Path(directory) / "bench.db"
         if not tape.exists():
             size = ["--exchanges", str(given.exchanges), "--chunks", str(given.chunks)]
             subprocess.run(
                 [sys.executable, "-m", "wiretape.viewer.cli", "db", "fixture", "--db", str(tape), *size], check=True
             )
-        measure(tape, given.rounds, given.presses)
+        measure(checkouts, tape, given)
+        report(checkouts)
+    print(f"load before {load:.1f}, after {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

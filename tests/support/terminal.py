@@ -58,7 +58,7 @@ class Screen:
     def _take(self, match: "re.Match[str]") -> None:
         if match["csi"] is not None:
             self._control(match["csi"])
-        elif match["osc"] not in (None, "11;?"):
+        elif match["osc"] is not None:
             self.strange.append(f"OSC {match['osc']}")
         elif match["text"] is not None:
             for sign in match["text"]:
@@ -101,7 +101,7 @@ class Screen:
 
 
 class Terminal:
-    """A program of Python's that runs in a pseudo-terminal; `sent` is every byte that came out of it.
+    """A program of Python's that runs in a pseudo-terminal; `sent` is every byte of its output, the last at `came`.
 
     Only one that `is_fresh` has its encoding from its environment, and can be seen to be suspended.
     """
@@ -120,12 +120,12 @@ class Terminal:
         fcntl.ioctl(self._inner, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.screen = Screen(columns, rows)
         self.sent = b""
-        self._came = 0.0
+        self.came = 0.0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         base = {
             name: value
             for name, value in os.environ.items()
-            if name not in ("NO_COLOR", "COLORFGBG", "COLORTERM", "COLUMNS", "LINES")
+            if name not in ("NO_COLOR", "COLORTERM", "COLUMNS", "LINES")
         }
         given = {"TERM": "xterm-256color", "TZ": "UTC", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", **(environment or {})}
         ends = {"stdin": self._inner, "stdout": self._inner, "stderr": self._inner}
@@ -159,7 +159,7 @@ class Terminal:
         data = b""
         while not data or select.select([self._outer], [], [], _WHOLE_SECONDS)[0]:
             data += os.read(self._outer, 1 << 16)
-            self._came = time.perf_counter()
+            self.came = time.perf_counter()
         self.sent += data
         if drawn:
             self.screen.feed(self._decoder.decode(data))
@@ -174,7 +174,7 @@ class Terminal:
             left = began + seconds - time.perf_counter()
             assert left > 0, "\n".join([f"not on the screen: {shown}", *self.screen.lines])
             self.read(min(left, 0.05))
-        return max(self._came - began, 0.0)
+        return max(self.came - began, 0.0)
 
     def wait_until(self, holds: Callable[[], bool], seconds: float = SECONDS) -> None:
         """Wait until a condition holds, without reading output."""
