@@ -21,9 +21,9 @@ import click
 from wiretape.recorder import destinations
 from wiretape.recorder.children import PROXY_PASSWORD
 from wiretape.recorder.errors import WiretapeError
-from wiretape.recorder.relay import providers
 
 if TYPE_CHECKING:
+    from wiretape.recorder.relay import providers
     from wiretape.recorder.relay.service import Options
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -142,7 +142,7 @@ class RecordingValues:
         return tape_path(self.db)
 
     def settings(
-        self, upstreams: Sequence[providers.Upstream], added: Mapping[str, str] | None = None, **more: Any
+        self, upstreams: "Sequence[providers.Upstream]", added: Mapping[str, str] | None = None, **more: Any
     ) -> "Options":
         """Return the settings of a recorder for these upstreams; `more` are other fields of them.
 
@@ -220,9 +220,11 @@ intercepting_by_default = click.option(
 )  # fmt: skip
 
 
-def read_upstreams(given: tuple[str, ...]) -> list[providers.Upstream]:
+def read_upstreams(given: tuple[str, ...]) -> "list[providers.Upstream]":
     """Read `--upstream` values; none gives the well-known APIs by name."""
-    chosen: list[providers.Upstream] = []
+    from wiretape.recorder.relay import providers
+
+    chosen = list[providers.Upstream]()
     for text in given:
         try:
             upstream = providers.parse(text)

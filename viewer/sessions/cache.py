@@ -7,10 +7,12 @@ a generation is compared with that of its predecessor, element by element (`wire
 import re
 from collections.abc import Iterable, Mapping
 from itertools import takewhile
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from wiretape.recorder.decode.elements import Prefix
 from wiretape.viewer.sessions.predecessors import Generation, Tie, ties
+
+if TYPE_CHECKING:
+    from wiretape.recorder.decode.elements import Prefix
 
 Provider = Literal["anthropic", "openai", "gemini", "other"]
 
@@ -59,7 +61,7 @@ class Prompted(NamedTuple):
     """
 
     generation: Generation
-    prefix: Prefix | None
+    prefix: "Prefix | None"
     start_ns: int
     succeeded: bool
     provider: Provider = "other"
@@ -178,7 +180,7 @@ def _common_tokens(before: Prompted, broken: Break | None, *, is_named: bool) ->
     return round(before.input * sum(sizes[: broken.equal]) / total) if total else None
 
 
-def first_difference(before: Prefix, after: Prefix, *, is_named: bool = False) -> Break | None:
+def first_difference(before: "Prefix", after: "Prefix", *, is_named: bool = False) -> Break | None:
     """Return the first place where a prompt differs from one that it should begin with; None if it begins so.
 
     `is_named`: the messages of the earlier one stand in front of the later one's on the server; compared is the
@@ -205,7 +207,7 @@ def first_difference(before: Prefix, after: Prefix, *, is_named: bool = False) -
     return Break(_place(after, same) or _place(before, same) or "messages", equal + same)
 
 
-def _heads(prefix: Prefix) -> dict[str, tuple[int | None, bytes]]:
+def _heads(prefix: "Prefix") -> dict[str, tuple[int | None, bytes]]:
     """Return the digests in front of the messages by their key, with the number of items of a list."""
     found: dict[str, tuple[int | None, bytes]] = {}
     at = 0
@@ -233,7 +235,7 @@ def _same(a: bytes, b: bytes) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def _place(prefix: Prefix, message: int) -> str | None:
+def _place(prefix: "Prefix", message: int) -> str | None:
     """Return the place of a message by its number."""
     at, element = 0, prefix.first + message
     for key, count in prefix.places:

@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 from sqlalchemy import Connection, select
 
-from wiretape.recorder.decode.elements import unpack
 from wiretape.recorder.decode.exchange import FAILURES
 from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.relay.apis import at_host
@@ -142,6 +141,8 @@ def _generation(
     start_ns: int, no: int, upstream: str, model: str | None, api: str | None, outcome: str, elements: bytes | None,
     response_id: str | None, named: str | None, retries: int | None, input: int | None, cached: int | None,
 ) -> Prompted:  # fmt: skip
+    from wiretape.recorder.decode.elements import unpack
+
     prefix = unpack(elements)
     messages = None if prefix is None else prefix.messages
     by_model, head = (prefix.by_model, prefix.leading) if prefix is not None else (False, b"")

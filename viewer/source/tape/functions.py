@@ -17,7 +17,6 @@ from sqlalchemy import Connection, func, or_, select
 from wiretape.recorder.decode.conversation import RecordedRequest, belonging
 from wiretape.recorder.decode.operation import GENERATIONS, operation
 from wiretape.recorder.tape import cells, reading
-from wiretape.recorder.tape.redact import Redactor
 from wiretape.recorder.tape.schema import exchanges, measures, sessions
 from wiretape.viewer.listing.conversations import ConversationLink, Conversations
 from wiretape.viewer.source.base import Version
@@ -55,6 +54,8 @@ MOST_TOKENS: Final = (1 << 52) - 1
 
 def key_marks(connection: Connection) -> Callable[[str], str]:
     """Return the function from the key of a session to the hash that a redacted header has of it on this tape."""
+    from wiretape.recorder.tape.redact import Redactor
+
     salt = connection.execute(select(sessions.c.salt).order_by(sessions.c.no).limit(1)).scalar()
     redactor = Redactor(salt if isinstance(salt, bytes) else b"")
 

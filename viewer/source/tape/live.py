@@ -10,27 +10,28 @@ import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 from sqlalchemy import Connection, LargeBinary, Text, and_, bindparam, case, cast, func, select
 
 from wiretape.recorder.decode import encoding
-from wiretape.recorder.decode.decoder import Decoded, decode
-from wiretape.recorder.decode.derive import derive
 from wiretape.recorder.decode.exchange import Exchange, Reads
 from wiretape.recorder.decode.metrics import Measures
 from wiretape.recorder.decode.stalls import DEFAULT, stalls_among
 from wiretape.recorder.tape import cells, reading
 from wiretape.recorder.tape.schema import exchanges, measures, sessions
 from wiretape.viewer import rows
-from wiretape.viewer.listing.ranking import RankedExchange
 from wiretape.viewer.rows import LISTED, DetailRow, ListRow, PreviewRow, TableRow
 from wiretape.viewer.source.base import Change
 from wiretape.viewer.source.tape import following, queries
 from wiretape.viewer.source.tape.columns import JOINED, Expression, Statement, among, column, last_read
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.source.tape.following import Changes
+
+if TYPE_CHECKING:
+    from wiretape.recorder.decode.decoder import Decoded
+    from wiretape.viewer.listing.ranking import RankedExchange
 
 LONGEST: Final = 256
 """Maximum number of characters read of a text for the list."""
@@ -263,6 +264,8 @@ def is_measurable(row: ListRow, most: int = LARGEST) -> bool:
 
 def figures(connection: Connection, no: int) -> Measures:
     """Measure a running exchange until now; of a large compressed one nothing. Raises sqlalchemy's `NoResultFound`."""
+    from wiretape.recorder.decode.derive import derive
+
     with connection.begin():
         facts, its_reads, body = reading.answer(connection, no)
     if not encoding.is_identity(facts.content_encoding) and len(body) > LARGEST // RATIO:
@@ -270,7 +273,7 @@ def figures(connection: Connection, no: int) -> Measures:
     return _measure_once(_hashable_facts(facts), _hashable(its_reads), body)
 
 
-def decoded(facts: Exchange, reads: Reads, body: bytes) -> Decoded:
+def decoded(facts: Exchange, reads: Reads, body: bytes) -> "Decoded":
     """Decode the data of an exchange until now: once per change, for all lists, previews and panes."""
     return _decode_once(_hashable_facts(facts), _hashable(reads), body)
 
@@ -284,11 +287,17 @@ def _hashable(reads: Reads) -> Reads:
     return Reads(seq, at_ns, tuple(reads.relayed_ns), start, size)
 
 
-_decode_once = functools.lru_cache(8)(decode)
+@functools.lru_cache(8)
+def _decode_once(facts: Exchange, reads: Reads, body: bytes) -> "Decoded":
+    from wiretape.recorder.decode.decoder import decode
+
+    return decode(facts, reads, body)
 
 
 @functools.lru_cache(8)
 def _measure_once(facts: Exchange, reads: Reads, body: bytes) -> Measures:
+    from wiretape.recorder.decode.derive import derive
+
     return derive(facts, reads, body, _decode_once(facts, reads, body))
 
 
@@ -303,12 +312,14 @@ def filled(row: R, figures: Measures) -> R:
     return replace(row, **changed)
 
 
-def entries(connection: Connection, numbers: Sequence[int]) -> list[RankedExchange]:
+def entries(connection: Connection, numbers: Sequence[int]) -> "list[RankedExchange]":
     """Return these exchanges as a table of several shows them, except those that are gone."""
     return [entry for no in numbers if (entry := _entry(connection, no)) is not None]
 
 
-def _entry(connection: Connection, no: int) -> RankedExchange | None:
+def _entry(connection: Connection, no: int) -> "RankedExchange | None":
+    from wiretape.viewer.listing.ranking import RankedExchange
+
     found = listed(connection, [no])
     if not found:
         return None

@@ -16,14 +16,13 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 from sqlalchemy import Connection, and_, bindparam, event, func, not_, or_, select, type_coerce
 from sqlalchemy.exc import DatabaseError, DBAPIError
 
 from wiretape.recorder.decode import encoding
-from wiretape.recorder.decode.decoder import Decoded, decode
 from wiretape.recorder.decode.exchange import FAILURES, NOT_SHIPPED, Exchange, Reads
 from wiretape.recorder.decode.metrics import DECODER_VERSION
 from wiretape.recorder.errors import NotFound, TapeDamaged, TapeError
@@ -41,6 +40,9 @@ from wiretape.viewer.source.tape.caching import Caching
 from wiretape.viewer.source.tape.columns import JOINED, Statement, column, flagged
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.source.tape.functions import Pricing, Resolver, begun, register_names
+
+if TYPE_CHECKING:
+    from wiretape.recorder.decode.decoder import Decoded
 
 K = TypeVar("K")
 
@@ -342,7 +344,7 @@ def all_chunks(connection: Connection, where: Condition | None = None, limit: in
     return Chunks(decoded_bodies(connection, _numbers(connection, where)), limit)
 
 
-def decoded_bodies(connection: Connection, numbered: Iterable[tuple[int, K]]) -> Iterator[tuple[K, Decoded]]:
+def decoded_bodies(connection: Connection, numbered: Iterable[tuple[int, K]]) -> "Iterator[tuple[K, Decoded]]":
     """Yield the decoded bodies of exchanges, each with the key that comes with its number.
 
     Several are read at once, except large ones, with only the columns that decoding needs.
@@ -362,7 +364,9 @@ def decoded_bodies(connection: Connection, numbered: Iterable[tuple[int, K]]) ->
         yield from ((batch[one], decoded) for one, decoded in _decoded_group(connection, group))
 
 
-def _decoded_group(connection: Connection, group: Sequence[int]) -> Iterator[tuple[int, Decoded]]:
+def _decoded_group(connection: Connection, group: Sequence[int]) -> "Iterator[tuple[int, Decoded]]":
+    from wiretape.recorder.decode.decoder import decode
+
     body_no = _bodies.c.exchange_no
     packed = select(body_no, _bodies.c.data, _bodies.c.size).where(body_no.in_(group))
     try:
@@ -383,8 +387,10 @@ def _decoded_group(connection: Connection, group: Sequence[int]) -> Iterator[tup
             yield no, decode(_as_answer(heads[no]), its_reads, body)
 
 
-def chunks(connection: Connection, no: int) -> Decoded:
+def chunks(connection: Connection, no: int) -> "Decoded":
     """Decode an exchange's body as `decoded` does, with nothing read but what decides how that is done."""
+    from wiretape.recorder.decode.decoder import decode
+
     with connection.begin():
         head = connection.execute(_HEADS.where(_exchanges.c.no == no)).one()
         its_reads = reading.reads_of(connection, no)
@@ -467,8 +473,10 @@ def numbers(connection: Connection, where: Condition | None = None, *, newest_fi
         yield no
 
 
-def observed(connection: Connection, no: int) -> tuple[Exchange, Reads, Decoded]:
+def observed(connection: Connection, no: int) -> "tuple[Exchange, Reads, Decoded]":
     """Return the facts of an exchange, its reads, and its body decoded: the inputs of its verdicts."""
+    from wiretape.recorder.decode.decoder import decode
+
     with connection.begin():
         facts, its_reads, data = reading.answer(connection, no)
     return facts, its_reads, decode(facts, its_reads, data)

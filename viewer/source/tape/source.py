@@ -11,34 +11,34 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import Connection, not_
 
 from wiretape.recorder.clock import Clock
-from wiretape.recorder.commands import options, status
-from wiretape.recorder.decode.causes import Ending
-from wiretape.recorder.decode.decoder import Decoded
-from wiretape.recorder.decode.exchange import Exchange, Reads
+from wiretape.recorder.commands import options
 from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
 from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.schema import COVERED
-from wiretape.viewer.exchange.changes import RequestDifference
-from wiretape.viewer.exchange.opened import Known
-from wiretape.viewer.exchange.turn import Turn
 from wiretape.viewer.listing.catalog import PAGE
 from wiretape.viewer.query.syntax import Filter
 from wiretape.viewer.rows import DetailRow, Headers, ListRow, RequestRow, TableRow
-from wiretape.viewer.sessions.account import Account
-from wiretape.viewer.sessions.content import SentContext
 from wiretape.viewer.source import base
 from wiretape.viewer.source.base import ALL, Selection
-from wiretape.viewer.source.tape import conditions, live, queries, sessions
+from wiretape.viewer.source.tape import conditions, live, queries
 from wiretape.viewer.source.tape.columns import among, column
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.source.tape.decoder import LARGE
-from wiretape.viewer.timing.verdicts import Verdict, longest_stall, verdicts
 
 if TYPE_CHECKING:
+    from wiretape.recorder.decode.causes import Ending
+    from wiretape.recorder.decode.decoder import Decoded
+    from wiretape.recorder.decode.exchange import Exchange, Reads
+    from wiretape.viewer.exchange.changes import RequestDifference
+    from wiretape.viewer.exchange.opened import Known
+    from wiretape.viewer.exchange.turn import Turn
+    from wiretape.viewer.sessions.account import Account
+    from wiretape.viewer.sessions.content import SentContext
     from wiretape.viewer.stats.heatmap import Heatmap
     from wiretape.viewer.stats.metrics import Bound
     from wiretape.viewer.stats.summary import Figures, Sample
     from wiretape.viewer.stats.tools.summary import Addend
+    from wiretape.viewer.timing.verdicts import Verdict
 
 _SOON_MEASURED: Final = 100
 """While a recorder runs, a few exchanges have always just ended."""
@@ -99,13 +99,19 @@ class Queried(base.Browsed):
     def referred(self, reference: str) -> list[int]:
         if not base.names_session(reference):
             return [queries.find(self.connection, reference)]
+        from wiretape.viewer.source.tape import sessions
+
         key = self.session(reference)
         return sessions.numbers(self.connection, key)
 
     def session(self, reference: str) -> str:
+        from wiretape.viewer.source.tape import sessions
+
         return sessions.find(self.tape("conversations", reference), reference)
 
-    def accounts(self, selection: Selection, limits: Thresholds, clock: Clock) -> Iterator[tuple[str, Account]]:
+    def accounts(self, selection: Selection, limits: Thresholds, clock: Clock) -> "Iterator[tuple[str, Account]]":
+        from wiretape.viewer.source.tape import sessions
+
         return sessions.accounts(self.tape("conversations"), limits, clock, condition(selection))
 
     def exchange(self, number: int) -> base.Recorded:
@@ -133,7 +139,7 @@ class Queried(base.Browsed):
 
         return overview.failures(self.connection, condition(selection))
 
-    def endings(self, selection: Selection) -> dict[Ending, int]:
+    def endings(self, selection: Selection) -> "dict[Ending, int]":
         from wiretape.viewer.source.tape import overview
 
         return overview.endings(self.connection, condition(selection))
@@ -153,6 +159,8 @@ class TapeSource(Queried):
         return queries.advice(self.connection)
 
     def unmeasured(self) -> str | None:
+        from wiretape.recorder.commands import status
+
         with self.connection.begin():
             count, ended = queries.unmeasured(self.connection)
             is_recording = count > 0 and bool(reading.running(self.connection))
@@ -226,13 +234,16 @@ class TapeSource(Queried):
     def changes(self, filter: Filter | None, known: base.Change, visible: Sequence[int]) -> base.Change | None:
         return live.change(self.connection, known, condition(Selection(filter)), visible)
 
-    def stalls(self, numbers: Sequence[int]) -> dict[int, Verdict]:
+    def stalls(self, numbers: Sequence[int]) -> "dict[int, Verdict]":
+        from wiretape.viewer.timing.verdicts import longest_stall
+
         judged = {no: self.details(no, DEFAULT).verdicts for no in numbers}
         return {no: worst for no, found in judged.items() if (worst := longest_stall(found)) is not None}
 
     def details(self, number: int, limits: Thresholds) -> base.Details:
         """Return an exchange for the preview, with verdicts if it has ended and is short."""
         from wiretape.viewer.timing.attribution import Attribution
+        from wiretape.viewer.timing.verdicts import verdicts
 
         preview = live.preview(self.connection, number)
         if preview is None or preview.row.outcome == "open":
@@ -274,25 +285,25 @@ class StoredExchange(base.Recorded):
     def sent(self) -> bytes:
         return queries.sent(self._tape, self._number)
 
-    def observed(self) -> tuple[Exchange, Reads, Decoded]:
+    def observed(self) -> "tuple[Exchange, Reads, Decoded]":
         return queries.observed(self._tape, self._number)
 
-    def turn(self) -> Turn:
+    def turn(self) -> "Turn":
         from wiretape.viewer.source.tape import exchange
 
         return exchange.turn(self._tape, self._number)
 
-    def changed(self) -> list[RequestDifference]:
+    def changed(self) -> "list[RequestDifference]":
         from wiretape.viewer.source.tape import exchange
 
         return exchange.changed(self._tape, self._number)
 
-    def context(self) -> SentContext:
+    def context(self) -> "SentContext":
         from wiretape.viewer.source.tape import exchange
 
         return exchange.context(self._tape, self._number)
 
-    def known(self) -> Known:
+    def known(self) -> "Known":
         from wiretape.viewer.source.tape import exchange
 
         return exchange.known(self._tape, self._number)

@@ -11,7 +11,6 @@ from textual.timer import Timer
 from textual.worker import Worker
 
 from wiretape.viewer.exchange.states import Look
-from wiretape.viewer.listing import preview
 from wiretape.viewer.rows import ListRow
 from wiretape.viewer.source.base import Details
 from wiretape.viewer.text import cells, wrap
@@ -36,8 +35,8 @@ class Preview(Toned):
 
     DEFAULT_CSS = """
     Preview {
-        height: 9; background: $surface; border-top: solid $foreground-muted; padding: 0 1;
-        &.-right { width: 44%; height: 1fr; border-top: none; border-left: solid $foreground-muted; }
+        height: 9; background: $surface; border-top: solid $panel; padding: 0 1;
+        &.-right { width: 44%; height: 1fr; border-top: none; border-left: solid $panel; }
     }
     """
 
@@ -95,6 +94,8 @@ class Preview(Toned):
     def _laid_out(self, width: int, height: int) -> list[Line]:
         if self._details.preview is None:
             return []
+        from wiretape.viewer.listing import preview  # after the first rows
+
         row = self._details.preview.row
         lines: list[Line] = [list(cells.laid_out(preview.heading(row, self._look), width, right=False))]
         lines += [[(line, "plain")] for line in wrap.wrapped(preview.reason(row, self._look), width)]
@@ -110,6 +111,8 @@ class Preview(Toned):
 
     def _oddities(self, row: ListRow, width: int) -> list[Line]:
         """Return its oddities, each flag with its evidence."""
+        from wiretape.viewer.listing import preview
+
         lines: list[Line] = []
         for flag, tone, evidence in preview.evidence(row, self._details.verdicts):
             for at, line in enumerate(wrap.wrapped(evidence, width - len(flag) - 2)):

@@ -32,7 +32,6 @@ from wiretape.viewer.text.cells import Part
 from wiretape.viewer.tui.base.host import Host, Superseded, host, in_thread
 from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
 from wiretape.viewer.tui.dialogs.offers import Copy
-from wiretape.viewer.tui.list import offers
 from wiretape.viewer.tui.list.filter import FilterInput, FilterLine
 from wiretape.viewer.tui.list.listing import Listing, Query
 from wiretape.viewer.tui.list.preview import Preview
@@ -75,7 +74,7 @@ class StreamsScreen(Screen[None]):
         &.-high Completions { height: 9; }
         &.-wide.-tall #body { layout: horizontal; }
         &.-wide.-tall Preview {
-            width: 36%; height: 1fr; max-height: 100%; border-top: none; border-left: solid $foreground-muted;
+            width: 36%; height: 1fr; max-height: 100%; border-top: none; border-left: solid $panel;
         }
     }
     """
@@ -167,10 +166,14 @@ class StreamsScreen(Screen[None]):
 
     def copies(self) -> list[Copy]:
         """Return the texts to copy: (label, text)."""
+        from wiretape.viewer.tui.list import offers
+
         return offers.copies(self._host, self.listing.query, self._row, list(self.marks.ids.values()))
 
     def exports(self) -> list[tuple[str, list[str]]]:
         """Return the exports: (label, arguments of `wiretape`)."""
+        from wiretape.viewer.tui.list import offers
+
         marked, fitting = list(self.marks.ids.values()), self.listing.fitting
         return offers.exports(self._host.listed.place, self.listing.query, self._row, marked, fitting)
 
