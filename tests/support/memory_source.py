@@ -100,7 +100,7 @@ class Memory(Place, Source):
     """Exchanges in a list, oldest first; of filters it knows none."""
 
     name, noun = "a list", "list in memory"
-    lacks = frozenset({"conversations", "pages", "notes"})
+    lacks = frozenset({"conversations", "pages"})
 
     def __init__(self, kept: Sequence[Remembered]) -> None:
         self.kept = kept

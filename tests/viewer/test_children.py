@@ -19,7 +19,7 @@ from wiretape.recorder import children
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer.source.tape import observed, queries
 from wiretape.viewer.source.tape.decoder import Decoders
-from wiretape.viewer.tui.dialogs.menus import ExportMenu
+from wiretape.viewer.tui.dialogs.menus import export_menu
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = (
@@ -71,7 +71,7 @@ def test_a_large_exchange_is_decoded_without_an_import_from_the_directory(
 def test_an_export_of_the_viewer_imports_nothing_from_the_directory(directory: Path, tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, Screen) as (app, pilot):
-            app.push_screen(ExportMenu([("one", ["export", COMPLETE])]))
+            app.push_screen(export_menu(app, [("one", ["export", COMPLETE])]))
             await shows(pilot, f"wiretape export {COMPLETE}")
             await press(pilot, "enter")
             await shows(pilot, "one: write to", "one.csv")

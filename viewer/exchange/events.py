@@ -88,16 +88,14 @@ def lines(transcript: Transcript, times: Times, only: Sequence[int] | None = Non
     way = "  " if transcript.framing == "websocket" else ""
     heads = f"{'#':>{number}} {times.title:>{at}} {'Δ ms':>9} {way}{'kind':<{_KIND_WIDTH}}"
     yield f"{heads} {'bytes':>9} {'read':>6} data"
-    above = None
     for event in range(len(transcript)) if only is None else only:
         size = transcript.ends[event] - transcript.starts[event]
         gap = SAME if transcript.shares_read(event) else formatting.ms(rows.ms(transcript.gap_ns(event)))
         read = formatting.UNKNOWN if transcript.reads[event] == UNKNOWN else transcript.reads[event]
-        start = f"{event:>{number}} {times.of(transcript, event, above):>{at}} {gap:>9}"
+        start = f"{event:>{number}} {times.of(transcript, event):>{at}} {gap:>9}"
         arrow = transcript.arrow(event)
         kind = f"{arrow and arrow + ' '}{transcript.kind(event):<{_KIND_WIDTH}}"
         yield f"{start} {kind} {size:>9} {read:>6} {safe(summary(transcript, event))}"
-        above = event
 
 
 def table(transcript: Transcript, decoded: Decoded) -> Iterator[TableRow]:

@@ -41,8 +41,7 @@ def _story(row: DetailRow) -> Iterator[Fact]:
     yield Fact("operation", (f"{line(row.operation)}, API {line(row.api)}",))
     yield Fact("outcome", (f"{line(row.ending)}: {reason(row)}",))
     yield Fact("status", (f"{cell(row.status)}, finish reason {line(row.finish_reason)}",))
-    if row.labels:
-        yield Fact("labels", tuple(line(f"{key}={label}") for key, label in row.labels.items()))
+    yield from labels(row)
     if row.conversation is not None:
         by = f", by {line(row.conversation_key_from)}" if row.conversation_key_from else ""
         continued = f"continues {line(row.continues)}" if row.continues else "continues nothing that is known"
@@ -109,6 +108,12 @@ def _counts(row: DetailRow) -> Fact:
     of_streams = () if "nonstream" in row.flags else ("events", "comments", "chunks", "output_chunks")
     names = ("reads", *of_streams, "bytes", "gap_bytes")
     return Fact("counts", tuple(f"{name.replace('_', ' ')} {count(value(row, name))}" for name in names))
+
+
+def labels(row: DetailRow) -> Iterator[Fact]:
+    """Yield the labels that an exchange was recorded with, if it has any."""
+    if row.labels:
+        yield Fact("labels", tuple(line(f"{key}={label}") for key, label in row.labels.items()))
 
 
 def transport(row: DetailRow) -> Iterator[Fact]:

@@ -23,9 +23,9 @@ SIGNS: Final = {
 }  # fmt: skip
 """The meaning of each marker."""
 
-EXAMPLES: Final = "3.2s, 50%, #120, +500ms, 2:30, 12:00:03"
+EXAMPLES: Final = "3.2s, 50%, +10%, #120, +500ms, 2:30, 12:00:03, @content"
 HELP: Final = f"{EXAMPLES.replace(',', ' ·')} · words"
-"""The syntax of a position; events are numbered from 0."""
+"""The syntax of a position; events are numbered from 0, `@` and a kind is the first event of that kind."""
 
 _FIRSTS: Final = {"R": "reasoning", "C": "content", "T": "tool"}
 _ERRORS: Final = frozenset(KINDS.index(kind) for kind in ("error", "malformed"))
@@ -33,7 +33,7 @@ _MOST_ERRORS: Final = 10_000
 _NS: Final = {"ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000}
 _NUMBER: Final = r"([0-9]{1,12}(?:\.[0-9]{1,9})?)"
 _TIME: Final = re.compile(rf"([+-]?){_NUMBER}\s*(ms|s|m)")
-_SHARE: Final = re.compile(rf"{_NUMBER}\s*%")
+_SHARE: Final = re.compile(rf"([+-]?){_NUMBER}\s*%")
 _TIME_OF_DAY: Final = re.compile(r"([0-9]{1,2}):([0-9]{2}):([0-9]{2}(?:\.[0-9]{1,9})?)")
 _MINUTES: Final = re.compile(r"([0-9]{1,6}):([0-9]{2}(?:\.[0-9]{1,9})?)")
 _EVENT: Final = re.compile(r"#([0-9]{1,12})")
@@ -64,17 +64,10 @@ def markers(transcript: Transcript, first_byte_ns: int | None, stalls_end_ns: It
     return sorted(places, key=lambda marker: (marker.position, marker.at_ns or 0))
 
 
-def beyond(markers: Sequence[Marker], position: int, signs: str = "", *, back: bool = False) -> Marker | None:
-    """Return the next marker after a position, or the one before it, with one of these signs if any are given.
-
-    After the last one comes the first again.
-    """
-    fitting = [marker for marker in markers if not signs or marker.sign in signs]
-    if back:
-        fitting = [marker for marker in fitting[::-1] if marker.position < position] or fitting[::-1]
-    else:
-        fitting = [marker for marker in fitting if marker.position > position] or fitting
-    return fitting[0] if fitting else None
+def beyond(markers: Sequence[Marker], position: int, sign: str) -> Marker | None:
+    """Return the next marker with a sign after a position; after the last one comes the first again."""
+    fitting = [marker for marker in markers if marker.sign == sign]
+    return next((marker for marker in fitting if marker.position > position), fitting[0] if fitting else None)
 
 
 def label(position: int) -> str:
@@ -85,11 +78,9 @@ def label(position: int) -> str:
     return f"#{position - 1:,}" if position else f"#{formatting.UNKNOWN}"
 
 
-def missing(signs: str) -> str:
-    """Return the message that there is no marker with one of these signs, or none at all without signs."""
-    if signs == "E":
-        return "no error and no unreadable event here"
-    return f"no {SIGNS[signs] if signs else 'marker'} here"
+def missing(sign: str) -> str:
+    """Return the message that there is no marker with a sign."""
+    return "no error and no unreadable event here" if sign == "E" else f"no {SIGNS[sign]} here"
 
 
 def first(transcript: Transcript, kind: str) -> int | None:
@@ -109,10 +100,11 @@ class Goal:
     """A destination, as it was typed.
 
     `instant` is a displayed time and `offset` a distance from here, in ns; `time_of_day` is in ns since midnight,
-    `share` of the whole stream is 0 to 1, `event` is its seq, and `words` is the next occurrence of a text.
+    `share` of the whole stream is 0 to 1 and `step` such a distance from here, `event` is its seq, `first` the first
+    event of a kind in `words`, and `words` is the next occurrence of a text.
     """
 
-    kind: Literal["instant", "time_of_day", "offset", "share", "event", "words"]
+    kind: Literal["instant", "time_of_day", "offset", "share", "step", "event", "first", "words"]
     value: float = 0
     words: str = ""
 
@@ -131,9 +123,12 @@ def parse_goal(text: str) -> Goal | None:
         ns = round(float(match[2]) * _NS[match[3]])
         return Goal("offset", -ns if match[1] == "-" else ns) if match[1] else Goal("instant", ns)
     if match := _SHARE.fullmatch(text):
-        return Goal("share", min(float(match[1]) / 100, 1.0))
+        share = min(float(match[2]) / 100, 1.0)
+        return Goal("step", -share if match[1] == "-" else share) if match[1] else Goal("share", share)
     if match := _EVENT.fullmatch(text):
         return Goal("event", int(match[1]))
+    if text[0] == "@" and text[1:] in KINDS:
+        return Goal("first", words=text[1:])
     return Goal("words", words=text)
 
 
@@ -144,7 +139,7 @@ def place(goal: Goal, playback: Playback, transcript: Transcript, times: Times) 
     """
     match goal.kind:
         case "instant":
-            return _at(times.at(int(goal.value)), transcript, times)
+            return _at(int(goal.value), transcript, times)
         case "time_of_day":
             at_ns = times.at_time_of_day(int(goal.value))
             return None if at_ns is None else _at(at_ns, transcript, dataclasses.replace(times, format="wall"))
@@ -152,6 +147,11 @@ def place(goal: Goal, playback: Playback, transcript: Transcript, times: Times) 
             return playback.media_ns + int(goal.value), None
         case "share":
             return int(playback.end_ns * goal.value), None
+        case "step":
+            return playback.media_ns + int(playback.end_ns * goal.value), None
+        case "first":
+            event = first(transcript, goal.words)
+            return None if event is None else (0, event)
         case "event":
             return (0, int(goal.value) + 1) if goal.value < len(transcript) else None
     position = position_of_words(transcript, playback.position, goal.words)

@@ -1,4 +1,4 @@
-"""Pure: the pages of one exchange, as lines of pieces and their tones: heading, request, timing, notes.
+"""Pure: the pages of one exchange, as lines of pieces and their tones: heading, request, timing.
 
 The words are those of `facts` and `wording`; `show` renders the same lines. The caller passes each line through `safe`,
 since bodies are as recorded. Unknown is `–`.
@@ -16,10 +16,9 @@ from wiretape.recorder.decode.exchange import ENDED_BY, FLAGS, NOT_SHIPPED, Exch
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
 from wiretape.viewer import rows
-from wiretape.viewer.exchange import events, facts, markers, states
+from wiretape.viewer.exchange import facts, states
 from wiretape.viewer.exchange.clocks import SINCE_REQUEST, Times
 from wiretape.viewer.exchange.facts import Fact, Line, Side
-from wiretape.viewer.exchange.notes import Notes
 from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.exchange.strips import cell as cell_at
 from wiretape.viewer.exchange.transcript import KINDS, UNKNOWN, Transcript
@@ -143,7 +142,7 @@ def timing(known: Known, opened: OpenedExchange | None, width: int, times: Times
     """Yield the spans of time and the slow party, in lines of `width` cells, timestamps as `times` display them."""
     judged = {verdict.kind for verdict in opened.verdicts} if opened is not None and opened.judged else None
     burst = "burst" in (known.row.flags if judged is None else judged)
-    told = (*facts.measured(known.row, burst=burst), *facts.transport(known.row))
+    told = (*facts.measured(known.row, burst=burst), *facts.transport(known.row), *facts.labels(known.row))
     figures = [row for fact in told for row in labelled(fact, width)]
     if opened is None:
         yield from (*figures, [])
@@ -159,33 +158,6 @@ def timing(known: Known, opened: OpenedExchange | None, width: int, times: Times
         yield []
         yield from _verdicts(opened, times)
     yield from ([], *figures)
-
-
-def noted(
-    known: Known, notes: Notes, opened: OpenedExchange | None, times: Times, *, is_passing: bool = False
-) -> list[Line]:
-    """Return the labels, the bookmarks with their timestamps as `times` display them, and the note.
-
-    `is_passing`: it is all of a tape that is removed when the viewer ends.
-    """
-    labels = known.row.labels.items()
-    lines: list[Line] = [[("labels", "strong")]]
-    lines += [[(f"  {key} = ", "muted"), (value, "plain")] for key, value in labels]
-    if not labels:
-        lines.append([("  none (they are given when it is recorded)", "muted")])
-    lines += [[], [("bookmarks", "strong"), ("  m sets one, ' goes to the next", "muted")]]
-    for place in notes.bookmarks:
-        text = ""
-        if opened is not None and 0 < place <= len(opened.transcript):
-            transcript, event = opened.transcript, place - 1
-            at = times.with_unit(transcript.at[event]) if transcript.timed[event] else formatting.UNKNOWN
-            text = f"{at}  {transcript.kind(event)}  {clipped(events.without_nul(transcript.text(event)), 60)}"
-        lines.append([(f"  {markers.label(place):<8}", "accent"), (text, "plain")])
-    kept = "it is kept beside the tape, not in it"
-    if is_passing:
-        kept = "notes and bookmarks go with the viewer: 'wiretape pull' makes a tape that keeps them"
-    lines += [[], [("note", "strong"), (f"  enter writes one; {kept}", "muted")]]
-    return [*lines, [("  ", "plain"), (notes.text or formatting.UNKNOWN, "plain")]]
 
 
 def _body(request: RequestRow) -> Iterator[Line]:

@@ -38,14 +38,13 @@ if TYPE_CHECKING:
     from wiretape.viewer.stats.tools.summary import Addend
     from wiretape.viewer.timing.verdicts import Verdict
 
-Capability = Literal["bodies", "changes", "conversations", "notes", "pages", "following", "stages"]
+Capability = Literal["bodies", "changes", "conversations", "pages", "following", "stages"]
 """Something that not every source can do."""
 
 _LACKING: Final[dict[Capability, str]] = {
     "bodies": "has no texts, chunks, reads or bodies at hand",
     "changes": "reports no changes",
     "conversations": "lists no conversations",
-    "notes": "keeps no notes",
     "pages": "has no live pages",
     "following": "is not followed on a screen, but by 'wiretape ls --follow'",
     "stages": "works out all figures at once",

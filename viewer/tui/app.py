@@ -49,7 +49,7 @@ LEAST_SIZE: Final = (60, 16)
 
 
 _NEEDS: Final = {
-    "copy_menu": ("copies",), "export_menu": ("exports",), "browse": ("exports",), "outside": ("pages", "copies"),
+    "copy_menu": ("copies",), "export_menu": ("exports",), "browse": ("exports",),
     "time_format": ("action_time_format",),
 }  # fmt: skip
 """The methods that an action of the application needs; a screen must have at least one."""
@@ -99,10 +99,7 @@ class ViewerApp(App[int]):
         Binding("x", "export_menu", "export to a file (save)", show=False, id="app.export"),
         Binding("w", "browse", "page in the browser (web, HTML)", show=False, id="app.browse"),
         Binding("T", "time_format", "time format", show=False, id="app.time_format"),
-        Binding("f3", "outside('show')", "in the pager", show=False, id="app.pager"),
-        Binding("f4", "outside('edit')", "in the editor", show=False, id="app.editor"),
         Binding("f5", "next_theme", "dark or light theme (colours)", show=False, id="app.theme"),
-        Binding("f6", "picture", "screenshot to a file (SVG)", show=False, id="app.picture"),
         Binding("ctrl+z", "suspend_process", "suspend", show=False, id="app.suspend"),
         Binding("ctrl+c", "interrupt", "copy, or quit at once", show=False, priority=True, id="app.interrupt"),
         Binding("escape", "back", "back", show=False, id="app.back"),
@@ -324,19 +321,22 @@ class ViewerApp(App[int]):
         """Show the keys of this screen."""
         from wiretape.viewer.tui.dialogs.help import HelpScreen
 
-        self._open_menu(HelpScreen, self.screen.active_bindings)
+        if not self.screen.is_modal:
+            self.push_screen(HelpScreen(self.screen.active_bindings))
 
     def action_copy_menu(self) -> None:
         """Show the menu of copies of this screen."""
-        from wiretape.viewer.tui.dialogs.menus import CopyMenu
+        from wiretape.viewer.tui.dialogs import menus, outside
 
-        self._open_menu(CopyMenu, self._shown.copies())
+        if not self.screen.is_modal:
+            self.push_screen(menus.copy_menu(self, self._shown.copies(), outside.page(self.screen)))
 
     def action_export_menu(self) -> None:
         """Show the menu of exports of this screen."""
-        from wiretape.viewer.tui.dialogs.menus import ExportMenu
+        from wiretape.viewer.tui.dialogs import menus
 
-        self._open_menu(ExportMenu, self._shown.exports())
+        if not self.screen.is_modal:
+            self.push_screen(menus.export_menu(self, self._shown.exports()))
 
     def action_browse(self) -> None:
         """Write the page of this screen's exchanges, and open it in the browser."""
@@ -352,17 +352,10 @@ class ViewerApp(App[int]):
         """Show times in the screen's next format."""
         self._shown.action_time_format()
 
-    def action_outside(self, name: str) -> None:
-        """Show the screen's text in the user's pager (`show`) or editor (`edit`)."""
-        from wiretape.viewer.tui.dialogs import outside
-
-        if self.screen.is_modal or self._is_away:
-            return
-        page = outside.page(self.screen)
-        if page is None:
-            self.notify("there is no text here")
-        else:
-            self._away = self.run_worker(self._go_away(outside.show if name == "show" else outside.edit, *page))
+    def open_outside(self, program: Callable[..., Awaitable[str | None]], *page: str) -> None:
+        """Give the terminal to a program that shows a page, until it ends."""
+        if not self._is_away:
+            self._away = self.run_worker(self._go_away(program, *page))
 
     async def _go_away(self, program: Callable[..., Awaitable[str | None]], *page: str) -> None:
         error = await program(self, *page)
@@ -374,27 +367,10 @@ class ViewerApp(App[int]):
         self.theme = themes.following(self.theme)
         self.notify(self.theme, title="theme", markup=False, timeout=2)
 
-    def action_picture(self) -> None:
-        """Write the screen to an SVG file in the current directory."""
-        from wiretape.viewer.tui.dialogs.menus import file_name
-
-        path = Path(file_name("wiretape", ["--format", "svg"]))
-        try:
-            with path.open("x", encoding="utf-8") as file:
-                file.write(self.export_screenshot())
-        except OSError as error:
-            self.notify(f"{path} cannot be written: {error.strerror}", severity="error")
-        else:
-            self.notify(f"written to {path}")
-
     @property
     def _shown(self) -> Any:
         """The screen; `check_action` ensures that it has the methods that an action needs."""
         return self.screen
-
-    def _open_menu(self, menu: Callable[[Any], Screen[Any]], content: object) -> None:
-        if not self.screen.is_modal:
-            self.push_screen(menu(content))
 
     def _fatal_error(self) -> None:
         """Exit after a fault of the viewer's own: a few lines for people, the traceback in a file."""

@@ -35,91 +35,54 @@ def heard(*reads: tuple[int, int]) -> Transcript:
 HEARD = heard((40, 1), (100, 2), (2_345, 1))
 
 
-def column(times: Times, rows: tuple[int, ...] = (0, 1, 2, 3)) -> list[str]:
-    above = [None, *rows[:-1]]
-    return [times.of(HEARD, row, before) for row, before in zip(rows, above, strict=True)]
+def column(times: Times) -> list[str]:
+    return [times.of(HEARD, row) for row in range(4)]
 
 
 @each_case(
     ("format", "told"),
     [
         ("request", ["0.040", "0.100", "0.100", "2.345"]),
-        ("first byte", ["0.000", "0.060", "0.060", "2.305"]),
         ("wall", ["23:59:59.990", "00:00:00.050", "00:00:00.050", "00:00:02.295"]),
         ("event", ["–", "60", "same", "2,245"]),
-        ("row", ["–", "60", "same", "2,245"]),
     ],
 )
 def test_timestamps_in_each_format(format: Format, told: list[str]) -> None:
-    assert column(Times(format, 40 * MS, STARTED)) == told
-
-
-def test_time_since_the_row_before_depends_on_the_rows_shown() -> None:
-    assert column(Times("event"), (0, 3)) == ["–", "2,245"]
-    assert column(Times("row"), (0, 3)) == ["–", "2,305"]
-    assert column(Times("row"), (2, 3)) == ["–", "2,245"]
-
-
-def since(event: int) -> Times:
-    """Return times that count from an event."""
-    return Times("reference", 40 * MS, STARTED, event, HEARD.at[event])
-
-
-def test_times_count_from_the_reference_and_are_negative_before_it() -> None:
-    assert column(since(1)) == ["−0.060", "*REF*", "0.000", "2.245"]
-    assert (since(1).name, since(1).origin_ns) == ("since #1", 100 * MS)
-
-
-def test_time_since_an_unknown_first_byte_is_unknown() -> None:
-    assert column(Times("first byte")) == ["–"] * 4
-    assert Times("first byte").instant(50 * MS) == "–"
+    assert column(Times(format, STARTED)) == told
 
 
 def test_unknown_times_have_no_unit() -> None:
-    instants = [Times("first byte"), Times(), since(2), Times("wall", started_at=STARTED), Times("wall")]
-    told = [times.with_unit(50 * MS, "+") for times in instants]
-    assert told == ["–", "+0.050 s", "−0.050 s", "00:00:00.000", "–"]
+    told = [times.with_unit(50 * MS, "+") for times in (Times(), Times("wall", STARTED), Times("wall"))]
+    assert told == ["+0.050 s", "00:00:00.000", "–"]
     assert Times().with_unit(50 * MS) == "0.050 s"
 
 
-@each_case("times", [*(Times(format, 40 * MS, STARTED) for format in FORMATS), since(0), since(3)])
+@each_case("times", [Times(format, STARTED) for format in FORMATS])
 def test_a_column_is_as_wide_as_its_widest_time(times: Times) -> None:
-    for rows in ((0, 1, 2, 3), (0, 3)):
-        assert max(map(len, [times.title, *column(times, rows)])) <= times.width(HEARD) <= 12
-    assert times.width(Transcript.of_texts({})) >= len(clocks.REFERENCE)
+    assert max(map(len, [times.title, *column(times)])) <= times.width(HEARD) <= 12
+    assert times.width(Transcript.of_texts({})) >= len(times.title)
 
 
 def test_formats_cycle() -> None:
-    times, seen = Times("request", 40 * MS, STARTED), []
+    times, seen = Times("request", STARTED), []
     for _ in FORMATS:
         seen.append((times.name, times.title))
-        times = times.following(HEARD, 2)
-    assert times == Times("request", 40 * MS, STARTED)
-    assert seen == [
-        ("since request", "t s"), ("since first byte", "t s"), ("since #2", "t s"), ("wall clock, UTC", "UTC"),
-        ("Δ previous event", "Δ ms"), ("Δ previous row", "Δ row ms"),
-    ]  # fmt: skip
+        times = times.following
+    assert times == Times("request", STARTED)
+    assert seen == [("since request", "t s"), ("Δ previous event", "Δ ms"), ("wall clock, UTC", "UTC")]
 
 
-def test_format_without_an_origin_is_skipped() -> None:
-    assert Times().following(HEARD, -1).format == "event"
-    assert Times("request", 40 * MS).following(HEARD, -1).format == "first byte"
-    lost = heard((40, 1), (100, 1))
-    lost.timed[1] = 0
-    assert Times("first byte", 40 * MS, STARTED).following(lost, 1).format == "wall"
-    assert Times("first byte", 40 * MS, STARTED).following(lost, 0).reference == 0
+def test_wall_time_is_skipped_where_it_is_not_known() -> None:
+    assert [Times().following.format, Times("event").following.format] == ["event", "request"]
 
 
-CLOCKS = [Times("request"), Times("first byte", 40 * MS), since(2), Times("event"), Times("row")]
-
-
-@pytest.mark.parametrize("times", CLOCKS)
+@pytest.mark.parametrize("times", [Times("request"), Times("event")])
 @given(st.integers(-(10**12), 10**13))
 def test_typing_a_displayed_time_returns_it(times: Times, at_ns: int) -> None:
     shown = times.instant(at_ns)
     goal = parse_goal(f"{shown.removeprefix('−')}{formatting.unit(shown)}")
     assert goal is not None
-    assert abs(times.at(int(-goal.value if shown.startswith("−") else goal.value)) - at_ns) <= MS // 2
+    assert abs(int(-goal.value if shown.startswith("−") else goal.value) - at_ns) <= MS // 2
 
 
 @given(st.integers(0, 4 * 3_600 * 10**9))
@@ -145,12 +108,10 @@ def test_displayed_time_leads_to_its_event() -> None:
     ("times", "drawn"),
     [
         (Times(), "╷0             ╷1 s           ╷2 s"),
-        (Times("first byte", 500 * MS), "       ╷0             ╷1 s           ╷2 s"),
-        (Times("reference", None, "", 0, 1_000 * MS), "╷−1 s          ╷0             ╷1 s"),
         (Times("wall", started_at=STARTED), "╷00:00:00      ╷00:00:01      ╷00:00:02"),
         (Times("wall", started_at="2026-03-01T12:00:00.750Z"), "   ╷12:00:01      ╷12:00:02      ╷12:00:03"),
         (Times("wall"), "╷0             ╷1 s           ╷2 s"),
-        (Times("row"), "╷0             ╷1 s           ╷2 s"),
+        (Times("event"), "╷0             ╷1 s           ╷2 s"),
     ],
 )
 def test_an_axis_has_round_times_of_its_clock(times: Times, drawn: str) -> None:
@@ -170,17 +131,10 @@ def test_event_without_a_timestamp_has_no_time() -> None:
     assert Times("event").of(lost, 1) == "–"
 
 
-def test_events_of_one_read_have_no_time_between_them() -> None:
-    times = [Times(format, 40 * MS, STARTED, None, 20 * MS) for format in FORMATS]
-    shown = [one.instant(50 * MS) for one in times]
-    assert shown == ["0.050", "0.010", "0.030", "00:00:00.000", "0.050", "0.050"]
-
-
 def test_a_time_beside_one_of_minutes_is_in_minutes() -> None:
     assert [Times().instant(at_ms * MS, 150_000 * MS) for at_ms in (0, 5_000, 150_000)] == [
         "0:00.000", "0:05.000", "2:30.000",
     ]  # fmt: skip
-    assert Times("first byte", 40_000 * MS).instant(45_000 * MS, 150_000 * MS) == "5.000"
     assert Times().with_unit(1_836_755 * MS, "+") == "+30:36.755"
 
 

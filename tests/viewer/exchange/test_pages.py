@@ -13,9 +13,7 @@ from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.process import RecorderRun
 from wiretape.viewer.exchange import opened as opening
 from wiretape.viewer.exchange import pages
-from wiretape.viewer.exchange.clocks import Times
 from wiretape.viewer.exchange.facts import Line
-from wiretape.viewer.exchange.notes import Notes
 from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.exchange.transcript import UNKNOWN
 from wiretape.viewer.source.tape import exchange, queries
@@ -110,20 +108,10 @@ def test_measures_are_shown_before_decoding(connection: Connection) -> None:
     assert shown.endswith("decoding …")
 
 
-def test_notes_quote_the_text_at_a_bookmark(connection: Connection) -> None:
-    notes, times = Notes("look here", [2, 99]), Times()
-    shown = text(pages.noted(known(connection, COMPLETE), notes, opened(connection, COMPLETE), times))
-    assert "run = a7" in shown
-    assert "#1      0.110 s  content  Hel" in shown
-    assert shown.endswith("look here")
-
-
-def test_bookmark_without_a_timestamp_has_no_unit(connection: Connection) -> None:
-    notes, found = Notes("", [2]), opened(connection, COMPLETE)
-    without = text(pages.noted(known(connection, COMPLETE), notes, found, Times("first byte")))
-    assert "#1      –  content  Hel" in without
-    found.transcript.timed[1] = 0
-    assert "#1      –  content  Hel" in text(pages.noted(known(connection, COMPLETE), notes, found, Times()))
+def test_labels_stand_below_the_measures(connection: Connection) -> None:
+    found = known(connection, COMPLETE)
+    labelled = dataclasses.replace(found, row=dataclasses.replace(found.row, labels={"run": "a7"}))
+    assert "labels            run=a7" in text(pages.timing(labelled, None, 100))
 
 
 @each_case("width", [50, 57, 77, 117])

@@ -12,7 +12,7 @@ from wiretape.viewer import config
 from wiretape.viewer.config import Config
 from wiretape.viewer.tui.app import ViewerApp
 from wiretape.viewer.tui.dialogs.help import HelpScreen
-from wiretape.viewer.tui.dialogs.menus import CopyMenu, ExportMenu
+from wiretape.viewer.tui.dialogs.menus import ActionMenu
 from wiretape.viewer.tui.inspector.screen import InspectorScreen
 from wiretape.viewer.tui.list.rows import StreamRows
 from wiretape.viewer.tui.list.screen import StreamsScreen
@@ -39,7 +39,7 @@ def test_the_keys_of_all_screens_open_their_menus(tape: Path) -> None:
     async def steps() -> None:
         async with ViewerApp(tape, Watch().clock).run_test(size=(120, 40), notifications=True) as pilot:
             await shows(pilot, LIVE[:8])
-            for key, menu in (("question_mark", HelpScreen), ("y", CopyMenu), ("x", ExportMenu)):
+            for key, menu in (("question_mark", HelpScreen), ("y", ActionMenu), ("x", ActionMenu)):
                 await pilot.press(key)
                 await wait_for(pilot, lambda menu=menu: isinstance(pilot.app.screen, menu))
                 await pilot.press("escape")
@@ -129,7 +129,7 @@ def test_lists_that_are_still_filling_can_be_paged(tape: Path) -> None:
                 await wait_for(pilot, lambda: isinstance(app.screen, StreamsScreen))
 
 
-def test_f6_writes_the_screen_to_a_picture_and_replaces_no_file(
+def test_the_menu_of_exports_writes_the_screen_to_a_picture_and_replaces_no_file(
     tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -138,10 +138,12 @@ def test_f6_writes_the_screen_to_a_picture_and_replaces_no_file(
         app = ViewerApp(tape, Watch().clock)
         async with app.run_test(size=(120, 40), notifications=True) as pilot:
             await shows(pilot, LIVE[:8])
-            post(app, "f6")
-            await shows(pilot, "written to wiretape.svg")
-            post(app, "f6")
-            await shows(pilot, "written to wiretape-1.svg")
+            for name in ("wiretape.svg", "wiretape-1.svg"):
+                await pilot.press("x")
+                await shows(pilot, "this screen, as SVG")
+                await wait_for(pilot, lambda: isinstance(app.focused, OptionList) and app.focused.highlighted == 0)
+                await pilot.press("k", "enter")
+                await shows(pilot, f"written to {name}")
             assert LIVE[:8] in (tmp_path / "wiretape.svg").read_text("utf-8")
 
     journey(steps())

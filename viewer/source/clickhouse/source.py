@@ -100,7 +100,7 @@ class ClickHouse(base.Place):
 
     noun = "server"
     retry_s = base.POLL_SECONDS["server retry"]
-    lacks = frozenset({"bodies", "changes", "conversations", "notes", "pages", "following", "stages"})
+    lacks = frozenset({"bodies", "changes", "conversations", "pages", "following", "stages"})
 
     def __init__(self, target: Target, connect: Connect, connect_to_pull: Connect | None = None) -> None:
         self.name = target.name

@@ -11,7 +11,7 @@ import contextlib
 import functools
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
@@ -51,6 +51,9 @@ class Host(Protocol):
 
     def give_up(self, error: WiretapeError) -> None:
         """Exit with an error of one line."""
+
+    def open_outside(self, program: Callable[..., Awaitable[str | None]], *page: str) -> None:
+        """Give the terminal to a program that shows a page, until it ends."""
 
 
 def host(screen: Screen[Any]) -> Host:

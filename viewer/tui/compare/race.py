@@ -96,7 +96,6 @@ class CompareScreen(PlaybackScreen):
         hidden("comma", "step(-1)", "step both back", key_display=",", id="replay.step_back"),
         hidden("less_than_sign", "faster(-1)", "play slower (speed)", key_display="<", id="replay.slower"),
         hidden("greater_than_sign", "faster(1)", "play faster (speed)", id="replay.faster"),
-        hidden("equals_sign", "faster(0)", "normal speed", key_display="=", id="replay.normal_speed"),
         *PlaybackScreen.PLAYBACK_KEYS,
         hidden("f", "follow", "follow the end of a running exchange", id="replay.follow"),
         Binding("i", "idle", "idle", id="replay.idle", tooltip="cut short the silences of both"),

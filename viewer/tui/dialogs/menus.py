@@ -8,6 +8,7 @@ import contextlib
 import os
 import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
@@ -20,7 +21,6 @@ from textual.fuzzy import Matcher
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
-from textual.worker import Worker
 
 from wiretape.recorder import children, private
 from wiretape.recorder.clock import Clock
@@ -33,6 +33,7 @@ from wiretape.viewer.text.cells import Part
 from wiretape.viewer.tui.base import clipboard, paint
 from wiretape.viewer.tui.base.host import Superseded, host
 from wiretape.viewer.tui.base.keys import hidden
+from wiretape.viewer.tui.dialogs import outside
 from wiretape.viewer.tui.dialogs.offers import Copy, Later
 from wiretape.viewer.tui.widgets.bar import content
 
@@ -146,22 +147,31 @@ class Menu(Dialog[R]):
             self.options.action_cursor_up()
 
 
-class _OfferMenu(Menu[None]):
-    """A list of a screen's offers, each with its label."""
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line of a menu: its label, a description, and what it does once it is chosen."""
 
-    DEFAULT_CSS = "_OfferMenu OptionList { text-wrap: nowrap; text-overflow: ellipsis; }"
+    label: str
+    description: str
+    run: Callable[[], object]
+
+
+class ActionMenu(Menu[None]):
+    """A list of entries; the chosen one is run once the menu is closed."""
+
+    DEFAULT_CSS = "ActionMenu OptionList { text-wrap: nowrap; text-overflow: ellipsis; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "cancel", "cancel", id="menu.cancel"),
         hidden("j", "move(1)", "down", id="menu.down"),
         hidden("k", "move(-1)", "up", id="menu.up"),
     ]
 
-    def __init__(self, head: str, offered: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, head: str, entries: Sequence[Entry]) -> None:
         super().__init__()
-        self._head = head if offered else f"{head}: there is nothing here"
-        width = max((len(label) for label, _ in offered), default=0)
-        lines = [f"{label:<{width}}  {clipped(formatting.line(text), _SHOWN)}" for label, text in offered]
-        self.options = OptionList(*(Option(paint.content(line)) for line in lines))
+        self._head, self._entries = head if entries else f"{head}: there is nothing here", entries
+        width = max((len(entry.label) for entry in entries), default=0)
+        shown = ((entry.label, clipped(formatting.line(entry.description), _SHOWN)) for entry in entries)
+        self.options = OptionList(*(Option(paint.content(f"{label:<{width}}  {text}")) for label, text in shown))
 
     def compose(self) -> ComposeResult:
         """Lay out the heading and the list."""
@@ -169,46 +179,59 @@ class _OfferMenu(Menu[None]):
             yield Static(paint.content(self._head), id="head")
             yield self.options
 
-
-class CopyMenu(_OfferMenu):
-    """A menu of texts to copy: (label, text)."""
-
-    def __init__(self, copies: Sequence[Copy]) -> None:
-        offered = [(label, text.description if isinstance(text, Later) else text) for label, text in copies]
-        super().__init__("copy", offered)
-        self._copies = copies
-
     def choose(self, at: int) -> None:
-        """Copy a text, and show its destination."""
-        app, (label, text) = self.app, self._copies[at]
-        if not self.finish(None):
-            return
-        if isinstance(text, str):
-            clipboard.copy(app, label, text)
-        else:
-            _: Worker[None] = app.run_worker(partial(_copy_later, app, label, text))
-
-
-class ExportMenu(_OfferMenu):
-    """A menu of exports: (label, arguments of `wiretape`)."""
-
-    def __init__(self, exports: Sequence[tuple[str, list[str]]]) -> None:
-        super().__init__("export", [(label, shlex.join(["wiretape", *arguments])) for label, arguments in exports])
-        self._exports = exports
-
-    def choose(self, at: int) -> None:
-        """Ask for a file name, and run the command."""
-        app, (label, arguments) = self.app, self._exports[at]
-        arguments = _named(self, arguments)
-
-        def export(name: str | None) -> None:
-            if name is not None:
-                name = os.path.expanduser(name)
-                app.run_worker(_export(app.notify, [*arguments, "-o", name]))
-
+        """Close, and run the entry, by the application: this screen will not be there any more."""
         if self.finish(None):
-            asked = AskScreen(f"{label}: write to", file_name(label, arguments), _no_file)
-            app.call_later(app.push_screen, asked, export)  # by the app: this screen will not be there for the answer
+            self.app.call_later(self._entries[at].run)
+
+
+def copy_menu(app: App[Any], copies: Sequence[Copy], page: tuple[str, str] | None = None) -> ActionMenu:
+    """Return the menu of texts to copy; a `page` is offered to the user's pager and editor, too."""
+    entries = [Entry(label, *_copying(app, label, text)) for label, text in copies]
+    if page is not None:
+        opened = host(app.screen).open_outside
+        for name, program in (("pager", outside.show), ("editor", outside.edit)):
+            entries.append(Entry(name, f"the text of this screen, in your {name}", partial(opened, program, *page)))
+    return ActionMenu("copy", entries)
+
+
+def export_menu(app: App[Any], exports: Sequence[tuple[str, list[str]]]) -> ActionMenu:
+    """Return the menu of exports, as (label, arguments of `wiretape`), and of a picture of the screen."""
+    entries = [
+        Entry(label, shlex.join(["wiretape", *arguments]), partial(_ask_and_export, app, label, arguments))
+        for label, arguments in exports
+    ]
+    return ActionMenu("export", [*entries, Entry("screenshot", "this screen, as SVG", partial(_write_picture, app))])
+
+
+def _ask_and_export(app: App[Any], label: str, arguments: list[str]) -> None:
+    """Ask for a file name, and run the command."""
+    named = _named(app.screen, arguments)
+
+    def export(name: str | None) -> None:
+        if name is not None:
+            app.run_worker(_export(app.notify, [*named, "-o", os.path.expanduser(name)]))
+
+    app.push_screen(AskScreen(f"{label}: write to", file_name(label, arguments), _no_file), export)
+
+
+def _write_picture(app: App[Any]) -> None:
+    """Write the screen to an SVG file in the current directory."""
+    path = Path(file_name("wiretape", ["--format", "svg"]))
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(app.export_screenshot())
+    except OSError as error:
+        app.notify(f"{path} cannot be written: {error.strerror}", severity="error", markup=False)
+    else:
+        app.notify(f"written to {path}", markup=False)
+
+
+def _copying(app: App[Any], label: str, text: str | Later) -> tuple[str, Callable[[], object]]:
+    """Return the description of a text, and a call that copies it."""
+    if isinstance(text, str):
+        return text, partial(clipboard.copy, app, label, text)
+    return text.description, lambda: app.run_worker(_copy_later(app, label, text))
 
 
 async def _copy_later(app: App[Any], label: str, text: Later) -> None:

@@ -160,7 +160,7 @@ class EventsPane(Pane):
         kind = transcript.kind(event)
         tone, muted = self.look(_TONES.get(kind, "muted")), self.look("muted")
         gap, glyph, gap_tone = _gap(transcript, event)
-        at = self._times.of(transcript, event, self._only[number - 1] if number else None)
+        at = self._times.of(transcript, event)
         number_width, at_width, size_width, read_width = self._widths
         drawn: list[Part] = [
             (">" if event == self._selected else " ", self.look("accent")),

@@ -10,7 +10,6 @@ from wiretape.viewer.exchange import conversation, events, pages
 from wiretape.viewer.exchange.answer import AnswerLayout
 from wiretape.viewer.exchange.clocks import Times
 from wiretape.viewer.exchange.conversation import Folding
-from wiretape.viewer.exchange.notes import Notes
 from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.exchange.turn import Turn
@@ -91,7 +90,6 @@ def page(
     pane: str | None,
     known: Known,
     opened: OpenedExchange | None,
-    notes: Notes,
     times: Times,
     position: int,
     only: Sequence[int] | None = None,
@@ -113,9 +111,7 @@ def page(
         case "request":
             shown = pages.request(known) if turn is None else conversation.lines(turn, Folding(), "3 shows it")
             return "request.txt", _text(shown)
-        case "timing":
-            return "timing.txt", _text(pages.timing(known, opened, _WIDTH, times))
-    return "note.txt", notes.text
+    return "timing.txt", _text(pages.timing(known, opened, _WIDTH, times))
 
 
 def _answer(transcript: Transcript) -> str:

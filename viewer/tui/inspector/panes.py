@@ -19,7 +19,6 @@ from wiretape.viewer.exchange import conversation, events, markers, pages, strip
 from wiretape.viewer.exchange.clocks import Times
 from wiretape.viewer.exchange.conversation import Folding
 from wiretape.viewer.exchange.facts import Line
-from wiretape.viewer.exchange.notes import Notes
 from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.exchange.pulse import Pulse
 from wiretape.viewer.exchange.turn import Turn
@@ -27,26 +26,25 @@ from wiretape.viewer.source.tape import exchange
 from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Tone
 from wiretape.viewer.timing.playback import Playback
-from wiretape.viewer.tui.base.host import host, in_thread
+from wiretape.viewer.tui.base.host import in_thread
 from wiretape.viewer.tui.base.keys import hidden
 from wiretape.viewer.tui.base.theme import ThemeStyles
 from wiretape.viewer.tui.inspector.events import EventsPane
 from wiretape.viewer.tui.inspector.pages import PagePane
 from wiretape.viewer.tui.inspector.raw import BytesPane, TreePane
-from wiretape.viewer.tui.inspector.replay import Annotation, ReplayPane
+from wiretape.viewer.tui.inspector.replay import VIEWS, ReplayPane
 from wiretape.viewer.tui.playing.loader import KeyQueue
 from wiretape.viewer.tui.playing.timeline import Timeline, TransportLine
 from wiretape.viewer.tui.widgets.bar import Bar
 from wiretape.viewer.tui.widgets.pane import Heading, Pane
 
-TABS: Final = ("replay", "events", "raw", "request", "timing", "notes")
+TABS: Final = ("replay", "events", "raw", "request", "timing")
 """The tabs by their numbers, from 1."""
 
-REPLAY, EVENTS, RAW, REQUEST, _, NOTES = range(len(TABS))
+REPLAY, EVENTS, RAW, REQUEST, _ = range(len(TABS))
 
 _APPLIES: Final = {
-    "ghost": (REPLAY,), "annotate": (REPLAY,), "markdown": (REPLAY,), "filter": (REPLAY, EVENTS),
-    "open": (REPLAY, EVENTS, NOTES), "view": (RAW, REQUEST),
+    "filter": (REPLAY, EVENTS), "open": (REPLAY, EVENTS), "view": (REPLAY, RAW, REQUEST),
 }  # fmt: skip
 """The tabs to which some actions apply; the others apply to all of them."""
 
@@ -62,7 +60,6 @@ _LOWEST: Final = 12
 _ROWS: Final = ((79, (8, 4, 8)), (51, (8, 2, 4)), (43, (5, 1, 2)), (28, (3, 1, 1)), (22, (2, 0, 1)), (_LOW, (0, 0, 1)))
 """Rows of the timeline for characters, bytes and gaps, by the fewest rows of a terminal, the footer excluded."""
 
-_ANNOTATED: Final[dict[Annotation, str]] = {"none": "", "heat": "gaps as heat", "silences": "gaps in figures"}
 _DECODING: Final = "decoding …"
 _LONG_NS: Final = 300_000_000
 
@@ -86,30 +83,22 @@ class InspectorPanes(ThemeStyles, can_focus=True):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         hidden("r", "display('fold')", "fold the reasoning, or unfold a request", id="replay.fold"),
-        hidden("a", "display('ghost')", "show what comes later", id="replay.ghost"),
-        hidden("b", "display('annotate')", "show the time between words", id="replay.annotate"),
-        hidden("c", "display('choice')", "one choice after the other, or all", id="replay.choice"),
-        hidden("M", "display('markdown')", "content as Markdown, or plain", id="replay.markdown"),
-        hidden("v", "display('view')", "hex, lines, JSON or wire; a request as sent", id="replay.view"),
-        hidden("plus", "zoom(True)", "zoom", key_display="+", id="replay.zoom"),
-        hidden("underscore", "zoom(False)", "zoom out", key_display="_", id="replay.zoom_out"),
-        hidden("enter", "open", "open the event, or write a note", id="replay.open"),
+        hidden("a", "display('choice')", "one choice after the other, or all", id="replay.choice"),
+        hidden("v", "display('view')", "the next view: gaps, Markdown; hex, lines, JSON, wire; a request as sent",
+               id="replay.view"),
+        hidden("z", "zoom", "one pane only, or all of the tab", id="replay.zoom"),
+        hidden("enter", "open", "open the event", id="replay.open"),
         hidden("tab", "focus_pane(1)", "next pane", id="replay.next_pane"),
         hidden("shift+tab", "focus_pane(-1)", "pane before", id="replay.pane_before"),
         hidden("up,k", "move(-1)", "up", id="replay.up"),
         hidden("down,j", "move(1)", "down", id="replay.down"),
-        hidden("pageup,ctrl+b", "page(-1)", "a page up", id="replay.page_up"),
-        hidden("pagedown,ctrl+f", "page(1)", "a page down", id="replay.page_down"),
-        hidden("ctrl+u", "page(-0.5)", "half a page up", id="replay.half_page_up"),
-        hidden("ctrl+d", "page(0.5)", "half a page down", id="replay.half_page_down"),
+        hidden("pageup,ctrl+b,ctrl+u", "page(-1)", "a page up", id="replay.page_up"),
+        hidden("pagedown,ctrl+f,ctrl+d", "page(1)", "a page down", id="replay.page_down"),
         *(hidden(str(tab + 1), f"pane({tab})", name, id=f"replay.{name}") for tab, name in enumerate(TABS)),
-    ]
+    ]  # fmt: skip
 
     class TurnWanted(Message):
         """The request has to be read, to be shown message by message."""
-
-    class NoteWanted(Message):
-        """A note is to be written."""
 
     def __init__(self, key_queue: KeyQueue, seek: Callable[[int], None]) -> None:
         super().__init__()
@@ -127,17 +116,15 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self._turn_of: tuple[object, ...] = ()
         self._is_folded = True
         self._as_sent: bool | None = None
-        self._notes = Notes()
         self._position = 0
         self._died = False
         self._note, self._legend = _DECODING, ""
         self.replay, self.events, self.parts, self.bytes = ReplayPane(), EventsPane(), TreePane(), BytesPane()
         self.timeline, self.transport = Timeline(), TransportLine()
         self._options: dict[str, Callable[[], None]] = {
-            "fold": self._fold, "ghost": self.replay.toggle_ghost, "annotate": self.replay.annotate,
-            "choice": self.replay.choose, "markdown": self.replay.toggle_markdown, "view": self._view,
+            "fold": self._fold, "choice": self.replay.choose, "view": self._view,
         }  # fmt: skip
-        self._pages = {name: PagePane(name) for name in ("request", "timing", "notes")}
+        self._pages = {name: PagePane(name) for name in ("request", "timing")}
         self._panes: dict[str, Pane] = {
             "replay": self.replay, "events": self.events, "tree": self.parts, "bytes": self.bytes, **self._pages
         }  # fmt: skip
@@ -189,13 +176,12 @@ class InspectorPanes(ThemeStyles, can_focus=True):
             self.events.show(transcript, None, 0, 0, self.times, _DECODING)
         self.titles()
 
-    def show_opened(self, opened: OpenedExchange, position: int, notes: Notes) -> None:
+    def show_opened(self, opened: OpenedExchange, position: int) -> None:
         """Show all of it."""
-        self._opened, self._position, self._notes = opened, position, notes
+        self._opened, self._position = opened, position
         self._legend = strips.legend(opened.transcript)
-        first = next((marker.at_ns for marker in opened.markers if marker.sign == "B"), None)
         self._note = "nothing was said" if self._known is None else pages.silence(self._known, opened)
-        self._set_times(dataclasses.replace(self.times, first_byte_ns=first))
+        self._write_pages()
         self._write_head()
         self.replay.show(opened.transcript, position, _LONG_NS, self._note)
         self._list()
@@ -227,11 +213,6 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         if self._as_sent is not None:
             return self._as_sent
         return self._turn is not None and not (self._turn.asked.prompt and self._turn.asked.prompt.messages)
-
-    def show_notes(self, notes: Notes) -> None:
-        """Show the present notes."""
-        self._notes = notes
-        self._write_pages()
 
     def filter_events(self, text: str) -> None:
         """List only the events that match a valid filter, all of them if it is empty."""
@@ -334,9 +315,8 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         replay, text = self.replay, f"text @ {markers.label(self._position)}"
         if len(opened.transcript.voices) > 1:
             choices = (f"[{choice}]" if choice == replay.choice else str(choice) for choice in replay.choices)
-            text += f" · choices {'[all]' if replay.choice is None else 'all'} {' '.join(choices)} (c)"
-        shown = _ANNOTATED[replay.annotation], "" if replay.ghost else "nothing ahead", "Markdown" * replay.markdown
-        return " · ".join(filter(None, (text, *shown)))
+            text += f" · choices {'[all]' if replay.choice is None else 'all'} {' '.join(choices)} (a)"
+        return " · ".join(filter(None, (text, VIEWS[replay.view])))
 
     def _timeline_title(self) -> str:
         """Return the title of the timeline, with as much explanation as fits."""
@@ -361,9 +341,9 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         else:
             self._turn_to((self.pane + by) % len(TABS))
 
-    def action_zoom(self, zoomed: bool) -> None:
+    def action_zoom(self) -> None:
         """Show one pane only, or all of the tab again."""
-        self.zoomed = zoomed
+        self.zoomed = not self.zoomed
         self._lay_out()
 
     def action_display(self, option: str) -> None:
@@ -389,22 +369,18 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         else:
             pane.scroll_lines(rows)
 
-    def action_page(self, pages: float) -> None:
+    def action_page(self, pages: int) -> None:
         """Go up or down by pages."""
-        self.action_move(round(pages * max(self.active.size.height - 1, 1)))
+        self.action_move(pages * max(self.active.size.height - 1, 1))
 
     def action_open(self) -> None:
-        """Show the parts of the selected event; in the notes, write one."""
-        if self.pane == NOTES:
-            self.post_message(self.NoteWanted())
-        elif self.pane in (REPLAY, EVENTS):
+        """Show the parts of the selected event."""
+        if self.pane in (REPLAY, EVENTS):
             self._turn_to(RAW)
 
     def next_time_format(self) -> None:
-        """Display times in the next format; they can count from the event under the playhead."""
-        if self._opened is None:
-            return
-        self._set_times(self.times.following(self._opened.transcript, self._position - 1))
+        """Display times in the next format."""
+        self._set_times(self.times.following)
         self._list()
         self._write_tabs(has_changed=True)
 
@@ -438,7 +414,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
 
     def _write_tabs(self, *, has_changed: bool = False) -> None:
         """Write the tabs, and the time format where there is room; elsewhere a change of it becomes a toast."""
-        clock = f"t: {self.times.name}"
+        clock = f"T: {self.times.name}"
         pieces: list[tuple[str, Tone]] = [(f" {tab} {name.title()} ", "muted") for tab, name in enumerate(TABS, 1)]
         room = self.size.width - 1 - len(clock) - sum(len(text) for text, _ in pieces)
         pieces[self.pane] = (f"▌{pieces[self.pane][0][1:]}", "accent")
@@ -459,13 +435,11 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self._trouble.display = line is not None
 
     def _write_pages(self) -> None:
-        known, opened, times, notes = self._known, self._opened, self.times, self._notes
+        known, opened, times = self._known, self._opened, self.times
         if known is not None:
             self._write_request()
             self._want_turn()
             self._pages["timing"].show(lambda width: pages.timing(known, opened, width, times), known, opened, times)
-            is_passing = not host(self.screen).listed.place.supports("notes")
-            self._pages["notes"].show(lambda _: pages.noted(known, notes, opened, times, is_passing=is_passing))
 
     def _write_request(self) -> None:
         known, turn, pane = self._known, self._turn, self._pages["request"]
@@ -501,7 +475,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
             self._write_request()
             self.refresh_bindings()
         else:
-            self.bytes.cycle()
+            (self.replay if self.pane == REPLAY else self.bytes).cycle()
 
     def _show_event(self) -> None:
         """Show the parts of the event under the playhead, and its bytes; without events, the body."""

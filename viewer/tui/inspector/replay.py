@@ -26,9 +26,11 @@ from wiretape.viewer.tui.widgets.pane import Pane
 if TYPE_CHECKING:
     from wiretape.viewer.text.markdown import Line
 
-Annotation = Literal["none", "heat", "silences"]
-_ANNOTATIONS: Final[tuple[Annotation, ...]] = ("none", "heat", "silences")
-"""Displays of the time between words: none, a background by the gap, or the long silences in figures."""
+View = Literal["text", "heat", "silences", "Markdown", "bare"]
+VIEWS: Final[dict[View, str]] = {
+    "text": "", "heat": "gaps as heat", "silences": "gaps in figures", "Markdown": "Markdown", "bare": "nothing ahead",
+}  # fmt: skip
+"""The views of a text, with their titles: with a background by the gap, with long silences in figures, …"""
 
 _CARET: Final = "▏"
 _GHOST: Final = "░"
@@ -49,10 +51,8 @@ class ReplayPane(Pane):
 
     def __init__(self) -> None:
         super().__init__(id="replay")
-        self.ghost = True
         self.choice: int | None = None
-        self.annotation: Annotation = "none"
-        self.markdown = False
+        self.view: View = "text"
         self.rendered: Sequence[list[Line] | None] = ()
         self._transcript: Transcript | None = None
         self._answer: AnswerLayout | None = None
@@ -123,24 +123,15 @@ class ReplayPane(Pane):
             self._answer.fold()
             self._arrange()
 
-    def toggle_ghost(self) -> None:
-        """Show later text, or hide it."""
-        self.ghost = not self.ghost
-        self.redraw()
-
-    def annotate(self) -> None:
-        """Show the time between words in the next way."""
-        self.annotation = _ANNOTATIONS[(_ANNOTATIONS.index(self.annotation) + 1) % len(_ANNOTATIONS)]
-        self._lay_out()
-
-    def toggle_markdown(self) -> None:
-        """Show the content as Markdown, or as it is."""
-        self.markdown = not self.markdown
+    def cycle(self) -> None:
+        """Show the text in the next view."""
+        views = [*VIEWS]
+        self.view = views[(views.index(self.view) + 1) % len(views)]
         self.rendered = ()
         self._lay_out()
 
     def _request_rendering(self) -> None:
-        if self.markdown and self._rendering is None and self._answer is not None:
+        if self.view == "Markdown" and self._rendering is None and self._answer is not None:
             self._rendering = None, -1, self._is_still
             self._render_markdown()
 
@@ -152,7 +143,7 @@ class ReplayPane(Pane):
         texts = [(part.track.text, part.track.length(position)) if part.kind == "content" else None for part in parts]
         width = self.size.width - _GUTTER - _MARGIN
         rendered = await in_thread(functools.partial(_render_texts, texts, width, whole=is_still))
-        if self.markdown and self._answer is not None:
+        if self.view == "Markdown" and self._answer is not None:
             self.rendered = rendered
             self._answer.render(rendered)
             self._arrange()
@@ -166,12 +157,11 @@ class ReplayPane(Pane):
         if is_still != self._is_still:
             self._is_still = is_still
             self._request_rendering()
-            if self.ghost:
-                self.redraw()
+            self.redraw()
 
     @property
     def _shows_ahead(self) -> bool:
-        return self.ghost and self._is_still
+        return self.view != "bare" and self._is_still
 
     def on_resize(self, event: Resize) -> None:
         """Wrap the texts again."""
@@ -198,9 +188,9 @@ class ReplayPane(Pane):
             return
         self._wrapped_note = WrappedText(safe(self._note, multiline=True), width)
         self._wrapped_note.more(_LINES_AT_ONCE)
-        limit = self._limit_ns if self.annotation == "silences" else None
+        limit = self._limit_ns if self.view == "silences" else None
         self._answer = AnswerLayout(self._transcript, width, limit, folded=self._is_folded, choice=self.choice)
-        if self.markdown:
+        if self.view == "Markdown":
             self._answer.render(self.rendered)
             self._request_rendering()
         self._arrange()
@@ -271,7 +261,7 @@ class ReplayPane(Pane):
         if run.state != "said":
             return self.look("ghost" if run.state == "ghost" else "error")
         plain = self.look("thought" if part.kind == "reasoning" else _KINDS[part.kind])
-        return plain + self._heat(run.event) if self.annotation == "heat" else plain
+        return plain + self._heat(run.event) if self.view == "heat" else plain
 
     def _heat(self, event: int | None) -> Style:
         gap = self._transcript.gap_ns(event) if self._transcript is not None and event is not None else None

@@ -13,16 +13,14 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Region
 
 from wiretape.recorder.clock import SYSTEM
-from wiretape.recorder.errors import WiretapeError
-from wiretape.viewer.exchange import events, markers, notes, strips
-from wiretape.viewer.exchange.notes import Notes
+from wiretape.viewer.exchange import events, markers, strips
 from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.exchange.pages import is_dead
 from wiretape.viewer.exchange.pulse import Pulse
 from wiretape.viewer.source.base import POLL_SECONDS
 from wiretape.viewer.source.tape import exchange
 from wiretape.viewer.timing.playback import Playback
-from wiretape.viewer.tui.base.host import host, in_thread
+from wiretape.viewer.tui.base.host import host
 from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
 from wiretape.viewer.tui.dialogs.menus import AskScreen
 from wiretape.viewer.tui.dialogs.offers import Copy
@@ -52,24 +50,18 @@ class InspectorScreen(PlaybackScreen):
         Binding("right_curly_bracket", "stall(1)", "stall", key_display="}", tooltip="beginning of the next stall",
                 id="replay.stall_after"),
         hidden("p", "play_stall", "play the stall, from 3 s before it to 1 s after", id="replay.play_stall"),
-        Binding("g", "goto", "go to", id="replay.goto"),
+        Binding("colon", "goto", "go to", key_display=":", tooltip="go to a time, an event, a kind, or words (search)",
+                id="replay.goto"),
         Binding("slash", "filter", "filter", key_display="/", id="replay.filter"),
         hidden("less_than_sign", "faster(-1)", "play slower (speed)", key_display="<", id="replay.slower"),
         Binding("greater_than_sign", "faster(1)", "faster", key_display=">", tooltip="play faster (speed)",
                 id="replay.faster"),
-        hidden("equals_sign", "faster(0)", "normal speed", key_display="=", id="replay.normal_speed"),
         *PlaybackScreen.PLAYBACK_KEYS,
-        hidden("left_square_bracket", "mark('', -1)", "marker before", key_display="[", id="replay.marker_before"),
-        hidden("right_square_bracket", "mark('', 1)", "next marker", key_display="]", id="replay.marker_after"),
-        hidden("e", "mark('E', 1)", "next error", id="replay.error_after"),
-        hidden("E", "mark('E', -1)", "error before", id="replay.error_before"),
-        hidden("t", "first", "first content, then first reasoning", id="replay.first"),
+        hidden("e", "error", "next error", id="replay.error"),
         hidden("i", "idle", "cut silences short", id="replay.idle"),
         hidden("f", "follow", "follow the end of a live stream", id="replay.follow"),
-        hidden("n", "again(1)", "next match: words of g, or events of /", id="replay.words_after"),
+        hidden("n", "again(1)", "next match: words of :, or events of /", id="replay.words_after"),
         hidden("N", "again(-1)", "match before", id="replay.words_before"),
-        hidden("m", "bookmark", "set a bookmark, or take it away", id="replay.bookmark"),
-        hidden("apostrophe", "next_bookmark", "next bookmark", key_display="'", id="replay.next_bookmark"),
         BACK,
     ]  # fmt: skip
 
@@ -83,7 +75,6 @@ class InspectorScreen(PlaybackScreen):
         self._no = no
         self._known: Known | None = None
         self._opened: OpenedExchange | None = None
-        self._notes = Notes()
         self._search = Search(self._warn)
         self._pulse = Pulse(SYSTEM)
         self._loader: Loader | None = None
@@ -137,7 +128,7 @@ class InspectorScreen(PlaybackScreen):
         if self._known is None:
             return "text.txt", ""
         panes, position = self.panes, self.playback.position
-        shown = panes.active.id, self._known, self._opened, self._notes, panes.times, position, panes.only, panes.turn
+        shown = panes.active.id, self._known, self._opened, panes.times, position, panes.only, panes.turn
         return pages.page(*shown)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -158,8 +149,6 @@ class InspectorScreen(PlaybackScreen):
     @work(group="load")
     async def _decode(self) -> None:
         assert self._loader is not None
-        if self._known is not None:
-            await self._read_notes(self._known.row.id)
         await self._loader.open()
         self.set_interval(POLL_SECONDS["screen"], self._poll)
 
@@ -190,7 +179,7 @@ class InspectorScreen(PlaybackScreen):
         playback.following = playback.following or (is_first and (pulse.runs or len(opened.transcript) < 2))
         playback.grow(opened.transcript.at, pulse.end_ns)
         playback.following = playback.following and pulse.runs
-        self.panes.show_opened(opened, playback.position, self._notes)
+        self.panes.show_opened(opened, playback.position)
         self._draw()
         self.key_queue.catch_up()
         self._moved()
@@ -264,13 +253,14 @@ class InspectorScreen(PlaybackScreen):
         self._go(self._search.again(self.playback, transcript, matches, back=direction < 0))
 
     @queued(judged=True)
-    def action_mark(self, signs: str, direction: int) -> None:
-        """Go to the next marker with one of these signs (any without signs), or to the one before."""
+    def action_error(self) -> None:
+        """Go to the next error; after the last one, to the first."""
         assert self._opened is not None
-        position = search.marker(self._opened, self.playback, signs, back=direction < 0)
-        if position is None:
-            self._warn(markers.missing(signs))
-        self._go(position)
+        following = markers.beyond(self._opened.markers, self.playback.position, "E")
+        if following is None:
+            self._warn(markers.missing("E"))
+        else:
+            self._go(following.position)
 
     @queued(judged=True)
     def action_stall(self, direction: int) -> None:
@@ -293,12 +283,6 @@ class InspectorScreen(PlaybackScreen):
             end_ns = stall.from_ns + stall.lasted_ns
             span_ns = stall.from_ns - search.BEFORE_NS, end_ns + search.AFTER_NS
             self._command(lambda playback: playback.play_span(*span_ns), seeks=True)
-
-    @queued()
-    def action_first(self) -> None:
-        """Go to the first content; from there, to the first reasoning."""
-        assert self._opened is not None
-        self._go(search.first(self._opened.transcript, self.playback.position))
 
     @queued()
     def action_follow(self) -> None:
@@ -334,22 +318,6 @@ class InspectorScreen(PlaybackScreen):
         self.panes.filter_events(text)
 
     @queued()
-    def action_bookmark(self) -> None:
-        """Set a bookmark at the playhead, or remove it."""
-        position = self.playback.position
-        change = "set" if self._notes.toggle(position) else "gone"
-        self.notify(f"bookmark {markers.label(position)} {change}", timeout=2, markup=False)
-        self._write_notes()
-
-    @queued()
-    def action_next_bookmark(self) -> None:
-        """Go to the next bookmark; past the last one, to the first."""
-        places = self._notes.bookmarks
-        if not places:
-            self.notify("no bookmark yet: m sets one", timeout=2, markup=False)
-        self._go(next((place for place in places if place > self.playback.position), places[0] if places else None))
-
-    @queued()
     def action_time_format(self) -> None:
         """Display times in the next format."""
         self.panes.next_time_format()
@@ -371,34 +339,6 @@ class InspectorScreen(PlaybackScreen):
         """Read the request."""
         with ErrorReporter(self.panes.show_failure):
             self.panes.show_turn(await host(self).tape.ask(partial(exchange.turn, no=self._no), "turn"))
-
-    def on_inspector_panes_note_wanted(self, message: InspectorPanes.NoteWanted) -> None:
-        """Ask for a note."""
-        self.app.push_screen(AskScreen("note", self._notes.text), self._set_note)
-
-    def _set_note(self, text: str | None) -> None:
-        if text is not None:
-            self._notes.text = text
-            self._write_notes()
-
-    async def _read_notes(self, id: str) -> None:
-        try:
-            self._notes = await in_thread(partial(notes.read, host(self).tape.path, id))
-        except WiretapeError as error:
-            self.notify(str(error), severity="error", markup=False)
-
-    @work(group="notes")
-    async def _write_notes(self) -> None:
-        """Show the notes and write them beside the tape."""
-        self.panes.show_notes(self._notes)
-        if self._known is None:
-            return
-        if not host(self).listed.place.supports("notes"):
-            self._warn("notes stand beside tapes, and this is gone at the end: 'wiretape pull' copies to a tape")
-        try:
-            await in_thread(partial(notes.write, host(self).tape.path, self._known.row.id, self._notes))
-        except WiretapeError as error:
-            self.notify(str(error), severity="error", markup=False)
 
     def _warn(self, text: str) -> None:
         self.notify(text, severity="warning", markup=False)

@@ -18,8 +18,6 @@ BEFORE_NS: Final = 3_000_000_000
 AFTER_NS: Final = 1_000_000_000
 """Time after a stall that is played with it, in ns."""
 
-_FIRSTS = ("content", "reasoning", "tool", "refusal")
-
 
 class Search:
     """The words, or the filter of events, that were looked for last; why there is no place is passed to `fails`."""
@@ -56,7 +54,7 @@ class Search:
             position = markers.position_of_words(transcript, playback.position, self._words, back=back)
             missing = f"not in the answer: {self._words}"
         else:
-            return self._fails("nothing looked for yet: g and words, or / and a filter for events")
+            return self._fails("nothing looked for yet: : and words, or / and a filter for events")
         if position is None:
             self._fails(missing)
         return position
@@ -72,12 +70,6 @@ def refusal(text: str, playback: Playback, transcript: Transcript, times: Times)
 
 def _no_position(text: str) -> str:
     return f"no such position: '{text.strip()}'; use {markers.EXAMPLES} or words of the answer"
-
-
-def marker(opened: OpenedExchange, playback: Playback, signs: str, *, back: bool) -> int | None:
-    """Return the position of the next marker with one of these signs (any without signs), or of the one before."""
-    following = markers.beyond(opened.markers, playback.position, signs, back=back)
-    return None if following is None else following.position
 
 
 def stall(opened: OpenedExchange, playback: Playback, *, back: bool) -> Verdict | None:
@@ -99,14 +91,6 @@ def stall_here(opened: OpenedExchange, playback: Playback) -> Verdict | None:
     near = (one for one in opened.stalls if one.from_ns - BEFORE_NS <= at_ns <= one.from_ns + one.lasted_ns + AFTER_NS)
     inside = [*near] if at_ns else []
     return min(inside, key=lambda one: abs(one.from_ns - at_ns), default=longest_stall(opened.stalls))
-
-
-def first(transcript: Transcript, position: int) -> int | None:
-    """Return the start of content; from there, that of reasoning, and so on; None without output."""
-    places = [place for kind in _FIRSTS if (place := markers.first(transcript, kind))]
-    if not places:
-        return None
-    return places[(places.index(position) + 1) % len(places)] if position in places else places[0]
 
 
 def _beside(events: Sequence[int], position: int, *, back: bool) -> int | None:

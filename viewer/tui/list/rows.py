@@ -39,10 +39,8 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = [
         hidden("up,k", "move(-1)", "up", id="list.up"),
         hidden("down,j", "move(1)", "down", id="list.down"),
-        hidden("pageup,ctrl+b", "page(-1)", "a page up", id="list.page_up"),
-        hidden("pagedown,ctrl+f", "page(1)", "a page down", id="list.page_down"),
-        hidden("ctrl+u", "page(-0.5)", "half a page up", id="list.half_page_up"),
-        hidden("ctrl+d", "page(0.5)", "half a page down", id="list.half_page_down"),
+        hidden("pageup,ctrl+b,ctrl+u", "page(-1)", "a page up", id="list.page_up"),
+        hidden("pagedown,ctrl+f,ctrl+d", "page(1)", "a page down", id="list.page_down"),
         hidden("home,g", "top", "to the top", id="list.top"),
         hidden("end,G", "bottom", "to the bottom", id="list.bottom"),
     ]
@@ -204,9 +202,9 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         strip = paint.strip((text, tones[tone]) for text, tone in cells.joined(parts))
         return strip.adjust_cell_length(self.size.width, tones["plain"])
 
-    def action_page(self, pages: float) -> None:
+    def action_page(self, pages: int) -> None:
         """Move the cursor, and the view with it, by some pages."""
-        lines = round(pages * max(self.size.height - 1, 1))
+        lines = pages * max(self.size.height - 1, 1)
         self.scroll_to_line(self.scroll_offset.y + lines)
         self.go_to(self.cursor + lines)
 

@@ -98,11 +98,9 @@ class PlaybackScreen(Screen[None]):
     """A screen whose keys and timelines move a playhead; its subclass defines `command` and `is_live`."""
 
     PLAYBACK_KEYS: ClassVar[list[BindingType]] = [
-        hidden("left", "seek(-1)", "a second back", key_display="←", id="replay.second_back"),
-        hidden("right", "seek(1)", "a second on", key_display="→", id="replay.second_on"),
-        hidden("H,shift+left", "jump(-10)", "a tenth back", key_display="H", id="replay.tenth_back"),
-        hidden("L,shift+right", "jump(10)", "a tenth on", key_display="L", id="replay.tenth_on"),
-        hidden("home", "end(0)", "to the start", id="replay.start"),
+        hidden("left,h", "seek(-1)", "back: a second, of a long stream a hundredth", id="replay.back"),
+        hidden("right,l", "seek(1)", "on: a second, of a long stream a hundredth", id="replay.on"),
+        hidden("home,g", "end(0)", "to the start", id="replay.start"),
         hidden("end,G", "end(1)", "to the end", id="replay.end"),
     ]
 
@@ -135,25 +133,23 @@ class PlaybackScreen(Screen[None]):
         """Go on, or back, by events."""
         self.command(lambda playback: playback.step(count), seeks=True)
 
-    def action_seek(self, seconds: int) -> None:
-        """Go on, or back, by seconds."""
-        self.command(lambda playback: playback.seek_to(playback.media_ns + seconds * _SECOND_NS), seeks=True)
+    def action_seek(self, by: int) -> None:
+        """Go on, or back, by a second, or by a hundredth of the whole if that is more."""
 
-    def action_jump(self, percent: int) -> None:
-        """Go on, or back, by a share of the whole."""
-        self.command(
-            lambda playback: playback.seek_to(playback.media_ns + playback.end_ns * percent // 100), seeks=True
-        )
+        def change(playback: Playback) -> None:
+            playback.seek_to(playback.media_ns + by * max(_SECOND_NS, playback.end_ns // 100))
+
+        self.command(change, seeks=True)
 
     def action_end(self, at: int) -> None:
         """Go to the start (0) or to the end (1)."""
         self.command(lambda playback: playback.seek_to(playback.end_ns * at), seeks=True)
 
     def action_faster(self, by: int) -> None:
-        """Set the next speed up or down, or with 0 the normal one."""
+        """Set the next speed up or down."""
 
         def change(playback: Playback) -> None:
-            at = SPEEDS.index(playback.speed) + by if by else SPEEDS.index(1.0)
+            at = SPEEDS.index(playback.speed) + by
             playback.set_speed(SPEEDS[max(0, min(at, len(SPEEDS) - 1))])
 
         self.command(change)

@@ -9,7 +9,7 @@ from textual.screen import Screen
 from tests.support.sample_tape import COMPLETE, HOSTILE
 from tests.support.screens import journey, press, shows, staged, wait_for
 from wiretape.viewer.tui.base import clipboard
-from wiretape.viewer.tui.dialogs.menus import CopyMenu
+from wiretape.viewer.tui.dialogs.menus import copy_menu
 from wiretape.viewer.tui.dialogs.offers import Copy, Later
 
 COPIES: list[Copy] = [("id", COMPLETE), ("text", HOSTILE)]
@@ -22,7 +22,7 @@ def test_a_copy_goes_to_the_clipboard_and_to_a_file_of_the_user_alone(
 
     async def steps() -> None:
         async with staged(tape, Screen) as (app, pilot):
-            app.push_screen(CopyMenu(COPIES))
+            app.push_screen(copy_menu(app, COPIES))
             text = await shows(pilot, "id", COMPLETE, "[bold]x[/bold]")
             assert "\x1b" not in text
             await press(pilot, "j", "enter")
@@ -49,7 +49,7 @@ def test_what_no_terminal_would_take_is_not_sent_and_it_is_said_what_gives_it(
     async def steps() -> None:
         async with staged(tape, Screen) as (app, pilot):
             clipboard.copy(app, "most", most)
-            app.push_screen(CopyMenu([("SSE", Later("as it came", given, "wiretape show ab"))]))
+            app.push_screen(copy_menu(app, [("SSE", Later("as it came", given, "wiretape show ab"))]))
             await shows(pilot, "as it came")
             await press(pilot, "enter")
             await wait_for(pilot, lambda: len(app.toasts) == 2)

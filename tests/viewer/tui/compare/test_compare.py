@@ -104,7 +104,7 @@ def test_aligning_swapping_speed_and_idle_are_reported(tape: Path) -> None:
             await press(pilot, "A", "greater_than_sign", "i", "X")
             text = await shows(pilot, "align: request sent", "2×", "idle ≤ 2 s", "─ A d0000000")
             assert _line(before, "A   ").split()[1] == _line(text, "B   ").split()[1] == "110.0"
-            await press(pilot, "less_than_sign", "less_than_sign", "equals_sign")
+            await press(pilot, "less_than_sign")
             await shows(pilot, "· 1× ·")
 
     journey(steps())

@@ -9,7 +9,7 @@ from tests.support.sample_tape import COMPLETE, HOSTILE, TOOLS_READS
 from tests.support.screens import journey, press, seen, shows, staged, typed, wait_for
 from wiretape.recorder.errors import NotFound
 from wiretape.viewer.tui.dialogs import menus
-from wiretape.viewer.tui.dialogs.menus import AskScreen, CopyMenu, ExportMenu
+from wiretape.viewer.tui.dialogs.menus import AskScreen, copy_menu, export_menu
 from wiretape.viewer.tui.dialogs.offers import Later
 from wiretape.viewer.tui.inspector.screen import InspectorScreen
 
@@ -19,7 +19,7 @@ COPIES = [("id", COMPLETE), ("text", HOSTILE)]
 def test_nothing_to_copy_is_reported(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, Screen) as (app, pilot):
-            app.push_screen(CopyMenu([]))
+            app.push_screen(copy_menu(app, []))
             await shows(pilot, "copy: there is nothing here")
             await press(pilot, "escape")
             await wait_for(pilot, lambda: not app.screen.is_modal)
@@ -32,7 +32,7 @@ def test_an_export_is_written_beside_the_viewer_and_told_of(tape: Path, tmp_path
         async with staged(tape, Screen) as (app, pilot):
             for name, said in [("out.csv", "out.csv"), ("nowhere/x.csv", "nowhere")]:
                 before = len(app.toasts)
-                app.push_screen(ExportMenu([("one [/ exchange", ["export", COMPLETE])]))
+                app.push_screen(export_menu(app, [("one [/ exchange", ["export", COMPLETE])]))
                 await shows(pilot, f"wiretape export {COMPLETE}")
                 await press(pilot, "enter")
                 await shows(pilot, "one [/ exchange: write to", "one-exchange.csv")
@@ -80,7 +80,7 @@ def test_a_second_key_before_the_first_is_done_does_nothing(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, Screen) as (app, pilot):
             below, depth = app.screen, len(app.screen_stack)
-            menu = CopyMenu(COPIES)
+            menu = copy_menu(app, COPIES)
             app.push_screen(menu)
             await shows(pilot, COMPLETE)
             menu.choose(0)
@@ -113,7 +113,7 @@ def test_a_text_that_is_made_when_it_is_chosen_is_described_until_then(tape: Pat
     async def steps() -> None:
         async with staged(tape, Screen) as (app, pilot):
             for down, told in ((1, "later: 4 characters"), (2, "it is gone")):
-                app.push_screen(CopyMenu(offered))
+                app.push_screen(copy_menu(app, offered))
                 await shows(pilot, "when chosen", "not at all")
                 await press(pilot, *["j"] * down, "enter")
                 await wait_for(pilot, lambda told=told: [one for one in app.toasts if told in one])

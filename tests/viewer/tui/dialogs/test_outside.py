@@ -13,7 +13,8 @@ from tests.support.terminal import Terminal
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.tui.dialogs import outside
 
-F3, F4 = "\x1bOR", "\x1bOS"
+PAGER_KEYS, EDITOR_KEYS = "kk\r", "k\r"
+"""The last but one of the menu of copies, and the last."""
 
 PAGER = """#!/bin/sh
 cat >"$0.got"
@@ -47,6 +48,13 @@ def viewing(tape: Path, *more: str, **environment: str) -> Terminal:
     return Terminal([*CLI, "view", "--db", str(tape), *more], environment=environment)
 
 
+def choose(terminal: Terminal, keys: str) -> None:
+    """Choose from the menu of copies."""
+    terminal.press("y")
+    terminal.wait_for("in your editor")
+    terminal.press(keys)
+
+
 @pytest.fixture(scope="module")
 def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tape with one exchange, whose text is hostile."""
@@ -61,19 +69,13 @@ def test_a_pager_and_an_editor_get_what_is_shown_and_give_the_terminal_back(odd:
     folder = {"TMPDIR": str(tmp_path), "VISUAL": editor, "WIRETAPE_PAGER": pager, "PAGER": "no-such"}
     with viewing(odd, "@", **folder) as terminal:
         terminal.wait_for("#–/#1")
-        for key, said in ((F3, "it pages"), (F4, "it edits")):
-            terminal.press(key)
+        for keys, said in ((PAGER_KEYS, "it pages"), (EDITOR_KEYS, "it edits")):
+            choose(terminal, keys)
             terminal.wait_for(said)
             assert terminal.is_restored()
             terminal.press("\n")
             terminal.wait_for(lambda screen: "1049" in screen.modes and any("q back" in line for line in screen.lines))
             assert not terminal.is_restored()
-        terminal.press("?")
-        terminal.wait_for("search the keys")
-        terminal.press("pager")
-        terminal.wait_for("in the pager")
-        terminal.press("\x1b")
-        terminal.wait_for(lambda screen: not any("in the pager" in line for line in screen.lines))
         terminal.press("qq")
         assert terminal.ended() == 0
         assert terminal.is_restored()
@@ -91,10 +93,10 @@ def test_a_failure_is_reported_in_a_line(tape: Path, tmp_path: Path) -> None:
     broken = program(tmp_path / "broken", "#!/no/such/interpreter\n")
     with viewing(tape, EDITOR=editor, VISUAL="", PAGER="no-such-program -x") as terminal:
         terminal.wait_for(LIVE[:8])
-        terminal.press(F3)
+        choose(terminal, PAGER_KEYS)
         terminal.wait_for("there is no program no-such-program: set PAGER to one that is there")
         assert terminal.sent.count(b"\x1b[?1049l") == 0
-        terminal.press(F4)
+        choose(terminal, EDITOR_KEYS)
         terminal.wait_for("it edits")
         terminal.press("3\n")
         terminal.wait_for("editor ended with exit code 3")
@@ -102,7 +104,7 @@ def test_a_failure_is_reported_in_a_line(tape: Path, tmp_path: Path) -> None:
         assert terminal.ended() == 0
     with viewing(tape, EDITOR=broken, VISUAL="") as terminal:
         terminal.wait_for(LIVE[:8])
-        terminal.press(F4)
+        choose(terminal, EDITOR_KEYS)
         terminal.wait_for("broken cannot be run: No such file or directory")
         terminal.press("q")
         assert terminal.ended() == 0
@@ -112,12 +114,12 @@ def test_an_interrupt_is_for_the_program_and_an_end_for_both(tape: Path, tmp_pat
     editor = program(tmp_path / "editor", EDITOR.replace("read", "echo $$ >$0.pid; read"))
     with viewing(tape, EDITOR=editor, VISUAL="") as terminal:
         terminal.wait_for(LIVE[:8])
-        terminal.press(F4)
+        choose(terminal, EDITOR_KEYS)
         terminal.wait_for("it edits")
         terminal.signal(signal.SIGINT)
         terminal.press("\n")
         terminal.wait_for(LIVE[:8])
-        terminal.press(F4)
+        choose(terminal, EDITOR_KEYS)
         terminal.wait_for("it edits")
         terminal.signal(signal.SIGTERM)
         assert terminal.ended() == 143

@@ -17,7 +17,6 @@ from tests.support.growing_tape import recorder
 from tests.support.sample_tape import DONE, HOSTILE, MS, event, recorded
 from tests.support.screens import Stage, journey, press, resized, seen, shows, staged, strips, typed, wait_for
 from wiretape.recorder.tape import digits, packing
-from wiretape.viewer.exchange.notes import path_of
 from wiretape.viewer.source.tape import decoder
 from wiretape.viewer.text import markdown, sparkline
 from wiretape.viewer.tui.base import theme as themes
@@ -75,41 +74,35 @@ def test_t_goes_through_the_ways_of_telling_time_and_the_heading_says_which(mark
         async with inspected(marked, "#2") as (app, pilot, _):
             await pilot.press("2")
             told = []
-            for name in ("request", "first byte", "since #2", "wall clock, UTC", "Δ previous event", "Δ previous row"):
+            for name in ("since request", "Δ previous event", "wall clock, UTC"):
                 await shows(pilot, name)
                 told.append([listed(app)[number] for number in ("0", "1", "2", "3")])
                 await pilot.press("T")
-            await shows(pilot, "t: since request")
+            await shows(pilot, "T: since request")
             assert told == [
                 ["0.100", "0.100", "0.120", "2.345"],
-                ["0.000", "0.000", "0.020", "2.245"],
-                ["−0.020", "−0.020", "*REF*", "2.225"],
+                ["–", "same", "20", "2,225"],
                 ["12:00:00.100", "12:00:00.100", "12:00:00.120", "12:00:02.345"],
-                ["–", "same", "20", "2,225"],
-                ["–", "same", "20", "2,225"],
             ]
 
     journey(steps())
 
 
-def test_the_time_since_the_row_before_is_that_of_the_rows_that_are_listed(marked: Path) -> None:
+def test_the_time_since_the_event_before_is_that_also_of_filtered_events(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "100%") as (app, pilot, screen):
             await pilot.press("slash")
             await typed(pilot, "queue")
             await pilot.press("enter")
             await wait_for(pilot, lambda: screen.panes.events.shown == 2)
-            await pilot.press("T", "T", "T", "T")
+            await pilot.press("T")
             await shows(pilot, "Δ previous event")
             assert listed(app) == {"1": "same", "5": "50"}
-            await pilot.press("T")
-            await shows(pilot, "Δ row ms")
-            assert listed(app) == {"1": "–", "5": "2,300"}
             await pilot.press("2")
             name, page = screen.pages()
             assert (name, [line.split()[:2] for line in page.splitlines()[1:]]) == (
                 "events.txt",
-                [["1", "–"], ["5", "2,300"]],
+                [["1", "same"], ["5", "50"]],
             )
 
     journey(steps())
@@ -119,7 +112,7 @@ def test_the_playhead_the_axis_and_what_is_typed_follow_the_clock_of_the_events(
     async def steps() -> None:
         async with inspected(marked, "#2") as (app, pilot, screen):
             shown = []
-            for format in ("request", "first byte", "reference", "wall", "event"):
+            for format in ("request", "event", "wall"):
                 await wait_for(pilot, lambda format=format: screen.panes.times.format == format)
                 lines = seen(app).splitlines()
                 at, end = lines[-2].split("%")[0].split("  ")[2].split(" / ")
@@ -128,10 +121,8 @@ def test_the_playhead_the_axis_and_what_is_typed_follow_the_clock_of_the_events(
                 await pilot.press("T")
             assert shown == [
                 ("0.120", "2.502 s", 52),
-                ("0.020", "2.401 s", 57),
-                ("0.000", "2.381 s", 58),
-                ("12:00:00.120", "12:00:02.501", 52),
                 ("0.120", "2.502 s", 52),
+                ("12:00:00.120", "12:00:02.501", 52),
             ]
 
     journey(steps())
@@ -142,56 +133,29 @@ def test_a_typed_time_goes_to_the_event_that_is_displayed_at_it(marked: Path) ->
         async with inspected(marked, "#2") as (app, pilot, screen):
 
             async def gone_to(text: str) -> int:
-                await pilot.press("g")
+                await pilot.press("colon")
                 await typed(pilot, text)
                 await pilot.press("enter")
                 await wait_for(pilot, lambda: app.screen is screen)
                 return screen.playback.position - 1
 
-            for time in ("2.345s", "2.245s", "2.225s", "12:00:02.345"):
+            for time, presses in (("2.345s", 2), ("12:00:02.345", 1)):
                 assert listed(app)[str(await gone_to(time))] == time.removesuffix("s")
                 assert await gone_to("#2") == 2
-                await pilot.press("T")
+                await pilot.press(*["T"] * presses)
 
     journey(steps())
 
 
-def test_times_count_from_the_event_under_the_playhead_when_that_format_is_chosen(marked: Path) -> None:
-    async def steps() -> None:
-        async with inspected(marked, "#2", (80, 24)) as (app, pilot, screen):
-            await pilot.press("2", "T", "T")
-            await shows(pilot, "since #2", "*REF*")
-            assert [listed(app)[number] for number in ("0", "2", "3")] == ["−0.020", "*REF*", "2.225"]
-            await pilot.press("down")
-            assert listed(app)["2"] == "*REF*"
-            await pilot.press("T", "T", "T", "T", "T", "T")
-            await shows(pilot, "since #3")
-            assert [listed(app)[number] for number in ("2", "3")] == ["−2.225", "*REF*"]
-            await pilot.press("T")
-            await shows(pilot, "wall clock, UTC")
-            assert "*REF*" not in seen(app)
-            await pilot.press("home", "T", "T", "T", "T", "T")
-            await wait_for(pilot, lambda: screen.panes.times.format == "wall")
-
-    journey(steps())
-
-
-def test_reads_and_bookmarks_have_the_clock_of_the_events(marked: Path) -> None:
+def test_reads_have_the_clock_of_the_events(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "#2") as (_, pilot, _):
-            await pilot.press("m", "3")
+            await pilot.press("3")
             await shows(pilot, "B ─ +0.120 s ─")
-            await pilot.press("full_stop", "T", "T", "comma")
-            await shows(pilot, "B ─ −2.225 s ─")
-            await pilot.press("6")
-            await shows(pilot, "#2      −2.225 s  content")
-            await pilot.press("5")
-            await shows(pilot, "2,225.0 ms from −2.225 s", "╷−2 s")
-            await pilot.press("3", "T")
+            await pilot.press("T", "T")
             await shows(pilot, "B ─ 12:00:00.120 ─")
-            await pilot.press("6")
-            await shows(pilot, "#2      12:00:00.120  content")
-        path_of(marked).unlink()
+            await pilot.press("5")
+            await shows(pilot, "from 12:00:00.120")
 
     journey(steps())
 
@@ -305,12 +269,11 @@ def test_the_title_of_the_text_says_in_which_way_it_is_shown(marked: Path) -> No
     async def steps() -> None:
         async with inspected(marked, "#2") as (_, pilot, _screen):
             assert "·" not in (await shows(pilot, "─ text @ #2 ─")).partition("text @ #2")[2].partition("│")[0]
-            await pilot.press("b")
-            await shows(pilot, "text @ #2 · gaps as heat ─")
-            await pilot.press("b", "a")
-            await shows(pilot, "text @ #2 · gaps in figures · nothing ahead ─")
-            await pilot.press("b", "a", "M")
-            await shows(pilot, "text @ #2 · Markdown ─")
+            for view in ("gaps as heat", "gaps in figures", "Markdown", "nothing ahead"):
+                await pilot.press("v")
+                await shows(pilot, f"text @ #2 · {view} ─")
+            await pilot.press("v")
+            await shows(pilot, "─ text @ #2 ─")
 
     journey(steps())
 
@@ -387,7 +350,7 @@ def test_hostile_bytes_and_hostile_markdown_go_no_further(tmp_path: Path) -> Non
 
     async def steps() -> None:
         async with inspected(tape, None, (80, 24)) as (app, pilot, screen):
-            await pilot.press("M")
+            await pilot.press("v", "v", "v")
             await shows(pilot, "Markdown")
             await wait_for(pilot, lambda: screen.panes.replay.rendered)
             views = [seen(app)]
@@ -401,11 +364,11 @@ def test_hostile_bytes_and_hostile_markdown_go_no_further(tmp_path: Path) -> Non
     journey(steps())
 
 
-def test_m_shows_content_as_markdown_and_as_it_is_again(marked: Path) -> None:
+def test_a_view_shows_content_as_markdown_and_as_it_is_again(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked, "100%") as (app, pilot, screen):
             await shows(pilot, "**prefill**", "[x](http://y)")
-            await pilot.press("M")
+            await pilot.press("v", "v", "v")
             shown = await shows(
                 pilot, "· Markdown", "One for prefill and one for decode.", " • a queue", "x (http://y)▏"
             )
@@ -415,9 +378,9 @@ def test_m_shows_content_as_markdown_and_as_it_is_again(marked: Path) -> None:
             await wait_for(pilot, lambda: " • a queue" not in seen(app))
             await pilot.press("full_stop", "full_stop", "full_stop")
             await shows(pilot, "One for prefill▏")
-            await pilot.press("M")
+            await pilot.press("v", "v")
             await shows(pilot, "One for **prefill** ▏")
-            assert not screen.panes.replay.markdown
+            assert screen.panes.replay.view == "text"
 
     journey(steps())
 
@@ -425,10 +388,10 @@ def test_m_shows_content_as_markdown_and_as_it_is_again(marked: Path) -> None:
 def test_markdown_is_rendered_while_it_is_played_and_for_another_width(marked: Path) -> None:
     async def steps() -> None:
         async with inspected(marked) as (app, pilot, screen):
-            await pilot.press("M", "home", "space")
+            await pilot.press("v", "v", "v", "home", "space")
             app.watch.ns += 2_400 * MS
             await shows(pilot, "One for prefill and one for decode.", " • a queue▏")
-            await pilot.press("plus")
+            await pilot.press("z")
             await wait_for(pilot, lambda: screen.panes.replay.size.width == 120)
             await shows(pilot, " • a queue▏")
 
@@ -440,12 +403,12 @@ def test_of_a_huge_answer_the_end_is_rendered_and_that_is_reported(tmp_path: Pat
 
     async def steps() -> None:
         async with inspected(tape, "100%") as (_, pilot, screen):
-            await pilot.press("M")
+            await pilot.press("v", "v", "v")
             await shows(pilot, "word end▏")
             lines = screen.panes.replay.rendered[0]
             assert lines is not None
             assert len(lines) * screen.panes.replay.size.width < 2 * markdown.MOST
-            await pilot.press("ctrl+u", *["pageup"] * 12)
+            await pilot.press(*["pageup"] * 12)
             await shows(pilot, "characters before this are left out")
 
     journey(steps())
@@ -456,8 +419,8 @@ def test_words_looked_for_are_found_again_and_before(marked: Path) -> None:
         async with inspected(marked, "#0") as (app, pilot, screen):
             await pilot.press("n")
             await wait_for(pilot, lambda: app.toasts)
-            assert app.toasts == ["nothing looked for yet: g and words, or / and a filter for events"]
-            await pilot.press("g")
+            assert app.toasts == ["nothing looked for yet: : and words, or / and a filter for events"]
+            await pilot.press("colon")
             await typed(pilot, "QUEUE")
             await pilot.press("enter")
             await wait_for(pilot, lambda: app.screen is screen and screen.playback.position == 2)
@@ -466,7 +429,7 @@ def test_words_looked_for_are_found_again_and_before(marked: Path) -> None:
                 await pilot.press(key)
                 places.append(screen.playback.position)
             assert places == [6, 2, 6, 2, 6, 2]
-            await pilot.press("g")
+            await pilot.press("colon")
             await typed(pilot, "#4")
             await pilot.press("enter")
             await wait_for(pilot, lambda: app.screen is screen and screen.playback.position == 5)
@@ -496,7 +459,7 @@ def test_of_a_filter_that_is_newer_than_words_the_events_are_gone_through(marked
             await asked("slash", "for")
             await wait_for(pilot, lambda: screen.panes.events.shown == 2)
             assert await places("nnnNN") == [3, 5, 3, 5, 3]
-            await asked("g", "queue")
+            await asked("colon", "queue")
             assert screen.playback.position == 6
             assert await places("nN") == [2, 6]  # of the words, though the filter stands
             await asked("slash", "gap>60s")
@@ -582,17 +545,16 @@ def test_keys_that_do_not_apply_to_the_open_pane_are_named_nowhere(marked: Path)
     async def steps() -> None:
         async with inspected(marked, "#2") as (app, pilot, screen):
             named = []
-            for pane in range(6):
+            for pane in range(5):
                 await pilot.press(str(pane + 1))
                 await wait_for(pilot, lambda pane=pane: screen.panes.pane == pane)
                 active = {
                     one.binding.id.rpartition(".")[2] for one in screen.active_bindings.values() if one.binding.id
                 }
-                named.append({"ghost", "annotate", "markdown", "view", "filter", "open", "fold", "choice"} & active)
+                named.append({"view", "filter", "open", "fold", "choice"} & active)
                 assert ("filter" in seen(app).splitlines()[-1]) == (pane < 2)
                 assert {"play", "goto", "help"} <= active
-            replay = {"ghost", "annotate", "markdown", "filter", "open"}
-            assert named == [replay, {"filter", "open"}, {"view"}, {"view"}, set(), {"open"}]
+            assert named == [{"view", "filter", "open"}, {"filter", "open"}, {"view"}, {"view"}, set()]
 
     journey(steps())
 

@@ -100,8 +100,6 @@ def test_what_is_opened_is_pulled_once_and_says_what_was_not_shipped(engine: Lis
             await press(pilot, "q", "j", "enter")
             await shows(pilot, "1 Replay", newest[1][:8], "its bytes were not shipped: facts, measures and gaps only")
             assert (tmp_path / "pulled.db").stat().st_mode & 0o077 == 0
-            await press(pilot, "6")
-            await shows(pilot, "notes and bookmarks go with the viewer")
 
     journey(steps())
 
