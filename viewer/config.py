@@ -151,7 +151,7 @@ class Config:
         """Raise `ConfigError` if the theme is none of those known."""
         if self.theme is not None and self.theme not in known:
             near = difflib.get_close_matches(self.theme, list(known), 1)
-            meant = f"did you mean {near[0]}?" if near else "there are wiretape-dark and wiretape-light"
+            meant = f"did you mean {near[0]}?" if near else "there are dark, light and auto"
             raise self.error("theme", f"there is no theme {safe(self.theme)}: {meant}")
 
 

@@ -28,10 +28,10 @@ class Ending(NamedTuple):
         return _CAUSES.get((self.outcome, self.detail)) or _CAUSES.get((self.outcome, None)) or safe(self.outcome)
 
 
-def counts(endings: Mapping[Ending, int]) -> str:
-    """Return the counts of complete, failed, cancelled and running exchanges, with the causes of failures."""
+def counts(endings: Mapping[Ending, int], most: int | None = None) -> str:
+    """Return the counts of complete, failed, cancelled and running exchanges, with `most` causes of failures."""
     parts = [f"{count:,} {name}" for name, count in _by_kind(endings).items() if count]
-    failed = causes(endings)
+    failed = causes(endings, most)
     return " · ".join(f"{part}: {failed}" if part.endswith(" failed") else part for part in parts)
 
 
@@ -42,15 +42,16 @@ def listed(endings: Mapping[Ending, int]) -> str:
     return ", ".join(parts)
 
 
-def causes(endings: Mapping[Ending, int]) -> str:
-    """Return the causes of failures, each with its count, the most frequent first."""
+def causes(endings: Mapping[Ending, int], most: int | None = None) -> str:
+    """Return the causes of failures, each with its count, the most frequent first; beyond `most` only their number."""
     failures = Counter[str]()
     for ending, count in endings.items():
         if _kind(ending) == "failed":
             failures[ending.cause] += count
-    return ", ".join(
-        _times(count, cause) for cause, count in sorted(failures.items(), key=lambda one: (-one[1], one[0]))
-    )
+    ordered = sorted(failures.items(), key=lambda one: (-one[1], one[0]))
+    shown = [_times(count, cause) for cause, count in ordered[:most]]
+    others = len(ordered) - len(shown)
+    return ", ".join(shown) + (f" and {counted(others, 'other cause')}" if others else "")
 
 
 def stalls(endings: Mapping[Ending, int], owners: Mapping[str, int] | None = None) -> str:

@@ -28,6 +28,20 @@ def executable() -> str:
     return found
 
 
+_DRAWN = """new Promise((done) => {
+  const drawn = [], write = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+    const width = this.measureText(text).width;
+    const left = x - width * ({ center: 0.5, right: 1 }[this.textAlign] ?? 0);
+    drawn.push([text, left, left + width]);
+    write.call(this, text, x, y);
+  };
+  document.querySelector("%s").style.width = "%dpx";
+  setTimeout(() => {
+    CanvasRenderingContext2D.prototype.fillText = write;
+    done(drawn);
+  }, 500);
+})"""
 _NAVIGATED = "Inspected target navigated"
 
 
@@ -86,6 +100,10 @@ class Page:
         answer = answer["result"]
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
+
+    def drawn(self, picture: str, width: int) -> list[tuple[str, float, float]]:
+        """Give a picture another width, and return the texts drawn on it, each with its left and its right end."""
+        return [(text, left, right) for text, left, right in self.run(_DRAWN % (picture, width))]
 
     def press(self, key: str, code: int = 0, text: str = "") -> None:
         """Press a key: its name in the DOM, its code, and its text."""

@@ -58,7 +58,7 @@ class Screen:
     def _take(self, match: "re.Match[str]") -> None:
         if match["csi"] is not None:
             self._control(match["csi"])
-        elif match["osc"] is not None:
+        elif match["osc"] not in (None, "11;?"):
             self.strange.append(f"OSC {match['osc']}")
         elif match["text"] is not None:
             for sign in match["text"]:
@@ -125,7 +125,7 @@ class Terminal:
         base = {
             name: value
             for name, value in os.environ.items()
-            if name not in ("NO_COLOR", "COLORTERM", "COLUMNS", "LINES")
+            if name not in ("NO_COLOR", "COLORFGBG", "COLORTERM", "COLUMNS", "LINES")
         }
         given = {"TERM": "xterm-256color", "TZ": "UTC", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", **(environment or {})}
         ends = {"stdin": self._inner, "stdout": self._inner, "stderr": self._inner}

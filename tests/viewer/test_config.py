@@ -126,7 +126,7 @@ def test_an_unreadable_file_is_an_error(files: tuple[Path, Path]) -> None:
 @pytest.mark.parametrize("theme", ["nrod", "zzz"])
 def test_an_unknown_theme_is_an_error(theme: str, files: tuple[Path, Path]) -> None:
     files[0].write_text(f"\ntheme = '{theme}'")
-    told = "did you mean nord?" if theme == "nrod" else "there are wiretape-dark and wiretape-light"
+    told = "did you mean nord?" if theme == "nrod" else "there are dark, light and auto"
     with pytest.raises(
         ConfigError, match="line 2, column 1: there is no theme " + theme + ": " + told.replace("?", ".")
     ):

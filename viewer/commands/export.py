@@ -6,6 +6,8 @@ exchanges pass one by one.
 
 import contextlib
 import itertools
+import math
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,10 +17,12 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
 
+from wiretape.recorder.commands.options import gathered
 from wiretape.recorder.errors import NotFound
 from wiretape.recorder.plurals import counted
 from wiretape.viewer.commands import completion, options, output, progress
 from wiretape.viewer.commands.output import Output
+from wiretape.viewer.timing.playback import RECORDED, Pace
 
 if TYPE_CHECKING:
     from wiretape.viewer.query.syntax import Filter
@@ -31,6 +35,29 @@ Put = Callable[[BinaryIO | None], int]
 _SIGINT_EXIT = 128 + 2
 _TABLES = ("exchanges", "texts", "chunks", "reads", "conversations", "summary")
 _OF_ALL = ("exchanges", "summary")
+_FILMS = ("asciicast", "gif")
+_LEAST_SIZE, _LARGEST_SIZE = (40, 12), (240, 80)
+
+
+@dataclass(frozen=True, slots=True)
+class _FilmOptions:
+    """The pace of a film, and the columns and lines of its screen."""
+
+    pace: Pace = RECORDED
+    size: tuple[int, int] = (80, 24)
+
+
+def _read_film(speed: float, max_gap: str | None, size: str | None) -> _FilmOptions:
+    """Return the options of a film. Raise `click.BadParameter`."""
+    pace = options.read_pace(speed, max_gap, no_wait=False)
+    if pace.speed == math.inf:
+        raise click.BadParameter("a film takes time: use a number above 0", param_hint="--speed")
+    match = re.fullmatch(r"(\d{1,3})x(\d{1,3})", size or "80x24")
+    columns, lines = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not (_LEAST_SIZE[0] <= columns <= _LARGEST_SIZE[0] and _LEAST_SIZE[1] <= lines <= _LARGEST_SIZE[1]):
+        least, largest = ("x".join(map(str, limit)) for limit in (_LEAST_SIZE, _LARGEST_SIZE))
+        raise click.BadParameter(f"use COLUMNSxLINES from {least} to {largest}, not {size}", param_hint="--size")
+    return _FilmOptions(pace, (columns, lines))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +77,7 @@ class _ExportJob:
     with_messages: bool = False
     sides: "tuple[Filter, Filter] | None" = None
     every_operation: bool = False
+    film: _FilmOptions = _FilmOptions()
 
     @property
     def format(self) -> str:
@@ -81,23 +109,46 @@ def _archive(source: "Source", job: _ExportJob, where: "Selection") -> Put:
     return put
 
 
-def _one(source: "Source", job: _ExportJob, where: "Selection") -> Put:
-    from wiretape.viewer import config
-    from wiretape.viewer.export import asciicast
-    from wiretape.viewer.source.tape import exchange
-
-    connection, numbers = source.tape("bodies"), source.numbers(where, 2)
-    if len(numbers) > 1:
-        raise click.UsageError(f"--format {job.format} is of one exchange: name its ID, such as @ for the newest")
+def _few(source: "Source", job: _ExportJob, where: "Selection", most: int) -> list[int]:
+    """Return the numbers of the exchanges, named ones in their order. Raise a usage error if there are more."""
+    numbers = source.numbers(where, most + 1)
+    if len(numbers) > most:
+        race = ", or two for a race" if most > 1 else ""
+        raise click.UsageError(f"--format {job.format} is of one exchange: name its ID, such as @ for the newest{race}")
     if not numbers:
         raise NotFound("no exchange matches: see 'wiretape ls'")
-    limits = config.thresholds()
+    return sorted(numbers, key=(where.numbers or numbers).index)
+
+
+def _body(source: "Source", job: _ExportJob, where: "Selection") -> Put:
+    (number,) = _few(source, job, where, 1)
 
     def put(stream: BinaryIO | None) -> int:
         with _opened(stream) as file:
-            if job.format == "sse":
-                return file.write(source.exchange(numbers[0]).body())
-            return asciicast.write(file, exchange.full(connection, numbers[0]), limits)
+            return file.write(source.exchange(number).body())
+
+    return put
+
+
+def _film(source: "Source", job: _ExportJob, where: "Selection") -> Put:
+    """Write the replay of an exchange, or the race of two."""
+    from wiretape.viewer import config
+    from wiretape.viewer.export import asciicast, gif
+    from wiretape.viewer.export.film import Film, ScreenSize
+    from wiretape.viewer.source.tape import exchange
+
+    numbers = _few(source, job, where, 2)
+    connection, limits = source.tape("bodies"), config.thresholds()
+    pace, size = job.film.pace, ScreenSize(*job.film.size)
+
+    def put(stream: BinaryIO | None) -> int:
+        shown = [exchange.full(connection, number) for number in numbers]
+        with _opened(stream) as file:
+            if job.format == "gif":
+                return gif.write(file, Film(shown, pace, limits, size))
+            if len(shown) > 1:
+                return asciicast.write_race(file, shown[0], shown[1], Film(shown, pace, limits, size))
+            return asciicast.write(file, shown[0], limits, pace, size)
 
     return put
 
@@ -163,8 +214,9 @@ class _WholeFormat:
 
 _WHOLE: Final = {
     "har": _WholeFormat(_archive, "exchange", ".har", needs_exchange=False),
-    "sse": _WholeFormat(_one, "byte", ".sse"),
-    "asciicast": _WholeFormat(_one, "event", ".cast"),
+    "sse": _WholeFormat(_body, "byte", ".sse"),
+    "asciicast": _WholeFormat(_film, "event", ".cast"),
+    "gif": _WholeFormat(_film, "frame", ".gif"),
     "html": _WholeFormat(_page, "byte", ".html"),
     "trace": _WholeFormat(_trace, "row", None, needs_exchange=False),
 }
@@ -192,8 +244,8 @@ _SUFFIXES: Final = {f".{name}": name for name in ("csv", "tsv", "jsonl", "json",
     "file",
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
     metavar="FILE",
-    help="Write to FILE; - is stdout. Its suffix (.csv, .tsv, .jsonl, .json, .parquet, .har, .cast, .sse or .html) "
-    "gives the format. [default: -]",
+    help="Write to FILE; - is stdout. Its suffix (.csv, .tsv, .jsonl, .json, .parquet, .har, .cast, .gif, .sse or "
+    ".html) gives the format. [default: -]",
 )
 @click.option(
     "--html",
@@ -209,11 +261,18 @@ _SUFFIXES: Final = {f".{name}": name for name in ("csv", "tsv", "jsonl", "json",
 )
 @click.option("--with-bodies", is_flag=True, help="With --html: include texts, and the bytes of request and answer.")
 @click.option("--with-messages", is_flag=True, help="With --format trace: the prompts themselves.")
+@gathered(
+    "film",
+    _read_film,
+    click.option("--speed", type=float, default=1.0, metavar="N", help="With asciicast or gif: N times as fast, …"),
+    click.option("--max-gap", metavar="TIME", help="… each silence shortened to TIME at most, such as 1s, …"),
+    click.option("--size", metavar="COLSxLINES", help="… and the size of the screen. [default: 80x24]"),
+)
 @click.option("--schema", is_flag=True, help="Print type, unit and meaning of each column.")
 @output.formatted(
     (*output.FORMATS, "parquet", *_WHOLE),
-    "csv; sse is the body of one exchange, asciicast one, har and html any number, trace the traffic for load "
-    "generators (help trace); the others are tables",
+    "csv; sse is the body of one exchange, asciicast and gif the replay of one or the race of two, har and html any "
+    "number, trace the traffic for load generators (help trace); the others are tables",
     columns=True,
 )
 def export(
@@ -231,10 +290,11 @@ def export(
     with_messages: bool,
     base: str | None,
     new: str | None,
+    film: _FilmOptions,
     schema: bool,
     out: Output,
 ) -> None:
-    """Export exchanges as CSV, JSON, Parquet, HAR, HTML or SSE.
+    """Export exchanges as CSV, JSON, Parquet, HAR, HTML, GIF or SSE.
 
     The oldest exchange comes first. The default is CSV.
 
@@ -256,7 +316,7 @@ def export(
     out = replace(out, format=format or (None if schema and file is None else "csv"))
     job = _ExportJob(table or "exchanges", out, file, options.groups(by), limit, options.place(db))
     job = replace(job, where=where, with_text=with_text, with_bodies=with_bodies, sides=_sides(base, new))
-    job = replace(job, every_operation=all_operations, with_messages=with_messages)
+    job = replace(job, every_operation=all_operations, with_messages=with_messages, film=film)
     _refuse(job, table, schema)
     try:
         if schema:
@@ -320,7 +380,9 @@ def _refuse(job: _ExportJob, table: str | None, schema: bool) -> None:
         raise click.UsageError("Parquet is a file of rows: name it with -o FILE, and ask for --schema without it")
     if job.with_messages and job.format != "trace":
         raise click.UsageError("--with-messages is for traces: add --format trace")
-    if job.format == "sse" and job.file is None and output.on_terminal():
+    if job.film != _FilmOptions() and job.format not in _FILMS:
+        raise click.UsageError("--speed, --max-gap and --size are of films: add --format gif or asciicast")
+    if job.format in ("sse", "gif") and job.file is None and output.on_terminal():
         raise click.UsageError("raw bytes may upset a terminal: send them to a file or a pipe")
     if job.out.columns is not None and (job.whole or schema):
         raise click.UsageError("--columns selects those of a table: leave it out")

@@ -25,6 +25,7 @@ from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.commands import completion
 from wiretape.viewer.ship.clickhouse.plan import RANKED_GAP_BYTES
+from wiretape.viewer.timing.playback import Pace
 
 if TYPE_CHECKING:
     from wiretape.viewer.query.syntax import Filter
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from wiretape.viewer.source.clickhouse.client import Centre
     from wiretape.viewer.stats.metrics import Bound, Quantity
     from wiretape.viewer.stats.summary import Method
-    from wiretape.viewer.timing.playback import Playback
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -251,23 +251,6 @@ sorted_by = gathered(
 
 _SLOWEST, _FASTEST = 1e-6, 1e6
 """Limits of a recording's playback speed, besides as fast as possible."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """The pace of a recording's playback: `speed` times as fast, no silence longer than `cap_ns`."""
-
-    speed: float = 1.0
-    cap_ns: int | None = None
-
-    def playback(self, at: Sequence[int], end_ns: int, now: Callable[[], int]) -> "Playback":
-        """Return a playhead over timestamps in ns since T0, at this pace."""
-        from wiretape.viewer.timing.playback import Playback
-
-        playback = Playback(at, end_ns, now)
-        playback.set_cap(self.cap_ns)
-        playback.set_speed(self.speed)
-        return playback
 
 
 def read_pace(speed: float, max_gap: str | None, no_wait: bool) -> Pace:

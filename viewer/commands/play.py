@@ -17,7 +17,7 @@ import click
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.commands import options, output
-from wiretape.viewer.commands.options import Pace
+from wiretape.viewer.timing.playback import Pace
 
 if TYPE_CHECKING:
     from wiretape.viewer.replay.pieces import Form, Section, TimedPiece

@@ -24,7 +24,7 @@ from wiretape.recorder.commands.options import (
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.commands import options
-from wiretape.viewer.commands.options import Pace
+from wiretape.viewer.timing.playback import Pace
 
 if TYPE_CHECKING:
     import asyncio

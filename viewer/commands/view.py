@@ -50,7 +50,12 @@ _PREFIX = "wiretape-view-"
 @click.option("--listen", metavar="HOST:PORT", help="With --web: the address, on this machine; by default a free port.")
 @click.option("--with-bodies", is_flag=True, help="With --web: include the bytes of request and answer.")
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal, for selecting text.")
-@click.option("--theme", envvar="WIRETAPE_THEME", metavar="NAME", help="Colours: wiretape-dark or wiretape-light.")
+@click.option(
+    "--theme",
+    envvar="WIRETAPE_THEME",
+    metavar="NAME",
+    help="Colours: dark, light, or auto, the default: by the terminal's background.",
+)
 @click.option("--ascii", is_flag=True, envvar="WIRETAPE_ASCII", help="Draw with ASCII only, as without UTF-8.")
 def view(
     id: str | None,
@@ -209,12 +214,12 @@ def _show(
         selected=selected,
         ascii=ascii or not output.has_utf8(),
     )
-    configured.check_theme(app.available_themes)
+    configured.check_theme(app.theme_choices)
     if theme is not None:
-        if theme not in app.available_themes:
-            known = ", ".join(sorted(app.available_themes))
+        if theme not in app.theme_choices:
+            known = ", ".join(sorted(app.theme_choices))
             raise click.BadParameter(f"there is no theme {theme!r}: there are {known}", param_hint="--theme")
-        app.theme = theme
+        app.use_theme(theme)
     code = app.run(mouse=not no_mouse)
     if app.failure is not None:
         raise app.failure

@@ -14,7 +14,7 @@ from wiretape.viewer.rows import ListRow
 from wiretape.viewer.text import formatting, waterfall
 from wiretape.viewer.text.cells import Part, Tone, laid_out
 from wiretape.viewer.text.formatting import short_ms
-from wiretape.viewer.text.waterfall import Axis, Bar, Phase
+from wiretape.viewer.text.waterfall import Axis, Bar
 
 LEAD: Final = 4
 """The cells of the cursor, the mark and the sign, before the columns."""
@@ -195,12 +195,7 @@ def timeline(row: ListRow, look: Look, width: int) -> list[Part]:
     """Draw the phases of an exchange on the axis of all lines, or on its own."""
     stands = state(row, recording=look.recording)
     drawn = waterfall.drawn(_bar(row, look), look.axis, width, stands.sign)
-    return [(text, stands.tone if phase == "end" else _PHASE_TONES[phase]) for text, phase in drawn]
-
-
-_PHASE_TONES: Final[dict[Phase, Tone]] = {
-    "wait": "muted", "reasoning": "reasoning", "content": "accent", "stall": "warning",
-}  # fmt: skip
+    return [(text, stands.tone if phase == "end" else waterfall.TONES[phase]) for text, phase in drawn]
 
 
 def _figure(

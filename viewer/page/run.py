@@ -67,6 +67,7 @@ MOST_EVENTS: Final = 50_000
 """Limit of events in all exchanges that can be played."""
 
 _MOST_COMPARED: Final = 3
+_MOST_CAUSES: Final = 5
 
 _STATISTICS: Final = ("n", "p50", "p90", "p95", "p99", "max")
 _SHOWN: Final = ("ttft", "gap", "tps_user", "latency", "max_silence")
@@ -257,7 +258,7 @@ def _rounded(name: str, value: float | None) -> float | None:
 
 def _verdict(endings: Mapping[Ending, int]) -> Iterator[tuple[str, str]]:
     """Yield the counts of endings, of stalls and of buffered answers, each with its tone."""
-    yield causes.counts(endings), "plain"
+    yield causes.counts(endings, _MOST_CAUSES), "plain"
     yield from ((text, "bad") for text in (causes.stalls(endings), causes.buffered(endings)) if text)
 
 

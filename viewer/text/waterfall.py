@@ -10,12 +10,17 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, Literal
 
+from wiretape.viewer.text.cells import Tone
 from wiretape.viewer.text.sparkline import TICK, scale, scale_ns
 
 Phase = Literal["wait", "reasoning", "content", "stall", "end"]
 
 SIGNS: Final[dict[Phase, str]] = {"wait": "░", "reasoning": "▓", "content": "█", "stall": "╱"}
 """The sign of a phase's cells."""
+
+TONES: Final[dict[Phase, Tone]] = {
+    "wait": "muted", "reasoning": "reasoning", "content": "accent", "stall": "warning",
+}  # fmt: skip
 
 _WIDE_RANGE: Final = 20
 """Ratio of the longest to the shortest length above which an axis is logarithmic."""

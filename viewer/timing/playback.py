@@ -8,6 +8,7 @@ timestamps never change. The caller passes the clock, and waits for the deadline
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 SPEEDS: Final = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, float("inf"))
@@ -115,6 +116,10 @@ class Playback:
         self.position = bisect_right(self._at, at_ns)
         self._rebase(self._cut(at_ns))
 
+    def playing_ns(self, at_ns: int) -> int:
+        """Return the time from the start of playing to a timestamp, both in ns."""
+        return int(self._cut(at_ns) / self.speed)
+
     def step(self, count: int) -> None:
         """Pause, and move by `count` events; a negative count moves back."""
         self.playing = False
@@ -202,3 +207,25 @@ def _capped(at: Sequence[int], cap_ns: int) -> Sequence[int]:
         shown.append(instant - offset)
         before = instant
     return shown
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The pace of a recording's playback: `speed` times as fast, no silence longer than `cap_ns`."""
+
+    speed: float = 1.0
+    cap_ns: int | None = None
+
+    def playback(self, at: Sequence[int], end_ns: int, now: Callable[[], int]) -> Playback:
+        """Return a playhead over timestamps in ns since T0, at this pace."""
+        return self.applied(Playback(at, end_ns, now))
+
+    def applied(self, playback: Playback) -> Playback:
+        """Return a playhead after setting its speed and its limit for silences."""
+        playback.set_cap(self.cap_ns)
+        playback.set_speed(self.speed)
+        return playback
+
+
+RECORDED: Final = Pace()
+"""The pace of the recording itself."""

@@ -36,6 +36,7 @@ from wiretape.recorder.sanitize import safe
 from wiretape.viewer.config import Config
 from wiretape.viewer.source.base import Place
 from wiretape.viewer.source.tape.decoder import Decoders
+from wiretape.viewer.text.background import by_variable
 from wiretape.viewer.tui.base import keys, paint
 from wiretape.viewer.tui.base import theme as themes
 from wiretape.viewer.tui.base.host import Reader, SourceReader, TapeReader
@@ -146,12 +147,28 @@ class ViewerApp(App[int]):
         for theme in themes.THEMES:
             self.register_theme(theme)
         chosen = self._config.theme
-        self.theme = chosen if chosen in self.available_themes else themes.THEMES[0].name
+        self.use_theme(chosen if chosen and chosen in self.theme_choices else themes.AUTO)
+
+    @property
+    def theme_choices(self) -> set[str]:
+        """The themes that a user may choose."""
+        return {*self.available_themes, *themes.CHOICES}
+
+    def use_theme(self, choice: str) -> None:
+        """Use a theme: by its name, `dark` or `light`; with `auto`, the one for the terminal's background."""
+        self.follows_terminal = choice == themes.AUTO
+        name = (by_variable(os.environ.get("COLORFGBG")) or "dark") if self.follows_terminal else choice
+        self.theme = themes.NAMES.get(name, name)
 
     def get_driver_class(self) -> type[Driver]:
         """Use `TerminalDriver` where Textual would use its own driver for a terminal."""
         driver = super().get_driver_class()
         return TerminalDriver if driver in TerminalDriver.__bases__ else driver
+
+    def on_terminal_driver_background(self, message: TerminalDriver.Background) -> None:
+        """Change to the theme for the terminal's background, unless another one was chosen."""
+        if self.follows_terminal:
+            self.theme = themes.NAMES[message.found]
 
     def on_terminal_driver_gone(self) -> None:
         """Exit as after a hang-up."""
@@ -364,7 +381,7 @@ class ViewerApp(App[int]):
 
     def action_next_theme(self) -> None:
         """Switch between the dark and the light theme."""
-        self.theme = themes.following(self.theme)
+        self.use_theme(themes.following(self.theme))
         self.notify(self.theme, title="theme", markup=False, timeout=2)
 
     @property

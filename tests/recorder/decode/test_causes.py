@@ -13,6 +13,9 @@ def test_a_count_names_the_causes_of_failures_the_most_frequent_first() -> None:
     }  # fmt: skip
     found = "11 complete · 3 failed: 2 cut by upstream, 1 × 429 · 1 cancelled by the client"
     assert causes.counts(endings) == found
+    assert causes.counts({Ending("truncated"): 3, Ending("malformed"): 2, Ending("timeout"): 1}, 1) == (
+        "6 failed: 3 cut by upstream and 2 other causes"
+    )
 
 
 @each_case(

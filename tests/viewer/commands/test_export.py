@@ -99,6 +99,9 @@ def test_no_ids_on_stdin_are_none_and_not_all(tape: Path) -> None:
     [
         ("--format", "sse"),
         ("--format", "asciicast"),
+        ("@", "--format", "gif", "--speed", "0"),
+        ("@", "--format", "gif", "--size", "9x9"),
+        ("@", "--format", "har", "--max-gap", "1s"),
         ("--format", "har", "--table", "chunks"),
         ("--format", "sse", "--schema"),
         ("--by", "model"),
@@ -157,7 +160,7 @@ def test_an_interrupt_is_quiet_and_leaves_no_file(tape: Path, tmp_path: Path) ->
     assert (result.stdout, result.stderr, list(tmp_path.iterdir())) == ("", "", [])
 
 
-@pytest.mark.parametrize("format", ["csv", "json", "parquet", "har", "sse", "asciicast", "trace"])
+@pytest.mark.parametrize("format", ["csv", "json", "parquet", "har", "sse", "asciicast", "gif", "trace"])
 def test_no_format_is_written_over_a_tape(tape: Path, format: str) -> None:
     before = tape.read_bytes()
     result = run_with(tape, "", "export", COMPLETE, "--format", format, "-o", str(tape), code=1)
@@ -204,3 +207,17 @@ def test_stalls_in_an_asciicast_are_those_of_the_users_threshold(tape: Path, mon
     assert "stall 3,000.0 ms" in run(tape, "export", TOOLS, "--format", "asciicast").stdout
     monkeypatch.setenv("WIRETAPE_STALL_MS", "3000")
     assert "stall" not in run(tape, "export", TOOLS, "--format", "asciicast").stdout
+
+
+def test_two_exchanges_race_in_the_order_in_which_they_are_named(tape: Path, tmp_path: Path) -> None:
+    for ids in ((COMPLETE, TOOLS), (TOOLS, COMPLETE)):
+        header, *_ = run(tape, "export", *ids, "--format", "asciicast").stdout.splitlines()
+        assert re.findall(r"aaaa0{11}\d", json.loads(header)["title"]) == [*ids]
+    path = tmp_path / "x.gif"
+    told = run(tape, "export", COMPLETE, TOOLS, "-o", str(path), "--max-gap", "500ms", "--size", "60x16").stderr
+    assert told == f"wrote {path} (9 frames)\n"
+    assert path.read_bytes().startswith(b"GIF89a")
+
+
+def test_a_gif_does_not_go_to_a_terminal(tape: Path) -> None:
+    assert "raw bytes may upset a terminal" in on_terminal(tape, "export", "@", "--format", "gif")

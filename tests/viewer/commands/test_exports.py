@@ -65,7 +65,7 @@ def test_a_limit_is_one_of_rows(tape: Path, table: str) -> None:
     assert run(tape, *limited, "0").stdout == ""
 
 
-@pytest.mark.parametrize("format", ["sse", "asciicast"])
+@pytest.mark.parametrize("format", ["sse", "asciicast", "gif"])
 def test_what_is_of_one_exchange_takes_no_more(tape: Path, format: str) -> None:
     assert "of one exchange: name its ID" in run(tape, "export", "--format", format, code=2).stderr
 

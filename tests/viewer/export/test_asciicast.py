@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from bisect import bisect_right
 from dataclasses import replace
 from typing import Any
 
@@ -13,9 +14,12 @@ from tests.support.decoding import of_chunks
 from tests.support.exchanges import full
 from tests.support.golden import assert_golden
 from tests.support.sample_tape import COMPLETE, FAILED, HOSTILE, LIMITED, LIVE, MS, ODD, TOOLS, TRUNCATED
+from tests.support.terminal import Screen
 from wiretape.recorder.decode.dialect import Chunk, Piece, ReportedError, ToolPiece
 from wiretape.viewer.export import asciicast
+from wiretape.viewer.export.film import Film, ScreenSize
 from wiretape.viewer.source.tape import exchange, queries
+from wiretape.viewer.timing.playback import Pace
 
 Event = tuple[float, str, str]
 SGR = re.compile("\x1b\\[[0-9]+m")
@@ -161,3 +165,39 @@ def test_time_never_runs_backwards(connection: Connection) -> None:
     early = replace(one, facts=replace(one.facts, end_ns=5 * MS))
     intervals = [json.loads(line)[0] for line in list(asciicast.lines(early))[1:]]
     assert min(intervals) >= 0
+
+
+def test_a_pace_changes_the_times_of_all_events(connection: Connection) -> None:
+    one = exchange.full(connection, queries.find(connection, TOOLS))
+    lines = asciicast.lines(one, pace=Pace(speed=2, cap_ns=500 * MS), size=ScreenSize(100, 30))
+    header, found = read_back("\n".join(lines).encode())
+    assert header["term"]["cols"], header["term"]["rows"] == (100, 30)
+    assert [at for at, code, _ in found if code == "o"] == [0.025, 0.275, 0.28, 0.285750]
+
+
+def raced(connection: Connection, *ids: str) -> tuple[dict[str, Any], list[Event], Film]:
+    a, b = (exchange.full(connection, queries.find(connection, id)) for id in ids)
+    out, film = io.BytesIO(), Film([a, b])
+    asciicast.write_race(out, a, b, film)
+    return *read_back(out.getvalue()), film
+
+
+def test_a_race_draws_on_a_terminal_what_its_film_shows_at_each_time(connection: Connection) -> None:
+    header, found, film = raced(connection, TOOLS, COMPLETE)
+    assert header["title"] == f"{TOOLS} · gpt-x-mini · complete | {COMPLETE} · gpt-x-mini · complete"
+    frames = [*film.frames(each_event=True)]
+    screen = Screen(80, 24)
+    for at, code, text in found[:-2]:
+        assert code == "o"
+        screen.feed(text)
+        frame = frames[bisect_right([one.at_ns // 1000 for one in frames], round(at * 1e6)) - 1]
+        assert screen.lines == ["".join(part for part, _ in line).rstrip() for line in frame.lines]
+    assert found[-1] == (3.0715, "x", "0")
+
+
+def test_a_race_with_hostile_text_controls_a_terminal_only_by_our_own_sequences(connection: Connection) -> None:
+    _, found, _ = raced(connection, ODD, COMPLETE)
+    own = re.compile("\x1b\\[(?:[0-9]*m|[0-9]+;1H|\\?25[lh]|2J)")
+    for _, _, text in found:
+        assert not {sign for sign in own.sub("", text) if not sign.isprintable()}
+    assert HOSTILE not in json.dumps(found)

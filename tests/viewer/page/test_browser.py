@@ -102,26 +102,12 @@ def test_keys_step_through_the_reads_and_go_to_the_stall(page: Page, stall: Path
     assert "data: {" in page.run("document.querySelector('.bytes pre').textContent")
 
 
-DRAWN = """new Promise((done) => {
-  const drawn = [], write = CanvasRenderingContext2D.prototype.fillText;
-  CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
-    if (this.textAlign === "left") drawn.push([text, x, x + this.measureText(text).width]);
-    write.call(this, text, x, y);
-  };
-  document.querySelector(".picture").style.width = "%dpx";
-  setTimeout(() => {
-    CanvasRenderingContext2D.prototype.fillText = write;
-    done(drawn);
-  }, 500);
-})"""
-
-
 def test_the_counts_of_coalesced_reads_do_not_overlap_in_a_stream_of_50_000_events(page: Page, tmp_path: Path) -> None:
     tape = long_stream(tmp_path / "long.db", 50_000, together=12)
     page.open(exported(tape, tmp_path / "long.html", "@"))
     assert "events 50,003 / 50,003" in page.run(WHEN)
     for width in (1000, 360):
-        spans = sorted((left, right) for text, left, right in page.run(DRAWN % width) if text.startswith("×"))
+        spans = sorted(span for text, *span in page.drawn(".picture", width) if text.startswith("×"))
         assert len(spans) > 5
         assert all(before[1] < after[0] for before, after in pairwise(spans))
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.support.browser import Page, chromium
@@ -15,7 +16,7 @@ from tests.support.forked import ROOT
 from tests.support.frames import until
 from tests.support.growing_tape import recorder
 from tests.support.patched import CASES
-from tests.support.sample_tape import COMPLETE_READS
+from tests.support.sample_tape import COMPLETE_READS, begin, end, response
 from tests.support.session_tape import FIRST, KEY, frames
 from wiretape.recorder.tape import journal
 from wiretape.viewer.web.site import difference
@@ -77,6 +78,24 @@ def test_the_list_grows_and_opens_an_exchange_that_grows_to_its_verdict(page: Pa
         until(lambda: "has ended" in page.run(BAR))
     assert page.faults == []
     assert all(request.startswith(url) or request.startswith("data:") for request in page.requests)
+
+
+def test_the_lanes_begin_with_the_last_minutes_and_cut_idle_time(page: Page, tmp_path: Path) -> None:
+    tape, parts = tmp_path / "t.db", [(0, COMPLETE_READS[0][1]), (20 * 60_000, COMPLETE_READS[1][1])]
+    with recorder(tape) as tape_recorder, viewing(tape) as (_, url):
+        for id, started in ((ID, "2026-03-01T08:00:00.000000Z"), (OTHER, "2026-03-01T12:00:00.000000Z")):
+            coming = [msgspec.structs.replace(begin(id, 0, b"{}"), started_at=started), *response(id, parts)]
+            store = tape_recorder.store
+            store.settle(store.append([*coming, end(id, parts)]))
+        show(page, url)
+        until(lambda: len(page.run(IDS)) == 2)
+        times = {text[:5] for text, *_ in page.drawn(".runtime", 1000)}
+        assert {"12:16", "12:19"} <= times
+        assert not {"12:10", "08:10"} & times
+        page.run("document.querySelector('.runtime').dispatchEvent(new MouseEvent('dblclick'))")
+        shown = {text for text, *_ in page.drawn(".runtime", 990)}
+        assert {"08:10", "12:10", "3.7 h"} <= shown
+    assert page.faults == []
 
 
 def test_a_page_that_is_held_stays_as_it_is_and_its_address_keeps_that(page: Page, tmp_path: Path) -> None:

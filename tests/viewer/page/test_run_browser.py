@@ -151,6 +151,22 @@ def test_the_verdict_and_the_lanes_come_first_and_the_banner_last(page: Page, sy
     assert " complete · " in page.run("document.querySelector('.verdict').textContent")
 
 
+def test_lanes_are_named_by_model(page: Page, synthetic: Path) -> None:
+    page.open(synthetic)
+    assert {"gpt-x", "gpt-x-mini", "local-8b", "thinker-1"} <= {text for text, *_ in page.drawn(".runtime", 900)}
+
+
+def test_long_idle_times_are_cut_from_the_axis_and_short_ones_are_not(page: Page, synthetic: Path) -> None:
+    page.open(synthetic)
+    page.run("""globalThis.wall = clockAxis({
+      at: [0, 5, 3600, 3607].map((s) => s * 1e6), end: [2, 8, 3604, 3608].map((s) => s * 1e6) })""")
+    assert page.run("wall.periods.map(({ start, end }) => [start / 1e6, end / 1e6])") == [[0, 8], [3600, 3608]]
+    assert page.run("wall.length") < 20e6
+    assert page.run("wall.at.map((place) => wall.time(place) / 1e6)") == [0, 5, 3600, 3607]
+    assert page.run("wall.end.map((place, row) => (place - wall.at[row]) / 1e6)") == [2, 3, 4, 1]
+    assert page.run("wall.time(8e6 + wall.cut / 2) / 1e6") == 8
+
+
 def test_a_tile_has_one_unit_and_its_interval_is_in_it(page: Page, synthetic: Path) -> None:
     page.open(synthetic)
     assert page.run("scaleOf(9000, 'ms')[1](8000)") == "8,000"

@@ -209,5 +209,9 @@ def test_the_configuration_gives_keys_and_a_theme_and_is_told_of_a_key_for_two_a
         async with app.run_test(size=(120, 40), notifications=True) as pilot:
             await shows(pilot, "puts another action on the key of", LIVE[:8])
             assert app.theme == "nord"
+            for name in app.available_themes:
+                app.use_theme(name)
+                await pilot.pause()
+            await shows(pilot, LIVE[:8])
 
     journey(steps())

@@ -110,6 +110,15 @@ function hatch(context, colour) {
   return pattern;
 }
 
+// Return a text that fits into a width: both ends of a longer one, since names often differ in the last part.
+function middleCut(context, text, width) {
+  if (context.measureText(text).width <= width) return text;
+  let length = Math.floor((text.length * width) / context.measureText(text).width);
+  const cut = () => `${text.slice(0, Math.ceil(length / 2))}…${text.slice(text.length - Math.floor(length / 2))}`;
+  while (length > 2 && context.measureText(cut()).width > width) length -= 1;
+  return cut();
+}
+
 // Return as much of a text as fits into a width; "" if that is too little to read.
 function fitting(context, text, width) {
   if (context.measureText(text).width <= width) return text;

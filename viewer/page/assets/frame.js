@@ -83,9 +83,11 @@ const format = {
   },
   // The same with the unit of seconds; minutes need none.
   timeWithUnit: (ns) => `${format.time(ns)}${Number((ns / 1e9).toFixed(3)) < LEAST_MINUTES ? " s" : ""}`,
-  // A duration in few characters: 340 µs, 12.3 ms, 2.40 s, 20:03 min.
+  // A duration in few characters: 340 µs, 12.3 ms, 2.40 s, 20:03 min, 3.7 h, 2.1 d.
   span: (ns) => {
     if (ns === null || ns === undefined) return UNKNOWN;
+    if (ns >= 48 * 3600e9) return `${format.number(ns / 86400e9, 1)} d`;
+    if (ns >= 2 * 3600e9) return `${format.number(ns / 3600e9, 1)} h`;
     if (ns >= LEAST_MINUTES * 1e9) return `${minutes(ns / 1e9)} min`;
     if (ns >= 999.5e6) return `${format.number(ns / 1e9, ns < 99.95e9 ? 2 : 0)} s`;
     if (ns >= 999500) return `${format.number(ns / 1e6, ns < 99.95e6 ? 1 : 0)} ms`;

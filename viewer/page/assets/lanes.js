@@ -40,6 +40,54 @@ function clockTicks(run, view, most) {
   return found;
 }
 
+const LEAST_IDLE = 10e6; // µs
+const LAST_MINUTES = 5 * 60e6; // µs that a live page shows
+
+// Return spans, ascending by their start, with those joined that are not further apart than an idle time.
+function joined(spans, idle) {
+  const found = [];
+  for (const { start, end } of spans) {
+    const before = found.at(-1);
+    if (before && start - before.end <= idle) before.end = Math.max(before.end, end);
+    else found.push({ start, end });
+  }
+  return found;
+}
+
+// Return the axis of a run: the wall clock without its long idle times. Times and the positions on it are in µs; `at` and
+// `end` are the positions of each row, `cut` is the length of an idle time that is cut.
+function clockAxis(run) {
+  const spans = run.at.map((start, row) => ({ start, end: Math.max(run.end[row], start + 1) }));
+  const busy = joined(spans.sort((a, b) => a.start - b.start), 0);
+  const whole = busy.reduce((all, { start, end }) => all + end - start, 0);
+  // Of an axis that grows, the cuts may not change with each exchange.
+  const periods = joined(busy, live ? LEAST_IDLE : Math.max(LEAST_IDLE, whole / 20));
+  const cut = Math.round(
+    live
+      ? Math.min(LAST_MINUTES / 50, 10 ** Math.ceil(Math.log10(whole || 1)) / 24)
+      : whole / (4 * Math.max(periods.length - 1, 6)),
+  );
+  let length = 0;
+  for (const period of periods) {
+    period.at = length;
+    length += period.end - period.start + cut;
+  }
+  const [starts, places] = [periods.map((one) => one.start), periods.map((one) => one.at)];
+  const place = (us) => us + places[after(starts, us) - 1] - starts[after(starts, us) - 1];
+  return {
+    periods,
+    cut,
+    length: Math.max(length - cut, 1),
+    at: run.at.map(place),
+    end: run.end.map((us, row) => place(run.at[row]) + us - run.at[row]),
+    // Return the time of a position; that of a cut is the end of what ran before.
+    time(at) {
+      const period = periods[Math.max(after(places, at) - 1, 0)];
+      return period ? Math.min(period.start + at - period.at, period.end) : at;
+    },
+  };
+}
+
 // Return rows in lanes: in a lane, one follows the other. Groups stand one below the other, each with lanes of its own.
 function laned(run, by, rows) {
   const groups = new Map();
@@ -64,23 +112,30 @@ function laned(run, by, rows) {
   return found;
 }
 
-// Return how many ran at once: times, and the count from each on.
-function running(run, rows) {
+// Return how many ran at once by when they began and ended: times, and the count from each on.
+function running({ at, end }, rows) {
   const moments = rows
     .flatMap((row) => [
-      [run.at[row], 1],
-      [Math.max(run.end[row], run.at[row] + 1), -1],
+      [at[row], 1],
+      [Math.max(end[row], at[row] + 1), -1],
     ])
     .sort((a, b) => a[0] - b[0] || a[1] - b[1]);
   const times = [];
   const counts = [];
   let count = 0;
-  for (const [at, by] of moments) {
+  for (const [time, by] of moments) {
     count += by;
-    if (times.at(-1) === at) counts[counts.length - 1] = count;
-    else (times.push(at), counts.push(count));
+    if (times.at(-1) === time) counts[counts.length - 1] = count;
+    else (times.push(time), counts.push(count));
   }
   return { times, counts, most: counts.reduce((most, one) => Math.max(most, one), 1) };
+}
+
+// Return the width of the widest of some names, in pixels.
+function widest(made, names) {
+  const pen = made.node.firstChild.getContext("2d");
+  pen.font = FONT;
+  return [...new Set(names)].reduce((most, name) => Math.max(most, pen.measureText(visible(name)).width), 0);
 }
 
 // Draw the sign of a group around a place: colours are told apart by their shapes, too.
@@ -107,25 +162,31 @@ function groupSign(pen, place, x, y, size) {
 // Return the picture of a run over time. `shown` gives what is shown: `chosen` (row → whether it is selected), `rows` (of
 // the selected), `by` and `signOf` (row → which sign its group has); `opened` is called with a row that is chosen.
 function runTimeline(run, shown, { opened, told }) {
-  let every, last, ttfts, edges;
+  let every, wall, last, ttfts, edges;
   function measure() {
     every = Array.from({ length: run.size }, (_, row) => row);
-    last = every.reduce((most, row) => Math.max(most, run.end[row]), 1);
+    wall = clockAxis(run);
+    last = wall.length;
     ttfts = every.map((row) => run.rows.ttft_ms[row]).filter((value) => value > 0);
     edges = edgesAround(Math.min(...minmax(ttfts)), Math.max(...minmax(ttfts)));
   }
   measure();
-  let view = [-last * 0.01, last * 1.01];
+  // The length that stays in view at the end while the axis grows.
+  let kept = live ? LAST_MINUTES : Infinity;
+  const ending = () =>
+    kept < last * 1.02 ? [last - kept * 0.99, last + kept * 0.01] : [-last * 0.01, last * 1.01];
+  let view = ending();
   let lanes = [];
+  let named = 0;
   let top = 0;
   let brush = null;
   let pointer = null;
   let here = null;
   let colours = null;
-  let flow = running(run, []);
+  let flow = running(wall, []);
   let hatched = null;
   const cache = new Map();
-  const marginOf = (width) => (width < 640 ? 56 : 116);
+  const marginOf = (width) => Math.max(Math.min(named + 12, width * 0.28, 220), 56);
   const right = 12;
   const x = (us, width) => marginOf(width) + ((us - view[0]) / (view[1] - view[0])) * (width - marginOf(width) - right);
   const time = (px, width) =>
@@ -148,32 +209,61 @@ function runTimeline(run, shown, { opened, told }) {
   const stallsOf = (row) =>
     (run.stallsOf.get(row) || []).map(({ gap }) => [outputsOf(row)[gap], outputsOf(row)[gap + 1]]);
 
+  // The times of each period that is in view, and the idle times between them; no label stands in another's place.
   function axis(pen, width) {
     if (!run.size) return;
-    const most = (width - marginOf(width) - right) / 90;
-    const isLong = view[1] > 120e6;
-    const found = isLong ? clockTicks(run, view, most) : ticks(Math.max(view[0], 0), view[1], most);
-    const step = found.length > 1 ? found[1] - found[0] : view[1] - view[0];
+    const isClock = wall.periods.length > 1 || last > LEAST_MINUTES * 1e6;
+    const taken = [[0, marginOf(width) - 14]];
+    const label = (text, at, colour) => {
+      const half = pen.measureText(text).width / 2;
+      const middle = Math.min(x(at, width), width - half);
+      if (taken.some(([from, to]) => middle + half + 8 > from && middle - half - 8 < to)) return;
+      taken.push([middle - half, middle + half]);
+      pen.fillStyle = colour;
+      pen.fillText(text, middle, 8);
+    };
     pen.textBaseline = "middle";
     pen.textAlign = "center";
-    for (const at of found) {
-      pen.fillStyle = colours.line;
-      pen.fillRect(Math.round(x(at, width)), PARTS.axis - 5, 1, made.height);
-      pen.fillStyle = colours.muted;
-      pen.fillText(
-        isLong ? clock(run, at, step) : tickLabel(at * 1000, step * 1000),
-        Math.min(x(at, width), width - 24),
-        8,
-      );
+    wall.periods.forEach(({ at, start, end }, place) => {
+      const next = wall.periods[place + 1];
+      const to = at + end - start;
+      if (!next || to + wall.cut < view[0] || to > view[1]) return;
+      const [from, until] = [Math.max(x(to, width), marginOf(width)), x(next.at, width)];
+      pen.fillStyle = colours.raised;
+      pen.fillRect(from, PARTS.axis - 5, until - from, made.height);
+      pen.strokeStyle = colours.muted;
+      pen.setLineDash([2, 3]);
+      pen.strokeRect(Math.round(from) + 0.5, PARTS.axis - 5.5, Math.round(until - from) - 1, made.height);
+      pen.setLineDash([]);
+      const middle = to + wall.cut / 2;
+      if (x(middle, width) > marginOf(width)) label(format.span((next.start - end) * 1000), middle, colours.text);
+    });
+    for (const { at, start, end } of wall.periods) {
+      const seen = [Math.max(view[0], at), Math.min(view[1], at + end - start)];
+      if (seen[1] < seen[0]) continue;
+      const times = seen.map((place) => start + place - at);
+      const most = (x(seen[1], width) - x(seen[0], width)) / 90;
+      const round = isClock ? clockTicks(run, times, most) : ticks(...times, most);
+      const found = round.length ? round : times.slice(0, 1);
+      const step = found.length > 1 ? found[1] - found[0] : Math.min(times[1] - times[0], 1e6);
+      for (const time of found) {
+        const place = at + time - start;
+        pen.fillStyle = colours.line;
+        pen.fillRect(Math.round(x(place, width)), PARTS.axis - 5, 1, made.height);
+        label(isClock ? clock(run, time, step) : tickLabel(time * 1000, step * 1000), place, colours.muted);
+      }
     }
     pen.textAlign = "left";
-    pen.fillText(isLong ? "UTC" : width < 640 ? clock(run, 0) : `since ${clock(run, 0)} UTC`, 0, 8);
+    pen.fillStyle = colours.muted;
+    const zero = [`since ${clock(run, 0)} UTC`, clock(run, 0)];
+    const fits = (text) => pen.measureText(text).width < marginOf(width) - 14;
+    pen.fillText(isClock ? "UTC" : (zero.find(fits) ?? ""), 0, 8);
   }
 
   function bar(pen, row, y, width) {
     const { rows } = run;
-    const from = x(run.at[row], width);
-    const to = Math.max(x(run.end[row], width), from + 1.5);
+    const from = x(wall.at[row], width);
+    const to = Math.max(x(wall.end[row], width), from + 1.5);
     const height = LANE - 4;
     pen.globalAlpha = shown.chosen(row) ? 1 : 0.15;
     const outcome = run.states[run.text("outcome", row)];
@@ -182,12 +272,12 @@ function runTimeline(run, shown, { opened, told }) {
       pen.fillStyle = bad || colours.content;
       pen.fillRect(from, y, to - from, height);
     } else {
-      const at = (us) => x(run.at[row] + us, width);
+      const at = (us) => x(wall.at[row] + us, width);
       const part = (begin, end, colour) => {
         pen.fillStyle = colour;
         pen.fillRect(at(begin), y, Math.max(at(end) - at(begin), 0.5), height);
       };
-      const total = run.end[row] - run.at[row];
+      const total = wall.end[row] - wall.at[row];
       part(0, total, colours.wait);
       // Of one that still runs, until its last read: what follows is a wait.
       const [begin, done] = [rows.ttft_ms[row], rows.latency_ms[row] ?? run.live?.last[rows.id[row]] ?? null];
@@ -233,45 +323,49 @@ function runTimeline(run, shown, { opened, told }) {
     pen.fillStyle = colours.back;
     let before = -9;
     for (const us of outputsOf(row)) {
-      const px = Math.round(x(run.at[row] + us, width));
+      const px = Math.round(x(wall.at[row] + us, width));
       if (px - before >= 3 && px > 0 && px < width) (pen.fillRect(px, y + height / 2, 1, height / 2), (before = px));
     }
   }
 
   function laneRows(pen, width) {
     const first = Math.floor(top / LANE);
-    pen.save();
-    pen.beginPath();
-    pen.rect(0, laneTop, width, room());
-    pen.clip();
-    pen.textBaseline = "middle";
-    for (let place = first; place < lanes.length && (place - first) * LANE < room() + LANE; place += 1) {
-      const lane = lanes[place];
-      const y = laneTop + place * LANE - top;
-      if (lane.first && place) {
-        pen.fillStyle = colours.line;
-        pen.fillRect(0, Math.round(y), width, 1);
-      }
-      if (shown.lanes && (lane.first || place === first)) {
-        pen.fillStyle = colours.text;
-        pen.fillText(fitting(pen, visible(lane.name ?? UNKNOWN), marginOf(width) - 8), 0, y + LANE / 2 + 1);
-      }
-      const begin = beginning(lane.rows);
+    const seen = lanes.slice(first, first + Math.ceil(room() / LANE) + 1);
+    const y = (place) => laneTop + (first + place) * LANE - top;
+    const clip = (left) => {
+      pen.save();
+      pen.beginPath();
+      pen.rect(left, laneTop, width - left, room());
+      pen.clip();
+      pen.textBaseline = "middle";
+    };
+    clip(0);
+    seen.forEach((lane, place) => {
+      pen.fillStyle = colours.line;
+      if (lane.first && first + place) pen.fillRect(0, Math.round(y(place)), width, 1);
+      pen.fillStyle = colours.text;
+      const name = visible(lane.name ?? UNKNOWN);
+      if (shown.lanes && (lane.first || !place))
+        pen.fillText(middleCut(pen, name, marginOf(width) - 8), 0, y(place) + LANE / 2 + 1);
+    });
+    pen.restore();
+    clip(marginOf(width) - 3);
+    seen.forEach((lane, place) => {
       let drawn = -1;
-      for (let at = begin; at < lane.rows.length && run.at[lane.rows[at]] <= view[1]; at += 1) {
+      for (let at = beginning(lane.rows); at < lane.rows.length && wall.at[lane.rows[at]] <= view[1]; at += 1) {
         const row = lane.rows[at];
-        const to = x(run.end[row], width);
+        const to = x(wall.end[row], width);
         if (to - drawn < 0.7 && row !== here && !(shown.chosen(row) && run.text("outcome", row) !== "complete"))
           continue;
         drawn = to;
-        bar(pen, row, y + 2, width);
+        bar(pen, row, y(place) + 2, width);
       }
-    }
+    });
     pen.restore();
     if (!shown.lanes) {
       pen.fillStyle = colours.muted;
       pen.fillText("exchanges", 0, laneTop + 9);
-      if (width >= 640) pen.fillText("at the same time", 0, laneTop + 23);
+      pen.fillText("at the same time", 0, laneTop + 23);
     }
     if (lanes.length * LANE > room()) {
       const size = (room() * room()) / (lanes.length * LANE);
@@ -285,7 +379,7 @@ function runTimeline(run, shown, { opened, told }) {
     let [low, high] = [0, rows.length];
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (run.end[rows[middle]] < view[0]) low = middle + 1;
+      if (wall.end[rows[middle]] < view[0]) low = middle + 1;
       else high = middle;
     }
     return low;
@@ -314,12 +408,12 @@ function runTimeline(run, shown, { opened, told }) {
     pen.clip();
     const size = shown.rows.length > 4000 ? 1.6 : shown.rows.length > 400 ? 2.2 : 3.2;
     for (const row of shown.rows) {
-      if (run.at[row] < view[0] || run.at[row] > view[1]) continue;
+      if (wall.at[row] < view[0] || wall.at[row] > view[1]) continue;
       const value = run.rows.ttft_ms[row];
       const sign = shown.signOf(row);
       const failed = value === null && run.language.failures.includes(run.text("outcome", row));
       pen.fillStyle = failed ? colours.bad : value !== null && sign < GROUP_SIGNS ? colours.groups[sign] : colours.muted;
-      const px = x(run.at[row], width);
+      const px = x(wall.at[row], width);
       if (value === null) pen.fillRect(px - 0.75, bottom - 6, 1.5, 8);
       else groupSign(pen, sign, px, level(Math.max(value, edges[0])), row === here ? size + 2 : size);
     }
@@ -392,7 +486,7 @@ function runTimeline(run, shown, { opened, told }) {
       return (
         lane.rows.find(
           (row) =>
-            px >= x(run.at[row], width) - 2 && px <= Math.max(x(run.end[row], width), x(run.at[row], width) + 1.5) + 2,
+            px >= x(wall.at[row], width) - 2 && px <= Math.max(x(wall.end[row], width), x(wall.at[row], width) + 1.5) + 2,
         ) ?? null
       );
     }
@@ -400,7 +494,7 @@ function runTimeline(run, shown, { opened, told }) {
     let [best, least] = [null, 100];
     for (const row of shown.rows) {
       const value = run.rows.ttft_ms[row];
-      const dx = x(run.at[row], width) - px;
+      const dx = x(wall.at[row], width) - px;
       if (dx > 10 || dx < -10) continue;
       const dy = (value === null ? ttftTop() + PARTS.ttft - 2 : level(Math.max(value, edges[0]))) - py;
       if (dx * dx + dy * dy < least) [best, least] = [row, dx * dx + dy * dy];
@@ -429,7 +523,8 @@ function runTimeline(run, shown, { opened, told }) {
     if (brush) brush[1] = pointer[0];
     const row = brush ? null : rowAt(...pointer);
     node.style.cursor = row === null ? "crosshair" : "pointer";
-    told(row, row === null ? null : time(pointer[0], made.width) - run.at[row], time(pointer[0], made.width));
+    const at = time(pointer[0], made.width);
+    told(row, row === null ? null : at - wall.at[row], wall.time(at));
     return made.draw(1);
   });
   node.addEventListener("pointerup", () => {
@@ -486,6 +581,7 @@ function runTimeline(run, shown, { opened, told }) {
     const size = Math.min(Math.max(to - from, 2000), whole);
     const begin = Math.min(Math.max(from, -last * 0.01), last * 1.01 - size);
     view = [begin, begin + size];
+    kept = size < whole * 0.999 ? size : Infinity;
     state.set("view", size < whole * 0.999 ? view.map((us) => Math.round(us)).join("_") : null);
     drawSoon();
   }
@@ -499,11 +595,13 @@ function runTimeline(run, shown, { opened, told }) {
     move,
     scroll,
     fit: () => show(-last, last * 2),
+    hasCuts: () => wall.periods.length > 1,
     view: () => view,
     // Show what is selected now; lanes are of all rows, those that are not selected are faint.
     update() {
       lanes = laned(run, shown.lanes, shown.onlySelected ? shown.rows : every);
-      flow = running(run, shown.rows);
+      flow = running(wall, shown.rows);
+      named = widest(made, shown.lanes ? lanes.map((lane) => lane.name ?? UNKNOWN) : ["at the same time"]);
       top = Math.min(top, Math.max(lanes.length * LANE - room(), 0));
       made.resize(flowTop() + PARTS.running + 8);
     },
@@ -512,9 +610,7 @@ function runTimeline(run, shown, { opened, told }) {
       const before = last;
       measure();
       cache.clear();
-      if (view[1] < before) return;
-      const isWhole = view[0] <= 0;
-      view = isWhole ? [-last * 0.01, last * 1.01] : [view[0] + last - before, view[1] + last - before];
+      if (view[1] >= before) view = ending();
     },
     // Put a row in the view and mark it.
     mark(row) {
@@ -522,9 +618,9 @@ function runTimeline(run, shown, { opened, told }) {
       if (row === null) return drawSoon();
       const place = lanes.findIndex((lane) => lane.rows.includes(row));
       if (place * LANE < top || (place + 1) * LANE > top + room()) scroll(place * LANE - top - room() / 2);
-      if (run.end[row] < view[0] || run.at[row] > view[1]) {
-        const half = Math.max((view[1] - view[0]) / 2, run.end[row] - run.at[row]);
-        return show(run.at[row] - half, run.at[row] + half);
+      if (wall.end[row] < view[0] || wall.at[row] > view[1]) {
+        const half = Math.max((view[1] - view[0]) / 2, wall.end[row] - wall.at[row]);
+        return show(wall.at[row] - half, wall.at[row] + half);
       }
       return drawSoon();
     },

@@ -36,7 +36,7 @@ live = (() => {
   const isPaused = () => state.get("live") === "off";
   const isRun = !/^\/[^/]+\/[^/]+\/$/.test(location.pathname);
   const back = el("a", { href: "../", hidden: isRun }, "← all exchanges");
-  const bar = el("div", { class: "livebar row" }, dot, status, el("span", { class: "spread" }), back, button);
+  const bar = el("div", { class: "livebar row" }, dot, status, back, button);
 
   function say() {
     const [tone, text] = standing();

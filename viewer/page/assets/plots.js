@@ -3,7 +3,7 @@
 const DASHES = [[], [7, 3], [2, 2], [9, 3, 2, 3], [4, 2], [1, 3]];
 
 // What quantities are called on the page, where their names in `stats` are short.
-const TITLES = { ttft: "TTFT", gap: "gap, pooled" };
+const TITLES = { ttft: "TTFT", gap: "gap, pooled", tps_user: "speed" };
 const titled = (name) => TITLES[name] || name;
 
 // A logarithmic axis of values, from bucket to bucket; 0 has a place of its own at the left.

@@ -28,7 +28,7 @@ function showing(run) {
   const shown = {
     filter: "",
     by: "model",
-    lanes: "",
+    lanes: "model",
     metric: "ttft",
     rows: every,
     again: () => {},
@@ -225,7 +225,8 @@ function selectionLine(run, shown) {
   const failed = covered.filter((row) => run.language.failures.includes(run.text("outcome", row))).length;
   const part = (name, percent) => {
     const value = percentile(valuesOf(run, name, measured), percent);
-    return value === null ? null : `${titled(name)} p${percent} ${shownValue(value, run.quantities[name][0])}`;
+    const [unit] = run.quantities[name];
+    return value === null ? null : `${titled(name)} p${percent} ${shownValue(value, unit)}${unit === "ms" ? "" : ` ${unit}`}`;
   };
   const figures = [
     part("ttft", 50),
@@ -657,7 +658,7 @@ boot(async (data) => {
   run.texts = said && JSON.parse(new TextDecoder().decode(said));
   const shown = showing(run);
   const readout = el("div", { class: "readout pointed" });
-  const hint = el("span", { class: "muted" }, "drag: zoom · shift and drag: move · click: open");
+  const hint = el("span", { class: "muted" }, `${live ? "the last 5 minutes of traffic · " : ""}drag: zoom · shift and drag: move · double click: all · click: open`);
   const timeline = runTimeline(run, shown, {
     opened: (row) => opened.show(row),
     told: (row, since, at) =>
@@ -666,6 +667,7 @@ boot(async (data) => {
       ),
   });
   const opened = live ? elsewhere(run) : panel(run, timeline);
+  const idle = swatch("raised", "idle time, cut, with its length above");
   const pointer = el(
     "div",
     {
@@ -721,6 +723,7 @@ boot(async (data) => {
     figure.update();
     shown.again();
     timeline.update();
+    idle.hidden = !timeline.hasCuts();
     list.draw(isAgain === true);
   }
   const term = (by, name) => {
@@ -779,7 +782,7 @@ boot(async (data) => {
     const each = bys().map((one) => [one, one]);
     const conversations = run.rows.conversation.values.length ? [["conversation", "conversation"]] : [];
     return [
-      picker("lanes", "lanes", [["", "as many as ran at once"], ...conversations, ...each], draw),
+      picker("lanes", "lanes", [...each, ...conversations, ["", "as many as ran at once"]], draw),
       " ",
       picker("by", "groups", [...each, ["", "none"]], () => {
         shown.group();
@@ -915,6 +918,7 @@ boot(async (data) => {
       swatch("content", "content"),
       swatch("stall", `stall: a gap of more than ${format.span(run.stall_ns)}`),
       swatch("bad", "failed"),
+      idle,
     ),
     readout,
     opened.node,

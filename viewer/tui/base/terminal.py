@@ -3,24 +3,32 @@
 Textual's own driver passes each frame to a thread through a queue of 30: when a terminal is slow or gone, the queue is
 full and the loop stands still. This driver draws each frame on a `Canvas` and sends the next difference once the
 terminal has taken the last one: frames are skipped, events never. It opens the terminal again in non-blocking mode,
-since other programs share the open one. Input, modes and signals remain Textual's.
+since other programs share the open one. Keys, modes and signals remain Textual's.
+
+The driver asks for the terminal's background, and takes the answer out of the keys whenever it comes: there is no time
+limit, since a terminal behind a slow network answers late and others never.
 
 A terminal that reorders right-to-left text itself would mix up the columns of a row. As the "BiDi in terminal
 emulators" recommendation asks, the driver declares that this program places each character, and resets that at the end.
 """
 
 import asyncio
+import codecs
 import contextlib
 import os
 import select
 import threading
 from collections import deque
+from dataclasses import dataclass
 from typing import Any, Final
 
+from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
+from textual.events import Key
 from textual.message import Message
 
 from wiretape.recorder.clock import Clock
+from wiretape.viewer.text import background
 from wiretape.viewer.tui.base.canvas import Canvas
 
 PLACED: Final = "\x1b[8l"
@@ -32,6 +40,9 @@ _PIECE_BYTES: Final = 1 << 14
 _DRAIN_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 1.0
 _LAST_FRAMES: Final = 16
+_PAUSE_SECONDS: Final = 0.1
+_READ_BYTES: Final = 4096
+_ESCAPE: Final = "\x1b"
 
 
 class Lag:
@@ -64,10 +75,16 @@ class Lag:
 
 
 class TerminalDriver(LinuxDriver):
-    """Writes the changed cells as the terminal takes them. `app` has a `lag`."""
+    """Writes the changed cells as the terminal takes them. `app` has a `lag`, and `follows_terminal` or not."""
 
     class Gone(Message):
         """There is no terminal any more."""
+
+    @dataclass
+    class Background(Message):
+        """The terminal has told its background."""
+
+        found: background.Background
 
     def __init__(self, app: Any, **settings: Any) -> None:
         super().__init__(app, **settings)
@@ -89,6 +106,8 @@ class TerminalDriver(LinuxDriver):
         super().start_application_mode()  # type: ignore[no-untyped-call]
         self._is_drawing = True
         self.write(PLACED)
+        if self._app.follows_terminal:  # type: ignore[attr-defined]
+            self.write(background.QUERY)
         self._watch()
 
     def stop_application_mode(self) -> None:
@@ -124,11 +143,21 @@ class TerminalDriver(LinuxDriver):
             self._send()
 
     def run_input_thread(self) -> None:
-        """Read keys; where there is nothing to read from any more, the terminal is gone."""
-        try:
-            super().run_input_thread()
-        except OSError:
-            self.send_message(self.Gone())
+        """Read keys and answers; where there is nothing to read from any more, the terminal is gone."""
+        parser, answers = XTermParser(self._debug), background.Answers()
+        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        with contextlib.suppress(OSError):
+            while not self.exit_event.is_set():
+                has_more = bool(select.select([self.fileno], [], [], _PAUSE_SECONDS)[0])
+                keys, told = answers.split(decode(os.read(self.fileno, _READ_BYTES)) if has_more else "")
+                for found in told:
+                    self.send_message(self.Background(found))
+                # The parser itself would wait for the rest of a sequence once more.
+                events = parser.feed(keys) if has_more or keys != _ESCAPE else [Key("escape", _ESCAPE)]
+                for event in (*(events if keys else ()), *parser.tick()):
+                    self.process_message(event)
+            return
+        self.send_message(self.Gone())
 
     def _send(self) -> None:
         """Send pending data, then the changes since; continue when the terminal can take more."""

@@ -8,7 +8,6 @@ costs time whenever its widget is styled.
 
 import functools
 from collections.abc import Mapping
-from operator import mul
 from typing import ClassVar, Final
 
 from rich.segment import Segment
@@ -20,8 +19,23 @@ from textual.strip import Strip
 from textual.theme import Theme
 from textual.widget import Widget
 
+from wiretape.viewer.text.background import luminance
 from wiretape.viewer.text.cells import Tone, cut
 from wiretape.viewer.tui.base import paint
+
+_MUTED: Final = "text-muted", "text-disabled", "foreground-muted", "scrollbar"
+_CURSORS: Final = (
+    "primary-muted", "block-cursor-background", "block-cursor-blurred-background", "input-selection-background",
+    "screen-selection-background",
+)  # fmt: skip
+
+
+def _variables(key: str, plain: str, muted: str, cursor: str, **grounds: str) -> dict[str, str]:
+    """Return the colours whose contrast would be too low if Textual mixed them: muted texts, cursors, backgrounds."""
+    own = {"footer-key-foreground": key, "block-cursor-foreground": plain, "block-cursor-text-style": "none"}
+    own |= {f"{name}-muted": ground for name, ground in grounds.items()}
+    return {**own, **dict.fromkeys(_MUTED, muted), **dict.fromkeys(_CURSORS, cursor)}
+
 
 DARK: Final = Theme(
     name="wiretape-dark",
@@ -36,7 +50,9 @@ DARK: Final = Theme(
     surface="#161d24",
     panel="#1f2933",
     dark=True,
-    variables={"footer-key-foreground": "#ffb454", "block-cursor-text-style": "none"},
+    variables=_variables(
+        "#ffb454", "#d9e1e8", "#a8b0b8", "#274057", accent="#4b3a23", warning="#473d22", error="#4c2c33"
+    ),
 )
 LIGHT: Final = Theme(
     name="wiretape-light",
@@ -51,10 +67,16 @@ LIGHT: Final = Theme(
     surface="#f3f1ec",
     panel="#e6e3db",
     dark=False,
-    variables={"footer-key-foreground": "#8f4a00", "block-cursor-text-style": "none"},
+    variables=_variables(
+        "#8f4a00", "#1b232b", "#4b5359", "#bdd4e7", accent="#e6d1b7", warning="#e0d3b0", error="#efc6ca"
+    ),
 )
 THEMES: Final = (DARK, LIGHT)
-"""The first is the default."""
+NAMES: Final = {"dark": DARK.name, "light": LIGHT.name}
+AUTO: Final = "auto"
+"""The choice of the theme for the terminal's background."""
+
+CHOICES: Final = (*NAMES, AUTO)
 
 COLORS: Final[dict[Tone, str]] = {
     "plain": "$foreground", "strong": "$foreground", "muted": "$text-muted", "accent": "$text-primary",
@@ -73,8 +95,8 @@ _GROUNDS: Final = {
     "lit": "$accent-muted", "warm": "$warning-muted", "hot": "$error-muted", "waited": "$panel",
     "slow": "$warning-muted", "stalled": "$error-muted", "playhead": "$primary-muted",
 }  # fmt: skip
-_TEXTS: Final = {"ghost": "$foreground 66%", "thought": "$foreground 85%"}
-_SET_OFF: Final = 1.45
+_TEXTS: Final = {"ghost": "$text-muted", "thought": "$foreground 85%"}
+_SET_OFF: Final = 1.4
 """Contrast from which a background has a meaning; surfaces and panels have 1.3 at most."""
 
 
@@ -86,9 +108,8 @@ def following(current: str) -> str:
 
 def contrast(foreground: str, background: str) -> float:
     """Return the contrast of two colours as WCAG 2 defines it: 1 (none) to 21."""
-    luminances = (sum(map(mul, _linear(colour), (0.2126, 0.7152, 0.0722))) for colour in (foreground, background))
-    darker, lighter = sorted(luminances)
-    return float((lighter + 0.05) / (darker + 0.05))
+    darker, lighter = sorted(luminance(*Color.parse(colour).normalized) for colour in (foreground, background))
+    return (lighter + 0.05) / (darker + 0.05)
 
 
 @functools.lru_cache(16)
@@ -98,13 +119,6 @@ def scale(first: str, last: str, count: int) -> tuple[str, ...]:
     shares = (step / (count - 1) for step in range(1, count - 1))
     mixed = (Lab(*(start + (end - start) * share for start, end in zip(low, high, strict=True))) for share in shares)
     return first.lower(), *(lab_to_rgb(colour).hex.lower() for colour in mixed), last.lower()
-
-
-def _linear(colour: str) -> tuple[float, float, float]:
-    """Return the red, green and blue of a colour in sRGB, as linear light."""
-    parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
-    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
-    return red, green, blue
 
 
 class _WithoutColors(LineFilter):
@@ -159,8 +173,8 @@ def behind(widget: Widget, name: str) -> Style:
 
 def markup(tone: Tone) -> str:
     """Return a tone as a style of `Content`."""
-    # $text-muted depends on the background, which `Content` does not know.
-    color = "$foreground 60%" if tone == "muted" else COLORS[tone]
+    # `Content` does not know the background, on which $text-muted depends in other themes.
+    color = "$foreground-muted" if tone == "muted" else COLORS[tone]
     return f"{'bold ' if tone in _BOLD else ''}{color}"
 
 

@@ -159,7 +159,8 @@ class CompareScreen(PlaybackScreen):
             return []
         exported = offers.arguments(host(self).tape.place, "export", *(side.row.id for side in self._sides))
         tables = [(f"{table} of both", [*exported, "--table", table]) for table in ("chunks", "reads", "texts")]
-        formats = [(f"{name} of both", [*exported, "--format", of]) for name, of in (("HAR", "har"), ("page", "html"))]
+        named = ("HAR", "har"), ("page", "html"), ("GIF", "gif"), ("asciicast", "asciicast")
+        formats = [(f"{name} of both", [*exported, "--format", of]) for name, of in named]
         return [("both exchanges", exported), *tables, *formats]
 
     def action_follow(self) -> None:

@@ -60,7 +60,7 @@ class HelpScreen(Menu[None]):
     HelpScreen > Vertical { width: 90%; max-width: 90; height: 90%; max-height: 100%; }
     HelpScreen Input, HelpScreen Input:focus { margin-bottom: 1; }
     HelpScreen OptionList, HelpScreen OptionList:focus { height: 1fr; max-height: 100%; scrollbar-size-vertical: 1;
-        scrollbar-background: $surface; scrollbar-color: $panel; }
+        scrollbar-background: $surface; }
     HelpScreen #note { height: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -54,7 +54,7 @@ class Dialog(ModalScreen[R | None]):
     """A box over another screen. Its result is None if it is cancelled."""
 
     DEFAULT_CSS = """
-    Dialog { align: center middle; background: $background 60%; }
+    Dialog { align: center middle; background: transparent; }
     Dialog > Vertical { width: 80%; max-width: 100; height: auto; max-height: 80%; background: $surface; padding: 0 1;
         border: round $primary; border-title-color: $text-primary; }
     Dialog Input, Dialog Input:focus { border: none; height: 1; background: $panel; padding: 0; }

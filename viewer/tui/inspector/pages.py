@@ -174,6 +174,6 @@ def exports(tape: Place, id: str) -> list[tuple[str, list[str]]]:
     """Return the exports, as (label, arguments)."""
     one = offers.arguments(tape, "export", id)
     tables = [(f"its {table}", [*one, "--table", table]) for table in ("chunks", "reads", "texts")]
-    formats = [("bytes", "sse"), ("HAR", "har"), ("asciicast", "asciicast"), ("page", "html")]
+    formats = [("bytes", "sse"), ("HAR", "har"), ("asciicast", "asciicast"), ("GIF", "gif"), ("page", "html")]
     whole = ("page with text and bodies", [*one, "--format", "html", "--with-bodies"])
     return [("its row", one), *tables, *((name, [*one, "--format", of]) for name, of in formats), whole]

@@ -77,7 +77,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
     InspectorPanes .box { width: 1fr; height: 1fr; }
     InspectorPanes #replay-box { width: 9fr; }
     InspectorPanes #events-box { width: 11fr; }
-    InspectorPanes.-wide #events-box, InspectorPanes.-wide #bytes-box { border-left: solid $panel; }
+    InspectorPanes.-wide #events-box, InspectorPanes.-wide #bytes-box { border-left: solid $foreground-muted; }
     InspectorPanes #tree-box { width: 9fr; }
     InspectorPanes #bytes-box { width: 11fr; }
     """

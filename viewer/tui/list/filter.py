@@ -252,6 +252,7 @@ class FilterLine(Vertical):
         self.is_wrong = error is not None
         self.box.underline.span = None
         if error is not None:
+            self.box.underline.color = self.app.theme_variables["text-error"]
             self.box.underline.span = (error.position, error.position + max(len(error.token), 1))
             self._wrong.update(paint.content(str(error)))
         tone: Tone = "muted" if self.box.offers else "error"  # where there are completions, it is only unfinished
@@ -283,11 +284,12 @@ class _Underline(Highlighter):
     """Underlines the token that cannot be parsed."""
 
     span: tuple[int, int] | None = None
+    color = ""
 
     def highlight(self, text: Text) -> None:
         """Underline it."""
         if self.span is not None:
-            text.stylize("bold underline red", *self.span)
+            text.stylize(f"bold underline {self.color}", *self.span)
 
 
 class FilterInput(Input):

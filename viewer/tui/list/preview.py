@@ -35,8 +35,8 @@ class Preview(Toned):
 
     DEFAULT_CSS = """
     Preview {
-        height: 9; background: $surface; border-top: solid $panel; padding: 0 1;
-        &.-right { width: 44%; height: 1fr; border-top: none; border-left: solid $panel; }
+        height: 9; background: $surface; border-top: solid $foreground-muted; padding: 0 1;
+        &.-right { width: 44%; height: 1fr; border-top: none; border-left: solid $foreground-muted; }
     }
     """
 

@@ -74,7 +74,7 @@ class StreamsScreen(Screen[None]):
         &.-high Completions { height: 9; }
         &.-wide.-tall #body { layout: horizontal; }
         &.-wide.-tall Preview {
-            width: 36%; height: 1fr; max-height: 100%; border-top: none; border-left: solid $panel;
+            width: 36%; height: 1fr; max-height: 100%; border-top: none; border-left: solid $foreground-muted;
         }
     }
     """

@@ -371,7 +371,7 @@ class RaceStrips(Toned, Scrubbing):
     RaceStrips > .race--first { background: $panel; }
     RaceStrips > .race--slow { color: $text-warning; background: $warning-muted; }
     RaceStrips > .race--stalled { color: $text-error; background: $error-muted; text-style: bold; }
-    RaceStrips > .race--to-come { color: $foreground 66%; }
+    RaceStrips > .race--to-come { color: $text-muted; }
     RaceStrips > .race--playhead { background: $primary-muted; }
     RaceStrips > .race--axis { color: $text-muted; }
     """

@@ -20,6 +20,8 @@ _BELOW: Final = 4
 _HIGHEST: Final = 5
 _SWATCH: Final = 3
 _ROOMY: Final = 70
+_BLACK_AND_WHITE: Final = "#000000", "#ffffff"
+"""One of them has a contrast of at least 4.58 with any colour."""
 
 
 class HeatGrid(CursorList):
@@ -27,7 +29,7 @@ class HeatGrid(CursorList):
 
     DEFAULT_CSS = """
     HeatGrid { width: 1fr; height: 1fr; }
-    HeatGrid > .heat--bar { color: $primary 40%; }
+    HeatGrid > .heat--bar { color: $text-primary; }
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = {"heat--bar"}
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -153,7 +155,7 @@ class HeatGrid(CursorList):
             return filled.replace(" ", heatmap.GLYPHS[step]), Style(reverse=chosen, bold=chosen)
         variables = self.app.theme_variables
         ground = theme.scale(variables["background"], variables["accent"], len(heatmap.LEGEND))[step]
-        sign = max(variables["background"], variables["foreground"], key=lambda one: theme.contrast(one, ground))
+        sign = max(_BLACK_AND_WHITE, key=lambda one: theme.contrast(one, ground))
         return filled, Style(color=sign, bgcolor=ground, bold=chosen)
 
     @property

@@ -2,14 +2,21 @@
 
 import json
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import pytest
+from textual.theme import Theme
+
+from tests.support.colours import pairs
 from tests.support.forked import CLI
 from tests.support.growing_tape import recorder
 from tests.support.sample_tape import LIVE, event
-from tests.support.terminal import Terminal
+from tests.support.terminal import Screen, Terminal
 from wiretape.recorder.clock import Clock
+from wiretape.viewer.text.background import QUERY
 from wiretape.viewer.tui.base.terminal import PLACED, Lag, cut_short, open_nonblocking
+from wiretape.viewer.tui.base.theme import DARK, LIGHT, contrast
 
 SOON_SECONDS = 30.0
 
@@ -50,6 +57,56 @@ def test_letters_stay_where_they_are_put_until_the_end(tape: Path) -> None:
         assert terminal.is_restored()
 
 
+ANSWER = "\x1b]11;rgb:%s/%s/%s\x1b\\"
+
+
+def sgr(colour: str) -> bytes:
+    """Return the parameters of a background."""
+    return b"48;2;%d;%d;%d" % tuple(bytes.fromhex(colour[1:]))
+
+
+def is_drawn(terminal: Terminal, theme: Theme, before: int = 0) -> Callable[[Screen], bool]:
+    return lambda _: sgr(str(theme.background)) in terminal.sent[before:]
+
+
+def test_the_theme_follows_the_terminals_answer_whenever_it_comes(tape: Path) -> None:
+    with Terminal([*CLI, "view", "--db", str(tape)], environment={"COLORTERM": "truecolor"}) as terminal:
+        terminal.wait_for(LIVE[:8])
+        assert terminal.sent.count(QUERY.encode()) == 1
+        assert is_drawn(terminal, DARK)(terminal.screen)
+        terminal.press(ANSWER % ("ffff", "ffff", "ffff"))
+        terminal.wait_for(is_drawn(terminal, LIGHT))
+        before = len(terminal.sent)
+        terminal.press(ANSWER % ("1d", "1f", "21"))
+        terminal.wait_for(is_drawn(terminal, DARK, before))
+        assert not any("rgb" in line for line in terminal.screen.lines)  # nor as keys: / would begin a filter
+        terminal.press("\x1b[15~")
+        terminal.wait_for("theme: wiretape-light")
+        terminal.press(ANSWER % ("0", "0", "0") + "\x1b[15~")  # once chosen by a key, it stays
+        terminal.wait_for("theme: wiretape-dark")
+        terminal.press("q")
+        assert terminal.ended() == 0
+
+
+@pytest.mark.parametrize(("options", "environment", "theme"), [
+    ((), {"COLORFGBG": "0;15"}, LIGHT), ((), {"COLORFGBG": "15;0"}, DARK), ((), {"WIRETAPE_THEME": "light"}, LIGHT),
+    (("--theme", "dark"), {"COLORFGBG": "0;15"}, DARK), (("--theme", "auto"), {"COLORFGBG": "0;15"}, LIGHT),
+    (("--theme", "light"), {"WIRETAPE_THEME": "dark"}, LIGHT),
+])  # fmt: skip
+def test_an_option_is_above_the_variables_and_asks_nothing(
+    tape: Path, options: tuple[str, ...], environment: dict[str, str], theme: Theme
+) -> None:
+    given = {"COLORTERM": "truecolor", **environment}
+    with Terminal([*CLI, "view", "--db", str(tape), *options], environment=given) as terminal:
+        terminal.wait_for(LIVE[:8])
+        terminal.press("q")
+        assert terminal.ended() == 0
+    other = LIGHT if theme is DARK else DARK
+    assert (sgr(str(theme.background)) in terminal.sent, sgr(str(other.background)) in terminal.sent) == (True, False)
+    is_auto = options in ((), ("--theme", "auto")) and "WIRETAPE_THEME" not in environment
+    assert (QUERY.encode() in terminal.sent) == is_auto
+
+
 VISITS = (
     ("", LIVE[:8]), ("/is:nosuch", "no such outcome"), ("\x15is:ok\r", "2 / 7"), ("\\", "switches it on"),
     ("o", "order by"), ("\x1b", "-order by"), ("C", "columns"), ("\x1b", "-columns"),
@@ -63,12 +120,36 @@ VISITS = (
 """Keys, and the words that they bring to the screen, or with a `-` remove from it: all screens and dialogs."""
 
 
+def visit(terminal: Terminal, visits: Iterable[tuple[str, str]]) -> None:
+    for keys, shown in visits:
+        terminal.press(keys)
+        text = shown.removeprefix("-")
+        terminal.wait_for(lambda screen, text=text, here=text == shown: here == (text in "\n".join(screen.lines)))
+
+
+ASKED = (
+    ("x", "wiretape export"), ("\r", "write to"), ("\x1b", "-write to"), ("'", "saved views"), ("\x1b", "-saved views"),
+    ("C ", "columns"), ("\x1b", "-columns"), ("t", "conversations"), ("q", "-conversations ·"),
+    ("/model:gpt", "model:"), ("\x15\x1b", "-model:gpt*"), ("\x1b[15~", "theme: "),
+)  # fmt: skip
+"""More of them, with texts in other styles."""
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+def test_every_text_that_is_sent_has_a_contrast_of_at_least_four_and_a_half(tape: Path, theme: str) -> None:
+    command = [*CLI, "view", "--db", str(tape), "--theme", theme]
+    with Terminal(command, 120, 40, {"COLORTERM": "truecolor"}) as terminal:
+        visit(terminal, [*VISITS, *ASKED])
+        terminal.press("q")
+        assert terminal.ended() == 0
+    drawn = {(text, ground): sample for text, ground, sample in pairs(terminal.sent.decode())}
+    assert len(drawn) > 40
+    assert {sample: found for sample, found in drawn.items() if contrast(*sample) < 4.5} == {}
+
+
 def test_no_color_sends_no_colours_from_any_screen(tape: Path) -> None:
     with Terminal([*CLI, "view", "--db", str(tape)], 120, 40, {"NO_COLOR": "1"}) as terminal:
-        for keys, shown in VISITS:
-            terminal.press(keys)
-            text = shown.removeprefix("-")
-            terminal.wait_for(lambda screen, text=text, here=text == shown: here == (text in "\n".join(screen.lines)))
+        visit(terminal, VISITS)
         terminal.press("q")
         assert terminal.ended() == 0
         looks = set(re.findall(r"\x1b\[([\d;:]*)m", terminal.sent.decode()))

@@ -6,6 +6,8 @@ from itertools import pairwise, product
 import pytest
 from rich.color import Color as RichColor
 from rich.color import ColorSystem
+from rich.segment import Segment
+from rich.style import Style
 from textual.color import Color, rgb_to_lab
 from textual.theme import Theme
 
@@ -13,6 +15,8 @@ from wiretape.viewer.tui.base import theme as themes
 
 TEXTS = ("foreground", "primary", "secondary", "accent", "success", "warning", "error")
 GROUNDS = ("background", "surface", "panel")
+TONES = {colour.removeprefix("$") for colour in themes.COLORS.values()}
+MARKED = ("primary-muted", "accent-muted", "warning-muted", "error-muted", "block-cursor-background")
 
 
 @pytest.mark.parametrize(("one", "two", "ratio"), [
@@ -24,11 +28,18 @@ def test_contrast_is_that_of_wcag(one: str, two: str, ratio: float) -> None:
 
 @pytest.mark.parametrize("theme", themes.THEMES, ids=lambda theme: theme.name)
 def test_every_text_stands_out_from_every_ground(theme: Theme) -> None:
-    ratios = {
-        (text, ground): themes.contrast(getattr(theme, text), getattr(theme, ground))
-        for text, ground in product(TEXTS, GROUNDS)
-    }
-    assert min(ratios.values()) >= 4.5
+    colours = {**theme.to_color_system().generate(), **theme.variables}
+    pairs = [*product(TEXTS, GROUNDS), *product(TONES, (*GROUNDS, *MARKED))]
+    ratios = {(text, ground): themes.contrast(colours[text], colours[ground]) for text, ground in pairs}
+    assert {pair: ratio for pair, ratio in ratios.items() if ratio < 4.5} == {}
+
+
+@pytest.mark.parametrize("theme", themes.THEMES, ids=lambda theme: theme.name)
+def test_without_colours_a_cursor_is_reversed_and_a_panel_is_not(theme: Theme) -> None:
+    grounds = {**theme.to_color_system().generate(), **theme.variables}
+    for name in (*MARKED, "surface", "panel"):
+        drawn = themes.WITHOUT_COLORS.apply([Segment("x", Style(bgcolor=grounds[name]))], Color.parse(theme.background))
+        assert (name, bool(drawn[0].style.reverse)) == (name, name in MARKED)
 
 
 def test_there_is_a_dark_one_and_a_light_one() -> None:
