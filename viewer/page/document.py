@@ -26,7 +26,7 @@ ASSETS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "run": (
         ("frame.css", "stream.css", "run.css"),
         ("frame.js", "tables.js", "canvas.js", "exchange.js", "timeline.js", "player.js", "filter.js", "rows.js",
-         "lanes.js", "plots.js", "compare.js", "sessions.js", "run.js"),
+         "lanes.js", "plots.js", "trend.js", "compare.js", "sessions.js", "run.js"),
     ),
 }  # fmt: skip
 """Styles and scripts of each page, in their order; the last script begins with the definitions of the others."""

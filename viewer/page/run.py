@@ -9,7 +9,7 @@ list. Gaps are packed as steps of a logarithmic scale, two bytes each. The banne
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO, Final
 
 import numpy as np
@@ -35,6 +35,7 @@ from wiretape.viewer.source.tape.run import NUMBERS, TEXTS, Columns, OutputText
 from wiretape.viewer.stats import compare
 from wiretape.viewer.stats.metrics import QUANTITIES
 from wiretape.viewer.stats.summary import Attempts, Sample, field_name, known, moving, row
+from wiretape.viewer.stats.trend import Trend
 from wiretape.viewer.text import formatting
 
 GAP_STEP: Final = 1.02
@@ -58,6 +59,9 @@ MOST_TEXT: Final = 4_000_000
 """Approximate limit of text in a page, in characters: that of the newest exchanges."""
 
 MOST_GROUPS: Final = 12
+TREND: Final = 160
+"""Limit of intervals in the trend."""
+
 PLAYED: Final = 12
 """Number of exchanges that can be played; there are more as long as they have few events."""
 
@@ -103,7 +107,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class RunPage:
-    """The data of the page of a run; `total` exchanges were selected.
+    """The data of the page of a run; `total` exchanges were selected, and `trend` is theirs if some are left out.
 
     Figures are of generations, unless they are of `every_operation`; `left_out` says which others there are.
 
@@ -122,6 +126,7 @@ class RunPage:
     comparisons: Sequence[Comparison]
     streams: Mapping[str, stream.StreamPage]
     limits: Thresholds
+    trend: Trend | None = None
     texts: Mapping[int, OutputText] | None = None
     sessions: PageSessions = sessions.NONE
 
@@ -153,6 +158,7 @@ def data(run: RunPage) -> JsonObject:
         "verdict": list(_verdict(run.endings)),
         "comparisons": [_comparison(one) for one in run.comparisons],
         "compared": compare.FIELDS,
+        "trend": None if run.trend is None else asdict(run.trend),
         "rows": _rows(run.columns),
         "stalls": _stalls(run.columns, run.limits),
         "stall_ns": run.limits.stall_ns,
@@ -346,7 +352,7 @@ def _left_out(run: RunPage, shown: int, kept: int) -> Iterator[str]:
     if shown < run.total:
         yield (
             f"{run.total - shown:,} of {run.total:,} exchanges: lanes, plots and table have the newest {shown:,}; the "
-            "figures, the tables of groups and the comparisons are of all"
+            "trend, the figures, the tables of groups and the comparisons are of all"
         )
     if kept < shown:
         yield f"the gaps of {shown - kept:,} exchanges: those of the {kept:,} that waited longest are here"

@@ -43,6 +43,7 @@ class PageContent:
     every_operation: bool = False
     whole: bool = True
     belonging: bool = True
+    most_rows: int = run.MOST_ROWS
     most_gaps: int = run.MOST_GAPS
 
 
@@ -87,10 +88,10 @@ def read_run(connection: Connection, wanted: PageContent, limits: Thresholds) ->
         counts = overview.left_out(connection, wanted.selected)
         covered, left_out = overview.covered(wanted.selected), coverage.described(counts) if counts else None
     without = () if wanted.belonging else tape_run.BELONGING
-    columns = tape_run.columns(connection, wanted.selected, run.MOST_ROWS, wanted.most_gaps, without)
+    columns = tape_run.columns(connection, wanted.selected, wanted.most_rows, wanted.most_gaps, without)
     (whole,) = overview.samples(connection, (), covered)
     samples = {by: overview.samples(connection, (by,), covered) for by in _keys(connection, covered)}
-    everything = run.group(whole, None)
+    everything, total = run.group(whole, None), queries.count(connection, wanted.selected)
     comparisons, played = list[run.Comparison](), list[str]()
     if wanted.whole:
         comparisons = [*_asked_for(connection, wanted, columns), *run.comparisons(samples, columns)]
@@ -99,7 +100,7 @@ def read_run(connection: Connection, wanted: PageContent, limits: Thresholds) ->
     return run.RunPage(
         filter="" if wanted.where is None else str(wanted.where),
         columns=columns,
-        total=queries.count(connection, wanted.selected),
+        total=total,
         every_operation=every_operation,
         left_out=left_out,
         headlines=run.headlines(whole, everything.row),
@@ -109,6 +110,7 @@ def read_run(connection: Connection, wanted: PageContent, limits: Thresholds) ->
         comparisons=comparisons,
         streams=dict(_played(connection, {id: numbers[id] for id in played}, limits)),
         limits=limits,
+        trend=overview.trend(connection, run.TREND, covered) if len(columns) < total else None,
         texts=tape_run.texts(connection, columns.numbers[::-1], run.MOST_TEXT) if wanted.with_text else None,
         sessions=_sessions(connection, wanted.selected, limits) if wanted.belonging else sessions.NONE,
     )

@@ -13,7 +13,9 @@ from tests.support.browser import Page, chromium
 from tests.support.commands import run
 from tests.support.sample_tape import recorded
 from tests.support.session_tape import ELSEWHERE, FIRST, KEY, LIMITED, SECOND, frames, session_tape
+from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.recorder.tape import journal
+from wiretape.viewer.page import sources
 from wiretape.viewer.query import parser
 from wiretape.viewer.source.tape import conditions, overview, queries
 from wiretape.viewer.source.tape import run as tape_run
@@ -154,6 +156,25 @@ def test_the_verdict_and_the_lanes_come_first_and_the_banner_last(page: Page, sy
 def test_lanes_are_named_by_model(page: Page, synthetic: Path) -> None:
     page.open(synthetic)
     assert {"gpt-x", "gpt-x-mini", "local-8b", "thinker-1"} <= {text for text, *_ in page.drawn(".runtime", 900)}
+
+
+def test_a_page_of_a_part_shows_the_trend_of_all_and_names_the_part(page: Page, fixture: Path, tmp_path: Path) -> None:
+    file = tmp_path / "part.html"
+    with queries.opened(fixture) as connection, file.open("wb") as out:
+        sources.write_run(connection, sources.PageContent(None, None, most_rows=50), DEFAULT, out)
+    page.open(file)
+    shown = page.run("document.getElementById('page').textContent")
+    assert "Of all 300 exchanges" in shown
+    assert "The newest 50" in shown
+    page.run("document.querySelector('#page > .picture').classList.add('trend')")
+    assert "drawn below: the newest 50" in {text for text, *_ in page.drawn(".trend", 900)}
+    left, top, width = page.run(
+        "(({ x, y, width }) => [x, y, width])(document.querySelector('.trend').getBoundingClientRect())"
+    )
+    mouse(page, "mouseMoved", left + width * 0.5, top + 60)
+    told = page.run("[...document.querySelectorAll('.readout')].map((one) => one.textContent).join()")
+    assert " failed · TTFT p50 " in told
+    assert page.faults == []
 
 
 def test_long_idle_times_are_cut_from_the_axis_and_short_ones_are_not(page: Page, synthetic: Path) -> None:

@@ -900,6 +900,8 @@ boot(async (data) => {
   });
   return [
     head.node,
+    ...(trendOf(run) ?? []),
+    run.trend ? el("h2", {}, `The newest ${format.number(run.size)}`) : null,
     el(
       "div",
       { class: "row filterline" },

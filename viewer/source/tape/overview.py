@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, Select, Text, and_, case, func, not_, null, select, true
 
 from wiretape.recorder.decode.causes import Ending
-from wiretape.recorder.decode.exchange import OUTCOMES
+from wiretape.recorder.decode.exchange import FAILURES, OUTCOMES
 from wiretape.recorder.tape import cells
 from wiretape.recorder.tape.schema import COVERED, exchanges, measures
 from wiretape.viewer.rows import TableRow
@@ -23,10 +23,12 @@ from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.columns import JOINED, cache_total, column, cost_units, each_label, flagged, label
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.stats import heatmap, summary
+from wiretape.viewer.stats import trend as trends
 from wiretape.viewer.stats.heatmap import Heatmap
 from wiretape.viewer.stats.metrics import QUANTITIES, Bound
 from wiretape.viewer.stats.prices import Paid
 from wiretape.viewer.stats.summary import TOKENS, UNMEASURED, Key, Sample
+from wiretape.viewer.stats.trend import StartedExchanges, Trend
 
 MOST_GAPS: Final = 12_000_000
 """More pooled gaps than this are not held in memory, of 8 bytes each: their figures are left to the command."""
@@ -272,6 +274,19 @@ def heat(connection: Connection, metric: str, room: tuple[int, int], where: Cond
     each = np.concatenate(found) if found else None
     alike = None if each is None else Alike(each, np.concatenate(had), np.ones(len(each), np.int64))
     return laid(metric, (start, step_s), counts, alike, room[1])
+
+
+def trend(connection: Connection, room: int, where: Condition | None = None) -> Trend | None:
+    """Return the trend of exchanges in at most `room` intervals; times are those of complete ones."""
+    is_complete = measures.c.outcome == "complete"
+    failed = case((measures.c.outcome.in_(FAILURES), 1), else_=0)
+    times = [case((is_complete, measures.c[name])) for name in ("ttft_ns", "max_gap_ns")]
+    found = [np.empty((0, 4))]
+    for batch in queries.in_batches(connection, select(exchanges.c.no, exchanges.c.started_at, failed, *times), where):
+        values = np.array([row[2:] for row in batch], np.float64)
+        found.append(np.column_stack((_seconds([row[1] for row in batch]), values)))
+    starts, failures, ttft_ns, gap_ns = np.concatenate(found).T
+    return trends.trend(StartedExchanges(starts.astype(np.int64), failures > 0, ttft_ns / 1e6, gap_ns / 1e6), room)
 
 
 @dataclass(frozen=True, slots=True)

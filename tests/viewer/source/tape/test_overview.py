@@ -41,6 +41,24 @@ def test_pooled_gaps_are_counted_before_they_are_held(connection: Connection) ->
     assert overview.pooled(connection, conditions.condition(parse("model:nobody"))) == 0
 
 
+def test_a_trend_of_one_interval_has_the_figures_of_all(connection: Connection) -> None:
+    found = overview.trend(connection, 1)
+    _, total = overview.figures(connection, "model")
+    assert found is not None
+    assert total is not None
+    assert (*found.n, *found.failed) == (total["n"], total["error_rate_n"] - total["n_complete"])
+    times = [*found.ttft_p50, *found.ttft_p95, *found.longest_gap]
+    assert times == pytest.approx([total["ttft_p50_ms"], total["ttft_p95_ms"], total["gap_max_ms"]])
+
+
+def test_a_trend_covers_every_exchange_in_equal_intervals(connection: Connection) -> None:
+    found = overview.trend(connection, 1000)
+    assert found is not None
+    assert sum(found.n) == queries.count(connection)
+    assert len(found.n) == len(found.failed) == len(found.ttft_p50) == len(found.longest_gap) > 1
+    assert overview.trend(connection, 1000, conditions.condition(parse("model:nobody"))) is None
+
+
 def test_failures_are_counted_by_how_they_failed(connection: Connection) -> None:
     found = overview.failures(connection)
     assert {(one.outcome, one.code, one.status, one.count) for one in found} >= {

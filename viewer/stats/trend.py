@@ -1,0 +1,68 @@
+"""Pure: counts, failures, TTFT and longest gaps of a run, in equal intervals of time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wiretape.viewer.stats import heatmap
+from wiretape.viewer.stats.summary import known, percentiles
+
+
+@dataclass(frozen=True, slots=True)
+class StartedExchanges:
+    """Exchanges in columns: starts in s since the epoch, True for failed ones, and values in ms, NaN where unknown."""
+
+    start_s: NDArray[np.int64]
+    failed: NDArray[np.bool_]
+    ttft_ms: NDArray[np.float64]
+    max_gap_ms: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """One value of each interval; the first begins at `start_s`, in s since the epoch, and each lasts `step_s`.
+
+    Times are in ms, None in an interval without values.
+    """
+
+    start_s: int
+    step_s: int
+    n: Sequence[int]
+    failed: Sequence[int]
+    ttft_p50: Sequence[float | None]
+    ttft_p95: Sequence[float | None]
+    longest_gap: Sequence[float | None]
+
+
+def trend(found: StartedExchanges, room: int) -> Trend | None:
+    """Return the trend of exchanges in at most `room` intervals; None if there are no exchanges."""
+    if not len(found.start_s):
+        return None
+    start, step_s, count = heatmap.columns(int(found.start_s.min()), int(found.start_s.max()), room)
+    places = (found.start_s - start) // step_s
+    ttfts = [_percentiles(values) for values in _by_place(found.ttft_ms, places, count)]
+    return Trend(
+        start,
+        step_s,
+        np.bincount(places, minlength=count).tolist(),
+        np.bincount(places[found.failed], minlength=count).tolist(),
+        [median for median, _ in ttfts],
+        [high for _, high in ttfts],
+        [float(values.max()) if len(values) else None for values in _by_place(found.max_gap_ms, places, count)],
+    )
+
+
+def _by_place(values: NDArray[np.float64], places: NDArray[np.int64], count: int) -> list[NDArray[np.float64]]:
+    """Return the known values of each interval."""
+    order = np.argsort(places, kind="stable")
+    ends = np.searchsorted(places[order], np.arange(1, count))
+    return [known(part) for part in np.split(values[order], ends)]
+
+
+def _percentiles(values: NDArray[np.float64]) -> tuple[float | None, float | None]:
+    if not len(values):
+        return None, None
+    median, high = percentiles(values, (50, 95))
+    return median, high
