@@ -18,7 +18,10 @@ from wiretape.viewer.text import wrap
 from wiretape.viewer.text.cells import Part, Tone
 
 MOST_FRAMES: Final = 600
-"""Most frames of a GIF, all of which are held in memory: a longer film has fewer a second."""
+"""Limit of a GIF's frames: a longer film has fewer a second."""
+
+MOST_PIXELS: Final = 160_000_000
+"""Limit of the pixels of all frames, a byte each, which Pillow holds in memory until the end."""
 
 _HOLD_MS: Final = 3_000
 """Time for which the last frame stays, in ms."""
@@ -43,14 +46,15 @@ _COLORS: Final[dict[Tone, tuple[int, int, int]]] = {
     "plain": (217, 225, 232), "strong": (255, 255, 255), "muted": (138, 150, 163), "accent": (124, 196, 255),
     "success": (123, 216, 143), "warning": (242, 193, 78), "error": (255, 122, 133), "reasoning": (180, 156, 255),
 }  # fmt: skip
-_SHADES: Final = 8
+_SHADES: Final = 5
 """Number of colours of a tone, from the background to its own, which smooth the edges of letters."""
 
 
 def write(out: BinaryIO, film: Film) -> int:
     """Write a film and return the number of its frames. Raises `WiretapeError` if Pillow is not installed."""
-    tick_ns = max(TICK_NS, -(-film.length_ns // MOST_FRAMES // _UNIT_NS) * _UNIT_NS)
     painter = _Painter(_Pillow(), film.size.columns, film.size.lines)
+    most = max(min(MOST_FRAMES, MOST_PIXELS // painter.pixels), 1)
+    tick_ns = max(TICK_NS, -(-film.length_ns // most // _UNIT_NS) * _UNIT_NS)
     frames = list(film.frames(tick_ns))
     until = [*(frame.at_ns for frame in frames[1:]), frames[-1].at_ns + _HOLD_MS * _MS]
     lasting = [(end_ns - frame.at_ns) // _MS for frame, end_ns in zip(frames, until, strict=True)]
@@ -71,6 +75,11 @@ class _Painter:
         self._lines: list[Sequence[Part]] = [()] * lines
         self._bases = {tone: number * _SHADES for number, tone in enumerate(_COLORS)}
         self._signs: dict[tuple[str, Tone], Any] = {}
+
+    @property
+    def pixels(self) -> int:
+        """The number of pixels of a picture."""
+        return self._size[0] * self._size[1]
 
     def pictures(self, frames: Iterable[Frame]) -> Iterator[Any]:
         """Yield the picture of each frame."""
@@ -101,7 +110,7 @@ class _Painter:
         if (sign, tone) not in self._signs:
             size = self._cell[0] * max(cell_len(sign), 1), self._cell[1]
             mask = self._pillow.drawn(sign, size) or self._pillow.written(sign, size, self._fonts)
-            shades = (value * (_SHADES - 1) // 255 for value in range(256))
+            shades = ((value * (_SHADES - 1) + 127) // 255 for value in range(256))
             indexes = mask.point([self._bases[tone] + shade if shade else 0 for shade in shades])
             self._signs[sign, tone] = self._pillow.image.frombytes("P", size, indexes.tobytes())
         return self._signs[sign, tone]
@@ -142,17 +151,18 @@ class _Pillow:
         return round(font.getlength("M")), sum(font.getmetrics())
 
     def drawn(self, sign: str, size: tuple[int, int]) -> Any:
-        """Return the mask of a sign that fills its cell, so that it joins its neighbours; None for any other."""
+        """Return the mask of a sign that joins its neighbours at the left and the right; None for any other."""
         wide, high = size
+        mask = self.image.new("L", size, 0)
         if sign in _FILLED:
-            return self.image.new("L", size, _FILLED[sign])
+            mask.paste(_FILLED[sign], (0, 1, wide, high - 1))
+            return mask
         lines = {
             "─": (0, high // 2, wide, high // 2), "│": (wide // 2, 0, wide // 2, high), "╱": (0, high, wide, 0),
             "▏": (0, 0, 0, high),
         }  # fmt: skip
         if sign not in lines:
             return None
-        mask = self.image.new("L", size, 0)
         self._draw.Draw(mask).line(lines[sign], fill=255)
         return mask
 

@@ -75,6 +75,9 @@ def test_hostile_and_wide_text_is_drawn_within_its_cells(connection: Connection)
 def test_a_long_film_has_no_more_frames_than_fit_memory() -> None:
     hour = Film([full(end_ns=3_600_000 * MS, outcome="timeout")], size=ScreenSize(40, 12))
     assert gif.MOST_FRAMES <= written(hour).n_frames <= gif.MOST_FRAMES + 1
+    large = Film([full(end_ns=3_600_000 * MS, outcome="timeout")], size=ScreenSize(240, 80))
+    picture = written(large)
+    assert 50 < picture.n_frames <= gif.MOST_PIXELS // (picture.width * picture.height) + 2
 
 
 def test_without_a_font_of_the_system_pillows_own_is_used(
