@@ -134,6 +134,7 @@ async def _serve_until_signal(settings: "Settings", address: tuple[str, int], id
     import asyncio
 
     from wiretape.recorder.relay import server
+    from wiretape.viewer.page import served
     from wiretape.viewer.web.site import Site
 
     stopped = asyncio.Event()
@@ -143,9 +144,13 @@ async def _serve_until_signal(settings: "Settings", address: tuple[str, int], id
     sock = server.listen(*address)
     site = Site(settings, _say)
     front = server.Server(site, sock, lambda refusal: _say(refusal.message))
-    print(f"{server.base_url(sock)}{site.path(id)}", flush=True)
-    _say(f"live pages of {settings.tape}, for browsers on this machine; stop: ctrl-c")
-    await stopped.wait()
+    base = server.base_url(sock)
+    with contextlib.ExitStack() as announced:
+        if settings.where is None:
+            announced.enter_context(served.announced(settings.tape, f"{base}{site.path()}"))
+        print(f"{base}{site.path(id)}", flush=True)
+        _say(f"live pages of {settings.tape}, for browsers on this machine; stop: ctrl-c")
+        await stopped.wait()
     site.close()
     front.close()
     await front.wait_closed(0)

@@ -29,7 +29,7 @@ def test_without_a_display_or_a_named_browser_nothing_is_started(
 ) -> None:
     program(tmp_path / "lynx", f"touch {tmp_path / 'started'}")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert not asyncio.run(opening.open_page(tmp_path / "page.html"))
+    assert not asyncio.run(opening.open_file(tmp_path / "page.html"))
     assert not (tmp_path / "started").exists()
 
 
@@ -53,11 +53,11 @@ def test_a_browser_gets_the_address_of_the_file_and_no_terminal(
 ) -> None:
     saved = tmp_path / "got"
     monkeypatch.setenv("BROWSER", program(tmp_path / "named", f'echo "$1" >{saved}; test ! -t 0 -a ! -t 1 -a ! -t 2'))
-    assert asyncio.run(opening.open_page(tmp_path / "a; $(b) é.html"))
+    assert asyncio.run(opening.open_file(tmp_path / "a; $(b) é.html"))
     assert saved.read_text() == f"file://{tmp_path}/a%3B%20%24%28b%29%20%C3%A9.html\n"
 
 
 def test_a_browser_that_fails_has_opened_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BROWSER", program(tmp_path / "named", "exit 3"))
     monkeypatch.setenv("PATH", "")
-    assert not asyncio.run(opening.open_page(tmp_path / "page.html"))
+    assert not asyncio.run(opening.open_file(tmp_path / "page.html"))

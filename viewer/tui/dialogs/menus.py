@@ -22,11 +22,11 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from wiretape.recorder import children, private
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.errors import ConfigError, WiretapeError
 from wiretape.recorder.sanitize import clipped, safe
 from wiretape.viewer import config
+from wiretape.viewer.export import beside
 from wiretape.viewer.page import opening
 from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Part
@@ -267,39 +267,21 @@ def _named(screen: Screen[Any], arguments: Sequence[str]) -> list[str]:
 
 
 async def browse(screen: Screen[Any], arguments: Sequence[str], kept: contextlib.ExitStack) -> None:
-    """Write a page with texts to a private file, which stays while `kept` is open, and open it in the browser."""
+    """Open a page in the browser; its file stays while `kept` is open."""
     notify = partial(screen.app.notify, title="page", markup=False)
+    notify("opening it …")
     try:
-        file = kept.enter_context(private.directory("wiretape-page-", "pages")) / "page.html"
+        told = await opening.open_page(host(screen).tape.path, _named(screen, arguments), kept)
     except WiretapeError as error:
         notify(safe(str(error)), severity="error")
-        return
-    notify("writing it …")
-    failed, line = await _run([*_named(screen, arguments), "--with-text", "-o", str(file)])
-    if failed:
-        notify(line, severity="error")
-    elif await opening.open_page(file):
-        notify("opened in the browser")
     else:
-        notify(f"no browser here: open {safe(str(file))}, which the viewer removes at its end", timeout=_READ_SECONDS)
+        notify(safe(told), timeout=_READ_SECONDS)
 
 
 async def _export(notify: Callable[..., None], arguments: Sequence[str]) -> None:
     """Run an export, and show its result."""
-    failed, line = await _run(arguments)
+    failed, line = await beside.run(arguments)
     notify(line, title="export", severity="error" if failed else "information", markup=False)
-
-
-async def _run(arguments: Sequence[str]) -> tuple[int, str]:
-    """Run a command of wiretape; return its exit code and the last line of its messages."""
-    process = await asyncio.create_subprocess_exec(
-        *children.python("-m", "wiretape.viewer.cli", *arguments),
-        env=children.environment(connects=True),
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    _, errors = await process.communicate()
-    lines = [safe(line) for line in errors.decode("utf-8", "replace").splitlines() if line.strip()]
-    return process.returncode or 0, lines[-1] if lines else f"exit {process.returncode}"
 
 
 class ViewsMenu(Menu[str]):

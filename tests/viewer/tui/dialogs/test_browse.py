@@ -8,6 +8,7 @@ import pytest
 from tests.support.page import read as read_page
 from tests.support.sample_tape import COMPLETE, LIVE, TOOLS
 from tests.support.screens import Watch, journey, press, shows, staged, wait_for
+from wiretape.viewer.page import served
 from wiretape.viewer.tui.app import ViewerApp
 from wiretape.viewer.tui.compare.race import CompareScreen
 from wiretape.viewer.tui.inspector.screen import InspectorScreen
@@ -45,7 +46,7 @@ def test_the_page_of_an_exchange_is_private_and_gone_with_the_viewer(tape: Path,
             assert isinstance(screen, InspectorScreen)
             await wait_for(pilot, lambda: screen.is_open)
             await press(pilot, "w")
-            await wait_for(pilot, lambda: "opened in the browser" in app.toasts)
+            await wait_for(pilot, lambda: "the page is opened in the browser" in app.toasts)
             (page,) = paths(opened)
             assert stat.S_IMODE(page.stat().st_mode) == 0o600
             assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700
@@ -107,3 +108,44 @@ def test_without_a_browser_the_path_is_shown(tape: Path, opened: Path, monkeypat
             assert str(page) in told[0]
 
     journey(steps())
+
+
+def test_where_live_pages_are_served_they_are_opened_by_an_address_that_no_argument_shows(
+    tape: Path, opened: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(opened.parent))
+    url = "http://127.0.0.1:1/secret/"
+
+    async def steps() -> None:
+        app = ViewerApp(tape, Watch().clock)
+        async with app.run_test(size=(120, 40), notifications=True) as pilot:
+            await shows(pilot, LIVE[:8])
+            await press(pilot, "w")
+            await wait_for(pilot, lambda: len(paths(opened)) == 1)
+            await press(pilot, "enter")
+            screen = await wait_for(pilot, lambda: isinstance(app.screen, InspectorScreen) and app.screen)
+            await wait_for(pilot, screen.exports)
+            await press(pilot, "w")
+            await wait_for(pilot, lambda: len(paths(opened)) == 2)
+            for page, to in zip(paths(opened), (url, f"{url}{LIVE}/"), strict=True):
+                assert page.read_text() == f'<meta http-equiv="refresh" content="0; url={to}">'
+
+    with served.announced(tape, url):
+        journey(steps())
+
+
+def test_a_selection_that_no_live_page_shows_is_a_page_of_its_own(
+    tape: Path, opened: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(opened.parent))
+
+    async def steps() -> None:
+        app = ViewerApp(tape, Watch().clock, filter_text="-id:f0")
+        async with app.run_test(size=(120, 40), notifications=True) as pilot:
+            await shows(pilot, "6 / 7")
+            await press(pilot, "w")
+            await wait_for(pilot, lambda: paths(opened))
+            assert COMPLETE in data(paths(opened)[0])
+
+    with served.announced(tape, "http://127.0.0.1:1/secret/"):
+        journey(steps())
