@@ -42,6 +42,7 @@ class Screen:
         """Sequences that a program must not send: titles, clipboards, bells, C1 controls."""
         self._cells = [[" "] * columns for _ in range(rows)]
         self._x = self._y = 0
+        self._margins = 0, rows
         self._rest = ""
 
     @property
@@ -87,6 +88,16 @@ class Screen:
             self._cells = [[" "] * self.columns for _ in range(self.rows)]
         elif final == "K":
             self._cells[self._y][self._x :] = [" "] * (self.columns - self._x)
+        elif final == "r":
+            first, _, last = body.partition(";")
+            self._margins, self._y, self._x = (int(first or 1) - 1, int(last or self.rows)), 0, 0
+        elif final in "LM":
+            self._scroll(int(body or 1), is_down=final == "L")
+
+    def _scroll(self, lines: int, *, is_down: bool) -> None:
+        blank, end = [[" "] * self.columns for _ in range(lines)], self._margins[1]
+        moved = self._cells[self._y : end]
+        self._cells[self._y : end] = blank + moved[:-lines] if is_down else moved[lines:] + blank
 
     def _mode(self, body: str, is_on: bool) -> None:
         if body == "8":

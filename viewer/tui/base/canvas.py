@@ -9,12 +9,22 @@ another program has written to.
 import functools
 import re
 from collections.abc import Iterator
+from operator import ne
 from typing import Final, TypeAlias
 
 from rich.cells import cell_len
 
 _NEAR: Final = 5
 """Unchanged cells between two changes that are cheaper to draw again than to skip."""
+
+_SHIFTS: Final = (1, -1, 2, -2, 3, -3)
+"""Numbers of lines that keys and wheels scroll by."""
+
+_LEAST_SCROLLED: Final = 4
+"""Least number of rows that are worth moving."""
+
+_COMPARED: Final = slice(4, 44)
+"""Cells that are compared first: those behind a list's cursor and before its scrollbar."""
 
 _TOKEN: Final = re.compile(
     r"\x1b\[(?P<sgr>[\d;:]*)m|\x1b\[(?P<place>[\d;]*)H|(?P<text>[^\x00-\x1f\x7f]+)|(?P<line>[\r\n])"
@@ -109,6 +119,7 @@ class Canvas:
 
     def _drawn(self) -> Iterator[str]:
         pen = ""
+        yield self._scrolled()
         for y in sorted(self._changed):
             target, sent = self._target[y], self._sent[y]
             move = f"\x1b[{y + 1};%dH"
@@ -124,6 +135,33 @@ class Canvas:
         self._changed.clear()
         if pen:
             yield "\x1b[0m"
+
+    def _scrolled(self) -> str:
+        """Return the sequence that moves rows to their places, if that leaves less than half of their cells to draw."""
+        for shift in _SHIFTS:
+            moved = [y for y in sorted(self._changed) if self._is_moved(y, shift)]
+            if len(moved) < _LEAST_SCROLLED:
+                continue
+            top, end = moved[0] + min(shift, 0), moved[-1] + 1 + max(shift, 0)
+            blank = [[_UNKNOWN] * self._size[0] for _ in range(abs(shift))]
+            before = self._sent[top:end]
+            after = before[shift:] + blank if shift > 0 else blank + before[:shift]
+            target = self._target[top:end]
+            if 2 * _differing(after, target) < _differing(before, target):
+                self._sent[top:end] = after
+                self._changed.update(range(top, end))
+                return f"\x1b[{top + 1};{end}r\x1b[{top + 1};1H\x1b[{abs(shift)}{'M' if shift > 0 else 'L'}\x1b[r"
+        return ""
+
+    def _is_moved(self, y: int, shift: int) -> bool:
+        target = self._target[y][_COMPARED]
+        is_inside = 0 <= y + shift < len(self._sent)
+        return is_inside and target == self._sent[y + shift][_COMPARED] and target != self._sent[y][_COMPARED]
+
+
+def _differing(sent: list[list[Cell]], target: list[list[Cell]]) -> int:
+    """Return the number of cells that differ."""
+    return sum(sum(map(ne, *rows)) for rows in zip(sent, target, strict=True))
 
 
 @functools.lru_cache(4096)

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from wiretape.viewer.tui.base.canvas import Canvas
 
-COLUMNS, ROWS = 12, 3
+COLUMNS, ROWS = 12, 8
 LOOKS = [
     "",
     "1",
@@ -50,18 +50,29 @@ class Glass:
     def __init__(self) -> None:
         self.cells = [[(" ", frozenset[str]())] * COLUMNS for _ in range(ROWS)]
         self.y = self.x = 0
+        self.end = ROWS
 
     def feed(self, data: str) -> None:
         look: dict[str, str] = {}
-        for body, final, sign in re.findall(r"\x1b\[([\d;?]*)([HGmhl])|(.)", data):
+        for body, final, sign in re.findall(r"\x1b\[([\d;?]*)([HGmhlrLM])|(.)", data):
             if final == "m":
                 look = turned(look, body)
-            elif final == "H":
-                self.y, self.x = (int(place) - 1 for place in body.split(";"))
+            elif final in ("H", "r") and body:
+                self.y, second = (int(place) - 1 for place in body.split(";"))
+                self.x, self.end = (second, self.end) if final == "H" else (0, second + 1)
+            elif final == "r":
+                self.end = ROWS
+            elif final in ("L", "M"):
+                self.scroll(int(body), is_down=final == "L")
             elif final == "G":
                 self.x = int(body) - 1
             elif sign:
                 self.put(sign, frozenset(look.values()))
+
+    def scroll(self, lines: int, *, is_down: bool) -> None:
+        blank = [[(" ", frozenset[str]())] * COLUMNS for _ in range(lines)]
+        moved = self.cells[self.y : self.end]
+        self.cells[self.y : self.end] = blank + moved[:-lines] if is_down else moved[lines:] + blank
 
     def put(self, sign: str, look: frozenset[str]) -> None:
         row, size = self.cells[self.y], cell_len(sign)
@@ -108,10 +119,44 @@ def test_the_terminal_shows_the_same_as_if_all_had_been_drawn(
     assert canvas.changes() == ""
 
 
-def of(*frames: str) -> str:
+LINES = [f"{number:02d} line {number:02d}€" for number in range(40)]
+POSITIONS = st.tuples(st.integers(0, len(LINES) - 6), st.integers(0, 5), st.booleans())
+
+
+def listed(top: int, cursor: int, is_long: bool) -> str:
+    """Return the frame of a list between a title and a footer, with a cursor and a scrollbar."""
+    rows = [(y + 1, 0, LINES[top + y], "7;31" if y == cursor else "") for y in range(6)]
+    bar = [(y + 1, COLUMNS - 1, "█" if y == top % 6 else " ", "") for y in range(6)]
+    return drawn([*rows, *bar, (ROWS - 1, 0, f"{'long' if is_long else 'short'} {top}", "1")])
+
+
+@given(st.lists(POSITIONS, min_size=2, max_size=6))
+def test_the_terminal_shows_the_same_after_a_list_has_scrolled(positions: list[tuple[int, int, bool]]) -> None:
+    spared, whole, canvas = Glass(), Glass(), Canvas()
+    canvas.resize(COLUMNS, ROWS)
+    steps = [(top + by, *rest) for top, *rest in positions for by in (0, 1, -1, 3) if 0 <= top + by <= len(LINES) - 6]
+    blank = drawn([(y, 0, " " * COLUMNS, "") for y in range(ROWS)])
+    for frame in (blank, *(listed(*step) for step in steps)):
+        whole.feed(frame)
+        canvas.take(frame)
+        spared.feed(canvas.changes())
+    assert spared.cells == whole.cells
+
+
+def test_rows_that_scroll_are_moved_instead_of_drawn() -> None:
+    lines = ["abcdefgh"[number % 8] * 60 for number in range(11)]
+
+    def frame(top: int) -> str:
+        return "".join(f"\x1b[{y + 1};1H{lines[top + y]}" for y in range(10))
+
+    assert of(frame(0), frame(1), rows=12) == f"\x1b[1;10r\x1b[1;1H\x1b[1M\x1b[r\x1b[10;1H{lines[10]}\x1b[10;61H"
+    assert of(frame(1), frame(0), rows=12) == f"\x1b[1;10r\x1b[1;1H\x1b[1L\x1b[r\x1b[1;1H{lines[0]}\x1b[10;61H"
+
+
+def of(*frames: str, rows: int = 2) -> str:
     """Return the bytes written for the last of some frames."""
     canvas = Canvas()
-    canvas.resize(60, 2)
+    canvas.resize(60, rows)
     for frame in frames:
         written = canvas.changes()
         canvas.take(frame)
