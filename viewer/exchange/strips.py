@@ -217,7 +217,7 @@ def shaded(row: str, waits: Sequence[StripWait], cells: int, cap_ns: int | None 
     for wait in waits:
         size = wait.last - wait.first + 1
         mark = _CUT if cap_ns is not None and wait.lasted_ns > cap_ns else ""
-        label = f"{mark}{duration(wait.lasted_ns)}{mark}"
+        label = f"{mark}{formatting.duration(wait.lasted_ns)}{mark}"
         fitting = (text for text in (f" {label} ", label) if len(text) + 2 <= size)
         text = f"{next(fitting, mark):{_SHADES[wait.kind]}^{size}}"
         for cell, sign in zip(range(wait.first, wait.last + 1), text, strict=True):
@@ -236,10 +236,3 @@ def wait_kinds(waits: Sequence[StripWait], cells: int) -> list[WaitKind | None]:
 def gap_tone(gap_ns: int) -> Tone:
     """Return the tone of a gap: of a stall, of a slow one, or of any other."""
     return "error" if DEFAULT.is_stall(gap_ns) else "warning" if gap_ns >= LEAST_NS else "plain"
-
-
-def duration(ns: int) -> str:
-    """Return the length of a wait in few characters."""
-    if round(ns / 1e9) >= formatting.LEAST_MINUTES:
-        return formatting.minutes(round(ns / 1e9))
-    return f"{ns / 1e6:.0f} ms" if ns < 999_500_000 else f"{ns / 1e9:.1f} s"

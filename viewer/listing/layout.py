@@ -173,13 +173,14 @@ def line(row: ListRow, slots: Sequence[Slot], look: Look, between: int) -> Itera
 
 def axis(exchanges: Iterable[ListRow], look: Look) -> Axis:
     """Return the axis for the timelines of some exchanges: only those with output decide whether it is logarithmic."""
-    bars = [(_bar(row, look), row.ttft_ms is not None) for row in exchanges]
+    bars = [(bar(row, look), row.ttft_ms is not None) for row in exchanges]
     longest_ns = max((bar.end_ns for bar, _ in bars), default=0)
     shown = [bar.end_ns for bar, has_output in bars if has_output]
     return waterfall.axis([longest_ns, *shown])
 
 
-def _bar(row: ListRow, look: Look) -> Bar:
+def bar(row: ListRow, look: Look) -> Bar:
+    """Return the phases of an exchange, until now if it runs."""
     last_ms = row.latency_ms if row.latency_ms is not None else row.last_read_ms
     return Bar(
         rows.ns(elapsed_ms(row, look)) or rows.ns(last_ms) or 0,
@@ -194,7 +195,7 @@ def _bar(row: ListRow, look: Look) -> Bar:
 def timeline(row: ListRow, look: Look, width: int) -> list[Part]:
     """Draw the phases of an exchange on the axis of all lines, or on its own."""
     stands = state(row, recording=look.recording)
-    drawn = waterfall.drawn(_bar(row, look), look.axis, width, stands.sign)
+    drawn = waterfall.drawn(bar(row, look), look.axis, width, stands.sign)
     return [(text, stands.tone if phase == "end" else waterfall.TONES[phase]) for text, phase in drawn]
 
 

@@ -18,6 +18,7 @@ _TAB: Final = 4
 _MOST_MS: Final = 9_999.5
 _MOST_TENTHS_MS: Final = 99_950
 _LARGEST_COUNT: Final = 99_999
+_LEAST_SECONDS_NS: Final = 999_500_000
 LEAST_MINUTES: Final = 120
 """Shortest time that is written in minutes, in seconds."""
 
@@ -58,6 +59,13 @@ def span(ms: float | None) -> str:
 def short_ms(ms: float) -> str:
     """Return milliseconds for a narrow column: from 10 s on in seconds, as `10.0s`, from 100 s on as `100s`."""
     return f"{ms:,.0f}" if ms < _MOST_MS else f"{ms / 1000:,.{1 if ms < _MOST_TENTHS_MS else 0}f}s"
+
+
+def duration(ns: int) -> str:
+    """Return the length of a wait in few characters: `110 ms`, `2.3 s`, and from 120 s on in minutes, as `30:36`."""
+    if round(ns / 1e9) >= LEAST_MINUTES:
+        return minutes(round(ns / 1e9))
+    return f"{ns / 1e6:.0f} ms" if ns < _LEAST_SECONDS_NS else f"{ns / 1e9:.1f} s"
 
 
 def timestamp(ns: int, beside_ns: int = 0) -> str:

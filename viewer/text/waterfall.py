@@ -5,15 +5,19 @@ axis is as long as the longest bar in sight, rounded up finely; it is logarithmi
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, Literal
 
+from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Tone
 from wiretape.viewer.text.sparkline import TICK, scale, scale_ns
 
 Phase = Literal["wait", "reasoning", "content", "stall", "end"]
+
+Sign = tuple[str, Phase]
+"""The sign of a cell, and its phase."""
 
 SIGNS: Final[dict[Phase, str]] = {"wait": "░", "reasoning": "▓", "content": "█", "stall": "╱"}
 """The sign of a phase's cells."""
@@ -89,10 +93,10 @@ def axis(lengths_ns: Iterable[int]) -> Axis:
     if not known:
         return UNKNOWN
     shortest, longest = min(known), max(known)
-    return Axis(_rounded(longest), shortest if longest > _WIDE_RANGE * shortest else None)
+    return Axis(rounded(longest), shortest if longest > _WIDE_RANGE * shortest else None)
 
 
-def _rounded(ns: int) -> int:
+def rounded(ns: int) -> int:
     """Return the next round time that is not below another: at most a quarter above it."""
     decade = int(10 ** (len(str(ns)) - 1))
     return next(size for step in _ROUND if (size := round(step * decade)) >= ns)
@@ -104,16 +108,31 @@ def drawn(bar: Bar, axis: Axis | None, cells: int, ending: str) -> list[tuple[st
     axis = Axis(max(bar.end_ns, 1)) if axis is None else axis
     if room < 1 or not axis.length_ns:
         return []
-    end = max(axis.cell(bar.end_ns, room), 1)
-    signs: list[tuple[str, Phase]] = [(SIGNS["wait"], "wait")] * end
-    for phase, begin_ns, end_ns in bar.phases:
-        first = min(axis.cell(begin_ns, room), end - 1)
-        size = max(min(axis.cell(end_ns, room), end) - first, 1)
-        label = f"{(end_ns - begin_ns) / 1e9:,.1f} s" if phase == "stall" else ""
-        text = f"{_first_fitting(size - 2, f' {label} ', label) if label else '':{SIGNS[phase]}^{size}}"
-        signs[first : first + size] = [(sign, phase) for sign in text]
-    signs.append((ending, "end"))
+    drawn = signs(bar, lambda at_ns: axis.cell(at_ns, room), range(max(axis.cell(bar.end_ns, room), 1)))
+    return joined([*drawn, (ending, "end")])
+
+
+def joined(signs: Iterable[Sign]) -> list[tuple[str, Phase]]:
+    """Join neighbouring signs of one phase."""
     return [("".join(sign for sign, _ in run), phase) for phase, run in groupby(signs, lambda sign: sign[1])]
+
+
+def signs(bar: Bar, cell: Callable[[int], int], seen: range) -> list[Sign]:
+    """Return the signs of those cells of a bar that are `seen`; `cell` returns the cell of a time since the request.
+
+    A stall has its length where there is room.
+    """
+    drawn: list[Sign] = [(SIGNS["wait"], "wait")] * len(seen)
+    end = max(cell(bar.end_ns), cell(0) + 1)
+    for phase, begin_ns, end_ns in bar.phases:
+        first = min(cell(begin_ns), end - 1)
+        last = min(max(min(cell(end_ns), end), first + 1), seen.stop) - seen.start
+        first = max(first - seen.start, 0)
+        if first < last:
+            label = formatting.duration(end_ns - begin_ns) if phase == "stall" else ""
+            text = _first_fitting(last - first - 2, f" {label} ", label) if label else ""
+            drawn[first:last] = [(sign, phase) for sign in f"{text:{SIGNS[phase]}^{last - first}}"]
+    return drawn
 
 
 def head(title: str, axis: Axis | None, cells: int) -> str:

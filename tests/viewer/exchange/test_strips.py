@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 
-from tests.support.cases import each_case
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS, MS, TOOLS, TOOLS_READS, event
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.exchange import Exchange, Read
@@ -189,14 +188,6 @@ def test_a_wait_that_is_not_played_in_full_is_marked() -> None:
     long, short = StripWait(0, 10, 2_400 * MS, "stalled"), StripWait(12, 14, 2_400 * MS, "stalled")
     assert strips.shaded(" " * 15, [long, short], 15, 2_000 * MS) == "╱ ┆2.4 s┆ ╱ ╱┆╱"
     assert strips.shaded(" " * 15, [long], 15, 2_500 * MS) == "╱╱ 2.4 s ╱╱    "
-
-
-@each_case(
-    ("ms", "text"),
-    [(301, "301 ms"), (999, "999 ms"), (999.6, "1.0 s"), (2_440, "2.4 s"), (119_400, "119.4 s"), (3_600_000, "60:00")],
-)
-def test_a_length_is_written_in_few_characters(ms: float, text: str) -> None:
-    assert strips.duration(round(ms * MS)) == text
 
 
 @given(st.lists(st.integers(0, 10**11), max_size=20).map(sorted), st.integers(0, 10**11), st.integers(1, 200))

@@ -34,6 +34,14 @@ def test_a_time_is_in_minutes_from_120_s_on(ns: int, text: str) -> None:
     assert formatting.timestamp_with_unit(ns) == text
 
 
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [(301, "301 ms"), (999, "999 ms"), (999.6, "1.0 s"), (2_440, "2.4 s"), (119_400, "119.4 s"), (3_600_000, "60:00")],
+)
+def test_a_length_is_written_in_few_characters(ms: float, text: str) -> None:
+    assert formatting.duration(round(ms * 1_000_000)) == text
+
+
 def test_recorded_text_keeps_to_its_line_and_drives_nothing() -> None:
     assert formatting.line("a\n\x1b[2J") == "a␊␛[2J"
     assert formatting.block("a\n\tb\x07") == "a\n    b␇"

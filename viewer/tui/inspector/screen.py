@@ -13,12 +13,13 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Region
 
 from wiretape.recorder.clock import SYSTEM
-from wiretape.viewer.exchange import events, markers, strips
+from wiretape.viewer.exchange import events, markers
 from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.exchange.pages import is_dead
 from wiretape.viewer.exchange.pulse import Pulse
 from wiretape.viewer.source.base import POLL_SECONDS
 from wiretape.viewer.source.tape import exchange
+from wiretape.viewer.text import formatting
 from wiretape.viewer.timing.playback import Playback
 from wiretape.viewer.tui.base.host import host
 from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
@@ -210,7 +211,7 @@ class InspectorScreen(PlaybackScreen):
         playback = self.playback
         self.panes.tick(playback, self._pulse, host(self).lag.ms)
         is_at_start = self._opened is not None and not playback.playing and not playback.media_ns
-        self._footer.reword("play", f"play {strips.duration(playback.end_ns)}" if is_at_start else "play")
+        self._footer.reword("play", f"play {formatting.duration(playback.end_ns)}" if is_at_start else "play")
 
     @work(group="strips", exclusive=True)
     async def _draw(self) -> None:

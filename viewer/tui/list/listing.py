@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.errors import TapeBusy, WiretapeError
 from wiretape.recorder.process import RecorderRun
+from wiretape.viewer.exchange.states import Look
 from wiretape.viewer.listing import notices
 from wiretape.viewer.listing.catalog import PAGE, Catalog
 from wiretape.viewer.listing.notices import Term
@@ -128,6 +129,11 @@ class Listing:
     def recorder(self) -> RecorderRun | None:
         """The newest run of a recorder on this tape."""
         return self.change.recorder if self.change is not None else None
+
+    def at_present(self, look: Look) -> Look:
+        """Return a look with the time, and whether a recorder runs."""
+        wall_ns, run = self._host.clock.wall_ns(), self.recorder
+        return replace(look, wall_ns=wall_ns, recording=run is not None and run.state(wall_ns) == "running")
 
     @property
     def fitting(self) -> int:

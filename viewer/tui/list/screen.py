@@ -47,8 +47,11 @@ _ERROR_SECONDS: Final = 10.0
 _TICK_SECONDS: Final = 0.5
 _ONLY: Final = ("is:failed", "flag:stall")
 _OF_ROWS: Final = frozenset(
-    {"open", "mark", "order", "reverse", "columns", "follow", "stats", "preview", "conversations", "own_scales"}
-)
+    {
+        "open", "mark", "order", "reverse", "columns", "follow", "stats", "preview", "conversations", "own_scales",
+        "lanes",
+    }
+)  # fmt: skip
 """Actions that do nothing where nothing is listed."""
 _NEEDED: Final[dict[str, "Capability"]] = {"follow": "following", "conversations": "conversations"}
 """Actions for which a source has to be able to do something."""
@@ -99,6 +102,7 @@ class StreamsScreen(Screen[None]):
         hidden("apostrophe", "views", "saved views", key_display="'", id="streams.views"),
         hidden("O", "reverse", "reverse the order (sort)", id="streams.reverse"),
         hidden("z", "own_scales", "each timeline on its own scale, or all on one (zoom)", id="streams.own_scales"),
+        Binding("v", "lanes", "lanes", tooltip="lanes on the wall clock (overlap, at once)", id="streams.lanes"),
         hidden("p", "play_stall", "play the stall: from 3 s before it to 1 s after", id="streams.play_stall"),
         hidden("P", "preview", "preview, shown or not", id="streams.preview"),
         hidden("R", "reload", "read again, in order (refresh)", id="streams.reload"),
@@ -260,7 +264,7 @@ class StreamsScreen(Screen[None]):
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(self._host.listed.place.retry_s if self.listing.trouble else POLL_SECONDS["screen"])
-            if self.listing.is_loading:
+            if self.listing.is_loading or not self.is_current:
                 continue
             in_sight = self._rows.in_sight()
             if self.listing.stays and self.listing.trouble is not None and in_sight:
@@ -320,21 +324,27 @@ class StreamsScreen(Screen[None]):
 
     def on_cursor_list_opened(self) -> None:
         """Open an exchange in the inspector."""
-        self._inspect()
+        self._inspect(self._rows.selected)
 
     def action_play_stall(self) -> None:
         """Open the exchange under the cursor, and play its longest stall."""
-        self._inspect(plays_stall=True)
+        self._inspect(self._rows.selected, plays_stall=True)
 
-    def _inspect(self, *, plays_stall: bool = False) -> None:
+    def action_lanes(self) -> None:
+        """Show the exchanges as lanes on the wall clock."""
+        from wiretape.viewer.tui.list.lanes import LanesScreen
+
+        self.app.push_screen(LanesScreen(self.listing.query, self._rows.selected, self._inspect))
+
+    def _inspect(self, number: int | None, *, plays_stall: bool = False) -> None:
         """Open an exchange in the inspector; one on a server is pulled first."""
         from wiretape.viewer.tui.inspector.screen import InspectorScreen
 
         def inspect(numbers: list[int]) -> None:
             self.app.push_screen(InspectorScreen(numbers[0], plays_stall=plays_stall))
 
-        if self._rows.selected is not None:
-            self._with_copies([self._rows.selected], inspect)
+        if number is not None:
+            self._with_copies([number], inspect)
 
     def _with_copies(self, numbers: list[int], open: Callable[[list[int]], object]) -> None:
         """Open exchanges with the numbers that they have on the tape: at once, or when they have been pulled to it."""
@@ -344,14 +354,14 @@ class StreamsScreen(Screen[None]):
             self._puller = self.run_worker(self._pull(numbers, open), group="pull", exclusive=True)
 
     async def _pull(self, numbers: list[int], open: Callable[[list[int]], object]) -> None:
-        self._pulls = counted(len(numbers), "exchange")
+        self._pulls, asking = counted(len(numbers), "exchange"), self.app.screen
         self.show_state()
         try:
             there = await in_thread(partial(self._host.listed.place.pull, numbers))
         except WiretapeError as error:
             self.notify(str(error), title="not pulled", severity="error", timeout=_ERROR_SECONDS, markup=False)
         else:
-            if self.is_current:  # else something else has been opened meanwhile
+            if asking.is_current:  # else something else has been opened meanwhile
                 open(there)
         finally:
             self._pulls = ""
@@ -570,13 +580,8 @@ class StreamsScreen(Screen[None]):
 
     def _look_again(self) -> None:
         was_dated, started = self._look.is_dated, self.listing.started
-        wall_ns, run = self._host.clock.wall_ns(), self.listing.recorder
-        self._look = replace(
-            self._look,
-            wall_ns=wall_ns,
-            recording=run is not None and run.state(wall_ns) == "running",
-            spans_days=started is not None and states.spans_days(*started),
-        )
+        is_long = started is not None and states.spans_days(*started)
+        self._look = replace(self.listing.at_present(self._look), spans_days=is_long)
         self._rows.set_look(self._look)
         if self._look.is_dated != was_dated:
             self._rows.set_columns(self._rows.hidden)

@@ -243,7 +243,7 @@ def test_the_keys_of_a_narrow_footer_are_whole_and_help_and_quit_are_among_them(
                 assert last.strip().split("  ")[-1] == "q quit"
                 assert set(last.strip().split("  ")) <= {
                     "? help", "/ filter", "enter open", "e errors", "s stalls", "space mark", "o order", "S stats",
-                    "t conversations", "q quit",
+                    "t conversations", "v lanes", "q quit",
                 }  # fmt: skip
             await pilot.resize_terminal(120, 30)
             await shows(pilot, "S stats", "q quit", "ttft 110 ms")  # which there is room for now

@@ -1,0 +1,232 @@
+"""Lanes on the wall clock, cell by cell against the tape."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.support.cases import each_case
+from tests.support.exchanges import listed as row
+from tests.support.growing_tape import Parts, recorder
+from tests.support.sample_tape import DONE, USAGE, event
+from wiretape.recorder.clock import wall_ns
+from wiretape.viewer.exchange.states import Look
+from wiretape.viewer.listing import lanes
+from wiretape.viewer.listing.lane_chart import LaneChart
+from wiretape.viewer.listing.lanes import ClockLanes
+from wiretape.viewer.rows import ListRow
+from wiretape.viewer.source.tape import live, queries
+from wiretape.viewer.text.clock_axis import ClockView, ClockZoom
+
+MS = 1_000_000
+S = 1000 * MS
+SIGNS = {"░": "wait", "▓": "reasoning", "█": "content", "╱": "stall"}
+SIZES = [(80, 24), (120, 40), (200, 60)]
+NOON_NS = wall_ns("2026-03-01T12:00:00.000000Z")
+
+
+@dataclass(frozen=True)
+class Written:
+    """An exchange as it was written: its phases in ms since noon, and the sign of its end."""
+
+    phases: Sequence[tuple[str, float, float]]
+    ending: str
+    parts: Parts
+    at_s: int
+
+    @property
+    def span(self) -> tuple[float, float]:
+        return self.phases[0][1], self.phases[-1][2]
+
+
+def some(source: random.Random, at_s: int) -> Written:
+    """Return an exchange of random phases: a wait, maybe reasoning, content, maybe with a stall in it."""
+    at, phases, parts = 0, list[tuple[str, float, float]](), list[tuple[int, bytes]]()
+
+    def phase(name: str, lasts_ms: int) -> None:
+        nonlocal at
+        if phases and phases[-1][0] == name:
+            phases[-1] = name, phases[-1][1], phases[-1][2] + lasts_ms
+        else:
+            phases.append((name, 1000 * at_s + at, 1000 * at_s + at + lasts_ms))
+        at += lasts_ms
+
+    phase("wait", source.randint(20, 3000))
+    if source.random() < 0.5:
+        lasts = source.randint(200, 2000)
+        parts += [(at + lasts * step // 4, event({"reasoning_content": "x"})) for step in range(4)]
+        phase("reasoning", lasts)
+    parts.append((at, event({"content": "x"})))
+    for _ in range(source.randint(1, 20)):
+        is_stall = source.random() < 0.1
+        phase(*("stall", source.randint(2100, 6000)) if is_stall else ("content", source.randint(20, 900)))
+        parts.append((at, event({"content": "x"})))
+    ended = source.random() < 0.8
+    last = event({}, "stop") + USAGE + DONE if ended else b'data: {"error":{"message":"overloaded"}}\n\n'
+    parts.append((at + 1, last))
+    lasts = at + 1 + (0 if ended else 1.5)  # after an error until the end of the connection
+    return Written([*phases, ("wait", 1000 * at_s + at, 1000 * at_s + lasts)], "✓" if ended else "!", parts, at_s)
+
+
+Tapes = Sequence[tuple[dict[int, Written], ClockLanes]]
+
+
+@pytest.fixture(scope="module")
+def tapes(tmp_path_factory: pytest.TempPathFactory) -> Tapes:
+    """Tapes of random exchanges with an idle time among them: the phases of each, and the lanes."""
+    found = []
+    for seed in range(6):
+        path, source = tmp_path_factory.mktemp("lanes") / "tape.db", random.Random(seed)
+        known = {no: some(source, at) for no, at in enumerate([0, 1, 1, 3, 8, 9, 40, 41, 56], 1)}
+        with recorder(path) as writing:
+            for no, one in known.items():
+                writing.record(f"{no:016x}", one.parts, one.at_s)
+        with queries.opened(path) as connection:
+            found.append((known, lanes.lanes(live.listed(connection, list(known)), Look(), lambda row: row.model)))
+    return found
+
+
+def drawn(shown: ClockLanes, place: int, view: ClockView) -> str:
+    return "".join(sign for sign, _ in shown.line(place, view))
+
+
+def views(shown: ClockLanes) -> Iterator[ClockView]:
+    """Yield the views of three sizes of terminals, of everything and of the middle third."""
+    for width, height in SIZES:
+        chart = LaneChart(shown, Look(), width, height, None, ClockZoom())
+        yield chart.view
+        yield ClockView(shown.length_ns // 3, shown.length_ns // 3, chart.view.cells)
+
+
+def borders(shown: ClockLanes, view: ClockView, *cells: float) -> list[float]:
+    """Return the times at borders of cells, in ms since noon."""
+    return [(shown.axis.wall_ns(round(view.start + at * view.length / view.cells)) - NOON_NS) / MS for at in cells]
+
+
+def test_every_cell_is_the_phase_that_the_tape_has_at_its_time(tapes: Tapes) -> None:
+    checked = Counter[str]()
+    for known, shown in tapes:
+        for view in views(shown):
+            for place, lane in enumerate(shown.lanes):
+                owners: dict[int, list[Written]] = {}
+                for one in lane.bars:
+                    for cell in range(*shown.span(one, view)):
+                        owners.setdefault(cell, []).append(known[one.row.no])
+                for cell, sign in enumerate(drawn(shown, place, view)):
+                    here = borders(shown, view, cell - 1, cell + 2)
+                    assert sign in signs_within(owners.get(cell, ()), *here), (view, cell, sign)
+                    checked[sign] += 1
+    assert min(checked[sign] for sign in ["✓", "!", *SIGNS]) > 30
+
+
+def signs_within(owners: Sequence[Written], start: float, end: float) -> set[str]:
+    """Return the signs that a cell may have whose time, a cell more on each side, is that from `start` to `end`."""
+    near = {phase for one in owners for phase, begins, ends in one.phases if begins <= end and ends >= start}
+    found = {sign for sign, phase in SIGNS.items() if phase in near}
+    found |= {one.ending for one in owners if start <= one.span[1] <= end}
+    return (found | set(" 0123456789.s") if "stall" in near else found) if owners else {" ", "┆"}
+
+
+def test_the_segments_of_an_exchange_add_up_to_its_duration_to_one_cell(tapes: Tapes) -> None:
+    for known, shown in tapes:
+        for width, height in SIZES:
+            view = LaneChart(shown, Look(), width, height, None, ClockZoom()).view
+            for one in shown.bars:
+                first, last = shown.span(one, view)
+                of, cell_ms = known[one.row.no], view.length / view.cells / MS
+                assert abs((last - first) * cell_ms - (of.span[1] - of.span[0])) <= cell_ms
+                line = drawn(shown, shown.places[one.row.no], view)[first:last]
+                for name, signs in (("reasoning", "▓"), ("stall", "╱ 0123456789.s")):
+                    lasted = [end - start for phase, start, end in of.phases if phase == name]
+                    seen_ms = sum(sign in signs for sign in line) * cell_ms
+                    assert abs(seen_ms - sum(lasted)) <= (len(lasted) + 1) * cell_ms
+
+
+def test_the_number_at_once_is_that_of_the_exchanges_that_run(tapes: Tapes) -> None:
+    for known, shown in tapes:
+        for view in views(shown):
+            for cell, count in enumerate(shown.at_once(view)):
+                first, last = borders(shown, view, cell - 0.05, cell + 1.05)
+                inside = [at for one in known.values() for at in one.span if first <= at <= last]
+                running = [sum(one.span[0] <= at < one.span[1] for one in known.values()) for at in (first, *inside)]
+                assert min(running) <= count <= max(running)
+
+
+def at(second: float, lasts: float, **more: Any) -> ListRow:
+    """Return the row of an exchange with a start and a duration, in seconds."""
+    no = more.pop("no", round(second * 1000) + 1)
+    started = f"2026-03-01T12:00:{second:09.6f}Z"
+    return row(no=no, started_at=started, duration_ms=lasts * 1000, model=more.pop("model", "m"), **more)
+
+
+def laid(*rows: ListRow, look: Look = Look()) -> ClockLanes:  # noqa: B008 - immutable
+    return lanes.lanes(rows, look, lambda row: row.model)
+
+
+def test_exchanges_that_follow_each_other_share_a_lane_and_those_at_once_do_not() -> None:
+    shown = laid(at(0, 2), at(1, 2), at(2, 2), at(3.5, 1, model="b"))
+    assert [(lane.name, lane.leading, len(lane.bars)) for lane in shown.lanes] == [
+        ("b", True, 1), ("m", True, 2), ("m", False, 1),
+    ]  # fmt: skip
+
+
+def test_lanes_stay_when_a_running_exchange_ends() -> None:
+    look = Look(wall_ns=NOON_NS + 10 * S, recording=True)
+    running = row(no=1, started_at="2026-03-01T12:00:00.000000Z", outcome="open", model="m")
+    before = laid(running, at(1, 2), at(4, 1), look=look)
+    after = laid(at(0, 10.5, no=1), at(1, 2), at(4, 1), at(11, 1))
+    assert {no: before.places[no] for no in before.places} == {no: after.places[no] for no in before.places}
+
+
+def test_a_running_exchange_grows_on_an_axis_that_stays() -> None:
+    def ended(now_s: int) -> tuple[str, int]:
+        look = Look(wall_ns=NOON_NS + now_s * S, recording=True)
+        shown = laid(row(started_at="2026-03-01T12:00:00.000000Z", outcome="open", model="m"), look=look)
+        return drawn(shown, 0, ClockView(0, shown.length_ns, 100)).rstrip(), shown.length_ns
+
+    (first, length), (second, later) = ended(51), ended(57)
+    assert length == later
+    assert first.endswith("●")
+    assert len(second) - len(first) == 10
+
+
+def test_an_exchange_without_a_readable_start_is_left_out() -> None:
+    assert laid(row(started_at="never", model="m")).lanes == []
+
+
+def test_the_cursor_moves_to_the_nearest_exchange_of_a_lane() -> None:
+    shown = laid(at(0, 5), at(1, 1, model="n"), at(2.5, 1, model="n"), at(9, 1, model="n"))
+    by_no = {one.row.no: one for one in shown.bars}
+    assert shown.beside(by_no[1], 1).row.no == 1001
+    assert shown.after(by_no[1001], 1).row.no == 2501
+    assert shown.beside(by_no[9001], -1).row.no == 1
+    assert shown.beside(by_no[9001], 1) is by_no[9001] is shown.after(by_no[9001], 1)
+
+
+def test_exchanges_that_share_a_cell_show_the_one_selected_or_that_failed() -> None:
+    shown = laid(at(0, 0.001), at(0.002, 0.001, outcome="http_error"), at(0.004, 0.001), at(50, 50))
+    view = ClockView(0, shown.length_ns, 60)
+    assert drawn(shown, 0, view)[0] == "✗"
+    assert shown.line(0, view, selected=1)[0][0] == "✓"
+
+
+def test_above_a_lane_stand_times_to_first_token_where_there_is_room() -> None:
+    shown = laid(at(0, 4, ttft_ms=110.0), at(4, 1, ttft_ms=90.0), at(5, 1, ttft_ms=80.0), at(6, 4, ttft_ms=2300.0))
+    assert shown.above(0, ClockView(0, shown.length_ns, 80)) == f"{'TTFT 110 ms':32}90 ms   80 ms   {'TTFT 2.3 s':32}"
+    assert shown.above(0, ClockView(0, shown.length_ns, 30)).split() == ["TTFT", "110", "ms", "TTFT", "2.3", "s"]
+
+
+@each_case("size", [*SIZES, (60, 16)])
+def test_a_picture_fills_its_lines_and_never_more(size: tuple[int, int]) -> None:
+    shown = laid(*(at(place, 3, model=f"model-{place % 4}", ttft_ms=400.0) for place in range(0, 50, 2)))
+    for here in shown.bars[:: len(shown.bars) // 3]:
+        chart = LaneChart(shown, Look(), *size, here, ClockZoom())
+        lines = ["".join(text for text, _ in chart.line(y)[0]) for y in range(size[1])]
+        assert max(len(line.rstrip()) for line in lines) <= size[0]
+        assert sum("▌" in line for line in lines) == 1
+        assert any("at once, max 2" in line for line in lines)
+        (y,) = [y for y, line in enumerate(lines) if "▌" in line]
+        assert chart.bar_at(lines[0].index("▼"), y) is here

@@ -1,0 +1,104 @@
+"""The axis of the wall clock without idle times, and the views of it."""
+
+import random
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import pytest
+
+from tests.support.cases import each_case
+from wiretape.viewer.text import clock_axis
+from wiretape.viewer.text.clock_axis import ClockAxis, ClockView, ClockZoom
+
+S = 1_000_000_000
+NOON = round(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()) * S
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Show times in UTC."""
+    monkeypatch.setenv("TZ", "UTC")
+
+
+def axis(*seconds: tuple[float, float]) -> ClockAxis:
+    return clock_axis.clock_axis((NOON + round(start * S), NOON + round(end * S)) for start, end in seconds)
+
+
+def whole(one: ClockAxis, cells: int) -> ClockView:
+    return ClockView(0, one.length_ns, cells)
+
+
+def test_times_that_overlap_or_follow_each_other_are_one_period() -> None:
+    found = axis((5, 9), (0, 4), (3, 6))
+    assert [(end - start) // S for start, end, _ in found.periods] == [9]
+    assert list(found.cuts) == []
+
+
+def test_an_idle_time_is_cut_to_a_short_length_and_keeps_its_own() -> None:
+    found = axis((0, 10), (3610, 3612))
+    (cut,) = found.cuts
+    assert cut.idle_ns == 3600 * S
+    assert cut.end - cut.start == 12 * S // 24
+    assert found.length_ns == 12 * S + 12 * S // 24
+    assert found.at(NOON + 3611 * S) == 11 * S + 12 * S // 24
+    assert found.at(NOON + 60 * S) == 10 * S, "in an idle time"
+    assert found.at(NOON - S) == 0, "before all"
+
+
+def test_idle_times_that_are_together_half_of_the_busy_time_are_not_cut() -> None:
+    assert list(axis((0, 5), (7, 10), (12, 14)).cuts) == []
+    assert [cut.idle_ns // S for cut in axis((0, 5), (7, 10), (15, 17)).cuts] == [5]
+
+
+@each_case("seed", range(60))
+def test_however_many_idle_times_there_are_the_axis_is_mostly_busy(seed: int) -> None:
+    source = random.Random(seed)
+    starts = sorted(source.sample(range(100_000), k=source.randint(1, 200)))
+    found = axis(*((start, start + source.expovariate(0.3)) for start in starts))
+    busy_ns = sum(end - start for start, end, _ in found.periods)
+    assert sum(cut.end - cut.start for cut in found.cuts) <= busy_ns / 4
+    for start_ns, end_ns, _ in found.periods:
+        for wall_ns in (start_ns, end_ns - 1):
+            assert found.wall_ns(found.at(wall_ns)) == wall_ns
+    assert all(before.at < after.at for before, after in pairwise(found.periods))
+
+
+def test_a_line_has_times_of_day_and_the_length_of_each_cut() -> None:
+    found = axis((0, 10), (3610, 3620))
+    assert clock_axis.drawn(found, whole(found, 72)) == (
+        "╷12:00:00        ╷12:00:05         ┆60 m              ╷13:00:15         "
+    )
+    assert clock_axis.ground(found, whole(found, 72)).index("┆") == 35
+
+
+@each_case("cells", range(1, 220))
+def test_a_line_fills_its_cells_and_its_ticks_are_where_their_times_are(cells: int) -> None:
+    found = axis((0, 3.2), (5, 9), (1205.5, 1212), (1300, 1301))
+    for view in (whole(found, cells), ClockView(found.length_ns // 3, found.length_ns // 4, cells)):
+        line = clock_axis.drawn(found, view)
+        assert len(line) == cells
+        for label in line.split("╷")[1:]:
+            time = datetime.fromisoformat(f"2026-03-01T{label.split()[0]}+00:00").timestamp()
+            assert abs(view.cell(found.at(round(time * S))) - line.index(f"╷{label}")) <= 1
+
+
+def test_zooming_halves_the_time_around_a_timestamp() -> None:
+    found = axis((0, 64))
+    closer = ClockZoom().zoomed(found, NOON + 20 * S, closer=True)
+    assert closer.view(found, found.length_ns, 80) == ClockView(4 * S, 32 * S, 80)
+    assert closer.zoomed(found, NOON, closer=False) == ClockZoom()
+    assert closer.panned(found, 1).view(found, found.length_ns, 80).start == 20 * S
+    assert closer.panned(found, -1).view(found, found.length_ns, 80).start == 0
+
+
+def test_a_view_at_the_end_follows_it() -> None:
+    short, long = axis((0, 64)), axis((0, 70))
+    at_end = ClockZoom().zoomed(short, NOON + 60 * S, closer=True)
+    assert at_end.view(long, 70 * S, 80) == ClockView(38 * S, 32 * S, 80)
+    earlier = at_end.panned(short, -1)
+    assert earlier.view(short, 64 * S, 80) == earlier.view(long, 70 * S, 80) == ClockView(16 * S, 32 * S, 80)
+
+
+def test_nothing_has_an_empty_line() -> None:
+    assert clock_axis.drawn(clock_axis.EMPTY, ClockView(0, 0, 5)) == " " * 5
+    assert ClockZoom().zoomed(clock_axis.EMPTY, 0, closer=True).view(clock_axis.EMPTY, 0, 5) == ClockView(0, 0, 5)

@@ -1,0 +1,195 @@
+"""Pure: exchanges in lanes on the wall clock: in a lane, one follows the other, and each is a bar of its phases.
+
+Exchanges with one name stand one below the other, in as many lanes as ran at once. The axis is that of
+`wiretape.viewer.text.clock_axis`, with idle times cut; the signs are those of the list's timelines.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from operator import attrgetter
+from typing import Final
+
+from wiretape.recorder.clock import wall_ns
+from wiretape.viewer.exchange.states import Look, state
+from wiretape.viewer.listing.layout import bar
+from wiretape.viewer.rows import ListRow
+from wiretape.viewer.text import clock_axis, formatting, sparkline, waterfall
+from wiretape.viewer.text.cells import Part, Tone
+from wiretape.viewer.text.clock_axis import ClockAxis, ClockView
+from wiretape.viewer.text.waterfall import SIGNS, TONES, Bar, Phase
+
+_SELECTED: Final[Mapping[Phase, Tone]] = TONES | {"content": "strong", "wait": "plain"}
+_LEAST_NS: Final = 1_000_000
+"""Length of an exchange without a known one, for its lane."""
+
+LEGEND: Final[Sequence[Part]] = [
+    part for phase, sign in SIGNS.items() for part in ((sign, TONES[phase]), (f" {phase} ", "muted"))
+]
+"""The signs of the phases."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockBar:
+    """An exchange on the wall clock: its row, its begin in ns since the epoch, its phases, and how it ended."""
+
+    row: ListRow
+    start_ns: int
+    phases: Bar
+    ending: Part
+
+    @property
+    def end_ns(self) -> int:
+        """The end, or the present of a running exchange."""
+        return self.start_ns + max(self.phases.end_ns, _LEAST_NS)
+
+
+@dataclass(frozen=True, slots=True)
+class ClockLane:
+    """Exchanges that follow each other; the first lane of a name is `leading`."""
+
+    name: str
+    leading: bool
+    bars: list[ClockBar] = field(default_factory=list)
+
+    def seen(self, start_ns: int, end_ns: int) -> Sequence[ClockBar]:
+        """Return the bars that are between two timestamps, at least in part."""
+        first = bisect_left(self.bars, start_ns, key=attrgetter("end_ns"))
+        return self.bars[first : bisect_right(self.bars, end_ns, key=attrgetter("start_ns"))]
+
+
+@dataclass(frozen=True, eq=False)
+class ClockLanes:
+    """The lanes of some exchanges, and their axis."""
+
+    lanes: Sequence[ClockLane] = ()
+    axis: ClockAxis = clock_axis.EMPTY
+    is_growing: bool = False
+
+    @cached_property
+    def bars(self) -> list[ClockBar]:
+        """All exchanges in the order of their starts."""
+        return sorted((one for lane in self.lanes for one in lane.bars), key=lambda one: (one.start_ns, one.row.no))
+
+    @cached_property
+    def places(self) -> dict[int, int]:
+        """The lane of each exchange, by its number."""
+        return {one.row.no: place for place, lane in enumerate(self.lanes) for one in lane.bars}
+
+    @property
+    def length_ns(self) -> int:
+        """The length of the axis; while an exchange runs, it is rounded up, so that bars grow and the axis stays."""
+        return waterfall.rounded(self.axis.length_ns) if self.is_growing else self.axis.length_ns
+
+    def beside(self, here: ClockBar, lanes: int) -> ClockBar:
+        """Return the exchange that is nearest in time to another one, some lanes below it, or above."""
+        place = self.places[here.row.no]
+        other = max(0, min(place + lanes, len(self.lanes) - 1))
+        near = self.lanes[other].bars if other != place else [here]
+        return min(near, key=lambda one: (_apart(one, here), abs(one.start_ns - here.start_ns)))
+
+    def after(self, here: ClockBar, by: int) -> ClockBar:
+        """Return the exchange that follows another one in its lane, some places later, or earlier."""
+        bars = self.lanes[self.places[here.row.no]].bars
+        return bars[max(0, min(bars.index(here) + by, len(bars) - 1))]
+
+    def span(self, one: ClockBar, view: ClockView) -> tuple[int, int]:
+        """Return the first cell of an exchange, and the one after its last; they may be outside of the view."""
+        start = self.axis.at(one.start_ns)
+        first = view.cell(start)
+        return first, max(view.cell(start + one.phases.end_ns), first + 1)
+
+    def line(self, place: int, view: ClockView, selected: int | None = None) -> list[Part]:
+        """Return the cells of a lane; where several exchanges share a cell, it has the one selected, or that failed."""
+        cells: list[Part] = [(sign, "muted") for sign in clock_axis.ground(self.axis, view)]
+        for one in sorted(self.lanes[place].seen(*self._shown(view)), key=lambda one: _rank(one, selected)):
+            its_cells, parts = self._drawn(one, view, selected)
+            cells[its_cells] = parts
+        return cells
+
+    def _drawn(self, one: ClockBar, view: ClockView, selected: int | None) -> tuple[slice, list[Part]]:
+        """Return the cells of an exchange in the view, and their parts: the last is the sign of how it ended."""
+        start, (first, last) = self.axis.at(one.start_ns), self.span(one, view)
+        seen = range(max(first, 0), max(min(last, view.cells), 0))
+        signs = waterfall.signs(one.phases, lambda at_ns: view.cell(start + at_ns), seen)
+        tones = TONES if one.row.no != selected else _SELECTED
+        parts: list[Part] = [(sign, tones[phase]) for sign, phase in signs]
+        return slice(seen.start, seen.stop), [*parts[:-1], one.ending] if parts and last <= view.cells else parts
+
+    def above(self, place: int, view: ClockView) -> str:
+        """Return the line above a lane: the time to first token of each exchange where there is room for it."""
+        line, free = clock_axis.ground(self.axis, view), 0
+        shown = [(self.span(one, view)[0], one) for one in self.lanes[place].seen(*self._shown(view))]
+        for at, (first, one) in enumerate(shown):
+            after = shown[at + 1][0] if at + 1 < len(shown) else view.cells
+            room = after - max(first, 0) - (at + 1 < len(shown))
+            if one.phases.first_ns is None or first < free:
+                continue
+            figure = formatting.duration(one.phases.first_ns)
+            text = next((text for text in (f"TTFT {figure}", figure) if len(text) <= room), "")
+            line[first : first + len(text)] = text
+            free = first + len(text) + 1
+        return "".join(line)
+
+    def at_once(self, view: ClockView) -> list[int]:
+        """Return the most exchanges that ran at the same time in each cell."""
+        most = [0] * view.cells
+        for (start, count), (end, _) in zip(self._counts, self._counts[1:], strict=False):
+            first, last = view.cell(start), view.cell(end - 1) + 1
+            for cell in range(max(first, 0), min(last, view.cells)):
+                most[cell] = max(most[cell], count)
+        return most
+
+    @cached_property
+    def _counts(self) -> list[tuple[int, int]]:
+        """The positions at which the number of running exchanges changes, and that number from each on."""
+        ends = [(self.axis.at(one.start_ns), 1) for one in self.bars]
+        ends += [(self.axis.at(one.end_ns), -1) for one in self.bars]
+        counts, running = list[tuple[int, int]](), 0
+        for at, by in sorted(ends):
+            running += by
+            counts.append((at, running))
+        return counts
+
+    def _shown(self, view: ClockView) -> tuple[int, int]:
+        """Return the timestamps between which a view is."""
+        return self.axis.wall_ns(view.start), self.axis.wall_ns(view.start + view.length)
+
+
+def lanes(rows: Iterable[ListRow], look: Look, name: Callable[[ListRow], str | None]) -> ClockLanes:
+    """Return exchanges in lanes, by their names; those whose start cannot be read are left out."""
+    bars = [one for row in rows if (one := _clock_bar(row, look)) is not None]
+    groups: dict[str, list[ClockLane]] = {}
+    for one in sorted(bars, key=lambda one: (one.start_ns, one.row.no)):
+        called = formatting.line(name(one.row))
+        group = groups.setdefault(called, [])
+        lane = next((lane for lane in group if lane.bars[-1].end_ns <= one.start_ns), None)
+        if lane is None:
+            lane = ClockLane(called, not group)
+            group.append(lane)
+        lane.bars.append(one)
+    runs = look.recording and any(one.row.outcome == "open" for one in bars)
+    axis = clock_axis.clock_axis(((one.start_ns, one.end_ns) for one in bars), grows=runs)
+    return ClockLanes([lane for _, group in sorted(groups.items()) for lane in group], axis, runs)
+
+
+def heights(counts: Sequence[int], rows: int) -> list[str]:
+    """Draw the numbers at once in rows from the top, as shares of the greatest."""
+    most = max(counts, default=0)
+    return sparkline.bars([-(-8 * rows * count // most) if count else 0 for count in counts], rows)
+
+
+def _clock_bar(row: ListRow, look: Look) -> ClockBar | None:
+    start_ns, stands = wall_ns(row.started_at), state(row, recording=look.recording)
+    return None if start_ns is None else ClockBar(row, start_ns, bar(row, look), (stands.sign, stands.tone))
+
+
+def _rank(one: ClockBar, selected: int | None) -> tuple[bool, bool]:
+    """Return the rank of an exchange that shares cells with others: the highest is drawn over them."""
+    return one.row.no == selected, one.ending[1] == "error"
+
+
+def _apart(one: ClockBar, other: ClockBar) -> int:
+    """Return the time between two exchanges; 0 where they overlap."""
+    return max(one.start_ns - other.end_ns, other.start_ns - one.end_ns, 0)

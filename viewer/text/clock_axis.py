@@ -1,0 +1,217 @@
+"""Pure: an axis of the wall clock from which idle times are cut, each with a sign and its length.
+
+Positions are in ns from the beginning of the axis; timestamps are in ns since the epoch. Within a busy time the axis is
+linear; every idle time that is cut has the same short length on it.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import accumulate, pairwise
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from wiretape.viewer.text import formatting, sparkline
+
+CUT: Final = "┆"
+"""The sign of an idle time that is cut."""
+
+_IDLE_SHARE: Final = 2
+"""Ratio of the busy time to the idle times that are not cut."""
+
+_CUT_SHARE: Final = 4
+"""Ratio of the busy time to all cuts together, on the axis."""
+
+_LEAST_CUTS: Final = 6
+_SHORTEST_NS: Final = 1_000_000
+"""The shortest view, in ns."""
+
+_LARGEST_PART: Final = 0.95
+"""Share of an axis from which a view is of all of it."""
+
+_SECOND_NS: Final = 10**9
+
+
+class Period(NamedTuple):
+    """A time in which something ran, from `start_ns` to `end_ns`, and the position of its beginning."""
+
+    start_ns: int
+    end_ns: int
+    at: int
+
+
+class IdleCut(NamedTuple):
+    """An idle time that is cut: its positions, and its length in ns."""
+
+    start: int
+    end: int
+    idle_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClockAxis:
+    """The busy periods of an axis, in order, without the idle times between them."""
+
+    periods: Sequence[Period] = ()
+
+    @property
+    def length_ns(self) -> int:
+        """The length of the axis."""
+        return self.periods[-1].at + self.periods[-1].end_ns - self.periods[-1].start_ns if self.periods else 0
+
+    @property
+    def cuts(self) -> Iterator[IdleCut]:
+        """Yield the idle times that are cut, in order."""
+        for before, after in pairwise(self.periods):
+            yield IdleCut(before.at + before.end_ns - before.start_ns, after.at, after.start_ns - before.end_ns)
+
+    def at(self, wall_ns: int) -> int:
+        """Return the position of a timestamp; one in an idle time has that of the period's end before it."""
+        place = bisect_right(self.periods, wall_ns, key=itemgetter(0)) - 1
+        if place < 0:
+            return 0
+        start_ns, end_ns, at = self.periods[place]
+        return at + min(wall_ns, end_ns) - start_ns
+
+    def wall_ns(self, at: int) -> int:
+        """Return the timestamp at a position; in a cut, that of the end of the period before it."""
+        if not self.periods:
+            return 0
+        place = max(bisect_right(self.periods, at, key=itemgetter(2)) - 1, 0)
+        start_ns, end_ns, begin = self.periods[place]
+        return start_ns + at - begin if place == len(self.periods) - 1 else min(start_ns + at - begin, end_ns)
+
+
+EMPTY: Final = ClockAxis()
+"""The axis of nothing."""
+
+
+def clock_axis(spans: Iterable[tuple[int, int]], *, grows: bool = False) -> ClockAxis:
+    """Return the axis of some times, each from a timestamp to another; one that `grows` has a cut of a steady length.
+
+    Idle times are cut, the longest first, until the others are half of the busy time; all cuts take a quarter of it.
+    """
+    merged = list(_merged(sorted(spans), 0))
+    busy_ns = max(sum(end - start for start, end in merged), 1)
+    busy_ns = sparkline.scale_ns(busy_ns) if grows else busy_ns
+    periods = list(_merged(merged, _longest_idle(merged, busy_ns // _IDLE_SHARE)))
+    cut_ns = busy_ns // (_CUT_SHARE * max(len(periods) - 1, _LEAST_CUTS))
+    ends = accumulate((end - start + cut_ns for start, end in periods), initial=0)
+    return ClockAxis([Period(*period, at) for period, at in zip(periods, ends, strict=False)])
+
+
+def _longest_idle(merged: Iterable[tuple[int, int]], room_ns: int) -> int:
+    """Return the longest idle time that is not cut."""
+    longest_ns = 0
+    for idle_ns in sorted(after[0] - before[1] for before, after in pairwise(merged)):
+        room_ns -= idle_ns
+        longest_ns = idle_ns if room_ns >= 0 else longest_ns
+    return longest_ns
+
+
+def _merged(ordered: Iterable[tuple[int, int]], idle_ns: int) -> Iterator[tuple[int, int]]:
+    """Yield times with those joined whose distance is not longer than an idle time."""
+    begun: tuple[int, int] | None = None
+    for start, end in ordered:
+        if begun is not None and start - begun[1] <= idle_ns:
+            begun = begun[0], max(begun[1], end)
+            continue
+        if begun is not None:
+            yield begun
+        begun = start, end
+    if begun is not None:
+        yield begun
+
+
+@dataclass(frozen=True, slots=True)
+class ClockView:
+    """A part of an axis, from a position on, in cells."""
+
+    start: int
+    length: int
+    cells: int
+
+    def cell(self, at: int) -> int:
+        """Return the cell of a position; outside of the view it is negative, or not less than `cells`."""
+        return (at - self.start) * self.cells // max(self.length, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ClockZoom:
+    """The length of a view, and the timestamp in its middle; None is all of an axis, and its end."""
+
+    length_ns: int | None = None
+    middle_ns: int | None = None
+
+    def view(self, axis: ClockAxis, whole_ns: int, cells: int) -> ClockView:
+        """Return the view of an axis that takes `whole_ns` with the room at its end."""
+        if self.length_ns is None or self.length_ns >= axis.length_ns:
+            return ClockView(0, whole_ns, cells)
+        last = axis.length_ns - self.length_ns
+        start = last if self.middle_ns is None else axis.at(self.middle_ns) - self.length_ns // 2
+        return ClockView(max(0, min(start, last)), self.length_ns, cells)
+
+    def zoomed(self, axis: ClockAxis, wall_ns: int, *, closer: bool) -> "ClockZoom":
+        """Return half of the view, or twice as much, around a timestamp."""
+        length_ns = self.length_ns or axis.length_ns
+        length_ns = max(length_ns // 2, _SHORTEST_NS) if closer else length_ns * 2
+        is_part = length_ns < axis.length_ns * _LARGEST_PART
+        return ClockZoom(length_ns if is_part else None).centred(axis, wall_ns)
+
+    def panned(self, axis: ClockAxis, by: int) -> "ClockZoom":
+        """Return the view that begins half of its length later, or earlier."""
+        view = self.view(axis, axis.length_ns, 1)
+        return self.centred(axis, axis.wall_ns(view.start + (1 + by) * view.length // 2))
+
+    def centred(self, axis: ClockAxis, wall_ns: int) -> "ClockZoom":
+        """Return the view around a timestamp; one that reaches the end follows it."""
+        reaches_end = self.length_ns is None or axis.at(wall_ns) + self.length_ns // 2 >= axis.length_ns
+        return ClockZoom(self.length_ns, None if reaches_end else wall_ns)
+
+
+def ground(axis: ClockAxis, view: ClockView) -> list[str]:
+    """Return the cells of an empty line: blank, with the sign of each cut."""
+    line = [" "] * view.cells
+    for cut in axis.cuts:
+        if 0 <= (at := _cut_cell(cut, view)) < view.cells:
+            line[at] = CUT
+    return line
+
+
+def drawn(axis: ClockAxis, view: ClockView) -> str:
+    """Return the line of an axis in a view: each cut with its length, and ticks with times of day around them."""
+    line = [" "] * view.cells
+    for cut in axis.cuts:
+        _put(line, _cut_cell(cut, view), f"{CUT}{formatting.span(cut.idle_ns / 1e6)}")
+    for start_ns, end_ns, at in axis.periods:
+        first, last = (view.cell(place) for place in (at, at + end_ns - start_ns))
+        if last <= 0 or first >= view.cells or last <= first:
+            continue
+        skipped = max(view.start - at, 0)
+        shown_ns = min(end_ns - start_ns, view.start + view.length - at) - skipped
+        first = max(first, 0)
+        ticks = sparkline.clock_axis(shown_ns, min(last, view.cells) - first, _of_day(start_ns + skipped))
+        for label in ticks.split(sparkline.TICK)[1:]:
+            text = f"{sparkline.TICK}{label.strip()}"
+            _put(line, first + ticks.index(text), text)
+    return "".join(line)
+
+
+def _cut_cell(cut: IdleCut, view: ClockView) -> int:
+    """Return the cell of the sign of a cut: the middle one."""
+    return view.cell((cut.start + cut.end) // 2)
+
+
+def _put(line: list[str], place: int, text: str) -> None:
+    """Write a text where it has a blank on each side, or else nothing."""
+    around = line[max(place - 1, 0) : place + len(text) + 1]
+    if 0 <= place <= len(line) - len(text) and not "".join(around).strip():
+        line[place : place + len(text)] = text
+
+
+def _of_day(wall_ns: int) -> int:
+    """Return the local time of day of a timestamp, in ns since midnight."""
+    seconds, rest = divmod(wall_ns, _SECOND_NS)
+    local = datetime.fromtimestamp(seconds).astimezone()
+    return (local.hour * 3600 + local.minute * 60 + local.second) * _SECOND_NS + rest

@@ -1,0 +1,223 @@
+"""The exchanges of a list as lanes on the wall clock: bars that grow while they run, and how many run at once."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.strip import Strip
+
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.exchange.states import Look
+from wiretape.viewer.listing import lanes
+from wiretape.viewer.listing.lane_chart import LaneChart
+from wiretape.viewer.listing.lanes import ClockBar, ClockLanes
+from wiretape.viewer.rows import ListRow
+from wiretape.viewer.source.base import pause_s
+from wiretape.viewer.text.cells import Part
+from wiretape.viewer.text.clock_axis import ClockZoom
+from wiretape.viewer.tui.base import theme
+from wiretape.viewer.tui.base.host import Superseded, host
+from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
+from wiretape.viewer.tui.dialogs.offers import Copy
+from wiretape.viewer.tui.list import offers
+from wiretape.viewer.tui.list.listing import Listing, Query
+from wiretape.viewer.tui.widgets.bar import HeaderLine
+from wiretape.viewer.tui.widgets.cursor import CursorTable, table_keys
+from wiretape.viewer.tui.widgets.footer import KeyLine
+
+MOST: Final = 500
+"""Limit of exchanges in lanes: those around the cursor of the list."""
+
+
+class LaneTable(CursorTable):
+    """Draws lanes; the cursor is on an exchange, and moves between lanes and within one."""
+
+    DEFAULT_CSS = "LaneTable { width: 1fr; height: 1fr; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *table_keys("lanes"),
+        hidden("left,h", "step(-1)", "earlier in the lane", id="lanes.earlier"),
+        hidden("right,l", "step(1)", "later in the lane", id="lanes.later"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__(id="lanes")
+        self.shown, self.look, self.zoom = ClockLanes(), Look(), ClockZoom()
+        self._chart = LaneChart(self.shown, self.look, 0, 0, None, self.zoom)
+
+    @property
+    def count(self) -> int:
+        """The number of exchanges."""
+        return len(self.shown.bars)
+
+    @property
+    def here(self) -> ClockBar | None:
+        """The exchange under the cursor."""
+        return self.shown.bars[self.cursor] if self.count else None
+
+    @property
+    def chart(self) -> LaneChart:
+        """The picture of the lanes as of now."""
+        now = LaneChart(self.shown, self.look, self.size.width, self.size.height, self.here, self.zoom)
+        if now != self._chart:
+            self._chart = now
+        return self._chart
+
+    def show(self, shown: ClockLanes, look: Look, no: int | None) -> None:
+        """Show other lanes, with the cursor on an exchange, if that is there, or on the newest."""
+        self.shown, self.look = shown, look
+        numbers = [one.row.no for one in shown.bars]
+        self.cursor = numbers.index(no) if no in numbers else max(len(numbers) - 1, 0)
+        self.refresh()
+
+    def go_to(self, item: int) -> None:
+        """Move the cursor to an exchange, and the view with it."""
+        super().go_to(item)
+        if self.here is not None and self.chart.is_off:
+            self.zoom = self.zoom.centred(self.shown.axis, self.here.start_ns)
+
+    def action_move(self, by: int) -> None:
+        """Move the cursor by lanes, to the exchange nearest in time."""
+        self._go(self.here and self.shown.beside(self.here, by))
+
+    def action_page(self, pages: int) -> None:
+        """Move the cursor by pages of lanes."""
+        self.action_move(pages * self.chart.room)
+
+    def action_step(self, by: int) -> None:
+        """Move the cursor within its lane."""
+        self._go(self.here and self.shown.after(self.here, by))
+
+    def on_mouse_scroll_down(self) -> None:
+        """Move the cursor to the next lane."""
+        self.action_move(1)
+
+    def on_mouse_scroll_up(self) -> None:
+        """Move the cursor to the lane above."""
+        self.action_move(-1)
+
+    def _go(self, one: ClockBar | None) -> None:
+        if one is not None:
+            self.go_to(self.shown.bars.index(one))
+
+    def item_at(self, x: int, y: int) -> int | None:
+        """Return the exchange that is drawn at a cell."""
+        one = self.chart.bar_at(x, y)
+        return None if one is None else self.shown.bars.index(one)
+
+    def render_line(self, y: int) -> Strip:
+        """Draw a line of the picture."""
+        parts, ground = self.chart.line(y)
+        return self.drawn(parts, theme.style(self, f"list--{ground}") if ground != "plain" else None)
+
+
+class LanesScreen(Screen[None]):
+    """The exchanges of a `query` around one of them; `opened` is called with the one to open."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *HELP,
+        Binding("enter", "open", "open", key_display="enter", tooltip="open in the inspector", id="lanes.open"),
+        Binding("plus,equals_sign", "zoom(True)", "zoom", key_display="+ -", id="lanes.zoom"),
+        hidden("minus", "zoom(False)", "zoom out", id="lanes.zoom_out"),
+        hidden("H,shift+left", "pan(-1)", "half a screen earlier", id="lanes.pan_earlier"),
+        Binding("L,shift+right", "pan(1)", "pan", key_display="H L", tooltip="half a screen later", id="lanes.pan"),
+        BACK,
+    ]
+
+    def __init__(self, query: Query, selected: int | None, opened: Callable[[int], None]) -> None:
+        super().__init__()
+        self._query, self._selected, self._opened = query, selected, opened
+        self._header, self._table = HeaderLine(), LaneTable()
+
+    def compose(self) -> ComposeResult:
+        """Lay out the header, the lanes and the keys."""
+        self._listing = Listing(host(self))
+        self._listing.query = self._query
+        yield from (self._header, self._table, KeyLine())
+
+    def on_mount(self) -> None:
+        """Read the exchanges, and start to poll."""
+        self._table.focus()
+        self.run_worker(self._watch(), group="watch")
+
+    def copies(self) -> list[Copy]:
+        """Return the texts to copy: (label, text)."""
+        return offers.copies(host(self), self._query, self._row, [])
+
+    def exports(self) -> list[tuple[str, list[str]]]:
+        """Return the exports: (label, arguments of `wiretape`)."""
+        return offers.exports(host(self).listed.place, self._query, self._row, [], self._listing.fitting)
+
+    @property
+    def _row(self) -> ListRow | None:
+        return None if self._table.here is None else self._table.here.row
+
+    def on_cursor_list_opened(self) -> None:
+        """Open the exchange under the cursor."""
+        if self._row is not None:
+            self._opened(self._row.no)
+
+    def action_open(self) -> None:
+        """Open the exchange under the cursor."""
+        self._table.open()
+
+    def action_zoom(self, closer: bool) -> None:
+        """Show half of the time around the cursor, or twice as much."""
+        if (here := self._table.here) is not None:
+            wall_ns = here.end_ns if here.row.outcome == "open" else here.start_ns
+            self._table.zoom = self._table.zoom.zoomed(self._table.shown.axis, wall_ns, closer=closer)
+            self._table.refresh()
+
+    def action_pan(self, by: int) -> None:
+        """Show earlier or later times, by half a screen."""
+        self._table.zoom = self._table.zoom.panned(self._table.shown.axis, by)
+        self._table.refresh()
+
+    async def _watch(self) -> None:
+        clock = host(self).clock
+        while True:
+            began = clock.now()
+            if self.is_current:
+                with contextlib.suppress(Superseded):
+                    await self._read()
+                self._show()
+            await asyncio.sleep(pause_s("run page", clock.now() - began))
+
+    async def _read(self) -> None:
+        """Read the changes, and the rows that are missing."""
+        listing = self._listing
+        if listing.change is None or listing.trouble is not None:
+            await listing.load()
+        elif change := await listing.look([row.no for row in self._rows() if row.outcome == "open"]):
+            listing.take(change)
+        for numbers in listing.catalog.missing(self._places.start, self._places.stop - 1):
+            await listing.read(numbers)
+
+    @property
+    def _places(self) -> range:
+        """The places of the exchanges in the list: as many as there may be around the one that was selected first."""
+        catalog = self._listing.catalog
+        middle = 0 if self._selected is None or not len(catalog) else catalog.nearest(self._selected)
+        first = max(min(middle - MOST // 2, len(catalog) - MOST), 0)
+        return range(first, min(first + MOST, len(catalog)))
+
+    def _rows(self) -> list[ListRow]:
+        return [row for place in self._places if (row := self._listing.catalog.row(place)) is not None]
+
+    def _show(self) -> None:
+        """Draw the lanes as of now."""
+        rows, listing = self._rows(), self._listing
+        look = listing.at_present(self._table.look)
+        no = self._selected if self._row is None else self._row.no
+        self._table.show(lanes.lanes(rows, look, lambda row: row.model), look, no)
+        running = sum(row.outcome == "open" for row in rows) if look.recording else 0
+        said = counted(len(rows), "exchange") + (f" of {listing.fitting:,}" if len(rows) < listing.fitting else "")
+        parts: list[Part] = [("lanes", "strong"), (f" · {said}", "plain")]
+        parts += [(f" · {running:,} open", "accent")] if running else []
+        parts += [(f" · {self._query.text}", "accent")] if self._query.filter else []
+        parts += [(f" · {safe(str(listing.trouble))}", "error")] if listing.trouble else []
+        self._header.show(parts, lanes.LEGEND)
