@@ -22,8 +22,8 @@ HOP_BY_HOP = frozenset({
 })  # fmt: skip
 """Headers for one connection only, which are never passed on (RFC 9110, 7.6.1)."""
 _DECIDING = frozenset({
-    b"connection", b"content-length", b"host", b"keep-alive", b"origin", b"sec-fetch-site", b"transfer-encoding",
-    b"upgrade",
+    b"connection", b"content-length", b"host", b"keep-alive", b"origin", b"sec-fetch-dest", b"sec-fetch-mode",
+    b"sec-fetch-site", b"transfer-encoding", b"upgrade",
 })  # fmt: skip
 _END_TO_END = re.compile(rb"auth|key|token|cookie|^content-|^host$")
 _TARGET = re.compile(rb"/(?!/)[\x21-\x7e]*")
@@ -77,9 +77,13 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The hosts by which wiretape may be called: those of loopback, and `hosts` besides."""
+    """The hosts by which wiretape may be called: those of loopback, and `hosts` besides.
+
+    With `takes_links`, a link in a page of another site may be followed: that page cannot read the answer.
+    """
 
     hosts: frozenset[str] = field(default=frozenset())
+    takes_links: bool = False
 
     def knows(self, host: str) -> bool:
         """Return True if a Host header's value names this machine, on any port."""
@@ -196,13 +200,18 @@ def _check_host(named: Named, policy: Policy) -> Refusal | None:
 
 def _check_origin(named: Named, policy: Policy) -> Refusal | None:
     """Web pages of other origins may not call, so that no page can spend or read through a recorder."""
-    if b"cross-site" in named.get(b"sec-fetch-site", ()):
+    is_cross_site = b"cross-site" in named.get(b"sec-fetch-site", ())
+    if is_cross_site and not (policy.takes_links and _is_link(named)):
         return Refusal(403, "a web page of another site may not call wiretape")
     for value in named.get(b"origin", ()):
         scheme, mark, host = value.decode("latin-1").partition("://")
         if scheme not in ("http", "https") or not mark or not policy.knows(host):
             return Refusal(403, "a web page of another origin may not call wiretape")
     return None
+
+
+def _is_link(named: Named) -> bool:
+    return named.get(b"sec-fetch-mode") == [b"navigate"] and named.get(b"sec-fetch-dest") == [b"document"]
 
 
 def _check_connection(method: str, named: Named) -> Refusal | None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from wiretape.recorder.relay.app import HttpApp
-from wiretape.recorder.relay.guard import Refusal
+from wiretape.recorder.relay.guard import Policy, Refusal
 from wiretape.recorder.relay.responder import Responder
 from wiretape.recorder.relay.server import Client, Request
 from wiretape.viewer.page import document
@@ -51,6 +51,8 @@ _NOT_FOUND: Final = Refusal(404, "")
 
 class Site(HttpApp):
     """Answers requests for live pages; `on_trouble` gets faults of our own."""
+
+    policy = Policy(takes_links=True)  # only who knows the secret path has a link
 
     def __init__(self, settings: Settings, on_trouble: Callable[[str], None] = lambda _: None) -> None:
         self._settings, self.on_trouble = settings, on_trouble

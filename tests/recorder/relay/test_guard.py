@@ -191,6 +191,11 @@ def test_a_page_from_this_machine_may_call(origin: str) -> None:
     assert verdict(LOCAL, ("origin", origin), ("sec-fetch-site", "same-site")) is None
 
 
+def test_a_link_in_a_page_from_elsewhere_may_not_be_followed_either() -> None:
+    link = ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")
+    assert verdict(LOCAL, *link) == 403
+
+
 @pytest.mark.parametrize("origin", ["http://localhost.evil.test", "file://", "ftp://localhost", "localhost", ""])
 def test_a_page_from_elsewhere_may_not(origin: str) -> None:
     assert verdict(LOCAL, ("origin", origin)) == 403

@@ -121,6 +121,11 @@ async def test_only_who_knows_the_path_is_told_anything(tape: Path) -> None:
             assert (status, body) == (404, b"") or status == 400, target
 
 
+def link(mode: str, dest: str) -> list[tuple[str, str]]:
+    """Return the headers by which browsers describe a request that a page of another site has caused."""
+    return [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", mode), ("sec-fetch-dest", dest)]
+
+
 @on_loop
 async def test_other_hosts_origins_sites_and_methods_are_refused(tape: Path) -> None:
     async with serving(tape) as one:
@@ -128,6 +133,11 @@ async def test_other_hosts_origins_sites_and_methods_are_refused(tape: Path) -> 
             (400, "GET", ("host", "evil.example")),
             (403, "GET", ("origin", "https://evil.example")),
             (403, "GET", ("sec-fetch-site", "cross-site")),
+            (403, "GET", *link("no-cors", "document")),
+            (403, "GET", *link("navigate", "iframe")),
+            (403, "GET", *link("navigate", "document"), ("origin", "https://evil.example")),
+            (405, "POST", *link("navigate", "document")),
+            (200, "GET", *link("navigate", "document")),
             (405, "POST",),
             (405, "DELETE",),
             (200, "HEAD",),
