@@ -67,7 +67,8 @@ class Loader:
         with ErrorReporter(self._fails):
             await (self._decoding or self.begin())
             self._version = await self._host.tape.ask(following.version, self._key)
-            await self._know()
+            self.known = await self._read_known()
+            self._knows(self.known)
             if self.opened is not None:  # the process was faster
                 self._opens(self.opened)
 
@@ -77,19 +78,24 @@ class Loader:
             await self._open()
 
     async def again(self) -> None:
-        """If it still runs, check its recorder; read it again if the tape has changed and enough time has passed."""
+        """If it still runs, check its recorder; read it again if the tape has changed and enough time has passed.
+
+        The last events are passed on before the recorder's death, which ends following them.
+        """
         if self.known is None or not self.is_live or self._reading.locked():
             return
         async with self._reading:
             with ErrorReporter(self._fails):
-                recorder = await self._ask(exchange.recorder)
-                self.known = dataclasses.replace(self.known, recorder=recorder)
-                self._knows(self.known)
+                known = dataclasses.replace(self.known, recorder=await self._ask(exchange.recorder))
                 version = await self._host.tape.ask(following.version, self._key)
-                if version != self._version and self._host.clock.now() >= self._not_before_ns:
+                if version != self._version:
+                    if self._host.clock.now() < self._not_before_ns:
+                        return
                     self._version = version
-                    await self._know()
+                    known = await self._read_known()
                     await self._open()
+                self.known = known
+                self._knows(known)
 
     @property
     def is_live(self) -> bool:
@@ -106,12 +112,11 @@ class Loader:
     async def _ask(self, question: Callable[..., Any]) -> Any:
         return await self._host.tape.ask(functools.partial(question, no=self._no), self._key)
 
-    async def _know(self) -> None:
+    async def _read_known(self) -> Known:
         known: Known = await self._ask(exchange.known)
         if self.known is not None and known.row.id != self.known.row.id:
             raise NoResultFound  # the tape was replaced, and the new one has another exchange of this number
-        self.known = known
-        self._knows(known)
+        return known
 
     async def _open(self) -> None:
         began = self._host.clock.now()

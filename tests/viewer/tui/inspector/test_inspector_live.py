@@ -44,6 +44,22 @@ def test_a_stream_that_falls_silent_shows_for_how_long_until_its_recorder_is_gon
     journey(steps())
 
 
+def test_the_last_events_before_a_recorder_was_killed_are_shown(tmp_path: Path) -> None:
+    async def steps() -> None:
+        with recorder(tmp_path / "tape.db") as tape:
+            tape.begin(LIVE, COMPLETE_READS[:2])
+            screen = InspectorScreen(1)
+            async with staged(tmp_path / "tape.db", lambda: screen) as (app, pilot):
+                await shows(pilot, "● following", "0.110 / 0.110+ s")
+                app.watch.ns += 3_600_000 * MS
+                tape.go_on(LIVE, COMPLETE_READS, 2, 5)
+                shown = await shows(pilot, "? orphan", "‖ paused", "0.170 / 0.170 s", "100 %")
+                assert "Hello, world" in shown
+                assert "following" not in shown
+
+    journey(steps())
+
+
 def test_space_freezes_a_followed_stream_and_goes_on_from_there(tmp_path: Path) -> None:
     async def steps() -> None:
         with recorder(tmp_path / "tape.db") as tape:
