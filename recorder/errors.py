@@ -7,7 +7,7 @@
     │   ├── SchemaMismatch  the tape is older or newer than this program                      exit 5
     │   │   └── SchemaMissing  the tape has no schema yet                                     exit 5
     │   ├── TapeBusy        another process writes the tape, or it cannot be written          exit 6
-    │   ├── TapeGone        the tape was removed or replaced while it was written             exit 1
+    │   ├── TapeGone        the tape was removed or replaced while it was used                exit 1
     │   ├── ForeignFile     the file is not a tape                                            exit 8
     │   └── TapeDamaged     a check of the tape failed                                        exit 3
     ├── OutputRefused       an output file would replace a protected file                       exit 2
@@ -66,7 +66,7 @@ class TapeBusy(TapeError):
 
 
 class TapeGone(TapeError):
-    """The tape was removed or replaced while it was written."""
+    """The tape was removed or replaced while it was used."""
 
 
 class ForeignFile(TapeError):

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Final
 
 from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.plurals import counted
 from wiretape.recorder.process import RecorderRun
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.query.fields import FIELDS
 from wiretape.viewer.query.operators import DURATIONS
 from wiretape.viewer.query.syntax import Compare, Filter
+from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Part
 
 Lines = list[list[Part]]
@@ -47,6 +49,28 @@ def no_tape(path: Path) -> Lines:
         *_HOW_TO_RECORD,
         [],
         [("This screen updates by itself as soon as something is recorded.", "muted")],
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The number of exchanges on a tape, and when the first and the last of them began, if that is known."""
+
+    total: int
+    started: tuple[str, str] | None
+
+
+def gone(path: Path, held: Held | None) -> Lines:
+    """Return the notice that a tape was deleted or moved while it was viewed, and what it held."""
+    first, last = held.started or ("", "") if held is not None else ("", "")
+    began = f", begun {formatting.moment(first)[:19]} to {formatting.moment(last)[:19]} UTC" if first else ""
+    what: Lines = [] if held is None else [[(f"It held {counted(held.total, 'exchange')}{began}.", "plain")]]
+    return [
+        [("The tape is gone.", "strong")],
+        [(f"{safe(str(path))} was deleted or moved.", "error")],
+        *what,
+        [],
+        [("It is shown again as soon as it is back; q leaves.", "muted")],
     ]
 
 

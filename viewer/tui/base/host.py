@@ -20,7 +20,8 @@ from textual.screen import Screen
 
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.decode.stalls import Thresholds
-from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.errors import TapeGone, WiretapeError
+from wiretape.recorder.sanitize import safe
 from wiretape.viewer.tui.base.terminal import Lag
 
 if TYPE_CHECKING:
@@ -204,6 +205,8 @@ class TapeReader(Reader):
         from wiretape.recorder.tape.lock import identity
 
         file = identity(self.path)
+        if file is None and self._file is not None:
+            raise TapeGone(f"the tape was deleted or moved while it was viewed: {safe(str(self.path))}")
         if self._source is not None and file != self._file:
             self._disconnect()
         if self._source is None:

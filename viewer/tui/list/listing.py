@@ -19,7 +19,7 @@ from wiretape.recorder.process import RecorderRun
 from wiretape.viewer.exchange.states import Look
 from wiretape.viewer.listing import notices
 from wiretape.viewer.listing.catalog import PAGE, Catalog
-from wiretape.viewer.listing.notices import Term
+from wiretape.viewer.listing.notices import Held, Term
 from wiretape.viewer.query.completion import FROM_TAPE
 from wiretape.viewer.query.syntax import Filter
 from wiretape.viewer.source.tape.decoder import LARGE
@@ -74,7 +74,8 @@ class Vocabulary:
 class Listing:
     """The exchanges that a `query` selects, as a `catalog`; `change` is the last look at the tape, or None.
 
-    `started` is when the first and the last of them began; None if there are none.
+    `started` is when the first and the last of them began; None if there are none. `held` is what a tape that is gone
+    held.
     """
 
     def __init__(self, host: Host) -> None:
@@ -85,6 +86,7 @@ class Listing:
         self.took_ns = 0
         self.vocabulary = Vocabulary()
         self.trouble: WiretapeError | None = None
+        self.held: Held | None = None
         self._host = host
         self._name = f"{id(self)}"  # another list's questions are none of this one's
         self._loaded: Query | None = None
@@ -298,6 +300,8 @@ class Listing:
 
     def _fail(self, error: WiretapeError) -> None:
         self.trouble = error
+        if self.change is not None:
+            self.held = Held(self.change.total, self.started if self.query.filter is None else None)
         if not isinstance(error, TapeBusy) and (self.change is None or self._page is None):
             self.change, self.catalog = None, Catalog()
 

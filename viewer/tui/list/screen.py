@@ -18,7 +18,7 @@ from textual.events import DescendantFocus, Key
 from textual.screen import Screen
 from textual.worker import Worker
 
-from wiretape.recorder.errors import ForeignFile, NotFound, SchemaMismatch, SchemaMissing, WiretapeError
+from wiretape.recorder.errors import ForeignFile, NotFound, SchemaMismatch, SchemaMissing, TapeGone, WiretapeError
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.exchange import states
@@ -650,6 +650,8 @@ class StreamsScreen(Screen[None]):
         listing = self.listing
         if listing.is_unread and listing.trouble is not None:
             place = self._host.listed.place
+            if isinstance(listing.trouble, TapeGone) and place.file is not None:
+                return notices.gone(place.file, listing.held)
             if isinstance(listing.trouble, NotFound | SchemaMissing) and place.file is not None:
                 return notices.no_tape(place.file)
             return notices.failed(listing.trouble, place.noun)

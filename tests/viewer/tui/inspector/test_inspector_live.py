@@ -60,6 +60,19 @@ def test_the_last_events_before_a_recorder_was_killed_are_shown(tmp_path: Path) 
     journey(steps())
 
 
+def test_a_tape_that_was_taken_away_under_a_followed_stream_is_called_gone(tmp_path: Path) -> None:
+    async def steps() -> None:
+        with recorder(tmp_path / "tape.db") as tape:
+            tape.begin(LIVE, COMPLETE_READS[:2])
+            screen = InspectorScreen(1)
+            async with staged(tmp_path / "tape.db", lambda: screen) as (_, pilot):
+                await shows(pilot, "● following", "Hel")
+                (tmp_path / "tape.db").rename(tmp_path / "moved.db")
+                await shows(pilot, "the tape was deleted or moved while it was viewed: /", "Hel")
+
+    journey(steps())
+
+
 def test_space_freezes_a_followed_stream_and_goes_on_from_there(tmp_path: Path) -> None:
     async def steps() -> None:
         with recorder(tmp_path / "tape.db") as tape:

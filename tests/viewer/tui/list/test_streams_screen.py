@@ -141,16 +141,19 @@ def take_away(directory: Path) -> None:
         file.unlink()
 
 
-def test_a_tape_that_was_taken_away_is_reported(tmp_path: Path) -> None:
+def test_a_tape_that_was_taken_away_is_called_gone_with_what_it_held(tmp_path: Path) -> None:
     path = tmp_path / "tape.db"
     with recorder(path) as writing:
         writing.record("a" * 16)
+        writing.record("c" * 16, at=7)
 
     async def steps() -> None:
         async with viewed(path) as pilot:
             await shows(pilot, "aaaaaaaa")
             take_away(tmp_path)
-            await shows(pilot, "There is no tape yet.")
+            shown = await shows(pilot, "The tape is gone.", "tape.db was deleted or moved.", "It held 2 exchanges")
+            assert "begun 2026-03-01 12:00:00 to 2026-03-01 12:00:07 UTC" in shown
+            assert "no tape yet" not in shown
             with recorder(path) as writing:
                 writing.record("b" * 16)
                 await shows(pilot, "bbbbbbbb")
