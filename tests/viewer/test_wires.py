@@ -17,7 +17,7 @@ from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.decode.operation import GENERATIONS
-from wiretape.viewer.exchange import events, markers, tree
+from wiretape.viewer.exchange import events, markers, strips, tree
 from wiretape.viewer.exchange.answer import AnswerLayout
 from wiretape.viewer.exchange.clocks import Times
 from wiretape.viewer.exchange.transcript import KINDS, Transcript
@@ -107,9 +107,17 @@ def test_the_parts_of_an_event_are_values_with_their_bytes(recorded: Connection,
         assert b'"see."' in values.values()
 
 
+@pytest.mark.parametrize("name", WIRES)
+def test_no_event_of_a_known_api_is_of_an_unknown_kind(recorded: Connection, name: str) -> None:
+    drawn = transcript(recorded, name)
+    unknown = [drawn.fields(number, 200) for number in range(len(drawn)) if drawn.kind(number) == "other"]
+    assert unknown == []
+    assert "?" not in strips.legend(drawn)
+
+
 def test_events_of_other_kinds_are_named_by_their_type(recorded: Connection) -> None:
     messages, converse = transcript(recorded, "messages"), transcript(recorded, "bedrock")
-    assert [messages.kind(number) for number in (0, 1, 2, 6, 17)] == ["usage", "other", "ping", "other", "done"]
+    assert [messages.kind(number) for number in (0, 1, 2, 6, 17)] == ["usage", "boundary", "ping", "boundary", "done"]
     assert events.summary(messages, 2) == '{"type":"ping"}'
     assert events.summary(converse, 3) == 'contentBlockStop {"contentBlockIndex":0}'
     assert list(events.matching(messages, events.parse_filter("kind:ping"))) == [2]

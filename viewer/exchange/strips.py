@@ -19,13 +19,13 @@ from wiretape.viewer.text import curve, formatting, sparkline
 from wiretape.viewer.text.cells import Tone
 from wiretape.viewer.text.waterfall import SIGNS
 
-LETTERS: Final = dict(zip(KINDS, "orctxfue:pd!?sqz", strict=True))
+LETTERS: Final = dict(zip(KINDS, "orctxfue:pdb!?sqz", strict=True))
 """The sign of each kind."""
 
 LEAST_NS: Final = 300_000_000
 """Shorter waits are not shaded."""
 
-_TELLING: Final = "e!tcrxfudsz:pqo?"
+_TELLING: Final = "e!tcrxfudsz:pqob?"
 _OUTPUT: Final = frozenset(LETTERS[kind] for kind in OUTPUT)
 _SHADES: Final = {"first": SIGNS["wait"], "slow": "·", "stalled": SIGNS["stall"]}
 _CUT: Final = "┆"

@@ -20,9 +20,13 @@ from wiretape.viewer.text import json_spans, sparkline
 
 KINDS: Final = (
     "role", "reasoning", "content", "tool", "refusal", "finish", "usage", "error", "comment", "ping", "done",
-    "malformed", "other", "sent", "pong", "close",
+    "boundary", "malformed", "other", "sent", "pong", "close",
 )  # fmt: skip
-"""Kinds of events: the most telling part of each; `sent` is a message of the client."""
+"""Kinds of events: the most telling part of each.
+
+A `boundary` begins or ends the answer or a part of it, and adds nothing; `sent` is a message of the client; `other` is
+of no meaning that is known here.
+"""
 
 OUTPUT: Final = frozenset({"reasoning", "content", "tool", "refusal"})
 """The kinds that add to the answer."""
@@ -35,7 +39,7 @@ _CODES: Final = {kind: code for code, kind in enumerate(KINDS)}
 _NO_CHUNK: Final = 255
 _TELLING: Final = (
     "error", "tool", "content", "reasoning", "refusal", "finish", "usage", "role", "done", "malformed", "comment",
-    "ping", "other",
+    "ping", "boundary", "other",
 )  # fmt: skip
 _HIGH: Final = "\ud800"
 _LOW: Final = "\udc00"
@@ -376,4 +380,4 @@ def _kind_without_output(chunk: Chunk) -> str:
         return "usage"
     if chunk.ends:
         return "done"
-    return "role" if any(not piece.tools for piece in chunk.pieces) else "other"
+    return "role" if any(not piece.tools for piece in chunk.pieces) else "boundary"

@@ -9,6 +9,7 @@ const KIND_COLOURS = {
   error: "bad",
   malformed: "bad",
   sent: "accent",
+  boundary: "muted",
   comment: "muted",
   ping: "muted",
   pong: "muted",

@@ -677,7 +677,7 @@ def test_a_binary_event_is_shown_as_its_type_and_its_data(wires: Path) -> None:
     async def steps() -> None:
         async with inspected(wires, f"{list(WIRES).index('bedrock'):016x}", at="#1") as (_, pilot, screen):
             await shows(
-                pilot, "other        0 messageStart {", "finish      10 tool_use", "usage       11 12 in, 9 out"
+                pilot, "boundary     0 messageStart {", "finish      10 tool_use", "usage       11 12 in, 9 out"
             )
             await press(pilot, "3")
             await shows(pilot, "type : contentBlockDelta", 'text : "Look it "', "bytes · hex")
