@@ -13,6 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
+from rich.cells import cell_len
+from rich.table import Table
+from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -159,7 +162,6 @@ class Entry:
 class ActionMenu(Menu[None]):
     """A list of entries; the chosen one is run once the menu is closed."""
 
-    DEFAULT_CSS = "ActionMenu OptionList { text-wrap: nowrap; text-overflow: ellipsis; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "cancel", "cancel", id="menu.cancel"),
         hidden("j", "move(1)", "down", id="menu.down"),
@@ -169,9 +171,8 @@ class ActionMenu(Menu[None]):
     def __init__(self, head: str, entries: Sequence[Entry]) -> None:
         super().__init__()
         self._head, self._entries = head if entries else f"{head}: there is nothing here", entries
-        width = max((len(entry.label) for entry in entries), default=0)
-        shown = ((entry.label, clipped(formatting.line(entry.description), _SHOWN)) for entry in entries)
-        self.options = OptionList(*(Option(paint.content(f"{label:<{width}}  {text}")) for label, text in shown))
+        width = max((cell_len(entry.label) for entry in entries), default=0)
+        self.options = OptionList(*(Option(_row(entry, width)) for entry in entries))
 
     def compose(self) -> ComposeResult:
         """Lay out the heading and the list."""
@@ -183,6 +184,16 @@ class ActionMenu(Menu[None]):
         """Close, and run the entry, by the application: this screen will not be there any more."""
         if self.finish(None):
             self.app.call_later(self._entries[at].run)
+
+
+def _row(entry: Entry, width: int) -> Table:
+    """Return the row of an entry: a command in as many lines as it needs, of another description the beginning."""
+    row = Table.grid(padding=(0, 2, 0, 0))
+    row.add_column(width=width, no_wrap=True)
+    row.add_column(overflow="fold")
+    shown = formatting.line(entry.description)
+    row.add_row(Text(safe(entry.label)), Text(shown if shown.startswith("wiretape ") else clipped(shown, _SHOWN)))
+    return row
 
 
 def copy_menu(app: App[Any], copies: Sequence[Copy], page: tuple[str, str] | None = None) -> ActionMenu:

@@ -1,5 +1,6 @@
 """The menus: copying to where a paste finds it, and exporting beside the viewer."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,22 @@ def test_an_export_is_written_beside_the_viewer_and_told_of(tape: Path, tmp_path
                 await wait_for(pilot, lambda before=before: len(app.toasts) > before)
                 assert said in app.toasts[-1] or app.toasts[-1].startswith("1 row")
             assert (tmp_path / "out.csv").read_text().splitlines()[1].startswith(COMPLETE)
+
+    journey(steps())
+
+
+def test_a_command_is_shown_whole_and_another_text_only_at_its_beginning(tape: Path) -> None:
+    arguments = ["export", "-f", "model:gpt-*", *(f"is:word{number}" for number in range(40)), "--last=[/]"]
+
+    async def steps() -> None:
+        async with staged(tape, Screen) as (app, pilot):
+            app.push_screen(export_menu(app, [("all", arguments)]))
+            shown = await shows(pilot, "all ", "screenshot  this screen")
+            lines = [line.strip("│ ▏").removeprefix("all").strip() for line in shown.splitlines() if "│" in line]
+            assert shlex.join(["wiretape", *arguments]).replace(" ", "") in "".join(lines).replace(" ", "")
+            await press(pilot, "escape")
+            app.push_screen(copy_menu(app, [("text", "word " * 100), ("id", COMPLETE)]))
+            await shows(pilot, f"id    {COMPLETE}", "…")
 
     journey(steps())
 
