@@ -13,7 +13,7 @@ from wiretape.viewer.exchange.states import NOTABLE, ORPHAN, Look, elapsed_ms, m
 from wiretape.viewer.rows import ListRow
 from wiretape.viewer.text import formatting, waterfall
 from wiretape.viewer.text.cells import Part, Tone, laid_out
-from wiretape.viewer.text.formatting import short_ms
+from wiretape.viewer.text.formatting import whole_ms
 from wiretape.viewer.text.waterfall import Axis, Bar
 
 LEAD: Final = 4
@@ -200,7 +200,7 @@ def timeline(row: ListRow, look: Look, width: int) -> list[Part]:
 
 
 def _figure(
-    name: str, written: Callable[[Any], str], slow: float = math.inf, bad: float = math.inf, *, grows: bool = True
+    name: str, written: Callable[[Any, int], str], slow: float = math.inf, bad: float = math.inf, *, grows: bool = True
 ) -> Shown:
     """Return the renderer of a number: muted while the exchange runs, with a `+` if it `grows` and there is room."""
 
@@ -208,12 +208,16 @@ def _figure(
         value = getattr(row, name)
         if value is None:
             return [_unknown(row, look)]
-        text = written(value)
+        text = written(value, width)
         if row.outcome != "open":
             return [(text, "error" if value > bad else "warning" if value > slow else "plain")]
         return [(f"{text}+" if grows and _runs(row, look) and len(text) < width else text, "muted")]
 
     return shown
+
+
+def _count(value: int, width: int) -> str:
+    return formatting.short_count(value)
 
 
 def _unknown(row: ListRow, look: Look) -> Part:
@@ -249,8 +253,8 @@ def _duration(row: ListRow, look: Look, width: int) -> Sequence[Part]:
     if ms is None:
         return [(formatting.UNKNOWN, "muted")]
     growing: list[Part] = [("+", "accent")] if _runs(row, look) else []
-    texts = (f"{ms / 1000:,.1f}", f"{ms / 1000:,.0f}", formatting.span(ms))
-    return [(next((text for text in texts if len(text) + len(growing) <= width), texts[-1]), "plain"), *growing]
+    texts = (formatting.seconds(ms, 1), f"{ms / 1000:,.0f}", f"{ms / 1000:.0f}", formatting.span(ms))
+    return [(formatting.fitting(texts, width - len(growing)), "plain"), *growing]
 
 
 def _happened(row: ListRow, look: Look, width: int) -> Sequence[Part]:
@@ -293,16 +297,16 @@ COLUMNS: Final = (
                _known("status", lambda status: (str(status), "muted" if status < 300 else "error")),
                "status", "c", right=True),
     ListColumn("outcome", "OUTCOME", 13, 24, 12, _outcome, "outcome", "e"),
-    ListColumn("ttft", "TTFT", 5, 7, 4, _figure("ttft_ms", short_ms, 2000, 10_000, grows=False), "ttft_ms", "t",
+    ListColumn("ttft", "TTFT", 5, 7, 4, _figure("ttft_ms", whole_ms, 2000, 10_000, grows=False), "ttft_ms", "t",
                right=True, unit="ms"),
-    ListColumn("icl_p50", "ICL p50", 7, 7, 9, _figure("icl_p50_ms", short_ms, 100, 500), "icl_p50_ms", "5", right=True,
+    ListColumn("icl_p50", "ICL p50", 7, 7, 9, _figure("icl_p50_ms", whole_ms, 100, 500), "icl_p50_ms", "5", right=True,
                unit="ms"),
-    ListColumn("max_gap", "MAX GAP", 7, 7, 7, _figure("max_gap_ms", short_ms, 500, DEFAULT.stall_ms), "max_gap_ms",
+    ListColumn("max_gap", "MAX GAP", 7, 7, 7, _figure("max_gap_ms", whole_ms, 500, DEFAULT.stall_ms), "max_gap_ms",
                "g", right=True, unit="ms"),
-    ListColumn("silence", "SILENCE", 7, 8, 16, _figure("max_silence_ms", short_ms, 500, DEFAULT.stall_ms),
+    ListColumn("silence", "SILENCE", 7, 8, 16, _figure("max_silence_ms", whole_ms, 500, DEFAULT.stall_ms),
                "max_silence_ms", "l", right=True, unit="ms"),
-    ListColumn("events", "EVENTS", 6, 6, 14, _figure("events", formatting.short_count), "events", "n", right=True),
-    ListColumn("tokens", "TOKENS", 6, 6, 8, _figure("output_tokens", formatting.short_count), "output_tokens", "k",
+    ListColumn("events", "EVENTS", 6, 6, 14, _figure("events", _count), "events", "n", right=True),
+    ListColumn("tokens", "TOKENS", 6, 6, 8, _figure("output_tokens", _count), "output_tokens", "k",
                right=True),
     ListColumn("tps", "TPS", 6, 6, 10, _known("tps_user", lambda rate: (f"{rate:,.1f}", "plain")), "tps_user", "r",
                right=True),

@@ -192,7 +192,7 @@ def _at(one: Line, look: Look, bars: Bars) -> Sequence[Part]:
 
 def _took(one: Line, look: Look, bars: Bars) -> Sequence[Part]:
     took_ms = one.duration_ms if isinstance(one, TurnRow) else ms(bars.wall_ns.get(one.conversation))
-    return [(formatting.span(took_ms), "plain")]
+    return [(formatting.fitting((formatting.seconds(took_ms), formatting.seconds(took_ms, 1)), 9), "plain")]
 
 
 def _bar(cells: int, one: Line, look: Look, bars: Bars) -> Sequence[Part]:
@@ -213,7 +213,7 @@ _COLUMNS: Final = (
     OutlineColumn("IN", 10, 4, _count("input_tokens")),
     OutlineColumn("OUT", 8, 6, _count("output_tokens")),
     OutlineColumn("CACHED", 10, 5, _count("cache_read_input_tokens")),
-    OutlineColumn("TOOK", 9, 0, _took),
+    OutlineColumn("TOOK s", 9, 0, _took),
     OutlineColumn("MODEL", 18, 8, _model),
 )
 """The columns between the name and the text; the bar stands before the last."""

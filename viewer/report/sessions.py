@@ -12,7 +12,7 @@ from wiretape.viewer.report.tables import Column, Table, paragraph, plain, table
 from wiretape.viewer.rows import TableRow, ms
 from wiretape.viewer.sessions.account import Account, TurnTime
 from wiretape.viewer.text import formatting
-from wiretape.viewer.text.formatting import count, share, span
+from wiretape.viewer.text.formatting import beside, count, share, span
 
 _LABEL: Final = 11
 _BAR: Final = 30
@@ -97,7 +97,7 @@ def lines(
     for name, took_ns in account.parts.items():
         drawn = stats.bar(took_ns, longest, min(_BAR, max(room - 40, 5))) if took_ns else ""
         percent = share(took_ns, account.wall_ns) if took_ns else ""
-        yield Text(f"{name:<{_LABEL}}{span(ms(took_ns)):>9} {percent:>5}  {drawn}".rstrip())
+        yield Text(f"{name:<{_LABEL}}{beside(took_ns / 1e6, longest / 1e6):>9} {percent:>5}  {drawn}".rstrip())
     yield from _label("counts", _counts(account), room)
     if account.ttft_p50_ns is not None:
         yield from _label("ttft", f"median {span(ms(account.ttft_p50_ns))}", room)

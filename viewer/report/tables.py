@@ -98,7 +98,7 @@ _TITLES: Final = {
     "started_at": "started UTC", "ttft_ms": "ttft ms", "icl_p50_ms": "icl p50 ms", "max_gap_ms": "max gap ms",
     "max_silence_ms": "max silence ms",
     "output_tokens": "tokens", "duration_ms": "duration ms", "sparkline": "gaps", "mark": "  id",
-    "happened": "what happened", "wall_ms": "wall", "largest": "largest part",
+    "happened": "what happened", "wall_ms": "wall s", "largest": "largest part",
 }  # fmt: skip
 NAMED: Final = {title: name for name, title in _TITLES.items()}
 """Names of columns by their headings."""
@@ -428,7 +428,7 @@ def _largest(row: TableRow, room: int = _BAR) -> str:
 
 
 OF_TIME: Final = [
-    Column("wall_ms", _TITLES["wall_ms"], lambda row: formatting.span(row["wall_ms"])),
+    Column("wall_ms", _TITLES["wall_ms"], lambda row: formatting.seconds(row["wall_ms"])),
     Column("largest", _TITLES["largest"], _largest, lambda row: _largest(row, 0)),
 ]
 """The columns of a session's wall time and its largest part."""

@@ -3,6 +3,7 @@
 The meaning of values is left to `rows`, the output of texts to `report`.
 """
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Final
 from urllib.parse import urlsplit
@@ -16,7 +17,6 @@ MINUS: Final = "−"
 
 _TAB: Final = 4
 _MOST_MS: Final = 9_999.5
-_MOST_TENTHS_MS: Final = 99_950
 _LARGEST_COUNT: Final = 99_999
 _LEAST_SECONDS_NS: Final = 999_500_000
 LEAST_MINUTES: Final = 120
@@ -56,9 +56,24 @@ def span(ms: float | None) -> str:
     return f"{ms / 86_400_000:,.0f} d"
 
 
-def short_ms(ms: float) -> str:
-    """Return milliseconds for a narrow column: from 10 s on in seconds, as `10.0s`, from 100 s on as `100s`."""
-    return f"{ms:,.0f}" if ms < _MOST_MS else f"{ms / 1000:,.{1 if ms < _MOST_TENTHS_MS else 0}f}s"
+def whole_ms(ms: float, width: int) -> str:
+    """Return whole milliseconds for a column; only for want of room without a comma, or last in seconds, as `125s`."""
+    return fitting((f"{ms:,.0f}", f"{ms:.0f}", f"{ms / 1000:,.0f}s"), width)
+
+
+def fitting(texts: Sequence[str], width: int) -> str:
+    """Return the first text that fits a width in cells, or the last."""
+    return next((text for text in texts if len(text) <= width), texts[-1])
+
+
+def seconds(ms: float | None, digits: int = 3) -> str:
+    """Return milliseconds in seconds, for a column of durations from a few milliseconds to hours."""
+    return UNKNOWN if ms is None else f"{ms / 1000:,.{digits}f}"
+
+
+def beside(ms: float, longest_ms: float) -> str:
+    """Return a duration in the unit of its column, by the longest there: ms up to 9,999, then s."""
+    return f"{ms:,.0f} ms" if longest_ms < _MOST_MS else f"{seconds(ms, 1)} s"
 
 
 def duration(ns: int) -> str:

@@ -75,10 +75,12 @@ def test_flags_are_ranked_by_gravity() -> None:
     assert states.ranked(["no_done", "malformed", "stall"]) == ["stall", "malformed", "no_done"]
 
 
-def test_slow_figures_have_a_tone_and_large_ones_another_unit() -> None:
+def test_slow_figures_have_a_tone_and_all_one_unit() -> None:
     assert cells_of("ttft", row(ttft_ms=388.4)) == [("388", "plain")]
     assert cells_of("ttft", row(ttft_ms=9999.0)) == [("9,999", "warning")]
-    assert cells_of("ttft", row(ttft_ms=10_000.1)) == [("10.0s", "error")]
+    assert cells_of("ttft", row(ttft_ms=10_000.1)) == [("10,000", "error")]
+    assert cells_of("ttft", row(ttft_ms=10_000.1), width=5) == [("10000", "error")]
+    assert cells_of("ttft", row(ttft_ms=100_000.1), width=5) == [("100s", "error")]
     assert cells_of("max_gap", row(max_gap_ms=2000.1)) == [("2,000", "error")]
 
 
@@ -158,6 +160,12 @@ def test_a_span_is_short(ms: float | None, shown: str) -> None:
     assert formatting.span(ms) == shown
 
 
+def test_durations_of_a_column_have_one_unit() -> None:
+    assert [formatting.seconds(ms) for ms in (None, 87, 3_070, 93_600_000)] == ["–", "0.087", "3.070", "93,600.000"]
+    assert [formatting.beside(ms, 9_999) for ms in (87, 9_999)] == ["87 ms", "9,999 ms"]
+    assert [formatting.beside(ms, 93_600_000) for ms in (87, 93_600_000)] == ["0.1 s", "93,600.0 s"]
+
+
 def test_a_timeline_has_the_tones_of_its_phases_and_the_sign_of_its_end() -> None:
     look = Look(axis=Axis(4 * S))
     one = row(
@@ -198,7 +206,13 @@ def test_only_lengths_of_streams_with_output_make_the_axis_logarithmic() -> None
 
 @each_case(
     ("ms", "width", "shown"),
-    [(999_900.0, 5, "999.9"), (1_234_500.0, 5, "1,234"), (1_234_500.0, 7, "1,234.5"), (36_000_000.0, 5, "10 h")],
+    [
+        (999_900.0, 5, "999.9"),
+        (1_234_500.0, 5, "1,234"),
+        (1_234_500.0, 7, "1,234.5"),
+        (36_000_000.0, 5, "36000"),
+        (360_000_000.0, 5, "4 d"),
+    ],
 )
 def test_a_duration_is_never_cut(ms: float, width: int, shown: str) -> None:
     assert plain(cells_of("duration", row(duration_ms=ms), width=width)) == shown

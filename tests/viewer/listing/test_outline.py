@@ -39,7 +39,7 @@ def test_every_line_fills_its_width_and_nothing_recorded_reaches_the_terminal() 
 
 
 def test_figures_give_way_to_the_text() -> None:
-    assert [column.title for column in outline.fitted(60)] == ["N", "TOOK"]
+    assert [column.title for column in outline.fitted(60)] == ["N", "TOOK s"]
     assert [column.title for column in outline.fitted(200)][-1] == "MODEL"
 
 
@@ -49,7 +49,7 @@ def test_the_bar_grows_with_the_terminal_and_goes_before_the_text_is_cut_further
         for line in (drawn(CONVERSATION, width), drawn(TURN, width)):
             assert line.count("░") + line.count("█") == cells
             assert "waiting 75 %" in line
-    assert "4,000 ms" in drawn(CONVERSATION, 78), "the wall time of the session"
+    assert " 4.000 " in drawn(CONVERSATION, 78), "the wall time of the session"
     assert "–" in drawn(replace(CONVERSATION, conversation="another"), 78), "not read yet"
 
 
