@@ -129,7 +129,7 @@ def _values(field: str, row: TableRow) -> list[Any]:
     if field == "flags":
         return [" ".join(row["flags"])]
     if field == "gap":
-        return list(unpacked(row["icl"]))
+        return [gap for gap in unpacked(row["icl"]) if gap > 0]
     if field == "connection_reused":
         return [None if row[field] is None else "yes" if row[field] else "no"]
     if field in rows.GAP_PERCENTILES:

@@ -346,7 +346,7 @@ measured = gathered(
     MeasuringOptions,
     click.option("--percentile-method", "method", type=click.Choice(["linear", "inverse_cdf", "mlperf"]),
                  default="linear", show_default=True, help="Interpolate, or take the nearest rank."),
-    click.option("--slo", metavar="BOUNDS", help="The objective of each exchange, for the goodput: "
+    click.option("--slo", metavar="BOUNDS", help="The objective of each exchange, for the goodput, by its own values: "
                  "'ttft<800ms,icl_p99<200ms,tps_user>20'."),
     click.option("--include-failed", is_flag=True,
                  help="Include incomplete exchanges in latency figures."),

@@ -648,7 +648,7 @@ def _sides(
     multiple=True,
     shell_complete=completion.figures,
     metavar="FIGURE=LIMIT",
-    help="Upper limit: ttft.p95=1500ms, error_rate=1%, … May be repeated.",
+    help="Upper limit: ttft.p95=1500ms, gap.p99=200ms (of all gaps together), error_rate=1%, … May be repeated.",
 )
 @click.option(
     "--min",

@@ -87,7 +87,7 @@ _NAMED: Final = (
           meaning="a field that is known, or a word such as usage, tool or reasoning"),
     Field("label", "label", ("labels",), "whole", ("labels",), True,
           meaning="a label of the request, KEY or KEY=VALUE"),
-    Field("gap", "gaps", ("icl",), "whole", ("read_gap",), True, meaning="any gap between two output chunks"),
+    Field("gap", "gaps", ("icl",), "whole", ("read_gap",), True, meaning="any gap between two reads with output"),
     _time("started_at", "", "at"),
     _time("since", "started at that time or later"),
     _time("until", "started before that time"),

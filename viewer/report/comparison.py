@@ -11,7 +11,8 @@ from wiretape.viewer.text.formatting import UNKNOWN, cell
 _GROUPS: Final = {
     "ttft_p50_ms": "first token (ttft) ms",
     "ttft_p95_ms": "first token p95 ms",
-    "icl_p50_p50_ms": "chunk gap (icl_p50) ms",
+    "icl_p50_p50_ms": "between chunks (icl_p50) ms",
+    "max_gap_p50_ms": "longest gap (max_gap) ms",
     "latency_p50_ms": "whole answer ms",
     "tps_user_p50": "speed (tps_user) tokens/s",
     "error_rate_pct": "failed %",
@@ -22,7 +23,7 @@ _WORDS: Final = {"_ms": ("slower", "faster"), "tps": ("slower", "faster"), "_pct
 
 
 def groups(rows: Sequence[TableRow], width: int | None = None) -> Table:
-    """Lay out a comparison of two groups: a headline and six rows."""
+    """Lay out a comparison of two groups: a headline and seven rows."""
     shown = [row for row in rows if row["metric"] in _GROUPS]
     columns = [
         Column("metric", "", lambda row: _GROUPS[row["metric"]]),

@@ -25,14 +25,14 @@ ENOUGH: Final = {"p95": 20, "p99": 100}
 
 _QUANTITIES: Final = {
     "ttft": "first token",
-    "icl": "gap between chunks",
+    "gap": "gap between reads",
     "latency": "whole answer",
     "tps_user": "speed",
 }
 _STATISTICS: Final = {"n": "n", "p50": "median", "p95": "p95", "p99": "p99", "max": "max"}
 _GROUPED: Final = (
-    ("ttft", "p50", "ttft ms"), ("ttft", "p95", "ttft p95"), ("icl", "p50", "icl ms"), ("latency", "p50", "latency ms"),
-    ("tps_user", "p50", "tps p50"),
+    ("ttft", "p50", "ttft ms"), ("ttft", "p95", "ttft p95"), ("gap", "p99", "gap p99 ms"),
+    ("gap", "max", "longest gap"), ("latency", "p50", "latency ms"), ("tps_user", "p50", "tps p50"),
 )  # fmt: skip
 NAMED: Final = {title: name for name, title in _STATISTICS.items()} | {
     title: field_name(QUANTITIES[name], statistic) for name, statistic, title in _GROUPED
@@ -78,7 +78,8 @@ def groups(
     columns += OF_TIME if "wall_ms" in rows[0] else []
     columns += [_figure(*figure) for figure in _GROUPED]
     laid_out = table(columns, rows, width, [column.name for column in columns])
-    notes = paragraph("", f"medians; p95 of {ENOUGH['p95']} or more values; --all has all figures", width, "dim")
+    needed = ", ".join(f"{name} of {least} or more values" for name, least in ENOUGH.items())
+    notes = paragraph("", f"medians; {needed}; --all has all figures", width, "dim")
     return Table([*laid_out.lines, *notes], laid_out.hidden)
 
 
@@ -138,5 +139,5 @@ def _note(row: TableRow, warning: str, about: str) -> str:
         case "hidden_tokens":
             return f"{counted(int(about), 'answer')} with hidden tokens: speed withheld"
         case "coalesced":
-            return f"{stats.percent(row['coalesced_pct'])} of the chunks share a read: see gap in --all"
+            return f"{stats.percent(row['coalesced_pct'])} of the chunks share a read, with no gap between them"
     return stats.explained(f"{warning}:{about}" if about else warning)

@@ -230,7 +230,7 @@ ALIASES: Final = {
     for alias in quantity.aliases
     for statistic in STATISTICS
     for suffix in {"", _suffix(quantity, statistic)}
-}
+} | dict.fromkeys(("longest_gap", "longest_gap_ms"), "gap_max_ms")
 """Fields of a row by the aliases of their quantities."""
 
 

@@ -171,15 +171,16 @@ def _between(one: Expression, low: Number | None, high: Number | None) -> Condit
 def _gapped(spans: Sequence[Span], negated: bool) -> Condition:
     """Require a gap within one of the spans, ends included; negated, that there are gaps and none is within."""
     within = or_(*(_gap_within(low, high) for low, high in spans))
-    return and_(_known(func.length(measures.c.icl) > 0), not_(within)) if negated else within
+    return and_(_gap_within(None, None), not_(within)) if negated else within
 
 
 def _gap_within(low: Number | None, high: Number | None) -> Condition:
     """Require a gap from `low` to `high`, by the histogram where that decides: it counts gaps by their bit lengths.
 
-    The gaps themselves are searched only if a bound is within a bucket and no other bucket decides.
+    The gaps themselves are searched only if a bound is within a bucket and no other bucket decides. Chunks of one read,
+    which are 0 apart, have no gap.
     """
-    least, most = math.ceil(low or 0), min(_LONGEST_GAP if high is None else math.floor(high), _LONGEST_GAP)
+    least, most = max(math.ceil(low or 0), 1), min(_LONGEST_GAP if high is None else math.floor(high), _LONGEST_GAP)
     if least > most:
         return false()
     first, last = least.bit_length(), most.bit_length()
