@@ -70,7 +70,7 @@ CACHE_VERDICTS: Final = {
 DETAIL_FIELDS: Final = (
     "response_id", "framing", "ended_by", "ended_detail", "ttf_byte_ms", "ttf_content_ms", "thinking_ms", "tail_ms",
     "e2e_tps", "tokens_per_chunk", "tpot_est_ms", "tpot_adj_ms", "icl_mean_ms", "icl_p90_ms", "comments", "chunks",
-    "gap_bytes", "choices", "usage", "clock_error_ms", "request_truncated",
+    "gap_bytes", "choices", "usage", "attributes", "dialect_version", "clock_error_ms", "request_truncated",
     "conversation_key_from", "continues", "asked", "cost", "currency", "cache_hit_rate", "upstream_name", *CACHE,
 )  # fmt: skip
 PAID: Final = ("cost", "currency", "cache_hit_rate")

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from wiretape.recorder.decode.dialect import Chunk, Piece, Tokens, ToolPiece
-from wiretape.recorder.decode.dialects.registry import BY_API
+from wiretape.recorder.decode.dialect import Chunk, Piece, ToolPiece
+from wiretape.recorder.decode.dialects.registry import tokens_of
 from wiretape.recorder.decode.encoding import Cleaner
 from wiretape.recorder.decode.values import JsonObject, count
 
@@ -159,6 +159,7 @@ class _Builder:
         self._id = ""
         self._model = ""
         self._textless = False
+        self._attributes: JsonObject = {}
 
     def add(self, chunk: Chunk) -> None:
         """Add one chunk; the first non-empty id and model hold, and the last non-null value of each usage field."""
@@ -172,15 +173,21 @@ class _Builder:
                 self._flags.add("id_changed")
             else:
                 self._id = chunk.id
-        self._model = self._model or chunk.model
+        self._note(chunk)
         begins_with_text = bool(chunk.pieces and chunk.pieces[0].content)  # nearly always: the checks below cost more
         if chunk.content and not begins_with_text and not any(one.content or one.refusal for one in chunk.pieces):
             self._textless = True  # audio or an image: its size does not bound its tokens
+
+    def _note(self, chunk: Chunk) -> None:
+        """Add the model, the usage, the flags and the attributes of a chunk."""
+        self._model = self._model or chunk.model
         if chunk.usage:
             self._api = chunk.api
             self._usage.update((key, value) for key, value in chunk.usage.items() if value is not None)
         if chunk.flags:
             self._flags.update(chunk.flags)
+        if chunk.attributes:
+            self._attributes.update(chunk.attributes)
 
     def extend(self, run: "ItemRun") -> None:
         """Add the chunks of a run behind the first, which has been added: they differ from it in one text only."""
@@ -205,6 +212,7 @@ class _Builder:
             "response_id": cleaner.optional(self._id),
             "choices": records[1:] or None,
             "usage": cleaner.value(self._usage) or None,
+            "attributes": cleaner.value(self._attributes) or None,
             **token_counts(self._api, self._usage),
         }
         raised = {
@@ -260,7 +268,7 @@ def _size(texts: Iterable[str | None]) -> int:
 
 def token_counts(api: str, usage: JsonObject) -> dict[str, int | None]:
     """Return the counts of an API's usage by their names on the tape; the total is computed where the wire has none."""
-    reported = BY_API[api].tokens(usage) if usage and api in BY_API else Tokens()
+    reported = tokens_of(api, usage)
     total = reported.total
     if total is None and reported.input is not None and reported.output is not None:
         total = count(reported.input + reported.output)

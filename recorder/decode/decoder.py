@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from wiretape.recorder.clock import THREAD, Clock
 from wiretape.recorder.decode import encoding, payloads
 from wiretape.recorder.decode.allowance import REPAIRED_BYTES, Allowance, TooMuchError
+from wiretape.recorder.decode.declared.compiler import DeclaredDialect
 from wiretape.recorder.decode.dialect import Chunk, Dialect
-from wiretape.recorder.decode.dialects import chat, cohere
-from wiretape.recorder.decode.dialects.registry import BY_API
+from wiretape.recorder.decode.dialects import chat, cohere, registry
 from wiretape.recorder.decode.exchange import CloseFrame, Exchange, Read, Reads
 from wiretape.recorder.decode.framings import aws_eventstream, json_array, ndjson, sse
 from wiretape.recorder.decode.operation import api_asked
@@ -145,8 +145,10 @@ class Decoded:
     `starts` and `ends` (offsets in `data`), `at_ns` and `reads` (timestamp and seq of the read that completed it; None
     where the tape lacks that read, and no seq for the client's items). `runs` hold the chunks. `read_ends` are the ends
     of the reads in `data`, `read_at_ns` their timestamps; bytes without a read have None. `api` is that of the dialect
-    that claimed the payload, "unknown" if none did, None if there is none. `done_item` is the item with the last
-    `[DONE]`, `end_item` the one with the last event that ends a stream of its dialect.
+    that claimed the payload, "unknown" if none did, None if there is none. `declared` is the declared dialect that
+    recognised the exchange or its stream, `is_recognised` that it did so by more than the path. `done_item` is the item
+    with the last `[DONE]`, `end_item` the one with the last event that ends a stream of its dialect; `is_aborted`: an
+    event said that the answer stays incomplete.
     """
 
     data: bytes
@@ -169,6 +171,9 @@ class Decoded:
     sent: set[int] = field(default_factory=set)
     turns: "list[ResponseTurn]" = field(default_factory=list)
     close: CloseFrame | None = None
+    declared: DeclaredDialect | None = None
+    is_recognised: bool = False
+    is_aborted: bool = False
 
     @property
     def stream(self) -> bool:
@@ -178,7 +183,9 @@ class Decoded:
     @property
     def dialect(self) -> Dialect | None:
         """The dialect that claimed the payload, if any."""
-        return BY_API.get(self.api or "")
+        if self.declared is not None and self.declared.api == self.api:
+            return self.declared
+        return registry.named(self.api)
 
     @property
     def done(self) -> bool:
@@ -190,6 +197,8 @@ class Decoded:
         """True if the event that ends a stream of its dialect came; over a WebSocket, for each response."""
         if self.turns:
             return all(turn.last is not None for turn in self.turns)
+        if self.is_aborted:
+            return False
         return self.end_item is not None or (self.done and (self.dialect is None or self.dialect.has_done))
 
     @property
@@ -203,6 +212,7 @@ class Decoded:
         self.runs.append(ItemRun(chunk, None, [""], item))
         if chunk.ends:
             self.end_item = item
+        self.is_aborted = self.is_aborted or chunk.aborts
 
     def item(self, no: int) -> Item:
         """Return an item with its text, read from its bytes."""
@@ -292,17 +302,19 @@ def decode(exchange: Exchange, reads: Sequence[Read], body: bytes, clock: Clock 
     decoded = Decoded(plain.data, framing_of(exchange, plain.data), whole=plain.flag is None)
     if plain.flag is not None:
         decoded.flags.add(plain.flag)
+    reader = PayloadReader(exchange)
     try:
         if decoded.framing == "sse":
-            _StreamDecoder(decoded, PayloadReader(exchange.request), Allowance(clock)).run()
+            _StreamDecoder(decoded, reader, Allowance(clock)).run()
         elif decoded.stream:
-            _decode_records(decoded, PayloadReader(exchange.request), Allowance(clock))
+            _decode_records(decoded, reader, Allowance(clock))
         elif plain.data:
-            _decode_whole(decoded)
+            _decode_whole(decoded, reader)
     except TooMuchError:
         decoded.flags.add("decode_limit")
         decoded.whole = False
     _set_times(decoded, columns, plain.ends, places, is_identity=plain.ends is span_ends)
+    decoded.declared, decoded.is_recognised = reader.declared, reader.is_certain
     decoded.api = _api(decoded)
     if decoded.api == "unknown" and api_asked(exchange) is None:
         decoded.flags.discard("malformed")  # its events may have any format
@@ -393,14 +405,14 @@ def _decode_websocket(exchange: Exchange, reads: Reads, body: bytes, clock: Cloc
     return decoded
 
 
-def _decode_whole(decoded: Decoded) -> None:
+def _decode_whole(decoded: Decoded, reader: PayloadReader) -> None:
     """Decode a body that is no stream: one item, and the payload in it, if any."""
     data = decoded.data
     decoded.kinds.append(BODY)
     decoded.starts.append(0)
     decoded.ends.append(len(data))
     if _LOOKS_LIKE_JSON.match(data):
-        chunk = payloads.read(data.decode("utf-8-sig", "replace"))
+        chunk = payloads.read(data.decode("utf-8-sig", "replace"), reader=reader)
         if chunk is payloads.UNREAD:
             raise TooMuchError
         if chunk is not payloads.MALFORMED:
@@ -458,7 +470,7 @@ class _StreamDecoder:
         self._reader = reader
         self._cursor = sse.EventCursor(self._data)
         self._covered = self._cursor.at
-        self._templates = Templates()
+        self._templates = Templates(reader)
         self._blank = _CRLF if b"\r" in self._data else _LF
         self._count = 0
 

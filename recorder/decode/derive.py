@@ -50,7 +50,7 @@ def derive(
     # Embeddings and their like report a model and usage, too, though they are no chat.
     readable = understood or (succeeded and not decoded.stream)
     answer = assemble(decoded.runs if readable else (), cleaner)
-    fault, evidence = _evidence(decoded, answer, succeeded)
+    fault, evidence = _evidence(exchange, decoded, answer, succeeded)
     outcome, outcome_detail = judge(exchange, evidence)
     is_timed = succeeded and decoded.stream
     # If one of several responses was cut, the total of tokens is unknown.
@@ -59,13 +59,14 @@ def derive(
     values = measured(timeline) | ({} if exchange.is_timed else {"bytes": len(body)})  # without reads
     if is_timed and not understood:
         values["chunks"] = 0
-    asked_for, api = operation(exchange, decoded.api), _api(exchange, decoded, succeeded)
+    api = _api(exchange, decoded, succeeded)
+    asked_for = operation(exchange, decoded.declared if decoded.is_recognised else decoded.dialect)
     flags = transport_flags(exchange, outcome, decoded.close) | decoded.flags & {"decode_limit", "undecoded"}
     if succeeded:
         flags |= _flags(decoded, answer, outcome, timeline)
     if asked_for not in GENERATIONS:  # an embedding is no output that is missing
         flags.discard("empty")
-    values |= _reported(fault, outcome, decoded, cleaner)
+    values |= _reported(fault, outcome, decoded, cleaner) | _declared(exchange, answer, decoded, api, cleaner)
     if asked is not None:
         values |= _of_request(with_message(asked, decoded), exchange, asked_for, api, answer)
     is_text = decoded.framing not in ("aws-eventstream", "websocket")
@@ -82,6 +83,15 @@ def derive(
         turn_spans=_turn_spans(decoded),
         **_known(answer.values | values, decoded),
     )
+
+
+def _declared(exchange: Exchange, answer: Answer, decoded: Decoded, api: str | None, cleaner: Cleaner) -> JsonObject:
+    """Return the values of an exchange whose API is a declared dialect: its version, and the attributes it names."""
+    dialect = decoded.declared
+    if dialect is None or dialect.api != api:
+        return {}
+    found = cleaner.value(dialect.attributes_of(exchange)) | (answer.values["attributes"] or {})
+    return {"dialect_version": dialect.version, "attributes": found or None}
 
 
 def _of_request(
@@ -152,7 +162,8 @@ def _api(exchange: Exchange, decoded: Decoded, succeeded: bool) -> str | None:
     """Return the API: from the answer, but from the path if the answer has none, or nothing but an error."""
     claimed = decoded.api if succeeded else None
     answered = any(run.chunk.fault is None for run in decoded.runs)
-    return (claimed if answered else None) or api_asked(exchange) or claimed
+    recognised = decoded.declared.api if decoded.declared is not None and decoded.is_recognised else None
+    return (claimed if answered else None) or recognised or api_asked(exchange) or claimed
 
 
 def _is_unjudged(exchange: Exchange, decoded: Decoded, asked_for: str, outcome: str) -> bool:
@@ -164,7 +175,9 @@ def _is_unjudged(exchange: Exchange, decoded: Decoded, asked_for: str, outcome: 
     return decoded.api == "unknown" and asked_for in GENERATIONS and not is_failure
 
 
-def _evidence(decoded: Decoded, answer: Answer, succeeded: bool) -> tuple[ReportedError | None, Evidence]:
+def _evidence(
+    exchange: Exchange, decoded: Decoded, answer: Answer, succeeded: bool
+) -> tuple[ReportedError | None, Evidence]:
     place = next((place for place, run in enumerate(decoded.runs) if run.chunk.fault is not None), None)
     fault = decoded.runs[place].chunk.fault if place is not None else None
     if not succeeded and fault is None and decoded.data:
@@ -175,12 +188,14 @@ def _evidence(decoded: Decoded, answer: Answer, succeeded: bool) -> tuple[Report
         started = any(run.chunk.output for run in decoded.runs[: place + 1])
         error = "mid_stream" if started or (decoded.api == "unknown" and place > 0) else "before_output"
     finish_ends = decoded.dialect is None or decoded.dialect.finish_ends
+    declared = decoded.declared if decoded.declared is decoded.dialect else None
+    eof_ends = declared is not None and not decoded.is_aborted and declared.eof_ends(exchange)
     return fault, Evidence(
         stream=decoded.stream,
         understood=decoded.api != "unknown",
         whole=decoded.whole,
-        done=decoded.ended,
-        finished=answer.finished and finish_ends,
+        done=decoded.ended or (eof_ends and exchange.ended_by == "end"),
+        finished=answer.finished and finish_ends and not decoded.is_aborted,
         error=error,
         malformed="malformed" in decoded.flags | answer.flags,
         close=decoded.close,
@@ -202,6 +217,8 @@ def _flags(decoded: Decoded, answer: Answer, outcome: str, timeline: Timeline) -
     flags = decoded.flags | {flag for flag, is_raised in raised.items() if is_raised}
     if understood:
         flags |= answer.flags | timeline.flags() if decoded.stream else answer.flags - _STREAM_ONLY
+    if decoded.dialect is not None:
+        flags -= decoded.dialect.silent
     if sum(turn.generates for turn in decoded.turns) > 1:
         flags = flags - {"multi_choice"} | {"multi_response"}
         if not decoded.ended:  # the usage is that of the other responses

@@ -6,6 +6,7 @@ A *dialect* is how one API writes its answers as JSON objects: one module each i
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from wiretape.recorder.decode.values import JsonObject, count
 
@@ -51,7 +52,9 @@ class Chunk:
     `content`, `reasoning` and `tool` are True if any choice has output of that class: audio and encrypted reasoning
     count although they add no text. `flags` are the flags of `exchange.FLAGS` that this payload raises. `ends` is set
     on the event that ends a stream of the dialect, and on a whole answer; a stream without it was truncated. A `ping`
-    only keeps the connection open.
+    only keeps the connection open. `aborts` is set on the event that says that the answer stays incomplete.
+    `is_cumulative`: its text depends on the chunks before, so that an equal payload may mean another text. `attributes`
+    are values of it by names.
     """
 
     api: str
@@ -66,6 +69,9 @@ class Chunk:
     flags: tuple[str, ...] = ()
     ends: bool = False
     ping: bool = False
+    aborts: bool = False
+    is_cumulative: bool = False
+    attributes: tuple[tuple[str, Any], ...] = ()
 
     @property
     def output(self) -> bool:
@@ -123,7 +129,8 @@ class Dialect:
     whole answer. `finish_ends` means that a finish reason for every choice ends a stream, as an event that `ends` does,
     and `has_done` that `[DONE]` does. `parser` makes a `Parse` for each stream, if the meaning of an object depends on
     earlier ones; its argument is the request's body, None if the tape has none. `repeats` means that objects that are
-    equal mean the same, wherever they stand in a stream.
+    equal mean the same, wherever they stand in a stream. `silent` are flags that say nothing of it: it has no such
+    things. `is_declared`: it was declared, not written in Python.
     """
 
     api: str
@@ -134,3 +141,5 @@ class Dialect:
     has_done: bool = False
     parser: Callable[[bytes | None], Parse] | None = None
     repeats: bool = True
+    silent: frozenset[str] = frozenset()
+    is_declared: bool = False

@@ -196,6 +196,16 @@ class Sent:
     missing: int = 0
 
 
+class Headers(NamedTuple):
+    """The headers of a request and of its response: names in small letters, and values."""
+
+    request: tuple[tuple[str, str], ...] = ()
+    response: tuple[tuple[str, str], ...] = ()
+
+
+NO_HEADERS: Final = Headers()
+
+
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """The known facts about one request and its response.
@@ -208,7 +218,8 @@ class Exchange:
     was sent on a connection kept from an exchange before, and `connected_ns` is None. Timestamps may be late by
     `clock_error_ns`; None: not known. `h2_offered`: the client would have spoken HTTP/2. `clock` is the source of the
     timestamps of reads. `rebuilt`: of an import, the body is made of the data that its source kept. `has_bytes`: its
-    bytes and reads are there; if not, nothing can be derived of it.
+    bytes and reads are there; if not, nothing can be derived of it. `dialects` is the JSON of the declarations that
+    were given for its recording.
     """
 
     status: int | None
@@ -236,6 +247,8 @@ class Exchange:
     clock: str | None = None
     rebuilt: bool = False
     has_bytes: bool = True
+    headers: Headers = NO_HEADERS
+    dialects: str | None = None
 
     @property
     def is_imported(self) -> bool:

@@ -456,6 +456,10 @@ class Measures(Timing):
     refusal: str | None = value("the refusal")
     tool_calls: list[JsonObject] | None = value("tool calls: index, id, name, arguments")
     choices: list[JsonObject] | None = value("the choices beside the first")
+    attributes: JsonObject | None = value(
+        "values that a declared dialect names: method, tool, id and progress of a call by MCP, …"
+    )
+    dialect_version: str | None = value("hash of the declaration that decoded it; unknown: a built-in dialect did")
     conversation_key: str | None = internal("the conversation that the client names; of a redacted header, its hash")
     conversation_key_from: str | None = value("the header, or the field of the request's body, that names it")
     conversation_parent: str | None = internal("the conversation that started this one, as the client names it")

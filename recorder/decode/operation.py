@@ -6,10 +6,13 @@ must not halve its error rate. The names are those of OpenTelemetry's convention
 """
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from wiretape.recorder.decode.exchange import Exchange
+
+if TYPE_CHECKING:
+    from wiretape.recorder.decode.dialect import Dialect
 
 OPERATIONS: Final = {
     "chat": "an answer to messages: chat completions, Responses, Messages, Converse, …",
@@ -22,6 +25,7 @@ OPERATIONS: Final = {
     "audio": "speech made or read",
     "count_tokens": "the number of tokens that a request would take",
     "models": "what models there are",
+    "mcp": "a call by the Model Context Protocol: of a tool, for a list, …",
     "other": "anything else",
     "unknown": "a stream that is not decoded here, at a path whose answers are generated",
 }
@@ -93,17 +97,18 @@ _MODEL_IN_PATH = re.compile(
 )
 
 
-def operation(exchange: Exchange, api: str | None) -> str:
-    """Return the operation of an exchange: by its path, else by its answer, of this API, or by its request."""
-    from wiretape.recorder.decode.dialects.registry import BY_API  # a shell that completes a line waits for it
+def operation(exchange: Exchange, dialect: "Dialect | None" = None) -> str:
+    """Return the operation of an exchange: by its path, else by the dialect of its answer, or by its request.
 
+    A declared dialect knows better than the path.
+    """
     named = _asked(exchange)
+    if dialect is not None and (named is None or dialect.is_declared):
+        return dialect.operation
     if named is not None:
         return named[0]
     if exchange.method == "GET" and _MODELS.search(_without_query(exchange.path)):
         return "models"
-    if api in BY_API:
-        return BY_API[api].operation
     # A program that names a model and gets no answer wanted one, wherever it sent that.
     return "chat" if exchange.method == "POST" and exchange.request_model else "other"
 

@@ -13,8 +13,13 @@ from typing import Any, Final
 import msgspec
 
 from wiretape.recorder.decode.allowance import may_be_parsed
+from wiretape.recorder.decode.declared.compiler import DeclaredDialect
+from wiretape.recorder.decode.declared.paths import Condition
 from wiretape.recorder.decode.dialect import Chunk, Parse, ReportedError
+from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.decode.dialects.registry import DIALECTS
+from wiretape.recorder.decode.exchange import Exchange
+from wiretape.recorder.decode.operation import api_asked
 from wiretape.recorder.decode.values import JsonObject, compact, text
 
 DONE: Final = Chunk("", id="[DONE]")
@@ -41,34 +46,72 @@ _RAW = json.JSONDecoder()
 _NO_JSON: Final = object()
 """The value of a text that is no JSON; compared by identity."""
 _PARSERS: Final[list[Parse]] = [one.parse for one in DIALECTS]
+_UNASKED: Final = Exchange(None, None, None, None, None, None, None)
 _MADE_FOR_STREAMS: Final = [(place, one.parser) for place, one in enumerate(DIALECTS) if one.parser is not None]
 
 
 class PayloadReader:
     """Reads the JSON objects of one stream: each is a chunk of the dialect that claims it.
 
-    `request` is the body of the request, None where it is not known.
+    `declared` is the declared dialect of the stream, None as long as none has recognised it; `is_certain`: by more than
+    the path, so that all of its events are its own. A declaration is asked
+    before the built-in dialects if a header is its own, or if the path names none of these; one that knows the first
+    event is asked after them.
     """
 
-    __slots__ = ("_parsers",)
+    __slots__ = ("_exchange", "_parse", "_parsers", "_waiting", "declared", "is_certain")
 
-    def __init__(self, request: bytes | None = None) -> None:
+    def __init__(self, exchange: Exchange = _UNASKED) -> None:
+        self._exchange = exchange
         self._parsers = _PARSERS.copy()
         for place, make in _MADE_FOR_STREAMS:
-            self._parsers[place] = make(request)
+            self._parsers[place] = make(exchange.request)
+        self.declared: DeclaredDialect | None = None
+        self.is_certain = False
+        self._parse: Parse | None = None
+        self._waiting: list[tuple[DeclaredDialect, Condition]] = []
+        if exchange is not _UNASKED:
+            self._recognise()
+
+    def _recognise(self) -> None:
+        """Find the declared dialect by the exchange, or those that have to see the first event."""
+        is_free = api_asked(self._exchange) is None
+        for dialect in registry.declared(self._exchange.dialects):
+            for way in dialect.match:
+                if not way.fits(self._exchange):
+                    continue
+                if way.first is not None:
+                    self._waiting.append((dialect, way.first))
+                elif self.declared is None and (way.by_header or is_free):
+                    self._adopt(dialect, is_certain=way.is_certain)
+
+    def _adopt(self, dialect: DeclaredDialect, *, is_certain: bool) -> None:
+        self.declared, self.is_certain = dialect, is_certain
+        self._parse = dialect.parser_of(self._exchange, is_certain)
 
     def __call__(self, payload: JsonObject, event: str = "message") -> Chunk:
         """Read one JSON object of an event; one of the type "error" is an error, in any shape."""
         error = fault(payload)
         if event == "error" and error is None:
             error = _described(payload, payload)
+        if self._parse is not None and (own := self._parse(payload, event, error)) is not None:
+            return own
+        waiting, self._waiting = self._waiting, []
         for place, parse in enumerate(self._parsers):
             chunk = parse(payload, event, error)
             if chunk is not None:
                 if place:  # the others of a stream are of the same dialect
                     self._parsers.insert(0, self._parsers.pop(place))
                 return chunk
+        for dialect, first in waiting:
+            if self.declared is None and first(payload):
+                self._adopt(dialect, is_certain=True)
+                return self(payload, event)
         return Chunk("", fault=error)
+
+    def other(self, payload: object, event: str) -> Chunk | None:
+        """Read JSON that is no object; None if no declared dialect has a meaning for it."""
+        return None if self._parse is None else self._parse(payload, event, None)  # type: ignore[arg-type]
 
 
 def read(data: str, event: str = "message", reader: PayloadReader | None = None) -> Chunk:
@@ -88,14 +131,16 @@ def read(data: str, event: str = "message", reader: PayloadReader | None = None)
         payload = _decode_slowly(data)
     if type(payload) is dict:
         return (reader or PayloadReader())(payload, event)
-    return _no_object(data.strip(), payload, event)
+    return _no_object(data.strip(), payload, event, reader)
 
 
-def _no_object(data: str, payload: object, event: str) -> Chunk:
+def _no_object(data: str, payload: object, event: str, reader: PayloadReader | None) -> Chunk:
     """Read the data of an event that is no JSON object, without white space around it."""
     if data == "[DONE]":
         return DONE
     if payload is not _NO_JSON:
+        if reader is not None and (own := reader.other(payload, event)) is not None:
+            return own
         of_event = _described(payload, {}) if event == "error" else None
         return Chunk("", fault=_fault_in_list(payload) or of_event)
     if data:

@@ -18,8 +18,9 @@ import msgspec
 
 from wiretape.recorder.decode import payloads
 from wiretape.recorder.decode.dialect import Chunk, Piece, ToolPiece
-from wiretape.recorder.decode.dialects.registry import BY_API
+from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.decode.framings.sse import Event
+from wiretape.recorder.decode.payloads import PayloadReader
 
 PARTS: Final = ("content", "reasoning", "refusal", "arguments")
 """The texts of a chunk; one of them may be open."""
@@ -101,9 +102,10 @@ class Template:
 class Templates:
     """The templates of one stream, learnt from its payloads."""
 
-    __slots__ = ("_hits", "_known", "_learnt")
+    __slots__ = ("_hits", "_known", "_learnt", "_reader")
 
-    def __init__(self) -> None:
+    def __init__(self, reader: PayloadReader | None = None) -> None:
+        self._reader = reader
         self._known: list[Template] = []
         self._learnt = self._hits = 0
 
@@ -122,15 +124,18 @@ class Templates:
         """Remember the payload of an event, its `block` of lines, that was parsed as `chunk`, if it may repeat."""
         if self._learnt > _LEAST_LEARNT + self._hits // _HITS_FOR_ONE or _open_text(chunk) is None:
             return
-        if chunk.api and not BY_API[chunk.api].repeats:
+        if chunk.is_cumulative or (chunk.api in registry.BY_API and not registry.BY_API[chunk.api].repeats):
             return
         self._learnt += 1  # a failure costs as much as a success
-        if (learnt := template(event, block, chunk)) is not None:
+        is_declared = self._reader is not None and self._reader.declared is not None
+        if (learnt := template(event, block, chunk, self._reader if is_declared else None)) is not None:
             self._known = [learnt, *self._known[: _KEPT - 1]]
 
 
-def template(event: Event, block: bytes, chunk: Chunk) -> Template | None:
+def template(event: Event, block: bytes, chunk: Chunk, reader: PayloadReader | None = None) -> Template | None:
     """Leave the text of an event's payload open, which was parsed as `chunk`; None if it has none, or more than one.
+
+    `reader` is that of a stream of a declared dialect.
 
     Its block has to be one line of data, and before it at most the line with its type.
     """
@@ -144,8 +149,10 @@ def template(event: Event, block: bytes, chunk: Chunk) -> Template | None:
         if at < 0:
             break
         start, end = at + 1, at + 1 + len(text)
-        if payloads.read(payload[:start] + _TRIAL + payload[end:], event.type) == filler(chunk, part)(_TRIAL):
-            spans = sorted([(start, end, _TEXT), *_passed_over(payload)])
+        tried = payloads.read(payload[:start] + _TRIAL + payload[end:], event.type, reader)
+        if tried == filler(chunk, part)(_TRIAL):
+            unread = _PASSED_OVER if reader is None or reader.declared is None else reader.declared.unread
+            spans = sorted([(start, end, _TEXT), *_passed_over(payload, unread)])
             borders = [0, *(border for start, end, _ in spans for border in (start, end)), len(payload)]
             between = [payload[start:end].encode() for start, end in zip(borders[::2], borders[1::2], strict=True)]
             return Template(chunk, part, [kind for _, _, kind in spans], [lines[1] + between[0], *between[1:]])
@@ -156,9 +163,10 @@ def filler(chunk: Chunk, part: str) -> Callable[[str], Chunk]:
     """Return a function from a text to the chunk with that text in its part."""
     (old,) = chunk.pieces
     flags = (chunk.content, chunk.reasoning, chunk.tool, None, None, chunk.flags)
+    attributes = chunk.attributes
 
     def filled(piece: Piece) -> Chunk:
-        return Chunk(chunk.api, chunk.id, chunk.model, (piece,), *flags)
+        return Chunk(chunk.api, chunk.id, chunk.model, (piece,), *flags, attributes=attributes)
 
     index, tools, reason = old.index, old.tools, old.finish_reason
     if part == "arguments":
@@ -185,9 +193,9 @@ def _open_text(chunk: Chunk) -> tuple[str, str] | None:
     return added[0] if len(added) == 1 and _is_plain(added[0][1]) else None
 
 
-def _passed_over(payload: str) -> Iterator[tuple[int, int, str]]:
-    """Yield the positions of values that no dialect looks at, with their kinds; only those of the payload itself."""
-    for key in _PASSED_OVER:
+def _passed_over(payload: str, keys: Iterable[str]) -> Iterator[tuple[int, int, str]]:
+    """Yield the positions of values that the dialect does not read, with their kinds: those of the payload itself."""
+    for key in keys:
         at = payload.find(f'"{key}":')
         value = _VALUE.match(payload, at + len(key) + 3) if at >= 0 else None
         if value is None:

@@ -53,7 +53,7 @@ class Relay(_Frame, tag="relay", frozen=True):
 class Session(_Frame, tag="session", frozen=True):
     """One run of a recorder; sent first, and again to each writer that is started.
 
-    `imported_from` is the format and the name of a file where nothing ran.
+    `imported_from` is the format and the name of a file where nothing ran, `dialects` are the declarations for it.
     """
 
     uuid: str
@@ -64,6 +64,7 @@ class Session(_Frame, tag="session", frozen=True):
     upstreams: list[tuple[str, str]]
     started_at: str
     imported_from: str | None = None
+    dialects: list[dict[str, Any]] | None = None
 
 
 class Deleted(msgspec.Struct, tag="deleted", frozen=True):

@@ -14,18 +14,20 @@ from sqlalchemy import (
     Connection,
     Row,
     Select,
+    Text,
     bindparam,
     case,
     exists,
     func,
     literal,
+    or_,
     select,
     type_coerce,
 )
 from sqlalchemy.types import NullType
 
 from wiretape.recorder.decode import encoding
-from wiretape.recorder.decode.exchange import Exchange, Reads, Sent
+from wiretape.recorder.decode.exchange import Exchange, Headers, Reads, Sent
 from wiretape.recorder.decode.metrics import kinds
 from wiretape.recorder.errors import NotShipped, TapeDamaged
 from wiretape.recorder.process import LOST_MS, RecorderRun, is_gone
@@ -45,8 +47,22 @@ from wiretape.recorder.tape.schema import (
 
 _MOST_RUNS = 50
 _NEEDS_REQUEST = "/aigc/"
-REQUEST_NEEDED = case((exchanges.c.path.contains(_NEEDS_REQUEST), REQUEST_BODY)).label("request_needed")
-"""The body of a request where decoding needs it: the format of DashScope's answers depends on the request."""
+_MOST_LOOKED_AT = 64 << 10
+"""Limit of a request body by which a declared dialect may be recognised, in bytes."""
+_IS_NEEDED = or_(
+    exchanges.c.path.contains(_NEEDS_REQUEST),
+    func.coalesce(func.length(exchanges.c.request_body), exchanges.c.request_size) <= _MOST_LOOKED_AT,
+)
+REQUEST_NEEDED = case((_IS_NEEDED, REQUEST_BODY)).label("request_needed")
+"""The body of a request where decoding needs it: the format of DashScope's answers depends on the request, and declared
+dialects are recognised by short ones."""
+DIALECTS: Final = (
+    select(type_coerce(sessions.c.dialects, Text))
+    .where(sessions.c.no == exchanges.c.session_no)
+    .scalar_subquery()
+    .label("dialects")
+)
+"""The declarations that were given for the recording of an exchange, as JSON."""
 
 NO_READS: Final = Reads((), (), (), (), ())
 # Statements are built once: that takes longer than running them.
@@ -58,6 +74,7 @@ _COLUMNS: Select[Any] = select(
         func.length(exchanges.c.request_body), case((IS_REQUEST_IN_PARTS, exchanges.c.request_size)), 0
     ).label("request_stored"),
     REQUEST_NEEDED,
+    DIALECTS,
     select(func.length(bodies.c.data) == 0)
     .where(bodies.c.exchange_no == exchanges.c.no)
     .scalar_subquery()
@@ -148,9 +165,9 @@ def _note_parts(connection: Connection, no: int, row: Row[Any]) -> None:
         cells.damage_of(connection).exchanges.setdefault(no, "its request lacks parts")
 
 
-def needs_request(path: str) -> bool:
-    """Return True if decoding needs the body of a request to this path."""
-    return _NEEDS_REQUEST in path.lower()
+def needs_request(path: str, size: int) -> bool:
+    """Return True if decoding needs the body of a request, of a size in bytes, to this path."""
+    return size <= _MOST_LOOKED_AT or _NEEDS_REQUEST in path.lower()
 
 
 def request_needed(row: Any) -> bytes | None:
@@ -172,8 +189,16 @@ def exchange_of(row: Any) -> Exchange:
         request_missing=_request_missing(row),
         request=request_needed(row),
         extensions=headers.get("sec-websocket-extensions"),
+        headers=headers_of(row),
+        dialects=row.dialects,
         **{name: default if (value := getattr(row, name)) is None else value for name, default in _STORED.items()},
     )
+
+
+def headers_of(row: Any) -> Headers:
+    """Return the headers in an exchange's row."""
+    return Headers(*(tuple((name.lower(), value) for name, value in one or ()) for one in
+                     (row.request_headers, row.response_headers)))  # fmt: skip
 
 
 _OF_IMPORTS = ("imported", "none")

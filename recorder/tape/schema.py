@@ -56,7 +56,7 @@ APPLICATION_ID = 0x77746170
 AUTO_VACUUM = 2
 """SQLite's `auto_vacuum` of a new tape: free pages can be given back to the file system, a few at a time."""
 
-REVISION = "0016"
+REVISION = "0017"
 """The alembic revision that this program reads and writes; as a number, the `user_version` of a tape."""
 
 METRICS_VIEW = "exchange_metrics"
@@ -90,6 +90,7 @@ sessions = Table(
     Column("heartbeat_at", Text, nullable=False, comment="when the relay was last heard of; wall time, UTC"),
     Column("ended_at", Text, comment="wall time, UTC; NULL: still running, or died"),
     Column("imported_from", Text, comment="format and name of the file that was imported; NULL: a recorder ran"),
+    Column("dialects", _JSON, comment="the declarations of dialects that were given for its exchanges; NULL: none"),
     comment="one run of a recorder, or one import",
 )
 

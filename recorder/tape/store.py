@@ -32,6 +32,7 @@ from wiretape.recorder.decode.derive import derive
 from wiretape.recorder.decode.exchange import Exchange, Reads
 from wiretape.recorder.decode.metrics import DECODER_VERSION, Measures
 from wiretape.recorder.decode.operation import model_in_path, model_in_query
+from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import DAMAGED, sqlite_code
 from wiretape.recorder.process import may_return
 from wiretape.recorder.tape import cells, journal, packing, reading
@@ -129,12 +130,13 @@ class _Facts:
         """Return a copy to be changed by a transaction that may fail."""
         return dataclasses.replace(self, row=self.row.copy(), runs=self.runs.copy())
 
-    def unsettled(self, no: int) -> "Unsettled":
-        """Return the exchange as it would be read from the tape."""
+    def unsettled(self, no: int, dialects: str | None) -> "Unsettled":
+        """Return the exchange as it would be read from the tape, with the JSON of the dialects declared for it."""
         body = self.asked.body
         row = SimpleNamespace(**self.row)
         row.request_headers, row.response_headers = self.asked.headers, self.response_headers
-        row.request_stored, row.request_needed = len(body or b""), body if reading.needs_request(row.path) else None
+        row.request_stored, row.dialects = len(body or b""), dialects
+        row.request_needed = body if reading.needs_request(row.path, row.request_stored) else None
         at_ns, relayed_ns, sizes = ([value for run, _ in self.runs for value in column(run)] for column in _RUN_COLUMNS)
         reads = Reads(range(len(sizes)), at_ns, relayed_ns, list(accumulate(sizes, initial=0))[:-1], sizes)
         if sizes and not at_ns:
@@ -338,6 +340,7 @@ class Store:
         self._open: dict[str, _Open] = {}
         self._touched: dict[str, _Open] = {}
         self._ended: dict[int, _Facts] = {}
+        self._declared: dict[int, str | None] = {}
         """The facts of finished exchanges that are not settled yet, by their numbers."""
         self._kept = 0
         """Memory of the kept facts of running and finished exchanges, in bytes."""
@@ -555,13 +558,30 @@ class Store:
                 no = numbers.popleft()
                 if (facts := self._ended.pop(no, None)) is not None:
                     self._kept -= facts.size
-                    taken.append(facts.unsettled(no))
+                    taken.append(facts.unsettled(no, self._dialects_of(facts.row["session_no"])))
                 else:
                     if no not in stored.rows:
                         stored = _Stored.of(self.connection, [no])
                     taken.append(stored.unsettled(no))
                 size += taken[-1].size
         return taken
+
+    def _dialects_of(self, session_no: int) -> str | None:
+        """Return the JSON of the dialects declared for a session."""
+        if session_no not in self._declared:
+            found = self._driver.execute("SELECT dialects FROM sessions WHERE no = ?", (session_no,)).fetchone()
+            self._declared[session_no] = found and found[0]
+        return self._declared[session_no]
+
+    def declare(self, dialects: Sequence[JsonObject]) -> None:
+        """Enter declarations for all sessions of the tape, in the place of those with the same names."""
+        names = {one["name"] for one in dialects}
+        with self.connection.begin():
+            for no, before in self.connection.execute(select(sessions.c.no, sessions.c.dialects)).all():
+                kept = [one for one in before or () if isinstance(one, dict) and one.get("name") not in names]
+                after = [*dialects, *kept] or None
+                self.connection.execute(update(sessions).where(sessions.c.no == no).values(dialects=after))
+        self._declared.clear()
 
     def _within(self, numbers: Sequence[int], most_bytes: int) -> Sequence[int]:
         """Return the first exchanges, at least one, up to the one whose stored bytes reach a limit."""

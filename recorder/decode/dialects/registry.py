@@ -1,7 +1,17 @@
-"""The API dialects that are decoded: a new one is a module beside this one, and an entry here."""
+"""The API dialects that are decoded: a new one is a module beside this one and an entry here, or a declaration.
 
+Declarations are files of `declared/wires`, or come with an exchange: those that were given for its recording.
+"""
+
+import functools
+import json
+import tomllib
+from importlib.resources import files
 from typing import Final
 
+from wiretape.recorder.decode.declared import compiler
+from wiretape.recorder.decode.declared.compiler import DeclaredDialect
+from wiretape.recorder.decode.declared.table import DeclarationError
 from wiretape.recorder.decode.dialect import Chunk, Dialect, Tokens
 from wiretape.recorder.decode.dialects import (
     bedrock,
@@ -17,6 +27,7 @@ from wiretape.recorder.decode.dialects import (
     ollama,
     responses,
 )
+from wiretape.recorder.decode.values import JsonObject
 
 DIALECTS: Final[tuple[Dialect, ...]] = (
     chat.DIALECT,
@@ -37,6 +48,57 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
 BY_API: Final = {dialect.api: dialect for dialect in DIALECTS}
 
 
+def shipped_texts() -> dict[str, str]:
+    """Return the declarations of this package as TOML, by the names of their files."""
+    found = sorted(files(compiler.__package__).joinpath("wires").iterdir(), key=lambda one: one.name)
+    return {one.name.removesuffix(".toml"): one.read_text("utf-8") for one in found if one.name.endswith(".toml")}
+
+
+@functools.cache
+def shipped() -> tuple[DeclaredDialect, ...]:
+    """Return the declared dialects of this package; their files are read when they are first needed."""
+    tables = [table for text in shipped_texts().values() for table in tomllib.loads(text)["dialects"]]
+    return tuple(compiler.compile(table, [*BY_API]) for table in tables)
+
+
+@functools.lru_cache(64)
+def declared(declarations: str | None) -> tuple[DeclaredDialect, ...]:
+    """Return the dialects that are declared in a JSON list, those of this package last; faulty ones are left out.
+
+    One with the name of a dialect of this package replaces that.
+    """
+    own: dict[str, DeclaredDialect] = {}
+    for table in _listed(declarations):
+        try:
+            dialect = compiler.compile(table, [*BY_API])
+        except DeclarationError:  # they were checked when they were given: the tape was changed
+            continue
+        own[dialect.api] = dialect
+    return *own.values(), *(one for one in shipped() if one.api not in own)
+
+
+def _listed(declarations: str | None) -> list[dict[str, object]]:
+    try:
+        found = json.loads(declarations or "[]")
+    except (ValueError, RecursionError):
+        return []
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def named(api: str | None, declarations: str | None = None) -> Dialect | None:
+    """Return the dialect with a name, built in or declared; None if there is none."""
+    if api is None or api == "unknown" or api in BY_API:
+        return BY_API.get(api or "")
+    return next((one for one in declared(declarations) if one.api == api), None)
+
+
 def tokens(chunk: Chunk) -> Tokens:
     """Return the counts that one chunk's own usage reports."""
-    return BY_API[chunk.api].tokens(chunk.usage) if chunk.usage and chunk.api in BY_API else Tokens()
+    return tokens_of(chunk.api, chunk.usage)
+
+
+def tokens_of(api: str, usage: JsonObject | None) -> Tokens:
+    """Return the counts of the usage of an API; those of all declared dialects have the same names."""
+    if not usage or not api:
+        return Tokens()
+    return BY_API[api].tokens(usage) if api in BY_API else compiler.tokens(usage)

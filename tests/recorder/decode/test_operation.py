@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.cases import each_case
-from wiretape.recorder.decode.decoder import BY_API
+from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.decode.operation import (
     GENERATIONS,
@@ -79,13 +79,13 @@ def exchange(path: str, method: str = "POST", model: str | None = None) -> Excha
 @each_case(("path", "name"), [(path, name) for name, paths in PATHS.items() for path in paths])
 def test_the_path_of_a_post_names_the_operation_for_any_answer(path: str, name: str) -> None:
     for api in (None, "unknown", "openai.chat", "openai.embeddings"):
-        assert operation(exchange(path, model="m"), api) == name
+        assert operation(exchange(path, model="m"), registry.named(api)) == name
 
 
 def test_every_operation_is_described_and_every_generation_is_one() -> None:
-    assert {*PATHS, UNKNOWN} == set(OPERATIONS)
+    assert {*PATHS, UNKNOWN, "mcp"} == set(OPERATIONS)
     assert set(GENERATIONS) <= set(OPERATIONS)
-    assert {dialect.operation for dialect in BY_API.values()} <= set(OPERATIONS)
+    assert {dialect.operation for dialect in registry.BY_API.values()} <= set(OPERATIONS)
 
 
 @each_case("method", ["HEAD", "OPTIONS"])
@@ -104,12 +104,12 @@ def test_what_only_looks_whether_a_server_is_there_is_no_generation(method: str,
 )  # fmt: skip
 def test_a_list_of_models_and_a_look_at_one_are_no_generations(path: str) -> None:
     for api in (None, "unknown"):
-        assert operation(exchange(path, "GET"), api) == "models"
+        assert operation(exchange(path, "GET"), registry.named(api)) == "models"
 
 
 @each_case("path", ["/", "/health", "/api/version", "/v1/chat/completions", f"{GEMINI}:generateContent"])
 def test_a_get_without_an_answer_of_a_known_api_is_something_else(path: str) -> None:
-    assert operation(exchange(path, "GET"), "unknown") == "other"
+    assert operation(exchange(path, "GET"), None) == "other"
 
 
 @each_case(
@@ -121,15 +121,15 @@ def test_a_get_without_an_answer_of_a_known_api_is_something_else(path: str) -> 
 )  # fmt: skip
 def test_behind_a_path_that_is_not_known_the_answer_decides(api: str, name: str) -> None:
     for path in ("/invocations", "/", "/v2/anything", "/endpoints/e/invocations-response-stream"):
-        assert operation(exchange(path, model="m"), api) == name
-    assert operation(exchange("/v1/responses/resp_1?stream=true", "GET"), api) == name
+        assert operation(exchange(path, model="m"), registry.named(api)) == name
+    assert operation(exchange("/v1/responses/resp_1?stream=true", "GET"), registry.named(api)) == name
 
 
 def test_without_an_answer_a_post_that_names_a_model_wanted_one() -> None:
     for api in (None, "unknown"):
-        assert operation(exchange("/v2/anything", model="m"), api) == "chat"
-        assert operation(exchange("/v2/anything"), api) == "other"
-        assert operation(exchange("/v2/anything", "PUT", model="m"), api) == "other"
+        assert operation(exchange("/v2/anything", model="m"), registry.named(api)) == "chat"
+        assert operation(exchange("/v2/anything"), registry.named(api)) == "other"
+        assert operation(exchange("/v2/anything", "PUT", model="m"), registry.named(api)) == "other"
 
 
 @each_case(

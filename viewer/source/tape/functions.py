@@ -149,7 +149,7 @@ def _measured_link(row: Sequence[Any]) -> ConversationLink:
 
 
 def _link(row: Any, body: bytes | None) -> ConversationLink:
-    asked = operation(reading.exchange_of(row), None)
+    asked = operation(reading.exchange_of(row))
     found = belonging(RecordedRequest(row.request_headers or [], body), asked, None, None)
     named = {
         "key": "conversation_key", "parent_key": "conversation_parent", "previous_response_id": "previous_response_id",

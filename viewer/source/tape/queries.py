@@ -50,8 +50,9 @@ BATCH = 1000
 _BATCH_OF_EXCHANGES = 200
 _MOST_HELD = 16 << 20
 _HEADS = select(
-    *(_exchanges.c[name] for name in ("no", "request_headers", "response_headers", "framing", "path")),
+    *(_exchanges.c[name] for name in ("no", "request_headers", "response_headers", "framing", "method", "path")),
     reading.REQUEST_NEEDED,
+    reading.DIALECTS,
 )
 _REQUEST: Final[Statement] = select(
     *(_exchanges.c[name] for name in ("id", "method", "path", "upstream")),
@@ -405,7 +406,15 @@ def _as_answer(head: Any) -> Exchange:
     named, coding = dict(reversed(headers)), encoding.coding_of(headers)
     answer = Exchange(None, named.get("content-type"), coding, None, None, None, None, framing=head.framing)
     extensions = named.get("sec-websocket-extensions")
-    return replace(answer, path=head.path or "", request=reading.request_needed(head), extensions=extensions)
+    return replace(
+        answer,
+        method=head.method or "",
+        path=head.path or "",
+        request=reading.request_needed(head),
+        extensions=extensions,
+        headers=reading.headers_of(head),
+        dialects=head.dialects,
+    )
 
 
 def _numbers(

@@ -1,0 +1,1 @@
+"""Dialects that are declared in TOML, not written in Python: read, checked and compiled once to closures."""

@@ -1,0 +1,513 @@
+"""A declaration, compiled to a dialect: closures that turn the JSON of an event into a `Chunk`.
+
+The form is explained by `wiretape help dialects`. The parser of a stream knows the events before: texts that a later
+event repeats, calls whose arguments have come, the usage of each of several answers.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from wiretape.recorder.decode.declared import matching, paths
+from wiretape.recorder.decode.declared.matching import Alternative
+from wiretape.recorder.decode.declared.paths import Condition, Getter
+from wiretape.recorder.decode.declared.table import CheckedTable, DeclarationError, Key, flag, tests, text, texts
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Parse, Piece, ReportedError, Tokens, ToolPiece
+from wiretape.recorder.decode.exchange import Exchange
+from wiretape.recorder.decode.operation import OPERATIONS, UNKNOWN
+from wiretape.recorder.decode.values import JsonObject, compact, index
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_WORD = re.compile(r"\w+")
+_COUNTED: Final = frozenset({"timestamp", "index", "sequence_number", "obfuscation", "created"})
+"""Keys of values that differ from event to event in many wires, and that few declarations read."""
+_KEY = re.compile(r"event:(?: before (\S))?")
+_COUNTS: Final = ("input", "output", "total", "reasoning", "cache_read", "cache_write")
+
+
+@dataclass(slots=True)
+class _Draft:
+    """The findings in one event."""
+
+    content: str = ""
+    reasoning: str = ""
+    tools: list[ToolPiece] | None = None
+    usage: JsonObject | None = None
+    attributes: list[tuple[str, Any]] | None = None
+    finish: str | None = None
+    model: str = ""
+    id: str = ""
+    fault: ReportedError | None = None
+    is_audio: bool = False
+    ends: bool = False
+    aborts: bool = False
+    is_cumulative: bool = False
+
+
+@dataclass(slots=True)
+class _Past:
+    """The findings in the earlier events of a stream: texts by message, calls with arguments, usage by answer."""
+
+    is_known: bool = False
+    has_content: bool = False
+    has_reasoning: bool = False
+    so_far: dict[str, str] = field(default_factory=dict)
+    called: set[str] = field(default_factory=set)
+    usages: dict[str, JsonObject] = field(default_factory=dict)
+
+
+_Action = Callable[[Any, _Draft, _Past], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DeclaredDialect(Dialect):
+    """A dialect that was declared: `declaration` is its table, `version` a hash of that.
+
+    `attributes_of` returns the values that it names of an exchange, `eof_ends` whether a clean close ends the stream
+    of one; `unread` are keys of events, common in wires, that it does not read; `ignored` are the keys of the table
+    that mean nothing here.
+    """
+
+    declaration: Mapping[str, Any]
+    version: str
+    match: tuple[Alternative, ...]
+    parser_of: Callable[[Exchange, bool], Parse]
+    attributes_of: Callable[[Exchange], JsonObject]
+    eof_ends: Callable[[Exchange], bool]
+    unread: tuple[str, ...]
+    ignored: tuple[Key, ...] = ()
+
+
+def compile(table: Mapping[str, Any], reserved: Sequence[str] = ()) -> DeclaredDialect:
+    """Check and compile one declaration; its name is none of those reserved. Raises `DeclarationError`."""
+    ignored: list[Key] = []
+    checked = CheckedTable(table, (), ignored)
+    name = checked.read("name", partial(_name, reserved), "")
+    if not name:
+        raise DeclarationError((), "the dialect has no name")
+    operation = checked.read("operation", _operation, "chat")
+    match = matching.alternatives(checked)
+    if not match:
+        raise DeclarationError((), f"{name} has no match: it would recognise no stream")
+    events = _Events(name, checked)
+    eof = _eof(checked)
+    from_request = checked.read("attributes", _of_exchange, matching.sources({}))
+    checked.close()
+    silent = {"no_finish": "finish" in table, "no_usage": "usage" in table, "no_done": events.has_done}
+    return DeclaredDialect(
+        api=name,
+        operation=operation,
+        parse=events.parser(None, is_certain=False),
+        tokens=tokens,
+        finish_ends=events.finish_ends,
+        has_done=events.has_done,
+        silent=frozenset(flag for flag, is_declared in silent.items() if not is_declared),
+        is_declared=True,
+        declaration=table,
+        version=version_of(table),
+        match=match,
+        parser_of=lambda exchange, is_certain: events.parser(exchange, is_certain=is_certain),
+        attributes_of=from_request,
+        eof_ends=eof,
+        unread=tuple(sorted(_COUNTED - {*_WORD.findall(json.dumps(table, default=str))})),
+        ignored=tuple(ignored),
+    )
+
+
+def version_of(table: Mapping[str, Any]) -> str:
+    """Return the hash of a declaration, by its values alone."""
+    values = json.dumps(table, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(values.encode("utf-8", "backslashreplace")).hexdigest()[:12]
+
+
+def tokens(usage: JsonObject) -> Tokens:
+    """Return the counts of the usage of any declared dialect."""
+    return Tokens(**{name: usage.get(f"{name}_tokens") for name in _COUNTS})
+
+
+class _Events:
+    """The rules of a declaration for events, by the kinds of these."""
+
+    def __init__(self, name: str, table: CheckedTable) -> None:
+        self._name = name
+        self._kind = table.read("key", _kind, None)
+        self._root = table.read("root", _root, None)
+        self._only = table.read("only", _condition, None)
+        self._answer = table.read("answer", tests, None)
+        table.read("answer", _condition, None)
+        self.has_done = table.read("done", flag, False)
+        self.finish_ends = table.read("finish-ends", flag, False)
+        self._common: list[_Action] = []
+        self._by_kind: dict[str, list[_Action]] = {}
+        self._read(table)
+
+    def parser(self, exchange: Exchange | None, *, is_certain: bool) -> Parse:
+        """Return the parser of one stream; `is_certain`: all events are its own, also those that say nothing."""
+        past = _Past()
+        answers = self._condition_of_answer(exchange)
+        name, kind_of, root_of, only = self._name, self._kind, self._root, self._only
+        common = tuple(self._common)
+        by_kind = {kind: tuple(actions) for kind, actions in self._by_kind.items()}
+
+        def parse(payload: Any, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
+            kind = None if kind_of is None else kind_of(payload, event)
+            is_answer = answers is not None and answers(payload)
+            if answers is not None and not is_answer:
+                actions = self._attributes
+            else:
+                actions = common if kind is None else by_kind.get(kind, common)
+            draft = _Draft(ends=is_answer, fault=None if kind is not None or fault is None else fault)
+            root = payload if root_of is None else root_of(payload, kind)
+            if (root is not None or payload is None) and (only is None or only(root)):
+                for act in actions:
+                    act(root, draft, past)
+            past.is_known = past.is_known or is_certain or kind in by_kind
+            chunk = _chunk(name, draft, is_answer, past.is_known)
+            past.is_known = past.is_known or chunk is not None
+            return chunk
+
+        return parse
+
+    def _condition_of_answer(self, exchange: Exchange | None) -> Condition | None:
+        if self._answer is None:
+            return None
+
+        def known(name: str) -> Any:
+            path = name.removeprefix("request.")
+            return None if exchange is None or path == name else matching.request_value(exchange, path)
+
+        return paths.condition(self._answer, known)
+
+    def _read(self, table: CheckedTable) -> None:
+        """Read the rules; one that names no kinds is for the events of all kinds."""
+        rules: list[tuple[tuple[str, ...], _Action]] = []
+        for name, make in _MAKERS.items():
+            for one in table.tables(name, "at" if name in _BARE else None):
+                on, when = one.read("on", texts, ()), one.read("when", _when, None)
+                action = make(one)
+                rules.append((on, action if when is None else _guarded(when, action)))
+        if self._kind is None and any(on for on, _ in rules):
+            raise DeclarationError(table.key, "on names kinds of events: key must say where an event has its kind")
+        from_events = table.read("attributes", _of_events, {})
+        self._attributes = tuple(_attribute(name, get) for name, get in from_events.items())
+        rules += [((), action) for action in self._attributes]
+        kinds = {kind for on, _ in rules for kind in on}
+        self._by_kind = {kind: [action for on, action in rules if not on or kind in on] for kind in kinds}
+        self._common = [action for on, action in rules if not on]
+
+
+def _chunk(api: str, draft: _Draft, is_answer: bool, is_own: bool) -> Chunk | None:
+    """Return the findings in an event as a chunk; None if there are none, unless the event is the dialect's own."""
+    pieces: tuple[Piece, ...] = ()
+    tools = tuple(draft.tools) if draft.tools else ()
+    if draft.content or draft.reasoning or tools or draft.finish:
+        pieces = (Piece(0, draft.content, draft.reasoning, "", tools, draft.finish),)
+    elif not is_own and not draft.is_audio and not (draft.ends or draft.aborts or draft.fault or draft.usage):
+        return None
+    return Chunk(
+        api,
+        draft.id,
+        draft.model,
+        pieces,
+        bool(draft.content) or draft.is_audio or (is_answer and draft.fault is None),
+        bool(draft.reasoning),
+        any([tool.name or tool.arguments for tool in tools]),
+        draft.usage,
+        draft.fault,
+        ends=draft.ends,
+        aborts=draft.aborts,
+        is_cumulative=draft.is_cumulative,
+        attributes=tuple(draft.attributes) if draft.attributes else (),
+    )
+
+
+def _guarded(when: Condition, action: _Action) -> _Action:
+    def act(root: Any, draft: _Draft, past: _Past) -> None:
+        if when(root):
+            action(root, draft, past)
+
+    return act
+
+
+def _content(entry: CheckedTable) -> _Action:
+    get, message, if_none = _text_rule(entry)
+
+    def act(root: Any, draft: _Draft, past: _Past) -> None:
+        found = get(root)
+        if not found or (if_none and past.has_content):
+            return
+        if message is not None:
+            found = _added(past, str(message(root)), found)
+        draft.is_cumulative = draft.is_cumulative or if_none or message is not None
+        draft.content += found
+        past.has_content = True
+
+    return act
+
+
+def _reasoning(entry: CheckedTable) -> _Action:
+    get, message, if_none = _text_rule(entry)
+
+    def act(root: Any, draft: _Draft, past: _Past) -> None:
+        found = get(root)
+        if not found or (if_none and past.has_reasoning):
+            return
+        if message is not None:
+            found = _added(past, f"reasoning {message(root)}", found)
+        draft.is_cumulative = draft.is_cumulative or if_none or message is not None
+        draft.reasoning += found
+        past.has_reasoning = True
+
+    return act
+
+
+def _text_rule(entry: CheckedTable) -> tuple[Getter, Getter | None, bool]:
+    get = entry.read("at", lambda value: paths.text(text(value)), None)
+    if get is None:
+        raise DeclarationError(entry.key, "at is missing: the path of the text")
+    return get, entry.read("so-far", _path, None), entry.read("if-none", flag, False)
+
+
+def _added(past: _Past, message: str, found: str) -> str:
+    """Return the addition of a text that repeats its beginning, or, as some servers have it, is an addition only."""
+    known = past.so_far.get(message, "")
+    if found.startswith(known):
+        past.so_far[message] = found
+        return found[len(known) :]
+    past.so_far[message] = known + found
+    return found
+
+
+def _audio(entry: CheckedTable) -> _Action:
+    get = _required(entry, "at")
+
+    def act(root: Any, draft: _Draft, past: _Past) -> None:
+        if get(root):
+            draft.is_audio = True
+
+    return act
+
+
+def _tool(entry: CheckedTable) -> _Action:
+    each = entry.read("each", lambda value: paths.each(text(value)), None)
+    key, id, name = (entry.read(one, _path, _nothing) for one in ("key", "id", "name"))
+    arguments, whole = (entry.read(one, _path, _nothing) for one in ("args", "whole"))
+
+    def act(root: Any, draft: _Draft, past: _Past) -> None:
+        for call in [root] if each is None else each(root):
+            named, place = _str(id(call)), index(key(call))
+            same = named or str(place)
+            said = _written(arguments(call))
+            if not said and same not in past.called and (entire := whole(call)) is not None:
+                said, draft.is_cumulative = _written(entire), True
+            if said:
+                past.called.add(same)
+            piece = ToolPiece(place, named, _str(name(call)), said)
+            if piece.name or said or named:
+                draft.tools = [*(draft.tools or ()), piece]
+
+    return act
+
+
+def _usage(entry: CheckedTable) -> _Action:
+    get = entry.read("at", _path, None)
+    per = entry.read("per", _path, None)
+    counts = {f"{name}_tokens": found for name in _COUNTS if (found := entry.read(name, _number, None)) is not None}
+    if not counts:
+        raise DeclarationError(entry.key, f"usage names no count: it has some of {', '.join(_COUNTS)}")
+
+    def act(root: Any, draft: _Draft, past: _Past) -> None:
+        at = root if get is None else get(root)
+        found = {name: value for name, read in counts.items() if (value := read(at)) is not None}
+        if not found:
+            return
+        if per is not None:
+            past.usages[str(per(root))] = found
+            all_of = past.usages.values()
+            found = {name: sum(one.get(name, 0) for one in all_of) for name in {name for one in all_of for name in one}}
+        draft.usage = found
+
+    return act
+
+
+def _finish(entry: CheckedTable) -> _Action:
+    get = entry.read("at", lambda value: paths.text(text(value)), None) or _missing(entry, "at")
+
+    def act(root: Any, draft: _Draft, past: _Past) -> None:
+        draft.finish = get(root) or draft.finish
+
+    return act
+
+
+def _model(entry: CheckedTable) -> _Action:
+    get = entry.read("at", lambda value: paths.text(text(value)), None) or _missing(entry, "at")
+
+    def act(root: Any, draft: _Draft, past: _Past) -> None:
+        draft.model = get(root)
+
+    return act
+
+
+def _id(entry: CheckedTable) -> _Action:
+    get = entry.read("at", lambda value: paths.text(text(value)), None) or _missing(entry, "at")
+
+    def act(root: Any, draft: _Draft, past: _Past) -> None:
+        draft.id = get(root)
+
+    return act
+
+
+def _error(entry: CheckedTable) -> _Action:
+    code, message = (entry.read(one, _path, _nothing) for one in ("code", "message"))
+    reasons = entry.read("finish", _reasons, None)
+
+    def act(root: Any, draft: _Draft, past: _Past) -> None:
+        if reasons is not None and draft.finish not in reasons:
+            return
+        named, said, before = _code(code(root)), message(root), draft.fault
+        its_code = named or (before.code if before else None) or (draft.finish if reasons is not None else None)
+        its_message = _written(said) or (before.message if before else None)
+        draft.fault = ReportedError(its_code, its_message)
+
+    return act
+
+
+def _end(entry: CheckedTable) -> _Action:
+    reasons = entry.read("finish", _reasons, None)
+
+    def act(root: Any, draft: _Draft, past: _Past) -> None:
+        draft.ends = draft.ends or reasons is None or draft.finish in reasons
+
+    return act
+
+
+def _abort(entry: CheckedTable) -> _Action:
+    def act(root: Any, draft: _Draft, past: _Past) -> None:
+        draft.aborts = True
+
+    return act
+
+
+_MAKERS: Final[dict[str, Callable[[CheckedTable], _Action]]] = {
+    "text": _content, "reasoning": _reasoning, "audio": _audio, "tool": _tool, "usage": _usage, "model": _model,
+    "id": _id, "finish": _finish, "error": _error, "end": _end, "abort": _abort,
+}  # fmt: skip
+"""The rules for events, in the order in which they are followed: errors and ends look at the finish reason."""
+_BARE: Final = ("text", "reasoning", "audio", "model", "id", "finish")
+
+
+def _attribute(name: str, get: Getter) -> _Action:
+    def act(root: Any, draft: _Draft, past: _Past) -> None:
+        if (found := get(root)) is not None:
+            draft.attributes = [*(draft.attributes or ()), (name, found)]
+
+    return act
+
+
+def _of_exchange(value: Any) -> Callable[[Exchange], JsonObject]:
+    return matching.sources({name: path for name, path in _named_paths(value).items() if matching.is_source(path)})
+
+
+def _of_events(value: Any) -> dict[str, Getter]:
+    return {name: paths.value(path) for name, path in _named_paths(value).items() if not matching.is_source(path)}
+
+
+def _named_paths(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(name, str) and len(name) <= 64 for name in value):
+        raise ValueError("must be a table of names with the paths of their values")
+    return {name: text(path) for name, path in value.items()}
+
+
+def _eof(table: CheckedTable) -> Callable[[Exchange], bool]:
+    if isinstance(table.get("eof"), bool):
+        is_end = table.read("eof", flag, False)
+        return lambda _: is_end
+    ways = matching.alternatives(table, "eof")
+    return lambda exchange: any(way.fits(exchange) for way in ways)
+
+
+def _name(reserved: Sequence[str], value: Any) -> str:
+    name = text(value)
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} must be at most 64 small letters, digits, dots, '-' and '_'")
+    if name in reserved or name == "unknown":
+        raise ValueError(f"{name} is a built-in dialect's: choose another")
+    return name
+
+
+def _operation(value: Any) -> str:
+    if value not in OPERATIONS or value == UNKNOWN:
+        raise ValueError(f"must be one of {', '.join(one for one in OPERATIONS if one != UNKNOWN)}")
+    return str(value)
+
+
+def _kind(value: Any) -> Callable[[Any, str], str | None]:
+    """Compile the place of an event's kind: a path in its data, or `event:`, its name as a server-sent event."""
+    named = _KEY.fullmatch(text(value))
+    if named is None:
+        get = paths.text(value)
+        return lambda payload, event: get(payload) or None
+    border = named[1]
+
+    def kind(payload: Any, event: str) -> str | None:
+        known = event if border is None else event.partition(border)[0]
+        return None if known == "message" else known
+
+    return kind
+
+
+def _root(value: Any) -> Callable[[Any, str | None], Any]:
+    """Compile the place from which paths start: one for all events, or one for each kind, and the data for others."""
+    if not isinstance(value, dict):
+        get = paths.value(text(value))
+        return lambda payload, kind: get(payload)
+    getters = {kind: paths.value(text(path)) for kind, path in value.items()}
+    return lambda payload, kind: getters[kind](payload) if kind in getters else payload
+
+
+def _condition(value: Any) -> Condition:
+    return paths.condition(tests(value))
+
+
+def _when(value: Any) -> Condition:
+    return _condition(value) if isinstance(value, dict) else paths.truthy(texts(value))
+
+
+def _path(value: Any) -> Getter:
+    return paths.value(text(value))
+
+
+def _number(value: Any) -> Getter:
+    return paths.number(text(value))
+
+
+def _reasons(value: Any) -> frozenset[str]:
+    return frozenset(texts(value))
+
+
+def _required(entry: CheckedTable, name: str) -> Getter:
+    return entry.read(name, _path, None) or _missing(entry, name)
+
+
+def _missing(entry: CheckedTable, name: str) -> Any:
+    raise DeclarationError(entry.key, f"{name} is missing")
+
+
+def _nothing(_: Any) -> None:
+    return None
+
+
+def _str(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _written(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else compact(value)
+
+
+def _code(value: Any) -> str | None:
+    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) and value != "" else None

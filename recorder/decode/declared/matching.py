@@ -1,0 +1,164 @@
+"""The conditions by which a declaration recognises its wire: of the request, of headers, and of the first event.
+
+A path is matched by its last segments, in which one `*` stands for any text: `/runs/stream`, `/tasks/*:subscribe`.
+There are no regular expressions, which a hostile declaration could make run for hours.
+"""
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from wiretape.recorder.decode.declared import paths
+from wiretape.recorder.decode.declared.paths import Condition
+from wiretape.recorder.decode.declared.table import CheckedTable, DeclarationError, tests, text, texts
+from wiretape.recorder.decode.exchange import Exchange
+
+Test = Callable[[Exchange], bool]
+_EXPRESSION: Final = frozenset("()^$|\\?+[]")
+"""Signs of regular expressions."""
+_NAMES: Final = ("header", "request-header", "request", "method", "path", "first")
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One way to recognise a wire: tests of the exchange, and of the first event, if any.
+
+    `is_certain`: the tests look at more than the path. `by_header`: they look at a header, which decides also where the
+    path names a built-in API.
+    """
+
+    tests: tuple[Test, ...]
+    first: Condition | None
+    is_certain: bool
+    by_header: bool
+
+    def fits(self, exchange: Exchange) -> bool:
+        """Return True if the tests of the exchange hold."""
+        return all([test(exchange) for test in self.tests])
+
+
+def alternatives(table: CheckedTable, name: str = "match") -> tuple[Alternative, ...]:
+    """Read the conditions under a key of a declaration; any of them is enough."""
+    return tuple(_alternative(one) for one in table.tables(name))
+
+
+def request_value(exchange: Exchange, path: str) -> Any:
+    """Return the value at a path of the request's JSON body; None if there is none."""
+    return paths.value(path)(_decoded(exchange.request)) if exchange.request else None
+
+
+def header(headers: Sequence[tuple[str, str]], name: str) -> str | None:
+    """Return the first value of a header."""
+    return next((value for one, value in headers if one == name), None)
+
+
+def _alternative(table: CheckedTable) -> Alternative:
+    found: list[Test] = []
+    headers = [
+        *_header_tests(table, "header", lambda exchange: exchange.headers.response),
+        *_header_tests(table, "request-header", lambda exchange: exchange.headers.request),
+    ]
+    wanted = table.read("request", tests, None)
+    if wanted is not None:
+        asked = paths.condition(wanted)
+        found.append(lambda exchange: exchange.request is not None and asked(_decoded(exchange.request)))
+    methods = table.read("method", texts, ())
+    if methods:
+        found.append(lambda exchange: exchange.method in methods)
+    if patterns := table.read("path", lambda value: [_segments(one) for one in texts(value)], None):
+        found.append(lambda exchange: any(_ends_with(exchange.path, pattern) for pattern in patterns))
+    first = table.read("first", lambda value: paths.condition(tests(value)), None)
+    if not found and not headers and first is None:
+        raise DeclarationError(table.key, f"match has no condition: it has some of {', '.join(_NAMES)}")
+    is_certain = bool(headers) or wanted is not None or first is not None
+    return Alternative((*headers, *found), first, is_certain, bool(headers))
+
+
+def _header_tests(
+    table: CheckedTable, name: str, of: Callable[[Exchange], Sequence[tuple[str, str]]]
+) -> Iterator[Test]:
+    """Yield the tests of headers: of a name, or of a table of names with the patterns of their values."""
+    for one, parts in table.read(name, _header_patterns, {}).items():
+
+        def fits(exchange: Exchange, one: str = one, parts: tuple[str, ...] = parts) -> bool:
+            value = header(of(exchange), one)
+            return value is not None and _fits(value, parts)
+
+        yield fits
+
+
+def _header_patterns(value: Any) -> dict[str, tuple[str, ...]]:
+    if not isinstance(value, dict):
+        return {one.lower(): ("", "") for one in texts(value)}
+    return {name.lower(): _parts(text(pattern)) for name, pattern in value.items()}
+
+
+def _segments(pattern: str) -> list[tuple[str, ...]]:
+    if not pattern.startswith("/") or pattern == "/" or not _EXPRESSION.isdisjoint(pattern):
+        raise ValueError(
+            f"{pattern!r} is no path: write its last segments, such as /runs/stream, with * for any text; several "
+            "paths are a list, and there are no regular expressions"
+        )
+    return [_parts(segment) for segment in pattern[1:].split("/")]
+
+
+def _parts(pattern: str) -> tuple[str, ...]:
+    if pattern.count("*") > 1:
+        raise ValueError(f"{pattern!r} has more than one * in a segment")
+    return tuple(pattern.split("*"))
+
+
+def _ends_with(path: str, pattern: Sequence[tuple[str, ...]]) -> bool:
+    segments = path.partition("?")[0].rstrip("/").split("/")[1:][-len(pattern) :]
+    return len(segments) == len(pattern) and all(map(_fits, segments, pattern))
+
+
+def _fits(value: str, parts: tuple[str, ...]) -> bool:
+    if len(parts) == 1:
+        return value == parts[0]
+    before, after = parts
+    return len(value) >= len(before) + len(after) and value.startswith(before) and value.endswith(after)
+
+
+@functools.lru_cache(16)
+def _decoded(request: bytes | None) -> Any:
+    try:
+        return msgspec.json.decode(request or b"")
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+
+
+def sources(declared: Mapping[str, str]) -> Callable[[Exchange], dict[str, Any]]:
+    """Compile the attributes that come from the exchange itself: from its request, or from a header."""
+    makers = {name: [_source(one.strip()) for one in path.split(" | ")] for name, path in declared.items()}
+
+    def found(exchange: Exchange) -> dict[str, Any]:
+        values = {name: next((one for get in getters if (one := get(exchange)) is not None), None)
+                  for name, getters in makers.items()}  # fmt: skip
+        return {name: value for name, value in values.items() if value is not None}
+
+    return found
+
+
+_SOURCES: Final = ("request.", "request-header:", "response-header:")
+
+
+def is_source(path: str) -> bool:
+    """Return True if a path starts at the request or at a header, not at an event."""
+    return path.startswith(_SOURCES)
+
+
+def _source(path: str) -> Callable[[Exchange], Any]:
+    if path.startswith("request-header:"):
+        name = path.removeprefix("request-header:").lower()
+        return lambda exchange: header(exchange.headers.request, name)
+    if path.startswith("response-header:"):
+        name = path.removeprefix("response-header:").lower()
+        return lambda exchange: header(exchange.headers.response, name)
+    if not path.startswith("request."):
+        raise ValueError(f"{path!r} mixes the request with events: an attribute comes from the one or the other")
+    get = paths.value(path.removeprefix("request."))
+    return lambda exchange: get(_decoded(exchange.request)) if exchange.request else None

@@ -1,0 +1,226 @@
+"""The form of declarations: what each key means, which mistakes are refused, and that no declaration can do harm."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.cases import each_case
+from tests.support.declared_wires import event
+from tests.support.decoding import derived
+from wiretape.recorder.decode.declared.compiler import compile, version_of
+from wiretape.recorder.decode.declared.table import DeclarationError
+from wiretape.recorder.decode.dialects import registry
+from wiretape.recorder.decode.exchange import Headers
+from wiretape.recorder.decode.metrics import Measures
+
+PARTS = {
+    "name": "parts",
+    "match": {"path": "/v2/parts"},
+    "key": "kind",
+    "text": {"on": "part", "at": "value"},
+    "end": {"on": "last"},
+}
+
+
+def measured(table: dict[str, Any], *payloads: Any, **facts: Any) -> Measures:
+    body = b"".join(one if isinstance(one, bytes) else event(one) for one in payloads)
+    return derived(body, dialects=json.dumps([table]), **{"path": "/v2/parts", **facts})
+
+
+def test_five_keys_decode_a_stream() -> None:
+    found = measured(PARTS, {"kind": "part", "value": "Let me "}, {"kind": "part", "value": "see."}, {"kind": "last"})
+    assert (found.api, found.outcome, found.content, found.operation) == ("parts", "complete", "Let me see.", "chat")
+    assert (found.ttft_ns, found.dialect_version) == (100_000_000, version_of(PARTS))
+    assert {"no_usage", "no_finish", "no_done"}.isdisjoint(found.flags)
+    assert measured(PARTS, {"kind": "part", "value": "Let me "}).outcome == "truncated"
+
+
+def test_the_version_is_that_of_the_values_whatever_their_order() -> None:
+    assert version_of(PARTS) == version_of(dict(reversed(PARTS.items())))
+    assert version_of(PARTS) != version_of(PARTS | {"operation": "other"})
+
+
+@each_case(
+    ("match", "facts", "is_known"),
+    [
+        ({"path": "/parts"}, {"path": "/v1/parts?stream=1"}, True),
+        ({"path": "/parts"}, {"path": "/v1/partsof"}, False),
+        ({"path": ["/a", "/v1/*/parts"]}, {"path": "/x/v1/7/parts/"}, True),
+        ({"path": "/x:*"}, {"path": "/v1/x:stream"}, True),
+        ({"path": "/v1/parts"}, {"path": "/parts"}, False),
+        ({"method": "GET", "path": "/parts"}, {"path": "/parts", "method": "GET"}, True),
+        ({"method": "GET", "path": "/parts"}, {"path": "/parts"}, False),
+        ({"header": "X-Parts"}, {"headers": Headers(response=(("x-parts", "1"),))}, True),
+        ({"header": {"x-parts": "v*"}}, {"headers": Headers(response=(("x-parts", "v1"),))}, True),
+        ({"header": {"x-parts": "v2"}}, {"headers": Headers(response=(("x-parts", "v1"),))}, False),
+        ({"request-header": "x-parts"}, {"headers": Headers(response=(("x-parts", "v1"),))}, False),
+        ({"request": {"form": "parts"}}, {"request": b'{"form":"parts"}'}, True),
+        ({"request": {"form": ["a", "b"]}}, {"request": b'{"form":"parts"}'}, False),
+        ({"request": {"form": "parts"}}, {"request": b"no JSON"}, False),
+        ({"request": {"form": "parts"}}, {}, False),
+        ({"first": {"kind": "part"}}, {}, True),
+        ({"first": {"kind": "other"}}, {}, False),
+        ([{"first": {"kind": "other"}}, {"path": "/v2/parts"}], {}, True),
+        ({"first": {"kind": "part"}, "path": "/elsewhere"}, {}, False),
+    ],
+)
+def test_a_wire_is_recognised_by_request_headers_or_first_event(match: Any, facts: Any, is_known: bool) -> None:
+    found = measured(PARTS | {"match": match}, {"kind": "part", "value": "Hi"}, {"kind": "last"}, **facts)
+    assert (found.api, found.content) == (("parts", "Hi") if is_known else ("unknown", None))
+
+
+def test_the_wire_that_a_path_names_goes_first_unless_a_header_is_a_declarations_own() -> None:
+    chat = b'data: {"kind":"part","value":"no","choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\n'
+    by_path, by_header = {"path": "/chat/completions"}, {"header": "x-parts"}
+    headers = Headers(response=(("x-parts", "1"),))
+    facts = {"path": "/v1/chat/completions", "headers": headers}
+    assert measured(PARTS | {"match": by_path}, chat, **facts).api == "openai.chat"
+    assert measured(PARTS | {"match": by_header}, chat, **facts).content == "no"
+
+
+@each_case(
+    ("more", "payloads", "expected"),
+    [
+        ({"text": {"on": "part", "at": "a | b[].c"}}, [{"kind": "part", "b": [{"c": "x"}, {"c": "y"}]}],
+         {"content": "xy"}),
+        ({"text": {"on": "part", "at": "b[?t=1].c"}}, [{"kind": "part", "b": {"t": "1", "c": "x"}}], {"content": "x"}),
+        ({"text": {"on": "part", "at": "b[0]"}}, [{"kind": "part", "b": ["x", "y"]}], {"content": "x"}),
+        ({"text": {"on": "part", "at": "t", "so-far": "id"}},
+         [{"kind": "part", "id": 1, "t": "a"}, {"kind": "part", "id": 1, "t": "ab"},
+          {"kind": "part", "id": 2, "t": "c"}], {"content": "abc"}),
+        ({"text": {"on": "part", "at": "t", "so-far": "id"}},
+         [{"kind": "part", "id": 1, "t": "a"}, {"kind": "part", "id": 1, "t": "b"}], {"content": "ab"}),
+        ({"text": [{"on": "part", "at": "t"}, {"on": "last", "at": "all", "if-none": True}]},
+         [{"kind": "part", "t": "a"}, {"kind": "last", "all": "a"}], {"content": "a"}),
+        ({"text": {"at": "t", "when": {"role": "ai"}}}, [{"t": "a", "role": "ai"}, {"t": "b"}], {"content": "a"}),
+        ({"text": "t", "only": {"role": ["ai", "bot"]}}, [{"t": "a", "role": "ai"}, {"t": "b"}], {"content": "a"}),
+        ({"text": "t", "root": "data"}, [{"data": {"t": "a"}}], {"content": "a"}),
+        ({"text": "t", "root": {"part": "data"}}, [{"kind": "part", "data": {"t": "a"}}, {"t": "b"}],
+         {"content": "ab"}),
+        ({"usage": {"input": "u.in", "output": "sum u.out[]"}}, [{"u": {"in": 3, "out": [1, 2]}}],
+         {"input_tokens": 3, "output_tokens": 3, "total_tokens": 6}),
+        ({"usage": {"at": "u", "per": "id", "output": "n"}},
+         [{"id": "a", "u": {"n": 1}}, {"id": "b", "u": {"n": 5}}, {"id": "a", "u": {"n": 2}}], {"output_tokens": 7}),
+        ({"usage": {"output": "u"}}, [{"u": True}, {"u": "4"}, {"u": -1}, {"u": 1.0}], {"output_tokens": 1}),
+        ({"error": {"when": "bad", "code": "bad.no", "message": "bad.why"}}, [{"bad": {"no": 7, "why": "full"}}],
+         {"error_code": "7", "error_message": "full", "outcome": "error_event"}),
+        ({"finish": "f", "error": {"finish": ["failed"], "message": "why"}}, [{"f": "failed", "why": "full"}],
+         {"error_code": "failed", "error_message": "full", "finish_reason": "failed"}),
+        ({"finish": "f", "end": {"finish": ["ok"]}}, [{"f": "ok"}], {"outcome": "complete", "finish_reason": "ok"}),
+        ({"finish": "f", "finish-ends": True, "end": []}, [{"f": "any"}], {"outcome": "complete"}),
+        ({"end": [], "eof": True}, [{"kind": "part", "value": "a"}], {"outcome": "complete"}),
+        ({"end": [], "done": True}, [{"kind": "part", "value": "a"}, b"data: [DONE]\n\n"], {"outcome": "complete"}),
+        ({"abort": {"on": "stop"}}, [{"kind": "part", "value": "a"}, {"kind": "stop"}, {"kind": "last"}],
+         {"outcome": "truncated"}),
+        ({"audio": {"on": "part", "at": "value"}, "text": []}, [{"kind": "part", "value": "a"}],
+         {"content": None, "output_chunks": 1}),
+        ({"model": "m", "id": "i"}, [{"kind": "part", "m": "x", "i": "y"}],
+         {"response_model": "x", "response_id": "y"}),
+        ({"attributes": {"a.b": "n", "q": "request.z", "h": "response-header:x-h"}},
+         [{"kind": "part", "n": 1}, {"n": 2}],
+         {"attributes": {"a.b": 2, "q": [1], "h": "v"}}),
+    ],
+)  # fmt: skip
+def test_each_key_has_its_meaning(more: Any, payloads: list[Any], expected: dict[str, Any]) -> None:
+    facts = {"request": b'{"z":[1]}', "headers": Headers(response=(("x-h", "v"),))}
+    table = PARTS | {"match": {"request": {"z": "*"}}} | more
+    found = measured({name: value for name, value in table.items() if value != []}, *payloads, **facts)
+    assert {name: getattr(found, name) for name in expected} == expected
+
+
+def test_events_named_by_the_stream_may_be_cut_at_a_sign() -> None:
+    table = PARTS | {"key": "event: before |", "text": {"on": "part", "at": "[0].t"}}
+    found = measured(table, event([{"t": "a"}], "part|7"), event([{"t": "b"}], "other"), event(None, "last"))
+    assert (found.content, found.outcome, "malformed" in found.flags) == ("a", "complete", False)
+
+
+@each_case(
+    ("change", "key", "message"),
+    [
+        ({"name": None}, (), "no name"),
+        ({"name": 7}, ("name",), "name is a number: it must be a text"),
+        ({"name": "Parts"}, ("name",), "small letters"),
+        ({"name": "openai.chat"}, ("name",), "built-in"),
+        ({"match": None}, (), "no match"),
+        ({"match": {}}, ("match",), "no condition"),
+        ({"match": "/parts"}, ("match",), "match is a text: it must be a table"),
+        ({"match": {"path": "parts"}}, ("match", "path"), "is no path"),
+        ({"match": {"path": "/(a+)+$"}}, ("match", "path"), "no regular expressions"),
+        ({"match": {"path": "/a*b*"}}, ("match", "path"), "more than one *"),
+        ({"match": [{"path": "/a"}, {"first": []}]}, ("match", 1, "first"), "first is a list"),
+        ({"match": {"first": {"a": {}}}}, ("match", "first"), "first has for a a table"),
+        ({"operation": "chatter"}, ("operation",), "must be one of chat, "),
+        ({"key": ["a"]}, ("key",), "key is a list"),
+        ({"key": None}, (), "key must say where"),
+        ({"text": {"on": "part"}}, ("text",), "at is missing"),
+        ({"text": {"at": "a..b"}}, ("text", "at"), "is no path"),
+        ({"text": {"at": "a[x]"}}, ("text", "at"), "is no path"),
+        ({"text": {"at": ".".join("a" * 17)}}, ("text", "at"), "1 to 16 steps"),
+        ({"text": {"at": "a" * 201}}, ("text", "at"), "very long text"),
+        ({"text": [{"at": "a"}, 7]}, ("text", 1), "text is a number"),
+        ({"text": [{"at": "a"}] * 101}, ("text",), "more than 100"),
+        ({"text": {"at": "a", "if-none": "yes"}}, ("text", "if-none"), "must be true or false"),
+        ({"usage": {"at": "u"}}, ("usage",), "names no count"),
+        ({"finish": {"on": "last"}}, ("finish",), "at is missing"),
+        ({"done": 1}, ("done",), "done is a number"),
+        ({"attributes": {"a": "request.x | b"}}, ("attributes",), "mixes the request with events"),
+        ({"attributes": ["a"]}, ("attributes",), "must be a table"),
+        ({"eof": "yes"}, ("eof",), "eof is a text"),
+        ({"name": "x" * 65}, ("name",), "at most 64"),
+    ],
+)
+def test_a_mistake_is_refused_with_its_key_and_the_reason(change: Any, key: Any, message: str) -> None:
+    table = {name: value for name, value in (PARTS | change).items() if value is not None}
+    with pytest.raises(DeclarationError) as raised:
+        compile(table, [*registry.BY_API])
+    assert raised.value.key == key
+    assert message in str(raised.value)
+
+
+def test_an_unknown_key_is_ignored_and_listed() -> None:
+    found = compile(PARTS | {"colour": "red", "text": {"on": "part", "at": "value", "tint": 1}})
+    assert found.ignored == (("text", "tint"), ("colour",))
+
+
+def test_a_faulty_declaration_of_a_changed_tape_is_left_out() -> None:
+    for declarations in ("[", "7", '[7, {"name": 1}, {"name": "a"}]', "[" * 100_000, None):
+        assert [one.api for one in registry.declared(declarations)] == [one.api for one in registry.shipped()]
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
+    | st.sampled_from(["part", "last", "text-delta", "*"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+        st.sampled_from(["kind", "value", "type", "delta", "id", "content", "result", "error", "usage", "parts"]),
+        inner, max_size=4),
+    max_leaves=8,
+)  # fmt: skip
+TABLES = st.dictionaries(
+    st.sampled_from([*PARTS, "tool", "usage", "finish", "error", "abort", "answer", "attributes", "root", "eof"]),
+    VALUES, max_size=5,
+)  # fmt: skip
+
+
+@given(table=TABLES, payloads=st.lists(VALUES, max_size=4))
+def test_no_declaration_and_no_stream_is_more_than_a_declaration_error(table: Any, payloads: list[Any]) -> None:
+    for more in ({}, PARTS):
+        try:
+            dialect = compile(more | table)
+        except DeclarationError:
+            continue
+        measured(dict(dialect.declaration), *payloads, **{"request": b"{}"})
+
+
+@given(payloads=st.lists(VALUES, max_size=5))
+def test_any_json_is_read_by_every_dialect_of_the_package(payloads: list[Any]) -> None:
+    body = b"".join(map(event, payloads))
+    for path in ("/runs/stream", "/message:stream", "/audio/speech", "/completion", "/generate_stream", "/x"):
+        for headers in (
+            Headers(),
+            Headers((("mcp-method", "x"),)),
+            Headers((), (("x-vercel-ai-ui-message-stream", "v1"),)),
+        ):
+            assert derived(body, path=path, headers=headers).outcome in ("complete", "truncated", "error_event")
