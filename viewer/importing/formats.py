@@ -15,6 +15,8 @@ FORMATS: Final = {
     "(no_timing). Looking up the name is not part of it. The day is that of --date, else of the file",
     "mitmproxy": "flows that mitmdump -w saves: when an answer began and ended, nothing within it (no_timing); no byte "
     "of an answer that broke off or was streamed past it",
+    "vcrpy": "cassettes of vcrpy, which pytest-recording and pytest-vcr use, in YAML or JSON: whole bodies without "
+    "times (no_timing), at the second of the answer's Date header. YAML needs PyYAML, the extra vcr",
     "sse": "the bytes of one body, as curl -N -o FILE saves them: their times are unknown (no_timing), and so is "
     "the request, but for its URL if --url names it; taken to answer a POST with the status 200",
 }
@@ -23,6 +25,10 @@ FORMATS: Final = {
 _LOOKED_AT: Final = 1 << 16
 _RECOGNISED: Final = {
     "har": re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"log"\s*:'),
+    "vcrpy": re.compile(
+        rb"(?:\xef\xbb\xbf)?(?:#[^\n]*\n|---[^\n]*\n|version: *\d+ *\r?\n|\s)*interactions: *\r?\n"
+        rb'|(?:\xef\xbb\xbf)?\s*\{\s*(?:"version"\s*:\s*\d+\s*,\s*)?"interactions"\s*:'
+    ),
     "curl": re.compile(
         rb"(?:[^\n]{0,500}\n){0,20}?(?:\d\d:\d\d:\d\d\.\d{6} )?(?:\[[\dx]+-[\dx]+\] )?(?:== Info: |=> Send |<= Recv )"
     ),
@@ -56,9 +62,11 @@ def recognised(data: Data, name: str = "") -> str:
 
 def read(format: str, data: Data, source: ImportedFile) -> Iterator[Found | Unimportable]:
     """Return the exchanges in a file. Raises `NotImportable`, at the latest for the first item."""
-    from wiretape.viewer.importing import curl, har, mitmproxy
+    from wiretape.viewer.importing import curl, har, mitmproxy, vcrpy
 
-    readers = {"har": har.read, "curl": curl.read, "mitmproxy": mitmproxy.read, "sse": _read_body}
+    readers = {
+        "har": har.read, "curl": curl.read, "mitmproxy": mitmproxy.read, "vcrpy": vcrpy.read, "sse": _read_body,
+    }  # fmt: skip
     return readers[format](data, source)
 
 

@@ -176,3 +176,16 @@ def test_flows_of_mitmproxy_have_a_beginning_and_an_end_and_nothing_within(tape:
     assert "kept nothing of the body" in broken["ended_detail"]
     assert "burst" not in run(tape, "show", "@-2").stdout
     assert b"sk-secretsecret" not in tape.read_bytes()
+
+
+@pytest.mark.parametrize("suffix", ["yaml", "json"])
+def test_a_cassette_of_vcrpy_has_its_texts_and_usage_and_no_times(tape: Path, suffix: str) -> None:
+    told = imported(tape, DATA / f"vcrpy-9.{suffix}")
+    assert "3 exchanges of vcrpy imported" in told
+    assert "3 without timing" in told
+    rows = [shown(tape, id) for id in ("@", "@-1", "@-2")]
+    assert {row["content"] for row in rows} == {"Héllo, world\n", "Four.", None}
+    assert {row["total_tokens"] for row in rows} == {7, None}
+    assert {row["outcome"] for row in rows} == {"complete", "http_error"}
+    assert {row["clock"] for row in rows} == {"none"}
+    assert "0 exchanges of vcrpy imported" in imported(tape, DATA / f"vcrpy-9.{suffix}")

@@ -1,0 +1,151 @@
+"""Cassettes of vcrpy: what they hold of an exchange, and what they cannot make of a file."""
+
+import gzip
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.cases import each_case
+from wiretape.viewer.importing import formats, vcrpy
+from wiretape.viewer.importing.found import Found, ImportedFile, NotImportable, Unimportable, framing, header
+
+IMPORTS = Path(__file__).parents[2] / "data" / "imports"
+CASSETTES = [(IMPORTS / f"vcrpy-9.{suffix}").read_bytes() for suffix in ("yaml", "json")]
+"""Cassettes of vcrpy 9.4.2 with httpx: a stream, an answer that came as gzip, a refusal."""
+SOURCE = ImportedFile("t", datetime(2026, 3, 2, tzinfo=UTC))
+REQUEST = {"method": "POST", "uri": "https://api.test/v1/x?a=b", "headers": {"Accept": ["*/*"]}, "body": "{}"}
+RESPONSE = {"status": {"code": 200, "message": "OK"}, "headers": {"X": ["1", "2"]}, "body": {"string": "é"}}
+
+
+def read(data: bytes) -> list[Found | Unimportable]:
+    assert formats.recognised(data) == "vcrpy"
+    return [*formats.read("vcrpy", data, SOURCE)]
+
+
+def only(request: Any = None, response: Any = None) -> Found | Unimportable:
+    made = {"request": REQUEST | (request or {}), "response": RESPONSE | (response or {})}
+    both = [
+        read(yaml.dump({"interactions": [made], "version": 1}).encode()),
+        read(json.dumps({"version": 1, "interactions": [made]}, default=lambda data: data.decode("latin-1")).encode()),
+    ]
+    (one,), (other,) = both
+    if not isinstance(made["response"].get("body"), dict) or isinstance(made["response"]["body"].get("string"), str):
+        assert one == other
+    return one
+
+
+def found(**given: Any) -> Found:
+    one = only(**given)
+    assert isinstance(one, Found)
+    return one
+
+
+@pytest.mark.parametrize("data", CASSETTES, ids=["yaml", "json"])
+def test_real_cassettes_have_their_bodies_and_the_second_of_each_answer(data: bytes) -> None:
+    stream, answer, refused = (one for one in read(data) if isinstance(one, Found))
+    assert stream.url == "http://127.0.0.1:18999/v1/chat/completions"
+    assert json.loads(stream.request or b"")["messages"] == [{"role": "user", "content": "say hello"}]
+    assert b'"content": "H\xc3\xa9"' in stream.body
+    assert stream.body.endswith(b"data: [DONE]\n\n")
+    assert {one.started for one in (stream, answer, refused)} == {datetime(2026, 3, 1, 12, 0, 7, tzinfo=UTC)}
+    coding = header(answer.response_headers, "content-encoding")
+    assert json.loads(gzip.decompress(answer.body) if coding == "gzip" else answer.body)["usage"]["total_tokens"] == 7
+    assert (refused.status, refused.body[:9]) == (429, b'{"error":')
+    assert not any(one.is_timed for one in (stream, answer, refused))
+
+
+def test_a_text_came_without_its_content_coding_and_bytes_with_it() -> None:
+    headers = {"Content-Encoding": ["br"], "Content-Length": ["9"], "Transfer-Encoding": ["chunked"]}
+    text = found(response={"headers": headers})
+    assert text.response_headers == [(b"Transfer-Encoding", b"chunked")]
+    assert text.framing == framing("POST", 200, text.response_headers) == "chunked"
+    coded = found(response={"headers": headers, "body": {"string": b"\x8b\xff"}})
+    assert (coded.body, header(coded.response_headers, "content-encoding")) == (b"\x8b\xff", "br")
+
+
+def test_a_header_has_several_values_or_one() -> None:
+    assert found().response_headers == [(b"X", b"1"), (b"X", b"2")]
+    assert found(request={"headers": {"A": "1"}}).request_headers == [(b"A", b"1")]
+
+
+@each_case(
+    ("stored", "body"),
+    [
+        ({"string": "é"}, b"\xc3\xa9"),
+        ({"string": b"\xff"}, b"\xff"),
+        ({"base64_string": "/w=="}, b"\xff"),
+        ("x", b"x"),
+        (None, b""),
+        ({"string": None}, b""),
+    ],
+)
+def test_a_body_is_stored_in_several_ways(stored: Any, body: bytes) -> None:
+    assert found(response={"body": stored}).body == body
+
+
+def test_answers_of_httpx_before_version_7_are_read() -> None:
+    old = {"status": None, "body": None, "status_code": 201, "http_version": "HTTP/1.1", "content": "x"}
+    assert (found(response=old).status, found(response=old).body) == (201, b"x")
+
+
+def test_a_request_without_a_body_has_an_empty_one() -> None:
+    assert found(request={"body": None, "method": "GET"}).request == b""
+    assert found(request={"body": ["a", "b"]}).request == b"ab"
+
+
+def test_without_a_date_an_exchange_is_of_the_file_s() -> None:
+    assert found().started == SOURCE.modified
+    assert found(response={"headers": {"Date": ["tomorrow"]}}).started == SOURCE.modified
+
+
+@each_case(
+    ("changes", "reason"),
+    [
+        ({"response": {"status": None}}, "no status"),
+        ({"response": {"body": {"string": 5}}}, "its body is a int"),
+        ({"request": {"method": None}}, "method"),
+    ],
+)
+def test_an_interaction_that_is_damaged_costs_no_other(changes: dict[str, Any], reason: str) -> None:
+    one = only(**changes)
+    assert isinstance(one, Unimportable)
+    assert reason in one.reason
+
+
+@each_case(
+    ("data", "reason"),
+    [
+        (b"interactions:\n- !!python/object/apply:os.system [id]\n", "no cassette in YAML"),
+        (b"interactions:\nversion: 1\n", "has no interactions"),
+        (b'{"version": 1, "interactions": [{', "no cassette in JSON"),
+        (b"interactions:\n" + b"[" * 100_000, "no cassette in YAML"),
+        (b"- interactions\n", "has no interactions"),
+    ],
+)
+def test_a_file_without_a_cassette_is_refused(data: bytes, reason: str) -> None:
+    with pytest.raises(NotImportable, match=reason):
+        list(vcrpy.read(data, SOURCE))
+
+
+def test_tags_of_vcrpy_s_own_are_texts_and_bytes() -> None:
+    text = yaml.dump({"interactions": [{"request": REQUEST, "response": RESPONSE}]})
+    buffer = "!!python/object/new:_io.BytesIO\n      state: !!python/tuple [!!binary /w==, 0, null]"
+    for body, bytes_of in (("!!python/unicode '{}'", b"{}"), (buffer, b"\xff")):
+        (one,) = read(text.replace("body: '{}'", f"body: {body}", 1).encode())
+        assert isinstance(one, Found)
+        assert one.request == bytes_of
+
+
+def test_without_pyyaml_the_extra_is_named_and_json_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    vcrpy.yaml_loader.cache_clear()
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(NotImportable, match=r"YAML needs PyYAML: .*wiretape\[vcr\]"):
+        list(vcrpy.read(CASSETTES[0], SOURCE))
+    assert len(read(CASSETTES[1])) == 3
+    monkeypatch.undo()
+    assert len(read(CASSETTES[0])) == 3
