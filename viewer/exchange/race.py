@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, Literal
 
-from wiretape.viewer.exchange import strips
+from wiretape.viewer.exchange import race_drawing
 from wiretape.viewer.exchange.events import without_nul
 from wiretape.viewer.exchange.markers import label
+from wiretape.viewer.exchange.race_drawing import Course, Drawing
 from wiretape.viewer.exchange.states import Silence, state
-from wiretape.viewer.exchange.strips import StripWait
 from wiretape.viewer.exchange.transcript import Track, Transcript
 from wiretape.viewer.rows import DetailRow
-from wiretape.viewer.text import formatting, sparkline
+from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Part as StatusPart
 from wiretape.viewer.timing.playback import Playback
 
@@ -42,16 +42,6 @@ class LanePart:
     kind: str
     length: int
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """Both lanes drawn on one axis, which stands for `axis_ns`; its 0 is `zero_ns` from its beginning."""
-
-    strips: tuple[str, str] = ("", "")
-    waits: tuple[Sequence[StripWait], Sequence[StripWait]] = ((), ())
-    axis_ns: int = 0
-    zero_ns: int = 0
 
 
 class Lane:
@@ -102,6 +92,20 @@ class Lane:
     def outputs(self, position: int) -> int:
         """Return the number of output chunks among the first `position` events."""
         return bisect_left(self._outputs, position)
+
+    def course(self, shift_ns: int) -> Course:
+        """Return the drawing of this lane on an axis that begins `shift_ns` before T0."""
+
+        def count(at_ns: int) -> int:
+            return self.transcript.characters(bisect_right(self.at, at_ns - shift_ns))
+
+        outputs, unit_ns = [at_ns + shift_ns for at_ns in self.output_at], self.transcript.gap_unit_ns
+        return Course(shift_ns, outputs, self.end_ns + shift_ns, count, unit_ns, self.is_timed, self.is_live)
+
+    def reached_ns(self, length: int) -> int:
+        """Return the timestamp at which all texts together had a length that they reach, in ns since T0."""
+        position = bisect_left(range(len(self.at) + 1), length, key=self.transcript.characters)
+        return self.at[position - 1] if position else 0
 
     @property
     def is_timed(self) -> bool:
@@ -203,20 +207,47 @@ class Race:
         return self.playback.media_ns - self.origin_ns
 
     @property
+    def standing(self) -> str:
+        """The lane that is behind, and its distance in time; the order in which they ended; "" before any text.
+
+        The lane with fewer characters is behind: by the delay in reaching their number, or by the time since the other
+        exceeded it, if that is longer.
+        """
+        ends = [lane.end_ns + shift for lane, shift in zip(self.lanes, self._shifts, strict=True)]
+        ended = [not live and end <= self.playback.media_ns for live, end in zip(self.is_live, ends, strict=True)]
+        if self.alignment == "content offset":
+            came = [one.at[position - 1] for one, position in zip(self.lanes, self.positions, strict=True) if position]
+            return _order(came[1] - came[0], "level", "{last} is {by} behind") if len(came) == 2 else ""
+        if all(ended):
+            return _order(ends[1] - ends[0], "both ended at once", "{first} ended {by} before {last}")
+        counts = [one.transcript.characters(at) for one, at in zip(self.lanes, self.positions, strict=True)]
+        last = int(counts[1] < counts[0])
+        if not any(counts):
+            return ""
+        if counts[0] != counts[1] and ended[last]:
+            return f"{'AB'[last]} has ended"
+        return _order(self._behind_ns(*counts), "level", "{last} is {by} behind")
+
+    def _behind_ns(self, a: int, b: int) -> int:
+        """Return the time by which B is behind A at these numbers of characters, negative if A is behind B."""
+        least, ahead = min(a, b), int(b > a)
+        came = [one.reached_ns(least) + shift for one, shift in zip(self.lanes, self._shifts, strict=True)]
+        delay_ns = came[1] - came[0] if least else 0
+        if a == b:
+            return delay_ns
+        since_ns = self.playback.media_ns - self._shifts[ahead] - self.lanes[ahead].reached_ns(least + 1)
+        return max(since_ns, delay_ns) if a > b else -max(since_ns, -delay_ns)
+
+    @property
     def positions(self) -> tuple[int, int]:
         """The number of events received in each lane."""
         at = self.playback.position
         return self._counts[0][at], self._counts[1][at]
 
-    def drawing(self, cells: int) -> Drawing:
-        """Draw the gaps of both lanes on one axis of time, in `cells` cells; waits are shaded where they are known."""
-        axis_ns, drawn, waits = self.playback.end_ns, [], []
-        for lane, shift in zip(self.lanes, self._shifts, strict=True):
-            at, end_ns = [came_ns + shift for came_ns in lane.output_at], lane.end_ns + shift
-            waits.append(strips.waits(at, shift, end_ns, axis_ns, cells) if lane.is_timed else [])
-            line = sparkline.line(at, None if lane.is_live else end_ns, axis_ns, cells)
-            drawn.append(strips.shaded(line, waits[-1], cells).rstrip(" "))
-        return Drawing((drawn[0], drawn[1]), (waits[0], waits[1]), axis_ns, self.origin_ns)
+    def drawing(self, cells: int, rows: int = 0) -> Drawing:
+        """Draw both lanes on one axis of time, in `cells` cells, with `rows` rows for the curves of characters."""
+        a, b = (lane.course(shift) for lane, shift in zip(self.lanes, self._shifts, strict=True))
+        return race_drawing.draw((a, b), self.playback.end_ns, self.origin_ns, cells, rows)
 
     def lags(self, drawn: Drawing, cells: int) -> bool:
         """Return True if the race is ahead of the drawing by a cell or more."""
@@ -259,6 +290,12 @@ class Race:
 
     def _end_ns(self) -> int:
         return max(lane.end_ns + shift for lane, shift in zip(self.lanes, self._shifts, strict=True))
+
+
+def _order(b_later_ns: int, equal: str, template: str) -> str:
+    """Return a sentence on the lane that is first and the one that is last, with the time between them."""
+    first, last = "AB" if b_later_ns > 0 else "BA"
+    return template.format(first=first, last=last, by=formatting.duration(abs(b_later_ns))) if b_later_ns else equal
 
 
 def _merged(

@@ -62,10 +62,10 @@ def line(at: Sequence[int], end_ns: int | None, axis_ns: int, cells: int) -> str
     if axis_ns <= 0:
         return ""
     drawn = list(sparkline(at, cells, (0, axis_ns))) if at else []
-    return _with_ends(drawn or [" "] * cells, (at[0], at[-1]) if at else None, end_ns, axis_ns)
+    return with_ends(drawn or [" "] * cells, (at[0], at[-1]) if at else None, end_ns, axis_ns)
 
 
-def _with_ends(drawn: list[str], outputs: tuple[int, int] | None, end_ns: int | None, axis_ns: int) -> str:
+def with_ends(drawn: list[str], outputs: tuple[int, int] | None, end_ns: int | None, axis_ns: int) -> str:
     """Mark the first output, and the end unless it is in the cell of the last output."""
     first, last = (cell(at_ns, axis_ns, len(drawn)) for at_ns in outputs) if outputs else (len(drawn), -1)
     end = -1 if end_ns is None else cell(end_ns, axis_ns, len(drawn))

@@ -15,6 +15,7 @@ from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.viewer.exchange import race
 from wiretape.viewer.exchange.race import ALIGNMENTS, Lane, Race
+from wiretape.viewer.exchange.race_drawing import Drawing
 from wiretape.viewer.exchange.states import Silence
 from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.rows import DetailRow
@@ -58,6 +59,11 @@ def said(race: Race) -> tuple[str, str]:
         "".join(part.text[: part.length] for part in one.parts(position))
         for one, position in zip(race.lanes, race.positions, strict=True)
     )
+    return a, b
+
+
+def gaps(drawing: Drawing) -> tuple[str, str]:
+    a, b = ("".join(cell.sign for cell in row).rstrip() for row in drawing.rows[-2:])
     return a, b
 
 
@@ -165,12 +171,11 @@ def test_only_common_silences_are_cut() -> None:
 
 def test_gaps_are_drawn_on_one_axis() -> None:
     race = Race(lane(FAST), lane(SLOW), Now())
-    a, b = race.drawing(12).strips
-    assert (a, b) == ("·▅▅", "░░░····▆···▆")
-    assert [(wait.first, wait.last) for wait in race.drawing(12).waits[1]] == [(0, 2), (4, 6), (8, 10)]
+    assert gaps(race.drawing(12)) == ("·▁▁", "░░░····▃···▃"), "the unit is the gap of the faster one"
+    waits = [(cell.wait or " ")[0] for cell in race.drawing(12).rows[1]]
+    assert "".join(waits) == "fff sss sss "
     race.align("first byte")
-    a, b = race.drawing(12).strips
-    assert (a, b) == ("   ·▅▅", "░░░····▆···▆")
+    assert gaps(race.drawing(12)) == ("   ·▁▁", "░░░····▃···▃")
     assert [race.places(race.drawing(cells), cells) for cells in (12, 1)] == [(0, 0), (0, 0)]
 
 
@@ -211,7 +216,7 @@ def test_output_without_a_timestamp_has_certainly_come_only_at_the_end() -> None
     one = race.lanes[0]
     assert (one.instant_ns(1), one.gap_ns(1), one.chunks_per_s(1), one.outputs(1)) == (None, None, None, 1)
     assert one.origin_ns("first content") is None
-    assert race.drawing(10).strips[0] == "         │"
+    assert gaps(race.drawing(10))[0] == "         │"
 
 
 def test_unstreamed_answer_comes_with_its_last_read() -> None:
@@ -303,7 +308,7 @@ def test_a_lane_has_its_own_time_at_the_playhead() -> None:
 def test_live_lane_is_drawn_without_an_end() -> None:
     ended, runs = lane(FAST, 900), live(FAST)
     runs.end_ns = 900 * MS
-    assert ["│" in strip for strip in Race(ended, runs, Now()).drawing(12).strips] == [True, False]
+    assert ["│" in strip for strip in gaps(Race(ended, runs, Now()).drawing(12))] == [True, False]
 
 
 @pytest.mark.parametrize(("alignment", "zero_ms"), [("request sent", 0), ("first byte", 400), ("first content", 400)])
@@ -349,14 +354,14 @@ def test_exchange_without_text_can_race(alignment: str, connection: Connection) 
     race = Race(taped(connection, LIMITED), taped(connection, COMPLETE), Now(), alignment)  # type: ignore[arg-type]
     race.playback.seek_to(10**12)
     assert said(race)[0] == ""
-    assert race.drawing(20).strips[0].strip() in ("", "│")
+    assert gaps(race.drawing(20))[0].strip() in ("", "│")
 
 
 def test_two_empty_lanes_can_race() -> None:
     race = Race(lane([]), lane([]), Now())
     race.playback.play()
     race.playback.advance()
-    assert (race.positions, race.drawing(10).strips, race.places(race.drawing(10), 10)) == ((0, 0), ("", ""), (0, 0))
+    assert (race.positions, gaps(race.drawing(10)), race.places(race.drawing(10), 10)) == ((0, 0), ("", ""), (0, 0))
 
 
 def test_positions_of_lanes_never_fall() -> None:
@@ -378,6 +383,58 @@ def test_nul_is_replaced_in_the_texts_of_lanes() -> None:
     race = Race(lane([(100, "a\0b")]), lane(SLOW), Now())
     race.playback.seek_to(450 * MS)
     assert said(race)[0] == race.texts[0] == "a\N{REPLACEMENT CHARACTER}b"
+
+
+@each_case(
+    ("at_ms", "standing"),
+    [
+        (0, ""),
+        (99, ""),
+        (100, "level"),
+        (350, "B is 250 ms behind"),
+        (450, "B is 300 ms behind"),
+        (850, "B is 600 ms behind"),
+        (1200, "A ended 900 ms before B"),
+    ],
+)
+def test_the_lane_with_less_text_is_behind_by_the_time_since_the_other_had_more(at_ms: int, standing: str) -> None:
+    race = Race(lane(FAST), lane(SLOW), Now())
+    race.playback.seek_to(at_ms * MS)
+    assert race.standing == standing
+    race.swap()
+    assert race.standing == standing.translate({ord("A"): "B", ord("B"): "A"})
+
+
+def test_of_two_steady_streams_the_delay_does_not_waver_and_a_stall_adds_to_it() -> None:
+    words = [(100 * at, "word") for at in range(1, 11)]
+    late = [(at + 83, text) for at, text in words[:6]] + [(1583, "word")]
+    race = Race(lane(words, 2000), lane(late, 2000), Now())
+    said = []
+    for at_ms in (190, 290, 299, 683, 700, 783, 900, 1500):
+        race.playback.seek_to(at_ms * MS)
+        said.append(race.standing)
+    assert said == [*["B is 83 ms behind"] * 6, "B is 200 ms behind", "B is 800 ms behind"]
+
+
+def test_one_that_has_ended_with_less_text_is_not_behind() -> None:
+    race = Race(lane(FAST), lane([(50, "x")], 150), Now())
+    for at_ms, standing in ((60, "A is 10 ms behind"), (110, "B is 10 ms behind"), (160, "B has ended")):
+        race.playback.seek_to(at_ms * MS)
+        assert race.standing == standing
+    race = Race(lane(FAST), lane(FAST), Now())
+    race.playback.seek_to(150 * MS)
+    assert race.standing == "level"
+    race.playback.seek_to(300 * MS)
+    assert race.standing == "both ended at once"
+
+
+def test_the_distance_is_that_of_the_alignment() -> None:
+    race = Race(lane(FAST), lane(SLOW), Now(), "first content")
+    race.playback.seek_to(450 * MS)
+    assert (race.clock_ns, race.standing) == (50 * MS, "level")
+    race = Race(lane(FAST), lane(SLOW), Now(), "content offset")
+    race.playback.seek_to(250 * MS)
+    assert race.standing == "B is 600 ms behind"
 
 
 WIDE = 200

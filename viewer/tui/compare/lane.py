@@ -55,6 +55,10 @@ class LanePane(Toned):
         """The cells of a line."""
         return max(self.size.width - len(_MARGIN), 1)
 
+    def rows_of(self, parts: Sequence[LanePart], most: int) -> int:
+        """Return the number of lines that texts take, at most `most`."""
+        return len(wrap.tail(((part.kind, part.text, part.length) for part in parts), max(self.room - 1, 1), most))
+
     def show(self, head: str, status: Sequence[cells.Part], parts: Sequence[LanePart], running: bool) -> None:
         """Show a lane: its head, its status and its texts; `running`: it has not ended."""
         has_grown = self._parting is not None or (parts, running) != (self._parts, self._moving)

@@ -16,7 +16,8 @@ from wiretape.viewer import rows
 from wiretape.viewer.exchange import pages
 from wiretape.viewer.exchange.opened import Known
 from wiretape.viewer.exchange.pulse import Pulse
-from wiretape.viewer.exchange.race import ALIGNMENTS, Drawing, Lane, LanePart, Race, status
+from wiretape.viewer.exchange.race import ALIGNMENTS, Lane, LanePart, Race, status
+from wiretape.viewer.exchange.race_drawing import Drawing
 from wiretape.viewer.exchange.states import ORPHAN
 from wiretape.viewer.listing import ranking
 from wiretape.viewer.rows import DetailRow
@@ -34,6 +35,14 @@ from wiretape.viewer.tui.widgets.bar import HeaderLine
 from wiretape.viewer.tui.widgets.footer import KeyLine
 
 _SHORT_ID: Final = 8
+_FIXED: Final = 6
+"""Rows of the title, the figures and the keys."""
+
+_STRIPS: Final = 4
+"""Rows of a race without its curves."""
+
+_LEAST_TEXT: Final = 3
+_LEAST_CURVES: Final = 3
 
 
 class Side:
@@ -142,7 +151,7 @@ class CompareScreen(PlaybackScreen):
 
     def on_resize(self) -> None:
         """Draw for the new size, once it is laid out."""
-        self.call_after_refresh(self._show)
+        self.call_after_refresh(self._lay_out)
 
     def copies(self) -> list[tuple[str, str]]:
         """Return the texts to copy: the command for these figures, the ids, the texts."""
@@ -188,7 +197,7 @@ class CompareScreen(PlaybackScreen):
         if self._divergence is None:
             self.notify(diff.sameness(*self._race.texts, growing=self._race.is_live), markup=False)
             return
-        self._parted = not self._parted
+        self._part(not self._parted)
         self._race.playback.pause()
         self._show()
 
@@ -209,7 +218,7 @@ class CompareScreen(PlaybackScreen):
     def _command(self, change: Callable[[Race], None]) -> None:
         """Change the race, and show the result."""
         if self._race is not None:
-            self._parted = False
+            self._part(False)
             change(self._race)
             self._drive(self._race)
             self._show()
@@ -273,7 +282,14 @@ class CompareScreen(PlaybackScreen):
             self._divergence = diff.divergence(*race.texts, growing=race.is_live)
             self._parted = self._parted and self._divergence is not None
             self._show_figures(race)
+            self._lay_out()
             self._show()
+
+    def _part(self, parted: bool) -> None:
+        """Show the first difference of the texts, or the race."""
+        if parted != self._parted:
+            self._parted = parted
+            self._lay_out()
 
     def _show_figures(self, race: Race) -> None:
         a, b = (side.row for side in self._sides)
@@ -281,6 +297,18 @@ class CompareScreen(PlaybackScreen):
         part = None if self._divergence is None else self._divergence.at
         text = ranking.text_score(lengths, part, growing=any(race.is_live))
         self._table.scores = [*ranking.scores(a, b), text]
+
+    def _lay_out(self) -> None:
+        """Give the curves the room below the texts, at least half of all; none beside the first difference."""
+        if (race := self._race) is not None:
+            room = self.size.height - _FIXED - _STRIPS
+            texts = (
+                pane.rows_of(one.parts(len(one.transcript)), room // 2 - 2)
+                for pane, one in zip(self._panes, race.lanes, strict=True)
+            )
+            rows = 0 if self._parted else room - 2 - max(*texts, _LEAST_TEXT)
+            self._strips.styles.height = _STRIPS + (rows if rows >= _LEAST_CURVES else 0)
+            self.call_after_refresh(self._show)
 
     def _show(self) -> None:
         if self._race is not None:
@@ -313,9 +341,9 @@ class CompareScreen(PlaybackScreen):
         race, strips = self._race, self._strips
         if race is None:
             return
-        drawn_for = (strips.cells, race.alignment, race.lanes)
+        drawn_for = (strips.cells, strips.size.height, race.alignment, race.lanes)
         if drawn_for != self._drawn_for or race.lags(self._drawing, strips.cells):
-            self._drawing, self._drawn_for = race.drawing(strips.cells), drawn_for
+            self._drawing, self._drawn_for = race.drawing(strips.cells, strips.size.height - _STRIPS), drawn_for
         strips.show(_clock(race), self._drawing, race.places(self._drawing, strips.cells))
 
     def _show_title(self) -> None:
@@ -342,7 +370,7 @@ def _instead(row: DetailRow, *, over: bool) -> list[LanePart]:
 
 
 def _clock(race: Race) -> str:
-    """Return the time since the alignment point, in words as the inspector's."""
+    """Return the time since the alignment point, in words as the inspector's, and which lane is behind."""
     playback, zero = race.playback, race.origin_ns
     state = "● following" if race.playback.following else "▶ racing" if playback.playing else "‖ paused"
     speed = "max" if playback.speed == float("inf") else f"{playback.speed:g}×"
@@ -350,4 +378,5 @@ def _clock(race: Race) -> str:
     end_ns = playback.end_ns - zero
     start = f"{formatting.timestamp(-zero, end_ns)} … " if zero else ""
     whole = f"{start}{formatting.timestamp_with_unit(end_ns, '+' * any(race.is_live))}"
-    return f"race · {formatting.timestamp(race.clock_ns, end_ns)} of {whole} · {speed}{idle} · {state}"
+    standing = f" · {race.standing}" if race.standing else ""
+    return f"race · {formatting.timestamp(race.clock_ns, end_ns)} of {whole}{standing} · {speed}{idle} · {state}"

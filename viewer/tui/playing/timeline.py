@@ -19,7 +19,7 @@ from wiretape.viewer.exchange import markers, strips
 from wiretape.viewer.exchange.clocks import Times
 from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.exchange.pulse import Pulse
-from wiretape.viewer.exchange.race import Drawing
+from wiretape.viewer.exchange.race_drawing import Drawing, RaceCell
 from wiretape.viewer.exchange.strips import Strips
 from wiretape.viewer.text import formatting, sparkline
 from wiretape.viewer.text.cells import Tone
@@ -362,12 +362,14 @@ class TransportLine(Scrubbing):
 
 
 class RaceStrips(Toned, Scrubbing):
-    """Two rows of gaps on one axis, a lane each, with the playhead across both; the future is dim."""
+    """The curves and the gaps of two lanes on one axis, with the playhead across all; the future is dim."""
 
     DEFAULT_CSS = """
     RaceStrips { width: 1fr; height: 4; }
     RaceStrips > .race--head { color: $foreground; text-style: bold; }
-    RaceStrips > .race--gaps { color: $text-primary; }
+    RaceStrips > .race--a { color: $text-primary; }
+    RaceStrips > .race--b { color: $text-accent; }
+    RaceStrips > .race--both { color: $foreground; text-style: bold; }
     RaceStrips > .race--first { background: $panel; }
     RaceStrips > .race--slow { color: $text-warning; background: $warning-muted; }
     RaceStrips > .race--stalled { color: $text-error; background: $error-muted; text-style: bold; }
@@ -376,7 +378,8 @@ class RaceStrips(Toned, Scrubbing):
     RaceStrips > .race--axis { color: $text-muted; }
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"race--{name}" for name in ("head", "gaps", "first", "slow", "stalled", "to-come", "playhead", "axis")
+        f"race--{name}"
+        for name in ("head", "a", "b", "both", "first", "slow", "stalled", "to-come", "playhead", "axis")
     }
 
     def __init__(self) -> None:
@@ -385,7 +388,7 @@ class RaceStrips(Toned, Scrubbing):
 
     @property
     def cells(self) -> int:
-        """The number of cells in a row of gaps."""
+        """The number of cells in a row."""
         return max(self.size.width - _RACE_MARGIN, 1)
 
     def span(self) -> tuple[int, int, int]:
@@ -393,47 +396,50 @@ class RaceStrips(Toned, Scrubbing):
         return _RACE_MARGIN, self.cells, self._shown[1].axis_ns
 
     def show(self, head: str, drawing: Drawing, places: tuple[int, int]) -> None:
-        """Show both lanes, `cells` long, each with its playhead in its cell of `places`."""
-        if (head, drawing, places) != self._shown:
-            self._shown = head, drawing, places
+        """Show a race, each lane with its playhead in its cell of `places`."""
+        before, self._shown = self._shown, (head, drawing, places)
+        if before[1:] != self._shown[1:]:
             self.refresh()
+        elif head != before[0]:
+            self.refresh(Region(0, 0, self.size.width, 1))
 
     def render_line(self, y: int) -> Strip:
-        """Draw the heading, a lane, or the axis."""
+        """Draw the heading, a row of the curves, a lane, or the axis."""
         head, drawing, places = self._shown
-        width = self.size.width
+        lane = y - len(drawing.rows) + 1
         if y == 0:
-            return theme.rule(self, head, width)
-        if y == 3:
-            return self._axis(width)
-        line, at = drawing.strips[y - 1].ljust(self.cells), places[y - 1]
-        waited = strips.wait_kinds(drawing.waits[y - 1], self.cells)
+            return theme.rule(self, head, self.size.width)
+        if lane > 1:
+            return self._axis()
+        name: Part = (f" {'AB'[lane]} ", self._style("ab"[lane])) if lane >= 0 else (" " * _RACE_MARGIN, None)
         looks = (
-            (_lane_state(sign, kind, place > at), kind, place == at, sign)
-            for place, (sign, kind) in enumerate(zip(line, waited, strict=False))
+            (
+                _race_look(cell, place > places[cell.lane]),
+                cell.wait,
+                place == places[cell.lane] and (lane >= 0 or cell.sign != " "),
+            )
+            for place, cell in enumerate(drawing.rows[y - 1])
         )
-        drawn: list[Part] = [(f" {'AB'[y - 1]} ", self._style("head"))]
-        for (state, kind, is_playhead), alike in groupby(looks, itemgetter(0, 1, 2)):
-            style = self._style(state) + (theme.behind(self, f"race--{kind}") if kind else Style())
+        drawn = [name]
+        for (look, wait, is_playhead), alike in groupby(zip(looks, drawing.rows[y - 1], strict=True), itemgetter(0)):
+            style = self._style(look) + (theme.behind(self, f"race--{wait}") if wait else Style())
             style += theme.behind(self, "race--playhead") if is_playhead else Style()
-            drawn.append(("".join(sign for *_, sign in alike), style))
-        return paint.strip(drawn, width, self.rich_style)
+            drawn.append(("".join(cell.sign for _, cell in alike), style))
+        return paint.strip(drawn, self.size.width, self.rich_style)
 
-    def _axis(self, width: int) -> Strip:
+    def _axis(self) -> Strip:
         _, drawing, (at, _) = self._shown
         axis = sparkline.axis(drawing.axis_ns, self.cells, drawing.zero_ns).ljust(self.cells)
         clear, muted = sparkline.without_label(axis, at), self._style("axis")
         parts = [(" " * _RACE_MARGIN, None), (clear[:at], muted), (_PLAYHEAD, self._style("head"))]
-        return paint.strip([*parts, (clear[at + 1 :], muted)], width, self.rich_style)
+        return paint.strip([*parts, (clear[at + 1 :], muted)], self.size.width, self.rich_style)
 
     def _style(self, name: str) -> Style:
         style = theme.style(self, f"race--{name}")
         return Style(color=style.color, bold=style.bold)
 
 
-def _lane_state(sign: str, kind: strips.WaitKind | None, to_come: bool) -> str:
-    if kind is not None:
-        return "axis" if kind == "first" else kind
-    if to_come:
-        return "to-come"
-    return "stalled" if sign in sparkline.LONG else "slow" if sign in sparkline.SLOW else "gaps"
+def _race_look(cell: RaceCell, to_come: bool) -> str:
+    if cell.wait is not None:
+        return "axis" if cell.wait == "first" else cell.wait
+    return "to-come" if to_come else cell.look

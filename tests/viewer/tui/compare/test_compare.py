@@ -35,7 +35,7 @@ def test_a_race_half_way_looks_like_this(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: CompareScreen(A, FAILED_NO)) as (app, pilot):
             await mid_race(app, pilot)
-            for size in SIZES:
+            for size in ((60, 16), *SIZES, (200, 60)):
                 assert_golden(f"compare-{size[0]}x{size[1]}", await resized(pilot, size))
 
     journey(steps())

@@ -1,0 +1,127 @@
+"""Pure: a race on one axis of time: what both lanes had brought as two curves with their finish, and below the gaps.
+
+Cells are grouped by their drawing, so that a screen only chooses colours and draws the playhead.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Final, Literal, NamedTuple
+
+from wiretape.viewer.exchange import strips
+from wiretape.viewer.exchange.strips import WaitKind
+from wiretape.viewer.text import curve, formatting, sparkline
+
+RaceLook = Literal["a", "b", "both", "slow", "stalled", "axis"]
+"""The look of a cell: of a lane, of both where their curves cross, of a long gap, or of an explanation."""
+
+FINISH: Final = "┊"
+"""The line at the timestamp at which a lane ended."""
+
+_LANES: Final[tuple[RaceLook, RaceLook]] = ("a", "b")
+_TONES: Final[dict[str, RaceLook]] = {"warning": "slow", "error": "stalled"}
+_LEAST_LABELLED: Final = 30
+
+
+class RaceCell(NamedTuple):
+    """A cell: its sign and look, the wait that it is in, and the lane whose playhead it belongs to."""
+
+    sign: str
+    look: RaceLook = "axis"
+    wait: WaitKind | None = None
+    lane: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """One lane on the axis of a race: its request, its outputs and its end, in ns since the axis begins.
+
+    `count` returns how many characters had come by a timestamp, `unit_ns` is the unit of the bars of its gaps. The
+    waits of a lane that is not timed are unknown.
+    """
+
+    start_ns: int
+    output_at: Sequence[int]
+    end_ns: int
+    count: Callable[[int], int]
+    unit_ns: int
+    is_timed: bool = True
+    is_live: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A race in rows of `cells` cells on an axis of `axis_ns`; its 0 is `zero_ns` from its beginning.
+
+    The last two rows are the gaps of A and B, those above them the curves.
+    """
+
+    rows: Sequence[Sequence[RaceCell]] = ((), ())
+    axis_ns: int = 0
+    zero_ns: int = 0
+    cells: int = 0
+
+
+def draw(courses: tuple[Course, Course], axis_ns: int, zero_ns: int, cells: int, rows: int) -> Drawing:
+    """Draw a race with `rows` rows for the curves."""
+    plot = list(_plot(courses, axis_ns, zero_ns, cells, rows)) if rows and axis_ns > 0 else [()] * rows
+    # Both lanes have the unit of the faster one: in it, the other has higher bars.
+    unit_ns = min((one.unit_ns for one in courses if len(one.output_at) > 1), default=sparkline.UNITS_NS[0])
+    return Drawing(
+        (*plot, *(_strip(number, one, axis_ns, cells, unit_ns) for number, one in enumerate(courses))),
+        axis_ns,
+        zero_ns,
+        cells,
+    )
+
+
+def _strip(number: int, one: Course, axis_ns: int, cells: int, unit_ns: int) -> list[RaceCell]:
+    """Return the row of a lane's gaps, its waits shaded with their lengths."""
+    waits = strips.waits(one.output_at, one.start_ns, one.end_ns, axis_ns, cells) if one.is_timed else []
+    longest = strips.longest_gaps(one.output_at, axis_ns, cells)
+    bars = sparkline.bars([sparkline.height(gap, 1, unit_ns) if gap >= 0 else 0 for gap in longest], 1)[0]
+    ends = (one.output_at[0], one.output_at[-1]) if one.output_at else None
+    line = sparkline.with_ends([*bars], ends, None if one.is_live else one.end_ns, axis_ns) if axis_ns > 0 else ""
+    drawn = zip(strips.shaded(line, waits, cells), longest, strips.wait_kinds(waits, cells), strict=True)
+    own = _LANES[number]
+    return [RaceCell(sign, _TONES.get(strips.gap_tone(gap), own), kind, number) for sign, gap, kind in drawn]
+
+
+def _plot(
+    courses: tuple[Course, Course], axis_ns: int, zero_ns: int, cells: int, rows: int
+) -> Iterator[list[RaceCell]]:
+    """Yield the rows of both curves, with a line where a lane ended, and its time beside that."""
+    counts = [curve.sampled(one.count, axis_ns, cells, one.end_ns) for one in courses]
+    most = max((count[-1] for count in counts if count), default=0)
+    a, b = (curve.dots(count, most, cells, rows) for count in counts)
+    plot = [[_cell(*dots) for dots in zip(*row, strict=True)] for row in zip(a, b, strict=True)]
+    if cells >= _LEAST_LABELLED:
+        _write(plot[:1], 0, f"{formatting.short_count(most)} characters", RaceCell(""))
+    ends = [(_own(number), one.end_ns) for number, one in enumerate(courses) if not one.is_live]
+    for own, end_ns in ends:
+        place, at = strips.cell(end_ns, axis_ns, cells), formatting.timestamp_with_unit(end_ns - zero_ns)
+        label = f" {'AB'[own.lane]} {at} "
+        if not _write(plot[::-1], place - len(label), label, own):
+            _write(plot[::-1], place + 1, label, own)
+    for (own, end_ns), row in product(ends, plot):
+        _write([row], strips.cell(end_ns, axis_ns, cells), FINISH, own)
+    yield from plot
+
+
+def _own(lane: int) -> RaceCell:
+    return RaceCell("", _LANES[lane], None, lane)
+
+
+def _cell(a: int, b: int) -> RaceCell:
+    sign = next(curve.signs([[a | b]]))
+    return RaceCell(sign, "both" if a and b else "b" if b else "a", None, int(bool(b and not a)))
+
+
+def _write(rows: Sequence[list[RaceCell]], place: int, text: str, like: RaceCell) -> bool:
+    """Write a text into the first of some rows that is blank there; return True if there is one."""
+    for row in rows:
+        span = slice(place, place + len(text))
+        if place >= 0 and len(row[span]) == len(text) and all(cell.sign == " " for cell in row[span]):
+            row[span] = [like._replace(sign=sign) for sign in text]
+            return True
+    return False
