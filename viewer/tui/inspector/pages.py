@@ -2,7 +2,7 @@
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from wiretape.recorder.sanitize import clipped, safe
@@ -140,8 +140,17 @@ def _lines(lines: Iterable[str]) -> str:
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
-def copies(place: Place, known: Known, opened: OpenedExchange | None, position: int) -> list[Copy]:
-    """Return the texts to copy as (label, text): the id, equivalent commands, the texts, the event."""
+def copies(
+    place: Place,
+    known: Known,
+    opened: OpenedExchange | None,
+    decoded: Callable[[], Awaitable[OpenedExchange]],
+    position: int,
+) -> list[Copy]:
+    """Return the texts to copy as (label, text): the id, equivalent commands, the texts, the event.
+
+    `decoded` is waited for where a text needs the decoded exchange.
+    """
     row, command = known.row, functools.partial(offers.part_command, place, known.row.id)
     verb = "show" if place.supports("bodies") else "view"
     copies: list[Copy] = [("id", row.id), ("command", offers.command(place, verb, row.id))]
@@ -151,14 +160,30 @@ def copies(place: Place, known: Known, opened: OpenedExchange | None, position: 
     copies += [(label, _short_or_later(text, command(label))) for label, text in texts if text]
     curled = _later("its request, as a command", lambda: curl.of(known.request), command("curl"))
     copies.append(("curl", curled))
-    if opened is not None:
-        transcript, raw = opened.transcript, command("body")
-        body = _later("the answer, as it came", lambda: transcript.data.decode("utf-8", "replace"), raw)
-        copies.append(("body", body))
-        if 0 < position <= len(transcript):
-            copies.append((f"event #{position - 1}", _short_or_later(_event(transcript, position), raw)))
-            copies.append(("place", offers.command(place, "view", row.id, "--at", f"#{position - 1}")))
+    if row.outcome == "open":
+        copies.append(("text", _of_transcript("the text so far", decoded, _answer, command("text"))))
+    body = _of_transcript("the answer, as it came", decoded, _body, command("body"))
+    copies.append(("body", body))
+    if opened is not None and 0 < position <= len(opened.transcript):
+        copies.append((f"event #{position - 1}", _short_or_later(_event(opened.transcript, position), body.command)))
+        copies.append(("place", offers.command(place, "view", row.id, "--at", f"#{position - 1}")))
     return copies
+
+
+def _body(transcript: Transcript) -> str:
+    return transcript.data.decode("utf-8", "replace")
+
+
+def _of_transcript(
+    label: str, decoded: Callable[[], Awaitable[OpenedExchange]], text: Callable[[Transcript], str], instead: str
+) -> Later:
+    """Return a text that is made of the transcript once it is chosen and decoded."""
+
+    async def read() -> str:
+        opened = await decoded()
+        return await asyncio.to_thread(text, opened.transcript)
+
+    return Later(label, read, instead)
 
 
 def _later(label: str, make: Callable[[], str], instead: str) -> Later:

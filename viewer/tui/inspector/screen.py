@@ -4,6 +4,7 @@ All panes share one playhead, a `Playback`, which a `Driver` plays. Facts that n
 rest when the body has been decoded beside the loop. A stream that still runs is read again as it grows.
 """
 
+import asyncio
 from functools import partial
 from typing import ClassVar, Self
 
@@ -21,7 +22,7 @@ from wiretape.viewer.source.base import POLL_SECONDS
 from wiretape.viewer.source.tape import exchange
 from wiretape.viewer.text import formatting
 from wiretape.viewer.timing.playback import Playback
-from wiretape.viewer.tui.base.host import host
+from wiretape.viewer.tui.base.host import Superseded, host
 from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
 from wiretape.viewer.tui.dialogs.menus import AskScreen
 from wiretape.viewer.tui.dialogs.offers import Copy
@@ -79,6 +80,7 @@ class InspectorScreen(PlaybackScreen):
         self._search = Search(self._warn)
         self._pulse = Pulse(SYSTEM)
         self._loader: Loader | None = None
+        self._is_decoded = asyncio.Event()
         if at is not None:
             self.go_to(at)
         if plays_stall:
@@ -101,6 +103,7 @@ class InspectorScreen(PlaybackScreen):
 
     def on_unmount(self) -> None:
         """Abandon pending reads."""
+        self._is_decoded.set()
         if self._loader is not None:
             self._loader.close()
 
@@ -118,7 +121,17 @@ class InspectorScreen(PlaybackScreen):
         """Return the texts to copy."""
         if self._known is None:
             return []
-        return pages.copies(host(self).listed.place, self._known, self._opened, self.playback.position)
+        place, position = host(self).listed.place, self.playback.position
+        return pages.copies(place, self._known, self._opened, self._decoded, position)
+
+    async def _decoded(self) -> OpenedExchange:
+        """Return the decoded exchange; wait for it, and say so. Raises `Superseded` if this screen is left before."""
+        if self._opened is None:
+            self.notify("it is still being decoded, and copied as soon as that is done", title="copy", markup=False)
+            await self._is_decoded.wait()
+        if self._opened is None:
+            raise Superseded
+        return self._opened
 
     def exports(self) -> list[tuple[str, list[str]]]:
         """Return the exports."""
@@ -176,6 +189,7 @@ class InspectorScreen(PlaybackScreen):
         playback, pulse = self.playback, self._pulse
         is_first = self._opened is None
         self._opened = opened
+        self._is_decoded.set()
         pulse.take(opened)
         playback.following = playback.following or (is_first and (pulse.runs or len(opened.transcript) < 2))
         playback.grow(opened.transcript.at, pulse.end_ns)

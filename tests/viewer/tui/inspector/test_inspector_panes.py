@@ -1,5 +1,6 @@
 """The panes of the inspector: times, the bytes as the socket gave them, and content as Markdown."""
 
+import asyncio
 import contextlib
 import sqlite3
 import zlib
@@ -20,6 +21,8 @@ from wiretape.recorder.tape import digits, packing
 from wiretape.viewer.source.tape import decoder
 from wiretape.viewer.text import markdown, sparkline
 from wiretape.viewer.tui.base import theme as themes
+from wiretape.viewer.tui.base.host import Superseded
+from wiretape.viewer.tui.dialogs.offers import Later
 from wiretape.viewer.tui.inspector.panes import InspectorPanes
 from wiretape.viewer.tui.inspector.screen import InspectorScreen
 from wiretape.viewer.tui.playing.loader import KeyQueue
@@ -497,6 +500,39 @@ def test_going_up_and_down_waits_for_the_events(marked: Path, monkeypatch: pytes
             )  # whether it is open by now or not
             await wait_for(pilot, lambda: screen.panes.pane == 2 and screen.is_open)
             await wait_for(pilot, lambda: screen.playback.position == 6)
+
+    journey(steps())
+
+
+def test_what_is_copied_while_it_is_decoded_is_waited_for(marked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoder, "LARGE", 100)
+
+    async def steps() -> None:
+        screen = InspectorScreen(1)
+        async with staged(marked, lambda: screen) as (app, pilot):
+            copies = dict(await wait_for(pilot, screen.copies))
+            was_open, body = screen.is_open, copies["body"]
+            assert isinstance(body, Later)
+            assert "- a queue" in await body.read()
+            assert screen.is_open
+            assert was_open or "it is still being decoded, and copied as soon as that is done" in app.toasts
+
+    journey(steps())
+
+
+def test_what_waits_to_be_copied_is_given_up_with_the_screen(marked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoder, "LARGE", 100)
+
+    async def steps() -> None:
+        screen = InspectorScreen(1)
+        async with staged(marked, lambda: screen) as (app, pilot):
+            copies = dict(await wait_for(pilot, screen.copies))
+            body = copies["body"]
+            assert isinstance(body, Later)
+            copied = asyncio.ensure_future(body.read())
+            app.pop_screen()
+            with contextlib.suppress(Superseded):  # unless it was decoded before
+                assert "- a queue" in await copied
 
     journey(steps())
 
