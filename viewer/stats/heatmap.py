@@ -31,7 +31,9 @@ _STEPS_S: Final = (
     1, 2, 3, 5, 10, 15, 20, 30, 60, 120, 180, 300, 600, 900, 1200, 1800, 3600, 7200, 10800, 14400, 21600, 28800, 43200,
     86400, 172800, 259200, 604800,
 )  # fmt: skip
-_DAY_S = 86400
+_STEPS_MS: Final = (10, 20, 50, 100, 200, 500, *(1000 * step_s for step_s in _STEPS_S))
+_SECOND_MS: Final = 1000
+_DAY_MS: Final = 86_400_000
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 _APART = 2
 
@@ -49,13 +51,13 @@ class Cell:
 class Heatmap:
     """A map: `bands` are its rows, the highest first; `counts` and `exchanges` have one list for each of them.
 
-    Its columns are `step_s` seconds long and begin at `start_s`, in s since the epoch. Of a gap map the exchanges of a
-    cell are those that had such a gap. `same_read` counts gaps of 0, which no cell shows.
+    Its columns are `step_ms` milliseconds long and begin at `start_ms`, in ms since the epoch. Of a gap map the
+    exchanges of a cell are those that had such a gap. `same_read` counts gaps of 0, which no cell shows.
     """
 
     metric: str
-    start_s: int
-    step_s: int
+    start_ms: int
+    step_ms: int
     bands: tuple[tuple[int, int], ...]
     counts: list[list[int]]
     exchanges: list[list[int]]
@@ -83,8 +85,8 @@ class Heatmap:
 
     def span(self, column: int) -> tuple[str, str]:
         """Return when a column begins and when the next one does: ISO 8601, UTC."""
-        start = self.start_s + column * self.step_s
-        return _iso(start), _iso(start + self.step_s)
+        start = self.start_ms + column * self.step_ms
+        return _iso(start, self.step_ms), _iso(start + self.step_ms, self.step_ms)
 
     def limits(self, row: int) -> tuple[int | None, int]:
         """Return the range of a row's values: its start (None: 0) and its exclusive end, in ns or as a rate."""
@@ -115,13 +117,17 @@ def step(share: float) -> int:
     return 0 if not share else 1 + sum(share >= limit for limit in _LIMITS)
 
 
-def columns(first_s: int, last_s: int, room: int) -> tuple[int, int, int]:
-    """Return the start of the first column, a column's length (s), and the number of columns: at most `room`."""
-    for step_s in (*_STEPS_S, *(_STEPS_S[-1] << doubled for doubled in range(1, 40))):
-        start = first_s // step_s * step_s
-        if (count := (last_s - start) // step_s + 1) <= max(room, 1):
-            return start, step_s, count
-    return first_s, last_s - first_s + 1, 1
+def columns(first_ms: int, last_ms: int, room: int, exchanges: int) -> tuple[int, int, int]:
+    """Return the start of the first column and a column's length (ms), and the number of columns: at most `room`.
+
+    They are shorter than a second only if there are at least as many `exchanges` as columns: most would be empty.
+    """
+    for step_ms in (*_STEPS_MS, *(_STEPS_MS[-1] << doubled for doubled in range(1, 40))):
+        start = first_ms // step_ms * step_ms
+        most = max(room, 1) if step_ms >= _SECOND_MS else min(room, exchanges)
+        if (count := (last_ms - start) // step_ms + 1) <= most:
+            return start, step_ms, count
+    return first_ms, last_ms - first_ms + 1, 1
 
 
 def bands(lowest: int, highest: int, room: int) -> tuple[tuple[int, int], ...]:
@@ -141,11 +147,11 @@ def axis(heatmap: Heatmap, width: int) -> str:
 
     Over two days or more, only days are named, by their date, where they begin; all times are UTC.
     """
-    count, step_s = heatmap.columns, heatmap.step_s
-    in_days = step_s < _DAY_S and _DAY_S % step_s == 0 and count * step_s >= 2 * _DAY_S
-    unit = _DAY_S // step_s if in_days else 1
-    named = range(-(heatmap.start_s // step_s) % unit, count, unit)
-    labels = [_when(heatmap.start_s + column * step_s, unit * step_s) for column in named]
+    count, step_ms = heatmap.columns, heatmap.step_ms
+    in_days = step_ms < _DAY_MS and _DAY_MS % step_ms == 0 and count * step_ms >= 2 * _DAY_MS
+    unit = _DAY_MS // step_ms if in_days else 1
+    named = range(-(heatmap.start_ms // step_ms) % unit, count, unit)
+    labels = [_when(heatmap.start_ms + column * step_ms, unit * step_ms) for column in named]
     needed = max(map(len, labels), default=0) + _APART
     apart = next((apart for apart in range(1, count) if apart * unit * width // count >= needed), max(count, 1))
     drawn = ""
@@ -169,7 +175,7 @@ def described(found: Heatmap, row: int, column: int) -> str:
     since, _ = found.span(column)
     low, high = found.limits(row)
     least = "0" if low is None else amount(low, found.metric)
-    span = f"{since[:10]} {since[11:19]} UTC · {least} – {amount(high, found.metric)}"
+    span = f"{since[:10]} {since[11:-1]} UTC · {least} – {amount(high, found.metric)}"
     if not cell.count:
         return f"{span} · nothing"
     number = counted(cell.count, "gap" if found.metric == "gap" else "exchange")
@@ -177,12 +183,12 @@ def described(found: Heatmap, row: int, column: int) -> str:
     return f"{span} · {number}, {100 * cell.share:.1f} % · enter: {counted(cell.exchanges, 'exchange')}{such}"
 
 
-def length(step_s: int) -> str:
+def length(step_ms: int) -> str:
     """Return a column's length, for people."""
-    for unit, size in (("d", _DAY_S), ("h", 3600), ("min", 60)):
-        if step_s % size == 0:
-            return f"{step_s // size} {unit}"
-    return f"{step_s} s"
+    for unit, size in (("d", _DAY_MS), ("h", 3_600_000), ("min", 60_000), ("s", _SECOND_MS)):
+        if step_ms % size == 0:
+            return f"{step_ms // size} {unit}"
+    return f"{step_ms} ms"
 
 
 def row_of(bits: int, laid: Sequence[tuple[int, int]]) -> int:
@@ -190,12 +196,14 @@ def row_of(bits: int, laid: Sequence[tuple[int, int]]) -> int:
     return next((at for at, (low, _) in enumerate(laid) if bits >= low), len(laid) - 1)
 
 
-def _when(at_s: int, step_s: int) -> str:
-    moment = datetime.fromtimestamp(at_s, UTC)
-    if step_s >= _DAY_S:
+def _when(at_ms: int, step_ms: int) -> str:
+    moment = datetime.fromtimestamp(at_ms // 1000, UTC)
+    if step_ms >= _DAY_MS:
         return f"{moment:%m-%d}"
-    return f"{moment:%H:%M:%S}" if step_s < 60 else f"{moment:%H:%M}"
+    return f"{moment:%H:%M}" if step_ms >= 60_000 else _iso(at_ms, step_ms)[11:-1]
 
 
-def _iso(at_s: int) -> str:
-    return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%dT%H:%M:%SZ}"
+def _iso(at_ms: int, step_ms: int) -> str:
+    """Return a time in ISO 8601, to a millisecond if the columns are shorter than a second."""
+    fraction = f".{at_ms % 1000:03}" if step_ms < _SECOND_MS else ""
+    return f"{datetime.fromtimestamp(at_ms // 1000, UTC):%Y-%m-%dT%H:%M:%S}{fraction}Z"

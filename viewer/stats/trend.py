@@ -40,7 +40,9 @@ def trend(found: StartedExchanges, room: int) -> Trend | None:
     """Return the trend of exchanges in at most `room` intervals; None if there are no exchanges."""
     if not len(found.start_s):
         return None
-    start, step_s, count = heatmap.columns(int(found.start_s.min()), int(found.start_s.max()), room)
+    ends_ms = 1000 * int(found.start_s.min()), 1000 * int(found.start_s.max())
+    start_ms, step_ms, count = heatmap.columns(*ends_ms, room, exchanges=0)
+    start, step_s = start_ms // 1000, step_ms // 1000
     places = (found.start_s - start) // step_s
     ttfts = [_percentiles(values) for values in _by_place(found.ttft_ms, places, count)]
     return Trend(

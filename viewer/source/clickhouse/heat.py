@@ -15,19 +15,22 @@ from wiretape.viewer.source.tape.overview import SPREAD, Alike, laid
 from wiretape.viewer.stats import heatmap
 from wiretape.viewer.stats.heatmap import Heatmap
 
-_AT_S: Final = literal_column("toInt64(toUnixTimestamp(started))", Integer)
+_AT_MS: Final = literal_column(
+    "(toInt64(toUnixTimestamp(started)) * 1000 + toInt64OrZero(substring(started_at, 21, 3)))", Integer
+)
+"""The start in ms since the epoch; `started` is in whole seconds."""
 
 
 def heat(connection: Connection, metric: str, room: tuple[int, int], where: Condition | None = None) -> Heatmap | None:
     """Count a metric of `heatmap.METRICS` over time, as `wiretape.viewer.source.tape.overview.heat` does."""
-    ends: list[Expression] = [func.count(), func.min(_AT_S), func.max(_AT_S)]
+    ends: list[Expression] = [func.count(), func.min(_AT_MS), func.max(_AT_MS)]
     with connection.begin():
         size, first, last = connection.execute(queries.filtered(select(*ends).select_from(JOINED), where)).one()
     if not size:
         return None
-    start, step_s, count = heatmap.columns(first, last, room[0])
+    start, step_ms, count = heatmap.columns(first, last, room[0], size)
     value, counts = column(SPREAD[metric]), np.zeros((64, count), np.int64)
-    place = func.intDiv(_AT_S - literal(start), literal(step_s), type_=Integer)
+    place = func.intDiv(_AT_MS - literal(start), literal(step_ms), type_=Integer)
 
     def counted(*by: Expression, sums: Expression) -> list[tuple[Any, ...]]:
         statement = select(place, *by, sums).select_from(JOINED).where(value.is_not(None)).group_by(place, *by)
@@ -38,13 +41,13 @@ def heat(connection: Connection, metric: str, room: tuple[int, int], where: Cond
     if metric != "gap":
         for at, bits, n in counted(_BitLength(value), sums=func.count()):
             counts[bits, at] = n
-        return laid(metric, (start, step_s), counts, None, room[1])
+        return laid(metric, (start, step_ms), counts, None, room[1])
     for at, hist in counted(sums=func.sumForEach(measures.c.gap_hist)):
         counts[: len(hist), at] = hist
     groups = counted(_BitsOf(measures.c.gap_hist), sums=func.count())
     places, had, n = (np.array([row[part] for row in groups], np.uint64) for part in range(3))
     alike = Alike(places.astype(np.int64), had, n.astype(np.int64))
-    return laid(metric, (start, step_s), counts, alike, room[1])
+    return laid(metric, (start, step_ms), counts, alike, room[1])
 
 
 class _BitLength(FunctionElement[Any]):

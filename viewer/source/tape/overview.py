@@ -250,18 +250,18 @@ _NO_GAPS: Final = bytes(4 * 64)
 def heat(connection: Connection, metric: str, room: tuple[int, int], where: Condition | None = None) -> Heatmap | None:
     """Count a metric of `heatmap.METRICS` over time, in at most `room` columns and rows; None if there is nothing."""
     ends = cells.least(exchanges.c.started_at), cells.greatest(exchanges.c.started_at)
-    statement = select(*ends).select_from(JOINED)
+    statement = select(func.count(), *ends).select_from(JOINED)
     with connection.begin():
-        first, last = connection.execute(queries.filtered(statement, where)).one()
+        size, first, last = connection.execute(queries.filtered(statement, where)).one()
     if first is None:
         return None
-    earliest, latest = sorted(_seconds([first, last]).tolist())
-    start, step_s, count = heatmap.columns(earliest, latest, room[0])
+    earliest, latest = sorted(_milliseconds([first, last]).tolist())
+    start, step_ms, count = heatmap.columns(earliest, latest, room[0], size)
     counts = np.zeros((64, count), np.int64)
     found: list[NDArray[np.int64]] = []
     had: list[NDArray[np.uint64]] = []
-    for at_s, values, hists in _spread(connection, metric, where):
-        places, bits = (at_s - start) // step_s, _bits(values)
+    for at_ms, values, hists in _spread(connection, metric, where):
+        places, bits = (at_ms - start) // step_ms, _bits(values)
         known = (places >= 0) & (places < count)  # the others began at a time that cannot be read
         places, bits, hists = places[known], bits[known], None if hists is None else hists[known]
         if hists is None:
@@ -273,7 +273,7 @@ def heat(connection: Connection, metric: str, room: tuple[int, int], where: Cond
         had.append(np.packbits(hists > 0, axis=1, bitorder="little").view("<u8")[:, 0])
     each = np.concatenate(found) if found else None
     alike = None if each is None else Alike(each, np.concatenate(had), np.ones(len(each), np.int64))
-    return laid(metric, (start, step_s), counts, alike, room[1])
+    return laid(metric, (start, step_ms), counts, alike, room[1])
 
 
 def trend(connection: Connection, room: int, where: Condition | None = None) -> Trend | None:
@@ -284,7 +284,7 @@ def trend(connection: Connection, room: int, where: Condition | None = None) -> 
     found = [np.empty((0, 4))]
     for batch in queries.in_batches(connection, select(exchanges.c.no, exchanges.c.started_at, failed, *times), where):
         values = np.array([row[2:] for row in batch], np.float64)
-        found.append(np.column_stack((_seconds([row[1] for row in batch]), values)))
+        found.append(np.column_stack((_milliseconds([row[1] for row in batch]) // 1000, values)))
     starts, failures, ttft_ns, gap_ns = np.concatenate(found).T
     return trends.trend(StartedExchanges(starts.astype(np.int64), failures > 0, ttft_ns / 1e6, gap_ns / 1e6), room)
 
@@ -331,7 +331,7 @@ def laid(
 def _spread(
     connection: Connection, metric: str, where: Condition | None
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.uint32] | None]]:
-    """Yield of the exchanges that have a value: when each started (s), its value, its gaps by bit length."""
+    """Yield of the exchanges that have a value: when each started (ms), its value, its gaps by bit length."""
     value = column(SPREAD[metric])
     columns: list[ColumnElement[Any]] = [exchanges.c.no, exchanges.c.started_at, value]
     columns += [measures.c.gap_hist] if metric == "gap" else []
@@ -339,7 +339,7 @@ def _spread(
         hists = None
         if metric == "gap":
             hists = np.frombuffer(b"".join(row[3] or _NO_GAPS for row in batch), "<u4").reshape(-1, 64)
-        yield _seconds([row[1] for row in batch]), np.array([row[2] for row in batch], np.float64), hists
+        yield _milliseconds([row[1] for row in batch]), np.array([row[2] for row in batch], np.float64), hists
 
 
 def _bits(values: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -347,5 +347,6 @@ def _bits(values: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.minimum(np.frexp(np.floor(values))[1].astype(np.int64), 63)
 
 
-def _seconds(instants: Sequence[str]) -> NDArray[np.int64]:
-    return np.array([text[:19] for text in instants], "datetime64[s]").astype(np.int64)
+def _milliseconds(instants: Sequence[str]) -> NDArray[np.int64]:
+    whole = (text[:23] if text[19:20] == "." else text[:19] for text in instants)
+    return np.array(list(whole), "datetime64[ms]").astype(np.int64)

@@ -1,17 +1,23 @@
 """The overview of a tape: figures as the command gives them, maps, failures, labels."""
 
 import json
+from itertools import product
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from sqlalchemy import Connection
 
 from tests.support.commands import run
+from tests.support.sample_tape import COMPLETE_READS, begin, end, recorded, response
+from wiretape.recorder.tape import journal
+from wiretape.viewer.listing import drilling
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.source.base import Failures
 from wiretape.viewer.source.tape import conditions, overview, queries
 from wiretape.viewer.source.tape.conditions import unpacked
+from wiretape.viewer.stats import heatmap
 from wiretape.viewer.stats.metrics import objective
 
 
@@ -115,3 +121,21 @@ def test_a_map_fits_the_room_that_it_is_given(connection: Connection) -> None:
     assert found.columns <= 3
     assert len(found.bands) <= 4
     assert {len(line) for line in found.counts} == {found.columns}
+
+
+def test_columns_of_10_ms_have_the_exchanges_that_their_filter_selects(tmp_path: Path) -> None:
+    written: list[journal.Frame] = []
+    for number in range(40):
+        id = f"{number:016x}"
+        began = msgspec.structs.replace(
+            begin(id, 0, b"{}"), started_at=f"2026-03-01T12:00:{58.8 + number * 0.007:09.6f}Z"
+        )
+        written += [began, *response(id, COMPLETE_READS), end(id, COMPLETE_READS)]
+    with queries.opened(recorded(tmp_path / "tape.db", written)) as connection:
+        for metric in heatmap.METRICS:
+            found = overview.heat(connection, metric, (60, 20))
+            assert found is not None
+            assert (found.step_ms, found.columns) == (10, 28)
+            for row, column in product(range(len(found.bands)), range(found.columns)):
+                where = conditions.condition(parse(drilling.cell(found, row, column)))
+                assert queries.count(connection, where) == found.cell(row, column).exchanges
