@@ -42,6 +42,9 @@ TAIL: Final = 4000
 LARGEST: Final = 512 << 10
 """A body of more bytes is not measured before its exchange has ended."""
 
+AT_ONCE: Final = 128 << 10
+"""Size limit of the bodies that are measured in a poll; rows of other running exchanges keep their last figures."""
+
 RATIO: Final = 20
 """Assumed compression ratio of an event stream."""
 
@@ -59,6 +62,7 @@ R = TypeVar("R", bound=ListRow)
 _FLAGS: Final = frozenset({"stall", "backpressure", "storage_gap"})
 _TAILS: Final = ("content", "reasoning", "refusal")
 _MOST_ROWS: Final = 256
+_FIGURES: Final = "figures"
 MOST_GAPS: Final = 65_536
 """Limit of gaps read for the stalls of a list's row; of an exchange without a stall none are read."""
 
@@ -104,20 +108,40 @@ def started(connection: Connection, numbers: Collection[int] | None = None) -> t
     return None if first is None or last is None else (first, last)
 
 
-def listed(connection: Connection, numbers: Sequence[int]) -> list[ListRow]:
-    """Return the rows of these exchanges, except those that are gone; running ones are measured until now."""
+def listed(connection: Connection, numbers: Sequence[int], most: int = LARGEST) -> list[ListRow]:
+    """Return the rows of these exchanges, except those that are gone; running ones are measured until now.
+
+    Of `most` bytes of bodies at once: those that were measured the longest time ago come first.
+    """
     with connection.begin():
         found = connection.execute(_listed(), {"numbers": numbers}).all()
-    listed = []
-    room = LARGEST
-    for no, last_ns, gaps, *values in found:
-        row = row_of(no, last_ns, gaps, values)
-        if is_measurable(row, room):
-            room -= row.bytes or 0
-            measured = figures(connection, no)
-            row = _with_stalls(filled(row, measured), measured.icl)
-        listed.append(row)
-    return listed
+    read = [row_of(no, last_ns, gaps, values) for no, last_ns, gaps, *values in found]
+    measured = _measured(connection, [row for row in read if is_measurable(row)], most)
+    return [
+        _with_stalls(filled(row, known), known.icl) if (known := measured.get(row.id)) is not None else row
+        for row in read
+    ]
+
+
+def _measured(connection: Connection, running: Sequence[ListRow], most: int) -> dict[str, Measures]:
+    """Measure running exchanges until now, within a limit of bytes; return their figures and the last ones of others.
+
+    One that is larger than the limit is measured alone.
+    """
+    known: dict[str, Measures] = connection.info.setdefault(
+        _FIGURES, {}
+    )  # the first were measured the longest time ago
+    since = {id: place for place, id in enumerate(known)}
+    room = most
+    for row in sorted(running, key=lambda row: since.get(row.id, -1)):
+        if room < (row.bytes or 0) and room < most:
+            break
+        room -= row.bytes or 0
+        known.pop(row.id, None)
+        known[row.id] = figures(connection, row.no)
+    for id in list(known)[:-_MOST_ROWS]:
+        del known[id]
+    return {row.id: known[row.id] for row in running if row.id in known}
 
 
 def row_of(no: int, last_ns: int | None, gaps: bytes | None, values: Sequence[object]) -> ListRow:
@@ -176,7 +200,7 @@ def change(
         recorder,
         kept,
         [no for no in affected if no not in fitting],
-        listed(connection, [no for no in kept if no in shown][-_MOST_ROWS:]),
+        listed(connection, [no for no in kept if no in shown][-_MOST_ROWS:], AT_ONCE),
         deleted=is_other or (known is not None and total < known.total + len(new)),
     )
 

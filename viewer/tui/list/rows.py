@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from rich.style import Style
 from textual.binding import BindingType
-from textual.cache import LRUCache
+from textual.cache import FIFOCache
 from textual.events import Click, Resize
 from textual.message import Message
 from textual.strip import Strip
@@ -20,6 +20,7 @@ from wiretape.viewer.exchange.states import Look
 from wiretape.viewer.listing import layout
 from wiretape.viewer.listing.catalog import Catalog
 from wiretape.viewer.listing.layout import Slot
+from wiretape.viewer.rows import ListRow
 from wiretape.viewer.text import cells
 from wiretape.viewer.text.cells import Part
 from wiretape.viewer.tui.base import paint, theme
@@ -64,7 +65,9 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         self.slots: tuple[Slot, ...] = ()
         self.between = 1
         self.own_scales = False
-        self._strips: LRUCache[tuple[int, bool, bool], Strip] = LRUCache(_STRIPS_KEPT)
+        self._strips: FIFOCache[tuple[int, bool, bool], tuple[ListRow, Look, Strip]] = FIFOCache(_STRIPS_KEPT)
+        self._settled = Look()
+        """The look without the present time, for rows that do not change with it."""
         self._tones: dict[str, Style] = {}
         self._on_cursor: dict[str, Style] = {}
         self._requested: list[list[int]] = []
@@ -128,15 +131,16 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         self.redraw()
 
     def redraw(self) -> None:
-        """Draw all lines anew, and ask for the rows that are missing."""
-        self.repaint()
+        """Draw all lines, and ask for the rows that are missing."""
+        self.refresh()
         self._requested = []
         self._request()
 
     def repaint(self) -> None:
-        """Draw all lines anew, without asking again for missing rows: that would begin their reading anew."""
-        self._strips.clear()
-        self.refresh()
+        """Draw the lines that have changed, without asking again for missing rows: their reading would begin anew."""
+        for place in self._places():
+            if self._kept(place) is None:
+                self.refresh_line(place)
 
     def filled(self) -> None:
         """Draw the lines whose rows have come."""
@@ -145,8 +149,12 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
 
     def set_look(self, look: Look) -> None:
         """Set the look of lines besides their rows, for later drawing."""
-        self.look = replace(look, axis=self.look.axis)
+        self._set_look(replace(look, axis=self.look.axis))
         self._scale()
+
+    def _set_look(self, look: Look) -> None:
+        self.look = look
+        self._settled = look if look.times == "ago" else replace(look, wall_ns=0)
 
     def set_columns(self, hidden: Collection[str]) -> None:
         """Leave out some columns."""
@@ -185,14 +193,25 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         return self._line(place) if place < self.count else self.drawn([])
 
     def _line(self, place: int) -> Strip:
-        number = self.catalog.number(place)
-        key = number, number == self.selected, number in self.marks
-        strip = self._strips.get(key)
-        if strip is None:
-            strip = self._drawn(place, *key[1:])
-            if self.catalog.row(place) is not None:
-                self._strips[key] = strip
+        if (kept := self._kept(place)) is not None:
+            return kept
+        key, row = self._key(place), self.catalog.row(place)
+        strip = self._drawn(place, *key[1:])
+        if row is not None:
+            self._strips[key] = row, self._look_of(row), strip
         return strip
+
+    def _kept(self, place: int) -> Strip | None:
+        """Return a line that was drawn before, unless its row or its look is another now."""
+        row, kept = self.catalog.row(place), self._strips.get(self._key(place))
+        return kept[2] if row is not None and kept is not None and kept[:2] == (row, self._look_of(row)) else None
+
+    def _key(self, place: int) -> tuple[int, bool, bool]:
+        number = self.catalog.number(place)
+        return number, number == self.selected, number in self.marks
+
+    def _look_of(self, row: ListRow) -> Look:
+        return self.look if row.outcome == "open" and self.look.recording else self._settled
 
     def _drawn(self, place: int, selected: bool, marked: bool) -> Strip:
         row = self.catalog.row(place)
@@ -234,6 +253,7 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         self.between = layout.gap_between(width)
         self._tones = theme.styles(self, self.rich_style)
         self._on_cursor = theme.styles(self, theme.style(self, "list--cursor"))
+        self._strips.clear()
         self.post_message(self.LaidOut())
         self.set_look(self.look)
         self.redraw()
@@ -248,7 +268,7 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         rows = [row for place in self._places() if (row := self.catalog.row(place)) is not None]
         axis = None if self.own_scales else layout.axis(rows, self.look)
         if axis != self.look.axis:
-            self.look = replace(self.look, axis=axis)
+            self._set_look(replace(self.look, axis=axis))
             self.repaint()
             self.post_message(self.LaidOut())
 
@@ -267,11 +287,11 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         return bool(pages)
 
     def _look_ahead(self) -> None:
-        """Ask for the rows of a page more each way, and draw those that are there: the next key will need them."""
+        """Ask for the rows of a page more each way, and draw those that have ended: the next key will need them."""
         places = self._places(self.size.height)
         self._request_missing(places)
         for place in places:
-            if self.catalog.row(place) is not None:
+            if (row := self.catalog.row(place)) is not None and row.outcome != "open":
                 self._line(place)
 
 

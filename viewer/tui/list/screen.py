@@ -122,6 +122,8 @@ class StreamsScreen(Screen[None]):
         self._is_advised = False
         self._was_idle: frozenset[str] = frozenset()
         self._above = 0
+        self._progressed = set[int]()
+        """The exchanges whose rows in sight were read since the last tick."""
         self._header = HeaderLine()
         self._rows = StreamRows(id="rows")
         self._rows.selected = selected
@@ -280,11 +282,12 @@ class StreamsScreen(Screen[None]):
         was_empty = not self.listing.catalog
         follows = self._follow and not self._rows.cursor  # else it was moved by hand, which is about to be heard of
         above = self.listing.take(change)
-        self._look_again()
-        self._rows.grown(above, follow=follows or was_empty)
+        self._progressed |= {row.no for row in change.rows}
+        if above or change.unfit or not change.seen.unsettled.issuperset(change.fits):
+            self._look_again()
+            self._rows.grown(above, follow=follows or was_empty)
+            self._preview_progress()
         self._above += above
-        if self._rows.selected in {row.no for row in change.rows}:
-            self._preview.now(self.listing, self._rows.selected, self._look)
         self.show_state()
         if not was_empty:
             self._explain()
@@ -574,9 +577,16 @@ class StreamsScreen(Screen[None]):
         self._look_again()
         runs = self.listing.change is not None and self.listing.change.running
         if (runs and (was_recording or self._look.recording)) or self._look.times == "ago":
-            self._rows.repaint()
             self._preview.look_again(self._look)
+        self._preview_progress()
+        self._rows.repaint()
         self.show_state()
+
+    def _preview_progress(self) -> None:
+        """Read the preview again if its exchange has progressed."""
+        if self._rows.selected in self._progressed:
+            self._preview.now(self.listing, self._rows.selected, self._look)
+        self._progressed.clear()
 
     def _look_again(self) -> None:
         was_dated, started = self._look.is_dated, self.listing.started

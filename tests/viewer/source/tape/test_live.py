@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
+from tests.support.frames import read
 from tests.support.growing_tape import recorder
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS, HOSTILE, LIVE, TOOLS, begin, end, event, response
 from wiretape.recorder.tape import file, journal, retention
@@ -49,6 +50,27 @@ def test_a_list_begins_with_the_first_start_and_ends_with_the_last(connection: C
     assert watching.started(connection, [2]) == ("2026-03-01T12:00:02.000000Z",) * 2
     assert watching.started(connection, range(2, 20_000)) == ("2026-03-01T12:00:02.000000Z",) * 2
     assert watching.started(connection, []) is None
+
+
+def test_running_exchanges_are_measured_in_turns_and_keep_their_last_figures_meanwhile(tmp_path: Path) -> None:
+    path = tmp_path / "tape.db"
+    parts = [(at_ms, event({"content": "a"})) for at_ms in (110, 120, 130)]
+    first = [
+        frame
+        for number in (1, 2)
+        for frame in (begin(f"{number:016}", 0, b"{}"), *response(f"{number:016}", parts[:2]))
+    ]
+    write(path, *first)
+    with queries.opened(path) as connection:
+
+        def events() -> list[int | None]:
+            return [row.events for row in watching.listed(connection, [1, 2], 1)]
+
+        assert [events(), events()] == [[2, None], [2, 2]]
+        with file.writing(path, "a test") as writer:
+            for number in (1, 2):
+                Store(writer).append([read(f"{number:016}", 2, 130_000_000, None, parts[2][1])])
+        assert [events(), events()] == [[3, 2], [3, 3]]
 
 
 def test_a_running_exchange_is_measured_as_far_as_it_is(connection: Connection) -> None:
