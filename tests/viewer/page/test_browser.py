@@ -108,7 +108,7 @@ def test_the_counts_of_coalesced_reads_do_not_overlap_in_a_stream_of_50_000_even
     assert "events 50,003 / 50,003" in page.run(WHEN)
     for width in (1000, 360):
         spans = sorted(span for text, *span in page.drawn(".picture", width) if text.startswith("×"))
-        assert len(spans) > 5
+        assert len(spans) > 1
         assert all(before[1] < after[0] for before, after in pairwise(spans))
 
 

@@ -267,14 +267,15 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
   // How many events reads brought, where there is room for it: of reads that are close together, that with the most.
   function readLabels(pen, labels, end) {
     const taken = [];
+    const apart = labels.length * 30 > end - left ? 90 : 12;
     pen.textBaseline = "bottom";
     for (const { many, px, y } of labels.sort((a, b) => b.many - a.many || a.px - b.px)) {
       const text = `×${many}`;
       const half = pen.measureText(text).width / 2;
-      const middle = Math.min(px, end - half);
+      const middle = Math.min(Math.max(px, left + half), end - half);
       const place = after(taken, middle);
-      if (middle - (taken[place - 1] ?? -Infinity) < 2 * half + 12 || (taken[place] ?? Infinity) - middle < 2 * half + 12)
-        continue;
+      const least = 2 * half + apart;
+      if (middle - (taken[place - 1] ?? -Infinity) < least || (taken[place] ?? Infinity) - middle < least) continue;
       taken.splice(place, 0, middle);
       pen.fillText(text, middle - half, y);
     }
@@ -305,11 +306,13 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
     pen.clip();
     sums(pen, width, colours, top, floor);
     const [from, to] = seen(times, (ns) => ns);
+    const size = to - from > 3 * (width - left - right) ? 2 : 4;
+    pen.globalAlpha = size / 4;
     for (let place = Math.max(from, 1); place < to; place += 1) {
       pen.fillStyle = colours[GAP_COLOURS[level(gap[place])]];
-      const px = x(times[place], width);
-      pen.fillRect(px - 2, y(gap[place]) - 2, 4, 4);
+      pen.fillRect(x(times[place], width) - size / 2, y(gap[place]) - size / 2, size, size);
     }
+    pen.globalAlpha = 1;
     pen.restore();
     const lines = [
       ["p99", one.figures.gap_p99_ms],
@@ -326,9 +329,12 @@ function timeline(one, { kept, at, moved, chosen, hovered }) {
       pen.stroke();
       pen.setLineDash([]);
       above99 = Math.max(right > 12 ? line : line - 8, above99 + 13);
-      pen.textAlign = right > 12 ? "left" : "right";
-      pen.fillText(`${name} ${format.span(value * 1e6)}`, width - right + (right > 12 ? 12 : 0), above99);
-      pen.textAlign = "left";
+      const text = `${name} ${format.span(value * 1e6)}`;
+      const begin = right > 12 ? width - right + 12 : width - right - pen.measureText(text).width;
+      pen.fillStyle = colours.back;
+      pen.fillRect(begin - 3, above99 - 7, width - begin, 14);
+      pen.fillStyle = colours.text;
+      pen.fillText(text, begin, above99);
     }
   }
 
