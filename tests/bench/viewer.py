@@ -10,7 +10,8 @@ Makes the tape unless FILE exists; `tail` writes new exchanges to it. Measured f
     keys    from a key to the cursor's line, and to the last byte of the redraw; bytes and CPU time of a key
     filter  from the last key of a filter to its count
     tail    from a commit to the exchange on the screen
-    live    CPU and bytes of the list, and of the inspector that follows a stream, while a recorder records streams
+    live    CPU and bytes of the list, of its lanes, and of the inspector that follows a stream, while a recorder
+            records streams
 
 `--beside` measures another checkout in the same rounds, in turns, so that both see the same machine. Wall times are
 those of the machine: `load` is its load average. Nothing is asserted.
@@ -18,6 +19,7 @@ those of the machine: `load` is its load average. Nothing is asserted.
 
 import argparse
 import contextlib
+import itertools
 import os
 import secrets
 import sqlite3
@@ -47,6 +49,8 @@ PREVIEWED_S = 0.2
 """After so long without output, a redraw is complete: the preview comes 0.05 s after the cursor."""
 SETTLING_S = 3
 """Time that a viewer has to start, in s."""
+LIVE = (("list", "", ()), ("lanes", "v", ()), ("following", "", ("@",)))
+"""The screens beside a recorder: name, the key that opens it, and arguments."""
 PARTS = ("start", "keys", "filter", "tail", "live")
 
 
@@ -190,21 +194,22 @@ def lived(checkouts: Sequence[Checkout], streams: int, gap_ms: int, seconds: flo
         recorder = wiretape()(Site(directory, upstream.plain))
         assert recorder.tape is not None
         try:
-            for number, checkout in enumerate(checkouts * 2):
-                name, *more = ("list",) if number < len(checkouts) else ("following", "@")
-                chunks = int((seconds + 2 * SETTLING_S) * 1000 / gap_ms)
+            for number, ((name, key, more), checkout) in enumerate(itertools.product(LIVE, checkouts)):
+                chunks = int((seconds + 3 * SETTLING_S) * 1000 / gap_ms)
                 plan = Plan(port=recorder.port, first=1000 * number, clients=streams, requests=1, repeat=1,
                             chunks=chunks, gap_us=gap_ms * 1000, pause_ms=0, is_kept=False, ca=None)  # fmt: skip
-                _watch(checkout, recorder.tape, plan, f"{streams} live streams, {name}", seconds, *more)
+                _watch(checkout, recorder.tape, plan, f"{streams} live streams, {name}", seconds, key, *more)
         finally:
             recorder.stop()
 
 
-def _watch(checkout: Checkout, tape: Path, plan: Plan, name: str, seconds: float, *more: str) -> None:
+def _watch(checkout: Checkout, tape: Path, plan: Plan, name: str, seconds: float, key: str, *more: str) -> None:
     clients = threading.Thread(target=run_clients, args=(plan, _nothing, _nothing, _nothing))
     clients.start()
     wait_for(lambda: running(tape) == plan.clients)
     with checkout.view(tape, *more) as terminal:
+        _read_for(terminal, SETTLING_S)
+        terminal.press(key)
         _read_for(terminal, SETTLING_S)
         size, cpu, began = len(terminal.sent), cpu_s([terminal.process.pid]), time.perf_counter()
         _read_for(terminal, seconds)
