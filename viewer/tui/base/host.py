@@ -62,6 +62,12 @@ def host(screen: Screen[Any]) -> Host:
     return cast(Host, screen.app)
 
 
+def is_seen(screen: Screen[Any]) -> bool:
+    """Return True if a screen is on top, or under menus only; to Textual, one under any screen is current, too."""
+    stack = screen.app.screen_stack
+    return screen in stack and all(above.is_modal for above in stack[stack.index(screen) + 1 :])
+
+
 async def in_thread(work: Callable[[], T]) -> T:
     """Run slow work in a daemon thread of its own, which does not delay the end of the viewer."""
     loop = asyncio.get_running_loop()

@@ -24,7 +24,7 @@ from wiretape.viewer.rows import DetailRow
 from wiretape.viewer.source.base import POLL_SECONDS
 from wiretape.viewer.text import diff, formatting
 from wiretape.viewer.text.diff import Divergence
-from wiretape.viewer.tui.base.host import Host, host
+from wiretape.viewer.tui.base.host import Host, host, is_seen
 from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
 from wiretape.viewer.tui.compare.lane import LanePane, ScoreTable
 from wiretape.viewer.tui.dialogs import offers
@@ -233,7 +233,7 @@ class CompareScreen(PlaybackScreen):
 
     def _poll(self) -> None:
         race = self._race
-        if race is None or not self.is_current:
+        if race is None or not is_seen(self):
             return
         if any(race.is_live):
             a, b = self._sides

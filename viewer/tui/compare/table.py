@@ -21,7 +21,7 @@ from wiretape.viewer.rows import ListRow
 from wiretape.viewer.source.base import POLL_SECONDS
 from wiretape.viewer.text import formatting
 from wiretape.viewer.tui.base import paint
-from wiretape.viewer.tui.base.host import host
+from wiretape.viewer.tui.base.host import host, is_seen
 from wiretape.viewer.tui.base.keys import BACK, HELP
 from wiretape.viewer.tui.compare.race import CompareScreen
 from wiretape.viewer.tui.dialogs import offers
@@ -170,7 +170,7 @@ class CompareManyScreen(Screen[None]):
 
     def _poll(self) -> None:
         grows = any(one.row.outcome == "open" for one in self._read)
-        if grows and self.is_current and not self._is_reading:
+        if grows and is_seen(self) and not self._is_reading:
             _: Worker[None] = self.run_worker(self._load, group="load")
 
     async def _load(self) -> None:

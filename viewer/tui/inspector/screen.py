@@ -22,7 +22,7 @@ from wiretape.viewer.source.base import POLL_SECONDS
 from wiretape.viewer.source.tape import exchange
 from wiretape.viewer.text import formatting
 from wiretape.viewer.timing.playback import Playback
-from wiretape.viewer.tui.base.host import Superseded, host
+from wiretape.viewer.tui.base.host import Superseded, host, is_seen
 from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
 from wiretape.viewer.tui.dialogs.menus import AskScreen
 from wiretape.viewer.tui.dialogs.offers import Copy
@@ -173,7 +173,7 @@ class InspectorScreen(PlaybackScreen):
             self._ticked()
             if self.panes.timeline.lags(self.playback.end_ns):
                 self._draw()
-        if self._loader is not None and self._loader.is_live and self.is_current:
+        if self._loader is not None and self._loader.is_live and is_seen(self):
             self.run_worker(self._loader.again(), group="load")
 
     def _show_known(self, known: Known) -> None:

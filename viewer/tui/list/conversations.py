@@ -27,7 +27,7 @@ from wiretape.viewer.sessions import content
 from wiretape.viewer.source.base import pause_s
 from wiretape.viewer.text import cells
 from wiretape.viewer.text.cells import Part
-from wiretape.viewer.tui.base.host import Superseded, host
+from wiretape.viewer.tui.base.host import Superseded, host, is_seen
 from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
 from wiretape.viewer.tui.dialogs import offers
 from wiretape.viewer.tui.list.tree_data import ConversationsData, Wanted, read
@@ -255,7 +255,7 @@ class ConversationsScreen(Screen[None]):
         clock = host(self).clock
         while True:
             began = clock.now()
-            if self.is_current:
+            if is_seen(self):
                 await self._read()
             await asyncio.sleep(pause_s("screen", clock.now() - began))
 

@@ -21,7 +21,7 @@ from wiretape.viewer.source.base import pause_s
 from wiretape.viewer.text.cells import Part
 from wiretape.viewer.text.clock_axis import ClockZoom
 from wiretape.viewer.tui.base import theme
-from wiretape.viewer.tui.base.host import Superseded, host
+from wiretape.viewer.tui.base.host import Superseded, host, is_seen
 from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
 from wiretape.viewer.tui.dialogs.offers import Copy
 from wiretape.viewer.tui.list import offers
@@ -181,7 +181,7 @@ class LanesScreen(Screen[None]):
         clock = host(self).clock
         while True:
             began = clock.now()
-            if self.is_current:
+            if is_seen(self):
                 with contextlib.suppress(Superseded):
                     await self._read()
                 self._show()

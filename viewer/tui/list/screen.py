@@ -29,7 +29,7 @@ from wiretape.viewer.query.values import TooSlow
 from wiretape.viewer.rows import ListRow
 from wiretape.viewer.source.base import POLL_SECONDS, Unsupported
 from wiretape.viewer.text.cells import Part
-from wiretape.viewer.tui.base.host import Host, Superseded, host, in_thread
+from wiretape.viewer.tui.base.host import Host, Superseded, host, in_thread, is_seen
 from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
 from wiretape.viewer.tui.dialogs.offers import Copy
 from wiretape.viewer.tui.list.filter import FilterInput, FilterLine
@@ -266,7 +266,7 @@ class StreamsScreen(Screen[None]):
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(self._host.listed.place.retry_s if self.listing.trouble else POLL_SECONDS["screen"])
-            if self.listing.is_loading or not self.is_current:
+            if self.listing.is_loading or not is_seen(self):
                 continue
             in_sight = self._rows.in_sight()
             if self.listing.stays and self.listing.trouble is not None and in_sight:
@@ -364,7 +364,7 @@ class StreamsScreen(Screen[None]):
         except WiretapeError as error:
             self.notify(str(error), title="not pulled", severity="error", timeout=_ERROR_SECONDS, markup=False)
         else:
-            if asking.is_current:  # else something else has been opened meanwhile
+            if is_seen(asking):  # else something else has been opened meanwhile
                 open(there)
         finally:
             self._pulls = ""
@@ -571,7 +571,7 @@ class StreamsScreen(Screen[None]):
             self.notify("Press / to filter, ? for all keys.", markup=False)
 
     def _tick(self) -> None:
-        if not self.is_current:
+        if not is_seen(self):
             return  # under another screen nobody sees it, and drawing would disturb playing there
         was_recording = self._look.recording
         self._look_again()

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, text
+from textual.app import App
+from textual.screen import ModalScreen, Screen
 
 from wiretape.recorder.errors import NotFound
 from wiretape.viewer.source.tape import queries
-from wiretape.viewer.tui.base.host import Superseded, TapeReader
+from wiretape.viewer.tui.base.host import Superseded, TapeReader, is_seen
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 
@@ -102,3 +104,20 @@ def test_closing_ends_a_question_and_does_not_wait_for_one_that_goes_on(is_endle
         asked.cancel()
 
     asyncio.run(steps())
+
+
+def test_a_screen_is_seen_on_top_and_under_menus_only() -> None:
+    async def steps() -> None:
+        app = App[None]()
+        async with app.run_test():
+            below, above, menu = Screen[None](), Screen[None](), ModalScreen[None]()
+            assert not is_seen_in(app, below)
+            for one, seen in ((below, [below]), (above, [above]), (menu, [above, menu])):
+                await app.push_screen(one)
+                assert [screen for screen in (below, above, menu) if is_seen_in(app, screen)] == seen
+
+    asyncio.run(steps())
+
+
+def is_seen_in(app: App[None], screen: Screen[None]) -> bool:
+    return screen in app.screen_stack and is_seen(screen)
