@@ -113,7 +113,7 @@ class Background:
         if self._is_recorded(asked, test):
             serving = self._call(self._replay(place, asked, test))
             return WiretapeServer(base, self, serving, testenv.variables(base, environ))
-        plan = pointing.plan(asked.upstreams, environ, ())
+        plan = pointing.plan_base_urls(asked.upstreams, environ, ())
         serving = self._call(self._record(place, asked, test, plan.upstreams))
         return WiretapeServer(base, self, serving, plan.values(base), is_recording=True)
 

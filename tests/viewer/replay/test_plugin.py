@@ -340,6 +340,17 @@ def test(place, wiretape_server):
     suite.run("A, B, ENDED = 1, 3, 'end'\n" + code, "--wiretape-record=none").assert_outcomes(passed=2)
 
 
+def test_a_test_that_is_recorded_is_pointed_at_the_server_without_any_variable_of_the_user_s(suite: Suite) -> None:
+    code = """
+@pytest.mark.wiretape("new.jsonl", record="new")
+def test(wiretape_server):
+    assert wiretape_server.is_recording
+    assert os.environ["OPENAI_BASE_URL"] == wiretape_server.url_of("openai") == f"{wiretape_server.url}/openai/v1"
+    assert os.environ["ANTHROPIC_BASE_URL"] == f"{wiretape_server.url}/anthropic"
+"""
+    suite.run(code).assert_outcomes(passed=1)
+
+
 def test_what_a_test_adds_to_a_tape_that_was_cut_by_hand_is_served_beside_it(
     suite: Suite, api: str, monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester, demo: tuple[Path, str]
 ) -> None:
