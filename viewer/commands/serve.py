@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from wiretape.viewer.replay.serve import Served
 
 _ASKING = {"upstreams": "--upstream", "record_labels": "--record-label", "ca_file": "--ca-file"}
-_RECORD = ("none", "once", "new", "all")
+_RECORD = ("none", "once", "new", "new_episodes", "all")
 _MODES = ("request", "model", "sequence", "random", "id")
 
 
@@ -45,6 +45,10 @@ def _read_faults(_context: click.Context, _option: click.Parameter, given: tuple
     from wiretape.viewer.replay import faults
 
     return [options.parsed("--fault", faults.parse, text) for text in given]
+
+
+def _read_record(_context: click.Context, _option: click.Parameter, given: str) -> str:
+    return "new" if given == "new_episodes" else given
 
 
 def _read_rechunk(_context: click.Context, _option: click.Parameter, given: str) -> str | int:
@@ -78,9 +82,9 @@ _answered = gathered(
                  help="Break answers: cut@50%, reset@#3 (before event 3), stall:5s@#120, corrupt@#7, slow:3x, "
                  "status:429:0.1 (one in ten). May be repeated."),
     click.option("--seed", type=int, default=0, show_default=True, help="Seed of random faults."),
-    click.option("--record", type=click.Choice(_RECORD), default="none", show_default=True,
+    click.option("--record", type=click.Choice(_RECORD), default="none", show_default=True, callback=_read_record,
                  help="Requests to send upstream and record: none; once: those without a recording, if the tape is new "
-                 "or empty; new: those without a recording; all."),
+                 "or empty; new (or new_episodes): those without a recording; all."),
 )  # fmt: skip
 
 

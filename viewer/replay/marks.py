@@ -15,9 +15,13 @@ if TYPE_CHECKING:
     from wiretape.viewer.replay.planning import ServingOptions
 
 RECORD: Final = ("none", "once", "new", "all")
+NEW: Final = "new_episodes"
+"""The name of `new` in vcrpy, which is accepted, too."""
+RECORD_MODES: Final = {"none": "none", "once": "once", NEW: "new", "all": "all", "rewrite": "all"}
+"""The modes of pytest-recording's option `--record-mode`, as modes of recording here."""
 ARGUMENTS: Final = {
     "record": "requests that go to the API, and are recorded: none, the default; once: those of a test without "
-    "recordings of its own; new: those without a recording; all",
+    "recordings of its own; new (or new_episodes): those without a recording; all",
     "speed": "a factor of the recorded speed; 0, the default: no waits",
     "max_gap": "limit of each silence, longer ones are shortened: '1s', '50ms', or seconds",
     "match": "choose the recording for a request by: request (method, path and body), model, sequence, random, id",
@@ -76,6 +80,7 @@ def read(
     if tape is not None and not isinstance(tape, str | Path):
         raise ValueError(f"wiretape({tape!r}): the tape is a path, relative to the test's file")
     mode = record or arguments.get("record") or default or RECORD[0]
+    mode = "new" if mode == NEW else mode
     if mode not in RECORD:
         raise ValueError(f"record={mode!r} is none of {', '.join(RECORD)}")
     where = arguments.get("filter")

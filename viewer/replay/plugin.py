@@ -3,6 +3,7 @@
 pytest imports this module in every run. All that serves is imported when the first marked test begins.
 """
 
+import contextlib
 import os
 import shlex
 from collections.abc import Generator, Iterator, Sequence
@@ -21,6 +22,7 @@ _MARK: Final = (
     f"wiretape(tape, *, {', '.join(f'{name}=…' for name in marks.ARGUMENTS)}): answer the test's requests to LLM APIs "
     "from a tape, beside the test's file unless its path is absolute; see 'wiretape help testing'"
 )
+_RECORD_MODE: Final = "--record-mode"
 _BACKGROUND: Final = pytest.StashKey["Background"]()
 _SERVER: Final = pytest.StashKey["WiretapeServer"]()
 _LEFT: Final = pytest.StashKey[Sequence[str]]()
@@ -32,12 +34,31 @@ _TOLD: Final = pytest.StashKey[set[str]]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
     group = parser.getgroup("wiretape", "answers of LLM APIs from tapes (wiretape help testing)")
-    group.addoption("--wiretape-record", choices=marks.RECORD, metavar="MODE",
+    group.addoption("--wiretape-record", choices=(*marks.RECORD, marks.NEW), metavar="MODE",
                     help=f"The recording mode, overriding the marks: {', '.join(marks.RECORD)}.")  # fmt: skip
     group.addoption("--wiretape-fault", action="append", default=[], metavar="FAULT",
                     help="Break every answer: cut@50%%, reset@#3, stall:5s@#120, status:429:0.1, … as serve does; may "
                     "be repeated.")  # fmt: skip
     parser.addini("wiretape_record", "The recording mode if neither the command line nor a mark sets it.")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(parser: pytest.Parser) -> Generator[None]:
+    """Add pytest-recording's option, unless another plugin or a conftest has one of that name."""
+    result = yield
+    asked = f"{_RECORD_MODE}=none"
+    with contextlib.suppress(pytest.UsageError):  # it is there, and has other values
+        if asked in parser.parse_known_and_unknown_args([asked])[1]:
+            names = tuple(marks.RECORD_MODES)
+            meaning = f"The same, as pytest-recording names it: {', '.join(names)}."
+            parser.getgroup("wiretape").addoption(_RECORD_MODE, choices=names, metavar="MODE", help=meaning)
+    return result
+
+
+def _record(config: pytest.Config) -> str | None:
+    """Return the recording mode of the command line, also if it is given as pytest-recording's."""
+    mode: str | None = config.option.wiretape_record
+    return mode or marks.RECORD_MODES.get(getattr(config.option, "record_mode", None) or "")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -55,7 +76,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str | None:
     """Return the options set on the command line."""
-    faults, record = config.option.wiretape_fault, config.option.wiretape_record
+    faults, record = config.option.wiretape_fault, _record(config)
     said = [*([f"record {record}"] if record else []), *(f"fault {one}" for one in faults)]
     return f"wiretape: {', '.join(said)}" if said else None
 
@@ -96,9 +117,8 @@ def wiretape_server(request: pytest.FixtureRequest) -> "Iterator[WiretapeServer]
 def _begin(config: pytest.Config, item: pytest.Item) -> "WiretapeServer":
     from wiretape.recorder.errors import WiretapeError
 
-    record = config.option.wiretape_record
     try:
-        asked = marks.read(item.path, item.iter_markers("wiretape"), record, config.option.wiretape_fault,
+        asked = marks.read(item.path, item.iter_markers("wiretape"), _record(config), config.option.wiretape_fault,
                            config.getini("wiretape_record"))  # fmt: skip
     except ValueError as error:
         raise _failure(str(error)) from None

@@ -351,6 +351,47 @@ def test(wiretape_server):
     suite.run(code).assert_outcomes(passed=1)
 
 
+@pytest.mark.parametrize(
+    ("options", "record"),
+    [
+        (("--record-mode=new_episodes",), "none"),
+        (("--record-mode", "once"), "none"),
+        (("--record-mode=rewrite",), "none"),
+        (("--wiretape-record=new_episodes",), "none"),
+        (("--record-mode=none", "--wiretape-record=once"), "none"),
+        ((), "new_episodes"),
+        (("-o", "wiretape_record=new_episodes"), ""),
+    ],
+)
+def test_the_names_of_vcrpy_and_of_pytest_recording_are_known(
+    suite: Suite, api: str, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], record: str
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", api)
+    code = f"""
+@pytest.mark.wiretape("new.jsonl", record={record!r})
+def test(wiretape_server):
+    assert ask("same").json() == {{"answer": 1}}
+    assert wiretape_server.is_recording
+"""
+    suite.run(code, *options).assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(("choices", "mode", "records"), [(None, "once", True), (["on", "off"], "on", False)])
+def test_an_option_of_that_name_that_is_there_already_stays_and_is_heeded_if_it_names_a_mode(
+    suite: Suite, api: str, monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester,
+    choices: list[str] | None, mode: str, records: bool,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("OPENAI_BASE_URL", api)
+    pytester.makeconftest(f"def pytest_addoption(parser): parser.addoption('--record-mode', choices={choices})")
+    code = f"""
+@pytest.mark.wiretape("new.jsonl", record="none" if {records} else "once")
+def test(wiretape_server, pytestconfig):
+    assert pytestconfig.getoption("--record-mode") == {mode!r}
+    assert ask("same").json() == {{"answer": 1}}
+"""
+    suite.run(code, f"--record-mode={mode}").assert_outcomes(passed=1)
+
+
 def test_what_a_test_adds_to_a_tape_that_was_cut_by_hand_is_served_beside_it(
     suite: Suite, api: str, monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester, demo: tuple[Path, str]
 ) -> None:
