@@ -41,6 +41,7 @@ function clockTicks(run, view, most) {
 }
 
 const LEAST_IDLE = 10e6; // µs
+const LEAST_IDLE_LIVE = 30e6; // µs; each cut of a live page has a fixed length
 const LAST_MINUTES = 5 * 60e6; // µs that a live page shows
 
 // Return spans, ascending by their start, with those joined that are not further apart than an idle time.
@@ -58,10 +59,13 @@ function joined(spans, idle) {
 // `end` are the positions of each row, `cut` is the length of an idle time that is cut.
 function clockAxis(run) {
   const spans = run.at.map((start, row) => ({ start, end: Math.max(run.end[row], start + 1) }));
-  const busy = joined(spans.sort((a, b) => a.start - b.start), 0);
+  const busy = joined(
+    spans.sort((a, b) => a.start - b.start),
+    0,
+  );
   const whole = busy.reduce((all, { start, end }) => all + end - start, 0);
   // Of an axis that grows, the cuts may not change with each exchange.
-  const periods = joined(busy, live ? LEAST_IDLE : Math.max(LEAST_IDLE, whole / 20));
+  const periods = joined(busy, live ? LEAST_IDLE_LIVE : Math.max(LEAST_IDLE, whole / 20));
   const cut = Math.round(
     live
       ? Math.min(LAST_MINUTES / 50, 10 ** Math.ceil(Math.log10(whole || 1)) / 24)
@@ -173,8 +177,7 @@ function runTimeline(run, shown, { opened, told }) {
   measure();
   // The length that stays in view at the end while the axis grows.
   let kept = live ? LAST_MINUTES : Infinity;
-  const ending = () =>
-    kept < last * 1.02 ? [last - kept * 0.99, last + kept * 0.01] : [-last * 0.01, last * 1.01];
+  const ending = () => (kept < last * 1.02 ? [last - kept * 0.99, last + kept * 0.01] : [-last * 0.01, last * 1.01]);
   let view = ending();
   let lanes = [];
   let named = 0;
@@ -412,7 +415,11 @@ function runTimeline(run, shown, { opened, told }) {
       const value = run.rows.ttft_ms[row];
       const sign = shown.signOf(row);
       const failed = value === null && run.language.failures.includes(run.text("outcome", row));
-      pen.fillStyle = failed ? colours.bad : value !== null && sign < GROUP_SIGNS ? colours.groups[sign] : colours.muted;
+      pen.fillStyle = failed
+        ? colours.bad
+        : value !== null && sign < GROUP_SIGNS
+          ? colours.groups[sign]
+          : colours.muted;
       const px = x(wall.at[row], width);
       if (value === null) pen.fillRect(px - 0.75, bottom - 6, 1.5, 8);
       else groupSign(pen, sign, px, level(Math.max(value, edges[0])), row === here ? size + 2 : size);
@@ -486,7 +493,8 @@ function runTimeline(run, shown, { opened, told }) {
       return (
         lane.rows.find(
           (row) =>
-            px >= x(wall.at[row], width) - 2 && px <= Math.max(x(wall.end[row], width), x(wall.at[row], width) + 1.5) + 2,
+            px >= x(wall.at[row], width) - 2 &&
+            px <= Math.max(x(wall.end[row], width), x(wall.at[row], width) + 1.5) + 2,
         ) ?? null
       );
     }

@@ -130,7 +130,10 @@ function outcomes(run, apply) {
       return part;
     }),
   );
-  const sentence = run.verdict.map(([text, tone], place) => [place ? " · " : "", el("span", { class: tone }, visible(text))]);
+  const sentence = run.verdict.map(([text, tone], place) => [
+    place ? " · " : "",
+    el("span", { class: tone }, visible(text)),
+  ]);
   return [el("p", { class: "verdict any" }, sentence), bar];
 }
 
@@ -226,7 +229,9 @@ function selectionLine(run, shown) {
   const part = (name, percent) => {
     const value = percentile(valuesOf(run, name, measured), percent);
     const [unit] = run.quantities[name];
-    return value === null ? null : `${titled(name)} p${percent} ${shownValue(value, unit)}${unit === "ms" ? "" : ` ${unit}`}`;
+    return value === null
+      ? null
+      : `${titled(name)} p${percent} ${shownValue(value, unit)}${unit === "ms" ? "" : ` ${unit}`}`;
   };
   const figures = [
     part("ttft", 50),
@@ -658,7 +663,11 @@ boot(async (data) => {
   run.texts = said && JSON.parse(new TextDecoder().decode(said));
   const shown = showing(run);
   const readout = el("div", { class: "readout pointed" });
-  const hint = el("span", { class: "muted" }, `${live ? "the last 5 minutes of traffic · " : ""}drag: zoom · shift and drag: move · double click: all · click: open`);
+  const hint = el(
+    "span",
+    { class: "muted" },
+    `${live ? "the last 5 minutes of traffic · " : ""}drag: zoom · shift and drag: move · double click: all · click: open`,
+  );
   const timeline = runTimeline(run, shown, {
     opened: (row) => opened.show(row),
     told: (row, since, at) =>
@@ -795,7 +804,17 @@ boot(async (data) => {
     "metric",
     "distribution of",
     [
-      "ttft", "gap", "max_gap", "max_silence", "icl_p50", "icl_p99", "tpot", "tps_user", "latency", "duration", "ttfo",
+      "ttft",
+      "gap",
+      "max_gap",
+      "max_silence",
+      "icl_p50",
+      "icl_p99",
+      "tpot",
+      "tps_user",
+      "latency",
+      "duration",
+      "ttfo",
     ].map((one) => [one, titled(one)]),
     draw,
   );
