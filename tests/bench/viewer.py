@@ -4,7 +4,8 @@
                                  [--streams 50] [--gap-ms 50] [--seconds 20] [--parts start,keys,filter,tail,live]
                                  [--beside CHECKOUT]…
 
-Makes the tape unless FILE exists; `tail` writes new exchanges to it. Measured from outside, by part:
+Makes the tape unless FILE exists, for each checkout its own; `tail` writes new exchanges to it. Measured from
+outside, by part:
 
     start   from exec to the first rows, and the CPU time until then
     keys    from a key to the cursor's line, and to the last byte of the redraw; bytes and CPU time of a key
@@ -19,7 +20,6 @@ those of the machine: `load` is its load average. Nothing is asserted.
 
 import argparse
 import contextlib
-import itertools
 import os
 import secrets
 import sqlite3
@@ -29,14 +29,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tests.bench.clients import Plan  # noqa: E402
-from tests.bench.rig import Site, cpu_s, rigged, run_clients, wait_for, wiretape  # noqa: E402
+from tests.bench.rig import WIRETAPE, Site, cpu_s, rigged, run_clients, wait_for, wiretape  # noqa: E402
 from tests.support.sample_tape import COMPLETE_READS, begin, end, response  # noqa: E402
 from tests.support.terminal import Screen, Terminal  # noqa: E402
 from wiretape.recorder.tape import file, journal  # noqa: E402
@@ -59,13 +59,26 @@ class Checkout:
     """A version of wiretape, run by this interpreter with its bytecode, and its figures by their names."""
 
     path: Path
+    tape: Path
     bytecode: Path
     figures: dict[str, list[float]] = field(default_factory=dict)
 
-    def view(self, tape: Path, *more: str) -> Terminal:
-        """Start the viewer on a tape."""
-        command = ["-m", "wiretape.viewer.cli", "view", "--db", str(tape), *more]
-        environment = {"PYTHONPATH": str(self.path / ".package"), "PYTHONPYCACHEPREFIX": str(self.bytecode)}
+    @property
+    def package(self) -> str:
+        """The value of PYTHONPATH for this version."""
+        return str(self.path / ".package")
+
+    def make_tape(self, exchanges: int, chunks: int) -> None:
+        """Make its tape unless that exists."""
+        if not self.tape.exists():
+            size = ["--exchanges", str(exchanges), "--chunks", str(chunks)]
+            command = [sys.executable, "-m", "wiretape.viewer.cli", "db", "fixture", "--db", str(self.tape), *size]
+            subprocess.run(command, env=os.environ | {"PYTHONPATH": self.package}, check=True)
+
+    def view(self, *more: str, tape: Path | None = None) -> Terminal:
+        """Start the viewer on a tape, by default its own."""
+        command = ["-m", "wiretape.viewer.cli", "view", "--db", str(tape or self.tape), *more]
+        environment = {"PYTHONPATH": self.package, "PYTHONPYCACHEPREFIX": str(self.bytecode)}
         environment |= {"PYTHONDONTWRITEBYTECODE": ""}  # an installed wiretape has its bytecode
         return Terminal(command, COLUMNS, ROWS, environment, self.path, is_fresh=True)
 
@@ -99,11 +112,11 @@ def settled(terminal: Terminal, seconds: float = 0.3) -> float:
     return terminal.came
 
 
-def started(checkout: Checkout, tape: Path) -> None:
+def started(checkout: Checkout) -> None:
     """Measure from exec to the first rows."""
-    first = newest(tape)
+    first = newest(checkout.tape)
     began = time.perf_counter()
-    with checkout.view(tape) as terminal:
+    with checkout.view() as terminal:
         terminal.wait_for(first)
         checkout.note("exec to first rows, ms", (time.perf_counter() - began) * 1e3)
         checkout.note("exec to first rows, CPU ms", cpu_s([terminal.process.pid]) * 1e3)
@@ -124,10 +137,10 @@ def cursor(screen: Screen) -> str:
     return next((line for line in screen.lines if line.startswith("▌")), "")
 
 
-def pressed(checkout: Checkout, tape: Path, presses: int) -> None:
+def pressed(checkout: Checkout, presses: int) -> None:
     """Measure keys that move the cursor, each after the redraw of the one before; then a held key."""
-    with checkout.view(tape) as terminal:
-        terminal.wait_for(newest(tape))
+    with checkout.view() as terminal:
+        terminal.wait_for(newest(checkout.tape))
         settled(terminal, 1.0)
         for name, keys in KEYS.items():
             for key in [*keys] * (presses // 4) if keys == "Gg" else [keys] * presses:
@@ -158,10 +171,10 @@ def _hold(checkout: Checkout, terminal: Terminal, presses: int) -> None:
     checkout.note("a held key: CPU ms a line", (cpu_s([terminal.process.pid]) - cpu) * 1e3 / presses)
 
 
-def filtered(checkout: Checkout, tape: Path) -> None:
+def filtered(checkout: Checkout) -> None:
     """Measure from the last key of a filter to its count."""
-    with checkout.view(tape) as terminal:
-        terminal.wait_for(newest(tape))
+    with checkout.view() as terminal:
+        terminal.wait_for(newest(checkout.tape))
         settled(terminal)
         for text in FILTERS:
             terminal.press("/")
@@ -172,12 +185,12 @@ def filtered(checkout: Checkout, tape: Path) -> None:
             settled(terminal)
 
 
-def tailed(checkout: Checkout, tape: Path, count: int) -> None:
+def tailed(checkout: Checkout, count: int) -> None:
     """Measure from a commit to the exchange on the screen."""
     session = journal.Session("bench", "0", 1, None, "http://127.0.0.1:8377", [], "2026-03-01T12:00:00.000000Z")
     run = secrets.token_hex(7)  # in each run another: else an id may stand on the screen before it is written
-    with checkout.view(tape, "-F") as terminal, file.writing(tape, "a benchmark") as connection:
-        terminal.wait_for(newest(tape))
+    with checkout.view("-F") as terminal, file.writing(checkout.tape, "a benchmark") as connection:
+        terminal.wait_for(newest(checkout.tape))
         settled(terminal)
         store = Store(connection)
         store.begin_session(session)
@@ -188,14 +201,14 @@ def tailed(checkout: Checkout, tape: Path, count: int) -> None:
             checkout.note("commit to painted, ms", terminal.wait_for(first.id[:8]) * 1e3)
 
 
-def lived(checkouts: Sequence[Checkout], streams: int, gap_ms: int, seconds: float) -> None:
+def lived(checkout: Checkout, streams: int, gap_ms: int, seconds: float) -> None:
     """Measure the viewer beside a recorder of live streams."""
+    chunks = int((seconds + 3 * SETTLING_S) * 1000 / gap_ms)
     with rigged() as (directory, upstream):
-        recorder = wiretape()(Site(directory, upstream.plain))
+        recorder = wiretape(f"env PYTHONPATH={checkout.package} {WIRETAPE}")(Site(directory, upstream.plain))
         assert recorder.tape is not None
         try:
-            for number, ((name, key, more), checkout) in enumerate(itertools.product(LIVE, checkouts)):
-                chunks = int((seconds + 3 * SETTLING_S) * 1000 / gap_ms)
+            for number, (name, key, more) in enumerate(LIVE):
                 plan = Plan(port=recorder.port, first=1000 * number, clients=streams, requests=1, repeat=1,
                             chunks=chunks, gap_us=gap_ms * 1000, pause_ms=0, is_kept=False, ca=None)  # fmt: skip
                 _watch(checkout, recorder.tape, plan, f"{streams} live streams, {name}", seconds, key, *more)
@@ -207,7 +220,7 @@ def _watch(checkout: Checkout, tape: Path, plan: Plan, name: str, seconds: float
     clients = threading.Thread(target=run_clients, args=(plan, _nothing, _nothing, _nothing))
     clients.start()
     wait_for(lambda: running(tape) == plan.clients)
-    with checkout.view(tape, *more) as terminal:
+    with checkout.view(*more, tape=tape) as terminal:
         _read_for(terminal, SETTLING_S)
         terminal.press(key)
         _read_for(terminal, SETTLING_S)
@@ -243,23 +256,23 @@ def peak(terminal: Terminal) -> float:
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1024
 
 
-def measure(checkouts: Sequence[Checkout], tape: Path, given: argparse.Namespace) -> None:
+def measure(checkouts: Sequence[Checkout], given: argparse.Namespace) -> None:
     """Measure the parts, the checkouts in turns."""
-    parts, presses = given.parts.split(","), given.presses // given.rounds
-    measured: dict[str, Callable[[Checkout], None]] = {
-        "start": lambda checkout: started(checkout, tape),
-        "keys": lambda checkout: pressed(checkout, tape, presses),
-        "filter": lambda checkout: filtered(checkout, tape),
-        "tail": lambda checkout: tailed(checkout, tape, presses),
+    presses = given.presses // given.rounds
+    parts: dict[str, Callable[[Checkout], None]] = {
+        "start": started,
+        "keys": lambda checkout: pressed(checkout, presses),
+        "filter": filtered,
+        "tail": lambda checkout: tailed(checkout, presses),
+        "live": lambda checkout: lived(checkout, given.streams, given.gap_ms, given.seconds),
     }
     for checkout in checkouts:
-        started(Checkout(checkout.path, checkout.bytecode), tape)  # which writes the bytecode
+        checkout.make_tape(given.exchanges, given.chunks)
+        started(replace(checkout, figures={}))  # which writes the bytecode
     for _ in range(given.rounds):
-        for part in (part for part in parts if part in measured):
+        for part in given.parts.split(","):
             for checkout in checkouts:
-                measured[part](checkout)
-        if "live" in parts:
-            lived(checkouts, given.streams, given.gap_ms, given.seconds)
+                parts[part](checkout)
 
 
 def main() -> None:
@@ -275,14 +288,12 @@ def main() -> None:
     given = parser.parse_args()
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as directory:
-        checkouts = [Checkout(path, Path(directory) / "bytecode") for path in (*given.beside, ROOT)]
         tape = given.tape or Path(directory) / "bench.db"
-        if not tape.exists():
-            size = ["--exchanges", str(given.exchanges), "--chunks", str(given.chunks)]
-            subprocess.run(
-                [sys.executable, "-m", "wiretape.viewer.cli", "db", "fixture", "--db", str(tape), *size], check=True
-            )
-        measure(checkouts, tape, given)
+        others = [
+            Checkout(path, tape.with_suffix(f".{path.name}.db"), Path(directory) / "bytecode") for path in given.beside
+        ]
+        checkouts = [*others, Checkout(ROOT, tape, Path(directory) / "bytecode")]
+        measure(checkouts, given)
         report(checkouts)
     print(f"load before {load:.1f}, after {os.getloadavg()[0]:.1f}")
 
