@@ -226,7 +226,8 @@ class TurnRow:
     """An exchange in the tree of its conversation, with the beginnings of its prompt and of its answer.
 
     `newly_asked` is None for the first exchange, and where it equals its parent's. `sources` are the bytes of its
-    request by source; none if they are unknown.
+    request by source; none if they are unknown. `number` is its place among the session's exchanges, by their starts,
+    and `results_of` are the tools whose results its request brings.
     """
 
     no: int
@@ -245,6 +246,8 @@ class TurnRow:
     cache_verdict: str | None = None
     cache_broken_at: str | None = None
     sources: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    number: int = 1
+    results_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

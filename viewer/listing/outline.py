@@ -25,6 +25,10 @@ _UNINDENTED: Final = 4 + _SHORT
 _NARROW: Final = 100
 """Width in cells below which the name and the text take less."""
 
+_WIDE: Final = 150
+"""Width in cells from which models have more room."""
+
+_MODELS: Final = (10, 18)
 _NAMES: Final = (18, 24)
 _LEAST_TEXTS: Final = (20, 24)
 """Width of the name, and the least of the text, in cells: where the tree is narrow, and elsewhere."""
@@ -87,7 +91,7 @@ def fitted(width: int) -> tuple[OutlineColumn, ...]:
     """Choose the columns for a width in cells, beside the name in front and the text behind them."""
     bar = min(max(width // 8, _LEAST_BAR), _MOST_BAR)
     drawn = OutlineColumn("", bar + 1 + _LARGEST, 1, partial(_bar, bar), right=False)
-    columns = (*_COLUMNS[:-1], drawn, _COLUMNS[-1])
+    columns = (*_COLUMNS, drawn, OutlineColumn("MODEL", _MODELS[width >= _WIDE], 4, _model))
     room = width - _name_width(width) - _BETWEEN - _LEAST_TEXTS[width >= _NARROW]
     chosen = set[OutlineColumn]()
     for column in sorted(columns, key=lambda column: column.rank):
@@ -148,11 +152,14 @@ def _turn(one: TurnRow, room: int) -> list[Part]:
 
 
 def _said(one: TurnRow) -> list[Part]:
-    """Return the reason why a cache was not read, the new part of the prompt, and the answer.
+    """Return the tools that ran, or else what was newly asked; why a cache was not read; and the answer.
 
     Of the answer, it is the tools called, the text, or the outcome.
     """
-    asked = _missed(one)
+    asked: list[Part] = []
+    if one.results_of and not one.newly_asked:
+        asked.append((f"← {formatting.line(one.results_of)} ", "muted"))
+    asked += _missed(one)
     asked += [(f"“{formatting.line(one.newly_asked)}” ", "muted")] if one.newly_asked else []
     if one.tools:
         text = f"  {formatting.line(one.content)}" if one.content else ""
@@ -170,14 +177,17 @@ def _missed(one: TurnRow) -> list[Part]:
     return [(f"cache: {_MISSED[one.cache_verdict].format(place)}, {read} of {asked} read  ", "warning")]
 
 
-def _count(name: str, of_turn: bool = True) -> Callable[[Line, Look, Bars], Sequence[Part]]:
+def _count(name: str) -> Callable[[Line, Look, Bars], Sequence[Part]]:
     def shown(one: Line, look: Look, bars: Bars) -> Sequence[Part]:
-        if isinstance(one, TurnRow) and not of_turn:
-            return []
         value = getattr(one, name)
         return [(formatting.count(value), "muted" if value is None else "plain")]
 
     return shown
+
+
+def _number(one: Line, look: Look, bars: Bars) -> Sequence[Part]:
+    """Return the number of a conversation's exchanges, or which of them a turn is."""
+    return [(f"#{one.number}", "muted") if isinstance(one, TurnRow) else (formatting.count(one.exchanges), "plain")]
 
 
 def _failed(one: Line, look: Look, bars: Bars) -> Sequence[Part]:
@@ -207,13 +217,12 @@ def _model(one: Line, look: Look, bars: Bars) -> Sequence[Part]:
 
 
 _COLUMNS: Final = (
-    OutlineColumn("LAST", 8, 7, _at),
-    OutlineColumn("N", 5, 2, _count("exchanges", of_turn=False)),
+    OutlineColumn("LAST", 8, 8, _at),
+    OutlineColumn("N", 5, 2, _number),
     OutlineColumn("FAIL", 4, 3, _failed),
-    OutlineColumn("IN", 10, 4, _count("input_tokens")),
-    OutlineColumn("OUT", 8, 6, _count("output_tokens")),
-    OutlineColumn("CACHED", 10, 5, _count("cache_read_input_tokens")),
+    OutlineColumn("IN", 10, 5, _count("input_tokens")),
+    OutlineColumn("OUT", 8, 7, _count("output_tokens")),
+    OutlineColumn("CACHED", 10, 6, _count("cache_read_input_tokens")),
     OutlineColumn("TOOK s", 9, 0, _took),
-    OutlineColumn("MODEL", 18, 8, _model),
 )
-"""The columns between the name and the text; the bar stands before the last."""
+"""The columns between the name and the bar."""

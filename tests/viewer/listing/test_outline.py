@@ -41,6 +41,7 @@ def test_every_line_fills_its_width_and_nothing_recorded_reaches_the_terminal() 
 def test_figures_give_way_to_the_text() -> None:
     assert [column.title for column in outline.fitted(60)] == ["N", "TOOK s"]
     assert [column.title for column in outline.fitted(200)][-1] == "MODEL"
+    assert "MODEL" in [column.title for column in outline.fitted(118)]
 
 
 def test_the_bar_grows_with_the_terminal_and_goes_before_the_text_is_cut_further() -> None:
@@ -64,6 +65,15 @@ def test_only_what_is_opened_has_its_exchanges_below_it() -> None:
     assert outline.lines([CONVERSATION], (), {CONVERSATION.conversation: [TURN]}) == [CONVERSATION]
     assert outline.lines([CONVERSATION], {"k" * 36}, {CONVERSATION.conversation: [TURN]}) == [CONVERSATION, TURN]
     assert outline.lines([CONVERSATION], {"k" * 36}, {}) == [CONVERSATION], "not read yet"
+
+
+def test_a_turn_has_its_number_its_model_and_the_tools_that_ran() -> None:
+    turn = replace(TURN, newly_asked=None, number=17, model="small", results_of="read, \x1b]0;t\x07")
+    assert "✓ a1a1a1a1" in drawn(turn, 118)
+    for shown in ("   #17  ", " small  ", "← read, "):
+        assert shown in drawn(turn, 118)
+    assert "← read, ␛]0;t␇ → look" in drawn(turn, 200)
+    assert "← read" not in drawn(replace(turn, newly_asked="new"), 200)
 
 
 def test_a_turn_says_why_its_cache_was_not_read() -> None:

@@ -3,6 +3,7 @@
 import functools
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, case, func, null, select
@@ -23,7 +24,8 @@ _SUMMED: Final = (*_USED, "duration_ms")
 _SIZES: Final = [f"context_{source}_bytes" for source in SOURCES]
 _NAME: Final = column("conversation")
 _LONGEST: Final = 200
-_ASKED: Final = 3
+_ASKED, _ANSWERS, _TOOLS = 3, 4, 13
+"""Places of columns in a row of `_turns`, behind its name and number."""
 
 
 def listed(connection: Connection, where: Condition | None = None, limit: int | None = None) -> list[ConversationRow]:
@@ -111,19 +113,32 @@ def _turns(judged: bool) -> Select[Any]:
     verdicts = [column(name) if judged else null() for name in ("cache_verdict", "cache_broken_at")]
     sizes = [column(name) for name in _SIZES]
     hangs = resolved(ABOVE), resolved(CONTINUED).is_not(None)
-    columns = (*hangs, duration, column("asked"), *named, *tokens, *said, *verdicts, *sizes)
+    columns = (*hangs, duration, column("asked"), measures.c.answers_tools, *named, *tokens, *said, *verdicts, *sizes)
     return select(_NAME, exchanges.c.no, *columns).select_from(JOINED)
 
 
 def _tree(exchanges: Mapping[int, Sequence[Any]]) -> list[TurnRow]:
     found, first = [], min(exchanges)
+    numbers = {no: number for number, no in enumerate(sorted(exchanges), 1)}
     for no, depth in tree({no: (above, continues) for no, (above, continues, *_) in exchanges.items()}):
-        above, _, duration_ns, asked, *named = exchanges[no]
+        above, _, duration_ns, asked, _, *named = exchanges[no]
         named[-len(SOURCES) :] = [_known(named[-len(SOURCES) :])]
         is_known = no == first or (above in exchanges and asked == exchanges[above][_ASKED])
         newly = None if is_known else asked
-        found.append(TurnRow(no, depth, rows.ms(duration_ns), newly, *named))
+        turn = TurnRow(no, depth, rows.ms(duration_ns), newly, *named)
+        found.append(replace(turn, number=numbers[no], results_of=results_of(exchanges, no)))
     return found
+
+
+def results_of(exchanges: Mapping[int, Sequence[Any]], no: int) -> str | None:
+    """Return the tools whose results a request brings: those called before it, behind its failed attempts."""
+    seen = set[int]()
+    while exchanges[no][_ANSWERS] and no not in seen:
+        seen.add(no)
+        no = exchanges[no][0]
+        if no not in exchanges or (called := exchanges[no][_TOOLS]):
+            return called if no in exchanges else None
+    return None
 
 
 def _known(sizes: Sequence[Any]) -> dict[str, int]:
