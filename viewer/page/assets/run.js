@@ -632,6 +632,7 @@ function heading(run, buttons) {
       "div",
       { class: "row" },
       el("h1", { class: "any" }, `${format.number(run.total)} ${run.total === 1 ? "exchange" : "exchanges"}`),
+      live && run.size < run.total ? el("span", {}, `shown: the newest ${format.number(run.size)}`) : null,
       el("span", { class: "muted" }, whole.first_at ? `${time(whole.first_at)} – ${time(whole.last_at)} UTC` : ""),
       el("span", { class: "spread" }),
       buttons,
@@ -676,7 +677,7 @@ boot(async (data) => {
       ),
   });
   const opened = live ? elsewhere(run) : panel(run, timeline);
-  const idle = swatch("raised", "idle time, cut, with its length above");
+  const idle = swatch("raised", "idle time, cut, with its length above", "blank");
   const pointer = el(
     "div",
     {
@@ -937,7 +938,7 @@ boot(async (data) => {
       swatch("wait", "wait"),
       swatch("reasoning", "thinking"),
       swatch("content", "content"),
-      swatch("stall", `stall: a gap of more than ${format.span(run.stall_ns)}`),
+      swatch("stall", `stall: a gap of more than ${format.span(run.stall_ns)}`, "hatched"),
       swatch("bad", "failed"),
       idle,
     ),
@@ -972,8 +973,8 @@ boot(async (data) => {
   ].filter(Boolean);
 });
 
-function swatch(colour, label) {
-  const square = el("i");
-  square.style.background = `var(--${colour})`;
+function swatch(colour, label, sign) {
+  const square = el("i", { class: sign });
+  if (!sign) square.style.background = `var(--${colour})`;
   return el("span", {}, square, label);
 }

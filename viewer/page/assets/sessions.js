@@ -502,7 +502,7 @@ function sessionsOf(run, { select, opened }) {
     { class: "legend" },
     Object.entries(run.sessions.parts).map(([name, meaning]) => {
       const sign = { idle: "blank", stalled: "hatched" }[name];
-      const made = sign ? el("span", {}, el("i", { class: sign }), name) : swatch(SESSION_COLOURS[name], name);
+      const made = swatch(SESSION_COLOURS[name], name, sign);
       made.title = meaning;
       return made;
     }),
