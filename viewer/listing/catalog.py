@@ -75,6 +75,12 @@ class Catalog:
             return 0
         return min(max(len(self._numbers) - bisect_left(self._numbers, number), 0), len(self._numbers) - 1)
 
+    def around(self, number: int | None, most: int) -> range:
+        """Return the places around an exchange, `most` at most; those from the top if it is near that, or None."""
+        middle = 0 if number is None else self.nearest(number)
+        first = max(min(middle - most // 2, len(self) - most), 0)
+        return range(first, min(first + most, len(self)))
+
     def row(self, place: int) -> ListRow | None:
         """Return the row at a place; None if it has to be read first."""
         index = self._index(place)

@@ -11,7 +11,7 @@ from typing import Final, Literal
 from wiretape.viewer.exchange.states import Look
 from wiretape.viewer.listing import lanes, layout
 from wiretape.viewer.listing.lanes import ClockBar, ClockLanes
-from wiretape.viewer.text import cells, clock_axis, sparkline
+from wiretape.viewer.text import cells, clock_axis
 from wiretape.viewer.text.cells import Part
 from wiretape.viewer.text.clock_axis import ClockView, ClockZoom
 
@@ -28,7 +28,6 @@ _AT_ONCE: Final = 1, 3
 """The rows of the number at once, in a low and in a tall picture."""
 
 _LISTED: Final = 2
-_POINTER: Final = "▼"
 
 
 @dataclass(frozen=True)
@@ -121,12 +120,11 @@ class LaneChart:
         yield " ", "plain"
 
     def _axis(self) -> list[Part]:
-        line, view = clock_axis.drawn(self.shown.axis, self.view), self.view
         if self.here is None:
-            return [(line, "muted")]
-        at = max(0, min(self.shown.span(self.here, view)[0], view.cells - 1))
-        line = sparkline.without_label(line, at)
-        return [(line[:at], "muted"), (_POINTER, "accent"), (line[at + 1 :], "muted")]
+            return [(clock_axis.drawn(self.shown.axis, self.view), "muted")]
+        at = max(0, min(self.shown.span(self.here, self.view)[0], self.view.cells - 1))
+        line = clock_axis.drawn(self.shown.axis, self.view, at)
+        return [(line[:at], "muted"), (line[at], "accent"), (line[at + 1 :], "muted")]
 
     def _lane(self, place: int, *, is_above: bool) -> tuple[list[Part], Ground]:
         if place >= len(self.shown.lanes):

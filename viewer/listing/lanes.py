@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Final
 
 from wiretape.recorder.clock import wall_ns
+from wiretape.recorder.plurals import counted
 from wiretape.viewer.exchange.states import Look, state
 from wiretape.viewer.listing.layout import bar
 from wiretape.viewer.rows import ListRow
@@ -172,6 +173,17 @@ def lanes(rows: Iterable[ListRow], look: Look, name: Callable[[ListRow], str | N
     runs = look.recording and any(one.row.outcome == "open" for one in bars)
     axis = clock_axis.clock_axis(((one.start_ns, one.end_ns) for one in bars), grows=runs)
     return ClockLanes([lane for _, group in sorted(groups.items()) for lane in group], axis, runs)
+
+
+def heading(shown: ClockLanes, label: str | None, fitting: int, filter_text: str) -> list[Part]:
+    """Return what the lanes are of: the exchanges of those `fitting`, the running ones, the label, the filter."""
+    count, running = len(shown.bars), sum(one.row.outcome == "open" for one in shown.bars) if shown.is_growing else 0
+    said = counted(count, "exchange") + (f" of {fitting:,}" if count < fitting else "")
+    parts: list[Part] = [("lanes", "strong"), (f" · {said}", "plain")]
+    parts += [(f" · {running:,} open", "accent")] if running else []
+    parts += [(f" · by {formatting.line(label)}", "accent")] if label is not None else []
+    parts += [(f" · {formatting.line(filter_text)}", "accent")] if filter_text else []
+    return parts
 
 
 def heights(counts: Sequence[int], rows: int) -> list[str]:

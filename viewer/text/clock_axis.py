@@ -17,6 +17,9 @@ from wiretape.viewer.text import formatting, sparkline
 CUT: Final = "┆"
 """The sign of an idle time that is cut."""
 
+POINTER: Final = "▼"
+"""The sign of a place on an axis."""
+
 _IDLE_SHARE: Final = 2
 """Ratio of the busy time to the idle times that are not cut."""
 
@@ -179,9 +182,14 @@ def ground(axis: ClockAxis, view: ClockView) -> list[str]:
     return line
 
 
-def drawn(axis: ClockAxis, view: ClockView) -> str:
-    """Return the line of an axis in a view: each cut with its length, and ticks with times of day around them."""
+def drawn(axis: ClockAxis, view: ClockView, pointer: int | None = None) -> str:
+    """Return the line of an axis in a view: each cut with its length, and ticks with times of day around them.
+
+    A `pointer` is the cell that a sign points at: no other time stands there.
+    """
     line = [" "] * view.cells
+    if pointer is not None and 0 <= pointer < view.cells:
+        line[pointer] = POINTER
     for cut in axis.cuts:
         _put(line, _cut_cell(cut, view), f"{CUT}{formatting.span(cut.idle_ns / 1e6)}")
     for start_ns, end_ns, at in axis.periods:
@@ -204,10 +212,13 @@ def _cut_cell(cut: IdleCut, view: ClockView) -> int:
 
 
 def _put(line: list[str], place: int, text: str) -> None:
-    """Write a text where it has a blank on each side, or else nothing."""
-    around = line[max(place - 1, 0) : place + len(text) + 1]
-    if 0 <= place <= len(line) - len(text) and not "".join(around).strip():
-        line[place : place + len(text)] = text
+    """Write a text where it has a blank on each side, or else nothing; its first sign gives way to a pointer."""
+    if not 0 <= place <= len(line) - len(text):
+        return
+    kept = line[place].strip() or text[0]
+    around = [*line[max(place - 1, 0) : place], *line[place + 1 : place + len(text) + 1]]
+    if kept in (POINTER, text[0]) and not "".join(around).strip():
+        line[place : place + len(text)] = kept + text[1:]
 
 
 def _of_day(wall_ns: int) -> int:

@@ -137,3 +137,12 @@ def test_compared_is_what_is_marked_or_the_one_and_the_selection() -> None:
     assert (marked.compared(1), marked.compared(None), marked.compared(7)) == ([1], [1], [1, 7])
     marked.toggle(2, "")
     assert marked.compared(7) == [1, 2]
+
+
+def test_places_around_an_exchange_are_those_at_the_top_if_it_is_near_that() -> None:
+    catalog = Catalog(range(1, 101))
+    assert catalog.around(None, 10) == catalog.around(98, 10) == range(10)
+    assert catalog.around(50, 10) == range(45, 55)
+    assert catalog.around(1, 10) == range(90, 100)
+    assert catalog.around(50, 200) == range(100)
+    assert Catalog().around(None, 10) == range(0)

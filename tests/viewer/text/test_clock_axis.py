@@ -82,6 +82,16 @@ def test_a_line_fills_its_cells_and_its_ticks_are_where_their_times_are(cells: i
             assert abs(view.cell(found.at(round(time * S))) - line.index(f"╷{label}")) <= 1
 
 
+def test_no_other_time_stands_at_a_pointer() -> None:
+    found = axis((0, 10), (3610, 3620))
+    assert clock_axis.drawn(found, whole(found, 72), 17) == (
+        "╷12:00:00        ▼12:00:05         ┆60 m              ╷13:00:15         "
+    )
+    assert clock_axis.drawn(found, whole(found, 72), 20) == (
+        "╷12:00:00           ▼              ┆60 m              ╷13:00:15         "
+    )
+
+
 def test_zooming_halves_the_time_around_a_timestamp() -> None:
     found = axis((0, 64))
     closer = ClockZoom().zoomed(found, NOON + 20 * S, closer=True)

@@ -10,7 +10,6 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.strip import Strip
 
-from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.exchange.states import Look
 from wiretape.viewer.listing import lanes
@@ -92,14 +91,6 @@ class LaneTable(CursorTable):
         """Move the cursor within its lane."""
         self._go(self.here and self.shown.after(self.here, by))
 
-    def on_mouse_scroll_down(self) -> None:
-        """Move the cursor to the next lane."""
-        self.action_move(1)
-
-    def on_mouse_scroll_up(self) -> None:
-        """Move the cursor to the lane above."""
-        self.action_move(-1)
-
     def _go(self, one: ClockBar | None) -> None:
         if one is not None:
             self.go_to(self.shown.bars.index(one))
@@ -124,6 +115,7 @@ class LanesScreen(Screen[None]):
         Binding("plus,equals_sign", "zoom(True)", "zoom", key_display="+ -", id="lanes.zoom"),
         hidden("minus", "zoom(False)", "zoom out", id="lanes.zoom_out"),
         hidden("H,shift+left", "pan(-1)", "half a screen earlier", id="lanes.pan_earlier"),
+        Binding("tab", "name", "by label", tooltip="lanes by the next label, or by model", id="lanes.name"),
         Binding("L,shift+right", "pan(1)", "pan", key_display="H L", tooltip="half a screen later", id="lanes.pan"),
         BACK,
     ]
@@ -131,6 +123,8 @@ class LanesScreen(Screen[None]):
     def __init__(self, query: Query, selected: int | None, opened: Callable[[int], None]) -> None:
         super().__init__()
         self._query, self._selected, self._opened = query, selected, opened
+        self._name: str | None = None
+        self._rows: list[ListRow] = []
         self._header, self._table = HeaderLine(), LaneTable()
 
     def compose(self) -> ComposeResult:
@@ -188,36 +182,36 @@ class LanesScreen(Screen[None]):
             await asyncio.sleep(pause_s("run page", clock.now() - began))
 
     async def _read(self) -> None:
-        """Read the changes, and the rows that are missing."""
+        """Read the changes, the rows that are missing, and the labels of those that are new."""
         listing = self._listing
         if listing.change is None or listing.trouble is not None:
             await listing.load()
-        elif change := await listing.look([row.no for row in self._rows() if row.outcome == "open"]):
+        elif change := await listing.look([row.no for row in self._rows if row.outcome == "open"]):
             listing.take(change)
-        for numbers in listing.catalog.missing(self._places.start, self._places.stop - 1):
-            await listing.read(numbers)
+        self._rows = await listing.read_around(self._selected, MOST)
+        await listing.read_labels(self._rows)
 
-    @property
-    def _places(self) -> range:
-        """The places of the exchanges in the list: as many as there may be around the one that was selected first."""
-        catalog = self._listing.catalog
-        middle = 0 if self._selected is None or not len(catalog) else catalog.nearest(self._selected)
-        first = max(min(middle - MOST // 2, len(catalog) - MOST), 0)
-        return range(first, min(first + MOST, len(catalog)))
+    def action_name(self) -> None:
+        """Name the lanes by the next label, or by model again."""
+        keys = [None, *self._listing.label_keys]
+        self._name = keys[(keys.index(self._name) + 1) % len(keys)] if self._name in keys else None
+        self._show()
 
-    def _rows(self) -> list[ListRow]:
-        return [row for place in self._places if (row := self._listing.catalog.row(place)) is not None]
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Hide the key of names where there are no labels."""
+        return action != "name" or not self.is_mounted or bool(self._listing.label_keys)
+
+    def _name_of(self, row: ListRow) -> str | None:
+        return row.model if self._name is None else self._listing.labels.get(row.id, {}).get(self._name)
 
     def _show(self) -> None:
-        """Draw the lanes as of now."""
-        rows, listing = self._rows(), self._listing
-        look = listing.at_present(self._table.look)
-        no = self._selected if self._row is None else self._row.no
-        self._table.show(lanes.lanes(rows, look, lambda row: row.model), look, no)
-        running = sum(row.outcome == "open" for row in rows) if look.recording else 0
-        said = counted(len(rows), "exchange") + (f" of {listing.fitting:,}" if len(rows) < listing.fitting else "")
-        parts: list[Part] = [("lanes", "strong"), (f" · {said}", "plain")]
-        parts += [(f" · {running:,} open", "accent")] if running else []
-        parts += [(f" · {self._query.text}", "accent")] if self._query.filter else []
-        parts += [(f" · {safe(str(listing.trouble))}", "error")] if listing.trouble else []
-        self._header.show(parts, lanes.LEGEND)
+        """Draw the lanes as of now; the newest stay in sight, unless an older exchange was selected."""
+        listing, look = self._listing, self._listing.at_present(self._table.look)
+        shown = lanes.lanes(self._rows, look, self._name_of)
+        self._table.show(shown, look, self._selected if self._row is None else self._row.no)
+        if self._rows and not listing.catalog.around(self._selected, MOST).start:
+            self._selected = None
+        filter_text = self._query.text if self._query.filter else ""
+        trouble: list[Part] = [(f" · {safe(str(listing.trouble))}", "error")] if listing.trouble else []
+        self._header.show([*lanes.heading(shown, self._name, listing.fitting, filter_text), *trouble], lanes.LEGEND)
+        self.refresh_bindings()

@@ -22,6 +22,7 @@ from wiretape.viewer.listing.catalog import PAGE, Catalog
 from wiretape.viewer.listing.notices import Held, Term
 from wiretape.viewer.query.completion import FROM_TAPE
 from wiretape.viewer.query.syntax import Filter
+from wiretape.viewer.rows import ListRow
 from wiretape.viewer.source.tape.decoder import LARGE
 from wiretape.viewer.tui.base.host import Host, Superseded, in_thread
 
@@ -85,6 +86,7 @@ class Listing:
         self.started: tuple[str, str] | None = None
         self.took_ns = 0
         self.vocabulary = Vocabulary()
+        self.labels: dict[str, Mapping[str, str]] = {}
         self.trouble: WiretapeError | None = None
         self.held: Held | None = None
         self._host = host
@@ -258,6 +260,24 @@ class Listing:
         catalog.drop(list(gone))
         return bool(gone)
 
+    async def read_around(self, number: int | None, most: int) -> list[ListRow]:
+        """Return rows around an exchange, or from the top, `most` at most; read the missing. Raises `Superseded`."""
+        places = self.catalog.around(number, most)
+        for page in self.catalog.missing(places.start, places.stop - 1):
+            await self.read(page)
+        return [row for place in places if (row := self.catalog.row(place)) is not None]
+
+    async def read_labels(self, rows: Sequence[ListRow]) -> None:
+        """Read the labels of these exchanges, once each. Raises `Superseded`."""
+        new = tuple(row.no for row in rows if row.id not in self.labels)
+        with contextlib.suppress(WiretapeError):  # `look` reports the trouble
+            self.labels |= await self._host.listed.read(partial(_labels, numbers=new)) if new else {}
+
+    @property
+    def label_keys(self) -> list[str]:
+        """The keys of the labels that were read."""
+        return sorted({key for labels in self.labels.values() for key in labels})
+
     async def why_nothing(self) -> notices.Lines | None:
         """Return the matches of each term if no exchange matches; None if the query has changed."""
         query, change = self.query, self.change
@@ -314,6 +334,12 @@ def _count(source: "Browsed", query: Query) -> int:
     from wiretape.viewer.source.base import Selection
 
     return source.count(Selection(query.filter))
+
+
+def _labels(source: "Browsed", numbers: tuple[int, ...]) -> dict[str, Mapping[str, str]]:
+    from wiretape.viewer.source.base import Selection
+
+    return {row["id"]: row["labels"] or {} for row in source.rows(("id", "labels"), Selection(numbers=numbers))}
 
 
 def _terms(source: "Browsed", filter: Filter) -> list[Term]:

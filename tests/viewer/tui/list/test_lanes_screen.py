@@ -14,7 +14,7 @@ from tests.support.sample_tape import DONE, FAILED_READS, LIMITED_READS, LIVE, e
 from tests.support.screens import SIZES, Watch, assert_golden, journey, resized, seen, shows, wait_for
 from wiretape.viewer.tui.app import ViewerApp
 from wiretape.viewer.tui.inspector.screen import InspectorScreen
-from wiretape.viewer.tui.list.lanes import LanesScreen, LaneTable
+from wiretape.viewer.tui.list.lanes import MOST, LanesScreen, LaneTable
 from wiretape.viewer.tui.list.screen import StreamsScreen
 
 S = 1_000_000_000
@@ -148,6 +148,40 @@ def test_lanes_are_of_the_exchanges_that_the_list_shows(many: Path) -> None:
             press(pilot, "v")
             text = await shows(pilot, "4 exchanges · model:small", "small")
             assert "large" not in text
+
+    journey(steps())
+
+
+def test_lanes_are_named_by_a_label_if_so_asked(tape: Path) -> None:
+    async def steps() -> None:
+        async with viewed(tape, (120, 40)) as pilot:
+            await at_cursor(pilot, LIVE)
+            press(pilot, "v")
+            await shows(pilot, "gpt-x-mini", "tab by label")
+            press(pilot, "tab")
+            await shows(pilot, "7 exchanges · 1 open · by k", "=cmd()")
+            press(pilot, "tab")
+            await shows(pilot, "7 exchanges · 1 open · by run", "  a7  ")
+            press(pilot, "tab")
+            await shows(pilot, "7 exchanges · 1 open  ", "gpt-x-mini")
+
+    journey(steps())
+
+
+def test_lanes_are_of_the_exchanges_around_the_cursor_of_the_list(tmp_path: Path) -> None:
+    with recorder(tmp_path / "tape.db") as writing:
+        for no in range(MOST + 100):
+            writing.begin(f"{no:016x}", [], no * 60 // (MOST + 100))
+
+    async def steps() -> None:
+        async with viewed(tmp_path / "tape.db", (120, 40)) as pilot:
+            await at_cursor(pilot, f"{MOST + 99:016x}")
+            press(pilot, "G")
+            await at_cursor(pilot, f"{0:016x}")
+            press(pilot, "v")
+            await shows(pilot, "500 exchanges of 600")
+            assert table(pilot).here.row.no == 1
+            assert max(one.row.no for one in table(pilot).shown.bars) == MOST
 
     journey(steps())
 
