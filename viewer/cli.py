@@ -10,6 +10,7 @@ from typing import TextIO
 
 import click
 
+from wiretape.recorder.commands import dialects
 from wiretape.recorder.commands.cli import COMMANDS, judge_stalls
 from wiretape.recorder.commands.cli import main as group
 from wiretape.recorder.errors import WiretapeError
@@ -36,6 +37,7 @@ for _name in (
     "fleet",
     "ship",
     "mcp",
+    "dialect",
 ):
     COMMANDS[_name] = f"wiretape.viewer.commands.{_name}:{_name}"
 COMMANDS.update({name: f"wiretape.viewer.commands.stats:{name}" for name in ("stats", "compare", "check")})
@@ -50,7 +52,19 @@ def _stall_owners(tape: Path, ids: Sequence[str]) -> Mapping[str, int]:
     return stall_owners(tape, ids)
 
 
+def _configured_dialects() -> list[dialects.Declaration]:
+    import platformdirs
+
+    files = (Path(".wiretape.toml"), Path(platformdirs.user_config_path("wiretape")) / "config.toml")
+    if not any(one.exists() for one in files):  # to load its reader takes a tenth of a second
+        return []
+    from wiretape.viewer import config
+
+    return config.read().dialects
+
+
 judge_stalls(_stall_owners)
+dialects.configure(_configured_dialects)
 COMMANDS["db"] = "wiretape.viewer.commands.cut:group"  # the recorder's, with `cut`
 COMMANDS.describe, group.sections = catalogue.described, catalogue.SECTIONS
 

@@ -7,23 +7,22 @@ rejects cannot be trusted. A command that needs no setting reads no file, so tha
 recorder. Rules for `check` are read from a file of their own in the same way.
 """
 
-import bisect
 import contextlib
 import difflib
 import functools
 import math
 import os
-import re
-import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import platformdirs
 
+from wiretape.recorder.commands.dialects import declarations
 from wiretape.recorder.decode.stalls import LIMITS, Thresholds
+from wiretape.recorder.documents import Document, Key, load, value_at
 from wiretape.recorder.errors import ConfigError
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.query.parser import FilterError, parse
@@ -33,94 +32,10 @@ from wiretape.viewer.stats.metrics import objective
 if TYPE_CHECKING:
     from wiretape.viewer.stats.check import Rule
 
-T = TypeVar("T")
-Key = tuple[str | int, ...]
-"""The keys, and the numbers of list elements, that lead to a value in a TOML document."""
-
 LOCAL_FILE: Final = ".wiretape.toml"
 """The configuration of a directory; it is looked for where the command is run, and nowhere above."""
 
 _MOST: Final = 1000
-_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A TOML file: its name, as it may be shown, its text and its tables."""
-
-    name: str
-    text: str
-    tables: dict[str, Any]
-
-    def error(self, key: Key, message: str) -> ConfigError:
-        """Return the error that names the place of a key."""
-        return _error(self.name, *self._place(key), message)
-
-    def read(self, key: Key, reader: Callable[[Any], T], prefix: str) -> T:
-        """Convert the value of a key; the reader's `ValueError` becomes a `ConfigError`."""
-        try:
-            return reader(_value(self.tables, key))
-        except ValueError as error:
-            raise self.error(key, prefix + safe(str(error))) from error
-
-    def _place(self, key: Key) -> tuple[int, int]:
-        """Return line and column of a key, or of its statement if the key is not there once before the first `=`.
-
-        The statement ends with the first line up to which the text has the key; it begins after the last line before
-        that up to which the text is TOML.
-        """
-        lines = self.text.split("\n")
-        last = bisect.bisect_left(range(1, len(lines) + 1), True, key=lambda count: _has(_tables(lines, count)[1], key))
-        first = _tables(lines, last)[0]
-        statement = "\n".join(lines[first : last + 1])
-        found = list(re.finditer(rf"(?<![\w.-]){re.escape(str(key[-1]))}(?![\w-])", statement.partition("=")[0]))
-        at = found[0].start() if len(found) == 1 else len(statement) - len(statement.lstrip())
-        return first + 1 + statement.count("\n", 0, at), at - statement.rfind("\n", 0, at)
-
-
-def _tables(lines: list[str], count: int) -> tuple[int, dict[str, Any]]:
-    """Return the largest number of lines, at most `count`, that are TOML, and their tables."""
-    while True:
-        try:
-            return count, tomllib.loads("\n".join(lines[:count]))
-        except tomllib.TOMLDecodeError:
-            count -= 1
-
-
-def _value(tables: Any, key: Key) -> Any:
-    return functools.reduce(lambda found, one: found[one], key, tables)
-
-
-def _has(tables: dict[str, Any], key: Key) -> bool:
-    with contextlib.suppress(LookupError, TypeError):
-        _value(tables, key)
-        return True
-    return False
-
-
-def _error(name: str, line: int, column: int, message: str) -> ConfigError:
-    return ConfigError(f"{name}, line {line}, column {column}: {message}")
-
-
-def load(path: Path) -> Document:
-    """Read a TOML file. Raises `ConfigError`."""
-    name, text = safe(str(path)), ""
-    try:
-        text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
-        return Document(name, text, tomllib.loads(text))
-    except OSError as error:
-        raise ConfigError(f"{name} cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        before = error.object[: error.start]
-        place = before.count(b"\n") + 1, error.start - before.rfind(b"\n")
-        raise _error(name, *place, "the text is not UTF-8") from error
-    except RecursionError as error:
-        raise ConfigError(f"{name}: its tables or lists are nested too deep") from error
-    except tomllib.TOMLDecodeError as error:
-        known = _PLACE.search(str(error))
-        end = text.count("\n") + 1, len(text) - text.rfind("\n")
-        place = (int(known[1]), int(known[2])) if known and known[1] else end
-        raise _error(name, *place, f"no TOML: {safe(_PLACE.sub('', str(error)))}") from error
 
 
 @dataclass(slots=True)
@@ -134,6 +49,7 @@ class Config:
     thresholds: dict[str, float] = field(default_factory=dict)
     entries: list[prices.Price] = field(default_factory=list)
     currency: str | None = None
+    dialects: list[dict[str, Any]] = field(default_factory=list)
     places: dict[str, tuple[Document, Key]] = field(default_factory=dict, compare=False)
     """Places of the theme and of each of `keys` in the files."""
 
@@ -197,7 +113,7 @@ def _entries(document: Document, table: Key) -> Iterator[tuple[Key, str]]:
     pending = [table]
     while pending:
         key = pending.pop()
-        value = _value(document.tables, key)
+        value = value_at(document.tables, key)
         if isinstance(value, dict) and (value or key == table):
             pending += [(*key, name) for name in reversed(value)]
         elif key == table:
@@ -218,6 +134,11 @@ def _add_prices(config: Config, document: Document) -> None:
         for name in entry:
             document.read(("prices", at, name), functools.partial(prices.setting, name), prefix)
         config.entries.append(document.read(("prices", at), prices.entry, prefix))
+
+
+def _add_dialects(config: Config, document: Document) -> None:
+    known = {one["name"] for one in config.dialects}
+    config.dialects += [one for one in declarations(document) if one["name"] not in known]
 
 
 def _text(value: Any) -> str:
@@ -257,6 +178,7 @@ _SETTINGS: Final[Mapping[str, Callable[[Config, Document], None]]] = {
     "thresholds": functools.partial(_fill, "thresholds", _limit),
     "prices": _add_prices,
     "currency": functools.partial(_set, "currency", prices.currency),
+    "dialects": _add_dialects,
 }
 """Every setting, with its reader."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from wiretape.recorder.clock import SYSTEM
-from wiretape.recorder.commands import options
+from wiretape.recorder.commands import dialects, options
 from wiretape.recorder.commands.cli import CommandGroup
 from wiretape.recorder.errors import TapeDamaged
 from wiretape.recorder.plurals import counted
@@ -127,19 +127,24 @@ def upgrade(db: Path | None) -> None:
 
 @db.command()
 @options.db
-def rebuild(db: Path | None) -> None:
+@dialects.given
+def rebuild(db: Path | None, declared: tuple[Path, ...]) -> None:
     """Derive all measures again from the recorded facts.
 
-    On a tape of this version nothing changes.
+    On a tape of this version nothing changes. Declarations of dialects that are given, or configured, replace those of
+    the same names on the tape.
     """
     from wiretape.recorder.sanitize import safe
     from wiretape.recorder.tape import cells, file
     from wiretape.recorder.tape.schema import metadata
     from wiretape.recorder.tape.store import Store
 
-    path = options.tape_path(db)
+    path, own = options.tape_path(db), dialects.read(declared)
     with file.writing(path, "wiretape db rebuild", create=False) as connection:
-        derived, changed = _derive(Store(connection))
+        store = Store(connection)
+        if own:
+            store.declare(own)
+        derived, changed = _derive(store)
         connection.rollback()
         for line in cells.damage_of(connection).lines(connection, metadata):
             click.echo(f"wiretape: {safe(line)}", err=True)

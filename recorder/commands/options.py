@@ -20,6 +20,7 @@ import click
 
 from wiretape.recorder import destinations
 from wiretape.recorder.children import PROXY_PASSWORD
+from wiretape.recorder.commands import dialects
 from wiretape.recorder.errors import WiretapeError
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ class RecordingValues:
     keep_encoding: bool
     no_websocket: bool
     ca_file: Path | None
+    declared: tuple[Path, ...]
     connect_timeout: float
     headers_timeout: float
     idle_timeout: float
@@ -162,6 +164,7 @@ class RecordingValues:
             websocket=not self.no_websocket,
             limits=Timeouts(self.connect_timeout, self.headers_timeout, self.idle_timeout),
             ca_file=self.ca_file,
+            dialects=dialects.read(self.declared),
             interception=intercept.make(self.hosts, _password()) if self.intercepts else None,
             **more,
         )
@@ -195,6 +198,7 @@ _RECORDING = (
     click.option("--no-websocket", is_flag=True,
                  help="Answer 426 to WebSockets, so that clients fall back to HTTP, instead of recording them."),
     ca_file,
+    dialects.given,
     click.option("--connect-timeout", type=_SECONDS, default=10, show_default=True, metavar="S",
                  help="Timeout of a connection, with TLS, in seconds."),
     click.option("--headers-timeout", type=_SECONDS, default=600, show_default=True, metavar="S",

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -65,6 +66,7 @@ class Options:
     keep: journal.Keep | None = None
     workers: int = 1
     interception: Interception | None = None
+    dialects: list[dict[str, Any]] = field(default_factory=list)
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):
@@ -166,7 +168,14 @@ class Recorder:
     def _new_session(self) -> journal.Session:
         upstreams = [(upstream.name, upstream.url) for upstream in self._options.upstreams]
         return journal.Session(
-            str(uuid.uuid4()), __version__, os.getpid(), boot_id(), self.base, upstreams, SYSTEM.wall()
+            str(uuid.uuid4()),
+            __version__,
+            os.getpid(),
+            boot_id(),
+            self.base,
+            upstreams,
+            SYSTEM.wall(),
+            dialects=self._options.dialects or None,
         )
 
     @property

@@ -182,6 +182,7 @@ def _exchange(connection: Connection, no: int, known: set[int], origins: _Origin
         written = {url: origins.written[url] for url in origins.used[session.no]}
         upstreams = [[name, written[url]] for name, url in session.upstreams if url in written] or None
         facts = {"version": session.version, "upstreams": upstreams, "imported_from": session.imported_from}
+        facts["dialects"] = session.dialects
         yield known_of({"session": session.uuid, **facts})
     if row.lacks_bytes:
         yield _unshipped(connection, row, session.uuid, origins, redact)

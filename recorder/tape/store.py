@@ -23,12 +23,13 @@ from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from sqlalchemy import JSON, Connection, Row, exists, insert, select, update
+from sqlalchemy import JSON, Connection, Row, Text, exists, insert, or_, select, type_coerce, update
 
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.conversation import RecordedRequest
 from wiretape.recorder.decode.derive import derive
+from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.decode.exchange import Exchange, Reads
 from wiretape.recorder.decode.metrics import DECODER_VERSION, Measures
 from wiretape.recorder.decode.operation import model_in_path, model_in_query
@@ -887,12 +888,23 @@ class Store:
         return row
 
     def ended(self, *, outdated: bool = False) -> Sequence[int]:
-        """Return the exchanges that have ended; if `outdated`, those whose measures another decoder derived."""
+        """Return the exchanges that have ended; if `outdated`, those whose measures another decoder derived.
+
+        A declaration that is no longer known is another decoder, too.
+        """
         statement = select(exchanges.c.no).where(exchanges.c.ended_by.is_not(None)).order_by(exchanges.c.no)
         if outdated:
-            statement = statement.join(measures).where(measures.c.decoder_version != DECODER_VERSION)
+            version = measures.c.dialect_version
+            is_other = version.is_not(None) & version.not_in(self._dialect_versions())
+            statement = statement.join(measures).where(or_(measures.c.decoder_version != DECODER_VERSION, is_other))
         with self.connection.begin():
             return self.connection.execute(statement).scalars().all()
+
+    def _dialect_versions(self) -> set[str]:
+        """Return the versions of all declared dialects, of this program and of the tape's recordings."""
+        with self.connection.begin():
+            given = self.connection.execute(select(type_coerce(sessions.c.dialects, Text)).distinct()).scalars().all()
+        return {one.version for declarations in [None, *given] for one in registry.declared(declarations)}
 
     def rebuild(self, numbers: Iterable[int] | None = None) -> Iterator[bool]:
         """Derive ended exchanges again, these or all, one transaction each; yield for each whether anything changed."""

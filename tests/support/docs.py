@@ -1,18 +1,20 @@
 """The generated parts of the README and of the topics: each function returns one, from the code that it documents."""
 
 import re
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, pairwise
 from typing import TYPE_CHECKING
 
 import click
 
 import wiretape.viewer.cli
+from tests.support.declared_wires import DECLARED_WIRES, DeclaredWire, event
 from tests.support.decoding import derived
 from tests.support.wires import COMPLETIONS, WIRES, Wire
 from wiretape.recorder.decode.decoder import framing_of
-from wiretape.recorder.decode.exchange import DETAILS, OUTCOMES, Exchange
+from wiretape.recorder.decode.exchange import DETAILS, OUTCOMES, Exchange, Read, Reads
 from wiretape.recorder.decode.metrics import METRICS, Measures
 from wiretape.recorder.relay import providers
 from wiretape.recorder.relay.apis import APIS, PROGRAMS
@@ -22,7 +24,7 @@ from wiretape.viewer.export import fields as export
 from wiretape.viewer.query import fields as query
 from wiretape.viewer.query import parser
 from wiretape.viewer.query.operators import KINDS, OPERATORS
-from wiretape.viewer.report import tables
+from wiretape.viewer.report import dialects, tables
 from wiretape.viewer.sessions import report as issue_report
 from wiretape.viewer.ship.parquet import layout
 from wiretape.viewer.stats import summary
@@ -293,7 +295,66 @@ def wires() -> str:
         framings = " ".join(f"`{_framing(wire)}`" for wire in wires)
         is_read = [all(column) for column in zip(*map(_is_read, wires), strict=True)]
         table.append(f"| `{api}` | `{path}` | {framings} | {' | '.join('✓' if one else '–' for one in is_read)} |")
+    for api, declared in groupby(sorted(DECLARED_WIRES.values(), key=lambda one: one.api), lambda wire: wire.api):
+        streams = list(declared)
+        paths = " ".join(f"`{path}`" for path in dict.fromkeys(wire.path for wire in streams))
+        is_read = [any(column) for column in zip(*map(_is_read_declared, streams), strict=True)]
+        table.append(f"| `{api}` | {paths} | `sse` | {' | '.join('✓' if one else '–' for one in is_read)} |")
     return "\n".join(table) + "\n"
+
+
+def _is_read_declared(wire: DeclaredWire) -> list[bool]:
+    """Return True for each value that is read from a stream, for its truncation and for an error in its place."""
+    cut = wire.events[: wire.cut]
+    whole, truncated, failed = (
+        derived(b"".join(parts), path=wire.path, request=wire.request, headers=wire.headers)
+        for parts in ((*wire.events, *wire.ending), cut, (*cut, wire.failure[0]))
+    )
+    read = [whole.outcome == "complete" and getattr(whole, name) is not None for name in _READ.values()]
+    return [*read, truncated.outcome == "truncated", failed.outcome == "error_event"]
+
+
+_STREAM = (
+    {"kind": "begin", "run": "r1", "model": "own-1"},
+    {"kind": "part", "value": "Let me "},
+    {"kind": "part", "value": "see."},
+    {"kind": "last", "why": "stop", "counts": {"in": 12, "out": 4}},
+)
+_DECLARATION = """\
+[[dialects]]
+name = "own"
+match = { path = "/v2/parts" }
+key = "kind"
+text = { on = "part", at = "value" }
+model = { on = "begin", at = "model" }
+usage = { on = "last", input = "counts.in", output = "counts.out" }
+finish = { on = "last", at = "why" }
+error = { on = "failed", code = "no", message = "text" }
+end = { on = "last" }
+"""
+
+
+def dialect_stream() -> str:
+    """Return the stream of the example of a declaration."""
+    return f"```\n{b''.join(map(event, _STREAM)).decode().rstrip()}\n```\n"
+
+
+def dialect_file() -> str:
+    """Return the declaration of the example."""
+    return f"```toml\n{_DECLARATION}```\n"
+
+
+def dialect_trial() -> str:
+    """Return the output of `wiretape dialect try` for the example."""
+    body = b"".join(map(event, _STREAM))
+    ends = list(accumulate(len(event(one)) for one in _STREAM))
+    reads = [
+        Read(seq, (120 + 40 * seq) * 1_000_000, None, start, end - start)
+        for seq, (start, end) in enumerate(pairwise([0, *ends]))
+    ]
+    facts = Exchange(200, "text/event-stream", None, "end", None, 0, 241_000_000, path="/v2/parts", framing="chunked")
+    found = dialects.trial(facts, Reads.of(reads), body, tomllib.loads(_DECLARATION)["dialects"])
+    return "```\n" + "\n".join(dialects.lines(found, 40)) + "\n```\n"
 
 
 def _framing(wire: Wire) -> str:

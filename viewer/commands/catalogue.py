@@ -35,6 +35,7 @@ SECTIONS: Final = {
     },
     "Keep": {
         "db": "Check, merge, prune or upgrade a tape.",
+        "dialect": "List, show and try declarations of dialects.",
         "rm": "Delete exchanges by id or by filter.",
     },
     "Many machines": {
@@ -53,6 +54,9 @@ SECTIONS: Final = {
 SUMMARIES: Final = {
     **{name: summary for commands in SECTIONS.values() for name, summary in commands.items()},
     "version": "Print the version.",
+    "dialect list": "List the declared dialects.",
+    "dialect show": "Print a declaration of wiretape.",
+    "dialect try": "Decode a recorded stream by a declaration.",
     "db info": "Show the tape's contents and size.",
     "db schema": "Print the SQL of a tape: tables, columns, views.",
     "db check": "Check that the tape is whole; exit 3 if it is not.",
@@ -106,6 +110,10 @@ EXAMPLES: Final = {
                  "db merge tapes/*.jsonl --dry-run"),
     "db fixture": ("db fixture --db test.db", "db fixture --db test.db --exchanges 100",
                    "db fixture --db test.db --exchanges 10 --chunks 20 --seed 7"),
+    "dialect": ("dialect list", "dialect show mcp", "dialect try own.toml @err"),
+    "dialect list": ("dialect list", "dialect list --format json", "dialect list --format tsv"),
+    "dialect show": ("dialect show ai-sdk-ui", "dialect show mcp", "dialect show tgi"),
+    "dialect try": ("dialect try own.toml", "dialect try own.toml @err -n 100", "dialect try own.toml @ --format json"),
     "rm": ("rm --errors --dry-run", "rm @ --yes", "rm --filter model:demo-burst --yes --vacuum"),
     "ship": ("ship --to parquet:archive --once", "ship --to clickhouse://db.example.com/wiretape --once",
              "ship --to otlp+http://127.0.0.1:4318 --once"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from wiretape.recorder.commands import dialects
 from wiretape.recorder.commands.options import db, read_labels, tape_path
 from wiretape.recorder.errors import NotFound
 from wiretape.recorder.plurals import counted
@@ -37,6 +38,7 @@ _REASON: Final = 300
 )
 @click.option("--date", type=click.DateTime(["%Y-%m-%d"]), metavar="DAY",
               help="For times without a date: the day of the first one. [default: the file's date]")  # fmt: skip
+@dialects.given
 def import_(
     files: tuple[Path, ...],
     db: Path | None,
@@ -44,6 +46,7 @@ def import_(
     labels: tuple[str, ...],
     url: str | None,
     date: datetime | None,
+    declared: tuple[Path, ...],
 ) -> None:
     """Import exchanges that other programs recorded.
 
@@ -52,9 +55,9 @@ def import_(
     rebuilt show how complete the source was (wiretape help imports). Keys are redacted as in a recording. Exchanges
     that are on the tape already are left out: an import can be repeated. Failures are listed, and the exit code is 3.
     """
-    chosen, path = read_labels(labels), tape_path(db)
+    chosen, path, own = read_labels(labels), tape_path(db), dialects.read(declared)
     sources = [(file, _source(file, url, date)) for file in files]
-    failed = sum(_import(path, file, source, format, chosen) for file, source in sources)
+    failed = sum(_import(path, file, source, format, chosen, own) for file, source in sources)
     if failed:
         raise NotImportable(f"{failed:,} could not be imported: see above")
 
@@ -67,7 +70,14 @@ def _source(file: Path, url: str | None, date: datetime | None) -> ImportedFile:
     return ImportedFile(name, modified, date and date.date(), url)
 
 
-def _import(path: Path, file: Path, source: ImportedFile, format: str | None, labels: dict[str, str]) -> int:
+def _import(
+    path: Path,
+    file: Path,
+    source: ImportedFile,
+    format: str | None,
+    labels: dict[str, str],
+    declared: list[dialects.Declaration],
+) -> int:
     """Import one file; return the number of failures."""
     from wiretape.recorder.tape import file as tape
     from wiretape.recorder.tape.store import Store
@@ -83,7 +93,7 @@ def _import(path: Path, file: Path, source: ImportedFile, format: str | None, la
                 progress.ProgressBar(f"importing {name}", lambda: None, "exchange") as bar,
             ):
                 writing = tape.writing(path, "wiretape import")  # entered, and the tape made, with the first exchange
-                importer = Importer(lambda: Store(opened.enter_context(writing)), source.name, seen, labels)
+                importer = Importer(lambda: Store(opened.enter_context(writing)), source.name, seen, labels, declared)
                 for _ in bar.over(importer.add(found)):
                     pass
     except NotImportable as error:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -54,7 +54,14 @@ class _Entered(NamedTuple):
 class Importer:
     """Imports one file: opens the tape, and enters a session for it, at the first exchange to import."""
 
-    def __init__(self, open_store: Callable[[], Store], source: str, format: str, labels: dict[str, str]) -> None:
+    def __init__(
+        self,
+        open_store: Callable[[], Store],
+        source: str,
+        format: str,
+        labels: dict[str, str],
+        dialects: list[dict[str, Any]] | None = None,
+    ) -> None:
         self.report = ImportReport()
         self._open_store, self._labels, self._format = open_store, labels, format
         now = SYSTEM.wall()
@@ -68,6 +75,7 @@ class Importer:
             upstreams,
             now,
             imported_from=f"{format} {source}",
+            dialects=dialects or None,
         )
         self._has_begun = False
         self._seen = Counter[bytes]()

@@ -57,6 +57,7 @@ def place(demo: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """A folder with the demo's tape, which is the default tape, and with the files that examples name."""
     shutil.copy(demo[0], tmp_path / "demo.db")
     (tmp_path / "app.py").write_text("print('done')\n")
+    (tmp_path / "own.toml").write_text('[[dialects]]\nname = "own"\nmatch = { request-header = "host" }\n')
     for folder in ("tapes", "bin", "home"):
         (tmp_path / folder).mkdir()
     program = tmp_path / "bin" / "wiretape"

@@ -1,0 +1,73 @@
+"""Declarations of dialects that are given to a command: in files, or in the configuration."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from wiretape.recorder.documents import Document, load
+from wiretape.recorder.errors import ConfigError
+from wiretape.recorder.sanitize import safe
+
+Declaration = dict[str, Any]
+
+MOST: Final = 100
+"""Limit of the declarations of a file."""
+
+_configured: Callable[[], list[Declaration]] | None = None
+
+given = click.option(
+    "--dialect", "declared", multiple=True, metavar="FILE", envvar="WIRETAPE_DIALECT",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Decode streams by the declarations in FILE, too (wiretape help dialects). May be repeated.",
+)  # fmt: skip
+
+
+def configure(by: Callable[[], list[Declaration]]) -> None:
+    """Register the viewer's function that reads the declarations of the configuration."""
+    global _configured
+    _configured = by
+
+
+def read(files: Iterable[Path]) -> list[Declaration]:
+    """Return the checked declarations of some files, then those of the configuration; the first of a name counts.
+
+    A mistake in the configuration is only reported: it must not stop a recorder, and what was recorded can be derived
+    again. Raises `ConfigError` for a mistake in a file.
+    """
+    found: dict[str, Declaration] = {}
+    for one in [*(one for file in files for one in declarations(load(file))), *_of_configuration()]:
+        found.setdefault(one["name"], one)
+    return [*found.values()]
+
+
+def declarations(document: Document) -> Sequence[Declaration]:
+    """Return the declarations of a document. Raises `ConfigError` with the place and the reason of a mistake."""
+    from wiretape.recorder.decode.declared import compiler
+    from wiretape.recorder.decode.declared.table import DeclarationError
+    from wiretape.recorder.decode.dialects import registry
+
+    listed = document.tables.get("dialects")
+    if not isinstance(listed, list) or not listed or not all(isinstance(one, dict) for one in listed):
+        if listed is None:
+            raise ConfigError(f"{document.name} declares no dialect: write [[dialects]] above each")
+        raise document.error(("dialects",), "dialects is no list of tables: write [[dialects]] above each")
+    if len(listed) > MOST:
+        raise document.error(("dialects", MOST), f"there are {len(listed):,} [[dialects]], at most {MOST} are read")
+    for place, table in enumerate(listed):
+        try:
+            compiler.compile(table, [*registry.BY_API])
+        except DeclarationError as error:
+            raise document.error(("dialects", place, *error.key), f"dialect {place + 1}: {safe(str(error))}") from error
+    return listed
+
+
+def _of_configuration() -> list[Declaration]:
+    if _configured is None:
+        return []
+    try:
+        return _configured()
+    except ConfigError as error:
+        click.echo(f"wiretape: the dialects of the configuration are left out: {safe(str(error))}", err=True)
+        return []

@@ -1,0 +1,206 @@
+"""`wiretape dialect`, and declarations that are given to the commands that record, import and derive."""
+
+import json
+import time
+import tomllib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.support.cases import each_case
+from tests.support.commands import run
+from tests.support.declared_wires import DECLARED_WIRES, event
+from tests.support.sample_tape import SESSION, begin, end, recorded, response
+from wiretape.recorder.errors import ConfigError, NotFound
+from wiretape.recorder.tape import file, journal
+from wiretape.recorder.tape.store import Store
+from wiretape.viewer import config
+
+OWN = """[[dialects]]
+name = "own"
+match = { path = "/v2/parts" }
+key = "kind"
+text = { on = "part", at = "value" }
+end = { on = "last" }
+"""
+STREAM = [(100, event({"kind": "part", "value": "Let me "})), (140, event({"kind": "part", "value": "see."})),
+          (180, event({"kind": "last"}))]  # fmt: skip
+ID = "cccc000000000001"
+
+
+def frames(parts: list[tuple[int, bytes]] = STREAM) -> list[journal.Frame]:
+    first = begin(ID, 1, b'{"model": "m"}', "/v2/parts")
+    return [first, *response(ID, parts), end(ID, parts)]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder without a configuration, with a declaration in `own.toml`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "own.toml").write_text(OWN)
+    return tmp_path
+
+
+@pytest.fixture
+def tape(tmp_path: Path) -> Path:
+    return recorded(tmp_path / "tape.db", frames())
+
+
+def shown(tape: Path) -> dict[str, object]:
+    found: dict[str, object] = json.loads(run(tape, "show", ID, "--format", "json").stdout)
+    return found
+
+
+def test_a_trial_shows_the_meaning_of_each_event_and_changes_nothing(tape: Path) -> None:
+    tried = run(tape, "dialect", "try", "own.toml").stdout.splitlines()
+    assert [line.split()[3] for line in tried[1:4]] == ["content", "content", "done"]
+    told = {line.split(maxsplit=1)[0]: line.split(maxsplit=1)[1] for line in tried[5:]}
+    assert (told["api"], told["outcome"], told["ttft_ms"]) == ("own", "complete", "100.0")
+    assert told["content"] == "Let me see."
+    assert (shown(tape)["api"], shown(tape)["content"]) == ("unknown", None)
+    assert json.loads(run(tape, "dialect", "try", "own.toml", "--format", "json").stdout)["content"] == "Let me see."
+
+
+def test_a_trial_names_keys_without_a_meaning_and_streams_that_are_not_recognised(tape: Path, folder: Path) -> None:
+    (folder / "own.toml").write_text(OWN + 'colour = "red"\n')
+    assert "own.colour means nothing in a declaration" in run(tape, "dialect", "try", "own.toml").stderr
+    (folder / "own.toml").write_text(OWN.replace("/v2/parts", "/v3/parts"))
+    missed = run(tape, "dialect", "try", "own.toml", code=1)
+    assert isinstance(missed.exception, NotFound)
+    assert "no declaration in own.toml recognises this stream" in str(missed.exception)
+
+
+def test_a_mistake_in_a_file_is_reported_with_its_line(tape: Path, folder: Path) -> None:
+    (folder / "own.toml").write_text(OWN.replace('at = "value"', 'at = "a..b"'))
+    for command in (("dialect", "try"), ("db", "rebuild", "--dialect")):
+        failed = run(tape, *command, "own.toml", code=1)
+        assert isinstance(failed.exception, ConfigError)
+        assert "own.toml, line 5, column" in str(failed.exception)
+        assert "at 'a..b' is no path" in str(failed.exception)
+    (folder / "own.toml").write_text("a = 1\n")
+    assert "declares no dialect" in str(run(tape, "dialect", "try", "own.toml", code=1).exception)
+
+
+def test_a_rebuild_decodes_by_the_declarations_given_and_the_tape_keeps_them(tape: Path, folder: Path) -> None:
+    assert run(tape, "db", "rebuild", "--dialect", "own.toml").stdout.endswith("1 exchange derived again, 1 changed\n")
+    row = shown(tape)
+    assert (row["api"], row["outcome"], row["content"], row["operation"]) == ("own", "complete", "Let me see.", "chat")
+    assert run(tape, "db", "rebuild").stdout.endswith("1 exchange derived again, 0 changed\n")
+    (folder / "own.toml").write_text(OWN + 'operation = "other"\n')
+    run(tape, "db", "rebuild", "--dialect", "own.toml")
+    assert shown(tape)["operation"] == "other"
+    assert shown(tape)["dialect_version"] != row["dialect_version"]
+
+
+def test_a_copy_of_the_tape_is_decoded_by_the_same_declarations(tape: Path, tmp_path: Path) -> None:
+    run(tape, "db", "rebuild", "--dialect", "own.toml")
+    for copied in ("copy.jsonl", "copy.db"):
+        run(tape, "db", "cut", ID, "-o", copied)
+    run(tmp_path / "merged.db", "db", "merge", "copy.jsonl", "--db", "merged.db")
+    for path in (tmp_path / "copy.db", tmp_path / "merged.db"):
+        assert run(path, "db", "rebuild", "--db", str(path)).stdout.endswith("1 exchange derived again, 0 changed\n")
+        assert (shown(path)["api"], shown(path)["content"]) == ("own", "Let me see.")
+
+
+def test_an_upgrade_derives_again_where_the_declaration_is_another_now(tape: Path) -> None:
+    run(tape, "db", "rebuild", "--dialect", "own.toml")
+    with file.writing(tape, "a test", create=False) as connection:
+        store = Store(connection)
+        assert store.ended(outdated=True) == []
+        store.declare([{"name": "own", "match": {"path": "/v2/parts"}, "text": "value"}])
+        assert store.ended(outdated=True) == [1]
+
+
+def test_a_recording_with_declarations_and_its_rebuild_give_the_same_rows(tmp_path: Path) -> None:
+    declared = tomllib.loads(OWN)["dialects"]
+    path = tmp_path / "own.db"
+    with file.writing(path, "a test") as connection:
+        store = Store(connection)
+        store.begin_session(msgspec.structs.replace(SESSION, dialects=declared))
+        store.settle(store.append(frames()))
+        assert [*store.rebuild()] == [False]
+    assert (shown(path)["api"], shown(path)["content"]) == ("own", "Let me see.")
+
+
+def test_the_streams_of_all_declared_dialects_are_recorded_and_derived_again_alike(tmp_path: Path) -> None:
+    made: list[journal.Frame] = []
+    for no, wire in enumerate(DECLARED_WIRES.values()):
+        first = begin(f"{no:016x}", no, wire.request or b'{"stream": true}', wire.path)
+        asked = [(name.encode(), value.encode()) for name, value in wire.headers.request]
+        first = msgspec.structs.replace(first, headers=[*first.headers, *asked])
+        parts = [(100 + 10 * place, one) for place, one in enumerate((*wire.events, *wire.ending))]
+        head, *reads = response(first.id, parts)
+        assert isinstance(head, journal.Head)
+        answered = [(name.encode(), value.encode()) for name, value in wire.headers.response]
+        made += [first, msgspec.structs.replace(head, headers=[*head.headers, *answered]), *reads, end(first.id, parts)]
+    path = recorded(tmp_path / "all.db", made)
+    rows = map(json.loads, run(path, "ls", "--format", "jsonl").stdout.splitlines())
+    apis = {row["id"]: (row["api"], row["outcome"]) for row in rows}
+    assert [apis[f"{no:016x}"] for no in range(len(DECLARED_WIRES))] == [
+        (wire.api, "complete") for wire in DECLARED_WIRES.values()
+    ]
+    assert run(path, "db", "rebuild").stdout.endswith(f"{len(DECLARED_WIRES)} exchanges derived again, 0 changed\n")
+
+
+def test_declarations_of_the_configuration_are_used_and_a_mistake_in_it_is_no_failure(tape: Path, folder: Path) -> None:
+    (folder / ".wiretape.toml").write_text(OWN)
+    listed = run(tape, "dialect", "list").stdout.splitlines()
+    assert [line.split("\t")[0] for line in listed[1:3]] == ["own", "a2a"]
+    assert listed[1].endswith("\tconfiguration")
+    (folder / ".wiretape.toml").write_text(OWN + 'theme = 7\ntext = "again"\n')
+    rebuilt = run(tape, "db", "rebuild")
+    assert "the dialects of the configuration are left out: .wiretape.toml, line 8" in rebuilt.stderr
+    (folder / ".wiretape.toml").write_text(OWN)
+    run(tape, "db", "rebuild")
+    assert shown(tape)["content"] == "Let me see."
+
+
+def test_the_file_of_a_directory_comes_before_the_users(tape: Path, folder: Path) -> None:
+    (folder / ".wiretape.toml").write_text(OWN)
+    far = folder / "config" / "wiretape" / "config.toml"
+    far.parent.mkdir(parents=True)
+    far.write_text(OWN.replace('"/v2/parts"', '"/v3/parts"'))
+    run(tape, "db", "rebuild")
+    assert shown(tape)["content"] == "Let me see."
+
+
+@each_case("text", [
+    OWN.replace('"/v2/parts"', '"/(a+)+$"'),
+    OWN.replace('"/v2/parts"', '"/(a|a)*b"'),
+    OWN.replace("[[dialects]]", "[dialects]"),
+    OWN * 101,
+    "dialects = 7\n",
+    f"dialects = {'[' * 5000}{']' * 5000}\n",
+    f"[[dialects]]\nname = \"own\"\nmatch = {{ path = \"/{'*a' * 5000}\" }}\n",
+    f"[[dialects]]\nname = \"own\"\nmatch = {{ path = \"/a\" }}\ntext = \"{'a.' * 90}a\"\n",
+    f"[[dialects]]\nname = \"own\"\nmatch = {{ path = \"/a\" }}\ntext = \"{'[]' * 90}\"\n",
+    "[[dialects]]\nname = \"__import__('os').abort()\"\nmatch = { path = \"/a\" }\n",
+    "[[dialects]]\nname = \"../../etc/passwd\"\nmatch = { path = \"/a\" }\n",
+])  # fmt: skip
+def test_a_hostile_file_in_the_directory_is_refused_at_once(text: str) -> None:
+    Path(".wiretape.toml").write_text(text)
+    start = time.perf_counter()
+    with pytest.raises(ConfigError):
+        config.read()
+    assert time.perf_counter() - start < 2
+
+
+def test_the_largest_declaration_reads_the_largest_event_in_linear_time(folder: Path) -> None:
+    deep = ".".join(["a[]"] * 8)
+    rules = ", ".join([f'"{deep}.x | {deep}.y"'] * 100)
+    declared = f'[[dialects]]\nname = "own"\nmatch = {{ path = "/v2/parts" }}\ntext = [{rules}]\n'
+    (folder / "own.toml").write_text(declared)
+    nested: object = {"x": 1}
+    for _ in range(8):
+        nested = {"a": [nested] * 3}
+    path = recorded(folder / "large.db", frames([(100, event(nested))]))
+    start = time.perf_counter()
+    run(path, "dialect", "try", "own.toml", code=1)
+    assert time.perf_counter() - start < 20
+
+
+def test_a_declaration_of_wiretape_is_printed_to_begin_another_with(tape: Path) -> None:
+    assert run(tape, "dialect", "show", "mcp").stdout.startswith("# The Model Context Protocol")
+    assert isinstance(run(tape, "dialect", "show", "none", code=1).exception, NotFound)

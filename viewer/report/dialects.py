@@ -1,0 +1,81 @@
+"""Pure: what a declaration makes of a recorded stream, and the list of declared dialects."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from wiretape.recorder.decode.declared.compiler import DeclaredDialect
+from wiretape.recorder.decode.decoder import Decoded, decode
+from wiretape.recorder.decode.derive import derive
+from wiretape.recorder.decode.dialects import registry
+from wiretape.recorder.decode.exchange import Exchange, Reads
+from wiretape.recorder.decode.metrics import Measures
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import clipped, safe
+from wiretape.viewer import rows
+from wiretape.viewer.exchange import events
+from wiretape.viewer.exchange.clocks import Times
+from wiretape.viewer.exchange.transcript import Transcript
+from wiretape.viewer.rows import TableRow
+from wiretape.viewer.text import formatting
+
+TRIED: Final = (
+    "api", "dialect_version", "operation", "outcome", "outcome_detail", "error_code", "error_message", "finish_reason",
+    "response_model", "response_id", "input_tokens", "output_tokens", "total_tokens", "ttft_ns", "latency_ns",
+    "duration_ns", "events", "chunks", "output_chunks", "content", "reasoning", "tool_calls", "attributes", "flags",
+)  # fmt: skip
+"""The measures that a trial shows, as the tape names them."""
+LISTED: Final = ("name", "version", "operation", "source")
+_LONGEST: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A recorded stream, decoded by some declarations; `ignored` are their keys without a meaning."""
+
+    decoded: Decoded
+    measures: Measures
+    ignored: tuple[str, ...]
+
+    @property
+    def is_recognised(self) -> bool:
+        """True if a declared dialect has decoded it."""
+        return self.measures.dialect_version is not None
+
+
+def trial(exchange: Exchange, reads: Reads, body: bytes, declarations: Sequence[dict[str, Any]]) -> Trial:
+    """Decode an exchange by declarations, as a recording with them would have been."""
+    facts = replace(exchange, dialects=json.dumps(declarations))
+    decoded = decode(facts, reads, body)
+    own = [one for one in registry.declared(facts.dialects) if any(one.declaration == given for given in declarations)]
+    ignored = (f"{one.api}.{'.'.join(map(str, key))}" for one in own for key in one.ignored)
+    return Trial(decoded, derive(facts, reads, body, decoded), tuple(ignored))
+
+
+def row(found: Trial) -> TableRow:
+    """Return the measures of a trial as one row, times in ms."""
+    values = {name: getattr(found.measures, name) for name in TRIED}
+    values = {rows.field_name(name): rows.ms(one) if name.endswith("_ns") else one for name, one in values.items()}
+    return values | {"flags": list(found.measures.flags), "ignored": list(found.ignored)}
+
+
+def lines(found: Trial, most: int) -> Iterator[str]:
+    """Yield the first events with their kinds and meanings, then the measures, each safe for a terminal."""
+    transcript = Transcript(found.decoded)
+    yield from events.lines(transcript, Times(), range(min(most, len(transcript))))
+    if len(transcript) > most:
+        yield f"… and {counted(len(transcript) - most, 'more event')}"
+    yield ""
+    for name, value in row(found).items():
+        if value not in (None, [], {}):
+            shown = formatting.ms(value) if name.endswith("_ms") else value
+            text = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
+            yield f"{name:<16} {safe(clipped(text, _LONGEST))}"
+
+
+def listed(dialects: Sequence[DeclaredDialect], own: Sequence[str]) -> Iterator[TableRow]:
+    """Yield a row of `LISTED` for each dialect; `own` are the names of those of the configuration."""
+    for one in dialects:
+        source = "configuration" if one.api in own else "wiretape"
+        yield {"name": one.api, "version": one.version, "operation": one.operation, "source": source}
