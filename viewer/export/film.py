@@ -114,7 +114,13 @@ class Film:
         speed = "" if playback.speed == 1 else f" · {playback.speed:g}×"
         idle = "" if playback.cap_ns is None else f" · silences ≤ {playback.cap_ns / 1e9:g} s"
         clock = f"{formatting.timestamp(at_ns, playback.end_ns)} of {formatting.timestamp_with_unit(playback.end_ns)}"
-        return [*laid_out([(clock, "strong"), (f"{speed}{idle}", "muted")], self.size.columns, right=False)]
+        standing = self._race.standing if self._race is not None else ""
+        parts: list[Part] = [
+            (clock, "strong"),
+            (f"{speed}{idle}", "muted"),
+            (f" · {standing}" * bool(standing), "plain"),
+        ]
+        return [*laid_out(parts, self.size.columns, right=False)]
 
 
 class _Take:

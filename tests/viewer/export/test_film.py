@@ -88,6 +88,13 @@ def test_a_race_shows_both_streams_side_by_side_on_one_clock(connection: Connect
     assert "✓ complete" in frames[200 * MS][-6].split("│")[1]
 
 
+def test_a_race_says_which_lane_is_behind(connection: Connection) -> None:
+    feet = {frame.at_ns // MS: lines(frame)[-1].rstrip() for frame in Film(read(connection, TOOLS, COMPLETE)).frames()}
+    assert feet[0] == "0.000 of 3.071 s"
+    assert feet[100].endswith("· B is 50 ms behind")
+    assert feet[max(feet)].endswith("· B ended 2.9 s before A")
+
+
 def test_a_bar_grows_with_the_clock_and_keeps_the_list_signs(connection: Connection) -> None:
     frames = [*Film(read(connection, TOOLS)).frames()]
     bars = [lines(frame)[-3].rstrip() for frame in frames]

@@ -71,7 +71,8 @@ def exports(
     if marked:
         picked = arguments(place, "export", *marked)
         offered.append((f"marked, {len(marked)}", picked))
-        offered += [(f"page of the marked, {len(marked)}", [*picked, "--format", "html"])] * has_bodies
+        formats = [("page", "html"), *[("GIF", "gif"), ("asciicast", "asciicast")] * (len(marked) == 2)] * has_bodies
+        offered += [(f"{name} of the marked, {len(marked)}", [*picked, "--format", of]) for name, of in formats]
     if has_bodies:
         offered.append((f"page of all, {fitting:,}", [*listed, "--format", "html"]))
     if row is not None and has_bodies:

@@ -2,16 +2,18 @@
 
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
+from textual.pilot import Pilot
 
 from tests.support.page import read as read_page
 from tests.support.sample_tape import COMPLETE, LIVE, TOOLS
-from tests.support.screens import Watch, journey, press, shows, staged, wait_for
+from tests.support.screens import Stage, journey, press, shows, staged, wait_for
 from wiretape.viewer.page import served
-from wiretape.viewer.tui.app import ViewerApp
 from wiretape.viewer.tui.compare.race import CompareScreen
 from wiretape.viewer.tui.inspector.screen import InspectorScreen
+from wiretape.viewer.tui.list.screen import DrilledScreen
 
 BROWSER = """#!/bin/sh
 path=${1#file://}
@@ -35,6 +37,13 @@ def paths(got: Path) -> list[Path]:
     return [Path(line) for line in got.read_text().splitlines()] if got.exists() else []
 
 
+async def browse(app: Stage, pilot: Pilot[Any]) -> None:
+    """Press the key, and wait until the browser has the page and its process is over."""
+    before = len(app.toasts)
+    await press(pilot, "w")
+    await wait_for(pilot, lambda: [one for one in app.toasts[before:] if "page is opened in the browser" in one])
+
+
 def data(page: Path) -> str:
     return read_page(page.read_bytes()).blocks["data"].decode()
 
@@ -45,8 +54,7 @@ def test_the_page_of_an_exchange_is_private_and_gone_with_the_viewer(tape: Path,
             screen = app.screen
             assert isinstance(screen, InspectorScreen)
             await wait_for(pilot, lambda: screen.is_open)
-            await press(pilot, "w")
-            await wait_for(pilot, lambda: "the page is opened in the browser" in app.toasts)
+            await browse(app, pilot)
             (page,) = paths(opened)
             assert stat.S_IMODE(page.stat().st_mode) == 0o600
             assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700
@@ -61,18 +69,15 @@ def test_the_page_of_an_exchange_is_private_and_gone_with_the_viewer(tape: Path,
 
 def test_the_page_of_the_list_has_the_marked_exchanges_or_all_that_it_shows(tape: Path, opened: Path) -> None:
     async def steps() -> None:
-        app = ViewerApp(tape, Watch().clock, filter_text="-id:f0")
-        async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        async with staged(tape, lambda: DrilledScreen("-id:f0")) as (app, pilot):
             await shows(pilot, "6 / 7")
-            await press(pilot, "w")
-            await wait_for(pilot, lambda: len(paths(opened)) == 1)
+            await browse(app, pilot)
             text = data(paths(opened)[0])
             assert COMPLETE in text
             assert LIVE not in text
             await press(pilot, "space", "space")
             await shows(pilot, "2 marked")
-            await press(pilot, "w")
-            await wait_for(pilot, lambda: len(paths(opened)) == 2)
+            await browse(app, pilot)
             assert COMPLETE not in data(paths(opened)[1])
 
     journey(steps())
@@ -84,8 +89,7 @@ def test_the_page_of_a_race_has_both(tape: Path, opened: Path) -> None:
             screen = app.screen
             assert isinstance(screen, CompareScreen)
             await wait_for(pilot, screen.exports)
-            await press(pilot, "w")
-            await wait_for(pilot, lambda: paths(opened))
+            await browse(app, pilot)
             text = data(paths(opened)[0])
             assert COMPLETE in text
             assert TOOLS in text
@@ -117,16 +121,13 @@ def test_where_live_pages_are_served_they_are_opened_by_an_address_that_no_argum
     url = "http://127.0.0.1:1/secret/"
 
     async def steps() -> None:
-        app = ViewerApp(tape, Watch().clock)
-        async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        async with staged(tape, lambda: DrilledScreen("")) as (app, pilot):
             await shows(pilot, LIVE[:8])
-            await press(pilot, "w")
-            await wait_for(pilot, lambda: len(paths(opened)) == 1)
+            await browse(app, pilot)
             await press(pilot, "enter")
             screen = await wait_for(pilot, lambda: isinstance(app.screen, InspectorScreen) and app.screen)
             await wait_for(pilot, screen.exports)
-            await press(pilot, "w")
-            await wait_for(pilot, lambda: len(paths(opened)) == 2)
+            await browse(app, pilot)
             for page, to in zip(paths(opened), (url, f"{url}{LIVE}/"), strict=True):
                 assert page.read_text() == f'<meta http-equiv="refresh" content="0; url={to}">'
 
@@ -140,11 +141,9 @@ def test_a_selection_that_no_live_page_shows_is_a_page_of_its_own(
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(opened.parent))
 
     async def steps() -> None:
-        app = ViewerApp(tape, Watch().clock, filter_text="-id:f0")
-        async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        async with staged(tape, lambda: DrilledScreen("-id:f0")) as (app, pilot):
             await shows(pilot, "6 / 7")
-            await press(pilot, "w")
-            await wait_for(pilot, lambda: paths(opened))
+            await browse(app, pilot)
             assert COMPLETE in data(paths(opened)[0])
 
     with served.announced(tape, "http://127.0.0.1:1/secret/"):
