@@ -113,7 +113,7 @@ class Timeline(CachedLines, Scrubbing):
         self._times = Times()
         self._cell = 0
         self._rows = 0, 1, 1
-        self._lines: list[list[Part]] = []
+        self._lines: list[Strip] = []
 
     def set_rows(self, for_curve: int, for_bytes: int, for_gaps: int) -> None:
         """Set the rows for the characters and bytes, 0 leaves them out, and for the gaps: 1, 2, 4 or 8, or 0.
@@ -124,6 +124,10 @@ class Timeline(CachedLines, Scrubbing):
             self._rows = rows
             self.styles.height = sum(rows) + 3 if for_gaps else 1
             self.forget()
+
+    @property
+    def _axis_row(self) -> int:
+        return len(self._lines) - 1 if self._rows[2] else -1
 
     @property
     def _open(self) -> Collection[int]:
@@ -190,17 +194,22 @@ class Timeline(CachedLines, Scrubbing):
     def render_line(self, y: int) -> Strip:
         """Draw a row; the playhead is the background of its cell, and a sign on the axis."""
         look = theme_styles(self)
+        width, ground = self.size.width, look["ground"]
+        at = min(_LABEL + self._cell, width - 1)
         if not self._lines:
-            self._lines = list(self._drawn(look))
+            self._lines = [paint.strip(row, width, ground).simplify() for row in self._drawn(look)]
         if y >= len(self._lines):
-            return Strip.blank(self.size.width, look["ground"])
-        is_axis, place = not self._lines[y], self._cell + 1
-        row = self._axis(look) if is_axis else self._lines[y]
-        if not is_axis and place < len(row) and (row[place][0] != " " or y not in self._open):
-            sign, style = row[place]
-            readable = look["plain"] if style == look["muted"] else style or Style()  # on the playhead's background
-            row = [*row[:place], (sign, readable + look["playhead"]), *row[place + 1 :]]
-        return paint.strip(row, self.size.width, look["ground"])
+            return Strip.blank(width, ground)
+        line = self._lines[y]
+        if y == self._axis_row:
+            return paint.strip(self._axis(look), width, ground)
+        sign, style, _ = next(iter(line.crop(at, at + 1)))
+        if sign == " " and y in self._open:
+            return line
+        is_muted = style is not None and style.color == look["muted"].color
+        readable = look["plain"] if is_muted else style or Style()  # on the playhead's background
+        playhead = paint.strip([(sign, readable + look["playhead"])])
+        return Strip.join([line.crop(0, at), playhead, line.crop(at + 1, width)])
 
     def _drawn(self, look: Mapping[str, Style]) -> Iterator[list[Part]]:
         """Yield all rows from the top; the axis is empty, since it is drawn with the playhead in it."""
@@ -398,10 +407,13 @@ class RaceStrips(Toned, Scrubbing):
     def show(self, head: str, drawing: Drawing, places: tuple[int, int]) -> None:
         """Show a race, each lane with its playhead in its cell of `places`."""
         before, self._shown = self._shown, (head, drawing, places)
-        if before[1:] != self._shown[1:]:
+        if drawing is not before[1]:
             self.refresh()
-        elif head != before[0]:
-            self.refresh(Region(0, 0, self.size.width, 1))
+        elif self._shown != before:
+            left, right = min(*places, *before[2]), max(*places, *before[2])
+            width, last = self.size.width, self.size.height - 1
+            rows = Region(0, 0, width, 1), Region(0, last, width, 1)
+            self.refresh(*rows, Region(_RACE_MARGIN + left, 0, right - left + 1, last))
 
     def render_line(self, y: int) -> Strip:
         """Draw the heading, a row of the curves, a lane, or the axis."""
