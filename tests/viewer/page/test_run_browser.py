@@ -199,6 +199,16 @@ def test_a_tile_has_one_unit_and_its_interval_is_in_it(page: Page, synthetic: Pa
     })""") == ["18.0 20.0 22.0 s", "6:00 6:40 7:20 min"]
 
 
+def test_the_first_screen_has_the_gaps_of_stats(page: Page, synthetic: Path, fixture: Path) -> None:
+    page.open(synthetic)
+    (row,) = json.loads(run(fixture, "stats", "--format", "json").stdout)
+    tiles = page.run("""Object.fromEntries([...document.querySelectorAll('.cards div')].map(
+      (one) => [one.querySelector('dt').textContent, one.querySelector('dd').textContent]))""")
+    assert tiles["gap p99"] == f"{row['gap_p99_ms']:,.1f}ms"
+    assert tiles["longest gap"] == f"{row['gap_max_ms']:,.0f}ms"
+    assert f"gap p99 {row['gap_p99_ms']:.1f} ms · longest gap {row['gap_max_ms'] / 1000:.2f} s" in page.run(LINE)
+
+
 def test_the_curve_of_a_selections_gaps_is_that_of_the_tape(page: Page, synthetic: Path, fixture: Path) -> None:
     page.open(synthetic)
     page.run(UNPACK)
