@@ -30,7 +30,7 @@ _CURSORS: Final = (
 )  # fmt: skip
 
 
-def _variables(key: str, plain: str, muted: str, cursor: str, **grounds: str) -> dict[str, str]:
+def _mixed(key: str, plain: str, muted: str, cursor: str, **grounds: str) -> dict[str, str]:
     """Return the colours whose contrast would be too low if Textual mixed them: muted texts, cursors, backgrounds."""
     own = {"footer-key-foreground": key, "block-cursor-foreground": plain, "block-cursor-text-style": "none"}
     own |= {f"{name}-muted": ground for name, ground in grounds.items()}
@@ -38,39 +38,15 @@ def _variables(key: str, plain: str, muted: str, cursor: str, **grounds: str) ->
 
 
 DARK: Final = Theme(
-    name="wiretape-dark",
-    primary="#7cc4ff",
-    secondary="#b49cff",
-    accent="#ffb454",
-    success="#7bd88f",
-    warning="#f2c14e",
-    error="#ff7a85",
-    foreground="#d9e1e8",
-    background="#10151a",
-    surface="#161d24",
-    panel="#1f2933",
-    dark=True,
-    variables=_variables(
-        "#ffb454", "#d9e1e8", "#a8b0b8", "#274057", accent="#4b3a23", warning="#473d22", error="#4c2c33"
-    ),
-)
+    "wiretape-dark", dark=True, foreground="#d9e1e8", background="#10151a", surface="#161d24", panel="#1f2933",
+    primary="#7cc4ff", secondary="#b49cff", accent="#ffb454", success="#7bd88f", warning="#f2c14e", error="#ff7a85",
+    variables=_mixed("#ffb454", "#d9e1e8", "#a8b0b8", "#274057", accent="#4b3a23", warning="#473d22", error="#4c2c33"),
+)  # fmt: skip
 LIGHT: Final = Theme(
-    name="wiretape-light",
-    primary="#0a5ea8",
-    secondary="#6a3fc0",
-    accent="#8f4a00",
-    success="#19692c",
-    warning="#7a5200",
-    error="#b3202f",
-    foreground="#1b232b",
-    background="#fbfaf7",
-    surface="#f3f1ec",
-    panel="#e6e3db",
-    dark=False,
-    variables=_variables(
-        "#8f4a00", "#1b232b", "#4b5359", "#bdd4e7", accent="#e6d1b7", warning="#e0d3b0", error="#efc6ca"
-    ),
-)
+    "wiretape-light", dark=False, foreground="#1b232b", background="#fbfaf7", surface="#f3f1ec", panel="#e6e3db",
+    primary="#0a5ea8", secondary="#6a3fc0", accent="#8f4a00", success="#19692c", warning="#7a5200", error="#b3202f",
+    variables=_mixed("#8f4a00", "#1b232b", "#4b5359", "#bdd4e7", accent="#e6d1b7", warning="#e0d3b0", error="#efc6ca"),
+)  # fmt: skip
 THEMES: Final = (DARK, LIGHT)
 NAMES: Final = {"dark": DARK.name, "light": LIGHT.name}
 AUTO: Final = "auto"

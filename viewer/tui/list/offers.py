@@ -186,12 +186,10 @@ class ColumnsMenu(ModalScreen[frozenset[str]]):
         align: center middle; background: transparent;
         & > SelectionList { width: 34; height: auto; max-height: 90%; border: round $primary; background: $surface; }
         & SelectionList > .selection-list--button, & SelectionList > .selection-list--button-highlighted {
-            color: $text-muted; background: $text-muted;
-        }
+            color: $text-muted; background: $text-muted; }
         & SelectionList > .selection-list--button-selected,
         & SelectionList > .selection-list--button-selected-highlighted {
-            color: $background; background: $text-success;
-        }
+            color: $background; background: $text-success; }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [hidden("escape,q,C", "close", "back", id="columns.back")]
