@@ -2,10 +2,13 @@
 
 import asyncio
 import functools
+from bisect import bisect_left, bisect_right
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
-from wiretape.recorder.sanitize import clipped, safe
+from rich.style import Style
+
+from wiretape.recorder.sanitize import clipped
 from wiretape.viewer.exchange import conversation, events, pages
 from wiretape.viewer.exchange.answer import AnswerLayout
 from wiretape.viewer.exchange.clocks import Times
@@ -16,7 +19,7 @@ from wiretape.viewer.exchange.turn import Turn
 from wiretape.viewer.source.base import Place
 from wiretape.viewer.text import curl, formatting
 from wiretape.viewer.text.cells import Tone
-from wiretape.viewer.text.wrap import WrappedText
+from wiretape.viewer.text.paged import WrappedPage
 from wiretape.viewer.tui.base.paint import Part
 from wiretape.viewer.tui.dialogs import offers
 from wiretape.viewer.tui.dialogs.offers import Copy, Later
@@ -25,13 +28,15 @@ from wiretape.viewer.tui.widgets.pane import Pane
 Line = Sequence[tuple[str, Tone]]
 """A line's pieces and their tones."""
 
+Decoding = Callable[[], Awaitable[OpenedExchange]]
+"""Waits for the decoded exchange."""
+
 LONGEST_COPY: Final = 100_000
 """A longer text is offered for copying with the command that prints it, since a clipboard may not take it."""
 
 _SHOWN: Final = 200
 _NAME: Final = 24
 _MOST_CALLS: Final = 20
-_MOST_LINES: Final = 200_000
 _WIDTH: Final = 118
 
 
@@ -42,7 +47,7 @@ class PagePane(Pane):
         super().__init__(id=id)
         self._make: Callable[[int], Iterable[Line]] = lambda _: ()
         self._sources: tuple[object, ...] = ()
-        self._rows: list[tuple[Line, str, Tone]] = []
+        self._page, self._found = WrappedPage(), -1
 
     def show(self, make: Callable[[int], Iterable[Line]], *sources: object) -> None:
         """Show the lines of `make` for the pane's width, unless they were made from the same `sources` before."""
@@ -56,34 +61,30 @@ class PagePane(Pane):
 
     def line(self, number: int) -> Iterable[Part]:
         """Draw a row."""
-        head, text, tone = self._rows[number]
-        return [(" ", None), *((piece, self.look(of)) for piece, of in head), (text, self.look(tone))]
+        return [(" ", None), *((piece, self.look(tone)) for piece, tone in self._page.rows[number])]
+
+    def behind(self, number: int) -> Style:
+        """Set off the row that was found."""
+        return self.look("lit" if number == self._found else "ground")
+
+    def find(self, words: str, *, back: bool) -> str:
+        """Show the next row with some words, or the one before, round the end. Return its place of how many, or ""."""
+        rows = self._page.matches(words)
+        if not rows:
+            return ""
+        place = (bisect_left(rows, self._found) - 1 if back else bisect_right(rows, self._found)) % len(rows)
+        self._found = rows[place]
+        self.reveal(self._found, 2)
+        self.redraw()
+        return f"{place + 1} / {len(rows)}"
 
     def _lay_out(self) -> None:
         width = self.size.width - 3
         if width <= 0:
             return
-        self._rows = []
-        for line in self._make(width):
-            self._rows += _wrapped(line, width)
-            if len(self._rows) > _MOST_LINES:
-                break
-        self.set_lines(len(self._rows))
+        self._page, self._found = WrappedPage(self._make(width), width), -1
+        self.set_lines(len(self._page.rows))
         self.redraw()
-
-
-def _wrapped(line: Line, width: int) -> list[tuple[Line, str, Tone]]:
-    if not line:
-        return [((), "", "plain")]
-    head, (text, tone) = line[:-1], line[-1]
-    indent = sum(len(piece) for piece, _ in head)
-    if text.isascii() and text.isprintable() and indent + len(text) <= width:
-        return [(head, text, tone)]  # nearly every line of a long page
-    wrapped = WrappedText(safe(text.expandtabs(4), multiline=True), max(width - indent, 20))
-    wrapped.more(_MOST_LINES)
-    blank: Line = [(" " * indent, "plain")] if indent else ()
-    spans = (wrapped.span(number) for number in range(len(wrapped)))
-    return [(blank if number else head, wrapped.text[start:end], tone) for number, (start, end) in enumerate(spans)]
 
 
 def page(
@@ -140,17 +141,8 @@ def _lines(lines: Iterable[str]) -> str:
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
-def copies(
-    place: Place,
-    known: Known,
-    opened: OpenedExchange | None,
-    decoded: Callable[[], Awaitable[OpenedExchange]],
-    position: int,
-) -> list[Copy]:
-    """Return the texts to copy as (label, text): the id, equivalent commands, the texts, the event.
-
-    `decoded` is waited for where a text needs the decoded exchange.
-    """
+def copies(place: Place, known: Known, opened: OpenedExchange | None, decoded: Decoding, position: int) -> list[Copy]:
+    """Return the texts to copy as (label, text): the id, equivalent commands, the texts, the event."""
     row, command = known.row, functools.partial(offers.part_command, place, known.row.id)
     verb = "show" if place.supports("bodies") else "view"
     copies: list[Copy] = [("id", row.id), ("command", offers.command(place, verb, row.id))]
@@ -174,9 +166,7 @@ def _body(transcript: Transcript) -> str:
     return transcript.data.decode("utf-8", "replace")
 
 
-def _of_transcript(
-    label: str, decoded: Callable[[], Awaitable[OpenedExchange]], text: Callable[[Transcript], str], instead: str
-) -> Later:
+def _of_transcript(label: str, decoded: Decoding, text: Callable[[Transcript], str], instead: str) -> Later:
     """Return a text that is made of the transcript once it is chosen and decoded."""
 
     async def read() -> str:

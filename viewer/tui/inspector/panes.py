@@ -44,7 +44,7 @@ TABS: Final = ("replay", "events", "raw", "request", "timing")
 REPLAY, EVENTS, RAW, REQUEST, _ = range(len(TABS))
 
 _APPLIES: Final = {
-    "filter": (REPLAY, EVENTS), "open": (REPLAY, EVENTS), "view": (REPLAY, RAW, REQUEST),
+    "filter": (REPLAY, EVENTS, REQUEST), "open": (REPLAY, EVENTS), "view": (REPLAY, RAW, REQUEST),
 }  # fmt: skip
 """The tabs to which some actions apply; the others apply to all of them."""
 
@@ -114,7 +114,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self._opened: OpenedExchange | None = None
         self._turn: Turn | None = None
         self._turn_of: tuple[object, ...] = ()
-        self._is_folded = True
+        self._is_folded, self._words_at = True, ""
         self._as_sent: bool | None = None
         self._position = 0
         self._died = False
@@ -298,7 +298,8 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         position, opened = self._position, self._opened
         event = "body" if opened and not len(opened.transcript) else f"event {markers.label(max(position, 1))}"
         texts = {"timeline": self._timeline_title(), "tree": event, "bytes": f"bytes · {self.bytes.view}"}
-        texts["request"] = "request · as sent" if self._is_as_sent else "request · messages (v: as sent)"
+        request = "as sent" if self._is_as_sent else "messages (v: as sent)"
+        texts["request"] = f"request · {request}{self._words_at}"
         if opened is None:
             texts |= {"replay": f"text · {_DECODING}", "events": f"events · {_DECODING}"}
         else:
@@ -461,6 +462,15 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         if (state := (request.size, row.outcome, row.content, row.tool_calls)) != self._turn_of:
             self._turn_of = state
             self.post_message(self.TurnWanted())
+
+    def find(self, words: str, *, back: bool) -> bool:
+        """Show the next place of some words in the request, which is unfolded for that; False if there is none."""
+        if self._is_folded and not self._is_as_sent:
+            self._fold()
+        place = self._pages["request"].find(words, back=back)
+        self._words_at = place and f" · {words}: {place}"
+        self.titles()
+        return place != ""
 
     def _fold(self) -> None:
         if self.pane == REQUEST:

@@ -27,7 +27,7 @@ from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
 from wiretape.viewer.tui.dialogs.menus import AskScreen
 from wiretape.viewer.tui.dialogs.offers import Copy
 from wiretape.viewer.tui.inspector import pages, search
-from wiretape.viewer.tui.inspector.panes import InspectorPanes, applies
+from wiretape.viewer.tui.inspector.panes import REQUEST, InspectorPanes, applies
 from wiretape.viewer.tui.inspector.raw import BytesPane
 from wiretape.viewer.tui.inspector.search import Search
 from wiretape.viewer.tui.playing.driver import Driver, Move, PlaybackScreen
@@ -54,7 +54,7 @@ class InspectorScreen(PlaybackScreen):
         hidden("p", "play_stall", "play the stall, from 3 s before it to 1 s after", id="replay.play_stall"),
         Binding("colon", "goto", "go to", key_display=":", tooltip="go to a time, an event, a kind, or words (search)",
                 id="replay.goto"),
-        Binding("slash", "filter", "filter", key_display="/", id="replay.filter"),
+        Binding("slash", "filter", "filter", key_display="/", tooltip="filter or search a request", id="replay.filter"),
         hidden("less_than_sign", "faster(-1)", "play slower (speed)", key_display="<", id="replay.slower"),
         Binding("greater_than_sign", "faster(1)", "faster", key_display=">", tooltip="play faster (speed)",
                 id="replay.faster"),
@@ -260,9 +260,20 @@ class InspectorScreen(PlaybackScreen):
         if change is not None:
             self._command(change, seeks=True)
 
-    @queued()
     def action_again(self, direction: int) -> None:
-        """Go to the next match of the last search, or to the one before."""
+        """Go to the next match of the last search, or to the one before; in the request, to that of its words."""
+        if self.panes.pane == REQUEST:
+            self._find(self._search.in_request, back=direction < 0)
+        else:
+            self._find_event(direction)
+
+    def _find(self, words: str, *, back: bool = False) -> None:
+        self._search.in_request = words
+        if not words or not self.panes.find(words, back=back):
+            self._warn(f"not in the request: {words}" if words else "nothing looked for yet: / and words")
+
+    @queued()
+    def _find_event(self, direction: int) -> None:
         assert self._opened is not None
         transcript, matches = self._opened.transcript, self.panes.only
         self._go(self._search.again(self.playback, transcript, matches, back=direction < 0))
@@ -322,7 +333,11 @@ class InspectorScreen(PlaybackScreen):
         return search.refusal(text, self.playback, self._opened.transcript, self.panes.times)
 
     def action_filter(self) -> None:
-        """Ask for a filter of events."""
+        """Ask for a filter of events, or for words to find in the request."""
+        if self.panes.pane == REQUEST:
+            question = AskScreen("request: words to find (n goes on)", self._search.in_request)
+            self.app.push_screen(question, lambda words: self._find(words) if words else None)
+            return
         label, text = f"events: {events.FILTER_HELP} (n goes on)", self.panes.filter_text
         question = AskScreen(label, text, events.filter_error)
         self.app.push_screen(question, lambda text: None if text is None else self._filter(text.strip()))

@@ -20,10 +20,10 @@ AFTER_NS: Final = 1_000_000_000
 
 
 class Search:
-    """The words, or the filter of events, that were looked for last; why there is no place is passed to `fails`."""
+    """The last words, filter of events, and words in the request; why there is no place is passed to `fails`."""
 
     def __init__(self, fails: Callable[[str], None]) -> None:
-        self.filter_text = ""
+        self.filter_text = self.in_request = ""
         self._words = ""
         self._fails = fails
 

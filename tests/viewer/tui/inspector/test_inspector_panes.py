@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import sqlite3
 import zlib
 from collections.abc import AsyncIterator
@@ -15,7 +16,7 @@ from textual.strip import Strip
 
 from tests.support import turns
 from tests.support.growing_tape import recorder
-from tests.support.sample_tape import DONE, HOSTILE, MS, event, recorded
+from tests.support.sample_tape import DONE, HOSTILE, MS, begin, end, event, recorded, response
 from tests.support.screens import Stage, journey, press, resized, seen, shows, staged, strips, typed, wait_for
 from wiretape.recorder.tape import digits, packing
 from wiretape.viewer.source.tape import decoder
@@ -504,6 +505,57 @@ def test_going_up_and_down_waits_for_the_events(marked: Path, monkeypatch: pytes
     journey(steps())
 
 
+@pytest.fixture
+def talk(tmp_path: Path) -> Path:
+    """A tape with a request of 30 messages: a needle in two of them."""
+    said = [f"Question {number}: " + "why is it slow? " * 20 for number in range(30)]
+    said[7] = f"The Needle of [/it]. {said[7]}"
+    said[25] = f"Another NEEDLE. {said[25]}"
+    messages = [{"role": "user", "content": content} for content in said]
+    asked = json.dumps({"model": "m", "stream": True, "messages": messages}).encode()
+    parts = [(100, event({"content": "Hm"}, "stop") + DONE)]
+    id = "a" * 16
+    return recorded(tmp_path / "tape.db", [begin(id, 0, asked), *response(id, parts), end(id, parts)])
+
+
+async def looks_for(pilot: Pilot[Any], words: str) -> None:
+    await press(pilot, "slash")
+    await shows(pilot, "request: words to find")
+    await typed(pilot, words)
+    await press(pilot, "enter")
+
+
+def test_words_are_looked_for_in_all_messages_of_the_request(talk: Path) -> None:
+    async def steps() -> None:
+        async with staged(talk, lambda: InspectorScreen(1)) as (_, pilot):
+            await press(pilot, "4")
+            assert "Needle" not in await shows(pilot, "request · messages", "Question 0")
+            await looks_for(pilot, "needle")
+            shown = await shows(pilot, "request · messages (v: as sent) · needle: 1 / 2", "The Needle of [/it].")
+            assert "Another NEEDLE" not in shown
+            for key, place, found in (("n", 2, "Another NEEDLE."), ("n", 1, "The Needle"), ("N", 2, "Another NEEDLE.")):
+                await press(pilot, key)
+                await shows(pilot, f"needle: {place} / 2", found)
+
+    journey(steps())
+
+
+def test_words_are_looked_for_in_a_request_as_it_was_sent(talk: Path) -> None:
+    async def steps() -> None:
+        async with staged(talk, lambda: InspectorScreen(1)) as (app, pilot):
+            await press(pilot, "4", "n")
+            await wait_for(pilot, lambda: "nothing looked for yet: / and words" in app.toasts)
+            await press(pilot, "v")
+            await shows(pilot, "request · as sent")
+            await looks_for(pilot, '"stream"')
+            await shows(pilot, 'request · as sent · "stream": 1 / 1')
+            await looks_for(pilot, "haystack")
+            await wait_for(pilot, lambda: "not in the request: haystack" in app.toasts)
+            assert "stream" not in (await shows(pilot, "request · as sent ─")).splitlines()[2]
+
+    journey(steps())
+
+
 def test_what_is_copied_while_it_is_decoded_is_waited_for(marked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoder, "LARGE", 100)
 
@@ -588,9 +640,9 @@ def test_keys_that_do_not_apply_to_the_open_pane_are_named_nowhere(marked: Path)
                     one.binding.id.rpartition(".")[2] for one in screen.active_bindings.values() if one.binding.id
                 }
                 named.append({"view", "filter", "open", "fold", "choice"} & active)
-                assert ("filter" in seen(app).splitlines()[-1]) == (pane < 2)
+                assert ("filter" in seen(app).splitlines()[-1]) == (pane in (0, 1, 3))
                 assert {"play", "goto", "help"} <= active
-            assert named == [{"view", "filter", "open"}, {"filter", "open"}, {"view"}, {"view"}, set()]
+            assert named == [{"view", "filter", "open"}, {"filter", "open"}, {"view"}, {"view", "filter"}, set()]
 
     journey(steps())
 
