@@ -26,7 +26,7 @@ _LEAST_NS: Final = 1_000_000
 """Length of an exchange without a known one, for its lane."""
 
 LEGEND: Final[Sequence[Part]] = [
-    part for phase, sign in SIGNS.items() for part in ((sign, TONES[phase]), (f" {phase} ", "muted"))
+    part for phase, sign in SIGNS.items() for part in ((f" {sign}", TONES[phase]), (f" {phase}", "muted"))
 ]
 """The signs of the phases."""
 
@@ -180,7 +180,7 @@ def heading(shown: ClockLanes, label: str | None, fitting: int, filter_text: str
     count, running = len(shown.bars), sum(one.row.outcome == "open" for one in shown.bars) if shown.is_growing else 0
     said = counted(count, "exchange") + (f" of {fitting:,}" if count < fitting else "")
     parts: list[Part] = [("lanes", "strong"), (f" · {said}", "plain")]
-    parts += [(f" · {running:,} open", "accent")] if running else []
+    parts += [(f", {running:,} open", "accent")] if running else []
     parts += [(f" · by {formatting.line(label)}", "accent")] if label is not None else []
     parts += [(f" · {formatting.line(filter_text)}", "accent")] if filter_text else []
     return parts

@@ -261,11 +261,17 @@ class Listing:
         return bool(gone)
 
     async def read_around(self, number: int | None, most: int) -> list[ListRow]:
-        """Return rows around an exchange, or from the top, `most` at most; read the missing. Raises `Superseded`."""
-        places = self.catalog.around(number, most)
+        """Return `most` rows around an exchange, or from the top: running ones are measured. Raises `Superseded`."""
+        places, before = self.catalog.around(number, most), most + 1
         for page in self.catalog.missing(places.start, places.stop - 1):
             await self.read(page)
-        return [row for place in places if (row := self.catalog.row(place)) is not None]
+        while True:
+            rows = [row for place in places if (row := self.catalog.row(place)) is not None]
+            unmeasured = [row.no for row in rows if row.outcome == "open" and row.bytes and row.events is None]
+            if not unmeasured or len(unmeasured) >= before:  # those that are too large stay so
+                return rows
+            before = len(unmeasured)
+            await self.read(unmeasured)
 
     async def read_labels(self, rows: Sequence[ListRow]) -> None:
         """Read the labels of these exchanges, once each. Raises `Superseded`."""

@@ -70,7 +70,7 @@ def table(pilot: Pilot[Any]) -> LaneTable:
 def test_lanes_look_like_this(many: Path) -> None:
     async def steps() -> None:
         async with laned(many, (80, 24)) as (pilot, _):
-            await shows(pilot, "8 exchanges · 2 open", "┆42.9 s", "at once, max 4")
+            await shows(pilot, "8 exchanges, 2 open", "┆42.9 s", "at once, max 4")
             for size in (*SIZES, (200, 60)):
                 assert_golden(f"lanes-{size[0]}x{size[1]}", await resized(pilot, size))
 
@@ -138,6 +138,22 @@ def test_a_running_stream_grows_and_new_ones_join(many: Path) -> None:
     journey(steps())
 
 
+def test_running_streams_are_measured_however_much_they_have_sent(tmp_path: Path) -> None:
+    with recorder(tmp_path / "tape.db") as writing:
+        for no in range(5):
+            long = [(100 + at, event({"content": "x" * 1000}, model=f"model-{no}")) for at in range(200)]
+            writing.begin(f"{no + 1:016x}", long, no)
+        writing.beat("2026-03-01T12:00:54.000000Z")
+
+    async def steps() -> None:
+        async with viewed(tmp_path / "tape.db", (120, 40)) as pilot:
+            await at_cursor(pilot, f"{5:016x}")
+            press(pilot, "v")
+            await shows(pilot, *(f"model-{no}" for no in range(5)))
+
+    journey(steps())
+
+
 def test_lanes_are_of_the_exchanges_that_the_list_shows(many: Path) -> None:
     async def steps() -> None:
         async with viewed(many, (120, 40)) as pilot:
@@ -159,11 +175,11 @@ def test_lanes_are_named_by_a_label_if_so_asked(tape: Path) -> None:
             press(pilot, "v")
             await shows(pilot, "gpt-x-mini", "tab by label")
             press(pilot, "tab")
-            await shows(pilot, "7 exchanges · 1 open · by k", "=cmd()")
+            await shows(pilot, "7 exchanges, 1 open · by k", "=cmd()")
             press(pilot, "tab")
-            await shows(pilot, "7 exchanges · 1 open · by run", "  a7  ")
+            await shows(pilot, "7 exchanges, 1 open · by run", "  a7  ")
             press(pilot, "tab")
-            await shows(pilot, "7 exchanges · 1 open  ", "gpt-x-mini")
+            await shows(pilot, "7 exchanges, 1 open  ", "gpt-x-mini")
 
     journey(steps())
 
