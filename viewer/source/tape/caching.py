@@ -15,7 +15,6 @@ from sqlalchemy import Connection, select
 
 from wiretape.recorder.decode.exchange import FAILURES
 from wiretape.recorder.decode.operation import GENERATIONS
-from wiretape.recorder.relay.apis import at_host
 from wiretape.recorder.tape import cells
 from wiretape.recorder.tape.schema import exchanges, measures, sessions
 from wiretape.viewer.sessions import cache
@@ -160,6 +159,8 @@ def _generation(
 
 @functools.lru_cache(maxsize=256)
 def _provider(upstream: str, api: str | None, model: str | None) -> cache.Provider:
+    from wiretape.recorder.relay.apis import at_host
+
     try:
         known = at_host(urlsplit(upstream).hostname or "")
     except ValueError:  # the cell is damaged

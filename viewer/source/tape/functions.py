@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, func, or_, select
 
-from wiretape.recorder.decode.conversation import RecordedRequest, belonging
 from wiretape.recorder.decode.operation import GENERATIONS, operation
 from wiretape.recorder.tape import cells, reading
 from wiretape.recorder.tape.schema import exchanges, measures, sessions
@@ -149,6 +148,8 @@ def _measured_link(row: Sequence[Any]) -> ConversationLink:
 
 
 def _link(row: Any, body: bytes | None) -> ConversationLink:
+    from wiretape.recorder.decode.conversation import RecordedRequest, belonging
+
     asked = operation(reading.exchange_of(row))
     found = belonging(RecordedRequest(row.request_headers or [], body), asked, None, None)
     named = {
