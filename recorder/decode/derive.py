@@ -188,7 +188,7 @@ def _evidence(
         started = any(run.chunk.output for run in decoded.runs[: place + 1])
         error = "mid_stream" if started or (decoded.api == "unknown" and place > 0) else "before_output"
     finish_ends = decoded.dialect is None or decoded.dialect.finish_ends
-    declared = decoded.declared if decoded.declared is decoded.dialect else None
+    declared = decoded.declared if decoded.is_recognised or decoded.declared is decoded.dialect else None
     eof_ends = declared is not None and not decoded.is_aborted and declared.eof_ends(exchange)
     return fault, Evidence(
         stream=decoded.stream,

@@ -5,11 +5,13 @@ Recorded text has passed `safe`; unknown is `–`. Verdicts and their words are 
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.decode.exchange import FLAGS, NOT_SHIPPED
+from wiretape.recorder.decode.values import compact
 from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import clipped
 from wiretape.viewer.exchange.states import ranked
 from wiretape.viewer.rows import DetailRow, ListRow, value
 from wiretape.viewer.text.cells import Part
@@ -22,6 +24,9 @@ Line = list[Part]
 
 Side = tuple[str, Spread | None, str]
 """The name of a side of the relay, the distribution of its delays (None: unknown), and its meaning."""
+
+
+_LONGEST_ATTRIBUTE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +47,16 @@ def _story(row: DetailRow) -> Iterator[Fact]:
     yield Fact("outcome", (f"{line(row.ending)}: {reason(row)}",))
     yield Fact("status", (f"{cell(row.status)}, finish reason {line(row.finish_reason)}",))
     yield from labels(row)
+    if attributes := row.others["attributes"]:
+        yield Fact("attributes", tuple(f"{line(name)} {_attribute(value)}" for name, value in attributes.items()))
     if row.conversation is not None:
         by = f", by {line(row.conversation_key_from)}" if row.conversation_key_from else ""
         continued = f"continues {line(row.continues)}" if row.continues else "continues nothing that is known"
         yield Fact("belongs to", (f"conversation {line(row.conversation)}{by}", continued))
+
+
+def _attribute(value: Any) -> str:
+    return line(clipped(value if isinstance(value, str) else compact(value), _LONGEST_ATTRIBUTE))
 
 
 def measured(row: DetailRow, *, burst: bool) -> Iterator[Fact]:

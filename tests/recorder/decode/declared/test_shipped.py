@@ -106,6 +106,7 @@ def test_a_stream_that_no_request_by_mcp_waits_for_has_no_end_of_its_own(method:
     )
     found = measured(MCP, MCP.events[1], method=method, request=asked)
     assert (found.outcome, found.api) == ("complete", "mcp")
+    assert measured(MCP, b"", method=method, request=asked).outcome == "complete"
     assert measured(MCP, MCP.events[1], method=method, request=asked, ended_by="reset").outcome == "truncated"
 
 
