@@ -667,7 +667,7 @@ boot(async (data) => {
   const hint = el(
     "span",
     { class: "muted" },
-    `${live ? "the last 5 minutes of traffic · " : ""}drag: zoom · shift and drag: move · double click: all · click: open`,
+    `${live ? "opens at the last 5 minutes of traffic · " : ""}drag: zoom · shift and drag: move · double click: all · click: open`,
   );
   const timeline = runTimeline(run, shown, {
     opened: (row) => opened.show(row),
