@@ -8,6 +8,7 @@ from itertools import accumulate, groupby, pairwise
 from typing import TYPE_CHECKING
 
 import click
+from textual.keys import format_key
 
 import wiretape.viewer.cli
 from tests.support.declared_wires import DECLARED_WIRES, DeclaredWire, event
@@ -31,6 +32,7 @@ from wiretape.viewer.stats import summary
 from wiretape.viewer.stats.conventions import LATEST, OPT_IN, OPT_IN_VALUE
 from wiretape.viewer.stats.metrics import QUANTITIES, RATES
 from wiretape.viewer.stats.tools.tools import AUTHORITIES
+from wiretape.viewer.tui import bindings
 
 if TYPE_CHECKING:
     from wiretape.recorder.relay import apis
@@ -46,6 +48,24 @@ _READ = {
     "finish": "finish_reason",
 }
 """The values read from a stream, and the measures that hold them."""
+
+
+def keys() -> str:
+    """Return the table of the viewer's keys: each action with its keys, its meanings, and its screens."""
+    screens = {"everywhere": bindings.APPLICATION, **bindings.SCREENS}
+    used: dict[str, dict[str, list[str]]] = {}
+    for screen, actions in screens.items():
+        for action in actions:
+            if screen == "everywhere" or action.name not in {one.name for one in bindings.APPLICATION}:
+                used.setdefault(action.name, {}).setdefault(action.meaning, []).append(screen)
+    lines = ["| key | action | meaning |\n| --- | --- | --- |\n"]
+    known = bindings.known()
+    for name, meanings in used.items():
+        typed = known[name].keys.split(",")
+        written = ", ".join(f"`{'enter' if key == 'enter' else format_key(key)}`" for key in typed)
+        meant = "; ".join(f"{', '.join(where)}: {meaning}" for meaning, where in meanings.items())
+        lines.append(f"| {written} | {name} | {escaped(meant)} |\n")
+    return "".join(lines)
 
 
 def defined(meanings: Mapping[str, str]) -> str:

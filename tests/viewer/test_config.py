@@ -33,10 +33,10 @@ def test_missing_files_are_no_mistake() -> None:
 
 def test_nearer_file_comes_first(files: tuple[Path, Path]) -> None:
     near, far = files
-    near.write_text('theme = "nord"\n[keys]\n"replay.play" = "p"\n[views]\nslow = "ttft>800ms"\n')
-    far.write_text('theme = "dracula"\nslo = "ttft<1s"\n[keys]\n"replay.play" = "z"\nstats.group = "g"\n')
+    near.write_text('theme = "nord"\n[keys]\nplay = "p"\n[views]\nslow = "ttft>800ms"\n')
+    far.write_text('theme = "dracula"\nslo = "ttft<1s"\n[keys]\nplay = "z"\ngroup = "g"\n')
     found = config.read()
-    assert found.keys == {"replay.play": "p", "stats.group": "g"}
+    assert found.keys == {"play": "p", "group": "g"}
     assert (found.views, found.theme, found.slo) == ({"slow": "ttft>800ms"}, "nord", "ttft<1s")
 
 

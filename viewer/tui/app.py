@@ -37,10 +37,10 @@ from wiretape.viewer.config import Config
 from wiretape.viewer.source.base import Place
 from wiretape.viewer.source.tape.decoder import Decoders
 from wiretape.viewer.text.background import by_variable
+from wiretape.viewer.tui import bindings
 from wiretape.viewer.tui.base import keys, paint
 from wiretape.viewer.tui.base import theme as themes
 from wiretape.viewer.tui.base.host import Reader, SourceReader, TapeReader
-from wiretape.viewer.tui.base.keys import hidden
 from wiretape.viewer.tui.base.paint import ASCII
 from wiretape.viewer.tui.base.terminal import Lag, TerminalDriver
 from wiretape.viewer.tui.list.screen import DrilledScreen, StreamsScreen
@@ -51,7 +51,6 @@ LEAST_SIZE: Final = (60, 16)
 
 _NEEDS: Final = {
     "copy_menu": ("copies",), "export_menu": ("exports",), "browse": ("exports",),
-    "time_format": ("action_time_format",),
 }  # fmt: skip
 """The methods that an action of the application needs; a screen must have at least one."""
 
@@ -93,19 +92,7 @@ class ViewerApp(App[int]):
     Toast { width: auto; max-width: 100%; margin: 0; padding: 0 1; }
     """
     ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("question_mark", "help", "help", key_display="?", id="app.help"),
-        Binding("f1", "help", "help", show=False, id="app.help_too"),
-        Binding("y", "copy_menu", "copy (yank)", show=False, id="app.copy"),
-        Binding("x", "export_menu", "export to a file (save)", show=False, id="app.export"),
-        Binding("w", "browse", "page in the browser (web, HTML)", show=False, id="app.browse"),
-        Binding("T", "time_format", "time format", show=False, id="app.time_format"),
-        Binding("f5", "next_theme", "dark or light theme (colours)", show=False, id="app.theme"),
-        Binding("ctrl+z", "suspend_process", "suspend", show=False, id="app.suspend"),
-        Binding("ctrl+c", "interrupt", "copy, or quit at once", show=False, priority=True, id="app.interrupt"),
-        Binding("escape", "back", "back", show=False, id="app.back"),
-        Binding("q", "leave", "quit", id="app.leave"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings.of(*bindings.APPLICATION, *bindings.TERMINAL)
 
     def __init__(
         self,
@@ -263,7 +250,7 @@ class ViewerApp(App[int]):
         super().notify(text, severity=severity, timeout=seconds, markup=markup)
 
     def _check_keys(self) -> None:
-        """Exit if the configuration names no action, or no key; all screens are imported to know."""
+        """Exit if the configuration names no action, or no key."""
         for name, message in keys.mistakes(self._config.keys):
             self.give_up(self._config.error(f"keys.{name}", message))
             return
@@ -293,7 +280,7 @@ class ViewerApp(App[int]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return True if an action applies: footer and help show no others."""
         if action == "back":
-            return len(self.screen_stack) > 2
+            return len(self.screen_stack) > 2 or self._undo() is not None
         needs = _NEEDS.get(action)
         return needs is None or (bool(self.screen_stack) and any(hasattr(self.screen, name) for name in needs))
 
@@ -317,9 +304,17 @@ class ViewerApp(App[int]):
             self.exit(0)
 
     async def action_back(self) -> None:
-        """Go back a screen; the first one stays."""
-        if len(self.screen_stack) > 2 and not isinstance(self.screen, CrampedScreen):
+        """Undo a step on this screen; without any, go back a screen, but the first one stays."""
+        undo = self._undo()
+        if undo is not None:
+            undo()
+        elif len(self.screen_stack) > 2 and not isinstance(self.screen, CrampedScreen):
             self.pop_screen()
+
+    def _undo(self) -> Callable[[], object] | None:
+        """Return what undoes the last step on this screen; None if there is nothing to undo."""
+        undo: Callable[[], object] | None = getattr(self.screen, "undo", None) if self.screen_stack else None
+        return undo
 
     def action_interrupt(self) -> None:
         """Copy the selection; without any, exit at once."""
@@ -331,7 +326,7 @@ class ViewerApp(App[int]):
             self.exit(_SIGNALLED + signal.SIGINT)
 
     def action_help(self) -> None:
-        """Show the keys of this screen."""
+        """Show the actions of this screen."""
         from wiretape.viewer.tui.dialogs.help import HelpScreen
 
         if not self.screen.is_modal:
@@ -360,10 +355,6 @@ class ViewerApp(App[int]):
             self.notify("there is no page of this")
         else:
             self.run_worker(browse(self.screen, page, self._kept))
-
-    def action_time_format(self) -> None:
-        """Show times in the screen's next format."""
-        self._shown.action_time_format()
 
     def open_outside(self, program: Callable[..., Awaitable[str | None]], *page: str) -> None:
         """Give the terminal to a program that shows a page, until it ends."""
@@ -409,17 +400,11 @@ class CrampedScreen(ModalScreen[None]):
     CrampedScreen { background: $background; align: left top; }
     CrampedScreen > Static { width: 1fr; height: auto; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        hidden("escape", "stay", id="cramped.stay"),
-        hidden("q", "app.leave", "quit", id="app.leave"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings.of(bindings.LEAVE)
 
     def compose(self) -> ComposeResult:
         """Lay out the line."""
         yield Static(paint.content(f"wiretape needs {LEAST_SIZE[0]}x{LEAST_SIZE[1]}: enlarge me, or q quits"))
-
-    def action_stay(self) -> None:
-        """Leave the line where it is: the room has not grown."""
 
 
 def report_crash(error: BaseException | None, clock: Clock) -> str:

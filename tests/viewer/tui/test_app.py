@@ -62,7 +62,7 @@ def test_another_screen_opens_a_list_that_leads_back_to_it(tape: Path) -> None:
                 app.show_streams("flag:stall")
                 text = await shows(pilot, "1 / 7", "flag:stall", "q back")
                 assert TOOLS[:8] in text
-                await pilot.press("space")
+                await pilot.press("m")
                 await shows(pilot, "1 marked")
                 await pilot.press("escape")
                 await wait_for(pilot, lambda: "marked" not in seen(app))
@@ -168,15 +168,15 @@ def test_a_passing_message_is_one_and_is_soon_gone(tape: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ('streams.marc = "f9"', "streams.marc under [keys] is no action: did you mean streams.mark?"),
-        ('streams.mark = "ctrl+b,notakey"', "streams.mark = ctrl+b,notakey: there is no such key; write x, X, f5, "),
+        ('marc = "f9"', "marc under [keys] is no action: did you mean mark?"),
+        ('mark = "ctrl+b,notakey"', "mark = ctrl+b,notakey: there is no such key; write x, X, f5, "),
     ],
 )
 def test_a_name_of_no_action_and_a_key_that_there_is_not_end_the_viewer(
     line: str, said: str, tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / ".wiretape.toml").write_text(f'[keys]\nreplay.step_forward = "f8"\n{line}\n')
+    (tmp_path / ".wiretape.toml").write_text(f'[keys]\nstep = "f8"\n{line}\n')
 
     async def steps() -> None:
         app = ViewerApp(tape, Watch().clock, config=config.read())
@@ -202,7 +202,7 @@ def test_a_widget_that_was_taken_away_lays_nothing_out(tape: Path) -> None:
 
 
 def test_the_configuration_gives_keys_and_a_theme_and_is_told_of_a_key_for_two_actions(tape: Path) -> None:
-    found = Config(keys={"streams.mark": "f9", "streams.follow": "f9"}, theme="nord")
+    found = Config(keys={"mark": "f9", "follow": "f9"}, theme="nord")
 
     async def steps() -> None:
         app = ViewerApp(tape, Watch().clock, config=found)

@@ -1,4 +1,4 @@
-"""The keys that all screens share, the key map of the configuration, and keys that are typed ahead.
+"""The key map of the configuration, and keys that are typed ahead.
 
 A key is passed on only when the one before it has done all that it does: one that is typed ahead would otherwise go to
 the screen that was there, not to the one that is coming.
@@ -7,34 +7,18 @@ the screen that was there, not to the one that is coming.
 import asyncio
 import contextlib
 import difflib
-import importlib
-import pkgutil
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any, Final
 
 from textual.app import App, ScreenStackError
 from textual.binding import Binding
-from textual.dom import DOMNode
 from textual.events import Key
 from textual.keys import Keys, key_to_character
 from textual.message_pump import MessagePump
 
 from wiretape.recorder.sanitize import safe
-from wiretape.viewer import tui
-
-HELP: Final = (
-    Binding("question_mark", "app.help", "help", key_display="?", id="app.help"),
-    Binding("f1", "app.help", "help", id="app.help_too"),
-)
-"""A footer shows a screen's own keys before the app's: so each screen begins with these. f1 works in an input, too."""
-
-BACK: Final = Binding("q", "app.leave", "back", id="app.leave")
-"""On every screen but the first, the key that leaves goes back."""
-
-hidden = partial(Binding, show=False)
-"""Makes a binding that the footer does not show."""
+from wiretape.viewer.tui import bindings
 
 _AT_ONCE: Final = "ctrl+c"
 """The key that waits for none."""
@@ -54,31 +38,14 @@ def _exists(key: str) -> bool:
 
 
 def mistakes(key_map: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the errors of a key map: unknown names of actions, and keys that do not exist.
-
-    All screens are imported to know the names, which are the ids of their bindings.
-    """
-    known = _binding_ids() if key_map else set()
+    """Yield the errors of a key map: unknown names of actions, and keys that do not exist."""
+    known = bindings.known()
     for name, keys in key_map.items():
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
             yield name, f"{safe(name)} under [keys] is no action{f': did you mean {near[0]}?' if near else ''}"
         elif not all(_exists(key.strip()) for key in keys.split(",")):
             yield name, f"{safe(name)} = {safe(keys)}: there is no such key; write x, X, f5, ctrl+x, space, pageup, …"
-
-
-def _binding_ids() -> set[str]:
-    for module in pkgutil.walk_packages(tui.__path__, f"{tui.__name__}."):
-        importlib.import_module(module.name)
-    own = (node for node in _subclasses(DOMNode) if node.__module__.startswith("wiretape.viewer.tui."))
-    bindings = (binding for node in own for binding in vars(node).get("BINDINGS", ()))
-    return {binding.id for binding in bindings if isinstance(binding, Binding) and binding.id}
-
-
-def _subclasses(base: type[DOMNode]) -> Iterator[type[DOMNode]]:
-    for subclass in base.__subclasses__():
-        yield subclass
-        yield from _subclasses(subclass)
 
 
 def clash_warning(clashed: Iterable[Binding]) -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.worker import Worker
 
@@ -24,8 +24,8 @@ from wiretape.viewer.rows import DetailRow
 from wiretape.viewer.source.base import POLL_SECONDS
 from wiretape.viewer.text import diff, formatting
 from wiretape.viewer.text.diff import Divergence
+from wiretape.viewer.tui import bindings
 from wiretape.viewer.tui.base.host import Host, host, is_seen
-from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
 from wiretape.viewer.tui.compare.lane import LanePane, ScoreTable
 from wiretape.viewer.tui.dialogs import offers
 from wiretape.viewer.tui.playing.driver import Driver, Move, PlaybackScreen
@@ -98,21 +98,7 @@ class CompareScreen(PlaybackScreen):
     CompareScreen { layout: vertical; }
     CompareScreen #lanes { height: 1fr; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *HELP,
-        Binding("space", "play", "race", id="replay.play", tooltip="race or pause"),
-        Binding("full_stop", "step(1)", "step both", key_display=". ,", id="replay.step_forward"),
-        hidden("comma", "step(-1)", "step both back", key_display=",", id="replay.step_back"),
-        hidden("less_than_sign", "faster(-1)", "play slower (speed)", key_display="<", id="replay.slower"),
-        hidden("greater_than_sign", "faster(1)", "play faster (speed)", id="replay.faster"),
-        *PlaybackScreen.PLAYBACK_KEYS,
-        hidden("f", "follow", "follow the end of a running exchange", id="replay.follow"),
-        Binding("i", "idle", "idle", id="replay.idle", tooltip="cut short the silences of both"),
-        Binding("A", "align", "align", id="compare.align", tooltip="align by request, first byte, content or offset"),
-        Binding("X", "swap", "swap", id="compare.swap", tooltip="swap A and B"),
-        Binding("d", "text", "text diff", id="compare.text", tooltip="where the texts part"),
-        BACK,
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings.of(*bindings.RACE)
 
     def __init__(self, first_no: int, second_no: int) -> None:
         super().__init__()
@@ -172,13 +158,6 @@ class CompareScreen(PlaybackScreen):
         formats = [(f"{name} of both", [*exported, "--format", of]) for name, of in named]
         return [("both exchanges", exported), *tables, *formats]
 
-    def action_follow(self) -> None:
-        """Stay at the end as long as one of them runs."""
-        if self._race is not None and not any(self._race.is_live):
-            self.notify("neither runs any more: there is nothing to follow", timeout=2, markup=False)
-            return
-        self._command(lambda race: race.follow())
-
     def action_align(self) -> None:
         """Change the alignment."""
         self._command(lambda race: race.align(ALIGNMENTS[(ALIGNMENTS.index(race.alignment) + 1) % len(ALIGNMENTS)]))
@@ -200,6 +179,11 @@ class CompareScreen(PlaybackScreen):
         self._part(not self._parted)
         self._race.playback.pause()
         self._show()
+
+    @property
+    def undo(self) -> Callable[[], object] | None:
+        """What undoes the last step: it shows the race again in place of the difference of the texts."""
+        return self.action_text if self._parted else None
 
     @property
     def is_live(self) -> bool:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.widgets import Static
@@ -20,14 +20,14 @@ from wiretape.viewer.listing.ranking import LABELS, ORDERS, RankedExchange
 from wiretape.viewer.rows import ListRow
 from wiretape.viewer.source.base import POLL_SECONDS
 from wiretape.viewer.text import formatting
+from wiretape.viewer.tui import bindings
 from wiretape.viewer.tui.base import paint
 from wiretape.viewer.tui.base.host import host, is_seen
-from wiretape.viewer.tui.base.keys import BACK, HELP
 from wiretape.viewer.tui.compare.race import CompareScreen
 from wiretape.viewer.tui.dialogs import offers
 from wiretape.viewer.tui.playing.loader import GONE, ErrorReporter
 from wiretape.viewer.tui.widgets.bar import HeaderLine
-from wiretape.viewer.tui.widgets.cursor import MARGIN, CursorTable, table_keys
+from wiretape.viewer.tui.widgets.cursor import MARGIN, CursorTable
 from wiretape.viewer.tui.widgets.footer import KeyLine
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ class RankedTable(CursorTable):
     """Draws exchanges, the figures of each and its gaps on a common axis; the cursor stays on its exchange."""
 
     DEFAULT_CSS = "RankedTable { width: 1fr; height: 1fr; }"
-    BINDINGS: ClassVar[list[BindingType]] = table_keys("table")
 
     def __init__(self) -> None:
         super().__init__(id="ranked")
@@ -86,13 +85,7 @@ class CompareManyScreen(Screen[None]):
     CompareManyScreen #about, CompareManyScreen #legend { height: 1; padding: 0 1; color: $text-muted; }
     CompareManyScreen Static { text-wrap: nowrap; text-overflow: ellipsis; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *HELP,
-        Binding("enter", "open", "open", key_display="enter", id="table.open"),
-        Binding("o", "order", "order", id="table.order"),
-        Binding("O", "reverse", "reverse", id="table.reverse"),
-        BACK,
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings.of(*bindings.TABLE)
 
     def __init__(self, numbers: Sequence[int]) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 from textual.app import App, ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.fuzzy import Matcher
@@ -33,9 +33,9 @@ from wiretape.viewer.export import beside
 from wiretape.viewer.page import opening
 from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Part
+from wiretape.viewer.tui import bindings
 from wiretape.viewer.tui.base import clipboard, paint
 from wiretape.viewer.tui.base.host import Superseded, host
-from wiretape.viewer.tui.base.keys import hidden
 from wiretape.viewer.tui.dialogs import outside
 from wiretape.viewer.tui.dialogs.offers import Copy, Later
 from wiretape.viewer.tui.widgets.bar import content
@@ -68,6 +68,8 @@ class Dialog(ModalScreen[R | None]):
     Dialog #mistake { color: $text-error; height: auto; max-height: 3; text-wrap: wrap; }
     """
 
+    BINDINGS: ClassVar[list[BindingType]] = bindings.of(*bindings.DIALOG)
+
     def finish(self, result: R | None) -> bool:
         """Close with a result; False if it is closed already: a second key came before the first was done."""
         if not self.is_active:
@@ -85,8 +87,6 @@ class AskScreen(Dialog[str]):
 
     `mistake` returns the error of a line while it is typed, `refusal` when it is submitted: the dialog then stays.
     """
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "cancel", id="menu.cancel")]
 
     def __init__(
         self,
@@ -125,6 +125,8 @@ class AskScreen(Dialog[str]):
 class Menu(Dialog[R]):
     """A list of options to choose from, perhaps below a line to search by."""
 
+    BINDINGS: ClassVar[list[BindingType]] = bindings.of(*bindings.MENU)
+
     def __init__(self) -> None:
         super().__init__()
         self.options = OptionList()
@@ -149,6 +151,12 @@ class Menu(Dialog[R]):
         else:
             self.options.action_cursor_up()
 
+    def action_page(self, by: int) -> None:
+        """Move the cursor by a page."""
+        to = (self.options.highlighted or 0) + by * max(self.options.size.height - 1, 1)
+        able = (at for at, option in enumerate(self.options.options) if not option.disabled)
+        self.options.highlighted = min(able, key=lambda at: abs(at - to), default=None)
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -161,12 +169,6 @@ class Entry:
 
 class ActionMenu(Menu[None]):
     """A list of entries; the chosen one is run once the menu is closed."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "cancel", "cancel", id="menu.cancel"),
-        hidden("j", "move(1)", "down", id="menu.down"),
-        hidden("k", "move(-1)", "up", id="menu.up"),
-    ]
 
     def __init__(self, head: str, entries: Sequence[Entry]) -> None:
         super().__init__()
@@ -302,11 +304,6 @@ class ViewsMenu(Menu[str]):
     """
 
     DEFAULT_CSS = "ViewsMenu OptionList, ViewsMenu OptionList:focus, ViewsMenu #note { margin-top: 1; }"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "cancel", "close", id="views.cancel"),
-        hidden("up", "move(-1)", "up", id="views.up"),
-        hidden("down", "move(1)", "down", id="views.down"),
-    ]
 
     def __init__(self) -> None:
         super().__init__()

@@ -26,8 +26,8 @@ from wiretape.viewer.source.tape import exchange
 from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Tone
 from wiretape.viewer.timing.playback import Playback
+from wiretape.viewer.tui import bindings
 from wiretape.viewer.tui.base.host import in_thread
-from wiretape.viewer.tui.base.keys import hidden
 from wiretape.viewer.tui.base.theme import ThemeStyles
 from wiretape.viewer.tui.inspector.events import EventsPane
 from wiretape.viewer.tui.inspector.pages import PagePane
@@ -81,21 +81,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
     InspectorPanes #tree-box { width: 9fr; }
     InspectorPanes #bytes-box { width: 11fr; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        hidden("r", "display('fold')", "fold the reasoning, or unfold a request", id="replay.fold"),
-        hidden("a", "display('choice')", "one choice after the other, or all", id="replay.choice"),
-        hidden("v", "display('view')", "the next view: gaps, Markdown; hex, lines, JSON, wire; a request as sent",
-               id="replay.view"),
-        hidden("z", "zoom", "one pane only, or all of the tab", id="replay.zoom"),
-        hidden("enter", "open", "open the event", id="replay.open"),
-        hidden("tab", "focus_pane(1)", "next pane", id="replay.next_pane"),
-        hidden("shift+tab", "focus_pane(-1)", "pane before", id="replay.pane_before"),
-        hidden("up,k", "move(-1)", "up", id="replay.up"),
-        hidden("down,j", "move(1)", "down", id="replay.down"),
-        hidden("pageup,ctrl+b,ctrl+u", "page(-1)", "a page up", id="replay.page_up"),
-        hidden("pagedown,ctrl+f,ctrl+d", "page(1)", "a page down", id="replay.page_down"),
-        *(hidden(str(tab + 1), f"pane({tab})", name, id=f"replay.{name}") for tab, name in enumerate(TABS)),
-    ]  # fmt: skip
+    BINDINGS: ClassVar[list[BindingType]] = bindings.of(*bindings.PANES)
 
     class TurnWanted(Message):
         """The request has to be read, to be shown message by message."""
@@ -107,6 +93,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self.pane = REPLAY
         self.slot = 0
         self.zoomed = False
+        self._opened_from: int | None = None
         self.only: Sequence[int] | None = None
         self.filter_text = ""
         self.times = Times()
@@ -121,9 +108,6 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self._note, self._legend = _DECODING, ""
         self.replay, self.events, self.parts, self.bytes = ReplayPane(), EventsPane(), TreePane(), BytesPane()
         self.timeline, self.transport = Timeline(), TransportLine()
-        self._options: dict[str, Callable[[], None]] = {
-            "fold": self._fold, "choice": self.replay.choose, "view": self._view,
-        }  # fmt: skip
         self._pages = {name: PagePane(name) for name in ("request", "timing")}
         self._panes: dict[str, Pane] = {
             "replay": self.replay, "events": self.events, "tree": self.parts, "bytes": self.bytes, **self._pages
@@ -217,7 +201,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
     def filter_events(self, text: str) -> None:
         """List only the events that match a valid filter, all of them if it is empty."""
         self.filter_text = text
-        if "events" not in self._shown():
+        if text and "events" not in self._shown():
             self._turn_to(EVENTS)
         self._match()
 
@@ -259,15 +243,21 @@ class InspectorPanes(ThemeStyles, can_focus=True):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return True if an action applies to the open pane: other keys are not shown anywhere."""
-        name = str(parameters[0]) if action == "display" else action
-        if name == "fold":
+        if action == "fold":
             return self.turn is not None if self.pane == REQUEST else self.pane == REPLAY and self.replay.can_fold
-        if name == "choice":
+        if action == "all":
             return self.pane == REPLAY and len(self.replay.choices) > 1
-        return applies(name, self.pane)
+        return applies(action, self.pane)
+
+    @property
+    def undo(self) -> Callable[[], object] | None:
+        """What undoes the last step: it shows all panes of the tab, or the tab where an event was opened."""
+        if self.zoomed:
+            return self.action_zoom
+        return None if self._opened_from is None else functools.partial(self._turn_to, self._opened_from)
 
     def _turn_to(self, pane: int) -> None:
-        self.pane, self.slot = pane, 0
+        self.pane, self.slot, self._opened_from = pane, 0, None
         if pane == RAW:
             self._show_event()
         self._want_turn()
@@ -334,7 +324,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         """Open a tab."""
         self._turn_to(pane)
 
-    def action_focus_pane(self, by: int) -> None:
+    def action_part(self, by: int) -> None:
         """Go to the next pane of the tab, or before; past the last one, open the next tab."""
         if 0 <= self.slot + by < len(self._shown()):
             self.slot += by
@@ -347,9 +337,27 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self.zoomed = not self.zoomed
         self._lay_out()
 
-    def action_display(self, option: str) -> None:
-        """Change how the text or the bytes are displayed."""
-        self._options[option]()
+    def action_all(self) -> None:
+        """Show the next choice of the answer, or all of them."""
+        self.replay.choose()
+        self.titles()
+
+    def action_fold(self) -> None:
+        """Fold the reasoning, or unfold a request."""
+        if self.pane == REQUEST:
+            self._is_folded = not self._is_folded
+            self._write_request()
+        else:
+            self.replay.fold()
+
+    def action_view(self) -> None:
+        """Show the text, the bytes or the request in the next view."""
+        if self.pane == REQUEST:
+            self._as_sent = not self._is_as_sent
+            self._write_request()
+            self.refresh_bindings()
+        else:
+            (self.replay if self.pane == REPLAY else self.bytes).cycle()
         self.titles()
 
     def action_move(self, rows: int) -> None:
@@ -376,8 +384,10 @@ class InspectorPanes(ThemeStyles, can_focus=True):
 
     def action_open(self) -> None:
         """Show the parts of the selected event."""
-        if self.pane in (REPLAY, EVENTS):
+        before = self.pane
+        if before in (REPLAY, EVENTS):
             self._turn_to(RAW)
+            self._opened_from = before
 
     def next_time_format(self) -> None:
         """Display times in the next format."""
@@ -398,7 +408,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self._lay_out()
         self._seek(message.event + 1)
         if message.twice:
-            self._turn_to(RAW)
+            self.action_open()
 
     def on_events_pane_resized(self, message: EventsPane.Resized) -> None:
         """Write the titles of other columns."""
@@ -466,26 +476,11 @@ class InspectorPanes(ThemeStyles, can_focus=True):
     def find(self, words: str, *, back: bool) -> bool:
         """Show the next place of some words in the request, which is unfolded for that; False if there is none."""
         if self._is_folded and not self._is_as_sent:
-            self._fold()
+            self.action_fold()
         place = self._pages["request"].find(words, back=back)
         self._words_at = place and f" · {words}: {place}"
         self.titles()
         return place != ""
-
-    def _fold(self) -> None:
-        if self.pane == REQUEST:
-            self._is_folded = not self._is_folded
-            self._write_request()
-        else:
-            self.replay.fold()
-
-    def _view(self) -> None:
-        if self.pane == REQUEST:
-            self._as_sent = not self._is_as_sent
-            self._write_request()
-            self.refresh_bindings()
-        else:
-            (self.replay if self.pane == REPLAY else self.bytes).cycle()
 
     def _show_event(self) -> None:
         """Show the parts of the event under the playhead, and its bytes; without events, the body."""

@@ -5,12 +5,13 @@ rest when the body has been decoded beside the loop. A stream that still runs is
 """
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 from textual import work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.geometry import Region
 
 from wiretape.recorder.clock import SYSTEM
@@ -22,8 +23,8 @@ from wiretape.viewer.source.base import POLL_SECONDS
 from wiretape.viewer.source.tape import exchange
 from wiretape.viewer.text import formatting
 from wiretape.viewer.timing.playback import Playback
+from wiretape.viewer.tui import bindings
 from wiretape.viewer.tui.base.host import Superseded, host, is_seen
-from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
 from wiretape.viewer.tui.dialogs.menus import AskScreen
 from wiretape.viewer.tui.dialogs.offers import Copy
 from wiretape.viewer.tui.inspector import pages, search
@@ -42,32 +43,9 @@ class InspectorScreen(PlaybackScreen):
     Without one, a finished stream begins at its start, with its text as ghost; a running one is followed.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *HELP,
-        Binding("space", "play", "play", key_display="space", tooltip="play or pause", id="replay.play"),
-        Binding("full_stop", "step(1)", "step", key_display=". ,", id="replay.step_forward"),
-        hidden("comma", "step(-1)", "step back", key_display=",", id="replay.step_back"),
-        hidden("left_curly_bracket", "stall(-1)", "beginning of the stall before", key_display="{",
-               id="replay.stall_before"),
-        Binding("right_curly_bracket", "stall(1)", "stall", key_display="}", tooltip="beginning of the next stall",
-                id="replay.stall_after"),
-        hidden("p", "play_stall", "play the stall, from 3 s before it to 1 s after", id="replay.play_stall"),
-        Binding("colon", "goto", "go to", key_display=":", tooltip="go to a time, an event, a kind, or words (search)",
-                id="replay.goto"),
-        Binding("slash", "filter", "filter", key_display="/", tooltip="filter or search a request", id="replay.filter"),
-        hidden("less_than_sign", "faster(-1)", "play slower (speed)", key_display="<", id="replay.slower"),
-        Binding("greater_than_sign", "faster(1)", "faster", key_display=">", tooltip="play faster (speed)",
-                id="replay.faster"),
-        *PlaybackScreen.PLAYBACK_KEYS,
-        hidden("e", "error", "next error", id="replay.error"),
-        hidden("i", "idle", "cut silences short", id="replay.idle"),
-        hidden("f", "follow", "follow the end of a live stream", id="replay.follow"),
-        hidden("n", "again(1)", "next match: words of :, or events of /", id="replay.words_after"),
-        hidden("N", "again(-1)", "match before", id="replay.words_before"),
-        BACK,
-    ]  # fmt: skip
+    BINDINGS: ClassVar[list[BindingType]] = bindings.of(*bindings.INSPECTOR)
 
-    def __init__(self, no: int, at: str | None = None, *, plays_stall: bool = False) -> None:
+    def __init__(self, no: int, at: str | None = None, plays: Literal["stream", "stall"] | None = None) -> None:
         super().__init__()
         self.key_queue = KeyQueue(self._is_ready)
         self._footer = KeyLine()
@@ -83,8 +61,10 @@ class InspectorScreen(PlaybackScreen):
         self._is_decoded = asyncio.Event()
         if at is not None:
             self.go_to(at)
-        if plays_stall:
+        if plays == "stall":
             self.action_play_stall()
+        elif plays == "stream":  # one that runs is followed
+            self.command(lambda playback: None if self.is_live else playback.toggle(is_live=False))
 
     def compose(self) -> ComposeResult:
         """Start to decode, and lay out the panes."""
@@ -144,6 +124,11 @@ class InspectorScreen(PlaybackScreen):
         panes, position = self.panes, self.playback.position
         shown = panes.active.id, self._known, self._opened, panes.times, position, panes.only, panes.turn
         return pages.page(*shown)
+
+    @property
+    def undo(self) -> Callable[[], object] | None:
+        """What undoes the last step: the zoom, an opened event, or the filter of the events."""
+        return self.panes.undo or (partial(self._filter, "") if self.panes.filter_text else None)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return True if an action applies to the open pane: the keys of the others are not shown anywhere."""
@@ -279,7 +264,7 @@ class InspectorScreen(PlaybackScreen):
         self._go(self._search.again(self.playback, transcript, matches, back=direction < 0))
 
     @queued(judged=True)
-    def action_error(self) -> None:
+    def action_errors(self) -> None:
         """Go to the next error; after the last one, to the first."""
         assert self._opened is not None
         following = markers.beyond(self._opened.markers, self.playback.position, "E")
@@ -310,17 +295,6 @@ class InspectorScreen(PlaybackScreen):
             span_ns = stall.from_ns - search.BEFORE_NS, end_ns + search.AFTER_NS
             self._command(lambda playback: playback.play_span(*span_ns), seeks=True)
 
-    @queued()
-    def action_follow(self) -> None:
-        """Stay at the end of a stream that still runs."""
-        if self.is_live:
-            self._command(lambda playback: playback.seek_to(playback.end_ns), seeks=True)
-            self.playback.following = True
-            self._ticked()
-        else:
-            ended = "its recorder is gone" if self._pulse.died else "this stream has ended"
-            self.notify(f"{ended}: there is nothing to follow", timeout=2, markup=False)
-
     def action_goto(self) -> None:
         """Ask for a position until it exists."""
         question = AskScreen(f"go to: {markers.HELP} (n goes on)", refusal=self._refusal)
@@ -348,7 +322,7 @@ class InspectorScreen(PlaybackScreen):
         self.panes.filter_events(text)
 
     @queued()
-    def action_time_format(self) -> None:
+    def action_times(self) -> None:
         """Display times in the next format."""
         self.panes.next_time_format()
         self._ticked()

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import ClassVar, Final
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.geometry import Size
 from textual.screen import Screen
 from textual.strip import Strip
@@ -27,12 +27,12 @@ from wiretape.viewer.sessions import content
 from wiretape.viewer.source.base import pause_s
 from wiretape.viewer.text import cells
 from wiretape.viewer.text.cells import Part
+from wiretape.viewer.tui import bindings
 from wiretape.viewer.tui.base.host import Superseded, host, is_seen
-from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
 from wiretape.viewer.tui.dialogs import offers
 from wiretape.viewer.tui.list.tree_data import ConversationsData, Wanted, read
 from wiretape.viewer.tui.widgets.bar import HeaderLine
-from wiretape.viewer.tui.widgets.cursor import MARGIN, CursorTable, Toned, table_keys
+from wiretape.viewer.tui.widgets.cursor import MARGIN, CursorTable, Toned
 from wiretape.viewer.tui.widgets.footer import KeyLine
 
 _MOST_OPENED: Final = 200
@@ -71,7 +71,6 @@ class ConversationTree(CursorTable):
     """Draws conversations and the exchanges of the opened ones; the cursor stays on its item."""
 
     DEFAULT_CSS = "ConversationTree { width: 1fr; height: 1fr; }"
-    BINDINGS: ClassVar[list[BindingType]] = table_keys("conversations")
 
     def __init__(self) -> None:
         super().__init__(id="conversations")
@@ -116,19 +115,7 @@ class ConversationsScreen(Screen[None]):
     """Lists conversations, and opens them."""
 
     DEFAULT_CSS = "ConversationsScreen { layout: vertical; }"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *HELP,
-        Binding("enter", "open", "open", key_display="enter", tooltip="open or close a conversation, or an exchange",
-                id="conversations.open"),
-        hidden("right,l", "expand(True)", "open the conversation", id="conversations.expand"),
-        hidden("left,h", "expand(False)", "close the conversation", id="conversations.collapse"),
-        Binding("a", "expand_all", "all", tooltip="open all conversations, or close them", id="conversations.all"),
-        Binding("v", "bars", "time/context", tooltip="bars of the time, or of the content of the requests",
-                id="conversations.bars"),
-        Binding("L", "list", "list", tooltip="list the exchanges of the conversation", id="conversations.list"),
-        hidden("R", "reload", "read again", id="conversations.reload"),
-        BACK,
-    ]  # fmt: skip
+    BINDINGS: ClassVar[list[BindingType]] = bindings.of(*bindings.CONVERSATIONS)
 
     def __init__(self, filter_text: str) -> None:
         super().__init__()
@@ -198,9 +185,9 @@ class ConversationsScreen(Screen[None]):
         """Open the item under the cursor."""
         self._tree.open()
 
-    def action_expand(self, is_open: bool) -> None:
+    def action_aside(self, by: int) -> None:
         """Open the conversation under the cursor, or close it; from an exchange, go to its conversation."""
-        name = self._here
+        name, is_open = self._here, by > 0
         if name is None:
             return
         if not is_open and isinstance(self._tree.line, TurnRow):
@@ -209,18 +196,18 @@ class ConversationsScreen(Screen[None]):
         else:
             self._open({name}, is_open=is_open)
 
-    def action_expand_all(self) -> None:
+    def action_all(self) -> None:
         """Open the newest conversations; where any is open, close all."""
         names = {*islice(self.shown.rows, _MOST_OPENED)}
         self._open(self._opened or names, is_open=not self._opened)
 
-    def action_bars(self) -> None:
+    def action_view(self) -> None:
         """Change between the bars of the time and those of the content of the requests."""
         self._of_context = not self._of_context
         self._show()
         self._read_soon()
 
-    def action_list(self) -> None:
+    def action_trees(self) -> None:
         """List the exchanges of the conversation under the cursor."""
         if (name := self._here) is not None:
             host(self).show_streams(self._only(name))
@@ -231,7 +218,7 @@ class ConversationsScreen(Screen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hide actions from footer and help that do not apply to an empty list."""
-        return action not in ("open", "expand_all", "list") or bool(self.shown.rows)
+        return action not in ("open", "all", "trees") or bool(self.shown.rows)
 
     def _open(self, names: set[str], *, is_open: bool) -> None:
         self._opened = self._opened | names if is_open else self._opened - names

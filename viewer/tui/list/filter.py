@@ -17,7 +17,7 @@ import platformdirs
 from rich.highlighter import Highlighter
 from rich.text import Text
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.events import Click
@@ -39,6 +39,7 @@ from wiretape.viewer.query.parser import FilterError
 from wiretape.viewer.query.syntax import Filter
 from wiretape.viewer.text import cells
 from wiretape.viewer.text.cells import Part, Tone
+from wiretape.viewer.tui import bindings
 from wiretape.viewer.tui.base import paint, theme
 from wiretape.viewer.tui.list.listing import Query, Vocabulary
 from wiretape.viewer.tui.widgets.cursor import Toned
@@ -82,9 +83,10 @@ class FilterLine(Vertical):
 
     @dataclass
     class Edited(Message):
-        """The filter is to be applied."""
+        """The filter is to be applied, or switched off."""
 
         text: str
+        is_on: bool = True
 
     class Left(Message):
         """The keys belong to the list again."""
@@ -102,6 +104,7 @@ class FilterLine(Vertical):
         self._wrong = Static("", classes="wrong")
         self._timer: Timer | None = None
         self._applied = safe(text)
+        self._before = text, True
         self._has_failed = False
 
     def compose(self) -> ComposeResult:
@@ -168,6 +171,7 @@ class FilterLine(Vertical):
 
     def enter(self) -> None:
         """Focus the box, and list completions."""
+        self._before = self.text, self.is_on
         self.box.can_focus = True
         self.box.focus()
         self.add_class("-typing")
@@ -180,6 +184,19 @@ class FilterLine(Vertical):
         if self.box.value.strip():
             _: Worker[None] = self.run_worker(partial(self._keep, self.box.value), group="history")
         self._apply()
+        self._return()
+
+    def abandon(self) -> None:
+        """Leave the box, and the filter as it was when the box was entered."""
+        text, is_on = self._before
+        self._stop()
+        self._applied = self.box.value = safe(text)
+        self._show_error(None)
+        if self._before != (self.text, self.is_on):
+            self.post_message(self.Edited(text, is_on))
+        self._return()
+
+    def _return(self) -> None:
         self.remove_class("-typing")
         self.box.can_focus = False
         self.post_message(self.Left())
@@ -295,15 +312,7 @@ class _Underline(Highlighter):
 class FilterInput(Input):
     """The box: with a history, and without anything that could drive a terminal."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("tab", "complete", "complete", key_display="tab", id="filter.complete"),
-        Binding("down", "choose(1)", "choose", key_display="↓", tooltip="next completion, or filter", id="filter.next"),
-        Binding("up", "choose(-1)", "earlier", key_display="↑", tooltip="choose up, or the filter before",
-                id="filter.previous"),
-        Binding("enter", "submit", "apply", key_display="enter", tooltip="take the chosen completion, or apply",
-                id="filter.apply"),
-        Binding("escape", "leave", "to the list", key_display="esc", id="filter.leave"),
-    ]  # fmt: skip
+    BINDINGS: ClassVar[list[BindingType]] = bindings.of(*bindings.FILTER_LINE)
 
     def __init__(self) -> None:
         underline = _Underline()
@@ -365,9 +374,12 @@ class FilterInput(Input):
         else:
             self.take(self.completions.chosen)
 
-    def action_leave(self) -> None:
-        """Leave the box."""
-        self.query_ancestor(FilterLine).leave()
+    def action_abandon(self) -> None:
+        """Choose no completion any more; where none is chosen, leave the filter as it was."""
+        if self.completions.chosen is not None:
+            self.completions.move(-1 - self.completions.chosen)
+        else:
+            self.query_ancestor(FilterLine).abandon()
 
     def _step(self, by: int) -> None:
         """Put the filter before or after in the place of this one."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import ClassVar, Final
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.screen import Screen
 from textual.strip import Strip
 
@@ -19,14 +19,14 @@ from wiretape.viewer.rows import ListRow
 from wiretape.viewer.source.base import pause_s
 from wiretape.viewer.text.cells import Part
 from wiretape.viewer.text.clock_axis import ClockZoom
+from wiretape.viewer.tui import bindings
 from wiretape.viewer.tui.base import theme
 from wiretape.viewer.tui.base.host import Superseded, host, is_seen
-from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
 from wiretape.viewer.tui.dialogs.offers import Copy
 from wiretape.viewer.tui.list import offers
 from wiretape.viewer.tui.list.listing import Listing, Query
 from wiretape.viewer.tui.widgets.bar import HeaderLine
-from wiretape.viewer.tui.widgets.cursor import CursorTable, table_keys
+from wiretape.viewer.tui.widgets.cursor import CursorTable
 from wiretape.viewer.tui.widgets.footer import KeyLine
 
 MOST: Final = 500
@@ -37,11 +37,7 @@ class LaneTable(CursorTable):
     """Draws lanes; the cursor is on an exchange, and moves between lanes and within one."""
 
     DEFAULT_CSS = "LaneTable { width: 1fr; height: 1fr; }"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *table_keys("lanes"),
-        hidden("left,h", "step(-1)", "earlier in the lane", id="lanes.earlier"),
-        hidden("right,l", "step(1)", "later in the lane", id="lanes.later"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings.of(*bindings.ASIDE)
 
     def __init__(self) -> None:
         super().__init__(id="lanes")
@@ -87,7 +83,7 @@ class LaneTable(CursorTable):
         """Move the cursor by pages of lanes."""
         self.action_move(pages * self.chart.room)
 
-    def action_step(self, by: int) -> None:
+    def action_aside(self, by: int) -> None:
         """Move the cursor within its lane."""
         self._go(self.here and self.shown.after(self.here, by))
 
@@ -109,16 +105,7 @@ class LaneTable(CursorTable):
 class LanesScreen(Screen[None]):
     """The exchanges of a `query` around one of them; `opened` is called with the one to open."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *HELP,
-        Binding("enter", "open", "open", key_display="enter", tooltip="open in the inspector", id="lanes.open"),
-        Binding("plus,equals_sign", "zoom(True)", "zoom", key_display="+ -", id="lanes.zoom"),
-        hidden("minus", "zoom(False)", "zoom out", id="lanes.zoom_out"),
-        hidden("H,shift+left", "pan(-1)", "half a screen earlier", id="lanes.pan_earlier"),
-        Binding("tab", "name", "by label", tooltip="lanes by the next label, or by model", id="lanes.name"),
-        Binding("L,shift+right", "pan(1)", "pan", key_display="H L", tooltip="half a screen later", id="lanes.pan"),
-        BACK,
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings.of(*bindings.LANES)
 
     def __init__(self, query: Query, selected: int | None, opened: Callable[[int], None]) -> None:
         super().__init__()
@@ -159,7 +146,7 @@ class LanesScreen(Screen[None]):
         """Open the exchange under the cursor."""
         self._table.open()
 
-    def action_zoom(self, closer: bool) -> None:
+    def action_scale(self, closer: bool) -> None:
         """Show half of the time around the cursor, or twice as much."""
         if (here := self._table.here) is not None:
             wall_ns = here.end_ns if here.row.outcome == "open" else here.start_ns
@@ -191,7 +178,7 @@ class LanesScreen(Screen[None]):
         self._rows = await listing.read_around(self._selected, MOST)
         await listing.read_labels(self._rows)
 
-    def action_name(self) -> None:
+    def action_group(self) -> None:
         """Name the lanes by the next label, or by model again."""
         keys = [None, *self._listing.label_keys]
         self._name = keys[(keys.index(self._name) + 1) % len(keys)] if self._name in keys else None
@@ -199,7 +186,7 @@ class LanesScreen(Screen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hide the key of names where there are no labels."""
-        return action != "name" or not self.is_mounted or bool(self._listing.label_keys)
+        return action != "group" or not self.is_mounted or bool(self._listing.label_keys)
 
     def _name_of(self, row: ListRow) -> str | None:
         return row.model if self._name is None else self._listing.labels.get(row.id, {}).get(self._name)

@@ -3,15 +3,13 @@
 Texts of the exchange under the cursor, commands for all of the list, and the menus of its order and its columns.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.content import Content
 from textual.events import Key
-from textual.screen import ModalScreen
 from textual.widgets import SelectionList, Static
 
 from wiretape.recorder.errors import NotFound, WiretapeError
@@ -22,7 +20,7 @@ from wiretape.viewer.source.base import Place
 from wiretape.viewer.text import curl
 from wiretape.viewer.text.cells import Part
 from wiretape.viewer.tui.base.host import Host, TapeReader
-from wiretape.viewer.tui.base.keys import hidden
+from wiretape.viewer.tui.dialogs.menus import Dialog
 from wiretape.viewer.tui.dialogs.offers import Copy, Later, arguments, command, part_command
 from wiretape.viewer.tui.list.listing import Query
 from wiretape.viewer.tui.widgets.bar import content
@@ -137,7 +135,7 @@ _BETWEEN: Final = 3
 _PADDING: Final = 2
 
 
-class OrderMenu(ModalScreen[str | None]):
+class OrderMenu(Dialog[str]):
     """Returns the field to order by; `started_at` is the newest first, None leaves things as they are."""
 
     DEFAULT_CSS = """
@@ -146,7 +144,6 @@ class OrderMenu(ModalScreen[str | None]):
         & > Static { width: 100%; height: auto; padding: 0 1; background: $panel; margin-bottom: 1; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [hidden("escape", "dismiss(None)", "back", id="order.back")]
 
     def compose(self) -> ComposeResult:
         """Lay out the letters."""
@@ -178,35 +175,31 @@ def _laid_out(width: int) -> Content:
     return Content("\n").join(content(line) for line in lines)
 
 
-class ColumnsMenu(ModalScreen[frozenset[str]]):
-    """Returns the names of the columns to hide."""
+class ColumnsMenu(Dialog[None]):
+    """Calls `change` with the names of the columns to hide, whenever one is switched on or off."""
 
     DEFAULT_CSS = """
-    ColumnsMenu {
-        align: center middle; background: transparent;
-        & > SelectionList { width: 34; height: auto; max-height: 90%; border: round $primary; background: $surface; }
-        & SelectionList > .selection-list--button, & SelectionList > .selection-list--button-highlighted {
+    ColumnsMenu SelectionList, ColumnsMenu SelectionList:focus {
+        width: 34; max-height: 90%; border: round $primary; border-title-color: $text-primary;
+        & > .selection-list--button, & > .selection-list--button-highlighted {
             color: $text-muted; background: $text-muted; }
-        & SelectionList > .selection-list--button-selected,
-        & SelectionList > .selection-list--button-selected-highlighted {
+        & > .selection-list--button-selected, & > .selection-list--button-selected-highlighted {
             color: $background; background: $text-success; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [hidden("escape,q,C", "close", "back", id="columns.back")]
 
-    def __init__(self, hidden: Collection[str]) -> None:
+    def __init__(self, hidden: Collection[str], change: Callable[[frozenset[str]], object]) -> None:
         super().__init__()
-        self._hidden = hidden
+        self._hidden, self._change = hidden, change
 
     def compose(self) -> ComposeResult:
         """Lay out a line for each column."""
         columns = SelectionList[str](*((one.title, one.name, one.name not in self._hidden) for one in COLUMNS))
         columns.border_title = "columns"
-        columns.border_subtitle = "space: on or off   esc: done"
+        columns.border_subtitle = "space: on or off   esc: close"
         yield columns
 
-    def action_close(self) -> None:
-        """Return the chosen columns."""
-        shown = self.query_one(SelectionList).selected
-        if self.is_current:
-            self.dismiss(frozenset(column.name for column in COLUMNS if column.name not in shown))
+    def on_selection_list_selected_changed(self, event: SelectionList.SelectedChanged[str]) -> None:
+        """Show the chosen columns behind this."""
+        shown = event.selection_list.selected
+        self._change(frozenset(column.name for column in COLUMNS if column.name not in shown))

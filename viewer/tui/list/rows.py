@@ -24,7 +24,6 @@ from wiretape.viewer.rows import ListRow
 from wiretape.viewer.text import cells
 from wiretape.viewer.text.cells import Part
 from wiretape.viewer.tui.base import paint, theme
-from wiretape.viewer.tui.base.keys import hidden
 from wiretape.viewer.tui.widgets.cursor import CLASSES, CURSOR, MARGIN, CursorList, Toned, css
 from wiretape.viewer.tui.widgets.pane import Lines
 
@@ -37,14 +36,7 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
 
     DEFAULT_CSS = css("StreamRows")
     COMPONENT_CLASSES: ClassVar[set[str]] = CLASSES
-    BINDINGS: ClassVar[list[BindingType]] = [
-        hidden("up,k", "move(-1)", "up", id="list.up"),
-        hidden("down,j", "move(1)", "down", id="list.down"),
-        hidden("pageup,ctrl+b,ctrl+u", "page(-1)", "a page up", id="list.page_up"),
-        hidden("pagedown,ctrl+f,ctrl+d", "page(1)", "a page down", id="list.page_down"),
-        hidden("home,g", "top", "to the top", id="list.top"),
-        hidden("end,G", "bottom", "to the bottom", id="list.bottom"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = CursorList.BINDINGS
 
     @dataclass
     class Wanted(Message):

@@ -9,10 +9,10 @@ import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Container, Vertical
 from textual.events import DescendantFocus, Key
 from textual.screen import Screen
@@ -29,8 +29,8 @@ from wiretape.viewer.query.values import TooSlow
 from wiretape.viewer.rows import ListRow
 from wiretape.viewer.source.base import POLL_SECONDS, Unsupported
 from wiretape.viewer.text.cells import Part
+from wiretape.viewer.tui import bindings
 from wiretape.viewer.tui.base.host import Host, Superseded, host, in_thread, is_seen
-from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
 from wiretape.viewer.tui.dialogs.offers import Copy
 from wiretape.viewer.tui.list.filter import FilterInput, FilterLine
 from wiretape.viewer.tui.list.listing import Listing, Query
@@ -47,13 +47,10 @@ _ERROR_SECONDS: Final = 10.0
 _TICK_SECONDS: Final = 0.5
 _ONLY: Final = ("is:failed", "flag:stall")
 _OF_ROWS: Final = frozenset(
-    {
-        "open", "mark", "order", "reverse", "columns", "follow", "stats", "preview", "conversations", "own_scales",
-        "lanes",
-    }
-)  # fmt: skip
+    {"open", "mark", "order", "reverse", "columns", "follow", "stats", "preview", "trees", "zoom", "view"}
+)
 """Actions that do nothing where nothing is listed."""
-_NEEDED: Final[dict[str, "Capability"]] = {"follow": "following", "conversations": "conversations"}
+_NEEDED: Final[dict[str, "Capability"]] = {"follow": "following", "trees": "conversations"}
 """Actions for which a source has to be able to do something."""
 
 
@@ -83,32 +80,7 @@ class StreamsScreen(Screen[None]):
     """
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (150, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (20, "-tall"), (36, "-high")]
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *HELP,
-        Binding("slash", "filter", "filter", key_display="/", tooltip="type a filter (search, find)",
-                id="streams.filter"),
-        Binding("enter", "open", "open", key_display="enter", tooltip="open in the inspector (replay)",
-                id="streams.open"),
-        Binding("e", "only('is:failed')", "errors", tooltip="errors only, or all again", id="streams.errors"),
-        Binding("s", "only('flag:stall')", "stalls", tooltip="stalls only, or all again", id="streams.stalls"),
-        Binding("space", "mark", "mark", tooltip="mark to compare, or take the mark away (select)", id="streams.mark"),
-        Binding("c", "compare", "compare", tooltip="compare the marked ones (race)", id="streams.compare"),
-        Binding("o", "order", "order", tooltip="order by a column (sort)", id="streams.order"),
-        hidden("f", "follow", "follow the newest", id="streams.follow"),
-        Binding("S", "stats", "stats", tooltip="stats of the list (figures)", id="streams.stats"),
-        Binding("t", "conversations", "conversations", tooltip="conversations, as trees with totals (agents, sessions)",
-                id="streams.conversations"),
-        hidden("backslash", "toggle_filter", "filter on or off", key_display="\\", id="streams.toggle"),
-        hidden("apostrophe", "views", "saved views", key_display="'", id="streams.views"),
-        hidden("O", "reverse", "reverse the order (sort)", id="streams.reverse"),
-        hidden("z", "own_scales", "each timeline on its own scale, or all on one (zoom)", id="streams.own_scales"),
-        Binding("v", "lanes", "lanes", tooltip="lanes on the wall clock (overlap, at once)", id="streams.lanes"),
-        hidden("p", "play_stall", "play the stall: from 3 s before it to 1 s after", id="streams.play_stall"),
-        hidden("P", "preview", "preview, shown or not", id="streams.preview"),
-        hidden("R", "reload", "read again, in order (refresh)", id="streams.reload"),
-        hidden("C", "columns", "columns, to show or to hide", id="streams.columns"),
-        hidden("escape", "clear", "marks away, then the filter off", id="streams.clear"),
-    ]  # fmt: skip
+    BINDINGS: ClassVar[list[BindingType]] = bindings.of(*bindings.LIST)
 
     def __init__(self, filter_text: str = "", *, follow: bool = False, selected: int | None = None) -> None:
         super().__init__()
@@ -329,22 +301,26 @@ class StreamsScreen(Screen[None]):
         """Open an exchange in the inspector."""
         self._inspect(self._rows.selected)
 
+    def action_play(self) -> None:
+        """Open the exchange under the cursor, and play it."""
+        self._inspect(self._rows.selected, "stream")
+
     def action_play_stall(self) -> None:
         """Open the exchange under the cursor, and play its longest stall."""
-        self._inspect(self._rows.selected, plays_stall=True)
+        self._inspect(self._rows.selected, "stall")
 
-    def action_lanes(self) -> None:
+    def action_view(self) -> None:
         """Show the exchanges as lanes on the wall clock."""
         from wiretape.viewer.tui.list.lanes import LanesScreen
 
         self.app.push_screen(LanesScreen(self.listing.query, self._rows.selected, self._inspect))
 
-    def _inspect(self, number: int | None, *, plays_stall: bool = False) -> None:
+    def _inspect(self, number: int | None, plays: Literal["stream", "stall"] | None = None) -> None:
         """Open an exchange in the inspector; one on a server is pulled first."""
         from wiretape.viewer.tui.inspector.screen import InspectorScreen
 
         def inspect(numbers: list[int]) -> None:
-            self.app.push_screen(InspectorScreen(numbers[0], plays_stall=plays_stall))
+            self.app.push_screen(InspectorScreen(numbers[0], plays=plays))
 
         if number is not None:
             self._with_copies([number], inspect)
@@ -376,7 +352,7 @@ class StreamsScreen(Screen[None]):
 
     def on_filter_line_edited(self, event: FilterLine.Edited) -> None:
         """Apply a filter; one that cannot be parsed leaves the last one in force."""
-        self.filter.is_on = True
+        self.filter.is_on = event.is_on
         if self._parse_filter(event.text):
             self._load()
         self.show_state()
@@ -447,20 +423,22 @@ class StreamsScreen(Screen[None]):
         applies = {
             "compare": marked and self._rows.count > 0,
             "toggle_filter": text,
-            "clear": marked or (text and self.filter.is_on),
             "preview": not self.has_class("-short"),
             "only": self.listing.change.total > 0,
             "filter": self.listing.change.total > 0,
         }
         return frozenset(idle | {action for action, does in applies.items() if not does})
 
-    def action_clear(self) -> None:
-        """Remove the marks; where there are none, switch the filter off."""
+    @property
+    def undo(self) -> Callable[[], object] | None:
+        """What undoes the last step: it removes the marks, or else switches the filter off."""
         if self.marks:
-            self.marks.clear()
-            self._show_marks()
-        elif self.filter.is_on:
-            self.action_toggle_filter()
+            return self._unmark
+        return self.action_toggle_filter if self.filter.text_in_force.strip() else None
+
+    def _unmark(self) -> None:
+        self.marks.clear()
+        self._show_marks()
 
     def action_mark(self) -> None:
         """Mark the exchange under the cursor, or remove its mark, and go to the next one."""
@@ -514,7 +492,7 @@ class StreamsScreen(Screen[None]):
         if not await self.listing.holds(self._known):
             self._load()  # which reports the missing ones
         elif len(numbers := self.marks.compared(self._rows.selected)) < 2:
-            self.notify("Mark another exchange with space, then press c.", title="compare", markup=False)
+            self.notify("Mark another exchange with m, then press c.", title="compare", markup=False)
         else:
             self._with_copies(numbers, lambda there: self.app.push_screen(comparison(there)))
 
@@ -524,7 +502,7 @@ class StreamsScreen(Screen[None]):
 
         self.app.push_screen(StatsScreen(self.filter.text_in_force))
 
-    def action_conversations(self) -> None:
+    def action_trees(self) -> None:
         """Show the conversations of the filter's matches."""
         from wiretape.viewer.tui.list.conversations import ConversationsScreen
 
@@ -547,7 +525,7 @@ class StreamsScreen(Screen[None]):
     def _preview_again(self) -> None:
         self.call_after_refresh(lambda: self._preview.now(self.listing, self._rows.selected, self._look))
 
-    def action_own_scales(self) -> None:
+    def action_zoom(self) -> None:
         """Draw each timeline on its own scale, or all on one again."""
         self._rows.scale_each(not self._rows.own_scales)
 
@@ -555,9 +533,9 @@ class StreamsScreen(Screen[None]):
         """Choose the columns."""
         from wiretape.viewer.tui.list.offers import ColumnsMenu
 
-        self.app.push_screen(ColumnsMenu(self._rows.hidden), lambda hidden: self._rows.set_columns(hidden or ()))
+        self.app.push_screen(ColumnsMenu(self._rows.hidden, self._rows.set_columns))
 
-    def action_time_format(self) -> None:
+    def action_times(self) -> None:
         """Show the starts in the next format."""
         self._look = replace(self._look, times=self._look.next_times)
         self._look_again()
@@ -672,26 +650,21 @@ class StreamsScreen(Screen[None]):
         return None
 
 
-_ALL: Final = frozenset(
-    binding.action.partition("(")[0] for binding in StreamsScreen.BINDINGS if isinstance(binding, Binding)
-)
+_ALL: Final = frozenset(action.binding.action.partition("(")[0] for action in bindings.LIST)
 
 
 class DrilledScreen(StreamsScreen):
     """A list that another screen has opened, with keys that go back to it: where it was, it still is."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        hidden("escape", "clear", "marks away, then back", id="streams.clear"),
-        BACK,
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings.of(bindings.LEAVE)
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave out what does not apply; there always is something to go back to."""
-        return True if action == "clear" else super().check_action(action, parameters)
+    def __init__(self, filter_text: str) -> None:
+        super().__init__(filter_text)
+        self._opened_with = filter_text
 
-    def action_clear(self) -> None:
-        """Remove the marks; where there are none, go back."""
-        if self.marks:
-            super().action_clear()
-        elif self.is_current:
-            self.app.pop_screen()
+    @property
+    def undo(self) -> Callable[[], object] | None:
+        """What undoes the last step: it removes the marks, or else brings the filter back that the list began with."""
+        if self.marks or self.filter.text_in_force == self._opened_with:
+            return self._unmark if self.marks else None
+        return partial(self.set_filter, self._opened_with)

@@ -7,14 +7,12 @@ only if it fits before the next event, or if an event has waited too long.
 
 import asyncio
 from collections.abc import Callable
-from typing import ClassVar, Final
+from typing import Final
 
-from textual.binding import BindingType
 from textual.screen import Screen
 
 from wiretape.recorder.clock import Clock
 from wiretape.viewer.timing.playback import CAPS, SPEEDS, Playback
-from wiretape.viewer.tui.base.keys import hidden
 from wiretape.viewer.tui.playing.timeline import Scrubbing
 
 Move = Callable[[Playback], None]
@@ -97,13 +95,6 @@ class Driver:
 class PlaybackScreen(Screen[None]):
     """A screen whose keys and timelines move a playhead; its subclass defines `command` and `is_live`."""
 
-    PLAYBACK_KEYS: ClassVar[list[BindingType]] = [
-        hidden("left,h", "seek(-1)", "back: a second, of a long stream a hundredth", id="replay.back"),
-        hidden("right,l", "seek(1)", "on: a second, of a long stream a hundredth", id="replay.on"),
-        hidden("home,g", "end(0)", "to the start", id="replay.start"),
-        hidden("end,G", "end(1)", "to the end", id="replay.end"),
-    ]
-
     def on_mount(self) -> None:
         """Pause while another program has the terminal."""
         self.app.app_suspend_signal.subscribe(self, lambda _: self.pause(), immediate=True)
@@ -133,7 +124,7 @@ class PlaybackScreen(Screen[None]):
         """Go on, or back, by events."""
         self.command(lambda playback: playback.step(count), seeks=True)
 
-    def action_seek(self, by: int) -> None:
+    def action_aside(self, by: int) -> None:
         """Go on, or back, by a second, or by a hundredth of the whole if that is more."""
 
         def change(playback: Playback) -> None:
@@ -141,9 +132,18 @@ class PlaybackScreen(Screen[None]):
 
         self.command(change, seeks=True)
 
-    def action_end(self, at: int) -> None:
-        """Go to the start (0) or to the end (1)."""
-        self.command(lambda playback: playback.seek_to(playback.end_ns * at), seeks=True)
+    def action_top(self) -> None:
+        """Go to the start."""
+        self.command(lambda playback: playback.seek_to(0), seeks=True)
+
+    def action_bottom(self) -> None:
+        """Go to the end, and stay there while it moves on."""
+
+        def change(playback: Playback) -> None:
+            playback.seek_to(playback.end_ns)
+            playback.following = self.is_live
+
+        self.command(change, seeks=True)
 
     def action_faster(self, by: int) -> None:
         """Set the next speed up or down."""

@@ -10,9 +10,9 @@ from textual.strip import Strip
 
 from wiretape.viewer.listing.groups import GroupLayout
 from wiretape.viewer.text.cells import Part, Tone
+from wiretape.viewer.tui import bindings
 from wiretape.viewer.tui.base import paint, theme
-from wiretape.viewer.tui.base.keys import hidden
-from wiretape.viewer.tui.widgets.cursor import MARGIN, CursorList, CursorTable, table_keys
+from wiretape.viewer.tui.widgets.cursor import MARGIN, CursorList, CursorTable
 
 _APART: Final = "  "
 _BETWEEN: Final = " │ "
@@ -22,7 +22,6 @@ class GroupTable(CursorTable):
     """Draws a table of groups; below its last line the focus moves on."""
 
     DEFAULT_CSS = "GroupTable { width: 1fr; height: 4; }"
-    BINDINGS: ClassVar[list[BindingType]] = table_keys("stats")
 
     def __init__(self) -> None:
         super().__init__(id="groups")
@@ -76,12 +75,7 @@ class FailureList(CursorList):
     """Draws texts side by side, in as many lines as it has; with more of them it scrolls with its cursor."""
 
     DEFAULT_CSS = "FailureList { width: 1fr; height: 2; }"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        hidden("up,k", "leave(-1)", "up", id="stats.up"),
-        hidden("down,j", "leave(1)", "down", id="stats.down"),
-        hidden("left,h", "move(-1)", "earlier", id="stats.earlier"),
-        hidden("right,l", "move(1)", "later", id="stats.later"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings.of(*bindings.ASIDE)
 
     def __init__(self) -> None:
         super().__init__(id="failures")
@@ -112,7 +106,11 @@ class FailureList(CursorList):
             room -= size
         return lines
 
-    def action_leave(self, by: int) -> None:
+    def action_aside(self, by: int) -> None:
+        """Move the cursor by texts."""
+        self.go_to(self.cursor + by)
+
+    def action_move(self, by: int) -> None:
         """Move the cursor by lines; above the first the focus moves on."""
         lines, line, _ = self._laid_out()
         if 0 <= line + by < len(lines):

@@ -8,8 +8,8 @@ from textual.strip import Strip
 
 from wiretape.viewer.stats import heatmap
 from wiretape.viewer.stats.heatmap import Heatmap
+from wiretape.viewer.tui import bindings
 from wiretape.viewer.tui.base import paint, theme
-from wiretape.viewer.tui.base.keys import hidden
 from wiretape.viewer.tui.widgets.cursor import CursorList
 
 _LABEL: Final = 10
@@ -32,14 +32,7 @@ class HeatGrid(CursorList):
     HeatGrid > .heat--bar { color: $text-primary; }
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = {"heat--bar"}
-    BINDINGS: ClassVar[list[BindingType]] = [
-        hidden("up,k", "step(-1, 0)", "up", id="stats.up"),
-        hidden("down,j", "step(1, 0)", "down", id="stats.down"),
-        hidden("left,h", "step(0, -1)", "earlier", id="stats.earlier"),
-        hidden("right,l", "step(0, 1)", "later", id="stats.later"),
-        hidden("home", "step(0, -9999)", "first", id="stats.first"),
-        hidden("end", "step(0, 9999)", "last", id="stats.last"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings.of(*bindings.ASIDE)
 
     def __init__(self) -> None:
         super().__init__(id="heat")
@@ -70,13 +63,25 @@ class HeatGrid(CursorList):
             self.cursor = min(row, len(heat.bands) - 1) * heat.columns + min(column, heat.columns - 1)
         self.refresh()
 
-    def action_step(self, down: int, right: int) -> None:
-        """Move the cursor; above and below the map the focus moves on."""
-        row, column = self.cell
-        if self._map is None or not 0 <= row + down < len(self._map.bands):
-            _ = self.screen.focus_previous() if down < 0 else self.screen.focus_next()
+    def action_move(self, by: int) -> None:
+        """Move the cursor by rows; above and below the map the focus moves on."""
+        if self._map is None or not 0 <= self.cell[0] + by < len(self._map.bands):
+            _ = self.screen.focus_previous() if by < 0 else self.screen.focus_next()
         else:
-            self.go_to((row + down) * self._columns + max(0, min(column + right, self._columns - 1)))
+            self.go_to(self.cursor + by * self._columns)
+
+    def action_aside(self, by: int) -> None:
+        """Move the cursor by columns."""
+        row, column = self.cell
+        self.go_to(row * self._columns + max(0, min(column + by, self._columns - 1)))
+
+    def action_top(self) -> None:
+        """Move the cursor to the first column."""
+        self.action_aside(-self._columns)
+
+    def action_bottom(self) -> None:
+        """Move the cursor to the last column."""
+        self.action_aside(self._columns)
 
     def item_at(self, x: int, y: int) -> int | None:
         """Return the cell that is drawn there."""

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from textual.app import ComposeResult
-from textual.binding import ActiveBinding, Binding, BindingType
+from textual.binding import BindingType
 from textual.screen import Screen
 from textual.widgets import Static
 
@@ -25,9 +25,9 @@ from wiretape.viewer.rows import TableRow
 from wiretape.viewer.stats import heatmap
 from wiretape.viewer.stats.heatmap import METRICS, Heatmap
 from wiretape.viewer.text import formatting
+from wiretape.viewer.tui import bindings
 from wiretape.viewer.tui.base import paint
 from wiretape.viewer.tui.base.host import Superseded, host
-from wiretape.viewer.tui.base.keys import BACK, HELP, hidden
 from wiretape.viewer.tui.dialogs import offers
 from wiretape.viewer.tui.dialogs.menus import AskScreen
 from wiretape.viewer.tui.stats.groups import FailureList, GroupTable
@@ -87,22 +87,11 @@ class StatsScreen(Screen[None]):
     StatsScreen { layout: vertical; }
     StatsScreen #about { color: $text-muted; height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *HELP,
-        Binding("enter", "open", "drill down", key_display="enter", id="stats.open"),
-        Binding("tab", "group(1)", "group", id="stats.group"),
-        hidden("shift+tab", "group(-1)", "group before", id="stats.group_back"),
-        Binding("H", "metric", "gap/ttft/tps", id="stats.metric"),
-        Binding("T", "window", "window", id="stats.window"),
-        Binding("slash", "filter", "filter", id="stats.filter"),
-        hidden("apostrophe", "views", "saved views", key_display="'", id="stats.views"),
-        hidden("R", "reload", "read again", id="stats.reload"),
-        BACK,
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings.of(*bindings.STATS)
 
     def __init__(self, filter_text: str) -> None:
         super().__init__()
-        self._filter_text = filter_text
+        self._filter_text = self._opened_with = filter_text
         self._window = next(iter(WINDOWS))
         self._by = groups.GROUPS[0]
         self._metric = METRICS[0]
@@ -154,19 +143,31 @@ class StatsScreen(Screen[None]):
     def _selection(self) -> list[str]:
         return ["-f", self.shown.filter_text] if self.shown.filter_text else []
 
-    def action_group(self, by: int) -> None:
+    def action_group(self) -> None:
         """Group by something else."""
-        self._by = _after([*groups.GROUPS, *(f"label.{key}" for key in self.shown.labels)], self._by, by)
+        self._by = _after([*groups.GROUPS, *(f"label.{key}" for key in self.shown.labels)], self._by)
         self._start(self._read_groups)
 
-    def action_metric(self) -> None:
+    def action_view(self) -> None:
         """Draw the map of something else."""
         self._metric = _after(METRICS, self._metric)
         self._start(self._read_heat, "heat")
 
-    def action_window(self) -> None:
+    def action_zoom(self) -> None:
         """Look less far back, or at everything again."""
         self._window = _after(list(WINDOWS), self._window)
+        self.action_reload()
+
+    @property
+    def undo(self) -> Callable[[], object] | None:
+        """What undoes the last step: the window of time, or else the filter that was typed here."""
+        if self._window == next(iter(WINDOWS)):
+            return None if self._filter_text == self._opened_with else partial(self._filter, self._opened_with)
+        return self._show_all
+
+    def _show_all(self) -> None:
+        """Look at all of the time."""
+        self._window = next(iter(WINDOWS))
         self.action_reload()
 
     def action_filter(self) -> None:
@@ -184,6 +185,10 @@ class StatsScreen(Screen[None]):
             self._filter_text = text
             self.action_reload()
 
+    def action_part(self, by: int) -> None:
+        """Go to the next part of the screen, or to the one before."""
+        self.focus_next() if by > 0 else self.focus_previous()
+
     def action_open(self) -> None:
         """List the exchanges of the item under the cursor."""
         if isinstance(self.focused, CursorList):
@@ -193,7 +198,7 @@ class StatsScreen(Screen[None]):
         """Hide actions that do not apply to the item under the cursor from footer and help."""
         if action == "open":
             return self._can_open()
-        return action not in ("group", "metric") or bool(self.shown.rows)
+        return action not in ("group", "view") or bool(self.shown.rows)
 
     def _can_open(self) -> bool:
         """Return True if there is anything to list under the cursor."""
@@ -201,12 +206,6 @@ class StatsScreen(Screen[None]):
         if self.focused is self._heat:
             return shown.heat is not None and shown.heat.cell(*self._heat.cell).count > 0
         return bool(shown.failures if self.focused is self._failed else shown.rows)
-
-    @property
-    def active_bindings(self) -> dict[str, ActiveBinding]:
-        """The keys that work now, help before those that every screen has."""
-        bindings = super().active_bindings
-        return {key: bindings[key] for key in sorted(bindings, key=lambda key: key != "question_mark")}
 
     def action_reload(self) -> None:
         """Read everything again."""
@@ -370,9 +369,9 @@ def shares(height: int, count: int) -> tuple[int, int, int]:
     return listed, max(free - failed - listed, 1), failed
 
 
-def _after(names: "list[str] | tuple[str, ...]", name: str, by: int = 1) -> str:
+def _after(names: "list[str] | tuple[str, ...]", name: str) -> str:
     """Return the name that follows, or the first after one that is not among them."""
-    return names[(names.index(name) + by) % len(names)] if name in names else names[0]
+    return names[(names.index(name) + 1) % len(names)] if name in names else names[0]
 
 
 def _name(one: "Failures") -> str:

@@ -15,8 +15,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from wiretape.viewer.text.cells import Part
+from wiretape.viewer.tui import bindings
 from wiretape.viewer.tui.base import paint, theme
-from wiretape.viewer.tui.base.keys import hidden
 
 CURSOR: Final = "▌"
 """Stands before the line of the cursor."""
@@ -55,6 +55,7 @@ class CursorList(Toned, can_focus=True, inherit_bindings=False):
 
     DEFAULT_CSS = css("CursorList")
     COMPONENT_CLASSES: ClassVar[set[str]] = CLASSES
+    BINDINGS: ClassVar[list[BindingType]] = bindings.of(*bindings.CURSOR)
 
     @dataclass
     class Moved(Message):
@@ -94,6 +95,10 @@ class CursorList(Toned, can_focus=True, inherit_bindings=False):
     def action_move(self, by: int) -> None:
         """Move the cursor by some items."""
         self.go_to(self.cursor + by)
+
+    def action_page(self, pages: int) -> None:
+        """Move the cursor by some pages, where a list has pages."""
+        self.action_move(pages)
 
     def action_top(self) -> None:
         """Move the cursor to the first item."""
@@ -155,16 +160,3 @@ class CursorTable(CursorList):
     def drawn_titles(self, parts: Iterable[Part]) -> Strip:
         """Return the line of titles."""
         return self.drawn([(MARGIN, "muted"), *parts], theme.style(self, "list--titles"))
-
-
-def table_keys(area: str) -> list[BindingType]:
-    """Return the keys that move the cursor of a table; an id such as `area.page_up` names each in the configuration."""
-    keys = [
-        ("up,k", "move(-1)", "up"),
-        ("down,j", "move(1)", "down"),
-        ("pageup", "page(-1)", "page up"),
-        ("pagedown", "page(1)", "page down"),
-        ("home,g", "top", "first"),
-        ("end,G", "bottom", "last"),
-    ]
-    return [hidden(key, action, name, id=f"{area}.{name.replace(' ', '_')}") for key, action, name in keys]

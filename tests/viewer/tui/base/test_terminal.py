@@ -115,7 +115,7 @@ VISITS = (
     ("S", "server_overloaded"), ("jjjjj", "· nothing"), ("j" * 20, "enter: the exchanges of"), ("q", "-failures"),
     ("G\r", "1 Replay"), ("v", "gaps as heat"), (",,  ", "#"), ("2", "▌2"), ("3", "▌3"), ("4", "▌4"), ("5", "▌5"),
     ("1:", "n goes on"), ("\x1b", "-n goes on"), ("q", "-Replay"),
-    ("g  c", "race"), ("d", "differ"), ("q", "-race"), (" c", "best of the column"), ("q", "-best of"),
+    ("gmmc", "race"), ("d", "differ"), ("q", "-race"), ("mc", "best of the column"), ("q", "-best of"),
 )  # fmt: skip
 """Keys, and the words that they bring to the screen, or with a `-` remove from it: all screens and dialogs."""
 

@@ -186,7 +186,7 @@ def test_one_that_runs_is_read_again_and_followed_until_somebody_looks_elsewhere
             tape.record(COMPLETE, COMPLETE_READS)
             tape.begin(RUNNING, COMPLETE_READS[:2], at=1)
             screen = CompareScreen(1, 2)
-            async with staged(path, lambda: screen, (124, 40)) as (app, pilot):
+            async with staged(path, lambda: screen, (124, 40)) as (_, pilot):
                 text = await shows(pilot, "● following", "● open", "Hel▏", "#1/#1", "0.110+ s", "same so far")
                 assert _line(text, "B   ").split()[1:3] == ["110.0", "–"]
                 assert "110.0+" in _line(text, "B   ")
@@ -199,12 +199,12 @@ def test_one_that_runs_is_read_again_and_followed_until_somebody_looks_elsewhere
                 tape.go_on(RUNNING, COMPLETE_READS, 3, 5)
                 text = await shows(pilot, "0.100 of", "#0/#5")
                 assert "●" not in text  # it stands where it was put
-                await press(pilot, "f")
+                await press(pilot, "end")
                 await shows(pilot, "● following", "● open", "#5/#5")
                 tape.end(RUNNING, COMPLETE_READS[:5])
                 await shows(pilot, "■ truncated", "171.5", "‖ paused")
-                await press(pilot, "f")
-                await wait_for(pilot, lambda: "neither runs any more: there is nothing to follow" in app.toasts)
+                await press(pilot, "home", "end")
+                assert "following" not in await shows(pilot, "0.181 of 0.181 s")
 
     journey(steps())
 
@@ -224,7 +224,7 @@ def test_one_that_falls_silent_shows_for_how_long_until_its_recorder_is_gone(tmp
                 assert "+1,320.0" in _line(text, "B − A")
                 await press(pilot, "home")
                 assert "silent" not in await shows(pilot, "0.000 of 1.500+ s")
-                await press(pilot, "f")
+                await press(pilot, "end")
                 await shows(pilot, "● following")
                 app.watch.ns = 60_000 * MS
                 text = await shows(pilot, "? orphan", "‖ paused", "0.181 of 0.181 s")

@@ -75,7 +75,7 @@ def test_the_page_of_the_list_has_the_marked_exchanges_or_all_that_it_shows(tape
             text = data(paths(opened)[0])
             assert COMPLETE in text
             assert LIVE not in text
-            await press(pilot, "space", "space")
+            await press(pilot, "m", "m")
             await shows(pilot, "2 marked")
             await browse(app, pilot)
             assert COMPLETE not in data(paths(opened)[1])

@@ -21,8 +21,9 @@ from tests.support.screens import (
     wait_for,
 )
 from wiretape.viewer.tui.base.keys import clash_warning
+from wiretape.viewer.tui.bindings import GROUPS, Action, of
 from wiretape.viewer.tui.compare.race import CompareScreen
-from wiretape.viewer.tui.dialogs.help import GROUPS, HelpScreen, entries
+from wiretape.viewer.tui.dialogs.help import HelpScreen, entries
 from wiretape.viewer.tui.inspector.screen import InspectorScreen
 from wiretape.viewer.tui.list.screen import StreamsScreen
 
@@ -31,8 +32,9 @@ class Counter(Screen[None]):
     """A screen with something to do."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("plus,a", "add(1)", "add one", id="count.add"),
-        Binding("minus", "add(-1)", "take one away", id="count.take"),
+        *of(
+            Action("add", "plus,a", "add one", call="add(1)"), Action("take", "minus", "take one away", call="add(-1)")
+        ),
         Binding("z", "add(0)", show=False),
     ]
     count = 0
@@ -80,7 +82,7 @@ def test_help_is_searched_and_runs_what_it_shows_on_the_screen_below(tape: Path)
             await shows(pilot, "take one away")
             await typed(pilot, "zzz[/")
             await press(pilot, "enter")
-            await shows(pilot, "no key for 'zzz[/' on this screen")
+            await shows(pilot, "no action for 'zzz[/' on this screen")
             await press(pilot, "escape")
             await wait_for(pilot, lambda: app.screen is below)
 
@@ -112,33 +114,33 @@ def test_keys_stand_in_groups_by_what_they_are_for(tape: Path) -> None:
             found = [entry.group for entry in entries(app, app.screen.active_bindings)]
             assert found == sorted(found, key=GROUPS.index)
             assert set(found) == set(GROUPS)
-            said = {entry.description: entry.group for entry in entries(app, app.screen.active_bindings)}
-            assert (said["race or pause"], said["to the end"], said["swap A and B"]) == (
+            said = {entry.meaning: entry.group for entry in entries(app, app.screen.active_bindings)}
+            assert (said["race or pause"], said["the next event of both"], said["swap A and B"]) == (
                 "playing",
                 "the playhead",
                 "on this screen",
             )
-            assert (said["quit"], said["focus next"]) == ("everywhere", "moving about")
+            assert (said["dark or light theme (colours)"], said["to the start"]) == ("everywhere", "moving about")
 
     journey(steps())
 
 
 def test_keys_are_found_by_what_people_call_what_they_do_and_by_their_names(tape: Path) -> None:
-    def found(app: Stage, text: str) -> list[str]:
-        return [entry.id for entry in entries(app, app.screen.active_bindings) if entry.matches(text)]
+    def found(app: Stage, text: str) -> list[str | None]:
+        return [entry.bound.binding.id for entry in entries(app, app.screen.active_bindings) if entry.matches(text)]
 
     async def steps() -> None:
         screen = InspectorScreen(1)
         async with staged(tape, lambda: screen) as (app, pilot):
             await wait_for(pilot, lambda: screen.is_open)
-            assert found(app, "Speed") == ["replay.slower", "replay.faster"]
-            assert found(app, "pause") == ["replay.play"]
+            assert found(app, "Speed") == ["faster", "slower"]
+            assert found(app, "pause") == ["play"]
             await press(pilot, "q")
             await wait_for(pilot, lambda: isinstance(app.screen, StreamsScreen) and app.focused)
-            assert found(app, "sort") == ["streams.order", "streams.reverse"]
-            assert found(app, "search") == ["streams.filter"]
-            assert "list.page_up" in found(app, "^u")
-            assert "list.page_up" in found(app, "ctrl+u")
+            assert found(app, "sort") == ["order", "reverse"]
+            assert found(app, "search") == ["filter", "help"]
+            assert "page_up" in found(app, "^u")
+            assert "page_up" in found(app, "ctrl+u")
             assert found(app, "scroll") == []  # which nothing here does
 
     journey(steps())
@@ -147,10 +149,10 @@ def test_keys_are_found_by_what_people_call_what_they_do_and_by_their_names(tape
 def test_remapped_keys_are_shown_as_they_are(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, Counter) as (app, pilot):
-            app.set_keymap({"count.take": "f9"})
+            app.set_keymap({"take": "f9"})
             open_help(app)
-            text = await shows(pilot, "count.take")
-            (line,) = [line for line in text.splitlines() if "count.take" in line]
+            text = await shows(pilot, "take one away")
+            (line,) = [line for line in text.splitlines() if "take one away" in line]
             assert line.split()[1] == "f9"
             await press(pilot, "escape", "f9", "f9")
             await wait_for(pilot, lambda: isinstance(app.screen, Counter) and app.screen.count == -2)

@@ -369,7 +369,7 @@ def test_a_stream_that_grows_is_followed_until_somebody_looks_elsewhere(tmp_path
                 tape.go_on(LIVE, COMPLETE_READS, 3, 4)
                 tape.go_on(LIVE, COMPLETE_READS, 4, 5)
                 await shows(pilot, "#3/#5")
-                await pilot.press("f")
+                await pilot.press("end")
                 await shows(pilot, "#5/#5", "following")
                 tape.end(LIVE, COMPLETE_READS[:5])
                 await wait_for(pilot, lambda: not screen.is_live)

@@ -64,7 +64,7 @@ def test_what_is_recorded_meanwhile_appears_below_its_conversation(agents: Path)
             text = await shows(pilot, "3 conversations · 8 exchanges · 1 open", "● next", "new")
             (cursor,) = (line for line in text.splitlines() if line.startswith("▌"))
             assert "✓ chat" in cursor, "the cursor stays where it was"
-            await press(pilot, "L")
+            await press(pilot, "t")
             await wait_for(pilot, lambda: isinstance(app.screen, DrilledScreen))
             assert app.filters == ["-label:run=z conversation:chat"]
 

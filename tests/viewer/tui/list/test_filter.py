@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.growing_tape import recorder
 from tests.support.list_screen import at_cursor, press, rows, type_filter, viewed
-from tests.support.sample_tape import COMPLETE, LIVE, event
+from tests.support.sample_tape import COMPLETE, LIVE, TOOLS, event
 from tests.support.screens import journey, seen, shows, wait_for
 from wiretape.viewer.query import values
 from wiretape.viewer.tui.app import ViewerApp
@@ -69,10 +69,50 @@ def test_the_list_keeps_its_titles_below_a_filter_that_cannot_be_read(tape: Path
         async with viewed(tape) as pilot:
             box = await type_filter(pilot, "ttft>fast")
             await shows(pilot, "'fast' (character 6): expected a duration", "START▼")
-            press(pilot, "escape")
+            press(pilot, "enter")
             await wait_for(pilot, lambda: not box.has_focus)
             lines = (await shows(pilot, "'fast' (character 6): expected a duration", "START▼")).splitlines()
             assert ["START▼" in line for line in lines[:4]] == [False, False, False, True]
+            press(pilot, "slash", "escape")
+            await wait_for(pilot, lambda: "expected" not in seen(pilot.app) and not box.value)
+
+    journey(steps())
+
+
+@pytest.mark.parametrize("typed", ["is:", "ttft>fast", "is:live", "model:nobody"])
+def test_escape_leaves_the_filter_as_it_was(tape: Path, typed: str) -> None:
+    async def steps() -> None:
+        async with viewed(tape, filter_text="flag:stall") as pilot:
+            await shows(pilot, "1 / 7", TOOLS[:8])
+            box = await type_filter(pilot, typed)
+            await shows(pilot, typed, "esc cancel")
+            press(pilot, "escape")
+            await wait_for(pilot, lambda: not box.has_focus)
+            await shows(pilot, "/ flag:stall", "1 / 7", TOOLS[:8])
+            press(pilot, "escape")
+            await shows(pilot, "off: \\ switches it on")
+            press(pilot, "slash")
+            await wait_for(pilot, lambda: box.has_focus)
+            press(pilot, "x", "escape")
+            await wait_for(pilot, lambda: not box.has_focus)
+            await shows(pilot, "off: \\ switches it on", LIVE[:8])
+            press(pilot, "backslash")
+            await shows(pilot, "/ flag:stall", "1 / 7")
+
+    journey(steps())
+
+
+def test_escape_first_drops_the_chosen_completion(tape: Path) -> None:
+    async def steps() -> None:
+        async with viewed(tape) as pilot:
+            box = await type_filter(pilot, "is:")
+            press(pilot, "down")
+            await wait_for(pilot, lambda: box.completions.chosen == 0)
+            press(pilot, "escape")
+            await wait_for(pilot, lambda: box.completions.chosen is None)
+            assert (box.has_focus, box.value) == (True, "is:")
+            press(pilot, "escape")
+            await wait_for(pilot, lambda: (box.has_focus, box.value) == (False, ""))
 
     journey(steps())
 

@@ -173,12 +173,12 @@ def test_lanes_are_named_by_a_label_if_so_asked(tape: Path) -> None:
         async with viewed(tape, (120, 40)) as pilot:
             await at_cursor(pilot, LIVE)
             press(pilot, "v")
-            await shows(pilot, "gpt-x-mini", "tab by label")
-            press(pilot, "tab")
+            await shows(pilot, "gpt-x-mini", "b by label")
+            press(pilot, "b")
             await shows(pilot, "7 exchanges, 1 open · by k", "=cmd()")
-            press(pilot, "tab")
+            press(pilot, "b")
             await shows(pilot, "7 exchanges, 1 open · by run", "  a7  ")
-            press(pilot, "tab")
+            press(pilot, "b")
             await shows(pilot, "7 exchanges, 1 open  ", "gpt-x-mini")
 
     journey(steps())

@@ -23,7 +23,7 @@ def test_the_list_looks_like_this_and_a_wide_terminal_has_the_preview_at_its_rig
             await shows(pilot, LIVE[:8], "Hel")
             press(pilot, "j", "j")
             await at_cursor(pilot, "d000")
-            press(pilot, "space")
+            press(pilot, "m")
             await at_cursor(pilot, "c000")
             await shows(pilot, "1 marked", "slow down")
             for size in SIZES:
@@ -223,7 +223,7 @@ def test_marks_do_not_go_over_to_another_tape(tmp_path: Path) -> None:
     async def steps() -> None:
         async with viewed(tmp_path / "tape.db") as pilot:
             await at_cursor(pilot, "c" * 16)
-            press(pilot, "space", "space", "space")
+            press(pilot, "m", "m", "m")
             await shows(pilot, "3 marked", "*✓ aaaaaaaa")
             (tmp_path / "other.db").rename(tmp_path / "tape.db")
             text = await shows(pilot, "zzzzzzzz", "2 marked exchanges are not on this tape", "1 marked")
@@ -245,7 +245,7 @@ def test_the_keys_of_a_narrow_footer_are_whole_and_help_and_quit_are_among_them(
                 last = (await resized(pilot, (width, 18))).splitlines()[-1]
                 assert last.strip().split("  ")[-1] == "q quit"
                 assert set(last.strip().split("  ")) <= {
-                    "? help", "/ filter", "enter open", "e errors", "s stalls", "space mark", "o order", "S stats",
+                    "? help", "/ filter", "enter open", "e errors", "s stalls", "m mark", "o order", "S stats",
                     "t conversations", "v lanes", "q quit",
                 }  # fmt: skip
             await pilot.resize_terminal(120, 30)

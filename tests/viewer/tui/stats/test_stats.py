@@ -130,7 +130,7 @@ def test_the_copied_command_gives_the_figures_of_the_screen(tape: Path) -> None:
                 assert screen.shown.rows == rows
                 assert all(f" {figure(row['ttft_p50_ms'])} " in seen(app) for row in rows)
                 by = screen.shown.by
-                await press(pilot, "tab")
+                await press(pilot, "b")
                 await wait_for(pilot, lambda by=by: screen.shown.by != by and screen.shown.pooled)
 
     journey(steps())
@@ -227,11 +227,11 @@ def test_metric_window_and_filter_can_be_changed(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: StatsScreen("")) as (app, pilot):
             await settled(app, pilot, "gaps between reads")
-            await press(pilot, "H")
+            await press(pilot, "v")
             await shows(pilot, "time to the first output")
-            await press(pilot, "H")
+            await press(pilot, "v")
             await shows(pilot, "tokens a second")
-            await press(pilot, "T")
+            await press(pilot, "z")
             await shows(pilot, "window 24 h", "started_at>=2026-02-28T12:00:00.000000Z")
             await press(pilot, "slash")
             await wait_for(pilot, lambda: isinstance(app.focused, Input))
