@@ -43,7 +43,7 @@ LARGEST: Final = 512 << 10
 """A body of more bytes is not measured before its exchange has ended."""
 
 AT_ONCE: Final = 128 << 10
-"""Size limit of the bodies that are measured in a poll; rows of other running exchanges keep their last figures."""
+"""Size limit of the bodies that are measured in a poll."""
 
 RATIO: Final = 20
 """Assumed compression ratio of an event stream."""
@@ -63,6 +63,7 @@ _FLAGS: Final = frozenset({"stall", "backpressure", "storage_gap"})
 _TAILS: Final = ("content", "reasoning", "refusal")
 _MOST_ROWS: Final = 256
 _FIGURES: Final = "figures"
+_EXCESS: Final = "excess"
 MOST_GAPS: Final = 65_536
 """Limit of gaps read for the stalls of a list's row; of an exchange without a stall none are read."""
 
@@ -108,37 +109,38 @@ def started(connection: Connection, numbers: Collection[int] | None = None) -> t
     return None if first is None or last is None else (first, last)
 
 
-def listed(connection: Connection, numbers: Sequence[int], most: int = LARGEST) -> list[ListRow]:
+def listed(connection: Connection, numbers: Sequence[int], *, in_turns: bool = False) -> list[ListRow]:
     """Return the rows of these exchanges, except those that are gone; running ones are measured until now.
 
-    Of `most` bytes of bodies at once: those that were measured the longest time ago come first.
+    So are only some of them where they are large or many, above all `in_turns`; the others have their last figures.
     """
     with connection.begin():
         found = connection.execute(_listed(), {"numbers": numbers}).all()
     read = [row_of(no, last_ns, gaps, values) for no, last_ns, gaps, *values in found]
-    measured = _measured(connection, [row for row in read if is_measurable(row)], most)
+    measured = _measured(connection, [row for row in read if is_measurable(row)], in_turns=in_turns)
     return [
         _with_stalls(filled(row, known), known.icl) if (known := measured.get(row.id)) is not None else row
         for row in read
     ]
 
 
-def _measured(connection: Connection, running: Sequence[ListRow], most: int) -> dict[str, Measures]:
+def _measured(connection: Connection, running: Sequence[ListRow], *, in_turns: bool) -> dict[str, Measures]:
     """Measure running exchanges until now, within a limit of bytes; return their figures and the last ones of others.
 
-    One that is larger than the limit is measured alone.
+    Those measured the longest time ago come first. The last one may exceed the limit; of turns, this is taken off the
+    next one's.
     """
-    known: dict[str, Measures] = connection.info.setdefault(
-        _FIGURES, {}
-    )  # the first were measured the longest time ago
+    known: dict[str, Measures] = connection.info.setdefault(_FIGURES, {})  # in the order of measuring
     since = {id: place for place, id in enumerate(known)}
-    room = most
+    room: int = AT_ONCE - connection.info.get(_EXCESS, 0) if in_turns else LARGEST
     for row in sorted(running, key=lambda row: since.get(row.id, -1)):
-        if room < (row.bytes or 0) and room < most:
+        if room <= 0:
             break
         room -= row.bytes or 0
         known.pop(row.id, None)
         known[row.id] = figures(connection, row.no)
+    if in_turns:
+        connection.info[_EXCESS] = max(-room, 0)
     for id in list(known)[:-_MOST_ROWS]:
         del known[id]
     return {row.id: known[row.id] for row in running if row.id in known}
@@ -200,7 +202,7 @@ def change(
         recorder,
         kept,
         [no for no in affected if no not in fitting],
-        listed(connection, [no for no in kept if no in shown][-_MOST_ROWS:], AT_ONCE),
+        listed(connection, [no for no in kept if no in shown][-_MOST_ROWS:], in_turns=True),
         deleted=is_other or (known is not None and total < known.total + len(new)),
     )
 

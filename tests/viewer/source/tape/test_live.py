@@ -54,7 +54,7 @@ def test_a_list_begins_with_the_first_start_and_ends_with_the_last(connection: C
 
 def test_running_exchanges_are_measured_in_turns_and_keep_their_last_figures_meanwhile(tmp_path: Path) -> None:
     path = tmp_path / "tape.db"
-    parts = [(at_ms, event({"content": "a"})) for at_ms in (110, 120, 130)]
+    parts = [(at_ms, event({"content": "a" * (watching.AT_ONCE * 6 // 10)})) for at_ms in (110, 120, 130)]
     first = [
         frame
         for number in (1, 2)
@@ -64,13 +64,13 @@ def test_running_exchanges_are_measured_in_turns_and_keep_their_last_figures_mea
     with queries.opened(path) as connection:
 
         def events() -> list[int | None]:
-            return [row.events for row in watching.listed(connection, [1, 2], 1)]
+            return [row.events for row in watching.listed(connection, [1, 2], in_turns=True)]
 
         assert [events(), events()] == [[2, None], [2, 2]]
         with file.writing(path, "a test") as writer:
             for number in (1, 2):
                 Store(writer).append([read(f"{number:016}", 2, 130_000_000, None, parts[2][1])])
-        assert [events(), events()] == [[3, 2], [3, 3]]
+        assert [events(), events(), events(), events()] == [[3, 2], [3, 2], [3, 3], [3, 3]]
 
 
 def test_a_running_exchange_is_measured_as_far_as_it_is(connection: Connection) -> None:
