@@ -1,5 +1,6 @@
 """Declarations of dialects that are given to a command: in files, or in the configuration."""
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +15,8 @@ Declaration = dict[str, Any]
 
 MOST: Final = 100
 """Limit of the declarations of a file."""
+MOST_BYTES: Final = 1 << 20
+"""Limit of the declarations of a file as JSON, in bytes."""
 
 _configured: Callable[[], list[Declaration]] | None = None
 
@@ -60,7 +63,20 @@ def declarations(document: Document) -> Sequence[Declaration]:
             compiler.compile(table, [*registry.BY_API])
         except DeclarationError as error:
             raise document.error(("dialects", place, *error.key), f"dialect {place + 1}: {safe(str(error))}") from error
-    return listed
+    plain: Sequence[Declaration] = _plain(listed)
+    if len(json.dumps(plain)) > MOST_BYTES:
+        raise ConfigError(f"{document.name} declares too much: at most {MOST_BYTES:,} bytes in all")
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of TOML as one that the tape keeps as JSON: dates, and numbers that JSON lacks, as texts."""
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    is_kept = isinstance(value, str | bool) or (isinstance(value, int | float) and abs(value) < 1 << 53)
+    return value if is_kept else str(value)
 
 
 def _of_configuration() -> list[Declaration]:

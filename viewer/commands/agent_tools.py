@@ -52,7 +52,7 @@ _COLUMNS: Final = (
 )
 _TEXTS: Final = frozenset({
     "content", "reasoning", "refusal", "tool_calls", "tool_arguments", "choices", "asked", "newly_asked", "data",
-    "delta", "before", "after", "request_body", "error_message",
+    "attributes", "delta", "before", "after", "request_body", "error_message",
 })  # fmt: skip
 """Fields of rows that hold words of prompts or answers, as the message of an error may quote a prompt."""
 _SIDES: Final = ("a", "b")

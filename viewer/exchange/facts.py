@@ -26,6 +26,8 @@ Side = tuple[str, Spread | None, str]
 """The name of a side of the relay, the distribution of its delays (None: unknown), and its meaning."""
 
 
+ATTRIBUTES: Final = "attributes"
+"""The label of the values that a declared dialect names: they may hold texts of the answer."""
 _LONGEST_ATTRIBUTE: Final = 200
 
 
@@ -48,7 +50,7 @@ def _story(row: DetailRow) -> Iterator[Fact]:
     yield Fact("status", (f"{cell(row.status)}, finish reason {line(row.finish_reason)}",))
     yield from labels(row)
     if attributes := row.others["attributes"]:
-        yield Fact("attributes", tuple(f"{line(name)} {_attribute(value)}" for name, value in attributes.items()))
+        yield Fact(ATTRIBUTES, tuple(f"{line(name)} {_attribute(value)}" for name, value in attributes.items()))
     if row.conversation is not None:
         by = f", by {line(row.conversation_key_from)}" if row.conversation_key_from else ""
         continued = f"continues {line(row.continues)}" if row.continues else "continues nothing that is known"

@@ -72,7 +72,11 @@ def data(one: StreamPage, shared: Shared) -> JsonObject:
         "request": f"{row.method} {row.upstream}{row.path}",
         "none": None if one.opened.verdicts else wording.nothing(one.opened.limits),
         "flags": list(facts.flags(row, ("stall", "burst"))),
-        "facts": [[fact.label, list(fact.parts)] for fact in facts.told(row, one.opened.verdicts)],
+        "facts": [
+            [fact.label, list(fact.parts)]
+            for fact in facts.told(row, one.opened.verdicts)
+            if fact.label != facts.ATTRIBUTES or shared.text or shared.bodies
+        ],
         "slow": [_side(*side) for side in facts.who_was_slow(one.opened.slowness)] if one.opened.slowness else [],
         "headers": {"request": one.known.request.headers, "response": one.known.response_headers},
         "asked": _request(one, shared),

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.support import page
 from tests.support.cases import each_case
 from tests.support.commands import run
 from tests.support.declared_wires import DECLARED_WIRES, event
@@ -113,6 +114,23 @@ def test_an_upgrade_derives_again_where_the_declaration_is_another_now(tape: Pat
         assert store.ended(outdated=True) == [1]
 
 
+def test_values_of_toml_that_json_lacks_are_kept_as_texts(tape: Path, folder: Path) -> None:
+    (folder / "own.toml").write_text(f"{OWN}since = 2026-01-01\nlarge = {10**40}\nnone = nan\nmost = -inf\n")
+    run(tape, "db", "rebuild", "--dialect", "own.toml")
+    assert shown(tape)["content"] == "Let me see."
+    assert run(tape, "db", "check").stdout.endswith("is whole\n")
+    (folder / "own.toml").write_text(f'{OWN}text_of_a_book = "{"x" * (1 << 20)}"\n')
+    assert "declares too much" in str(run(tape, "db", "rebuild", "--dialect", "own.toml", code=1).exception)
+
+
+def test_an_import_is_decoded_by_the_declarations_given(folder: Path) -> None:
+    (folder / "own.sse").write_bytes(b"".join(data for _, data in STREAM))
+    url = ("--url", "https://api.example.com/v2/parts", "--from", "sse")
+    run(folder / "imported.db", "import", "own.sse", *url, "--dialect", "own.toml", "--db", "imported.db")
+    (row,) = json.loads(run(folder / "imported.db", "ls", "--format", "json").stdout)
+    assert (row["api"], row["outcome"]) == ("own", "complete")
+
+
 def test_a_recording_with_declarations_and_its_rebuild_give_the_same_rows(tmp_path: Path) -> None:
     declared = tomllib.loads(OWN)["dialects"]
     path = tmp_path / "own.db"
@@ -142,6 +160,23 @@ def test_the_streams_of_all_declared_dialects_are_recorded_and_derived_again_ali
         (wire.api, "complete") for wire in DECLARED_WIRES.values()
     ]
     assert run(path, "db", "rebuild").stdout.endswith(f"{len(DECLARED_WIRES)} exchanges derived again, 0 changed\n")
+    for id in apis:
+        for part in ("summary", "facts", "text", "conversation", "timing", "events", "reads"):
+            assert run(path, "show", id, "--part", part, "--format", "table").exit_code == 0
+        for form in ("har", "asciicast", "sse"):
+            run(path, "export", id, "--format", form)
+        run(path, "export", id, "--table", "chunks", "--format", "jsonl")
+
+
+def test_attributes_are_in_a_page_only_with_the_texts(folder: Path) -> None:
+    path = recorded(folder / "own.db", frames())
+    (folder / "own.toml").write_text(OWN + 'attributes = { part = "value" }\n')
+    run(path, "db", "rebuild", "--dialect", "own.toml")
+    assert "attributes part see." in run(path, "show", ID, "--part", "facts").stdout
+    run(path, "export", ID, "--html", "-o", "without.html")
+    run(path, "export", ID, "--html", "--with-text", "-o", "with.html")
+    pages = [str(page.read((folder / name).read_bytes()).data["facts"]) for name in ("without.html", "with.html")]
+    assert ["attributes" in one for one in pages] == [False, True]
 
 
 def test_declarations_of_the_configuration_are_used_and_a_mistake_in_it_is_no_failure(tape: Path, folder: Path) -> None:
