@@ -75,15 +75,17 @@ class PayloadReader:
 
     def _recognise(self) -> None:
         """Find the declared dialect by the exchange, or those that have to see the first event."""
-        is_free = api_asked(self._exchange) is None
-        for dialect in registry.declared(self._exchange.dialects):
-            for way in dialect.match:
-                if not way.fits(self._exchange):
-                    continue
-                if way.first is not None:
-                    self._waiting.append((dialect, way.first))
-                elif self.declared is None and (way.by_header or is_free):
-                    self._adopt(dialect, is_certain=way.is_certain)
+        exchange = self._exchange
+        is_free = api_asked(exchange) is None
+        names = {name for side in exchange.headers for name, _ in side}
+        for dialect, way in registry.ways(exchange.dialects):
+            # Most ways are left out without a test: this is done for each stream.
+            if not (way.headers <= names if way.headers else is_free or way.first) or not way.fits(exchange):
+                continue
+            if way.first is not None:
+                self._waiting.append((dialect, way.first))
+            elif self.declared is None:
+                self._adopt(dialect, is_certain=way.is_certain)
 
     def _adopt(self, dialect: DeclaredDialect, *, is_certain: bool) -> None:
         self.declared, self.is_certain = dialect, is_certain

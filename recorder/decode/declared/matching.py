@@ -5,7 +5,7 @@ There are no regular expressions, which a hostile declaration could make run for
 """
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,14 +26,14 @@ _NAMES: Final = ("header", "request-header", "request", "method", "path", "first
 class Alternative:
     """One way to recognise a wire: tests of the exchange, and of the first event, if any.
 
-    `is_certain`: the tests look at more than the path. `by_header`: they look at a header, which decides also where the
-    path names a built-in API.
+    `is_certain`: the tests look at more than the path. `headers` are the names of those they look at: one decides also
+    where the path names a built-in API.
     """
 
     tests: tuple[Test, ...]
     first: Condition | None
     is_certain: bool
-    by_header: bool
+    headers: frozenset[str]
 
     def fits(self, exchange: Exchange) -> bool:
         """Return True if the tests of the exchange hold."""
@@ -57,10 +57,9 @@ def header(headers: Sequence[tuple[str, str]], name: str) -> str | None:
 
 def _alternative(table: CheckedTable) -> Alternative:
     found: list[Test] = []
-    headers = [
-        *_header_tests(table, "header", lambda exchange: exchange.headers.response),
-        *_header_tests(table, "request-header", lambda exchange: exchange.headers.request),
-    ]
+    answered = _header_tests(table, "header", lambda exchange: exchange.headers.response)
+    asked_with = _header_tests(table, "request-header", lambda exchange: exchange.headers.request)
+    headers = frozenset((*answered, *asked_with))
     wanted = table.read("request", tests, None)
     if wanted is not None:
         asked = paths.condition(wanted)
@@ -74,20 +73,22 @@ def _alternative(table: CheckedTable) -> Alternative:
     if not found and not headers and first is None:
         raise DeclarationError(table.key, f"match has no condition: it has some of {', '.join(_NAMES)}")
     is_certain = bool(headers) or wanted is not None or first is not None
-    return Alternative((*headers, *found), first, is_certain, bool(headers))
+    return Alternative((*answered.values(), *asked_with.values(), *found), first, is_certain, headers)
 
 
 def _header_tests(
     table: CheckedTable, name: str, of: Callable[[Exchange], Sequence[tuple[str, str]]]
-) -> Iterator[Test]:
-    """Yield the tests of headers: of a name, or of a table of names with the patterns of their values."""
+) -> dict[str, Test]:
+    """Return the tests of headers, by their names: of a name, or of a table of names with patterns of their values."""
+    found: dict[str, Test] = {}
     for one, parts in table.read(name, _header_patterns, {}).items():
 
         def fits(exchange: Exchange, one: str = one, parts: tuple[str, ...] = parts) -> bool:
             value = header(of(exchange), one)
             return value is not None and _fits(value, parts)
 
-        yield fits
+        found[one] = fits
+    return found
 
 
 def _header_patterns(value: Any) -> dict[str, tuple[str, ...]]:
@@ -112,7 +113,7 @@ def _parts(pattern: str) -> tuple[str, ...]:
 
 
 def _ends_with(path: str, pattern: Sequence[tuple[str, ...]]) -> bool:
-    segments = path.partition("?")[0].rstrip("/").split("/")[1:][-len(pattern) :]
+    segments = _split(path)[-len(pattern) :]
     return len(segments) == len(pattern) and all(map(_fits, segments, pattern))
 
 
@@ -121,6 +122,11 @@ def _fits(value: str, parts: tuple[str, ...]) -> bool:
         return value == parts[0]
     before, after = parts
     return len(value) >= len(before) + len(after) and value.startswith(before) and value.endswith(after)
+
+
+@functools.lru_cache(16)
+def _split(path: str) -> list[str]:
+    return path.partition("?")[0].rstrip("/").split("/")[1:]
 
 
 @functools.lru_cache(16)

@@ -11,6 +11,7 @@ from typing import Final
 
 from wiretape.recorder.decode.declared import compiler
 from wiretape.recorder.decode.declared.compiler import DeclaredDialect
+from wiretape.recorder.decode.declared.matching import Alternative
 from wiretape.recorder.decode.declared.table import DeclarationError
 from wiretape.recorder.decode.dialect import Chunk, Dialect, Tokens
 from wiretape.recorder.decode.dialects import (
@@ -75,6 +76,12 @@ def declared(declarations: str | None) -> tuple[DeclaredDialect, ...]:
             continue
         own[dialect.api] = dialect
     return *own.values(), *(one for one in shipped() if one.api not in own)
+
+
+@functools.lru_cache(64)
+def ways(declarations: str | None) -> tuple[tuple[DeclaredDialect, Alternative], ...]:
+    """Return the ways to recognise each declared dialect, in their order."""
+    return tuple((dialect, way) for dialect in declared(declarations) for way in dialect.match)
 
 
 def _listed(declarations: str | None) -> list[dict[str, object]]:
