@@ -24,12 +24,12 @@ _LEAST_LABELLED: Final = 30
 
 
 class RaceCell(NamedTuple):
-    """A cell: its sign and look, the wait that it is in, and the lane whose playhead it belongs to."""
+    """A cell: its sign and look, the wait that it is in, and the lane whose playhead passes it, None if none does."""
 
     sign: str
     look: RaceLook = "axis"
     wait: WaitKind | None = None
-    lane: int = 0
+    lane: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +97,10 @@ def _plot(
     plot = [[_cell(*dots) for dots in zip(*row, strict=True)] for row in zip(a, b, strict=True)]
     if cells >= _LEAST_LABELLED:
         _write(plot[:1], 0, f"{formatting.short_count(most)} characters", RaceCell(""))
-    ends = [(_own(number), one.end_ns) for number, one in enumerate(courses) if not one.is_live]
+    ends = [(RaceCell("", _LANES[lane]), one.end_ns) for lane, one in enumerate(courses) if not one.is_live]
     for own, end_ns in ends:
         place, at = strips.cell(end_ns, axis_ns, cells), formatting.timestamp_with_unit(end_ns - zero_ns)
-        label = f" {'AB'[own.lane]} {at} "
+        label = f" {own.look.upper()} {at} "
         if not _write(plot[::-1], place - len(label), label, own):
             _write(plot[::-1], place + 1, label, own)
     for (own, end_ns), row in product(ends, plot):
@@ -108,13 +108,10 @@ def _plot(
     yield from plot
 
 
-def _own(lane: int) -> RaceCell:
-    return RaceCell("", _LANES[lane], None, lane)
-
-
 def _cell(a: int, b: int) -> RaceCell:
-    sign = next(curve.signs([[a | b]]))
-    return RaceCell(sign, "both" if a and b else "b" if b else "a", None, int(bool(b and not a)))
+    if not a | b:
+        return RaceCell(" ")
+    return RaceCell(next(curve.signs([[a | b]])), "both" if a and b else "a" if a else "b", None, 0 if a else 1)
 
 
 def _write(rows: Sequence[list[RaceCell]], place: int, text: str, like: RaceCell) -> bool:

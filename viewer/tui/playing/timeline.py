@@ -1,10 +1,9 @@
 """Widgets along one axis of time, with the playhead in it: press or drag in them, and the playhead goes there."""
 
 import functools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from operator import itemgetter
 from typing import ClassVar, Final
 
 from rich.style import Style
@@ -129,11 +128,9 @@ class Timeline(CachedLines, Scrubbing):
     def _axis_row(self) -> int:
         return len(self._lines) - 1 if self._rows[2] else -1
 
-    @property
-    def _open(self) -> Collection[int]:
-        """The rows whose blank cells the playhead leaves out, which saves bytes: of the characters and the markers."""
-        for_curve, for_bytes, _ = self._rows
-        return *range(for_bytes, for_bytes + for_curve), len(self._lines) - 2
+    def _is_open(self, y: int) -> bool:
+        """Return True if the playhead leaves out the blank cells of a row, to save bytes: of all but kinds and gaps."""
+        return y < sum(self._rows[:2]) or y == self._axis_row - 1
 
     @property
     def cells(self) -> int:
@@ -204,7 +201,7 @@ class Timeline(CachedLines, Scrubbing):
         if y == self._axis_row:
             return paint.strip(self._axis(look), width, ground)
         sign, style, _ = next(iter(line.crop(at, at + 1)))
-        if sign == " " and y in self._open:
+        if sign == " " and self._is_open(y):
             return line
         is_muted = style is not None and style.color == look["muted"].color
         readable = look["plain"] if is_muted else style or Style()  # on the playhead's background
@@ -424,16 +421,9 @@ class RaceStrips(Toned, Scrubbing):
         if lane > 1:
             return self._axis()
         name: Part = (f" {'AB'[lane]} ", self._style("ab"[lane])) if lane >= 0 else (" " * _RACE_MARGIN, None)
-        looks = (
-            (
-                _race_look(cell, place > places[cell.lane]),
-                cell.wait,
-                place == places[cell.lane] and (lane >= 0 or cell.sign != " "),
-            )
-            for place, cell in enumerate(drawing.rows[y - 1])
-        )
+        looks = groupby(enumerate(drawing.rows[y - 1]), lambda at: _race_look(at[0], at[1], places))
         drawn = [name]
-        for (look, wait, is_playhead), alike in groupby(zip(looks, drawing.rows[y - 1], strict=True), itemgetter(0)):
+        for (look, wait, is_playhead), alike in looks:
             style = self._style(look) + (theme.behind(self, f"race--{wait}") if wait else Style())
             style += theme.behind(self, "race--playhead") if is_playhead else Style()
             drawn.append(("".join(cell.sign for _, cell in alike), style))
@@ -451,7 +441,10 @@ class RaceStrips(Toned, Scrubbing):
         return Style(color=style.color, bold=style.bold)
 
 
-def _race_look(cell: RaceCell, to_come: bool) -> str:
+def _race_look(place: int, cell: RaceCell, places: tuple[int, int]) -> tuple[str, strips.WaitKind | None, bool]:
+    """Return the look of a cell, the wait behind it, and whether a playhead is there."""
+    at = None if cell.lane is None else places[cell.lane]
+    look = "to-come" if at is not None and place > at else cell.look
     if cell.wait is not None:
-        return "axis" if cell.wait == "first" else cell.wait
-    return "to-come" if to_come else cell.look
+        look = "axis" if cell.wait == "first" else cell.wait
+    return look, cell.wait, place == at
