@@ -83,7 +83,8 @@ class Conversations:
 
     def put(self, link: ConversationLink) -> None:
         """Add an exchange, or update it."""
-        link = link._replace(key=self._known(link.key, link.no), parent_key=self._known(link.parent_key, link.no))
+        if link.key is not None or link.parent_key is not None:
+            link = link._replace(key=self._known(link.key, link.no), parent_key=self._known(link.parent_key, link.no))
         before = self._links.get(link.no)
         self._links[link.no] = link
         if link.key is not None and link.parent_key is not None and link.key not in self._parent_keys:
