@@ -20,9 +20,6 @@ _NEAR: Final = 5
 _SHIFTS: Final = (1, -1, 2, -2, 3, -3)
 """Numbers of lines that keys and wheels scroll by."""
 
-_LEAST_SCROLLED: Final = 4
-"""Least number of rows that are worth moving."""
-
 _COMPARED: Final = slice(4, 44)
 """Cells that are compared first: those behind a list's cursor and before its scrollbar."""
 
@@ -140,7 +137,7 @@ class Canvas:
         """Return the sequence that moves rows to their places, if that leaves less than half of their cells to draw."""
         for shift in _SHIFTS:
             moved = [y for y in sorted(self._changed) if self._is_moved(y, shift)]
-            if len(moved) < _LEAST_SCROLLED:
+            if not moved:
                 continue
             top, end = moved[0] + min(shift, 0), moved[-1] + 1 + max(shift, 0)
             blank = [[_UNKNOWN] * self._size[0] for _ in range(abs(shift))]

@@ -58,8 +58,6 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         self.between = 1
         self.own_scales = False
         self._strips: FIFOCache[tuple[int, bool, bool], tuple[ListRow, Look, Strip]] = FIFOCache(_STRIPS_KEPT)
-        self._settled = Look()
-        """The look without the present time, for rows that do not change with it."""
         self._tones: dict[str, Style] = {}
         self._on_cursor: dict[str, Style] = {}
         self._requested: list[list[int]] = []
@@ -141,12 +139,8 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
 
     def set_look(self, look: Look) -> None:
         """Set the look of lines besides their rows, for later drawing."""
-        self._set_look(replace(look, axis=self.look.axis))
+        self.look = replace(look, axis=self.look.axis)
         self._scale()
-
-    def _set_look(self, look: Look) -> None:
-        self.look = look
-        self._settled = look if look.times == "ago" else replace(look, wall_ns=0)
 
     def set_columns(self, hidden: Collection[str]) -> None:
         """Leave out some columns."""
@@ -203,7 +197,9 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         return number, number == self.selected, number in self.marks
 
     def _look_of(self, row: ListRow) -> Look:
-        return self.look if row.outcome == "open" and self.look.recording else self._settled
+        """Return the look that a row has been drawn with: without the time, if it does not change with that."""
+        is_timed = self.look.times == "ago" or (row.outcome == "open" and self.look.recording)
+        return self.look if is_timed else replace(self.look, wall_ns=0)
 
     def _drawn(self, place: int, selected: bool, marked: bool) -> Strip:
         row = self.catalog.row(place)
@@ -260,7 +256,7 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         rows = [row for place in self._places() if (row := self.catalog.row(place)) is not None]
         axis = None if self.own_scales else layout.axis(rows, self.look)
         if axis != self.look.axis:
-            self._set_look(replace(self.look, axis=axis))
+            self.look = replace(self.look, axis=axis)
             self.repaint()
             self.post_message(self.LaidOut())
 
