@@ -6,18 +6,28 @@ Recorded text has passed `safe`, all but the answer, which is wrapped later.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from rich.cells import cell_len
+
 from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.recorder.plurals import counted
 from wiretape.viewer import rows
 from wiretape.viewer.exchange import facts
 from wiretape.viewer.exchange.states import NOTABLE, Look, elapsed_ms, ending, silence, state
 from wiretape.viewer.rows import ListRow, PreviewRow
-from wiretape.viewer.text import formatting
+from wiretape.viewer.text import cells, formatting, wrap
 from wiretape.viewer.text.cells import Part, Tone
 from wiretape.viewer.timing import wording
 from wiretape.viewer.timing.verdicts import Verdict
 
+Line = list[Part]
+
 _MOST_VERDICTS: Final = 3
+_LEAST_TEXT: Final = 3
+"""The least number of lines for the end of the answer, its heading included; where room is short, one."""
+
+_HIGH: Final = 10
+_MORE: Final = " …"
+_JOINT: Final = "\N{NO-BREAK SPACE}"
 _TEXTS: Final = ("content", "refusal", "tool_calls", "reasoning")
 
 
@@ -80,3 +90,56 @@ def _unended(row: ListRow, look: Look) -> str:
         return f"nothing records it any more; {came}. The next recorder on this tape will mark it as interrupted."
     lasted = None if passed is None else silence(round(passed * 1e6), rows.ns(last), DEFAULT)
     return f"still running{'' if lasted is None else f', {lasted}'}; {came}"
+
+
+def lines(found: PreviewRow, verdicts: Sequence[Verdict], look: Look, width: int, height: int) -> list[Line]:
+    """Return the preview in lines of a width, at most as many as a height; the end of the answer fills the rest."""
+    row = found.row
+    laid: list[Line] = [list(cells.laid_out(heading(row, look), width, right=False))]
+    laid += [[(line, "plain")] for line in wrap.wrapped(reason(row, look), width)]
+    known = figures(row, look)
+    wrapped = _between_figures(known, width) if height >= _HIGH else [cells.cut(known, width)]
+    laid += [[(line, "muted")] for line in wrapped]
+    name, said, size = text(found)
+    odd = _oddities(row, verdicts, width)
+    room = height - len(laid)
+    rest = (1 if height < _HIGH and len(odd) > room - _LEAST_TEXT else _LEAST_TEXT) if said else 0
+    laid += _cut(odd, max(room - rest, 1), width)
+    return laid[:height] + _end(name, said, size, width, height - len(laid))
+
+
+def _oddities(row: ListRow, verdicts: Sequence[Verdict], width: int) -> list[Line]:
+    """Return its oddities, each flag with its evidence."""
+    lines: list[Line] = []
+    for flag, tone, found in evidence(row, verdicts):
+        for at, line in enumerate(wrap.wrapped(found, width - len(flag) - 2)):
+            head: Line = [(" " * (len(flag) + 2), "plain")] if at else [(f"{flag}  ", tone)]
+            lines.append([*head, (line, "muted" if tone == "muted" else "plain")])
+    return lines
+
+
+def _end(name: str, text: str, size: int | None, width: int, room: int) -> list[Line]:
+    """Return a heading and the end of a text that is `size` characters long."""
+    if not text or room < 1:
+        return []
+    lines = wrap.wrapped(text, width)
+    is_cut = size is not None and (size > len(text) or len(lines) > room - 1)
+    counted = "" if size is None else f" · {size:,} characters"
+    head: list[Line] = [[(f"{name}{counted}{' · its end' if is_cut else ''}", "muted")]] if room > 1 else []
+    return head + [[(line, "plain")] for line in lines[-(room - len(head)) :]]
+
+
+def _cut(lines: Sequence[Line], room: int, width: int) -> list[Line]:
+    """Return as many lines as there is room for; the last of them says that there are more."""
+    if len(lines) <= room:
+        return list(lines)
+    *kept, last = lines[:room]
+    *before, (text, tone) = last
+    shown = cells.cut(text, width - sum(cell_len(part) for part, _ in before) - len(_MORE))
+    return [*kept, [*before, (shown if shown.endswith(_MORE[-1]) else shown.rstrip() + _MORE, tone)]]
+
+
+def _between_figures(text: str, width: int) -> list[str]:
+    """Wrap figures at the dots between them, so that no number is parted from its unit."""
+    joined = text.replace(" ", _JOINT).replace(f"{_JOINT}·{_JOINT}", " · ")
+    return [line.replace(_JOINT, " ") for line in wrap.wrapped(joined, width)]

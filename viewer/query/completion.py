@@ -6,7 +6,7 @@ reads the values, `wiretape.viewer.commands.completion` answers the shell.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from wiretape.viewer.query.fields import CHOICES, FIELDS, NAMES
@@ -20,6 +20,15 @@ OFFERED: Final = (
 
 FROM_TAPE: Final = ("model", "upstream", "finish_reason", "path")
 """The fields whose values are those of the tape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Completions for a filter: the values of fields on the tape, and the meanings of fields."""
+
+    values: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    meanings: Mapping[str, str] = field(default_factory=dict)
+
 
 _TERM = re.compile(r"(?P<before>(?:.*[\s(])?-?)(?P<term>[^\s(]*)", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")

@@ -10,6 +10,8 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Final, Literal
 
+from wiretape.viewer.text import wrap
+
 CONTEXT: Final = 400
 """Number of characters quoted before and after a divergence."""
 
@@ -17,6 +19,11 @@ MOST_ALIGNED: Final = 1000
 """Maximum number of differing items between which common ones are searched."""
 
 _WORDS: Final = re.compile(r"\w+|\s+|.", re.DOTALL)
+
+Piece = tuple[str, str]
+"""A kind (content, caret or parting) and a text."""
+
+_PARTING: Final = "▶"
 
 Opcode = tuple[str, int, int, int, int]
 """A change of a span of one sequence: its kind, its start and end, and the span in the other sequence."""
@@ -87,6 +94,22 @@ class Edit:
 
     kind: Literal["same", "removed", "added"]
     pieces: tuple[tuple[str, bool], ...]
+
+
+def parted(before: str, own: str, width: int, height: int) -> list[list[Piece]]:
+    """Wrap the common end of two texts and the rest of one, a sign between them, in the middle of `height` lines."""
+    left, lines, place = before.count(_PARTING), list[list[Piece]](), 0  # signs of the text itself before ours
+    for line in wrap.wrapped(f"{before}{_PARTING}{own}", width):
+        signs = [at for at, sign in enumerate(line) if sign == _PARTING]
+        if 0 <= left < len(signs):
+            cut = signs[left]
+            lines.append([("content", line[:cut]), ("caret", _PARTING), ("parting", line[cut + 1 :])])
+            place = len(lines)
+        else:
+            lines.append([("content" if left >= 0 else "parting", line)])
+        left -= len(signs)
+    start = max(min(place - height // 2, len(lines) - height), 0)
+    return lines[start : start + height]
 
 
 def edits(a: str, b: str) -> Iterator[Edit]:

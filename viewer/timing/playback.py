@@ -18,6 +18,10 @@ CAPS: Final = (None, 2_000_000_000, 500_000_000)
 """Limits for a silence, in ns; None leaves it."""
 
 
+Move = Callable[["Playback"], None]
+"""A change of a playback."""
+
+
 class Playback:
     """A playhead over the timestamps `at` (ns since T0, never falling) of a stream that lasts until `end_ns`.
 

@@ -10,6 +10,7 @@ from textual.screen import Screen
 
 from tests.support.screens import Stage, journey, press, seen, shows, staged, typed, wait_for
 from wiretape.viewer import tui
+from wiretape.viewer.listing.query import Query
 from wiretape.viewer.tui import bindings
 from wiretape.viewer.tui.bindings import APPLICATION, FILTER_LINE, MENU, SCREENS, TERMINAL
 from wiretape.viewer.tui.compare.race import CompareScreen
@@ -18,7 +19,6 @@ from wiretape.viewer.tui.dialogs.help import entries
 from wiretape.viewer.tui.inspector.screen import InspectorScreen
 from wiretape.viewer.tui.list.conversations import ConversationsScreen
 from wiretape.viewer.tui.list.lanes import LanesScreen
-from wiretape.viewer.tui.list.listing import Query
 from wiretape.viewer.tui.list.screen import DrilledScreen
 from wiretape.viewer.tui.stats.screen import StatsScreen
 

@@ -29,7 +29,7 @@ from textual.message import Message
 
 from wiretape.recorder.clock import Clock
 from wiretape.viewer.text import background
-from wiretape.viewer.tui.base.canvas import Canvas
+from wiretape.viewer.text.canvas import Canvas
 
 PLACED: Final = "\x1b[8l"
 """Leave each character where it is put: RM 8, the explicit mode of ECMA-48."""

@@ -9,19 +9,15 @@ from textual.strip import Strip
 from wiretape.viewer.exchange.race import LanePart
 from wiretape.viewer.listing import ranking
 from wiretape.viewer.listing.ranking import Score
-from wiretape.viewer.text import cells, wrap
-from wiretape.viewer.text.diff import Divergence
+from wiretape.viewer.text import cells, diff, wrap
+from wiretape.viewer.text.diff import Divergence, Piece
 from wiretape.viewer.tui.base import paint, theme
 from wiretape.viewer.tui.widgets.cursor import Toned
 
 CARET: Final = "▏"
-_PARTING: Final = "▶"
 _MARGIN: Final = " "
 _SIDES: Final = ("", "A", "B", "B − A")
 _SIDE: Final = 8
-
-Piece = tuple[str, str]
-"""A component class and a text."""
 
 
 class LanePane(Toned):
@@ -96,28 +92,12 @@ class LanePane(Toned):
 
     def _wrapped(self, width: int, height: int) -> list[list[Piece]]:
         if self._parting is not None:
-            return _parted(*self._parting, width, height)
+            return diff.parted(*self._parting, width, height)
         lines = wrap.tail(((part.kind, part.text, part.length) for part in self._parts), width, height)
         drawn: list[list[Piece]] = [[line] for line in lines] or [[]]
         if self._moving:
             drawn[-1].append(("caret", CARET))
         return drawn
-
-
-def _parted(before: str, own: str, width: int, height: int) -> list[list[Piece]]:
-    """Wrap both as one text, with a sign where the second begins, in the middle of the pane."""
-    left, lines, place = before.count(_PARTING), list[list[Piece]](), 0  # signs of the text itself before ours
-    for line in wrap.wrapped(f"{before}{_PARTING}{own}", width):
-        signs = [at for at, sign in enumerate(line) if sign == _PARTING]
-        if 0 <= left < len(signs):
-            cut = signs[left]
-            lines.append([("content", line[:cut]), ("caret", _PARTING), ("parting", line[cut + 1 :])])
-            place = len(lines)
-        else:
-            lines.append([("content" if left >= 0 else "parting", line)])
-        left -= len(signs)
-    start = max(min(place - height // 2, len(lines) - height), 0)
-    return lines[start : start + height]
 
 
 class ScoreTable(Toned):

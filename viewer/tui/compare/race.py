@@ -24,11 +24,12 @@ from wiretape.viewer.rows import DetailRow
 from wiretape.viewer.source.base import POLL_SECONDS
 from wiretape.viewer.text import diff, formatting
 from wiretape.viewer.text.diff import Divergence
+from wiretape.viewer.timing.playback import Move
 from wiretape.viewer.tui import bindings
 from wiretape.viewer.tui.base.host import Host, host, is_seen
 from wiretape.viewer.tui.compare.lane import LanePane, ScoreTable
 from wiretape.viewer.tui.dialogs import offers
-from wiretape.viewer.tui.playing.driver import Driver, Move, PlaybackScreen
+from wiretape.viewer.tui.playing.driver import Driver, PlaybackScreen
 from wiretape.viewer.tui.playing.loader import Loader
 from wiretape.viewer.tui.playing.timeline import RaceStrips
 from wiretape.viewer.tui.widgets.bar import HeaderLine

@@ -1,32 +1,25 @@
-"""The inspector as text: panes that are pages, the text for a pager or an editor, copies and exports."""
+"""The inspector's panes that are pages, its copies and its exports."""
 
 import asyncio
 import functools
 from bisect import bisect_left, bisect_right
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from rich.style import Style
 
 from wiretape.recorder.sanitize import clipped
-from wiretape.viewer.exchange import conversation, events, pages
-from wiretape.viewer.exchange.answer import AnswerLayout
-from wiretape.viewer.exchange.clocks import Times
-from wiretape.viewer.exchange.conversation import Folding
+from wiretape.viewer.exchange import plain
+from wiretape.viewer.exchange.facts import Line
 from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.exchange.transcript import Transcript
-from wiretape.viewer.exchange.turn import Turn
 from wiretape.viewer.source.base import Place
 from wiretape.viewer.text import curl, formatting
-from wiretape.viewer.text.cells import Tone
 from wiretape.viewer.text.paged import WrappedPage
 from wiretape.viewer.tui.base.paint import Part
 from wiretape.viewer.tui.dialogs import offers
 from wiretape.viewer.tui.dialogs.offers import Copy, Later
 from wiretape.viewer.tui.widgets.pane import Pane
-
-Line = Sequence[tuple[str, Tone]]
-"""A line's pieces and their tones."""
 
 Decoding = Callable[[], Awaitable[OpenedExchange]]
 """Waits for the decoded exchange."""
@@ -37,7 +30,6 @@ LONGEST_COPY: Final = 100_000
 _SHOWN: Final = 200
 _NAME: Final = 24
 _MOST_CALLS: Final = 20
-_WIDTH: Final = 118
 
 
 class PagePane(Pane):
@@ -87,60 +79,6 @@ class PagePane(Pane):
         self.redraw()
 
 
-def page(
-    pane: str | None,
-    known: Known,
-    opened: OpenedExchange | None,
-    times: Times,
-    position: int,
-    only: Sequence[int] | None = None,
-    turn: Turn | None = None,
-) -> tuple[str, str]:
-    """Return the contents of a pane as the name of a file and its text.
-
-    `only` are the events that are listed, `turn` is the request where it is shown message by message.
-    """
-    match pane:
-        case "replay":
-            return "text.txt", (known.row.content or "") if opened is None else _answer(opened.transcript)
-        case "events":
-            return "events.txt", "" if opened is None else _lines(events.lines(opened.transcript, times, only))
-        case "tree" | "bytes":
-            is_sse = opened is None or opened.transcript.framing == "sse"
-            text = "" if opened is None else _event(opened.transcript, position)
-            return "event.sse" if is_sse else "event.json", text
-        case "request":
-            shown = pages.request(known) if turn is None else conversation.lines(turn, Folding(), "3 shows it")
-            return "request.txt", _text(shown)
-    return "timing.txt", _text(pages.timing(known, opened, _WIDTH, times))
-
-
-def _answer(transcript: Transcript) -> str:
-    """Return all texts of the answer, headed if there is more than one."""
-    parts = AnswerLayout(transcript, _WIDTH).parts
-    if len(parts) == 1 and parts[0].name is None:
-        return parts[0].track.text
-    heads = (f"{part.title} {part.name.text}" if part.name is not None else part.title for part in parts)
-    return "\n\n".join(f"─ {head}\n{part.track.text}" for head, part in zip(heads, parts, strict=True)) + "\n"
-
-
-def _event(transcript: Transcript, position: int) -> str:
-    """Return an event as it came; of one among bytes that are no text, its data."""
-    if not len(transcript):
-        return transcript.data.decode("utf-8", "replace")
-    event = max(position - 1, 0)
-    is_text = transcript.framing != "aws-eventstream"
-    return (transcript.bytes(event) if is_text else transcript.payload(event)).decode("utf-8", "replace")
-
-
-def _text(lines: Iterable[Line]) -> str:
-    return _lines("".join(text for text, _ in line) for line in lines)
-
-
-def _lines(lines: Iterable[str]) -> str:
-    return "".join(f"{line.rstrip()}\n" for line in lines)
-
-
 def copies(place: Place, known: Known, opened: OpenedExchange | None, decoded: Decoding, position: int) -> list[Copy]:
     """Return the texts to copy as (label, text): the id, equivalent commands, the texts, the event."""
     row, command = known.row, functools.partial(offers.part_command, place, known.row.id)
@@ -153,17 +91,15 @@ def copies(place: Place, known: Known, opened: OpenedExchange | None, decoded: D
     curled = _later("its request, as a command", lambda: curl.of(known.request), command("curl"))
     copies.append(("curl", curled))
     if row.outcome == "open":
-        copies.append(("text", _of_transcript("the text so far", decoded, _answer, command("text"))))
-    body = _of_transcript("the answer, as it came", decoded, _body, command("body"))
+        copies.append(("text", _of_transcript("the text so far", decoded, plain.answer, command("text"))))
+    body = _of_transcript("the answer, as it came", decoded, plain.body, command("body"))
     copies.append(("body", body))
     if opened is not None and 0 < position <= len(opened.transcript):
-        copies.append((f"event #{position - 1}", _short_or_later(_event(opened.transcript, position), body.command)))
+        copies.append(
+            (f"event #{position - 1}", _short_or_later(plain.event(opened.transcript, position), body.command))
+        )
         copies.append(("place", offers.command(place, "view", row.id, "--at", f"#{position - 1}")))
     return copies
-
-
-def _body(transcript: Transcript) -> str:
-    return transcript.data.decode("utf-8", "replace")
 
 
 def _of_transcript(label: str, decoded: Decoding, text: Callable[[Transcript], str], instead: str) -> Later:

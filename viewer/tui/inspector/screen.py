@@ -15,23 +15,23 @@ from textual.binding import BindingType
 from textual.geometry import Region
 
 from wiretape.recorder.clock import SYSTEM
-from wiretape.viewer.exchange import events, markers
+from wiretape.viewer.exchange import events, markers, plain, search
 from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.exchange.pages import is_dead
 from wiretape.viewer.exchange.pulse import Pulse
+from wiretape.viewer.exchange.search import Search
 from wiretape.viewer.source.base import POLL_SECONDS
 from wiretape.viewer.source.tape import exchange
 from wiretape.viewer.text import formatting
-from wiretape.viewer.timing.playback import Playback
+from wiretape.viewer.timing.playback import Move, Playback
 from wiretape.viewer.tui import bindings
 from wiretape.viewer.tui.base.host import Superseded, host, is_seen
 from wiretape.viewer.tui.dialogs.menus import AskScreen
 from wiretape.viewer.tui.dialogs.offers import Copy
-from wiretape.viewer.tui.inspector import pages, search
+from wiretape.viewer.tui.inspector import pages
 from wiretape.viewer.tui.inspector.panes import REQUEST, InspectorPanes, applies
 from wiretape.viewer.tui.inspector.raw import BytesPane
-from wiretape.viewer.tui.inspector.search import Search
-from wiretape.viewer.tui.playing.driver import Driver, Move, PlaybackScreen
+from wiretape.viewer.tui.playing.driver import Driver, PlaybackScreen
 from wiretape.viewer.tui.playing.loader import ErrorReporter, KeyQueue, Loader, queued
 from wiretape.viewer.tui.playing.timeline import Timeline
 from wiretape.viewer.tui.widgets.footer import KeyLine
@@ -123,7 +123,7 @@ class InspectorScreen(PlaybackScreen):
             return "text.txt", ""
         panes, position = self.panes, self.playback.position
         shown = panes.active.id, self._known, self._opened, panes.times, position, panes.only, panes.turn
-        return pages.page(*shown)
+        return plain.pane(*shown)
 
     @property
     def undo(self) -> Callable[[], object] | None:

@@ -32,8 +32,9 @@ from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer import outfile
 from wiretape.viewer.listing import drilling
+from wiretape.viewer.listing.query import Query
 from wiretape.viewer.query import completion, parser
-from wiretape.viewer.query.completion import Offer
+from wiretape.viewer.query.completion import Offer, Vocabulary
 from wiretape.viewer.query.operators import symbol
 from wiretape.viewer.query.parser import FilterError
 from wiretape.viewer.query.syntax import Filter
@@ -41,7 +42,6 @@ from wiretape.viewer.text import cells
 from wiretape.viewer.text.cells import Part, Tone
 from wiretape.viewer.tui import bindings
 from wiretape.viewer.tui.base import paint, theme
-from wiretape.viewer.tui.list.listing import Query, Vocabulary
 from wiretape.viewer.tui.widgets.cursor import Toned
 
 MOST_FILTERS: Final = 200

@@ -15,6 +15,7 @@ from wiretape.viewer.exchange.states import Look
 from wiretape.viewer.listing import lanes
 from wiretape.viewer.listing.lane_chart import LaneChart
 from wiretape.viewer.listing.lanes import ClockBar, ClockLanes
+from wiretape.viewer.listing.query import Query
 from wiretape.viewer.rows import ListRow
 from wiretape.viewer.source.base import pause_s
 from wiretape.viewer.text.cells import Part
@@ -24,7 +25,7 @@ from wiretape.viewer.tui.base import theme
 from wiretape.viewer.tui.base.host import Superseded, host, is_seen
 from wiretape.viewer.tui.dialogs.offers import Copy
 from wiretape.viewer.tui.list import offers
-from wiretape.viewer.tui.list.listing import Listing, Query
+from wiretape.viewer.tui.list.listing import Listing
 from wiretape.viewer.tui.widgets.bar import HeaderLine
 from wiretape.viewer.tui.widgets.cursor import CursorTable
 from wiretape.viewer.tui.widgets.footer import KeyLine

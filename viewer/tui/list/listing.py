@@ -9,7 +9,7 @@ Questions are answered in the tape's thread, where the database library is impor
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +20,8 @@ from wiretape.viewer.exchange.states import Look
 from wiretape.viewer.listing import notices
 from wiretape.viewer.listing.catalog import PAGE, Catalog
 from wiretape.viewer.listing.notices import Held, Term
-from wiretape.viewer.query.completion import FROM_TAPE
+from wiretape.viewer.listing.query import Query
+from wiretape.viewer.query.completion import FROM_TAPE, Vocabulary
 from wiretape.viewer.query.syntax import Filter
 from wiretape.viewer.rows import ListRow
 from wiretape.viewer.source.tape.decoder import LARGE
@@ -30,46 +31,7 @@ if TYPE_CHECKING:
     from wiretape.viewer.source.base import Browsed, Change, Details, Listed, Page
 
 _BUSY_NS: Final = 2_000_000_000
-_ASCENDING: Final = frozenset({"model", "upstream", "path", "outcome", "flags", "status"})
 _MOST_TERMS: Final = 8
-_BY_TIME: Final = ("started_at", True)
-_KNOWN_AT_START: Final = frozenset({"started_at", "upstream", "path"})
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """The list's query: a filter, and an order (a field, and whether the largest come first).
-
-    Without a filter that is everything, without an order the newest first. `text` is the filter as people wrote it,
-    with its times absolute.
-    """
-
-    filter: Filter | None = None
-    order: tuple[str, bool] | None = None
-    text: str = ""
-
-    def by(self, field: str) -> "Query":
-        """Return the same in the order of a field; where that is its order already, the other way round."""
-        now = self.order or _BY_TIME
-        order = (field, not now[1] if field == now[0] else field not in _ASCENDING)
-        return replace(self, order=None if order == _BY_TIME else order)
-
-    @property
-    def settles(self) -> bool:
-        """True if an exchange's place is only known when it has ended."""
-        return self.order is not None and self.order[0] not in _KNOWN_AT_START
-
-    def reversed(self) -> "Query":
-        """Return the same the other way round."""
-        return self.by((self.order or _BY_TIME)[0])
-
-
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
-    """Completions for a filter: the values of fields on the tape, and the meanings of fields."""
-
-    values: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    meanings: Mapping[str, str] = field(default_factory=dict)
 
 
 class Listing:

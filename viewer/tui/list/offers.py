@@ -12,17 +12,15 @@ from textual.content import Content
 from textual.events import Key
 from textual.widgets import SelectionList, Static
 
-from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.recorder.plurals import counted
 from wiretape.viewer.listing.layout import COLUMNS
+from wiretape.viewer.listing.query import Query
 from wiretape.viewer.rows import ListRow
 from wiretape.viewer.source.base import Place
-from wiretape.viewer.text import curl
 from wiretape.viewer.text.cells import Part
 from wiretape.viewer.tui.base.host import Host, TapeReader
 from wiretape.viewer.tui.dialogs.menus import Dialog
 from wiretape.viewer.tui.dialogs.offers import Copy, Later, arguments, command, part_command
-from wiretape.viewer.tui.list.listing import Query
 from wiretape.viewer.tui.widgets.bar import content
 
 if TYPE_CHECKING:
@@ -37,14 +35,11 @@ PARTS: Final = {
 }
 """The parts of an exchange that can be copied, with descriptions."""
 
-MOST_COPIED: Final = 8 << 20
-"""No longer answer, in bytes, goes to a clipboard."""
-
 
 def copies(host: Host, query: Query, row: ListRow | None, marked: Sequence[str]) -> list[Copy]:
     """Return the texts to copy: (label, text). `row` is the one under the cursor, `marked` are ids."""
     place = host.listed.place
-    offered: list[Copy] = [("this list", command(place, "ls", *_filter(query), *_order(query)))]
+    offered: list[Copy] = [("this list", command(place, "ls", *query.arguments, *query.order_arguments))]
     if row is not None and not place.supports("bodies"):
         pulls = command(place, "pull", row.id, "-o", f"{row.id[:8]}.db")
         offered = [("id", row.id), ("view", command(place, "view", row.id)), *offered, ("pull", pulls)]
@@ -62,7 +57,7 @@ def exports(
     place: Place, query: Query, row: ListRow | None, marked: Sequence[str], fitting: int
 ) -> list[tuple[str, list[str]]]:
     """Return the exports: (label, arguments); `fitting` is the number of exchanges in the list."""
-    listed, has_bodies = arguments(place, "export", *_filter(query)), place.supports("bodies")
+    listed, has_bodies = arguments(place, "export", *query.arguments), place.supports("bodies")
     offered = [(counted(fitting, "exchange"), listed)]
     if has_bodies:
         offered.append((f"their texts, {fitting:,}", [*listed, "--table", "texts"]))
@@ -80,53 +75,13 @@ def exports(
     return offered
 
 
-def text_of(connection: "Connection", number: int, id: str, part: str) -> str:
-    """Return a part of an exchange as one text, empty where it has none.
-
-    Raises `NotFound` where the number is another exchange's by now, `WiretapeError` where the part is too long.
-    """
-    from wiretape.viewer.source.tape import queries
-
-    if not any(row["id"] == id for row in queries.numbered(connection, ("id",), [number])):
-        raise NotFound(f"{id[:8]} is not on this tape any more")
-    if part == "curl":
-        return curl.of(queries.request(connection, number))
-    if part == "body":
-        return _answer(connection, number, id)
-    detail = queries.detail(connection, number)
-    if part == "text":
-        return detail.content or ""
-    return "\n".join(call["arguments"] or "" for call in detail.tool_calls or ())
-
-
-def _answer(connection: "Connection", number: int, id: str) -> str:
-    """Return an answer as it came, its content coding undone."""
-    from wiretape.recorder.decode import encoding
-    from wiretape.recorder.tape import reading
-
-    with connection.begin():
-        facts = reading.exchange_of(reading.row_of(connection, number))
-        body = reading.stored_body(connection, number)
-    data = encoding.plain(facts.content_encoding, body, [len(body)]).data
-    if len(data) > MOST_COPIED:
-        raise WiretapeError(f"{len(data):,} bytes are too many to copy: use wiretape show {id[:8]} --part raw")
-    return data.decode("utf-8", "replace")
-
-
 def _later(reader: TapeReader, number: int, id: str, part: str) -> Later:
-    question = partial(text_of, number=number, id=id, part=part)
+    def question(connection: "Connection") -> str:
+        from wiretape.viewer.source.tape import texts
+
+        return texts.text_of(connection, number, id, part)
+
     return Later(PARTS[part], partial(reader.ask, question, "copy"), part_command(reader.place, id, part))
-
-
-def _filter(query: Query) -> list[str]:
-    return [] if query.filter is None else ["-f", query.text]
-
-
-def _order(query: Query) -> list[str]:
-    if query.order is None:
-        return []
-    field, largest_first = query.order
-    return ["-s", f"{'-' if largest_first else ''}{field}"]
 
 
 _HEAD: Final = "order by  "

@@ -25,6 +25,7 @@ from wiretape.viewer.exchange import states
 from wiretape.viewer.exchange.states import Look
 from wiretape.viewer.listing import drilling, notices
 from wiretape.viewer.listing.catalog import Marks
+from wiretape.viewer.listing.query import Query
 from wiretape.viewer.query.values import TooSlow
 from wiretape.viewer.rows import ListRow
 from wiretape.viewer.source.base import POLL_SECONDS, Unsupported
@@ -33,7 +34,7 @@ from wiretape.viewer.tui import bindings
 from wiretape.viewer.tui.base.host import Host, Superseded, host, in_thread, is_seen
 from wiretape.viewer.tui.dialogs.offers import Copy
 from wiretape.viewer.tui.list.filter import FilterInput, FilterLine
-from wiretape.viewer.tui.list.listing import Listing, Query
+from wiretape.viewer.tui.list.listing import Listing
 from wiretape.viewer.tui.list.preview import Preview
 from wiretape.viewer.tui.list.rows import StreamRows, Titles
 from wiretape.viewer.tui.widgets.bar import HeaderLine, Notice, content

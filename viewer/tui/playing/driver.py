@@ -12,11 +12,8 @@ from typing import Final
 from textual.screen import Screen
 
 from wiretape.recorder.clock import Clock
-from wiretape.viewer.timing.playback import CAPS, SPEEDS, Playback
+from wiretape.viewer.timing.playback import CAPS, SPEEDS, Move, Playback
 from wiretape.viewer.tui.playing.timeline import Scrubbing
-
-Move = Callable[[Playback], None]
-"""A change of a playback."""
 
 _EARLY_NS: Final = 1_000_000
 _FRAME_NS: Final = 50_000_000

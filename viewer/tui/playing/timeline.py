@@ -14,12 +14,13 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from wiretape.recorder.clock import SYSTEM
-from wiretape.viewer.exchange import markers, strips
+from wiretape.viewer.exchange import strips
 from wiretape.viewer.exchange.clocks import Times
 from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.exchange.pulse import Pulse
 from wiretape.viewer.exchange.race_drawing import Drawing, RaceCell
 from wiretape.viewer.exchange.strips import Strips
+from wiretape.viewer.exchange.transport import Transport, TransportParts
 from wiretape.viewer.text import formatting, sparkline
 from wiretape.viewer.text.cells import Tone
 from wiretape.viewer.timing.playback import Playback
@@ -43,9 +44,6 @@ _WAITS: Final[dict[strips.WaitKind, tuple[Tone, str]]] = {
 }  # fmt: skip
 """The tone of the text in a wait, and the style behind it."""
 
-_SLOW_TERMINAL_MS: Final = 50.0
-_LEAST_BAR: Final = 8
-_LEAST_SETTINGS: Final = 4
 _RACE_MARGIN: Final = 3
 
 
@@ -272,99 +270,30 @@ class TransportLine(Scrubbing):
 
     def __init__(self) -> None:
         super().__init__(id="transport")
-        self._playback = Playback((), 0, lambda: 0)
-        self._pulse = Pulse(SYSTEM)
-        self._events: int | None = None
-        self._lag_ms: float | None = None
-        self._times = Times()
-        self._drawn: list[tuple[str, Tone]] = []
-        self._bar_at = 0, 0
+        self._transport = Transport(Playback((), 0, lambda: 0), Pulse(SYSTEM), None)
+        self._drawn: TransportParts = [], (0, 0)
 
     def span(self) -> tuple[int, int, int]:
         """Return the position of the bar: between its brackets."""
-        return *self._bar_at, self._playback.end_ns
+        return *self._drawn[1], self._transport.playback.end_ns
 
-    def show(self, playback: Playback, pulse: Pulse, events: int | None, lag_ms: float | None, times: Times) -> None:
-        """Show the state of playback.
-
-        `events` is None until the exchange is decoded; `lag_ms` is the terminal's delay for a frame, if known.
-        """
-        self._playback, self._pulse, self._events, self._lag_ms, self._times = playback, pulse, events, lag_ms, times
-        drawn = self._parts()
+    def show(self, transport: Transport) -> None:
+        """Show the state of playback."""
+        self._transport = transport
+        drawn = transport.parts(self.size.width)
         if drawn != self._drawn:
             self._drawn = drawn
             self.refresh()
 
     def on_resize(self) -> None:
         """Draw for the new width."""
-        self._drawn = self._parts()
-        self.refresh()
+        self.show(self._transport)
 
     def render_line(self, y: int) -> Strip:
         """Draw the line."""
         look = theme_styles(self)
-        drawn = fitted([(text, look[tone]) for text, tone in self._drawn], self.size.width)
+        drawn = fitted([(text, look[tone]) for text, tone in self._drawn[0]], self.size.width)
         return paint.strip(drawn, self.size.width, look["surface"])
-
-    def _parts(self) -> list[tuple[str, Tone]]:
-        left, right, silence = self._left(), self._settings(), self._silence()
-        needed = sum(len(text.rstrip()) for text, _ in silence) + _LEAST_SETTINGS
-        if sum(len(text) for text, _ in left) > self.size.width - needed:
-            left = self._left(short=True)
-        room = self.size.width - sum(len(text) for text, _ in (*left, *right, *silence)) - 3
-        if room < _LEAST_BAR and len(left) > 1:
-            room += len(left.pop()[0])  # the bar shows the share, too
-        while room < _LEAST_BAR and len(right) > 1:
-            room += len(right.pop()[0])
-        if room < _LEAST_BAR:  # there is no bar to be kept in its place
-            silence = [(text.rstrip(), tone) for text, tone in silence]
-        bar = self._bar(room)
-        self._bar_at = sum(len(text) for text, _ in left) + 1, room if bar else 0
-        return [*left, *bar, *right, *silence]
-
-    def _left(self, *, short: bool = False) -> list[tuple[str, Tone]]:
-        """Return the position; if it is `short`, without the share, and the end only once if the playhead is there."""
-        playback = self._playback
-        if self._events is None:
-            return [(" decoding …  ", "muted")]
-        media_ns, end_ns = playback.media_ns, playback.end_ns
-        start, media, end = (self._times.instant(at_ns, end_ns) for at_ns in (0, media_ns, end_ns))
-        shown = end if short and media_ns == end_ns else f"{media:>{max(len(start), len(end))}} / {end}"
-        unit = formatting.unit(end)
-        last = markers.label(self._events)
-        state: tuple[str, Tone] = (" ▶ playing", "success") if playback.playing else (" ‖ paused ", "muted")
-        return [
-            (" ● following", "success") if playback.following else state,
-            (f"  {markers.label(playback.position)}/{last}".ljust(len(last) * 2 + 3), "strong"),
-            (f"  {shown}{'+' if self._pulse.runs else ''}{unit}  ", "plain"),
-            ("" if short else f"{100 * media_ns / end_ns if end_ns else 0:3.0f} %  ", "muted"),
-        ]
-
-    def _silence(self) -> list[tuple[str, Tone]]:
-        """Return the silence at the playhead, as wide as the longest is."""
-        silence, longest = self._pulse.silence(self._playback.media_ns), self._pulse.longest_silence
-        if longest is None:
-            return []
-        text = "" if silence is None else str(silence)
-        tone: Tone = "error" if silence is not None and silence.stalled else "warning"
-        return [(f"  {text:<{len(str(longest))}}", tone)]
-
-    def _settings(self) -> list[tuple[str, Tone]]:
-        playback, lag_ms = self._playback, self._lag_ms
-        speed = "max" if playback.speed == float("inf") else f"{playback.speed:g}×"
-        parts: list[tuple[str, Tone]] = [(f"  {speed}", "strong" if playback.speed != 1 else "plain")]
-        if playback.cap_ns is not None:
-            parts.append((f"  idle ≤ {playback.cap_ns / 1e9:g} s", "warning"))
-        if lag_ms is not None and lag_ms > _SLOW_TERMINAL_MS:
-            parts.append(("  terminal is slow", "warning"))
-        return parts
-
-    def _bar(self, room: int) -> list[tuple[str, Tone]]:
-        playback = self._playback
-        if room < _LEAST_BAR or self._events is None:
-            return []
-        done = strips.cell(playback.media_ns, playback.end_ns, room)
-        return [("[", "muted"), ("=" * done + ">", "accent"), ("-" * (room - done - 1) + "]", "muted")]
 
 
 class RaceStrips(Toned, Scrubbing):

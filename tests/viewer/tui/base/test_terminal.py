@@ -175,7 +175,7 @@ class Playing(InspectorScreen):
         while (self.app.lag.ms or 0) < 200:  # until the terminal takes no more
             self.app.action_next_theme()
             await asyncio.sleep(0.02)
-        self.action_end(0)
+        self.action_top()
         began = time.monotonic_ns()
         self.action_play()
         while self.playback.playing:

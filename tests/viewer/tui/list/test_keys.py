@@ -14,11 +14,10 @@ from tests.support.sample_tape import COMPLETE, COMPLETE_READS, LIVE, TOOLS, TOO
 from tests.support.screens import SIZES, journey, point, seen, shows, wait_for
 from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.viewer.listing.layout import COLUMNS
-from wiretape.viewer.source.tape import queries
+from wiretape.viewer.source.tape import queries, texts
 from wiretape.viewer.source.tape.place import TapePlace
 from wiretape.viewer.tui.dialogs import offers
 from wiretape.viewer.tui.dialogs.help import entries
-from wiretape.viewer.tui.list import offers as list_offers
 from wiretape.viewer.tui.list.rows import StreamRows
 from wiretape.viewer.tui.list.screen import StreamsScreen
 
@@ -256,10 +255,10 @@ def test_a_text_of_another_exchange_is_not_copied_and_too_long_a_one_neither(
 ) -> None:
     with queries.opened(tape) as connection:
         with pytest.raises(NotFound, match="is not on this tape any more"):
-            list_offers.text_of(connection, 1, TOOLS, "text")
-        monkeypatch.setattr(list_offers, "MOST_COPIED", 100)
+            texts.text_of(connection, 1, TOOLS, "text")
+        monkeypatch.setattr(texts, "MOST_COPIED", 100)
         with pytest.raises(WiretapeError, match="too many to copy: use wiretape show aaaa0000 --part raw"):
-            list_offers.text_of(connection, 1, COMPLETE, "body")
+            texts.text_of(connection, 1, COMPLETE, "body")
 
 
 def test_commands_name_the_tape_unless_they_find_it_by_themselves(

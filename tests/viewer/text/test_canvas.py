@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from wiretape.viewer.tui.base.canvas import Canvas
+from wiretape.viewer.text.canvas import Canvas
 
 COLUMNS, ROWS = 12, 8
 LOOKS = [

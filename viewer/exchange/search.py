@@ -1,4 +1,4 @@
-"""Targets of the inspector's playhead: typed positions, matches of a search, and markers."""
+"""Pure: targets of the inspector's playhead: typed positions, matches of a search, and markers."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
@@ -8,9 +8,8 @@ from wiretape.viewer.exchange import markers
 from wiretape.viewer.exchange.clocks import Times
 from wiretape.viewer.exchange.opened import OpenedExchange
 from wiretape.viewer.exchange.transcript import Transcript
-from wiretape.viewer.timing.playback import Playback
+from wiretape.viewer.timing.playback import Move, Playback
 from wiretape.viewer.timing.verdicts import Verdict, longest_stall
-from wiretape.viewer.tui.playing.driver import Move
 
 BEFORE_NS: Final = 3_000_000_000
 """Time before a stall that is played with it, in ns."""

@@ -1,0 +1,92 @@
+"""Pure: the line below a timeline: the playhead's position and speed, a bar, and the silence around it."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from wiretape.viewer.exchange import markers, strips
+from wiretape.viewer.exchange.clocks import SINCE_REQUEST, Times
+from wiretape.viewer.exchange.pulse import Pulse
+from wiretape.viewer.text import formatting
+from wiretape.viewer.text.cells import Part, Tone
+from wiretape.viewer.timing.playback import Playback
+
+TransportParts = tuple[list[Part], tuple[int, int]]
+"""The parts of the line, and the first cell of its bar with the number of its cells."""
+
+_SLOW_TERMINAL_MS: Final = 50.0
+_LEAST_BAR: Final = 8
+_LEAST_SETTINGS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """The state of a playback.
+
+    `events` is None until the exchange is decoded; `lag_ms` is the terminal's delay for a frame, if known.
+    """
+
+    playback: Playback
+    pulse: Pulse
+    events: int | None
+    lag_ms: float | None = None
+    times: Times = SINCE_REQUEST
+
+    def parts(self, width: int) -> TransportParts:
+        """Return the line; beside the bar its text has a constant width, so that the bar stays under the mouse."""
+        left, right, silence = self._left(), self._settings(), self._silence()
+        needed = sum(len(text.rstrip()) for text, _ in silence) + _LEAST_SETTINGS
+        if sum(len(text) for text, _ in left) > width - needed:
+            left = self._left(short=True)
+        room = width - sum(len(text) for text, _ in (*left, *right, *silence)) - 3
+        if room < _LEAST_BAR and len(left) > 1:
+            room += len(left.pop()[0])  # the bar shows the share, too
+        while room < _LEAST_BAR and len(right) > 1:
+            room += len(right.pop()[0])
+        if room < _LEAST_BAR:  # there is no bar to be kept in its place
+            silence = [(text.rstrip(), tone) for text, tone in silence]
+        bar = self._bar(room)
+        return [*left, *bar, *right, *silence], (sum(len(text) for text, _ in left) + 1, room if bar else 0)
+
+    def _left(self, *, short: bool = False) -> list[Part]:
+        """Return the position; if it is `short`, without the share, and the end only once if the playhead is there."""
+        playback = self.playback
+        if self.events is None:
+            return [(" decoding …  ", "muted")]
+        media_ns, end_ns = playback.media_ns, playback.end_ns
+        start, media, end = (self.times.instant(at_ns, end_ns) for at_ns in (0, media_ns, end_ns))
+        shown = end if short and media_ns == end_ns else f"{media:>{max(len(start), len(end))}} / {end}"
+        unit = formatting.unit(end)
+        last = markers.label(self.events)
+        state: Part = (" ▶ playing", "success") if playback.playing else (" ‖ paused ", "muted")
+        return [
+            (" ● following", "success") if playback.following else state,
+            (f"  {markers.label(playback.position)}/{last}".ljust(len(last) * 2 + 3), "strong"),
+            (f"  {shown}{'+' if self.pulse.runs else ''}{unit}  ", "plain"),
+            ("" if short else f"{100 * media_ns / end_ns if end_ns else 0:3.0f} %  ", "muted"),
+        ]
+
+    def _silence(self) -> list[Part]:
+        """Return the silence at the playhead, as wide as the longest is."""
+        silence, longest = self.pulse.silence(self.playback.media_ns), self.pulse.longest_silence
+        if longest is None:
+            return []
+        text = "" if silence is None else str(silence)
+        tone: Tone = "error" if silence is not None and silence.stalled else "warning"
+        return [(f"  {text:<{len(str(longest))}}", tone)]
+
+    def _settings(self) -> list[Part]:
+        playback, lag_ms = self.playback, self.lag_ms
+        speed = "max" if playback.speed == float("inf") else f"{playback.speed:g}×"
+        parts: list[Part] = [(f"  {speed}", "strong" if playback.speed != 1 else "plain")]
+        if playback.cap_ns is not None:
+            parts.append((f"  idle ≤ {playback.cap_ns / 1e9:g} s", "warning"))
+        if lag_ms is not None and lag_ms > _SLOW_TERMINAL_MS:
+            parts.append(("  terminal is slow", "warning"))
+        return parts
+
+    def _bar(self, room: int) -> list[Part]:
+        playback = self.playback
+        if room < _LEAST_BAR or self.events is None:
+            return []
+        done = strips.cell(playback.media_ns, playback.end_ns, room)
+        return [("[", "muted"), ("=" * done + ">", "accent"), ("-" * (room - done - 1) + "]", "muted")]
