@@ -114,7 +114,7 @@ class TimedScreen(InspectorScreen):
         while not self.is_open:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
         await asyncio.sleep(1.0)
-        self.action_end(0)
+        self.action_top()
         playback, advance = self.playback, self.playback.advance
         late: list[int] = []
 
