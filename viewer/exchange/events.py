@@ -3,6 +3,7 @@
 import re
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from operator import sub
 from typing import Final
 
 from wiretape.recorder.decode import payloads
@@ -13,10 +14,12 @@ from wiretape.recorder.decode.encoding import is_utf8
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer import rows
-from wiretape.viewer.exchange.clocks import SAME, Times
+from wiretape.viewer.exchange import strips
+from wiretape.viewer.exchange.clocks import SAME, Times, milliseconds
 from wiretape.viewer.exchange.transcript import KINDS, OUTPUT, UNKNOWN, Transcript
 from wiretape.viewer.rows import TableRow
-from wiretape.viewer.text import formatting, json_spans
+from wiretape.viewer.text import formatting, json_spans, sparkline
+from wiretape.viewer.text.cells import Tone
 
 FILTER_HELP: Final = "kind:tool · gap>100ms · words"
 """The syntax of a filter for events."""
@@ -163,3 +166,23 @@ def _gap_test(is_above: bool, limit_ns: int) -> Test:
         return gap > limit_ns if is_above else gap < limit_ns
 
     return test
+
+
+def widths(transcript: Transcript, times: Times) -> tuple[int, int, int, int]:
+    """Return the widths of the columns for the number, the time, the bytes and the read."""
+    if not len(transcript):
+        return 1, 5, 2, 4
+    largest = max(map(sub, transcript.ends, transcript.starts))
+    read = max(len(str(max(transcript.reads))), 4)
+    return len(str(len(transcript))), times.width(transcript), max(len(str(largest)), 2), read
+
+
+def gap(transcript: Transcript, event: int) -> tuple[str, str, Tone]:
+    """Return the time since the event before, its glyph, and its tone."""
+    if transcript.shares_read(event):
+        return SAME, "", "muted"
+    gap = transcript.gap_ns(event)
+    if gap is None:
+        return formatting.UNKNOWN, "", "muted"
+    glyph = sparkline.bars([sparkline.height(gap, 1, transcript.gap_unit_ns)], 1)[0]
+    return milliseconds(gap), glyph, strips.gap_tone(gap)

@@ -370,3 +370,22 @@ def _rate(lane: Lane, position: int, row: DetailRow) -> str:
         return ""
     per_chunk = row.others["tokens_per_chunk"]
     return f"{rate:,.1f} chunks/s" if per_chunk is None else f"~{rate * per_chunk:,.1f} tok/s"
+
+
+def instead(row: DetailRow, *, over: bool) -> list[LanePart]:
+    """Return the placeholder for an exchange without text."""
+    text = f"no text: {formatting.line(row.ending)}"
+    return [LanePart("instead", len(text), text)] if over else []
+
+
+def clock(race: Race) -> str:
+    """Return the time since the alignment point, in words as the inspector's, and which lane is behind."""
+    playback, zero = race.playback, race.origin_ns
+    state = "● following" if race.playback.following else "▶ racing" if playback.playing else "‖ paused"
+    speed = "max" if playback.speed == float("inf") else f"{playback.speed:g}×"
+    idle = "" if playback.cap_ns is None else f" · idle ≤ {playback.cap_ns / 1e9:g} s"
+    end_ns = playback.end_ns - zero
+    start = f"{formatting.timestamp(-zero, end_ns)} … " if zero else ""
+    whole = f"{start}{formatting.timestamp_with_unit(end_ns, '+' * any(race.is_live))}"
+    standing = f" · {race.standing}" if race.standing else ""
+    return f"race · {formatting.timestamp(race.clock_ns, end_ns)} of {whole}{standing} · {speed}{idle} · {state}"

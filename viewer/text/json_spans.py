@@ -5,11 +5,16 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from wiretape.recorder.sanitize import safe
+
 MOST_VALUES: Final = 2000
 DEEPEST: Final = 40
 
 _SHORT: Final = 200
 _TOKEN: Final = re.compile(rb'[ \t\r\n]*+(?:([{}\[\],:])|("(?:[^"\\]++|\\.)*+"|[^\s{}\[\],:"]++))', re.DOTALL)
+
+
+_LARGEST: Final = 1 << 20
 
 
 @dataclass(slots=True)
@@ -106,3 +111,14 @@ def _text(token: bytes) -> str:
         return f'"{json.loads(text)}"' if token.startswith(b'"') else text
     except ValueError:
         return text
+
+
+def pretty(payload: bytes, data: bytes) -> str:
+    """Return the JSON of an event, indented; its own lines, `data`, if it is not JSON or too large."""
+    text = safe(data[:_LARGEST].decode("utf-8", "replace"), multiline=True)
+    if len(payload) > _LARGEST:
+        return f"(the first {_LARGEST:,} bytes, not put in order)\n{text}"
+    try:
+        return safe(json.dumps(json.loads(payload), indent=2, ensure_ascii=False), multiline=True)
+    except (ValueError, RecursionError):
+        return f"({fault(payload) or 'no JSON that can be read'})\n{text}"

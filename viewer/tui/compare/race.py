@@ -16,7 +16,7 @@ from wiretape.viewer import rows
 from wiretape.viewer.exchange import pages
 from wiretape.viewer.exchange.opened import Known
 from wiretape.viewer.exchange.pulse import Pulse
-from wiretape.viewer.exchange.race import ALIGNMENTS, Lane, LanePart, Race, status
+from wiretape.viewer.exchange.race import ALIGNMENTS, Lane, Race, clock, instead, status
 from wiretape.viewer.exchange.race_drawing import Drawing
 from wiretape.viewer.exchange.states import ORPHAN
 from wiretape.viewer.listing import ranking
@@ -319,7 +319,7 @@ class CompareScreen(PlaybackScreen):
                 zero_ns=lane.origin_ns(race.alignment) or 0,
             )
             is_over = position == len(lane.transcript) and not lane.is_live
-            pane.show(head, stands, lane.parts(position) or _instead(row, over=is_over), not is_over)
+            pane.show(head, stands, lane.parts(position) or instead(row, over=is_over), not is_over)
 
     def _show_race(self) -> None:
         """Show the clock, and the position of the playhead."""
@@ -329,7 +329,7 @@ class CompareScreen(PlaybackScreen):
         drawn_for = (strips.cells, strips.size.height, race.alignment, race.lanes)
         if drawn_for != self._drawn_for or race.lags(self._drawing, strips.cells):
             self._drawing, self._drawn_for = race.drawing(strips.cells, strips.size.height - _STRIPS), drawn_for
-        strips.show(_clock(race), self._drawing, race.places(self._drawing, strips.cells))
+        strips.show(clock(race), self._drawing, race.places(self._drawing, strips.cells))
 
     def _show_title(self) -> None:
         """Show the title, or the error."""
@@ -346,22 +346,3 @@ class CompareScreen(PlaybackScreen):
         missing = [n for n, lane in zip("AB", race.lanes, strict=True) if lane.origin_ns(race.alignment) is None]
         without = f" ({' and '.join(missing)} without: by its request)" if missing else ""
         return f" · align: {race.alignment}{without} · {sides}"
-
-
-def _instead(row: DetailRow, *, over: bool) -> list[LanePart]:
-    """Return the placeholder for an exchange without text."""
-    text = f"no text: {formatting.line(row.ending)}"
-    return [LanePart("instead", len(text), text)] if over else []
-
-
-def _clock(race: Race) -> str:
-    """Return the time since the alignment point, in words as the inspector's, and which lane is behind."""
-    playback, zero = race.playback, race.origin_ns
-    state = "● following" if race.playback.following else "▶ racing" if playback.playing else "‖ paused"
-    speed = "max" if playback.speed == float("inf") else f"{playback.speed:g}×"
-    idle = "" if playback.cap_ns is None else f" · idle ≤ {playback.cap_ns / 1e9:g} s"
-    end_ns = playback.end_ns - zero
-    start = f"{formatting.timestamp(-zero, end_ns)} … " if zero else ""
-    whole = f"{start}{formatting.timestamp_with_unit(end_ns, '+' * any(race.is_live))}"
-    standing = f" · {race.standing}" if race.standing else ""
-    return f"race · {formatting.timestamp(race.clock_ns, end_ns)} of {whole}{standing} · {speed}{idle} · {state}"

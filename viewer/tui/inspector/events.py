@@ -3,7 +3,6 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from operator import sub
 from typing import Final
 
 from rich.style import Style
@@ -12,10 +11,10 @@ from textual.events import Click, Resize
 from textual.message import Message
 from textual.strip import Strip
 
-from wiretape.viewer.exchange import clocks, events, strips
+from wiretape.viewer.exchange import events
 from wiretape.viewer.exchange.clocks import Times
 from wiretape.viewer.exchange.transcript import KINDS, UNKNOWN, Transcript
-from wiretape.viewer.text import formatting, sparkline
+from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Tone
 from wiretape.viewer.tui.base.paint import Part
 from wiretape.viewer.tui.widgets.pane import Pane
@@ -76,7 +75,7 @@ class EventsPane(Pane):
         self._transcript, self._limit_ns, self._times, self._note = transcript, limit_ns, times, note
         self._only = range(len(transcript)) if only is None else only
         self._selected = position - 1
-        self._widths = _widths(transcript, times)
+        self._widths = events.widths(transcript, times)
         self._drawn.clear()
         self._lay_out()
         self.redraw()
@@ -159,7 +158,7 @@ class EventsPane(Pane):
             return []
         kind = transcript.kind(event)
         tone, muted = self.look(_TONES.get(kind, "muted")), self.look("muted")
-        gap, glyph, gap_tone = _gap(transcript, event)
+        gap, glyph, gap_tone = events.gap(transcript, event)
         at = self._times.of(transcript, event)
         number_width, at_width, size_width, read_width = self._widths
         drawn: list[Part] = [
@@ -184,23 +183,3 @@ class EventsPane(Pane):
         if isinstance(self._only, range):
             return max(event, 0)
         return max(bisect_right(self._only, event) - 1, 0)
-
-
-def _widths(transcript: Transcript, times: Times) -> tuple[int, int, int, int]:
-    """Return the widths of the columns for the number, the time, the bytes and the read."""
-    if not len(transcript):
-        return 1, 5, 2, 4
-    largest = max(map(sub, transcript.ends, transcript.starts))
-    read = max(len(str(max(transcript.reads))), 4)
-    return len(str(len(transcript))), times.width(transcript), max(len(str(largest)), 2), read
-
-
-def _gap(transcript: Transcript, event: int) -> tuple[str, str, Tone]:
-    """Return the time since the event before, its glyph, and its tone."""
-    if transcript.shares_read(event):
-        return clocks.SAME, "", "muted"
-    gap = transcript.gap_ns(event)
-    if gap is None:
-        return formatting.UNKNOWN, "", "muted"
-    glyph = sparkline.bars([sparkline.height(gap, 1, transcript.gap_unit_ns)], 1)[0]
-    return clocks.milliseconds(gap), glyph, strips.gap_tone(gap)

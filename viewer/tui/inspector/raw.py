@@ -3,7 +3,6 @@
 Bytes that no read on the tape brought have a rule of their own, as have those that are missing from it at the end.
 """
 
-import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +31,6 @@ _VIEWS: Final[tuple[View, ...]] = ("hex", "lines", "JSON", "wire")
 _OWN: Final = "┃"
 """Stands before the event's bytes where others are shown, too."""
 
-_LARGEST_JSON: Final = 1 << 20
 _MOST_LINES: Final = 100_000
 _OFFSET: Final = 7
 _WIDE: Final = 56
@@ -194,7 +192,7 @@ class BytesPane(Pane):
             data = self._data[start:end]
             own = self._event
             payload = json_spans.payload(data) if own is None else opened.transcript.payload(own)
-            self._json = WrappedText(_pretty(payload, data), self.size.width - 3)
+            self._json = WrappedText(json_spans.pretty(payload, data), self.size.width - 3)
             self._json.more(_MOST_LINES)
             return len(self._json)
         if self.view == "hex":
@@ -302,14 +300,3 @@ class BytesPane(Pane):
         first = min(max(self._lit[0], row.start), row.end)
         last = min(max(self._lit[1], first), row.end)
         return (row.start, first, Style()), (first, last, self.look("lit")), (last, row.end, Style())
-
-
-def _pretty(payload: bytes, data: bytes) -> str:
-    """Return the JSON of an event, indented; its own lines, `data`, if it is not JSON or too large."""
-    text = safe(data[:_LARGEST_JSON].decode("utf-8", "replace"), multiline=True)
-    if len(payload) > _LARGEST_JSON:
-        return f"(the first {_LARGEST_JSON:,} bytes, not put in order)\n{text}"
-    try:
-        return safe(json.dumps(json.loads(payload), indent=2, ensure_ascii=False), multiline=True)
-    except (ValueError, RecursionError):
-        return f"({json_spans.fault(payload) or 'no JSON that can be read'})\n{text}"
