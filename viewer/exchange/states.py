@@ -46,6 +46,9 @@ STATES: Final[dict[str, ExchangeState]] = {
 ORPHAN: Final = ExchangeState("?", "warning", "orphan", "?")
 """An exchange that is open although nothing records it any more."""
 
+_UNDECODED: Final = "unknown_payload"
+_JUDGED: Final = ("complete", "truncated")
+"""The outcomes that say nothing of a stream that is not decoded: nobody knows if it succeeded."""
 _WARNING: Final = frozenset({"stall", "burst", "malformed", "empty", "backpressure"})
 NOTABLE: Final[dict[str, Tone]] = {
     flag: "error" if flag == "storage_gap" else "warning" if flag in _WARNING else "muted" for flag in exchange.NOTABLE
@@ -85,6 +88,8 @@ def state(row: ListRow, *, recording: bool = True) -> ExchangeState:
     is_lost = row.outcome == "open" and not recording and row.ended_by is None
     if is_lost or row.outcome == ORPHAN.word:
         return ORPHAN
+    if row.outcome in _JUDGED and _UNDECODED in row.flags:
+        return ExchangeState("?", "muted", row.outcome, "?")
     return STATES.get(row.outcome, ExchangeState("?", "muted", formatting.line(row.outcome), "?"))
 
 
