@@ -38,7 +38,7 @@ def test_a_list_of_sessions_has_the_parts_of_their_time(tape: Path) -> None:
 def test_a_terminal_gets_the_largest_part_as_a_bar(tape: Path) -> None:
     lines = on_terminal(tape, "ls", "--by", "conversation", columns=160).splitlines()
     line = next(line for line in lines if "agent-one" in line)
-    assert "8,400 ms  ███      stalled 36 %" in line
+    assert "  8.400  ███      stalled 36 %" in line
 
 
 def test_the_threshold_of_a_stall_is_the_configured_one(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
