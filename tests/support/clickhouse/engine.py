@@ -143,6 +143,10 @@ class Listed(Readable):
             return _rows(["String"], [[max(numbers)[:19].replace("T", " ")]])
         if asked.startswith("SELECT count("):
             return _rows(["UInt64"], [[str(len(numbers))]])
+        if "[label_names, label_values] AS" in asked:
+            named = {one: [_shown(row, "label_names"), _shown(row, "label_values")] for one, row in numbers.items()}
+            kinds = ["String", "String", "Array(Array(String))"]
+            return _rows(kinds, [[one, one[-16:], of] for one, of in sorted(named.items()) if f"'{one}'" in asked])
         if match := re.search(r" LIMIT (\d+)", asked):
             before = re.search(r"concat\(started_at, ' ', id\) < '([^']*)'", asked)
             since = re.search(r"started_at >= '([^']*)'", asked)

@@ -103,7 +103,7 @@ class LaneTable(CursorTable):
         return self.drawn(parts, theme.style(self, f"list--{ground}") if ground != "plain" else None)
 
 
-class LanesScreen(Screen[None]):
+class LanesScreen(Screen[None], inherit_bindings=False):
     """The exchanges of a `query` around one of them; `opened` is called with the one to open."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings.of(*bindings.LANES)
@@ -174,8 +174,9 @@ class LanesScreen(Screen[None]):
         listing = self._listing
         if listing.change is None or listing.trouble is not None:
             await listing.load()
-        elif change := await listing.look([row.no for row in self._rows if row.outcome == "open"]):
+        elif change := await listing.look([]):
             listing.take(change)
+            await listing.read([row.no for row in self._rows if row.outcome == "open"])
         self._rows = await listing.read_around(self._selected, MOST)
         await listing.read_labels(self._rows)
 

@@ -104,6 +104,21 @@ def test_what_is_opened_is_pulled_once_and_says_what_was_not_shipped(engine: Lis
     journey(steps())
 
 
+def test_lanes_of_a_server_open_what_is_pulled(engine: Listed, tmp_path: Path) -> None:
+    async def steps() -> None:
+        async with viewing(engine, tmp_path) as (_, pilot):
+            newest = ids(engine)
+            await shows(pilot, newest[0][:8])
+            await press(pilot, "v")
+            await shows(pilot, "lanes · 130 exchanges", newest[0][:8], "at once")
+            await press(pilot, "enter")
+            await shows(pilot, "1 Replay", newest[0][:8], "[DONE]")
+            await press(pilot, "q")
+            await shows(pilot, "lanes · 130 exchanges", newest[0][:8])
+
+    journey(steps())
+
+
 def test_a_server_that_was_away_is_read_on_where_it_was_left(
     engine: Listed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
