@@ -13,7 +13,7 @@ from wiretape.viewer.listing import lanes, layout
 from wiretape.viewer.listing.lanes import ClockBar, ClockLanes
 from wiretape.viewer.text import cells, clock_axis
 from wiretape.viewer.text.cells import Part
-from wiretape.viewer.text.clock_axis import ClockView, ClockZoom
+from wiretape.viewer.text.clock_axis import ClockLine, ClockView, ClockZoom
 
 Ground = Literal["plain", "titles", "cursor"]
 """The background of a line."""
@@ -46,6 +46,10 @@ class LaneChart:
         """The part of the axis in sight."""
         room = max(self.width - _MARGIN - self._names - 1, 1)
         return self.zoom.view(self.shown.axis, self.shown.length_ns, room)
+
+    @cached_property
+    def _clock(self) -> ClockLine:
+        return ClockLine(self.shown.axis, self.view)
 
     @property
     def room(self) -> int:
@@ -106,7 +110,7 @@ class LaneChart:
         """Return the parts of a line, and its background."""
         below = y - 1 - self._rows
         if y == 0:
-            return [*self._named(""), *self._axis()], "titles"
+            return [*self._named(clock_axis.idle(self.shown.axis)), *self._axis()], "titles"
         if y >= self.height - _LISTED:
             return self._listed(is_title=y == self.height - _LISTED)
         if below < 0:
@@ -121,20 +125,20 @@ class LaneChart:
 
     def _axis(self) -> list[Part]:
         if self.here is None:
-            return [(clock_axis.drawn(self.shown.axis, self.view), "muted")]
+            return [(self._clock.drawn(), "muted")]
         at = max(0, min(self.shown.span(self.here, self.view)[0], self.view.cells - 1))
-        line = clock_axis.drawn(self.shown.axis, self.view, at)
+        line = self._clock.drawn(at)
         return [(line[:at], "muted"), (line[at], "accent"), (line[at + 1 :], "muted")]
 
     def _lane(self, place: int, *, is_above: bool) -> tuple[list[Part], Ground]:
         if place >= len(self.shown.lanes):
             return [], "plain"
         if is_above:
-            return [*self._named(""), (self.shown.above(place, self.view), "muted")], "plain"
+            return [*self._named(""), (self.shown.above(place, self._clock), "muted")], "plain"
         lane, is_here = self.shown.lanes[place], self.here is not None and place == self._lane_here
         name = lane.name if lane.leading or place == self._top else ""
         selected = self.here.row.no if self.here is not None and is_here else None
-        parts = [*self._named(name, is_here=is_here), *self.shown.line(place, self.view, selected)]
+        parts = [*self._named(name, is_here=is_here), *self.shown.line(place, self._clock, selected)]
         return [*cells.joined(parts)], "cursor" if is_here else "plain"
 
     def _at_once(self, row: int) -> list[Part]:

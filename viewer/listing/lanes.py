@@ -18,7 +18,7 @@ from wiretape.viewer.listing.layout import bar
 from wiretape.viewer.rows import ListRow
 from wiretape.viewer.text import clock_axis, formatting, sparkline, waterfall
 from wiretape.viewer.text.cells import Part, Tone
-from wiretape.viewer.text.clock_axis import ClockAxis, ClockView
+from wiretape.viewer.text.clock_axis import ClockAxis, ClockLine, ClockView
 from wiretape.viewer.text.waterfall import SIGNS, TONES, Bar, Phase
 
 _SELECTED: Final[Mapping[Phase, Tone]] = TONES | {"content": "strong", "wait": "plain"}
@@ -101,9 +101,10 @@ class ClockLanes:
         first = view.cell(start)
         return first, max(view.cell(start + one.phases.end_ns), first + 1)
 
-    def line(self, place: int, view: ClockView, selected: int | None = None) -> list[Part]:
+    def line(self, place: int, ground: ClockLine, selected: int | None = None) -> list[Part]:
         """Return the cells of a lane; where several exchanges share a cell, it has the one selected, or that failed."""
-        cells: list[Part] = [(sign, "muted") for sign in clock_axis.ground(self.axis, view)]
+        view = ground.view
+        cells: list[Part] = [(sign, "muted") for sign in ground.ground]
         for one in sorted(self.lanes[place].seen(*self._shown(view)), key=lambda one: _rank(one, selected)):
             its_cells, parts = self._drawn(one, view, selected)
             cells[its_cells] = parts
@@ -118,9 +119,9 @@ class ClockLanes:
         parts: list[Part] = [(sign, tones[phase]) for sign, phase in signs]
         return slice(seen.start, seen.stop), [*parts[:-1], one.ending] if parts and last <= view.cells else parts
 
-    def above(self, place: int, view: ClockView) -> str:
+    def above(self, place: int, ground: ClockLine) -> str:
         """Return the line above a lane: the time to first token of each exchange where there is room for it."""
-        line, free = clock_axis.ground(self.axis, view), 0
+        line, free, view = list(ground.ground), 0, ground.view
         shown = [(self.span(one, view)[0], one) for one in self.lanes[place].seen(*self._shown(view))]
         for at, (first, one) in enumerate(shown):
             after = shown[at + 1][0] if at + 1 < len(shown) else view.cells

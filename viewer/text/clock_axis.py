@@ -5,10 +5,11 @@ linear; every idle time that is cut has the same short length on it.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import accumulate, pairwise
+from functools import cached_property
+from itertools import accumulate, groupby, pairwise
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -27,6 +28,9 @@ _CUT_SHARE: Final = 4
 """Ratio of the busy time to all cuts together, on the axis."""
 
 _LEAST_CUTS: Final = 6
+_CELLS_PER_CUT: Final = 16
+"""Cells for each cut that has a sign: the others leave room for times."""
+
 _SHORTEST_NS: Final = 1_000_000
 """The shortest view, in ns."""
 
@@ -105,11 +109,13 @@ def clock_axis(spans: Iterable[tuple[int, int]], *, grows: bool = False) -> Cloc
 
 
 def _longest_idle(merged: Iterable[tuple[int, int]], room_ns: int) -> int:
-    """Return the longest idle time that is not cut."""
+    """Return the longest idle time that is not cut: those of one length are cut together."""
     longest_ns = 0
-    for idle_ns in sorted(after[0] - before[1] for before, after in pairwise(merged)):
-        room_ns -= idle_ns
-        longest_ns = idle_ns if room_ns >= 0 else longest_ns
+    for idle_ns, equal in groupby(sorted(after[0] - before[1] for before, after in pairwise(merged))):
+        room_ns -= sum(equal)
+        if room_ns < 0:
+            break
+        longest_ns = idle_ns
     return longest_ns
 
 
@@ -173,52 +179,85 @@ class ClockZoom:
         return ClockZoom(self.length_ns, None if reaches_end else wall_ns)
 
 
-def ground(axis: ClockAxis, view: ClockView) -> list[str]:
-    """Return the cells of an empty line: blank, with the sign of each cut."""
-    line = [" "] * view.cells
-    for cut in axis.cuts:
-        if 0 <= (at := _cut_cell(cut, view)) < view.cells:
-            line[at] = CUT
-    return line
+@dataclass(frozen=True)
+class ClockLine:
+    """The signs of an axis in a view: its cuts with their lengths, and times of day."""
+
+    axis: ClockAxis
+    view: ClockView
+
+    @cached_property
+    def cuts(self) -> Mapping[int, str]:
+        """The cuts in sight by their cells, the longest of those for which there is room, with their lengths."""
+        view, line = self.view, [" "] * self.view.cells
+        in_sight = [cut for cut in self.axis.cuts if cut.end > view.start and cut.start < view.start + view.length]
+        found: dict[int, str] = {}
+        for cut in sorted(in_sight, key=lambda cut: -cut.idle_ns):
+            cell, text = view.cell((cut.start + cut.end) // 2), f"{CUT}{_length(cut.idle_ns)}"
+            said = next((said for said in (text, CUT) if _put(line, cell, said)), "")
+            found |= {cell: said} if said else {}
+            if len(found) > view.cells // _CELLS_PER_CUT:
+                break
+        return found
+
+    @cached_property
+    def ground(self) -> str:
+        """An empty line: blank, with the sign of each cut."""
+        return "".join(CUT if cell in self.cuts else " " for cell in range(self.view.cells))
+
+    def drawn(self, pointer: int | None = None) -> str:
+        """Return the cuts with their lengths, round times of day, and the begins of periods where there is room.
+
+        A `pointer` is the cell that a sign points at: no other time stands there.
+        """
+        line = [" "] * self.view.cells
+        if pointer is not None and 0 <= pointer < self.view.cells:
+            line[pointer] = POINTER
+        for place, text in (*self.cuts.items(), *self._ticks(), *self._begins()):
+            _put(line, place, text)
+        return "".join(line)
+
+    def _ticks(self) -> Iterator[tuple[int, str]]:
+        view = self.view
+        for start_ns, end_ns, at in self.axis.periods:
+            first, last = (view.cell(place) for place in (at, at + end_ns - start_ns))
+            if last <= 0 or first >= view.cells or last <= first:
+                continue
+            skipped = max(view.start - at, 0)
+            shown_ns = min(end_ns - start_ns, view.start + view.length - at) - skipped
+            first = max(first, 0)
+            ticks = sparkline.clock_axis(shown_ns, min(last, view.cells) - first, _of_day(start_ns + skipped))
+            for label in ticks.split(sparkline.TICK)[1:]:
+                text = f"{sparkline.TICK}{label.strip()}"
+                yield first + ticks.index(text), text
+
+    def _begins(self) -> Iterator[tuple[int, str]]:
+        for start_ns, _, at in self.axis.periods:
+            if 0 <= (cell := self.view.cell(at)) < self.view.cells:
+                yield cell, f"{sparkline.TICK}{datetime.fromtimestamp(start_ns // _SECOND_NS).astimezone():%H:%M:%S}"
 
 
-def drawn(axis: ClockAxis, view: ClockView, pointer: int | None = None) -> str:
-    """Return the line of an axis in a view: each cut with its length, and ticks with times of day around them.
-
-    A `pointer` is the cell that a sign points at: no other time stands there.
-    """
-    line = [" "] * view.cells
-    if pointer is not None and 0 <= pointer < view.cells:
-        line[pointer] = POINTER
-    for cut in axis.cuts:
-        _put(line, _cut_cell(cut, view), f"{CUT}{formatting.span(cut.idle_ns / 1e6)}")
-    for start_ns, end_ns, at in axis.periods:
-        first, last = (view.cell(place) for place in (at, at + end_ns - start_ns))
-        if last <= 0 or first >= view.cells or last <= first:
-            continue
-        skipped = max(view.start - at, 0)
-        shown_ns = min(end_ns - start_ns, view.start + view.length - at) - skipped
-        first = max(first, 0)
-        ticks = sparkline.clock_axis(shown_ns, min(last, view.cells) - first, _of_day(start_ns + skipped))
-        for label in ticks.split(sparkline.TICK)[1:]:
-            text = f"{sparkline.TICK}{label.strip()}"
-            _put(line, first + ticks.index(text), text)
-    return "".join(line)
+def idle(axis: ClockAxis) -> str:
+    """Return the sign of cuts, with the length of all; nothing if there is none."""
+    total_ns = sum(cut.idle_ns for cut in axis.cuts)
+    return f"{CUT} idle {_length(total_ns)}" if total_ns else ""
 
 
-def _cut_cell(cut: IdleCut, view: ClockView) -> int:
-    """Return the cell of the sign of a cut: the middle one."""
-    return view.cell((cut.start + cut.end) // 2)
+def _length(idle_ns: int) -> str:
+    is_long = idle_ns >= formatting.LEAST_MINUTES * _SECOND_NS
+    return formatting.span(idle_ns / 1e6) if is_long else formatting.duration(idle_ns)
 
 
-def _put(line: list[str], place: int, text: str) -> None:
-    """Write a text where it has a blank on each side, or else nothing; its first sign gives way to a pointer."""
+def _put(line: list[str], place: int, text: str) -> bool:
+    """Write a text where it has a blank on each side, and return True; its first sign gives way to a pointer."""
     if not 0 <= place <= len(line) - len(text):
-        return
+        return False
     kept = line[place].strip() or text[0]
     around = [*line[max(place - 1, 0) : place], *line[place + 1 : place + len(text) + 1]]
-    if kept in (POINTER, text[0]) and not "".join(around).strip():
+    fits = kept in (POINTER, text[0]) and not "".join(around).strip()
+    if fits:
         line[place : place + len(text)] = kept + text[1:]
+    return fits
 
 
 def _of_day(wall_ns: int) -> int:

@@ -19,7 +19,7 @@ from wiretape.viewer.listing.lane_chart import LaneChart
 from wiretape.viewer.listing.lanes import ClockLanes
 from wiretape.viewer.rows import ListRow
 from wiretape.viewer.source.tape import live, queries
-from wiretape.viewer.text.clock_axis import ClockView, ClockZoom
+from wiretape.viewer.text.clock_axis import ClockLine, ClockView, ClockZoom
 
 MS = 1_000_000
 S = 1000 * MS
@@ -90,7 +90,7 @@ def tapes(tmp_path_factory: pytest.TempPathFactory) -> Tapes:
 
 
 def drawn(shown: ClockLanes, place: int, view: ClockView) -> str:
-    return "".join(sign for sign, _ in shown.line(place, view))
+    return "".join(sign for sign, _ in shown.line(place, ClockLine(shown.axis, view)))
 
 
 def views(shown: ClockLanes) -> Iterator[ClockView]:
@@ -210,13 +210,14 @@ def test_exchanges_that_share_a_cell_show_the_one_selected_or_that_failed() -> N
     shown = laid(at(0, 0.001), at(0.002, 0.001, outcome="http_error"), at(0.004, 0.001), at(50, 50))
     view = ClockView(0, shown.length_ns, 60)
     assert drawn(shown, 0, view)[0] == "✗"
-    assert shown.line(0, view, selected=1)[0][0] == "✓"
+    assert shown.line(0, ClockLine(shown.axis, view), selected=1)[0][0] == "✓"
 
 
 def test_above_a_lane_stand_times_to_first_token_where_there_is_room() -> None:
     shown = laid(at(0, 4, ttft_ms=110.0), at(4, 1, ttft_ms=90.0), at(5, 1, ttft_ms=80.0), at(6, 4, ttft_ms=2300.0))
-    assert shown.above(0, ClockView(0, shown.length_ns, 80)) == f"{'TTFT 110 ms':32}90 ms   80 ms   {'TTFT 2.3 s':32}"
-    assert shown.above(0, ClockView(0, shown.length_ns, 30)).split() == ["TTFT", "110", "ms", "TTFT", "2.3", "s"]
+    wide, narrow = (shown.above(0, ClockLine(shown.axis, ClockView(0, shown.length_ns, cells))) for cells in (80, 30))
+    assert wide == f"{'TTFT 110 ms':32}90 ms   80 ms   {'TTFT 2.3 s':32}"
+    assert narrow.split() == ["TTFT", "110", "ms", "TTFT", "2.3", "s"]
 
 
 @each_case("size", [*SIZES, (60, 16)])

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.cases import each_case
 from wiretape.viewer.text import clock_axis
-from wiretape.viewer.text.clock_axis import ClockAxis, ClockView, ClockZoom
+from wiretape.viewer.text.clock_axis import ClockAxis, ClockLine, ClockView, ClockZoom
 
 S = 1_000_000_000
 NOON = round(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()) * S
@@ -65,29 +65,41 @@ def test_however_many_idle_times_there_are_the_axis_is_mostly_busy(seed: int) ->
 
 def test_a_line_has_times_of_day_and_the_length_of_each_cut() -> None:
     found = axis((0, 10), (3610, 3620))
-    assert clock_axis.drawn(found, whole(found, 72)) == (
+    assert ClockLine(found, whole(found, 72)).drawn() == (
         "╷12:00:00        ╷12:00:05         ┆60 m              ╷13:00:15         "
     )
-    assert clock_axis.ground(found, whole(found, 72)).index("┆") == 35
+    assert ClockLine(found, whole(found, 72)).ground == f"{'┆':>36}{'':36}"
 
 
 @each_case("cells", range(1, 220))
 def test_a_line_fills_its_cells_and_its_ticks_are_where_their_times_are(cells: int) -> None:
     found = axis((0, 3.2), (5, 9), (1205.5, 1212), (1300, 1301))
     for view in (whole(found, cells), ClockView(found.length_ns // 3, found.length_ns // 4, cells)):
-        line = clock_axis.drawn(found, view)
+        line = ClockLine(found, view).drawn()
         assert len(line) == cells
         for label in line.split("╷")[1:]:
             time = datetime.fromisoformat(f"2026-03-01T{label.split()[0]}+00:00").timestamp()
-            assert abs(view.cell(found.at(round(time * S))) - line.index(f"╷{label}")) <= 1
+            first, last = (view.cell(found.at(round(seconds * S))) for seconds in (time, time + 1))
+            assert first - 1 <= line.index(f"╷{label}") <= last
+
+
+def test_of_many_cuts_the_longest_have_signs_and_all_are_summed_up() -> None:
+    found = axis(*((at * 10, at * 10 + 1) for at in range(100)), (2000, 2001))
+    line = ClockLine(found, whole(found, 100))
+    assert len(line.cuts) == 7
+    assert line.ground.rstrip() == line.ground, "the longest is the last"
+    assert line.ground.count("┆") == 7
+    assert line.drawn().count("╷") >= 3
+    assert clock_axis.idle(found) == "┆ idle 32 m"
+    assert clock_axis.idle(axis((0, 1))) == ""
 
 
 def test_no_other_time_stands_at_a_pointer() -> None:
     found = axis((0, 10), (3610, 3620))
-    assert clock_axis.drawn(found, whole(found, 72), 17) == (
+    assert ClockLine(found, whole(found, 72)).drawn(17) == (
         "╷12:00:00        ▼12:00:05         ┆60 m              ╷13:00:15         "
     )
-    assert clock_axis.drawn(found, whole(found, 72), 20) == (
+    assert ClockLine(found, whole(found, 72)).drawn(20) == (
         "╷12:00:00           ▼              ┆60 m              ╷13:00:15         "
     )
 
@@ -110,5 +122,5 @@ def test_a_view_at_the_end_follows_it() -> None:
 
 
 def test_nothing_has_an_empty_line() -> None:
-    assert clock_axis.drawn(clock_axis.EMPTY, ClockView(0, 0, 5)) == " " * 5
+    assert ClockLine(clock_axis.EMPTY, ClockView(0, 0, 5)).drawn() == " " * 5
     assert ClockZoom().zoomed(clock_axis.EMPTY, 0, closer=True).view(clock_axis.EMPTY, 0, 5) == ClockView(0, 0, 5)
