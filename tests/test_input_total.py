@@ -115,9 +115,13 @@ def test_rows_of_an_older_tape_have_the_total_after_its_upgrade_even_without_the
         connection.execute("DROP VIEW exchange_metrics")
         connection.execute("UPDATE measures SET input_tokens = 12, total_tokens = 17, decoder_version = 6")
         connection.execute("UPDATE bodies SET data = x'00'")
-        for name in ("input_uncached_tokens", "answers_tools", "turn_spans"):
+        connection.execute("DROP VIEW turns")
+        for name in (
+            "input_uncached_tokens", "answers_tools", "turn_spans", "turns", "attributes", "dialect_version",
+        ):  # fmt: skip
             connection.execute(f"ALTER TABLE measures DROP COLUMN {name}")
         connection.execute("ALTER TABLE exchanges DROP COLUMN boot_ns")
+        connection.execute("ALTER TABLE sessions DROP COLUMN dialects")
         for name in ("cache_write_input_tokens", "cache_write_1h_input_tokens"):
             old = name.replace("cache_write", "cache_creation")
             connection.execute(f"ALTER TABLE measures RENAME COLUMN {name} TO {old}")

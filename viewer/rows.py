@@ -21,6 +21,7 @@ from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.dialect import Chunk, Piece
 from wiretape.recorder.decode.exchange import Read
 from wiretape.recorder.decode.metrics import SHOWN
+from wiretape.recorder.decode.turns import TURN_FIELDS
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import TapeDamaged
 
@@ -313,6 +314,8 @@ EVENT_FIELDS: Final = (
 READ_FIELDS: Final = ("seq", "at_ms", "relayed_ms", "start", "size")
 SENT_READ_FIELDS: Final = (*READ_FIELDS, "sender")
 """Fields of the reads of both directions."""
+TURN_ROW_FIELDS: Final = ("exchange_id", *map(field_name, TURN_FIELDS))
+"""Fields of a turn over a WebSocket."""
 CHUNK_FIELDS: Final = (
     "id", "seq", "at_ms", "gap_ms", "read", "event", "kinds", "output", "choice", "content", "reasoning", "refusal",
     "tool_name", "tool_arguments", "finish_reason", "output_tokens",
@@ -378,6 +381,15 @@ def timestamp(text: str) -> datetime:
 def stored_name(field: str) -> str:
     """Return the name under which the tape has a field: nanoseconds where the field has milliseconds."""
     return f"{field.removesuffix('_ms')}_ns" if field.endswith("_ms") else field
+
+
+def turn(exchange_id: str, values: Mapping[str, Any]) -> TableRow:
+    """Return the row of a turn, as `measures.turns` has it: ns become ms."""
+    row: TableRow = {"exchange_id": exchange_id}
+    for name in TURN_FIELDS:
+        value = values.get(name)
+        row[field_name(name)] = ms(value) if name.endswith("_ns") else value
+    return row
 
 
 def exchange(fields: tuple[str, ...], values: Sequence[Any]) -> TableRow:

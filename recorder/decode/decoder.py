@@ -28,6 +28,7 @@ from wiretape.recorder.decode.framings import aws_eventstream, json_array, ndjso
 from wiretape.recorder.decode.operation import api_asked
 from wiretape.recorder.decode.payloads import PayloadReader
 from wiretape.recorder.decode.templates import Templates, filler
+from wiretape.recorder.decode.turns import TurnDraft
 
 if TYPE_CHECKING:
     from wiretape.recorder.decode.websocket import ResponseTurn
@@ -138,8 +139,8 @@ class Decoded:
     """A decoded body. `data` is the body without its content coding, `whole` whether all of it was decoded.
 
     `framing` is that of its payloads. Of a WebSocket, `data` are the messages of both directions in the order in which
-    they were completed, unmasked and inflated; `sent` are the items that the client sent, `turns` the responses, and
-    `close` has its code and reason.
+    they were completed, unmasked and inflated; `sent` are the items that the client sent, `turns` the responses,
+    `drafts` the same with their contents, and `close` has its code and reason.
 
     Columns with one value for each item, in the order in which they were completed: `kinds` (indexes into `KINDS`),
     `starts` and `ends` (offsets in `data`), `at_ns` and `reads` (timestamp and seq of the read that completed it; None
@@ -170,6 +171,7 @@ class Decoded:
     fields: dict[int, tuple[str, str]] = field(default_factory=dict)
     sent: set[int] = field(default_factory=set)
     turns: "list[ResponseTurn]" = field(default_factory=list)
+    drafts: list[TurnDraft] = field(default_factory=list)
     close: CloseFrame | None = None
     declared: DeclaredDialect | None = None
     is_recognised: bool = False
@@ -396,6 +398,7 @@ def _decode_websocket(exchange: Exchange, reads: Reads, body: bytes, clock: Cloc
         api=found.api,
         sent=found.sent,
         turns=found.turns,
+        drafts=found.drafts,
         close=found.close,
     )
     for chunk, item in found.chunks:

@@ -396,7 +396,7 @@ class Timing:
     )
 
 
-DECODER_VERSION: Final = 8
+DECODER_VERSION: Final = 9
 """Version of the decoder; raise it whenever the same facts would be derived differently."""
 
 
@@ -476,6 +476,9 @@ class Measures(Timing):
         "of a WebSocket, [asked, first output, last output, end, outputs, calls a tool, answers one] of each response: "
         "ns since T0",
         is_shown=False,
+    )
+    turns: list[JsonObject] | None = value(
+        "of a WebSocket, its turns: see the view turns; times are ns since T0", is_shown=False
     )
     asked: str | None = value("the last text of the user in the request: its beginning, on one line")
     context_system_bytes: int | None = context("the system prompt")

@@ -1,7 +1,7 @@
 """Both directions of a WebSocket as one conversation: its messages in time, and the requested responses.
 
 `framings.websocket` reads the bytes of each message. Messages of the Responses API are read as the events of a stream
-are; those of any other, such as Realtime, are left as they came.
+are, those of Realtime and of Gemini Live by readers of their own; those of any other are left as they came.
 """
 
 import heapq
@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -19,11 +19,14 @@ from wiretape.recorder.decode import encoding, payloads
 from wiretape.recorder.decode.allowance import Allowance, may_be_parsed
 from wiretape.recorder.decode.dialect import Chunk
 from wiretape.recorder.decode.dialects import responses
+from wiretape.recorder.decode.dialects.gemini_live import LiveReader
+from wiretape.recorder.decode.dialects.openai_realtime import RealtimeReader
 from wiretape.recorder.decode.exchange import CloseFrame, Exchange, Reads, Sent
 from wiretape.recorder.decode.framings import websocket
 from wiretape.recorder.decode.framings.websocket import Kind, WebSocketMessage
 from wiretape.recorder.decode.operation import api_asked
 from wiretape.recorder.decode.payloads import PayloadReader
+from wiretape.recorder.decode.turns import TurnDraft
 from wiretape.recorder.decode.values import JsonObject
 
 
@@ -31,7 +34,8 @@ from wiretape.recorder.decode.values import JsonObject
 class ResponseTurn:
     """A response over a WebSocket: its first item, and the item that ended it.
 
-    `asked` is the item with the client's request for it, None if the tape lacks that. `generates`: it generates an
+    `asked` is the item with the client's request for it, or, of voice, that starts its clock; None if the tape has
+    none. `generates`: it generates an
     answer; Codex first requests one that does not (`"generate": false`), to warm up.
     """
 
@@ -53,12 +57,13 @@ class Came(NamedTuple):
 
 def converse(exchange: Exchange, reads: Reads, body: bytes, most: int, clock: Clock) -> "Conversation":
     """Read both directions of a WebSocket: up to `most` items and chunks, within its `Allowance`."""
-    found = Conversation(api_asked(exchange) == responses.API)
+    found = Conversation(api_asked(exchange))
     for one in messages(exchange, reads, body, clock):
         if len(found.kinds) + len(found.chunks) >= most or one.message.kind == "limit":
             found.is_whole = False
             break
         found.take(one)
+    found.finish()
     return found
 
 
@@ -91,11 +96,16 @@ class Conversation:
 
     `data` are their contents, `starts` and `ends` where in it each stands, `at_ns` when it was completed, `reads` by
     which read of the body. `sent` are those of the client, `chunks` the payloads with the numbers of their items,
-    `turns` the responses. `has_fault`: upstream sent unreadable data; `is_whole`: all data was read.
+    `turns` the responses, `drafts` the same with their contents. `has_fault`: upstream sent unreadable data;
+    `is_whole`: all data was read.
     """
 
-    def __init__(self, is_understood: bool) -> None:
-        self._is_understood = is_understood
+    def __init__(self, api: str | None) -> None:
+        self._is_responses = api == responses.API
+        make = _READERS.get(api or "")
+        self._voice = make() if make else None
+        self._drafter = RealtimeReader(errors_end_turns=True)
+        self._asked_api = api
         self._reader = PayloadReader()
         self._asked: deque[tuple[int, bool]] = deque()
         """The messages that request a response that has not begun, and whether it generates an answer."""
@@ -118,7 +128,7 @@ class Conversation:
     def api(self) -> str | None:
         """The API that the messages are of, "unknown" if it is none that is decoded; None without an answer."""
         if any(chunk.api for chunk, _ in self.chunks):
-            return responses.API
+            return self._asked_api
         has_answer = any(kind in ("text", "binary") and item not in self.sent for item, kind in enumerate(self.kinds))
         return "unknown" if has_answer else None
 
@@ -138,8 +148,37 @@ class Conversation:
             self.close = CloseFrame(int(code), reason, one.is_client)
         elif message.kind == "broken" and not one.is_client:
             self.has_fault = True
-        elif message.kind == "text" and self._is_understood:
+        elif message.kind in ("text", "binary") and self._voice is not None:
+            self._hear(self._voice, message.data, item, one.is_client)
+        elif message.kind == "text" and self._is_responses:
+            self._drafter.take(item, message.data, is_client=one.is_client)
             (self._ask if one.is_client else self._answer)(message.data.decode(), item)
+
+    @property
+    def drafts(self) -> list[TurnDraft]:
+        """The turns with their contents, in the order in which they began."""
+        return sorted((self._voice or self._drafter).turns, key=lambda draft: draft.first)
+
+    def finish(self) -> None:
+        """Note that no more messages follow."""
+        code = self.close.code if self.close is not None else None
+        self._drafter.finish(code)
+        if self._voice is None:
+            return
+        self._voice.finish(code)
+        self.turns = [ResponseTurn(draft.start, draft.first, draft.end) for draft in self.drafts]
+        if self._voice.fault is not None and not self.turns:
+            place, fault = self._voice.fault
+            self.chunks = [(replace(one, fault=fault) if item == place else one, item) for one, item in self.chunks]
+
+    def _hear(self, voice: "RealtimeReader | LiveReader", data: bytes, item: int, is_client: bool) -> None:
+        chunk = voice.take(item, data, is_client=is_client)
+        if chunk is None:
+            return
+        if chunk.usage:
+            self._usage = _summed(self._usage, chunk.usage)
+            chunk = replace(chunk, usage=self._usage)
+        self.chunks.append((chunk, item))
 
     def _ask(self, text: str, item: int) -> None:
         message = _typed(text)
@@ -186,6 +225,12 @@ class Conversation:
         if number <= 0:
             return chunk
         return replace(chunk, id="", pieces=tuple(replace(piece, index=number) for piece in chunk.pieces))
+
+
+_READERS: Final[dict[str, type[RealtimeReader] | type[LiveReader]]] = {
+    one.api: one for one in (RealtimeReader, LiveReader)
+}
+"""The readers of sessions of voice, by the APIs that paths name."""
 
 
 class _Typed(msgspec.Struct):

@@ -41,6 +41,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.types import NullType, TypeDecorator, TypeEngine
 
 from wiretape.recorder.decode.exchange import OUTCOMES
+from wiretape.recorder.decode.turns import TurnMeasures
 from wiretape.recorder.errors import sqlite_code
 from wiretape.recorder.tape import packing
 from wiretape.recorder.tape.packing import Place, Timestamp
@@ -156,6 +157,7 @@ _NAMED: Final = {
     "measures.tool_calls": _json(list[StoredToolCall]),
     "measures.choices": _json(list[dict[str, Any]]),
     "measures.turn_spans": _json(list[tuple[Timestamp, _Time, _Time, _Time, Place, bool, bool]]),
+    "measures.turns": _json(list[TurnMeasures]),
     "measures.outcome": Kind("an outcome", frozenset({str}), None, OUTCOMES.__contains__, "open"),
     "measures.icl": _GAPS,
     "measures.gap_hist": Kind("a packed array of 64 numbers", _BLOB, None, lambda value: len(value) in (0, 4 * 64)),

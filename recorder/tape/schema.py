@@ -47,6 +47,7 @@ from sqlalchemy.types import TypeEngine
 
 from wiretape.recorder.decode.metrics import METRICS, Measures, Metric, Timing, kinds
 from wiretape.recorder.decode.operation import GENERATIONS
+from wiretape.recorder.decode.turns import TURN_FIELDS
 from wiretape.recorder.tape import definitions
 from wiretape.recorder.tape.cells import check_when_read, declared
 
@@ -56,13 +57,13 @@ APPLICATION_ID = 0x77746170
 AUTO_VACUUM = 2
 """SQLite's `auto_vacuum` of a new tape: free pages can be given back to the file system, a few at a time."""
 
-REVISION = "0017"
+REVISION = "0018"
 """The alembic revision that this program reads and writes; as a number, the `user_version` of a tape."""
 
 METRICS_VIEW = "exchange_metrics"
 """The view for people: a row per exchange, times in ms."""
 
-VIEWS: Final = (METRICS_VIEW, "reads", "read_gaps", "requests")
+VIEWS: Final = (METRICS_VIEW, "reads", "read_gaps", "requests", "turns")
 
 _NAMED = {kind: f"{kind}_%(table_name)s_%(column_0_name)s" for kind in ("ix", "uq", "fk")}
 metadata = MetaData(naming_convention={**_NAMED, "pk": "pk_%(table_name)s"})
@@ -289,6 +290,27 @@ _TYPES: Final[dict[Any, TypeEngine[Any]]] = {
 """The column type of a value, by its Python type; others are JSON."""
 
 
+def _of_turn(field: Field[Any]) -> Column[Any]:
+    """Return the column of a value of a turn, times in ms."""
+    kind, name, about = kinds(field)[0], field.name, field.metadata["doc"]
+    if name.endswith("_ns"):
+        return Column(f"{name[:-3]}_ms", Float, comment=f"{about}; ms")
+    return Column(name, _TYPES[kind] if kind is str else Integer(), nullable=name not in _REQUIRED, comment=about)
+
+
+_REQUIRED: Final = ("turn", "outcome", "audio_bytes")
+
+turns = Table(
+    "turns",
+    _in_views,
+    Column("exchange_no", _KEY, ForeignKey(exchanges.c.no), primary_key=True, comment="exchanges.no"),
+    Column("exchange_id", String(16), comment="exchanges.id"),
+    *map(_of_turn, TURN_FIELDS.values()),
+    comment="the turns of sessions over WebSockets, as Realtime's; of one that has ended",
+)
+"""A view, for people: programs read `measures.turns`."""
+
+
 def _derived(field: Field[Any]) -> Column[Any]:
     """Return the column of a field of `Measures`."""
     kind, *others = kinds(field)
@@ -400,6 +422,7 @@ def views() -> Iterator[str]:
     yield _metrics_view()
     yield _view(reads, _READS)
     yield _view(read_gaps, _READ_GAPS)
+    yield _view(turns, _TURNS)
     yield _view(requests, f"FROM (\n{_literal(_REQUESTS)}\n)")
 
 
@@ -500,3 +523,16 @@ _READ_GAPS: Final = """FROM (
   SELECT exchange_no, seq, at_ns - lag(at_ns) OVER (PARTITION BY exchange_no ORDER BY seq) AS gap_ns FROM reads
 )
 WHERE gap_ns IS NOT NULL"""
+
+
+def _value_of_turn(name: str) -> str:
+    """Return the SQL of a value of a turn; SQLite refuses `json_extract` in views of an untrusted schema."""
+    value = f"(SELECT value FROM json_each(each.value, '$.{name}'))"
+    return f"{value} / 1e6 AS {name[:-3]}_ms" if name.endswith("_ns") else f"{value} AS {name}"
+
+
+_TURNS: Final = f"""FROM (
+  SELECT m.exchange_no, e.id AS exchange_id,
+    {", ".join(map(_value_of_turn, TURN_FIELDS))}
+  FROM exchanges AS e JOIN measures AS m ON m.exchange_no = e.no, json_each(m.turns) AS each
+)"""

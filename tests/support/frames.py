@@ -75,7 +75,9 @@ def exchange(id: str, pieces: Sequence[bytes] = STREAM) -> list[journal.Frame]:
     return [begin(id), head(id), *body(id, pieces), end(id, pieces)]
 
 
-def websocket(id: str, pieces: Sequence[bytes], sent: Sequence[bytes]) -> list[journal.Frame]:
+def websocket(
+    id: str, pieces: Sequence[bytes], sent: Sequence[bytes], path: str = "/v1/responses"
+) -> list[journal.Frame]:
     """Return the frames of a WebSocket: data from upstream and from the client, by turns."""
     came = [*body(id, pieces)]
     runs = [msgspec.structs.replace(frame.runs[0], is_client=True) for frame in body(id, sent)]
@@ -83,7 +85,7 @@ def websocket(id: str, pieces: Sequence[bytes], sent: Sequence[bytes]) -> list[j
     by_turns = [frame for two in zip_longest(client, came) for frame in two if frame is not None]
     switched = msgspec.structs.replace(head(id, ()), status=101, framing="websocket")
     ended = msgspec.structs.replace(end(id, pieces), client_bytes=sum(map(len, sent)), client_gap_bytes=0)
-    return [begin(id, method="GET", path="/v1/responses", body=b""), switched, *by_turns, ended]
+    return [begin(id, method="GET", path=path, body=b""), switched, *by_turns, ended]
 
 
 @contextmanager

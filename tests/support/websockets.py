@@ -64,3 +64,25 @@ UPSTREAM, CLIENT = side(), side(client=True)
 CAME = [bytes(UPSTREAM.send_data(message)) for message in response(1, "Hel", "lo", output_tokens=2)]
 CAME += [bytes(UPSTREAM.ping(b"\xff")), bytes(UPSTREAM.close(1000, "bye"))]
 SENT = [bytes(CLIENT.send_data(ASK)), bytes(CLIENT.pong(b"\xff")), bytes(CLIENT.close(1000))]
+
+
+Spoken = tuple[int, str, dict[str, Any]]
+"""A message of a session: its time in ms, who sends it (`client`, `server`, or `bytes`: the server, in binary)."""
+
+
+def session(
+    path: str, messages: Iterable[Spoken], ended_by: str = "end", close: tuple[str, int] | None = ("client", 1000)
+) -> tuple[Exchange, Reads, bytes]:
+    """Return a WebSocket of JSON messages in both directions; it is closed 10 ms after the last one."""
+    upstream, client = side(), side(client=True)
+    came, sent, at_ms = list[tuple[int, bytes]](), list[tuple[int, bytes]](), 0
+    for at_ms, who, message in messages:
+        text = json.dumps(message)
+        if who == "client":
+            sent.append((at_ms, bytes(client.send_data(text))))
+        else:
+            came.append((at_ms, bytes(upstream.send_data(text.encode() if who == "bytes" else text))))
+    if close is not None:
+        maker, into = (client, sent) if close[0] == "client" else (upstream, came)
+        into.append((at_ms + 10, bytes(maker.close(close[1], "why"))))
+    return websocket(came, sent, ended_by, path=path, end_ms=at_ms + 20)

@@ -377,7 +377,7 @@ def _tables() -> dict[str, str]:
     from wiretape.recorder.tape import schema
 
     found = {schema.METRICS_VIEW: "a row per exchange, times in ms", "fields": "fields of find, and of filters"}
-    found |= {view.name: str(view.comment) for view in (schema.reads, schema.read_gaps)}
+    found |= {view.name: str(view.comment) for view in (schema.reads, schema.read_gaps, schema.turns)}
     return found | {table.name: str(table.comment) for table in schema.metadata.sorted_tables}
 
 
@@ -385,7 +385,7 @@ def _columns(table: str, texts: bool) -> tuple[Sequence[str], list[list[Any]]]:
     """Return the columns of a table with their meanings, and the heading of these rows."""
     from wiretape.recorder.tape import schema
 
-    known = {one.name: one for one in (*schema.metadata.sorted_tables, schema.reads, schema.read_gaps)}
+    known = {one.name: one for one in (*schema.metadata.sorted_tables, schema.reads, schema.read_gaps, schema.turns)}
     if table == "fields":
         meanings = fields.meanings(tables.COLUMNS)
         return ("field", "meaning"), [[name, text] for name, text in meanings.items() if texts or name not in _TEXTS]

@@ -33,7 +33,7 @@ Put = Callable[[BinaryIO | None], int]
 """A function that writes to a file, or to stdout without one, and returns the count."""
 
 _SIGINT_EXIT = 128 + 2
-_TABLES = ("exchanges", "texts", "chunks", "reads", "conversations", "summary")
+_TABLES = ("exchanges", "texts", "chunks", "reads", "turns", "conversations", "summary")
 _OF_ALL = ("exchanges", "summary")
 _FILMS = ("asciicast", "gif")
 _LEAST_SIZE, _LARGEST_SIZE = (40, 12), (240, 80)
@@ -473,6 +473,9 @@ def _rows(source: "Source", job: _ExportJob, where: "Selection", bar: progress.P
         case "reads":
             reads = itertools.islice(queries.all_reads(source.tape("bodies"), condition(where)), job.limit)
             return bar.over(reads, key=lambda row: row["id"])
+        case "turns":
+            turns = itertools.islice(queries.all_turns(source.tape("bodies"), condition(where)), job.limit)
+            return bar.over(turns, key=lambda row: row["exchange_id"])
     names = job.columns or tuple(text.TABLES[job.table][0])
     found = source.rows(names, where, limit=job.limit)
     return Exchanges(names, bar.over(found.batches, rows=len, steps=len)) if isinstance(found, Exchanges) else found
@@ -484,7 +487,7 @@ def _opened(stream: BinaryIO | None) -> contextlib.AbstractContextManager[Binary
 
 def _bar(source: "Source", job: _ExportJob, where: "Selection") -> progress.ProgressBar:
     def total() -> int | None:
-        if job.limit is not None and job.table in ("chunks", "reads"):
+        if job.limit is not None and job.table in ("chunks", "reads", "turns"):
             return None  # nobody knows in which exchange there will be that many rows
         count = source.count(where)
         return count if job.limit is None else min(count, job.limit)

@@ -14,7 +14,7 @@ from sqlalchemy import JSON, Boolean, Column, Float, Integer
 
 from wiretape.recorder.decode.metrics import METRICS, Measures
 from wiretape.recorder.tape import cells
-from wiretape.recorder.tape.schema import exchanges, measures, reads
+from wiretape.recorder.tape.schema import exchanges, measures, reads, turns
 from wiretape.viewer import rows
 from wiretape.viewer.export import text
 from wiretape.viewer.sessions.account import MEANINGS
@@ -23,7 +23,7 @@ from wiretape.viewer.stats.metrics import QUANTITIES
 Kind = Literal["text", "integer", "number", "boolean", "timestamp", "words", "json"]
 
 TABLES: Final = (*text.TABLES, "summary")
-"""Tables with one row for each exchange, exchange with its texts, chunk, read, conversation, or group."""
+"""Tables with one row for each exchange, exchange with its texts, chunk, read, turn, conversation, or group."""
 
 SCHEMA_FIELDS: Final = ("table", "column", "type", "unit", "meaning")
 
@@ -116,7 +116,7 @@ def of(table: str, by: Sequence[str] = ()) -> tuple[ExportField, ...]:
         from wiretape.viewer.stats import summary  # numpy is slow to load, and only a summary needs it
 
         return (*map(_group, by), *(_statistic(name, meaning) for name, meaning in summary.schema().items()))
-    own = {"chunks": _chunk, "reads": _read, "conversations": _conversation}.get(table, exchange_field)
+    own = {"chunks": _chunk, "reads": _read, "turns": _turn, "conversations": _conversation}.get(table, exchange_field)
     names = text.TABLES[table][0]
     return tuple(exchange_field(name) if name == "id" and own is not _conversation else own(name) for name in names)
 
@@ -199,6 +199,10 @@ def _read(name: str) -> ExportField:
     column = reads.c[rows.stored_name(name)]
     meaning = f"T0 → {_comment(column)}" if name.endswith("_ms") else _comment(column)
     return _field(name, _kind(name, column), meaning)
+
+
+def _turn(name: str) -> ExportField:
+    return _field(name, _kind(name, turns.c[name]), _comment(turns.c[name]).removesuffix("; ms"))
 
 
 def _comment(column: Column[Any]) -> str:

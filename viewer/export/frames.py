@@ -19,6 +19,7 @@ surrogate, which UTF-8 cannot encode, is replaced by its escape, as in an export
 """
 
 import contextlib
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +61,7 @@ _DTYPES: Final[dict[Kind, str]] = {
     "text": "string", "words": "string", "json": "string", "integer": "Int64", "number": "Float64",
     "boolean": "boolean", "timestamp": "datetime64[us, UTC]",
 }  # fmt: skip
-_REPEATED: Final = {"chunks": ("id", "kinds"), "reads": ("id",), "gaps": ("id",)}
+_REPEATED: Final = {"chunks": ("id", "kinds"), "reads": ("id",), "gaps": ("id",), "turns": ("exchange_id",)}
 _LARGEST: Final = 2**63
 
 
@@ -129,6 +130,11 @@ class Tape:
         seq, at, relayed, start, size = np.concatenate(parts, axis=1)
         arrays = _category(place, ids), _whole(seq), _ms(at), _ms(relayed), _whole(start), _whole(size)
         return _described("reads", fields.of("reads"), arrays)
+
+    def turns(self, filter: str | None = None, *, limit: int | None = None, where: str | None = None) -> pd.DataFrame:
+        """Return one row for each turn over a WebSocket: what began it, its times in ms, outcome, tokens and audio."""
+        with self._selected(filter, where) as (connection, condition):
+            return _frame("turns", itertools.islice(queries.all_turns(connection, condition), limit))
 
     def conversations(
         self, filter: str | None = None, *, limit: int | None = None, where: str | None = None

@@ -62,6 +62,7 @@ TABLES: Final[dict[str, Source]] = {
     "texts": (_TEXTS, lambda connection: queries.exchanges(connection, _TEXTS)),
     "chunks": (rows.CHUNK_FIELDS, queries.all_chunks),
     "reads": (("id", *rows.READ_FIELDS), queries.all_reads),
+    "turns": (rows.TURN_ROW_FIELDS, queries.all_turns),
     "conversations": (rows.CONVERSATION_FIELDS, lambda connection: iter(sessions.listed(connection)[::-1])),
 }
 """Exported tables: the fields of each, and the query for its rows, oldest first."""

@@ -23,9 +23,11 @@ from wiretape.recorder.decode.dialects import (
     dashscope,
     embeddings,
     gemini,
+    gemini_live,
     images,
     messages,
     ollama,
+    openai_realtime,
     responses,
 )
 from wiretape.recorder.decode.values import JsonObject
@@ -46,7 +48,10 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
 )
 """No object is of two dialects: their order does not matter."""
 
-BY_API: Final = {dialect.api: dialect for dialect in DIALECTS}
+VOICE: Final = (openai_realtime.DIALECT, gemini_live.DIALECT)
+"""The dialects of sessions over a WebSocket, whose messages have readers of their own (`decode.websocket`)."""
+
+BY_API: Final = {dialect.api: dialect for dialect in (*DIALECTS, *VOICE)}
 
 
 def shipped_texts() -> dict[str, str]:

@@ -63,6 +63,12 @@ PATHS = {
         "/v1/messages/count_tokens", f"{GEMINI}:countTokens", "/v1/responses/input_tokens", "/tokenize", "/detokenize",
         "/v1/tokenize", f"{VERTEX}/anthropic/models/count-tokens:rawPredict", "/model/m/count-tokens",
     ],
+    "realtime": [
+        "/v1/realtime?model=m", "/openai/v1/realtime?model=m", "/v1/live/sessions", "/v1/live/sessions/s1/attach",
+        "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent?key=REDACTED",
+        "/ws/google.ai.generativelanguage.v1alpha.GenerativeService.BidiGenerateContentConstrained",
+        "/ws/google.cloud.aiplatform.v1beta1.LlmBidiService/BidiGenerateContent",
+    ],
     "models": ["/api/show"],
     "other": [
         "/api/pull", "/api/create", "/v1/batches", "/v1/messages/batches", "/v1/fine_tuning/jobs", "/v1/assistants",

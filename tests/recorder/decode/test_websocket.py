@@ -87,8 +87,8 @@ def test_both_directions_are_items_in_the_order_in_which_they_were_completed() -
     ]
     assert [item.data for item in decoded.items()][:3] == [ASK, '{"type":"session.created"}', "?"]
     measures = derive(*websocket(came, sent, path="/v1/realtime?model=m", extensions="permessage-deflate"))
-    assert (measures.outcome, measures.api, measures.operation) == ("complete", "openai.realtime", "other")
-    assert (measures.ttft_ns, measures.events, measures.flags) == (None, 1, ("unknown_payload",))
+    assert (measures.outcome, measures.api, measures.operation) == ("truncated", "openai.realtime", "realtime")
+    assert (measures.ttft_ns, measures.events, measures.flags) == (None, 1, ())
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,13 @@ from wiretape.recorder.errors import NotFound, TapeDamaged, WiretapeError
 from wiretape.recorder.tape import cut, journal
 from wiretape.recorder.tape.schema import FROM_CLIENT
 
+TABLES = ("texts", "reads", "chunks", "turns")
 GZIP = [(b"content-type", b"text/event-stream"), (b"content-encoding", b"gzip")]
 
 
 def exported(tape: Path) -> list[str]:
     """Return all that is to be known of the exchanges, and of their reads."""
-    return [run(tape, "export", "--format", "jsonl", "--table", table).stdout for table in ("texts", "reads", "chunks")]
+    return [run(tape, "export", "--format", "jsonl", "--table", table).stdout for table in TABLES]
 
 
 def cut_of(tape: Path, there: Path, *arguments: str) -> Path:

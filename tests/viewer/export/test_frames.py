@@ -26,7 +26,7 @@ from wiretape.viewer.export.frames import Tape, open_tape
 from wiretape.viewer.source.tape import overview
 from wiretape.viewer.stats import summary
 
-TABLES = ("exchanges", "texts", "chunks", "reads", "conversations")
+TABLES = ("exchanges", "texts", "chunks", "reads", "turns", "conversations")
 
 
 def table(of: Tape, name: str, *given: Any, **more: Any) -> pd.DataFrame:

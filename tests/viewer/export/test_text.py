@@ -50,7 +50,7 @@ def test_an_export_is_the_golden_file_byte_for_byte(connection: Connection, name
     assert found == golden.read_bytes()
 
 
-@each_case("table", export.TABLES)
+@each_case("table", [table for table in export.TABLES if table != "turns"])  # see test_turns
 def test_all_formats_have_the_same_fields_and_rows(connection: Connection, table: str) -> None:
     lines = [json.loads(line) for line in exported(connection, table, "jsonl").decode().split("\n")[:-1]]
     cells = list(csv.DictReader(io.StringIO(exported(connection, table, "csv").decode(), newline="")))

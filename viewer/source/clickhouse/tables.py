@@ -37,8 +37,18 @@ _TYPES: Final = ((Boolean, "UInt8"), (Float, "Float64"), (BigInteger, NUMBER), (
 _NAMED: Final = {"measures.icl": GAPS, "measures.gap_hist": COUNTS}
 _SAID: Final = {
     "exchanges": ("request_headers", "request_body", "response_headers"),
-    "measures": ("error_message", "content", "reasoning", "refusal", "tool_calls", "choices", "asked", "attributes"),
-}
+    "measures": (
+        "error_message",
+        "content",
+        "reasoning",
+        "refusal",
+        "tool_calls",
+        "choices",
+        "asked",
+        "attributes",
+        "turns",
+    ),
+}  # fmt: skip
 """Texts of programs and models: only in `streams`."""
 _KEYS: Final = ("no", "exchange_no", "session_no", "labels", "salt")
 _ELEMENTS: Final = "prompt_elements"

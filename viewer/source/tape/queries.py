@@ -340,6 +340,13 @@ def all_reads(connection: Connection, where: Condition | None = None) -> Iterato
         yield from ({"id": id, **rows.read(one)} for one in its_reads)
 
 
+def all_turns(connection: Connection, where: Condition | None = None) -> Iterator[TableRow]:
+    """Yield every turn of the WebSockets that fit, oldest exchange first."""
+    statement = select(_exchanges.c.no, _exchanges.c.id, _measures.c.turns).where(_measures.c.turns.is_not(None))
+    for batch in in_batches(connection, statement, where):
+        yield from (rows.turn(id, values) for _, id, found in batch for values in found or ())
+
+
 def all_chunks(connection: Connection, where: Condition | None = None, limit: int | None = None) -> Chunks:
     """Return every chunk of the exchanges that fit, oldest exchange first; one exchange is decoded at a time."""
     return Chunks(decoded_bodies(connection, _numbers(connection, where)), limit)

@@ -1,0 +1,81 @@
+"""Pure: formats of audio in messages, and how long it plays.
+
+Audio comes as base64 in JSON. The formats here have a fixed number of bytes per second: PCM with 16 bits a sample, and
+G.711, one channel each. Of any other format, the duration is unknown.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from wiretape.recorder.decode.values import text
+
+Encoding = Literal["pcm16", "g711_ulaw", "g711_alaw"]
+
+_NAMES: Final[dict[str, Encoding]] = {
+    "audio/pcm": "pcm16",
+    "audio/l16": "pcm16",
+    "pcm16": "pcm16",
+    "audio/pcmu": "g711_ulaw",
+    "g711_ulaw": "g711_ulaw",
+    "audio/pcma": "g711_alaw",
+    "g711_alaw": "g711_alaw",
+}
+_RATE: Final = re.compile(r";\s*rate\s*=\s*(\d{1,7})\s*(?:;|$)", re.IGNORECASE)
+_PCM_RATE: Final = 24_000
+"""Samples per second of PCM where a message names no rate: the output of OpenAI's Realtime and of Gemini Live."""
+_G711_RATE: Final = 8_000
+_MAX_RATE: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class AudioFormat:
+    """The encoding of samples, and their number per second."""
+
+    encoding: Encoding
+    rate: int
+
+    @property
+    def sample_bytes(self) -> int:
+        """The bytes of a sample."""
+        return 2 if self.encoding == "pcm16" else 1
+
+    def duration_ns(self, size: int) -> int:
+        """Return how long this many bytes play."""
+        return size * 1_000_000_000 // (self.rate * self.sample_bytes)
+
+    def __str__(self) -> str:
+        return f"{self.encoding}/{self.rate}"
+
+
+def named(name: object, rate: object = None) -> AudioFormat | None:
+    """Return the format with a name, or with a media type and its parameters; None if it is unknown."""
+    kind = text(name)
+    encoding = _NAMES.get(kind.partition(";")[0].strip().lower())
+    if encoding is None:
+        return None
+    if encoding != "pcm16":
+        return AudioFormat(encoding, _G711_RATE)
+    given = _RATE.search(kind)
+    hertz = rate if type(rate) is int else int(given[1]) if given else _PCM_RATE
+    return AudioFormat(encoding, hertz) if 0 < hertz <= _MAX_RATE else None
+
+
+def size_of(base64: str) -> int:
+    """Return the number of bytes that a base64 text stands for."""
+    return len(base64.rstrip("=")) * 3 // 4
+
+
+def underrun_ns(pieces: Iterable[tuple[int, int]]) -> int:
+    """Return how long a listener hears silence who plays audio from its first piece on, in real time.
+
+    `pieces` are the timestamps and the durations of the audio, in the order of its arrival.
+    """
+    silence, played_until = 0, None
+    for at_ns, duration_ns in pieces:
+        if played_until is None:
+            played_until = at_ns
+        silence += max(at_ns - played_until, 0)
+        played_until = max(at_ns, played_until) + duration_ns
+    return silence

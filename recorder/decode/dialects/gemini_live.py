@@ -1,0 +1,239 @@
+"""Gemini's Live API over a WebSocket (`BidiGenerateContent`), whose JSON comes in text or in binary messages.
+
+A turn ends with `turnComplete`. Its clock starts with the last request before its first output: text of the client, or
+an end of speech that the client or the server names. Where the server finds the end of speech by itself and does not
+say so, the start is unknown; audio that the client goes on sending says nothing. A request during an answer is the
+start of the next turn. The text is the transcript of the audio, or the text without thoughts. Errors are close frames.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from wiretape.recorder.decode import audio
+from wiretape.recorder.decode.allowance import may_be_parsed
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.framings.websocket import NO_STATUS
+from wiretape.recorder.decode.turns import TurnDraft, TurnTokens
+from wiretape.recorder.decode.values import JsonObject, compact, count, text
+
+API: Final = "gemini.live"
+
+_CLEAN: Final = frozenset({None, 1000, 1001, NO_STATUS})
+"""Codes of a close that is no error; None: there was no close frame."""
+
+
+def tokens(usage: JsonObject) -> Tokens:
+    """Return the counts of `usageMetadata`."""
+    found = _turn_tokens(usage)
+    return Tokens(
+        input=found.input,
+        output=found.output,
+        total=count(_field(usage, "totalTokenCount")),
+        reasoning=count(_field(usage, "thoughtsTokenCount")),
+        cache_read=found.input_cached,
+    )
+
+
+DIALECT: Final = Dialect(
+    api=API,
+    operation="realtime",
+    parse=lambda payload, event, fault: None,  # its messages have a reader of their own
+    tokens=tokens,
+    silent=frozenset({"no_finish", "no_usage", "hidden_tokens", "multi_choice"}),
+)
+
+
+class LiveReader:
+    """Reads the messages of a session, each into a chunk, and notes its turns."""
+
+    api = API
+
+    def __init__(self) -> None:
+        self.turns: list[TurnDraft] = []
+        self.fault = None
+        """No message reports an error: a close frame does."""
+        self._ask: tuple[int, str] | None = None
+        """The request that no turn has answered yet."""
+        self._is_sure = False
+        """The client requested an answer, and no sound decides whether one comes."""
+        self._turn: TurnDraft | None = None
+        self._is_transcribed = False
+        """The last turn's transcript has ended."""
+        self._model = ""
+
+    def take(self, item: int, data: bytes, *, is_client: bool) -> Chunk | None:
+        """Read a message; None if it is no chunk: of the client, or no JSON object."""
+        message = _object(data)
+        if message is None:
+            return None
+        if is_client:
+            self._sent(item, message)
+            return None
+        if _field(message, "setupComplete") is not None:
+            return Chunk(API, model=self._model)
+        activity = _map(message, "voiceActivity")
+        content = _map(message, "serverContent")
+        if _field(activity, "voiceActivityType") == "ACTIVITY_END":
+            self._ask = item, "end_of_speech"
+        if self._turn is None and text(_field(_map(content, "inputTranscription"), "text")):
+            self._is_transcribed = True  # the user has spoken since: what follows is another turn
+        chunks = [*self._calls(item, message), *self._content(item, content)]
+        return self._with_usage(_merged(chunks), _map(message, "usageMetadata"))
+
+    def finish(self, close_code: int | None) -> None:
+        """Note the end of the session: a turn without an end is truncated, or an error if the close frame is one."""
+        if self._turn is None and self._is_sure and self._ask is not None:
+            self._begin(self._ask[0])
+        if self._turn is not None and close_code not in _CLEAN:
+            self._turn.outcome, self._turn.error = "error", str(close_code)
+
+    def _sent(self, item: int, message: JsonObject) -> None:
+        """Note a message of the client that requests an answer."""
+        self._model = self._model or text(_field(_map(message, "setup"), "model")).removeprefix("models/")
+        realtime = _map(message, "realtimeInput")
+        if _field(_map(message, "clientContent"), "turnComplete") is True or text(_field(realtime, "text")):
+            self._ask, self._is_sure = (item, "text"), True
+        elif _field(realtime, "activityEnd") is not None or _field(realtime, "audioStreamEnd") is True:
+            self._ask = item, "end_of_speech"
+
+    # A turn
+
+    def _begin(self, item: int) -> TurnDraft:
+        if self._turn is None:
+            self._turn = TurnDraft(item)
+            if self._ask is not None:
+                self._turn.start, self._turn.begun_by = self._ask
+            self._ask, self._is_sure, self._is_transcribed = None, False, False
+            self.turns.append(self._turn)
+        return self._turn
+
+    def _piece(
+        self, content: str = "", reasoning: str = "", tool: ToolPiece | None = None, end: str | None = None
+    ) -> Piece:
+        return Piece(len(self.turns) - 1, content, reasoning, "", () if tool is None else (tool,), end)
+
+    def _calls(self, item: int, message: JsonObject) -> Iterator[Chunk]:
+        for place, call in enumerate(_list(_map(message, "toolCall"), "functionCalls")):
+            self._begin(item).note_output(item)
+            arguments = compact(_field(call, "args") or {})
+            tool = ToolPiece(place, text(_field(call, "id")), text(_field(call, "name")), arguments, whole=True)
+            yield Chunk(API, pieces=(self._piece(tool=tool),), tool=True)
+
+    def _content(self, item: int, content: JsonObject) -> Iterator[Chunk]:
+        for part in _list(_map(content, "modelTurn"), "parts"):
+            yield from self._part(item, part)
+        yield from self._transcript(item, _map(content, "outputTranscription"))
+        if _field(content, "interrupted") is True and self._turn is not None:
+            self._turn.outcome = "interrupted"
+        if _field(content, "turnComplete") is True:
+            yield from self._complete(item, text(_field(content, "turnCompleteReason")))
+
+    def _part(self, item: int, part: JsonObject) -> Iterator[Chunk]:
+        said, data = text(_field(part, "text")), _map(part, "inlineData")
+        if said:
+            turn = self._begin(item)
+            turn.note_output(item)
+            is_thought = _field(part, "thought") is True
+            if is_thought:
+                yield Chunk(API, pieces=(self._piece(reasoning=said),), reasoning=True)
+            else:
+                turn.texts.append(said)
+                yield Chunk(API, pieces=(self._piece(said),), content=True)
+        if encoded := text(_field(data, "data")):
+            turn, kind = self._begin(item), text(_field(data, "mimeType"))
+            is_audio = kind.startswith("audio/")
+            turn.format = (audio.named(kind) if is_audio else None) or turn.format
+            turn.note_output(item, audio.size_of(encoded) if is_audio else 0)
+            yield Chunk(API, content=True)
+
+    def _transcript(self, item: int, transcription: JsonObject) -> Iterator[Chunk]:
+        """Add the transcript of audio; behind the end of its turn it still belongs to that."""
+        said, is_end = text(_field(transcription, "text")), _field(transcription, "finished") is True
+        is_late = self._turn is None and self._ask is None and bool(self.turns) and not self._is_transcribed
+        if said:
+            turn = self.turns[-1] if is_late else self._begin(item)
+            turn.transcript.append(said)
+            if not is_late:
+                turn.note_output(item)
+            yield Chunk(API, pieces=(self._piece(said),), content=True)
+        self._is_transcribed = self._is_transcribed or is_end
+
+    def _complete(self, item: int, reason: str) -> Iterator[Chunk]:
+        if self._turn is None and not self._is_sure:
+            return  # a stray one, as after an interruption
+        turn = self._begin(item)
+        turn.end = item
+        turn.outcome = "interrupted" if turn.outcome == "interrupted" else "complete"
+        turn.finish_reason = reason or turn.outcome
+        self._turn = None
+        yield Chunk(API, pieces=(self._piece(end=turn.finish_reason),), ends=True)
+
+    def _with_usage(self, chunk: Chunk, usage: JsonObject) -> Chunk:
+        if not usage or not self.turns:
+            return chunk
+        self.turns[-1].tokens = _turn_tokens(usage)
+        return Chunk(
+            API, "", "", chunk.pieces, chunk.content, chunk.reasoning, chunk.tool, usage=usage, ends=chunk.ends
+        )
+
+
+def _merged(chunks: list[Chunk]) -> Chunk:
+    """Return the parts of one message as one chunk."""
+    if len(chunks) == 1:
+        return chunks[0]
+    return Chunk(
+        API,
+        pieces=tuple(piece for chunk in chunks for piece in chunk.pieces),
+        content=any(chunk.content for chunk in chunks),
+        reasoning=any(chunk.reasoning for chunk in chunks),
+        tool=any(chunk.tool for chunk in chunks),
+        ends=any(chunk.ends for chunk in chunks),
+    )
+
+
+def _object(data: bytes) -> JsonObject | None:
+    if not may_be_parsed(data):
+        return None
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _field(holder: JsonObject, name: str) -> Any:
+    """Return a field, which SDKs write in camel case or with underscores."""
+    if name in holder:
+        return holder[name]
+    return holder.get("".join(f"_{sign.lower()}" if sign.isupper() else sign for sign in name))
+
+
+def _map(holder: JsonObject, name: str) -> JsonObject:
+    value = _field(holder, name)
+    return value if isinstance(value, dict) else {}
+
+
+def _list(holder: JsonObject, name: str) -> list[JsonObject]:
+    value = _field(holder, name)
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _turn_tokens(usage: JsonObject) -> TurnTokens:
+    answered, thought = count(_field(usage, "responseTokenCount")), count(_field(usage, "thoughtsTokenCount"))
+    taken, given = (_by_modality(_list(usage, f"{side}TokensDetails")) for side in ("prompt", "response"))
+    return TurnTokens(
+        input=count(_field(usage, "promptTokenCount")),
+        input_text=taken.get("TEXT"),
+        input_audio=taken.get("AUDIO"),
+        input_cached=count(_field(usage, "cachedContentTokenCount")),
+        output=None if answered is None else answered + (thought or 0),
+        output_text=given.get("TEXT"),
+        output_audio=given.get("AUDIO"),
+    )
+
+
+def _by_modality(details: list[JsonObject]) -> dict[str, int]:
+    counts = ((text(_field(one, "modality")), count(_field(one, "tokenCount"))) for one in details)
+    return {modality: number for modality, number in counts if number is not None}

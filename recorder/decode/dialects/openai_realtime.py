@@ -1,0 +1,303 @@
+"""OpenAI's Realtime API over a WebSocket, by its names of 2025 and of the beta; also the turns of Responses over one.
+
+A turn is one response, known by its id: several may run at once. Its clock starts at the client's `response.create`
+that it answers, of those without an answer the first; else at the end of speech that the server reported, or of a
+commit or timeout; else at `response.created`. The text of an answer is the transcript of its audio, or its text; what
+the user said is none of it. An error that names no request changes no turn: sessions survive most.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from wiretape.recorder.decode import audio
+from wiretape.recorder.decode.allowance import may_be_parsed
+from wiretape.recorder.decode.audio import AudioFormat
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, Tokens, ToolPiece
+from wiretape.recorder.decode.dialects import responses
+from wiretape.recorder.decode.turns import TurnDraft, TurnOutcome, TurnTokens
+from wiretape.recorder.decode.values import JsonObject, count, index, text
+
+API: Final = "openai.realtime"
+
+
+def tokens(usage: JsonObject) -> Tokens:
+    """Return the counts of `usage`."""
+    found = _turn_tokens(usage)
+    return Tokens(
+        input=found.input, output=found.output, total=count(usage.get("total_tokens")), cache_read=found.input_cached
+    )
+
+
+DIALECT: Final = Dialect(
+    api=API,
+    operation="realtime",
+    parse=lambda payload, event, fault: None,  # its messages have a reader of their own
+    tokens=tokens,
+    silent=frozenset({"no_finish", "no_usage", "hidden_tokens", "multi_choice"}),
+)
+
+_TRANSCRIPT: Final = frozenset({"response.output_audio_transcript.delta", "response.audio_transcript.delta"})
+_TEXT: Final = frozenset({"response.output_text.delta", "response.text.delta", "response.refusal.delta"})
+_AUDIO: Final = frozenset({"response.output_audio.delta", "response.audio.delta"})
+_ARGUMENTS: Final = "response.function_call_arguments.delta"
+_WHOLE: Final = {
+    "response.output_audio_transcript.done": "transcript",
+    "response.audio_transcript.done": "transcript",
+    "response.output_text.done": "text",
+    "response.text.done": "text",
+}
+"""The events with a whole text, which counts where no delta came, and its field."""
+_ENDS: Final = frozenset(
+    {"response.done", "response.completed", "response.incomplete", "response.failed", "response.cancelled"}
+)
+_WAITS: Final = {
+    "input_audio_buffer.speech_stopped": "end_of_speech",
+    "input_audio_buffer.committed": "commit",
+    "input_audio_buffer.timeout_triggered": "timeout",
+}
+"""The server's events after which it may respond by itself, and what the turn begins with.
+
+The last end of speech counts, or without one the first of the others.
+"""
+_BUSY: Final = "conversation_already_has_active_response"
+_DEFAULT_FORMAT: Final = audio.named("pcm16")
+
+
+class _Message(msgspec.Struct):
+    """The fields of a message that are read."""
+
+    type: Any = None
+    event_id: Any = None
+    response_id: Any = None
+    output_index: Any = None
+    call_id: Any = None
+    name: Any = None
+    delta: Any = None
+    transcript: Any = None
+    text: Any = None
+    response: Any = None
+    item: Any = None
+    session: Any = None
+    error: Any = None
+    generate: Any = None
+
+
+@dataclass(slots=True)
+class _Ask:
+    """A client's `response.create` without a response yet."""
+
+    item: int
+    event_id: str
+    generates: bool
+
+
+class RealtimeReader:
+    """Reads the messages of a session, each into a chunk, and notes its turns.
+
+    With `errors_end_turns`, an error ends the current response, as it does in the Responses API.
+    """
+
+    api = API
+
+    def __init__(self, *, errors_end_turns: bool = False) -> None:
+        self._errors_end_turns = errors_end_turns
+        self.turns: list[TurnDraft] = []
+        self.fault: tuple[int, ReportedError] | None = None
+        """The last error before any turn began, and its item."""
+        self._asks: deque[_Ask] = deque()
+        self._wait: tuple[int, str] | None = None
+        self._by_id: dict[str, TurnDraft | None] = {}
+        self._last: TurnDraft | None = None
+        self._format: AudioFormat | None = _DEFAULT_FORMAT
+
+    def take(self, item: int, data: bytes, *, is_client: bool) -> Chunk | None:
+        """Read a message; None if it is no chunk: of the client, or no JSON object with a type."""
+        message = _message(data)
+        kind = text(message.type)
+        if is_client:
+            if kind == responses.REQUEST:
+                self._asks.append(_Ask(item, text(message.event_id), message.generate is not False))
+            return None
+        if not kind:
+            return None
+        if kind.startswith("response."):
+            return self._response_event(item, kind, message)
+        if kind in _WAITS:
+            is_speech = _WAITS[kind] == "end_of_speech"
+            self._wait = (item, _WAITS[kind]) if is_speech or self._wait is None else self._wait
+        elif kind == "error":
+            self._error(item, message.error)
+        model = self._session(message.session) if kind.startswith("session.") else ""
+        return Chunk(API, model=model)
+
+    def finish(self, close_code: int | None) -> None:
+        """Note the end of the session: turns without an end are truncated, also those that never began."""
+        self.turns += [TurnDraft(ask.item, responses.REQUEST, ask.item) for ask in self._asks if ask.generates]
+        self._asks.clear()
+
+    def _session(self, session: object) -> str:
+        """Note the format of the audio, and return the model."""
+        if not isinstance(session, dict):
+            return ""
+        self._format = _format(session) or self._format
+        return text(session.get("model"))
+
+    # A response
+
+    def _response_event(self, item: int, kind: str, message: _Message) -> Chunk:
+        response = message.response if isinstance(message.response, dict) else {}
+        if kind == responses.CREATED:
+            return self._created(item, response)
+        turn = self._turn(text(message.response_id) or text(response.get("id")))
+        if turn is None:
+            return Chunk(API)
+        if kind in _ENDS:
+            return self._done(item, turn, kind, response)
+        if kind == "response.output_item.added":
+            return self._called(item, turn, message)
+        if kind in _WHOLE:
+            return self._whole(item, turn, kind, message)
+        return self._delta(item, turn, kind, message) if kind.endswith(".delta") else Chunk(API)
+
+    def _created(self, item: int, response: JsonObject) -> Chunk:
+        turn = TurnDraft(item, start=item, id=text(response.get("id")), format=_format(response) or self._format)
+        ask = self._asks.popleft() if self._asks else None
+        if ask is not None:
+            turn.begun_by, turn.start = responses.REQUEST, ask.item
+        elif self._wait is not None:
+            turn.start, turn.begun_by = self._wait
+        self._wait = None
+        self._last = None if ask is not None and not ask.generates else turn
+        self._by_id[turn.id] = self._last
+        if self._last is None:
+            return Chunk(API)
+        self.turns.append(turn)
+        return Chunk(API, id=turn.id if len(self.turns) == 1 else "")
+
+    def _turn(self, id: str) -> TurnDraft | None:
+        return self._by_id.get(id, self._last) if id else self._last
+
+    def _piece(self, turn: TurnDraft, content: str = "", tool: ToolPiece | None = None) -> tuple[Piece, ...]:
+        return (Piece(self.turns.index(turn), content, "", "", () if tool is None else (tool,), None),)
+
+    def _delta(self, item: int, turn: TurnDraft, kind: str, message: _Message) -> Chunk:
+        delta = text(message.delta)
+        if not delta:
+            return Chunk(API)
+        turn.note_output(item, audio.size_of(delta) if kind in _AUDIO else 0)
+        if kind in _AUDIO:
+            return Chunk(API, content=True)
+        if kind in _TRANSCRIPT or kind in _TEXT:
+            (turn.transcript if kind in _TRANSCRIPT else turn.texts).append(delta)
+            return Chunk(API, pieces=self._piece(turn, delta), content=True)
+        if kind == _ARGUMENTS:
+            tool = ToolPiece(index(message.output_index), text(message.call_id), "", delta)
+            return Chunk(API, pieces=self._piece(turn, tool=tool), tool=True)
+        return Chunk(API, reasoning=True)
+
+    def _whole(self, item: int, turn: TurnDraft, kind: str, message: _Message) -> Chunk:
+        field = _WHOLE[kind]
+        into, whole = (turn.texts, message.text) if field == "text" else (turn.transcript, message.transcript)
+        if into or not text(whole):
+            return Chunk(API)
+        into.append(text(whole))
+        turn.note_output(item)
+        return Chunk(API, pieces=self._piece(turn, text(whole)), content=True)
+
+    def _called(self, item: int, turn: TurnDraft, message: _Message) -> Chunk:
+        added = message.item if isinstance(message.item, dict) else {}
+        name = text(added.get("name"))
+        if added.get("type") != "function_call" or not name:
+            return Chunk(API)
+        turn.note_output(item)
+        tool = ToolPiece(index(message.output_index), text(added.get("call_id")), name, "")
+        return Chunk(API, pieces=self._piece(turn, tool=tool), tool=True)
+
+    def _done(self, item: int, turn: TurnDraft, kind: str, response: JsonObject) -> Chunk:
+        usage = response.get("usage")
+        turn.end, turn.tokens = item, _turn_tokens(usage if isinstance(usage, dict) else {})
+        status = text(response.get("status")) or kind.removeprefix("response.")
+        turn.outcome, turn.finish_reason, fault = _end(status, response)
+        turn.error = fault.code if fault is not None else None
+        piece = Piece(self.turns.index(turn), "", "", "", (), turn.finish_reason)
+        given = usage if isinstance(usage, dict) and usage else None
+        return Chunk(API, pieces=(piece,), usage=given, fault=fault, ends=True)
+
+    # Errors
+
+    def _error(self, item: int, error: object) -> None:
+        """Note an error: of the request that it names, or of the session if no turn has begun."""
+        given = error if isinstance(error, dict) else {}
+        code = text(given.get("code")) or text(given.get("type")) or None
+        running = self._last is not None and self._last.end is None
+        if self._errors_end_turns and self._last is not None and running:
+            self._last.end, self._last.outcome, self._last.error = item, "error", code
+        elif (ask := self._refused(text(given.get("event_id")), code)) is not None:
+            self._asks.remove(ask)
+            self.turns.append(TurnDraft(item, responses.REQUEST, ask.item, item, "error", error=code))
+        elif not self.turns:
+            self.fault = item, ReportedError(code, text(given.get("message")) or None)
+
+    def _refused(self, id: str, code: str | None) -> _Ask | None:
+        """Return the request for a response that an error refuses."""
+        if self._errors_end_turns:
+            return self._asks[0] if self._asks else None
+        if id:
+            return next((ask for ask in self._asks if ask.event_id == id), None)
+        return self._asks[-1] if self._asks and code == _BUSY else None
+
+
+def _message(data: bytes) -> _Message:
+    if not may_be_parsed(data):
+        return _Message()
+    try:
+        return msgspec.json.decode(data, type=_Message)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return _Message()
+
+
+def _format(holder: JsonObject) -> AudioFormat | None:
+    """Return the format of the audio that a session, or a response, says it sends."""
+    output: Any = holder.get("audio")
+    for name in ("output", "format"):
+        output = output.get(name) if isinstance(output, dict) else None
+    if isinstance(output, dict):
+        return audio.named(output.get("type"), output.get("rate"))
+    return audio.named(holder.get("output_audio_format"))
+
+
+def _end(status: str, response: JsonObject) -> tuple[TurnOutcome, str | None, ReportedError | None]:
+    """Return the outcome of a response, the reason of its end, and the error that it reports."""
+    details = response.get("status_details") or response.get("incomplete_details")
+    details = details if isinstance(details, dict) else {}
+    reason = text(details.get("reason")) or status
+    if status == "failed":
+        error = details.get("error") or response.get("error")
+        error = error if isinstance(error, dict) else {}
+        code = text(error.get("code")) or text(error.get("type")) or None
+        return "error", status, ReportedError(code, text(error.get("message")) or None)
+    if status == "cancelled":
+        return ("interrupted" if reason == "turn_detected" else "cancelled"), reason, None
+    return "complete", reason, None
+
+
+def _details(usage: JsonObject, side: str) -> JsonObject:
+    """Return the counts by modality; Responses writes their name in the plural."""
+    details = usage.get(f"{side}_token_details") or usage.get(f"{side}_tokens_details")
+    return details if isinstance(details, dict) else {}
+
+
+def _turn_tokens(usage: JsonObject) -> TurnTokens:
+    taken, given = _details(usage, "input"), _details(usage, "output")
+    return TurnTokens(
+        input=count(usage.get("input_tokens")),
+        input_text=count(taken.get("text_tokens")),
+        input_audio=count(taken.get("audio_tokens")),
+        input_cached=count(taken.get("cached_tokens")),
+        output=count(usage.get("output_tokens")),
+        output_text=count(given.get("text_tokens")),
+        output_audio=count(given.get("audio_tokens")),
+    )

@@ -1,0 +1,184 @@
+"""Pure: the turns of a session over a WebSocket: what each began with, its times, its end, its tokens and its audio.
+
+Readers of the wires (`dialects.openai_realtime`, `dialects.gemini_live`) note the turns as their messages come, by the
+numbers of the items; `measured` turns these into timestamps.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Final, Literal
+
+from wiretape.recorder.decode import audio
+from wiretape.recorder.decode.audio import AudioFormat
+from wiretape.recorder.decode.encoding import Cleaner
+from wiretape.recorder.decode.values import JsonObject
+
+TurnOutcome = Literal["complete", "interrupted", "cancelled", "error", "truncated"]
+
+TURN_OUTCOMES: Final[dict[TurnOutcome, str]] = {
+    "complete": "the wire's own end of the turn came, also at a limit of tokens",
+    "interrupted": "the user spoke, and the server ended the turn",
+    "cancelled": "the client ended the turn",
+    "error": "the server reported that the turn failed, or closed the WebSocket with an error",
+    "truncated": "the WebSocket ended before the turn",
+}
+
+BEGINNINGS: Final = {
+    "response.create": "the client requested a response",
+    "text": "the client sent text",
+    "end_of_speech": "the user stopped speaking, as the server or the client says",
+    "commit": "audio was committed",
+    "timeout": "the server waited for speech in vain",
+}
+"""Causes of a turn; None: the wire names none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnTokens:
+    """The tokens that usage reports for a turn, in all and by modality; None where it reports none."""
+
+    input: int | None = None
+    input_text: int | None = None
+    input_audio: int | None = None
+    input_cached: int | None = None
+    output: int | None = None
+    output_text: int | None = None
+    output_audio: int | None = None
+
+
+_TOKENS: Final = tuple(one.name for one in fields(TurnTokens))
+
+
+@dataclass(slots=True, eq=False)
+class TurnDraft:
+    """A turn while its messages are read; messages are given by the numbers of their items.
+
+    `start` is the message that starts its clock, None if the wire has none; `first` is its first message, `end` the one
+    that ended it. `audio` are the messages with audio, and their bytes.
+    """
+
+    first: int
+    begun_by: str | None = None
+    start: int | None = None
+    end: int | None = None
+    outcome: TurnOutcome = "truncated"
+    finish_reason: str | None = None
+    error: str | None = None
+    id: str = ""
+    first_output: int | None = None
+    last_output: int | None = None
+    audio: list[tuple[int, int]] = field(default_factory=list)
+    format: AudioFormat | None = None
+    transcript: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    tokens: TurnTokens = TurnTokens()
+
+    def note_output(self, item: int, audio_bytes: int = 0) -> None:
+        """Note output in a message, and the bytes of audio in it."""
+        if self.first_output is None:
+            self.first_output = item
+        self.last_output = item
+        if audio_bytes:
+            self.audio.append((item, audio_bytes))
+
+    @property
+    def text(self) -> str:
+        """The transcript of its audio, or else its text."""
+        return "".join(self.transcript or self.texts)
+
+
+def said(meaning: str) -> Any:
+    """Define a value of a turn with its meaning; it may be unknown."""
+    return field(default=None, metadata={"doc": meaning})
+
+
+def known(meaning: str) -> Any:
+    """Define a value of a turn that is always known, with its meaning."""
+    return field(metadata={"doc": meaning})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnMeasures:
+    """The values of one turn; the meaning of each field is its metadata."""
+
+    turn: int = known("1, 2, …: by start")
+    begun_by: str | None = said(f"what began it: {', '.join(BEGINNINGS)}; NULL: the wire does not say")
+    started_at_ns: int | None = said("T0 → its start: the request, or the end of speech; NULL: no message says when")
+    first_output_at_ns: int | None = said("T0 → first text, reasoning, tool call or audio")
+    ended_at_ns: int | None = said("T0 → the message that ended it; NULL: none did")
+    ttft_ns: int | None = said("its start → first text, reasoning, tool call or audio")
+    ttfa_ns: int | None = said("its start → first audio")
+    last_ns: int | None = said("its start → last output; without any, the message that ended it")
+    outcome: str = known(f"how it ended: {', '.join(TURN_OUTCOMES)}")
+    finish_reason: str | None = said("reason of its end, verbatim from upstream")
+    error_code: str | None = said("the code or type of the error that ended it")
+    response_id: str | None = said("the id of its response")
+    input_tokens: int | None = said("tokens of its input, cached ones included, from usage")
+    input_text_tokens: int | None = said("of these, text")
+    input_audio_tokens: int | None = said("of these, audio")
+    input_cached_tokens: int | None = said("of these, read from the provider's cache")
+    output_tokens: int | None = said("tokens of its output, from usage; Gemini's thoughts included")
+    output_text_tokens: int | None = said("of these, text")
+    output_audio_tokens: int | None = said("of these, audio")
+    audio_format: str | None = said("encoding and samples per second of its audio: pcm16/24000, g711_ulaw/8000, …")
+    audio_bytes: int = known("bytes of its audio, decoded from base64")
+    audio_ns: int | None = said("how long its audio plays; NULL: no audio, or of an unknown format")
+    underrun_ns: int | None = said("silence that a listener hears who plays its audio from the first piece on")
+    text: str | None = said("the transcript of its audio as received, or its text")
+
+
+TURN_FIELDS: Final = {one.name: one for one in fields(TurnMeasures)}
+"""The fields of a turn by their names."""
+
+
+def measured(drafts: Sequence[TurnDraft], at_ns: Sequence[int | None], cleaner: Cleaner) -> list[JsonObject] | None:
+    """Return the values of the turns in the order of their starts, without unknown ones; None if there are none."""
+    if not drafts:
+        return None
+    ordered = sorted(drafts, key=lambda draft: draft.first if draft.start is None else draft.start)
+    rows = (asdict(_of(number, draft, at_ns)) for number, draft in enumerate(ordered, 1))
+    return [cleaner.value({name: value for name, value in row.items() if value is not None}) for row in rows]
+
+
+def _of(number: int, draft: TurnDraft, at_ns: Sequence[int | None]) -> TurnMeasures:
+    def at(item: int | None) -> int | None:
+        return None if item is None else at_ns[item]
+
+    def since_start(item: int | None) -> int | None:
+        start, end = at(draft.start), at(item)
+        return None if start is None or end is None else end - start
+
+    tokens = draft.tokens
+    return TurnMeasures(
+        turn=number,
+        begun_by=draft.begun_by,
+        started_at_ns=at(draft.start),
+        first_output_at_ns=at(draft.first_output),
+        ended_at_ns=at(draft.end),
+        ttft_ns=since_start(draft.first_output),
+        ttfa_ns=since_start(draft.audio[0][0] if draft.audio else None),
+        last_ns=since_start(draft.end if draft.last_output is None else draft.last_output),
+        outcome=draft.outcome,
+        finish_reason=draft.finish_reason,
+        error_code=draft.error,
+        response_id=draft.id or None,
+        **{f"{name}_tokens": getattr(tokens, name) for name in _TOKENS},
+        audio_format=str(draft.format) if draft.format is not None and draft.audio else None,
+        audio_bytes=sum(size for _, size in draft.audio),
+        audio_ns=_audio_ns(draft),
+        underrun_ns=_underrun_ns(draft, at_ns),
+        text=draft.text or None,
+    )
+
+
+def _audio_ns(draft: TurnDraft) -> int | None:
+    if draft.format is None or not draft.audio:
+        return None
+    return draft.format.duration_ns(sum(size for _, size in draft.audio))
+
+
+def _underrun_ns(draft: TurnDraft, at_ns: Sequence[int | None]) -> int | None:
+    if draft.format is None or not draft.audio:
+        return None
+    pieces = [(at, draft.format.duration_ns(size)) for item, size in draft.audio if (at := at_ns[item]) is not None]
+    return audio.underrun_ns(pieces) if len(pieces) == len(draft.audio) else None
