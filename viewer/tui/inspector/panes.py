@@ -317,7 +317,8 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         length = formatting.timestamp_with_unit(self.timeline.axis_ns)
         clock = "" if self.times.is_plain else self.times.clock_name
         parts = (f"gaps × {formatting.duration(self.timeline.strips.unit_ns)}", length, clock, self._legend)
-        texts = [" · ".join(filter(None, ("timeline", *parts[start:end]))) for start, end in ((0, 4), (1, 4), (1, 3))]
+        shown = parts, parts[1:], parts[:3], parts[1:3]
+        texts = [" · ".join(filter(None, ("timeline", *some))) for some in shown]
         texts.append(f"timeline · {length}")
         return next((text for text in texts if len(text) <= self.size.width - 4), texts[-1])
 
