@@ -80,3 +80,15 @@ def test_turns_are_derived_again(spoken: Path) -> None:
     assert run(spoken, "export", "--table", "turns", "--format", "jsonl").stdout == ""
     run(spoken, "db", "rebuild")
     assert run(spoken, "export", "--table", "turns", "--format", "jsonl").stdout == before
+
+
+def test_statistics_count_turns_apart_from_other_generations(spoken: Path) -> None:
+    (asked,) = json.loads(run(spoken, "stats", "-f", "operation:realtime", "--format", "json").stdout)
+    assert (asked["n"], asked["n_complete"], asked["n_client_closed"], asked["output_tokens"]) == (2, 1, 1, 5)
+    assert (asked["ttft_n"], asked["error_rate_pct"], asked["icl_n"]) == (1, 0.0, 0)
+    lines = [
+        json.loads(line) for line in run(spoken, "export", "--table", "turns", "--format", "jsonl").stdout.splitlines()
+    ]
+    assert asked["ttft_p50_ms"] == lines[0]["ttft_ms"]
+    (others,) = json.loads(run(spoken, "stats", "--format", "json").stdout)
+    assert others["n"] == 0

@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Select, Text, and_, case, func
 
 from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.exchange import FAILURES, OUTCOMES
+from wiretape.recorder.decode.turns import TURN_OUTCOMES
 from wiretape.recorder.tape import cells
 from wiretape.recorder.tape.schema import COVERED, exchanges, measures
 from wiretape.viewer.rows import TableRow
@@ -47,6 +48,9 @@ FLAGGED: Final = (
 """The conditions that `Figures.flagged` counts among the measured exchanges, in its order."""
 OUTCOME: Final = case((exchanges.c.ended_by.is_(None), "open"), else_=func.coalesce(measures.c.outcome, UNMEASURED))
 """Elsewhere an exchange that has ended and is not measured counts as open; it is missing from the figures."""
+
+_OUTCOME_OF_TURN: Final = {"interrupted": "client_closed", "cancelled": "client_closed", "error": "error_event"}
+"""The outcomes of exchanges that count for those of turns; others have the same name."""
 
 _PAID: Final = 3
 """Number of columns for payments: the cost, the tokens from the cache, and all tokens of the request."""
@@ -93,12 +97,14 @@ def samples(
 ) -> list[Sample]:
     """Read the exchanges that `where` selects, in groups, ordered by their keys; without `by`, one group of all.
 
-    Only complete exchanges are `measured`, unless `include_failed`. `gaps` false leaves the gaps unread.
+    Only complete exchanges are `measured`, unless `include_failed`. `gaps` false leaves the gaps unread. A session of
+    voice counts as its turns, each by itself, without gaps.
     """
     with connection.begin():
         currency = connection.execute(select(func.currency_of(0))).scalar_one()
     groups: dict[Key, _Group] = {} if by else {(): _Group()}
     for batch in queries.in_batches(connection, _sample_statement(by, gaps, include_failed, currency), where):
+        batch = [one for row in batch for one in _turns_of(row, 3 + len(by))]
         numbers = np.array([row[3 + len(by) :] for row in batch], np.float64)
         members: dict[Key, list[int]] = {}
         for at, row in enumerate(batch):
@@ -147,8 +153,32 @@ def _sample_statement(by: Sequence[str], gaps: bool, include_failed: bool, curre
         measures.c.cache_read_input_tokens,
         cache_total(),
         *FLAGGED,
+        case((measures.c.operation == "realtime", measures.c.turns)),
     )
     return select(*columns)
+
+
+_TURN_CODES: Final = {name: _CODES[_OUTCOME_OF_TURN.get(name, name)] for name in TURN_OUTCOMES}
+
+
+def _turns_of(row: Sequence[Any], head: int) -> list[tuple[Any, ...]]:
+    """Return the row of an exchange without its last value, its turns; or, of a session of voice, a row for each."""
+    turns = row[-1]
+    if not turns:
+        return [tuple(row[:-1])]
+    rest = (None,) * (_PAID + len(FLAGGED))
+    return [(row[0], None, row[2], *row[3:head], *_numbers_of(turn), *rest) for turn in turns]
+
+
+def _numbers_of(turn: TableRow) -> Iterator[Any]:
+    """Yield the numbers of a turn in the order of a sample's statement, up to those of payments."""
+    started, ended = turn.get("started_at_ns"), turn.get("ended_at_ns")
+    timed = {"ttft_ns": turn.get("ttft_ns"), "latency_ns": turn.get("last_ns")}
+    if started is not None and ended is not None:
+        timed["duration_ns"] = ended - started
+    yield from (_TURN_CODES.get(turn["outcome"], _CODES[UNMEASURED]), None, int("first_output_at_ns" in turn))
+    yield from (turn.get(name) for name in TOKENS)
+    yield from (timed.get(str(quantity.column)) for quantity in _COLUMNS.values())
 
 
 def _sample(key: Key, group: _Group, include_failed: bool, currency: str | None) -> Sample:
