@@ -312,7 +312,7 @@ class ViewerApp(App[int]):
             self.pop_screen()
 
     def _undo(self) -> Callable[[], object] | None:
-        """Return what undoes the last step on this screen; None if there is nothing to undo."""
+        """Return the reversal of the last step on this screen, or None if there is none."""
         undo: Callable[[], object] | None = getattr(self.screen, "undo", None) if self.screen_stack else None
         return undo
 
@@ -357,7 +357,7 @@ class ViewerApp(App[int]):
             self.run_worker(browse(self.screen, page, self._kept))
 
     def open_outside(self, program: Callable[..., Awaitable[str | None]], *page: str) -> None:
-        """Give the terminal to a program that shows a page, until it ends."""
+        """Suspend the viewer while a program shows a page."""
         if not self._is_away:
             self._away = self.run_worker(self._go_away(program, *page))
 

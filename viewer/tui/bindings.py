@@ -31,7 +31,7 @@ class Action:
     shown: str | None = None
 
     def on(self, meaning: str, word: str | None = None) -> "Action":
-        """Return the action with what it means on one screen, and perhaps another word."""
+        """Return the action with its meaning on one screen, and perhaps another word."""
         return replace(self, meaning=meaning, word=self.word if word is None else word)
 
     @property
@@ -62,7 +62,7 @@ HELP: Final = Action(
 BACK: Final = Action("back", "escape", "undo one step, then back", "everywhere", call="app.back")
 LEAVE: Final = Action("leave", "q", "back a screen; from the first, quit", "everywhere", "back", "app.leave")
 
-_OPEN: Final = Action("open", "enter", "open what is under the cursor", word="open", shown="enter")
+_OPEN: Final = Action("open", "enter", "open the item under the cursor", word="open", shown="enter")
 _FILTER: Final = Action("filter", "slash", "type a filter (search, find)", word="filter")
 _VIEWS: Final = Action("views", "apostrophe", "saved views")
 _ORDER: Final = Action("order", "o", "order by a column (sort)", word="order")
@@ -97,19 +97,19 @@ APPLICATION: Final = (
     BACK,
     replace(LEAVE, word="quit"),
 )
-"""What works on every screen."""
+"""Actions of every screen."""
 
 TERMINAL: Final = (
     Action("suspend", "ctrl+z", "suspend, as any program", "everywhere", call="suspend_process"),
-    Action("interrupt", "ctrl+c", "copy what is selected, or quit at once", "everywhere"),
+    Action("interrupt", "ctrl+c", "copy the selected text, or quit at once", "everywhere"),
 )
-"""What the keys of terminals do in any program: help does not list it."""
+"""Actions of keys that mean the same in any program: help does not list them."""
 
 CURSOR: Final = (_UP, _DOWN, _PAGE_UP, _PAGE_DOWN, _FIRST, _LAST)
-"""What moves the cursor of a list or a table."""
+"""Moves of the cursor of a list or a table."""
 
 ASIDE: Final = (_LEFT, _RIGHT)
-"""What moves the cursor of a grid, too."""
+"""Further moves of the cursor of a grid."""
 
 LIST: Final = (
     HELP,
@@ -165,7 +165,7 @@ CONVERSATIONS: Final = (
 )
 STATS: Final = (
     HELP,
-    _OPEN.on("list the exchanges of what is under the cursor", "drill down"),
+    _OPEN.on("list the exchanges of the item under the cursor", "drill down"),
     _GROUP,
     _VIEW.on("the map of gaps, TTFT or TPS", "gap/ttft/tps"),
     _ZOOM.on("a shorter window of time, or all of it", "window"),

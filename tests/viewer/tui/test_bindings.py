@@ -72,7 +72,7 @@ def test_every_action_that_applies_can_be_run_from_help(screen: str, tape: Path)
             await wait_for(pilot, lambda: listed() >= expected - IDLE[screen])
             assert listed() <= expected
             await press(pilot, "f1")
-            await shows(pilot, "what to do?", "everywhere")
+            await shows(pilot, "type to search the actions", "everywhere")
             await press(pilot, "escape")
             await shows(pilot, "? help")
 
@@ -88,7 +88,7 @@ IDLE = {
     "race": set[str](),
     "table": set[str](),
 }
-"""Actions that do not apply to what the screens show at first."""
+"""Actions that do not apply to the first state of a screen."""
 
 
 async def _marks(app: Stage, pilot: Any) -> tuple[str, str]:

@@ -54,7 +54,7 @@ class Host(Protocol):
         """Exit with an error of one line."""
 
     def open_outside(self, program: Callable[..., Awaitable[str | None]], *page: str) -> None:
-        """Give the terminal to a program that shows a page, until it ends."""
+        """Suspend the viewer while a program shows a page."""
 
 
 def host(screen: Screen[Any]) -> Host:

@@ -183,7 +183,7 @@ class CompareScreen(PlaybackScreen):
 
     @property
     def undo(self) -> Callable[[], object] | None:
-        """What undoes the last step: it shows the race again in place of the difference of the texts."""
+        """The reversal of the last step: it shows the race again in place of the difference of the texts."""
         return self.action_text if self._parted else None
 
     @property

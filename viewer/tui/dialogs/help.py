@@ -53,7 +53,7 @@ class HelpScreen(Menu[None]):
         """Lay out the line to search by, and the list."""
         self._entries = entries(self.app, self._below)
         with Vertical():
-            yield Input(placeholder="what to do? type to search")
+            yield Input(placeholder="type to search the actions")
             yield self.options
             yield Static(paint.content("enter: do it · esc: close"), id="note")
 

@@ -160,7 +160,7 @@ class Menu(Dialog[R]):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line of a menu: its label, a description, and what it does once it is chosen."""
+    """A line of a menu: its label, a description, and its action."""
 
     label: str
     description: str

@@ -252,7 +252,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
 
     @property
     def undo(self) -> Callable[[], object] | None:
-        """What undoes the last step: it shows all panes of the tab, or the tab where an event was opened."""
+        """The reversal of the last step: it shows all panes of the tab, or the tab where an event was opened."""
         if self.zoomed:
             return self.action_zoom
         return None if self._opened_from is None else functools.partial(self._turn_to, self._opened_from)

@@ -127,7 +127,7 @@ class InspectorScreen(PlaybackScreen):
 
     @property
     def undo(self) -> Callable[[], object] | None:
-        """What undoes the last step: the zoom, an opened event, or the filter of the events."""
+        """The reversal of the last step: of the zoom, of an opened event, or of the filter of the events."""
         return self.panes.undo or (partial(self._filter, "") if self.panes.filter_text else None)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -432,7 +432,7 @@ class StreamsScreen(Screen[None]):
 
     @property
     def undo(self) -> Callable[[], object] | None:
-        """What undoes the last step: it removes the marks, or else switches the filter off."""
+        """The reversal of the last step: it removes the marks, or else switches the filter off."""
         if self.marks:
             return self._unmark
         return self.action_toggle_filter if self.filter.text_in_force.strip() else None
@@ -665,7 +665,7 @@ class DrilledScreen(StreamsScreen):
 
     @property
     def undo(self) -> Callable[[], object] | None:
-        """What undoes the last step: it removes the marks, or else brings the filter back that the list began with."""
+        """The reversal of the last step: it removes the marks, or else restores the filter of the beginning."""
         if self.marks or self.filter.text_in_force == self._opened_with:
             return self._unmark if self.marks else None
         return partial(self.set_filter, self._opened_with)

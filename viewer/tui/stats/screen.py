@@ -160,7 +160,7 @@ class StatsScreen(Screen[None]):
 
     @property
     def undo(self) -> Callable[[], object] | None:
-        """What undoes the last step: the window of time, or else the filter that was typed here."""
+        """The reversal of the last step: of the window of time, or else of the filter that was typed here."""
         if self._window == next(iter(WINDOWS)):
             return None if self._filter_text == self._opened_with else partial(self._filter, self._opened_with)
         return self._show_all
