@@ -22,7 +22,7 @@ from wiretape.recorder.decode.encoding import Cleaner, uncoded
 from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.decode.prompt import Message, Part, Text, ToolCall, ToolResult, canonical, is_element
 from wiretape.recorder.decode.request import decoded, parse, prompt_of
-from wiretape.recorder.decode.values import JsonObject
+from wiretape.recorder.decode.values import JsonObject, text
 
 _HEADERS: Final = (
     "x-claude-code-session-id", "x-session-id", "session-id", "session_id", "x-opencode-session", "helicone-session-id",
@@ -35,6 +35,7 @@ _FIELDS: Final = ("session_id", "litellm_session_id")
 _METADATA: Final = ("session_id", "thread_id", "conversation_id")
 _MARK: Final = "REDACTED:sha256:"
 _SESSION_OF_USER: Final = re.compile(r"_session_([0-9a-f-]{36})$")
+_CONTINUATION: Final = b'"continuation_token"'
 _LONGEST_KEY: Final = 200
 _LONGEST_ASKED: Final = 200
 
@@ -46,6 +47,12 @@ class RecordedRequest:
     headers: Sequence[Sequence[str]]
     body: bytes | None = None
 
+    @property
+    def continues_answer(self) -> bool:
+        """True if it asks for more of an answer that stopped at a limit of tokens."""
+        body = uncoded(self.headers, self.body or b"")
+        return _CONTINUATION in body and _is_continuation(decoded(body))
+
 
 def belonging(
     asked: RecordedRequest,
@@ -53,11 +60,12 @@ def belonging(
     content: str | None,
     calls: Sequence[Mapping[str, Any]] | None,
     value: object = None,
+    resumed: str | None = None,
 ) -> JsonObject:
     """Return the fields of `Measures` about the conversation of a request; its body is read only if it holds a prompt.
 
     `content` and `calls` are the text and the tool calls of the answer; `value` is that of the request's body, if it is
-    known already.
+    known already, `resumed` the id of the response whose stream it resumes.
     """
     prompt = None
     if operation in PROMPTED:
@@ -66,13 +74,21 @@ def belonging(
     found: JsonObject = _named(asked.headers, fields)
     if operation not in GENERATIONS:
         return found | {"previous_response_id": None}
+    if resumed is not None:
+        return found | {"previous_response_id": _key(resumed)}
     if prompt is None or not prompt.messages:
         return found
     found |= _hashes(prompt.messages) | {"asked": _asked(prompt.messages), "answers_tools": _answers(prompt.messages)}
     if found["previous_response_id"] is not None or "conversation" in fields:
         return found | {"messages_hash": None}  # the request has the new ones alone
+    if _is_continuation(fields):  # without a stored response, the answer is that to the same messages
+        found |= {"continues_hash": found["messages_hash"], "continued_answer_hash": None}
     called = [ToolCall(call["id"] or "", call["name"] or "", call["arguments"] or "") for call in calls or ()]
     return found | {"answer_hash": _of_answer([Text(content or ""), *called])}
+
+
+def _is_continuation(body: object) -> bool:
+    return isinstance(body, dict) and text(body.get("continuation_token")) != ""
 
 
 def _named(headers: Sequence[Sequence[str]], body: Mapping[str, object]) -> JsonObject:
@@ -87,7 +103,7 @@ def _named(headers: Sequence[Sequence[str]], body: Mapping[str, object]) -> Json
         "conversation_key": key,
         "conversation_key_from": by,
         "conversation_parent": key if _AGENT in sent else _key(sent.get(_PARENT)),
-        "previous_response_id": _key(body.get("previous_response_id")),
+        "previous_response_id": _key(body.get("previous_response_id") or body.get("previous_interaction_id")),
         "retries": int(tries) if _COUNT.fullmatch(tries := sent.get(_RETRIES, "")) else None,
     }
 

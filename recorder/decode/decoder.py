@@ -317,7 +317,7 @@ def decode(exchange: Exchange, reads: Sequence[Read], body: bytes, clock: Clock 
         decoded.whole = False
     _set_times(decoded, columns, plain.ends, places, is_identity=plain.ends is span_ends)
     decoded.declared, decoded.is_recognised = reader.declared, reader.is_certain
-    decoded.api = _api(decoded)
+    decoded.api = _api(decoded, api_asked(exchange))
     if decoded.api == "unknown" and api_asked(exchange) is None:
         decoded.flags.discard("malformed")  # its events may have any format
     return decoded
@@ -447,7 +447,7 @@ def _of_reads(column: Sequence[int], places: Sequence[int]) -> Sequence[int | No
     return [*map(values.__getitem__, places)]
 
 
-def _api(decoded: Decoded) -> str | None:
+def _api(decoded: Decoded, asked: str | None) -> str | None:
     # Data that gateways put before an answer may look like another API's: the output decides.
     claims = [run.chunk for run in decoded.runs if run.chunk.api]
     claimed = next((chunk.api for chunk in claims if chunk.output), claims[0].api if claims else None)
@@ -459,8 +459,8 @@ def _api(decoded: Decoded) -> str | None:
         return claimed
     if decoded.flags & {"malformed", "undecoded"} or any(run.chunk.counts for run in decoded.runs):
         return "unknown"
-    # Only the chat family ends with [DONE].
-    return chat.API if decoded.done else None
+    # Unless the path names another API, [DONE] alone ends an answer of chat.
+    return (asked if asked in registry.BY_API else chat.API) if decoded.done else None
 
 
 class _StreamDecoder:

@@ -17,7 +17,7 @@ from wiretape.recorder.decode.elements import PROMPTED, elements, measures_of
 from wiretape.recorder.decode.encoding import Cleaner
 from wiretape.recorder.decode.exchange import Evidence, Exchange, Read, Reads, judge, transport_flags
 from wiretape.recorder.decode.metrics import Measures, Timeline, measured
-from wiretape.recorder.decode.operation import GENERATIONS, UNKNOWN, api_asked, operation
+from wiretape.recorder.decode.operation import GENERATIONS, UNKNOWN, api_asked, operation, resumed
 from wiretape.recorder.decode.values import JsonObject
 
 _OF_THE_END = frozenset({
@@ -64,8 +64,7 @@ def derive(
     flags = transport_flags(exchange, outcome, decoded.close) | decoded.flags & {"decode_limit", "undecoded"}
     if succeeded:
         flags |= _flags(decoded, answer, outcome, timeline)
-    if asked_for not in GENERATIONS:  # an embedding is no output that is missing
-        flags.discard("empty")
+    flags = _of_operation(flags, asked_for, exchange, asked)
     values |= _reported(fault, outcome, decoded, cleaner) | _declared(exchange, answer, decoded, api, cleaner)
     if asked is not None:
         values |= _of_request(with_message(asked, decoded), exchange, asked_for, api, answer)
@@ -105,7 +104,15 @@ def _of_request(
         body = encoding.uncoded(asked.headers, asked.body or b"")
         value = request.decoded(body)
         found = measures_of(elements(body, api, exchange.request_model, value))
-    return found | belonging(asked, operation, content, calls, value)
+    return found | belonging(asked, operation, content, calls, value, resumed(exchange))
+
+
+def _of_operation(flags: set[str], operation: str, exchange: Exchange, asked: RecordedRequest | None) -> set[str]:
+    """Return the flags without those of a generation for any other operation, or with that of a later part of one."""
+    if operation not in GENERATIONS:  # an embedding is no output that is missing
+        return flags - {"empty"}
+    is_later_part = resumed(exchange) is not None or (asked is not None and asked.continues_answer)
+    return flags | {"continuation"} if is_later_part else flags
 
 
 def _known(values: JsonObject, decoded: Decoded) -> JsonObject:
@@ -179,7 +186,7 @@ def _is_unjudged(exchange: Exchange, decoded: Decoded, asked_for: str, outcome: 
 def _evidence(
     exchange: Exchange, decoded: Decoded, answer: Answer, succeeded: bool
 ) -> tuple[ReportedError | None, Evidence]:
-    place = next((place for place, run in enumerate(decoded.runs) if run.chunk.fault is not None), None)
+    place = _place_of_fault(decoded)
     fault = decoded.runs[place].chunk.fault if place is not None else None
     if not succeeded and fault is None and decoded.data:
         fault = payloads.body_fault(decoded.data.decode("utf-8-sig", "replace"))
@@ -203,6 +210,17 @@ def _evidence(
         pending=any(turn.last is None for turn in decoded.turns),
         broken=any(kind == BROKEN and item not in decoded.sent for item, kind in enumerate(decoded.kinds)),
     )
+
+
+def _place_of_fault(decoded: Decoded) -> int | None:
+    """Return the index of the first run with an error; None if there is none."""
+    forgives = decoded.dialect is not None and decoded.dialect.forgives_empty_errors
+    last = max((place for place, run in enumerate(decoded.runs) if run.chunk.output), default=-1) if forgives else -1
+    for place, run in enumerate(decoded.runs):
+        fault = run.chunk.fault
+        if fault is not None and (fault != ReportedError(None, None) or place > last):
+            return place
+    return None
 
 
 def _flags(decoded: Decoded, answer: Answer, outcome: str, timeline: Timeline) -> set[str]:

@@ -130,7 +130,8 @@ class Dialect:
     and `has_done` that `[DONE]` does. `parser` makes a `Parse` for each stream, if the meaning of an object depends on
     earlier ones; its argument is the request's body, None if the tape has none. `repeats` means that objects that are
     equal mean the same, wherever they stand in a stream. `silent` are flags that say nothing of it: it has no such
-    things. `is_declared`: it was declared, not written in Python.
+    things. `is_declared`: it was declared, not written in Python. `forgives_empty_errors`: an error event without a
+    code and a message is no error if output follows.
     """
 
     api: str
@@ -143,3 +144,4 @@ class Dialect:
     repeats: bool = True
     silent: frozenset[str] = frozenset()
     is_declared: bool = False
+    forgives_empty_errors: bool = False

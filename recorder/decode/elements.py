@@ -45,6 +45,7 @@ ORDERS: Final[Mapping[str, tuple[str, ...]]] = {
     "openai.responses": _RESPONSES,
     # ai.google.dev/gemini-api/docs/caching: implicit caching matches a common prefix; no parameter is documented.
     "gemini": _GEMINI,
+    "gemini.interactions": _GEMINI,
 }
 """Order of the elements before the messages by API: model, tools, system prompt, and the parameters whose change
 invalidates the cached prefix behind them."""
@@ -377,8 +378,8 @@ class _Reader:
 
     def _messages(self, key: str, marked: bool) -> Iterator[Element]:
         value = self.fields[key]
-        if isinstance(value, dict) and not {"role", "parts", "content"} & value.keys():
-            return  # no message: a reference to a stored prompt, say
+        if request.is_reference(value):
+            return
         is_list = isinstance(value, list) and not (value and type(value[0]) is int)
         raws = _list(self.raw[key]) if is_list else [self.raw[key]]
         if len(raws) > request.MOST_MESSAGES:
@@ -485,7 +486,7 @@ class _Reader:
         kind = part.get("type")
         if kind in _OF_AUTHOR:
             return None
-        if text(kind).endswith(("tool_result", "_output")) or not _RESULT_KEYS.isdisjoint(part):
+        if request.is_result(text(kind)) or not _RESULT_KEYS.isdisjoint(part):
             return "tool_results", self._result_name(part)
         media = request.media_of(part)
         return {"image": ("images", None), "file": ("documents", None)}.get(media or "")
@@ -540,10 +541,7 @@ def _role(item: object) -> str:
     if not isinstance(item, dict):
         return "user"
     if "role" not in item and (kind := text(item.get("type"))):
-        if kind.endswith("_output"):
-            return "tool"
-        is_models = kind.endswith("_call") or kind in request.MODELS or kind in request.CALLS
-        return "assistant" if is_models else kind
+        return request.role_of_item(kind)
     role = text(item.get("role")).lower() or "user"
     return request.ROLES.get(role, role)
 

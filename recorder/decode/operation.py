@@ -51,6 +51,8 @@ _PATHS: Final = tuple(
         (r"/responses$", "chat", "openai.responses"),
         (r"^(?!.*/threads/).*/messages$", "chat", "anthropic.messages"),
         (r":(?:stream)?[gG]enerateContent$", "generate_content", "gemini"),
+        (r"/interactions$", "generate_content", "gemini.interactions"),
+        (r"/interactions/[^/]+/cancel$", "other", "gemini.interactions"),
         (r"/api/chat$", "chat", "ollama"),
         (r"/api/generate$", "text_completion", "ollama"),
         (r"/api/(?:pull|push|create|copy)$", "other", "ollama"),
@@ -90,6 +92,8 @@ _PATHS: Final = tuple(
     )
 )
 _MODELS = re.compile(r"/models(?:/[^/:]+){0,3}$|/api/(?:tags|ps)$|/foundation-models$")
+_INTERACTION = re.compile(r"/interactions/[^/]+$")
+_RESUMED = re.compile(r"/(?:interactions|responses)/([^/?]+)\?(?:[^#]*&)?stream=true(?:&|$)")
 _MODEL_IN_QUERY = re.compile(r"/realtime\?(?:[^#]*&)?model=([^&#]+)")
 _MODEL_IN_PATH = re.compile(
     r"/model/([^/]+|arn:[^/]+/[^/]+)/(?:converse|invoke|count-tokens)"
@@ -105,6 +109,8 @@ def operation(exchange: Exchange, dialect: "Dialect | None" = None) -> str:
     A declared dialect knows better than the path.
     """
     named = _asked(exchange)
+    if exchange.method == "GET" and _INTERACTION.search(_without_query(exchange.path)) and not resumed(exchange):
+        return "other"  # its state is polled
     if dialect is not None and (named is None or dialect.is_declared):
         return dialect.operation
     if named is not None:
@@ -124,6 +130,12 @@ def api_at(path: str) -> str | None:
     """Return the API whose calls are posted to a path, with or without a query; None of a path that names none."""
     named = _named(path)
     return named[1] if named else None
+
+
+def resumed(exchange: Exchange) -> str | None:
+    """Return the id of the response whose stream a request resumes; else None."""
+    found = _RESUMED.search(exchange.path) if exchange.method == "GET" else None
+    return unquote(found[1]) if found else None
 
 
 def model_in_query(path: str) -> str | None:

@@ -39,13 +39,14 @@ _DEEPEST = 4
 ROLES: Final = {"model": "assistant", "chatbot": "assistant", "ai": "assistant", "function": "tool", "human": "user"}
 _TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text", "refusal"})
 CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use", "tool-call", "function_call", "custom_tool_call"})
+_THOUGHTS: Final = frozenset({"thinking", "reasoning", "redacted_thinking", "thought"})
 _PLAIN: Final = frozenset({"role", "content"})
 _CALL_KEYS = frozenset({"id", "call_id", "type", "status", "name", "arguments"})
 RESULT_IDS = ("tool_use_id", "call_id", "toolUseId", "tool_call_id", "id")
 _RESULT_KEYS = frozenset({
-    *RESULT_IDS, "type", "content", "output", "response", "name", "status", "is_error", "cache_control",
+    *RESULT_IDS, "type", "content", "output", "response", "result", "name", "status", "is_error", "cache_control",
 })  # fmt: skip
-MODELS = frozenset({"reasoning", "compaction", "mcp_list_tools", "mcp_approval_request"})
+MODELS = _THOUGHTS | {"compaction", "mcp_list_tools", "mcp_approval_request", "model_output"}
 ENVELOPES = ("request", "input")
 MediaKind = Literal["image", "audio", "video", "file"]
 MEDIA: Final[dict[str, MediaKind]] = {
@@ -54,6 +55,8 @@ MEDIA: Final[dict[str, MediaKind]] = {
     "input_video": "video", "file": "file", "input_file": "file", "document": "file", "document_url": "file",
     "inlineData": "file", "inline_data": "file", "fileData": "file", "file_data": "file", "container_upload": "file",
 }  # fmt: skip
+SAID = frozenset({"user_input", "model_output"})
+"""Items that are a message without a role: steps of Gemini's Interactions."""
 _DATA = frozenset({"data", "bytes", "file_data"})
 _SOURCES = frozenset({
     "url", "uri", "image_url", "audio_url", "video_url", "document_url", "file_url", "fileUri", "file_uri", "file_id",
@@ -121,8 +124,8 @@ def _unwrapped(request: JsonObject) -> JsonObject:
 def _listed(key: str, fields: JsonObject) -> Iterator[Message]:
     """Read a list of messages or items, or one text or object in its place."""
     value = fields[key]
-    if isinstance(value, dict) and not {"role", "parts", "content"} & value.keys():
-        return  # no message: a reference to a stored prompt, say
+    if is_reference(value):
+        return
     del fields[key]
     items = value if isinstance(value, list) else [value]
     if items and all([type(item) is int for item in items]):
@@ -131,6 +134,13 @@ def _listed(key: str, fields: JsonObject) -> Iterator[Message]:
         yield _item(item)
     if len(items) > MOST_MESSAGES:
         yield Message("other", (Other("more messages", compact(items[MOST_MESSAGES:])),))
+
+
+def is_reference(value: object) -> bool:
+    """Return True for an object in the place of messages that is none: a reference to a stored prompt, say."""
+    if not isinstance(value, dict) or {"role", "parts", "content"} & value.keys():
+        return False
+    return text(value.get("type")) not in (*_TEXTS, *MEDIA)
 
 
 def _said_last(key: str, fields: JsonObject) -> Iterator[Message]:
@@ -159,16 +169,23 @@ def _item(item: object) -> Message:
         return Message("user", _parts(item))
     kind = text(item.get("type"))
     if "role" not in item and kind:
-        parts = _part(item, 0)
-        return Message(_role_of_item(kind, parts), tuple(parts))
+        parts = [*_parts(item.get("content"))] if kind in SAID else _part(item, 0)
+        return Message(role_of_item(kind), tuple(parts))
     return _message(item)
 
 
-def _role_of_item(kind: str, parts: list[Part]) -> str:
-    if kind.endswith("_output"):
+def role_of_item(kind: str) -> str:
+    """Return the role of an item without one, by its type."""
+    if kind.endswith("_call") or kind in MODELS or kind in CALLS:
+        return "assistant"
+    if is_result(kind):
         return "tool"
-    is_models = kind.endswith("_call") or kind in MODELS
-    return "assistant" if is_models or any(isinstance(part, Reasoning | ToolCall) for part in parts) else kind
+    return "user" if kind in ("user_input", "text", "input_text") or kind in MEDIA else kind
+
+
+def is_result(kind: str) -> bool:
+    """Return True for the type of an item or part that is the result of a tool."""
+    return kind.endswith(("_result", "_output")) and kind not in ("search_result", "model_output")
 
 
 def _message(item: JsonObject) -> Message:
@@ -241,11 +258,11 @@ def _typed(kind: str, item: JsonObject, depth: int) -> list[Part]:
     key: Literal["text", "refusal"] = "refusal" if kind == "refusal" else "text"
     if kind in _TEXTS and isinstance(item.get(key), str):
         return [Text(item[key], key)]
-    if kind in ("thinking", "reasoning", "redacted_thinking"):
+    if kind in _THOUGHTS:
         return [_reasoning(item)]
     if kind in CALLS:
         return [_call(item)]
-    if kind.endswith(("tool_result", "_output")):
+    if is_result(kind):
         return [_result(item, depth)]
     if kind == "document" and isinstance(item.get("document"), dict):  # Cohere's: the result of a tool
         return [Text(_written(item["document"].get("data", item["document"])))]
@@ -329,7 +346,7 @@ def _served_call(name: str, item: JsonObject) -> list[Part]:
 def _result(item: JsonObject, depth: int) -> ToolResult:
     """Read the result of a tool."""
     id = next((text(item[key]) for key in RESULT_IDS if item.get(key)), "")
-    content = next((item[key] for key in ("content", "output", "response") if key in item), None)
+    content = next((item[key] for key in ("content", "output", "response", "result") if key in item), None)
     if isinstance(content, dict) and "type" not in content:
         only = next(iter(content.values())) if len(content) == 1 else content  # Gemini's: "output", "result", …
         content = only if isinstance(only, str) else compact(content)

@@ -112,6 +112,7 @@ class Returning:
 
 class _RequestRow(msgspec.Struct):
     model: str | None = None
+    agent: Any = None
 
 
 @dataclasses.dataclass(slots=True)
@@ -990,11 +991,12 @@ def _is_whole(row: Mapping[str, Any]) -> bool:
 
 
 def _model_in(headers: Iterable[Sequence[str]], body: bytes | None) -> str | None:
-    """Return the model that a request's body names."""
+    """Return the model that a request's body names, else the agent."""
     try:
-        model = msgspec.json.decode(encoding.uncoded(headers, body or b""), type=_RequestRow).model
+        named = msgspec.json.decode(encoding.uncoded(headers, body or b""), type=_RequestRow)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
+    model = named.model or (named.agent if isinstance(named.agent, str) else None)  # Interactions run agents, too
     return model and model.replace("\0", "�")
 
 

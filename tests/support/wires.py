@@ -37,8 +37,8 @@ def _sse(*payloads: dict[str, Any], done: bytes = b"") -> tuple[bytes, ...]:
     return (*parts, done) if done else tuple(parts)
 
 
-def _named(*payloads: dict[str, Any]) -> tuple[bytes, ...]:
-    return tuple(b"event: %s\ndata: %s\n\n" % (one["type"].encode(), _compact(one)) for one in payloads)
+def _named(*payloads: dict[str, Any], key: str = "type") -> tuple[bytes, ...]:
+    return tuple(b"event: %s\ndata: %s\n\n" % (one[key].encode(), _compact(one)) for one in payloads)
 
 
 def _lines(payloads: Iterable[Any]) -> tuple[bytes, ...]:
@@ -200,6 +200,39 @@ COHERE = (
 )  # fmt: skip
 
 
+def _step(kind: str, index: int, **more: Any) -> dict[str, Any]:
+    return {"event_type": f"step.{kind}", "index": index, **more}
+
+
+def _thought(text: str) -> dict[str, Any]:
+    return _step("delta", 0, delta={"type": "thought_summary", "content": {"type": "text", "text": text}})
+
+
+_INTERACTION = {"id": "v1_x", "object": "interaction", "model": "gemini-x", "status": "in_progress"}
+
+INTERACTIONS = (
+    {"event_type": "interaction.created", "interaction": _INTERACTION},
+    {"event_type": "interaction.status_update", "interaction_id": "v1_x", "status": "in_progress"},
+    _step("start", 0, step={"type": "thought"}),
+    _thought("Look it "),
+    _thought("up. "),
+    _step("delta", 0, delta={"type": "thought_signature", "signature": "CiQ="}),
+    _step("stop", 0),
+    _step("start", 1, step={"type": "model_output"}),
+    _step("delta", 1, delta={"type": "text", "text": "Let me "}),
+    _step("delta", 1, delta={"type": "text", "text": "see."}),
+    _step("stop", 1),
+    _step("start", 2, step={"type": "function_call", "id": "fc1", "name": TOOL, "arguments": {}}),
+    _step("delta", 2, delta={"type": "arguments_delta", "arguments": '{"city":'}),
+    _step("delta", 2, delta={"type": "arguments_delta", "arguments": '"Oslo"}'}),
+    _step("stop", 2),
+    {"event_type": "interaction.completed", "interaction": {
+        **_INTERACTION, "status": "requires_action",
+        "usage": {"total_input_tokens": 12, "total_output_tokens": 6, "total_thought_tokens": 3, "total_tokens": 21},
+    }},
+)  # fmt: skip
+
+
 def _converse(index: int, delta: dict[str, Any]) -> bytes:
     return event("contentBlockDelta", {"contentBlockIndex": index, "delta": delta, "p": "abcdefgh"})
 
@@ -276,6 +309,10 @@ WIRES: Final = {
                    _sse(_GOOGLES)[0]),
     "gemini-array": Wire("gemini", "/v1beta/models/gemini-x:streamGenerateContent", "application/json",
                          (*_ARRAY, b"]"), b"," + _compact(_GOOGLES)),
+    "interactions": Wire("gemini.interactions", "/v1beta/interactions", SSE,
+                         (*_named(*INTERACTIONS, key="event_type"), b"event: done\ndata: [DONE]\n\n"),
+                         _named({"event_type": "error", "error": {"code": "overloaded", "message": FAULT}},
+                                key="event_type")[0]),
     "ollama": Wire("ollama", "/api/chat", "application/x-ndjson", _lines(OLLAMA), _lines([{"error": FAULT}])[0]),
     "cohere": Wire("cohere.chat", "/v2/chat", SSE, _named(*COHERE), _sse({"message": FAULT, "code": "500"})[0]),
     "bedrock": Wire("bedrock.converse", "/model/x/converse-stream", FRAMES, BEDROCK, _AWSS),

@@ -15,7 +15,7 @@ from wiretape.recorder.plurals import counted
 from wiretape.viewer.rows import DetailRow, RequestRow
 from wiretape.viewer.text.formatting import line
 
-_KEPT: Final = frozenset({"previous_response_id", "conversation"})
+_KEPT: Final = frozenset({"previous_response_id", "previous_interaction_id", "conversation"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,7 @@ _CLOUDS: Final = ("bedrock", "vertex", "foundry")
 """Services with the models, or the APIs, of several providers."""
 _DIALECTS: Final[Mapping[str, Provider]] = {
     "anthropic.messages": "anthropic", "openai.chat": "openai", "openai.responses": "openai", "gemini": "gemini",
+    "gemini.interactions": "gemini",
 }  # fmt: skip
 
 

@@ -65,6 +65,33 @@ def test_a_sub_agent_names_what_started_it() -> None:
     assert of(headers=agent)["conversation_parent"] == "s"
 
 
+def asked_of_gemini(**body: Any) -> dict[str, Any]:
+    """Return the conversation of an interaction."""
+    request = RecordedRequest([], json.dumps({"model": "m", **body}).encode())
+    return belonging(request, "generate_content", "Wait.", ())
+
+
+def test_an_interaction_names_the_one_before_it() -> None:
+    found = asked_of_gemini(input="Weather?", previous_interaction_id="v1_a")
+    assert (found["previous_response_id"], found["messages_hash"], found["asked"]) == ("v1_a", None, "Weather?")
+
+
+def test_a_continuation_without_its_input_names_the_interaction_with_the_token() -> None:
+    assert asked_of_gemini(previous_interaction_id="v1_a", continuation_token="t")["previous_response_id"] == "v1_a"
+
+
+def test_a_continuation_with_the_input_again_continues_the_answer_to_it() -> None:
+    first = asked_of_gemini(input="Weather?", store=False)
+    second = asked_of_gemini(input="Weather?", store=False, continuation_token="t")
+    assert (first["continues_hash"], second["continues_hash"]) == (None, first["messages_hash"])
+    assert (second["messages_hash"], second["continued_answer_hash"]) == (first["messages_hash"], None)
+
+
+def test_a_resumed_stream_continues_its_response() -> None:
+    found = belonging(RecordedRequest([], None), "generate_content", "x", (), resumed="v1_a")
+    assert found["previous_response_id"] == "v1_a"
+
+
 def test_a_request_continues_the_one_whose_messages_it_repeats_before_the_last_answer() -> None:
     first = of({"role": "system", "content": "now: 1"}, USER, content="Wait.", calls=[CALLED], tools=[{"name": "a"}])
     second = of({"role": "system", "content": "now: 2"}, USER, ASSISTANT, TOOL, content="Rain.")

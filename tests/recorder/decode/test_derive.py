@@ -11,6 +11,7 @@ import pytest
 from tests.support.cases import each_case
 from tests.support.compressors import COMPRESS
 from wiretape.recorder.decode import decoder, payloads
+from wiretape.recorder.decode.conversation import RecordedRequest
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.derive import derive
 from wiretape.recorder.decode.exchange import Exchange, Read
@@ -68,6 +69,38 @@ def test_a_stream_is_read_as_it_was_meant(name):
 
 def test_every_stream_has_its_expectation():
     assert {path.stem for path in STREAMS.glob("*.sse")} == set(EXPECTED)
+
+
+INTERACTION = {"id": "v1_b", "object": "interaction", "model": "m", "status": "in_progress"}
+CONTINUED = "".join(
+    f"data: {json.dumps(one)}\n\n"
+    for one in (
+        {"event_type": "interaction.created", "interaction": INTERACTION},
+        {"event_type": "step.start", "index": 0, "step": {"type": "model_output"}},
+        {"event_type": "step.delta", "index": 0, "delta": {"type": "text", "text": "of day"}},
+        {"event_type": "interaction.completed", "interaction": {**INTERACTION, "status": "completed"}},
+    )
+).encode()
+
+
+@each_case(
+    ("facts", "request_", "is_later_part"),
+    [
+        ({}, {"input": "Hi.", "model": "m"}, False),
+        ({}, {"input": "Hi.", "previous_interaction_id": "v1_a", "model": "m"}, False),
+        ({}, {"previous_interaction_id": "v1_a", "continuation_token": "t", "model": "m"}, True),
+        ({}, {"input": "Hi.", "store": False, "continuation_token": "t", "model": "m"}, True),
+        ({"status": 503}, {"previous_interaction_id": "v1_a", "continuation_token": "t", "model": "m"}, True),
+        ({"method": "GET", "path": "/v1beta/interactions/v1_b?stream=true&last_event_id=e1"}, None, True),
+        ({}, {"input": "Hi.", "continuation_token": None}, False),
+    ],
+)
+def test_an_answer_that_began_in_an_earlier_exchange_is_flagged_and_keeps_its_own_time(facts, request_, is_later_part):
+    asked = RecordedRequest([], b"" if request_ is None else json.dumps(request_).encode())
+    facts = {"path": "/v1beta/interactions", **facts}
+    found = derive(exchange(**facts), by_event(CONTINUED), CONTINUED, asked=asked)
+    assert ("continuation" in found.flags) == is_later_part
+    assert (found.ttft_ns is not None) == ("status" not in facts)
 
 
 NONSTREAM = {
@@ -252,7 +285,7 @@ def test_a_generation_whose_stream_is_not_decoded_neither_succeeds_nor_fails(pat
 def test_a_stream_of_arrays_and_null_beside_usage_is_neither_malformed_nor_chat():
     usage = {"total_tokens": 7, "prompt_tokens": 3}
     body = 'event: messages\ndata: [{"content": "a"}, {}]\n\n' + "event: end\ndata: null\n\n"
-    body += f"data: {json.dumps({'event_type': 'interaction.status_update', 'usage': usage})}\n\n"
+    body += f"data: {json.dumps({'event_type': 'unit.progress', 'usage': usage})}\n\n"
     body += f"data: {json.dumps({'messages': [{'content': 'a'}], 'usage': usage})}\n\n"
     found = measure(body, request_model="m")
     assert (found.api, found.outcome, found.flags) == ("unknown", "complete", ("unknown_payload",))

@@ -40,6 +40,8 @@ def size(value: Any) -> int:
 
 
 USER = {"role": "user", "content": "hi"}
+KEYS = {"openai.responses": "input", "gemini.interactions": "input", "gemini": "contents"}
+"""The key of the messages by API, where it is not `messages`."""
 
 
 @each_case(
@@ -65,6 +67,12 @@ USER = {"role": "user", "content": "hi"}
             ["model", "parameters.text", "tools[0]", "instructions", "parameters.reasoning", "input[0]"],
         ),
         ("openai.responses", {"model": "m", "input": "hi"}, ["model", "input"]),
+        (
+            "gemini.interactions",
+            {"input": [{"type": "user_input", "content": []}], "tools": [{}], "system_instruction": "i", "model": "m"},
+            ["model", "system_instruction", "tools[0]", "input[0]"],
+        ),
+        ("gemini.interactions", {"model": "m", "input": {"type": "text", "text": "hi"}}, ["model", "input"]),
         (
             "gemini",
             {"contents": [{"parts": []}], "tools": [{}], "systemInstruction": {"parts": [{"text": "s"}]}},
@@ -128,10 +136,12 @@ def test_results_of_tools_have_the_name_that_was_called() -> None:
          {"type": "function_call_output", "call_id": "c1", "output": "x"}),
         ("gemini", {"role": "model", "parts": [{"functionCall": {"name": "look"}}]},
          {"role": "user", "parts": [{"functionResponse": {"name": "look", "response": {}}}]}),
+        ("gemini.interactions", {"type": "function_call", "id": "c1", "name": "look", "arguments": {}},
+         {"type": "function_result", "call_id": "c1", "result": "x"}),
         ("bedrock.converse", {"role": "assistant", "content": [{"toolUse": {"toolUseId": "c1", "name": "look"}}]},
          {"role": "user", "content": [{"toolResult": {"toolUseId": "c1", "content": [{"text": "x"}]}}]}),
     ):  # fmt: skip
-        key = {"openai.responses": "input", "gemini": "contents"}.get(api, "messages")
+        key = KEYS.get(api, "messages")
         shares = read(api, **{key: [call, result]}).elements[1].shares
         assert {(share.source, share.name) for share in shares if share.size} >= {("tool_results", "look")}, api
 
@@ -165,13 +175,15 @@ def test_images_and_documents_count_apart_also_within_results() -> None:
          "images"),
         ("gemini", {"role": "user", "parts": [{"inlineData": {"mimeType": "application/pdf", "data": "A"}}]},
          "documents"),
+        ("gemini.interactions", {"type": "user_input", "content": [{"type": "image", "data": "A"}]}, "images"),
+        ("gemini.interactions", {"type": "model_output", "content": [{"type": "text", "text": "a"}]}, "assistant"),
         ("bedrock.converse", {"role": "user", "content": [{"image": {"source": {"bytes": "AAAA"}}}]}, "images"),
         ("ollama", {"role": "user", "content": "a", "images": ["AAAA"]}, "images"),
         ("openai.chat", {"role": "developer", "content": "Be brief."}, "system"),
     ],
 )  # fmt: skip
 def test_every_api_has_its_sources(api: str, message: dict[str, Any], source: str) -> None:
-    key = {"openai.responses": "input", "gemini": "contents"}.get(api, "messages")
+    key = KEYS.get(api, "messages")
     assert source in used(read(api, **{key: [message]}))
 
 
@@ -280,7 +292,9 @@ heads = st.sampled_from([
     "model", "tools", "system", "messages", "input", "contents", "request", "parameters", "toolConfig", "instructions",
     "thinking", "tool_choice", "prompt", "functions", "text", "chat_history",
 ])  # fmt: skip
-apis = st.sampled_from([None, "anthropic.messages", "openai.chat", "openai.responses", "gemini", "ollama"])
+apis = st.sampled_from(
+    [None, "anthropic.messages", "openai.chat", "openai.responses", "gemini", "gemini.interactions", "ollama"]
+)
 
 
 @given(st.dictionaries(heads, values, max_size=6), apis, st.sampled_from([None, 1]), st.booleans())

@@ -13,6 +13,7 @@ from wiretape.recorder.decode.operation import (
     model_in_path,
     model_in_query,
     operation,
+    resumed,
 )
 
 GEMINI = "/v1beta/models/gemini-2.5-flash"
@@ -34,7 +35,8 @@ PATHS = {
     "generate_content": [
         f"{GEMINI}:generateContent", f"{GEMINI}:streamGenerateContent?alt=sse", "/v1beta/tunedModels/t:generateContent",
         f"{VERTEX}/google/models/gemini-2.5-pro:streamGenerateContent", f"/gemini{GEMINI}:generateContent?key=REDACTED",
-        "/v1/projects/p/locations/l/endpoints/123:generateContent",
+        "/v1/projects/p/locations/l/endpoints/123:generateContent", "/v1beta/interactions", "/interactions?alt=sse",
+        "/v1beta1/projects/p/locations/l/interactions",
     ],
     "text_completion": [
         "/v1/completions", "/completion", "/completions", "/infill", "/generate", "/generate_stream", "/api/generate",
@@ -131,6 +133,32 @@ def test_behind_a_path_that_is_not_known_the_answer_decides(api: str, name: str)
     assert operation(exchange("/v1/responses/resp_1?stream=true", "GET"), registry.named(api)) == name
 
 
+def test_an_interaction_is_a_generation_where_it_is_streamed_not_where_it_is_polled_or_cancelled() -> None:
+    dialect = registry.named("gemini.interactions")
+    for path, method, name in (
+        ("/v1beta/interactions/v1_x?stream=true&last_event_id=e7", "GET", "generate_content"),
+        ("/v1beta/interactions/v1_x?include_input=true", "GET", "other"),
+        ("/v1beta/interactions/v1_x/cancel", "POST", "other"),
+    ):
+        assert operation(exchange(path, method), dialect) == name
+
+
+@each_case(
+    ("path", "method", "id"),
+    [
+        ("/v1beta/interactions/v1_x?stream=true", "GET", "v1_x"),
+        ("/v1beta/interactions/v1%5Fx?alt=sse&stream=true&last_event_id=e7", "GET", "v1_x"),
+        ("/v1/responses/resp_1?stream=true&starting_after=3", "GET", "resp_1"),
+        ("/v1beta/interactions/v1_x", "GET", None),
+        ("/v1beta/interactions/v1_x?stream=false", "GET", None),
+        ("/v1beta/interactions/v1_x?stream=true", "POST", None),
+        ("/v1beta/interactions?stream=true", "GET", None),
+    ],
+)
+def test_a_resumed_stream_names_its_response(path: str, method: str, id: str | None) -> None:
+    assert resumed(exchange(path, method)) == id
+
+
 def test_without_an_answer_a_post_that_names_a_model_wanted_one() -> None:
     for api in (None, "unknown"):
         assert operation(exchange("/v2/anything", model="m"), registry.named(api)) == "chat"
@@ -145,6 +173,7 @@ def test_without_an_answer_a_post_that_names_a_model_wanted_one() -> None:
         ("/api/generate", "ollama"), ("/generate", None), ("/v2/chat", "cohere.chat"), ("/anything", None),
         (f"{AIGC}/text-generation/generation", "dashscope"), ("/model/m/converse-stream", "bedrock.converse"),
         (f"{VERTEX}/anthropic/models/claude:rawPredict", None), (f"{GEMINI}:countTokens", "gemini"),
+        ("/v1beta/interactions", "gemini.interactions"), ("/v1beta/interactions/v1_x/events", None),
     ],
 )  # fmt: skip
 def test_a_path_names_an_api_where_only_one_has_it(path: str, api: str | None) -> None:

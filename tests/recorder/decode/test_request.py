@@ -108,6 +108,20 @@ REQUESTS: dict[str, dict[str, Any]] = {
     },
     "gemini": GEMINI,
     "gemini, Code Assist": {"model": "m", "project": "p", "request": GEMINI},
+    "gemini.interactions": {
+        "model": "m",
+        "system_instruction": "Be brief.",
+        "input": [
+            {"type": "user_input", "content": [
+                {"type": "text", "text": "Rain?"}, {"type": "image", "mime_type": "image/png", "data": PNG},
+            ]},
+            {"type": "thought", "summary": [{"type": "text", "text": "I look."}], "signature": "c2ln"},
+            {"type": "function_call", "id": "c1", "name": "weather", "arguments": ARGUMENTS},
+            {"type": "function_result", "call_id": "c1", "name": "weather",
+             "result": [{"type": "text", "text": "sun"}]},
+        ],
+        "tools": [{"type": "function", **WEATHER, "parameters": SCHEMA}],
+    },
     "ollama": {
         "model": "m",
         "messages": [
@@ -184,7 +198,7 @@ def test_one_conversation_reads_the_same_in_every_api(api: str) -> None:
     prompt, chat = read(REQUESTS[api]), read(REQUESTS["openai.chat"])
     assert Text("Be brief.") in prompt.system
     assert [(tool.name, tool.description) for tool in prompt.tools] == [("weather", "Tell the weather.")]
-    if api == "openai.responses":  # each item is a message
+    if api in ("openai.responses", "gemini.interactions"):  # each item is a message
         messages = [*prompt.messages[:1], Message("assistant", prompt.messages[1].parts + prompt.messages[2].parts)]
         prompt = Prompt(messages=(*messages, *prompt.messages[3:]))
     assert [said(message) for message in prompt.messages] == [said(message) for message in chat.messages]
@@ -208,6 +222,9 @@ def test_a_prompt_holds_what_was_asked() -> None:
         ({"prompt": "Once"}, ["Once"]),
         ({"prompt": ["Once", "Twice"]}, ["Once", "Twice"]),
         ({"input": "Once"}, ["Once"]),
+        ({"input": {"type": "text", "text": "Once"}}, ["Once"]),
+        ({"input": [{"type": "text", "text": "Once"}, {"type": "text", "text": "Twice"}]}, ["Once", "Twice"]),
+        ({"input": {"type": "user_input", "content": "Once"}}, ["Once"]),
         ({"inputText": "Once"}, ["Once"]),
         ({"inputs": "Once"}, ["Once"]),
         ({"content": {"parts": [{"text": "Once"}]}}, ["Once"]),
@@ -243,6 +260,24 @@ def test_what_a_server_ran_is_a_call_and_its_result() -> None:
     said, drawn = (message.parts for message in read({"input": [call, image]}).messages)
     assert said == (ToolCall("m", "n", "{}"), ToolResult("m", "n", (Text("o"),)))
     assert [_plain(part) for part in drawn if isinstance(part, Media)] == [("image", 13, DIGEST, "")]
+
+
+def test_a_search_result_that_the_user_gives_is_no_result_of_a_tool() -> None:
+    found = {"type": "search_result", "source": "https://a", "title": "T", "content": [{"type": "text", "text": "x"}]}
+    (message,) = read({"messages": [{"role": "user", "content": [found]}]}).messages
+    assert (message.role, [part.kind for part in message.parts]) == ("user", ["other"])
+
+
+def test_the_servers_steps_of_an_interaction_are_calls_and_results() -> None:
+    steps = [
+        {"type": "google_search_call", "id": "g", "arguments": {"queries": ["a"]}},
+        {"type": "google_search_result", "call_id": "g", "result": [{"search_suggestions": "x"}]},
+        {"type": "model_output", "content": [{"type": "text", "text": "Sun."}]},
+    ]
+    call, result, answer = read({"input": steps}).messages
+    assert (call.role, call.parts) == ("assistant", (ToolCall("g", "google_search", '{"queries":["a"]}'),))
+    assert (result.role, result.parts[0].kind) == ("tool", "tool_result")
+    assert answer == Message("assistant", (Text("Sun."),))
 
 
 def test_a_document_that_is_text_is_read() -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, func, or_, select
 
-from wiretape.recorder.decode.operation import GENERATIONS, operation
+from wiretape.recorder.decode.operation import GENERATIONS, operation, resumed
 from wiretape.recorder.tape import cells, reading
 from wiretape.recorder.tape.schema import exchanges, measures, sessions
 from wiretape.viewer.listing.conversations import ConversationLink, Conversations
@@ -150,8 +150,10 @@ def _measured_link(row: Sequence[Any]) -> ConversationLink:
 def _link(row: Any, body: bytes | None) -> ConversationLink:
     from wiretape.recorder.decode.conversation import RecordedRequest, belonging
 
-    asked = operation(reading.exchange_of(row))
-    found = belonging(RecordedRequest(row.request_headers or [], body), asked, None, None)
+    exchange = reading.exchange_of(row)
+    asked = operation(exchange)
+    request = RecordedRequest(row.request_headers or [], body)
+    found = belonging(request, asked, None, None, resumed=resumed(exchange))
     named = {
         "key": "conversation_key", "parent_key": "conversation_parent", "previous_response_id": "previous_response_id",
         "messages": "messages_hash", "continues": "continues_hash", "continued_answer": "continued_answer_hash",
