@@ -3,13 +3,15 @@
 import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from wiretape.recorder.documents import Document, load
 from wiretape.recorder.errors import ConfigError
 from wiretape.recorder.sanitize import safe
+
+if TYPE_CHECKING:
+    from wiretape.recorder.documents import Document
 
 Declaration = dict[str, Any]
 
@@ -39,13 +41,15 @@ def read(files: Iterable[Path]) -> list[Declaration]:
     A mistake in the configuration is only reported: it must not stop a recorder, and what was recorded can be derived
     again. Raises `ConfigError` for a mistake in a file.
     """
+    from wiretape.recorder.documents import load
+
     found: dict[str, Declaration] = {}
     for one in [*(one for file in files for one in declarations(load(file))), *_of_configuration()]:
         found.setdefault(one["name"], one)
     return [*found.values()]
 
 
-def declarations(document: Document) -> Sequence[Declaration]:
+def declarations(document: "Document") -> Sequence[Declaration]:
     """Return the declarations of a document. Raises `ConfigError` with the place and the reason of a mistake."""
     from wiretape.recorder.decode.declared import compiler
     from wiretape.recorder.decode.declared.table import DeclarationError
