@@ -4,10 +4,12 @@ Audio comes as base64 in JSON. The formats here have a fixed number of bytes per
 G.711, one channel each. Of any other format, the duration is unknown.
 """
 
+import base64
+import binascii
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from wiretape.recorder.decode.values import text
 
@@ -49,8 +51,23 @@ class AudioFormat:
         return f"{self.encoding}/{self.rate}"
 
 
-def named(name: object, rate: object = None) -> AudioFormat | None:
-    """Return the format with a name, or with a media type and its parameters; None if it is unknown."""
+class AudioPart(NamedTuple):
+    """The audio in one message: its bytes, and its format, None if that is unknown."""
+
+    size: int
+    format: AudioFormat | None
+
+    @property
+    def duration_ns(self) -> int | None:
+        """How long it plays; None if its format is unknown."""
+        return None if self.format is None else self.format.duration_ns(self.size)
+
+
+def named(name: object, rate: object = None, default: int = _PCM_RATE) -> AudioFormat | None:
+    """Return the format with a name, or with a media type and its parameters; None if it is unknown.
+
+    PCM has the `default` rate where the media type names none.
+    """
     kind = text(name)
     encoding = _NAMES.get(kind.partition(";")[0].strip().lower())
     if encoding is None:
@@ -58,13 +75,21 @@ def named(name: object, rate: object = None) -> AudioFormat | None:
     if encoding != "pcm16":
         return AudioFormat(encoding, _G711_RATE)
     given = _RATE.search(kind)
-    hertz = rate if type(rate) is int else int(given[1]) if given else _PCM_RATE
+    hertz = rate if type(rate) is int else int(given[1]) if given else default
     return AudioFormat(encoding, hertz) if 0 < hertz <= _MAX_RATE else None
 
 
-def size_of(base64: str) -> int:
+def size_of(encoded: str) -> int:
     """Return the number of bytes that a base64 text stands for."""
-    return len(base64.rstrip("=")) * 3 // 4
+    return len(encoded.rstrip("=")) * 3 // 4
+
+
+def bytes_of(encoded: str) -> bytes:
+    """Return the bytes that a base64 text stands for; none if it is broken."""
+    try:
+        return base64.b64decode(encoded)
+    except (binascii.Error, ValueError):
+        return b""
 
 
 def underrun_ns(pieces: Iterable[tuple[int, int]]) -> int:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from wiretape.recorder.clock import THREAD, Clock
 from wiretape.recorder.decode import encoding, payloads
 from wiretape.recorder.decode.allowance import REPAIRED_BYTES, Allowance, TooMuchError
+from wiretape.recorder.decode.audio import AudioPart
 from wiretape.recorder.decode.declared.compiler import DeclaredDialect
 from wiretape.recorder.decode.dialect import Chunk, Dialect
 from wiretape.recorder.decode.dialects import chat, cohere, registry
@@ -140,7 +141,8 @@ class Decoded:
 
     `framing` is that of its payloads. Of a WebSocket, `data` are the messages of both directions in the order in which
     they were completed, unmasked and inflated; `sent` are the items that the client sent, `turns` the responses,
-    `drafts` the same with their contents, and `close` has its code and reason.
+    `drafts` the same with their contents, `audio` the items of both sides with audio, and `close` has its code and
+    reason.
 
     Columns with one value for each item, in the order in which they were completed: `kinds` (indexes into `KINDS`),
     `starts` and `ends` (offsets in `data`), `at_ns` and `reads` (timestamp and seq of the read that completed it; None
@@ -172,6 +174,7 @@ class Decoded:
     sent: set[int] = field(default_factory=set)
     turns: "list[ResponseTurn]" = field(default_factory=list)
     drafts: list[TurnDraft] = field(default_factory=list)
+    audio: dict[int, AudioPart] = field(default_factory=dict)
     close: CloseFrame | None = None
     declared: DeclaredDialect | None = None
     is_recognised: bool = False
@@ -399,6 +402,7 @@ def _decode_websocket(exchange: Exchange, reads: Reads, body: bytes, clock: Cloc
         sent=found.sent,
         turns=found.turns,
         drafts=found.drafts,
+        audio=found.audio,
         close=found.close,
     )
     for chunk, item in found.chunks:

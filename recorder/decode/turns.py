@@ -131,12 +131,16 @@ TURN_FIELDS: Final = {one.name: one for one in fields(TurnMeasures)}
 """The fields of a turn by their names."""
 
 
+def numbered(drafts: Sequence[TurnDraft]) -> list[TurnDraft]:
+    """Return the turns in the order of their starts, which gives them their numbers."""
+    return sorted(drafts, key=lambda draft: draft.first if draft.start is None else draft.start)
+
+
 def measured(drafts: Sequence[TurnDraft], at_ns: Sequence[int | None], cleaner: Cleaner) -> list[JsonObject] | None:
     """Return the values of the turns in the order of their starts, without unknown ones; None if there are none."""
     if not drafts:
         return None
-    ordered = sorted(drafts, key=lambda draft: draft.first if draft.start is None else draft.start)
-    rows = (asdict(_of(number, draft, at_ns)) for number, draft in enumerate(ordered, 1))
+    rows = (asdict(_of(number, draft, at_ns)) for number, draft in enumerate(numbered(drafts), 1))
     return [cleaner.value({name: value for name, value in row.items() if value is not None}) for row in rows]
 
 

@@ -17,6 +17,7 @@ import msgspec
 from wiretape.recorder.clock import THREAD, Clock
 from wiretape.recorder.decode import encoding, payloads
 from wiretape.recorder.decode.allowance import Allowance, may_be_parsed
+from wiretape.recorder.decode.audio import AudioPart
 from wiretape.recorder.decode.dialect import Chunk
 from wiretape.recorder.decode.dialects import responses
 from wiretape.recorder.decode.dialects.gemini_live import LiveReader
@@ -153,6 +154,11 @@ class Conversation:
         elif message.kind == "text" and self._is_responses:
             self._drafter.take(item, message.data, is_client=one.is_client)
             (self._ask if one.is_client else self._answer)(message.data.decode(), item)
+
+    @property
+    def audio(self) -> dict[int, AudioPart]:
+        """The audio in messages of both sides, by their items."""
+        return self._voice.audio if self._voice is not None else {}
 
     @property
     def drafts(self) -> list[TurnDraft]:

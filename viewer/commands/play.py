@@ -10,6 +10,7 @@ import os
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
@@ -35,6 +36,7 @@ class _PlayJob:
     begin: str | None
     end: str | None
     clock: "_Clock"
+    turn: int | None
 
 
 class _Clock:
@@ -70,9 +72,19 @@ class _Clock:
 @click.option(
     "--as",
     "form",
-    type=click.Choice(["text", "sse", "events", "jsonl"]),
+    type=click.Choice(["text", "sse", "events", "jsonl", "audio"]),
     help="Output format: the text, the raw body in any framing (one write per read), a line per event as in show "
-    "--part events, or a JSON object per event. [default: text on a terminal, else sse]",
+    "--part events, a JSON object per event, or the audio of answers over a WebSocket (help voice). [default: text on "
+    "a terminal, else sse]",
+)
+@click.option("--turn", type=click.IntRange(min=1), metavar="N", help="With --as audio: this turn only. [default: all]")
+@click.option(
+    "-o",
+    "--output",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="With --as audio: write a WAV file, at once, instead of raw samples in time.",
 )
 @options.paced
 @click.option("--from", "begin", metavar="POS", help="Begin at this position: 3.2s, 50%, #120 (an event) or words. "
@@ -83,6 +95,8 @@ def play(
     ids: tuple[str, ...],
     db: "Place | None",
     form: "Form | None",
+    turn: int | None,
+    file: Path | None,
     pace: Pace,
     begin: str | None,
     end: str | None,
@@ -103,11 +117,13 @@ def play(
     from wiretape.viewer.source.tape import exchange
 
     clock = _Clock()
-    job = _PlayJob(form or ("text" if output.on_terminal() else "sse"), pace, begin, end, clock)
-    if job.form == "sse" and output.on_terminal():
-        raise click.UsageError("raw bytes may upset a terminal: send them to a pipe, or use --as text")
+    job = _PlayJob(form or ("text" if output.on_terminal() else "sse"), pace, begin, end, clock, turn)
+    _refuse(job, file, ids)
     with output.opened(options.place(db)) as source:
         connection, numbers = source.tape("bodies"), list(options.numbers(source, ids or ["@"]))
+        if file is not None:
+            _save(exchange.full(connection, numbers[0]), turn, file, options.place(db).file)
+            return
         with output.stdout() as out, clock.stopping():
             for place, no in enumerate(itertools.cycle(numbers) if loop else numbers):
                 output.raise_if_unread()
@@ -116,6 +132,38 @@ def play(
                 ended = _play(one, job, out)
                 if ended and place < len(numbers):
                     click.echo(f"wiretape: {safe(one.row.id)}: {safe(ended)}", err=True)
+
+
+def _refuse(job: _PlayJob, file: Path | None, ids: tuple[str, ...]) -> None:
+    """Raise a usage error if options do not go together."""
+    if job.form != "audio" and (file is not None or job.turn is not None):
+        raise click.UsageError("--output and --turn are for audio: add --as audio")
+    if file is not None and (len(ids) > 1 or job.begin is not None or job.end is not None):
+        raise click.UsageError("a WAV file has the audio of one exchange: choose parts of it by --turn N")
+    if job.form == "sse" and file is None and output.on_terminal():
+        raise click.UsageError("raw bytes may upset a terminal: send them to a pipe, or use --as text")
+    if job.form == "audio" and file is None and output.on_terminal():
+        raise click.UsageError("raw samples may upset a terminal: write a WAV file by -o FILE, or use a pipe")
+
+
+def _save(one: "FullExchange", turn: int | None, file: Path, tape: Path | None) -> None:
+    """Write the audio of an exchange as a WAV file that appears when it is complete."""
+    from wiretape.recorder.errors import NotFound, NotShipped
+    from wiretape.viewer import outfile
+    from wiretape.viewer.export import wav
+
+    if not one.facts.has_bytes:
+        raise NotShipped(one.row.id)
+    try:
+        found = wav.sounds(one.decoded, turn)
+        if not found:
+            raise NotFound(f"{one.row.id} has no audio of an answer in a known format: see 'wiretape help voice'")
+        with outfile.replacing(file, tape) as stream:
+            samples = wav.write(stream, found)
+    except ValueError as error:
+        raise click.UsageError(f"{one.row.id}: {error}") from error
+    seconds = samples / found[0].format.rate
+    click.echo(f"wrote {click.format_filename(file)} ({seconds:.3f} s of audio)", err=True)
 
 
 def _play(one: "FullExchange", job: _PlayJob, out: BinaryIO) -> str:
@@ -128,13 +176,15 @@ def _play(one: "FullExchange", job: _PlayJob, out: BinaryIO) -> str:
         raise NotShipped(one.row.id)
     try:
         section = pieces.section(one, job.begin, job.end)
+        made = pieces.pieces(one, job.form, terminal=output.on_terminal(), turn=job.turn)
     except ValueError as error:
         raise click.UsageError(f"{one.row.id}: {error}") from error
-    made = pieces.pieces(one, job.form, terminal=output.on_terminal())
     chosen = section.of(made)
     _write_in_time(chosen, section, job, out)
     if section.until_ns >= (one.last_ns or 0) and one.row.outcome != "complete":
         return "it still runs: later data is missing" if one.row.outcome == "open" else one.ending
+    if job.form == "audio" and not made:
+        return "there is no audio of an answer in a known format"
     if job.form == "text" and not made:
         return f"there is no text: {facts.no_text(one.row, '--as sse plays it')}"
     if made and not chosen:

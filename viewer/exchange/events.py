@@ -43,6 +43,9 @@ def summary(transcript: Transcript, event: int) -> str:
         return _malformed(transcript.payload(event))[:_LONGEST]
     if transcript.framing == "websocket" and not is_utf8(transcript.bytes(event)):
         return f"({counted(transcript.ends[event] - transcript.starts[event], 'byte')}, no text)"
+    if part := transcript.audio.get(event):
+        lasts = f"{rows.ms(part.duration_ns):,.0f} ms of audio, " if part.duration_ns is not None else "audio, "
+        return f"({lasts}{counted(part.size, 'byte')})"
     type, data = transcript.fields(event, _LARGEST)
     if known := _known(kind, payloads.read(data, type), data):
         return known[:_LONGEST]

@@ -158,7 +158,7 @@ class Transcript:
     on the tape (`timed` tells; see `come_by`). `reads` is the seq of the read that completed it, `starts` and `ends`
     are its bytes in `data`, the body without its content coding, and `kinds` an index into `KINDS`. `ended` is the
     event that says that the stream has ended, UNKNOWN if none does. `sent` are the events that a client sent over a
-    WebSocket. `gap_unit_ns` is the unit of the bars of its gaps.
+    WebSocket, `audio` those of both sides with audio. `gap_unit_ns` is the unit of the bars of its gaps.
     """
 
     def __init__(self, decoded: Decoded) -> None:
@@ -170,6 +170,7 @@ class Transcript:
         self.at = array("q", (last := last if at is None else at for at in decoded.at_ns))
         self.reads = array("q", (UNKNOWN if read is None else read for read in decoded.reads))
         self.sent = frozenset(decoded.sent)
+        self.audio = decoded.audio
         self.starts, self.ends = array("q", decoded.starts), array("q", decoded.ends)
         self.kinds = bytearray((_NO_CHUNK,)) * len(self.at)
         self._first = array("q", (UNKNOWN,)) * len(self.at)

@@ -1,7 +1,8 @@
 """Pure: an exchange in pieces to be written again, with their timestamps, and positions in it.
 
 The pieces of `sse` are the raw body, in any framing: one for each read, and together all bytes. Those of `text` are the
-answer's text, of `events` the lines of `show --part events`, of `jsonl` its rows.
+answer's text, of `events` the lines of `show --part events`, of `jsonl` its rows; those of `audio` are PCM with 16
+bits, one for each message with audio of an answer.
 """
 
 import io
@@ -13,12 +14,12 @@ from wiretape.recorder.decode.encoding import Cleaner
 from wiretape.viewer.exchange import events, markers
 from wiretape.viewer.exchange.clocks import SINCE_REQUEST, Times
 from wiretape.viewer.exchange.transcript import Transcript
-from wiretape.viewer.export import asciicast, text
+from wiretape.viewer.export import asciicast, text, wav
 from wiretape.viewer.source.tape.exchange import FullExchange
 from wiretape.viewer.timing.playback import Playback
 
-Form = Literal["text", "sse", "events", "jsonl"]
-FORMS: Final[tuple[Form, ...]] = ("text", "sse", "events", "jsonl")
+Form = Literal["text", "sse", "events", "jsonl", "audio"]
+FORMS: Final[tuple[Form, ...]] = ("text", "sse", "events", "jsonl", "audio")
 
 
 class TimedPiece(NamedTuple):
@@ -39,8 +40,11 @@ class Section(NamedTuple):
         return [piece for piece in pieces if self.from_ns <= piece.at_ns <= self.until_ns]
 
 
-def pieces(one: FullExchange, form: Form, *, terminal: bool) -> list[TimedPiece]:
-    """Return an exchange in pieces, in the order in which they came; for a terminal, recorded text passes `safe`."""
+def pieces(one: FullExchange, form: Form, *, terminal: bool, turn: int | None = None) -> list[TimedPiece]:
+    """Return an exchange in pieces, in the order in which they came; for a terminal, recorded text passes `safe`.
+
+    `turn` chooses the audio of one turn. Raises `ValueError` if there is none of that number.
+    """
     match form:
         case "sse":
             found = _reads(one)
@@ -50,6 +54,9 @@ def pieces(one: FullExchange, form: Form, *, terminal: bool) -> list[TimedPiece]
             found = _lines(one)
         case "jsonl":
             found = _rows(one, terminal)
+        case "audio":
+            sounds = wav.sounds(one.decoded, turn)
+            found = (TimedPiece(sound.at_ns or 0, wav.pcm(sound)) for sound in sounds)
     made = list(found)
     at_ns = accumulate((piece.at_ns for piece in made), max)
     return [TimedPiece(at, piece.data) for at, piece in zip(at_ns, made, strict=True)]

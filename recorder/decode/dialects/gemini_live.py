@@ -13,6 +13,7 @@ import msgspec
 
 from wiretape.recorder.decode import audio
 from wiretape.recorder.decode.allowance import may_be_parsed
+from wiretape.recorder.decode.audio import AudioPart
 from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, Tokens, ToolPiece
 from wiretape.recorder.decode.framings.websocket import NO_STATUS
 from wiretape.recorder.decode.turns import TurnDraft, TurnTokens
@@ -20,6 +21,10 @@ from wiretape.recorder.decode.values import JsonObject, compact, count, text
 
 API: Final = "gemini.live"
 
+_AUDIO: Final = "audio/"
+_RATE: Final = 24_000
+_INPUT_RATE: Final = 16_000
+"""Samples per second of the answers, and of what the client sends, where a media type names none."""
 _CLEAN: Final = frozenset({None, 1000, 1001, NO_STATUS})
 """Codes of a close that is no error; None: there was no close frame."""
 
@@ -62,12 +67,16 @@ class LiveReader:
         self._is_transcribed = False
         """The last turn's transcript has ended."""
         self._model = ""
+        self.audio: dict[int, AudioPart] = {}
+        """The messages of both sides with audio, by their items."""
 
     def take(self, item: int, data: bytes, *, is_client: bool) -> Chunk | None:
         """Read a message; None if it is no chunk: of the client, or no JSON object."""
         message = _object(data)
         if message is None:
             return None
+        if (pieces := [*_sounds(message)]) and (size := sum(audio.size_of(encoded) for encoded, _ in pieces)):
+            self.audio[item] = AudioPart(size, audio.named(pieces[0][1], default=_INPUT_RATE if is_client else _RATE))
         if is_client:
             self._sent(item, message)
             return None
@@ -143,7 +152,7 @@ class LiveReader:
                 yield Chunk(API, pieces=(self._piece(said),), content=True)
         if encoded := text(_field(data, "data")):
             turn, kind = self._begin(item), text(_field(data, "mimeType"))
-            is_audio = kind.startswith("audio/")
+            is_audio = kind.startswith(_AUDIO)
             turn.format = (audio.named(kind) if is_audio else None) or turn.format
             turn.note_output(item, audio.size_of(encoded) if is_audio else 0)
             yield Chunk(API, content=True)
@@ -177,6 +186,22 @@ class LiveReader:
         return Chunk(
             API, "", "", chunk.pieces, chunk.content, chunk.reasoning, chunk.tool, usage=usage, ends=chunk.ends
         )
+
+
+def _sounds(message: JsonObject) -> Iterator[tuple[str, str]]:
+    """Yield the base64 texts of audio in a message of either side, each with its media type."""
+    parts = _list(_map(_map(message, "serverContent"), "modelTurn"), "parts")
+    realtime = _map(message, "realtimeInput")
+    sent = [_map(realtime, "audio"), *_list(realtime, "mediaChunks")]
+    for data in (*(_map(part, "inlineData") for part in parts), *sent):
+        kind = text(_field(data, "mimeType"))
+        if kind.startswith(_AUDIO):
+            yield text(_field(data, "data")), kind
+
+
+def audio_in(message: bytes) -> bytes:
+    """Return the audio in a message."""
+    return b"".join(audio.bytes_of(encoded) for encoded, _ in _sounds(_object(message) or {}))
 
 
 def _merged(chunks: list[Chunk]) -> Chunk:

@@ -14,7 +14,7 @@ import msgspec
 
 from wiretape.recorder.decode import audio
 from wiretape.recorder.decode.allowance import may_be_parsed
-from wiretape.recorder.decode.audio import AudioFormat
+from wiretape.recorder.decode.audio import AudioFormat, AudioPart
 from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, Tokens, ToolPiece
 from wiretape.recorder.decode.dialects import responses
 from wiretape.recorder.decode.turns import TurnDraft, TurnOutcome, TurnTokens
@@ -42,6 +42,7 @@ DIALECT: Final = Dialect(
 _TRANSCRIPT: Final = frozenset({"response.output_audio_transcript.delta", "response.audio_transcript.delta"})
 _TEXT: Final = frozenset({"response.output_text.delta", "response.text.delta", "response.refusal.delta"})
 _AUDIO: Final = frozenset({"response.output_audio.delta", "response.audio.delta"})
+_APPEND: Final = "input_audio_buffer.append"
 _ARGUMENTS: Final = "response.function_call_arguments.delta"
 _WHOLE: Final = {
     "response.output_audio_transcript.done": "transcript",
@@ -75,6 +76,7 @@ class _Message(msgspec.Struct):
     output_index: Any = None
     call_id: Any = None
     name: Any = None
+    audio: Any = None
     delta: Any = None
     transcript: Any = None
     text: Any = None
@@ -111,7 +113,9 @@ class RealtimeReader:
         self._wait: tuple[int, str] | None = None
         self._by_id: dict[str, TurnDraft | None] = {}
         self._last: TurnDraft | None = None
-        self._format: AudioFormat | None = _DEFAULT_FORMAT
+        self._format = self._input_format = _DEFAULT_FORMAT
+        self.audio: dict[int, AudioPart] = {}
+        """The messages of both sides with audio, by their items."""
 
     def take(self, item: int, data: bytes, *, is_client: bool) -> Chunk | None:
         """Read a message; None if it is no chunk: of the client, or no JSON object with a type."""
@@ -120,6 +124,8 @@ class RealtimeReader:
         if is_client:
             if kind == responses.REQUEST:
                 self._asks.append(_Ask(item, text(message.event_id), message.generate is not False))
+            elif kind == _APPEND and text(message.audio):
+                self.audio[item] = AudioPart(audio.size_of(text(message.audio)), self._input_format)
             return None
         if not kind:
             return None
@@ -142,7 +148,8 @@ class RealtimeReader:
         """Note the format of the audio, and return the model."""
         if not isinstance(session, dict):
             return ""
-        self._format = _format(session) or self._format
+        self._format = _format(session, "output") or self._format
+        self._input_format = _format(session, "input") or self._input_format
         return text(session.get("model"))
 
     # A response
@@ -163,7 +170,8 @@ class RealtimeReader:
         return self._delta(item, turn, kind, message) if kind.endswith(".delta") else Chunk(API)
 
     def _created(self, item: int, response: JsonObject) -> Chunk:
-        turn = TurnDraft(item, start=item, id=text(response.get("id")), format=_format(response) or self._format)
+        format = _format(response, "output") or self._format
+        turn = TurnDraft(item, start=item, id=text(response.get("id")), format=format)
         ask = self._asks.popleft() if self._asks else None
         if ask is not None:
             turn.begun_by, turn.start = responses.REQUEST, ask.item
@@ -189,6 +197,7 @@ class RealtimeReader:
             return Chunk(API)
         turn.note_output(item, audio.size_of(delta) if kind in _AUDIO else 0)
         if kind in _AUDIO:
+            self.audio[item] = AudioPart(audio.size_of(delta), turn.format)
             return Chunk(API, content=True)
         if kind in _TRANSCRIPT or kind in _TEXT:
             (turn.transcript if kind in _TRANSCRIPT else turn.texts).append(delta)
@@ -259,14 +268,20 @@ def _message(data: bytes) -> _Message:
         return _Message()
 
 
-def _format(holder: JsonObject) -> AudioFormat | None:
-    """Return the format of the audio that a session, or a response, says it sends."""
-    output: Any = holder.get("audio")
-    for name in ("output", "format"):
-        output = output.get(name) if isinstance(output, dict) else None
-    if isinstance(output, dict):
-        return audio.named(output.get("type"), output.get("rate"))
-    return audio.named(holder.get("output_audio_format"))
+def _format(holder: JsonObject, side: str) -> AudioFormat | None:
+    """Return the format of the audio of one side (`input`, `output`), as a session or a response names it."""
+    found: Any = holder.get("audio")
+    for name in (side, "format"):
+        found = found.get(name) if isinstance(found, dict) else None
+    if isinstance(found, dict):
+        return audio.named(found.get("type"), found.get("rate"))
+    return audio.named(holder.get(f"{side}_audio_format"))
+
+
+def audio_in(message: bytes) -> bytes:
+    """Return the audio in a message."""
+    found = _message(message)
+    return audio.bytes_of(text(found.audio if found.type == _APPEND else found.delta))
 
 
 def _end(status: str, response: JsonObject) -> tuple[TurnOutcome, str | None, ReportedError | None]:
