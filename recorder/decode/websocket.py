@@ -19,7 +19,7 @@ from wiretape.recorder.decode import encoding, payloads
 from wiretape.recorder.decode.allowance import Allowance, may_be_parsed
 from wiretape.recorder.decode.audio import AudioPart
 from wiretape.recorder.decode.dialect import Chunk
-from wiretape.recorder.decode.dialects import responses
+from wiretape.recorder.decode.dialects import gemini_live, openai_realtime, responses
 from wiretape.recorder.decode.dialects.gemini_live import LiveReader
 from wiretape.recorder.decode.dialects.openai_realtime import RealtimeReader
 from wiretape.recorder.decode.exchange import CloseFrame, Exchange, Reads, Sent
@@ -90,6 +90,18 @@ def _timed(messages: Iterator[WebSocketMessage], reads: Reads, size: int, *, is_
         at_ns = reads.at_ns[place] if place >= 0 else None
         order = order if at_ns is None else max(order, at_ns)
         yield Came(message, order, at_ns, reads.seq[place] if place >= 0 else None, is_client)
+
+
+def is_microphone(api: str | None, message: WebSocketMessage) -> bool:
+    """Return True if a client's message brings nothing but the user's voice: it requests no answer."""
+    test = _MICROPHONES.get(api or "")
+    return test is not None and message.kind in ("text", "binary") and test(message.data)
+
+
+_MICROPHONES: Final = {
+    openai_realtime.API: openai_realtime.is_microphone,
+    gemini_live.API: gemini_live.is_microphone,
+}
 
 
 class Conversation:

@@ -1,8 +1,9 @@
 """Pure: a recorded WebSocket in turns: each is upstream's data after a message of the client.
 
 Upstream's data after a message is its answer to that message, and a client may be slower or faster than the recorded
-one. So the times of a turn count from the message that began it. A turn is sent as the recorded bytes, if the client
-accepts the recorded extension; else the messages, uncompressed, each as a frame.
+one. So the times of a turn count from the message that began it. Messages with nothing but the user's voice begin none:
+there are many, and no two clients cut it alike. A turn is sent as the recorded bytes, if the client accepts the
+recorded extension; else the messages, uncompressed, each as a frame.
 """
 
 from bisect import bisect_left, bisect_right
@@ -14,6 +15,7 @@ from wsproto.frame_protocol import FrameProtocol
 
 from wiretape.recorder.decode import websocket
 from wiretape.recorder.decode.framings.websocket import frame_ends
+from wiretape.recorder.decode.operation import api_asked
 from wiretape.recorder.decode.websocket import Came
 from wiretape.viewer.replay import faults, schedule
 from wiretape.viewer.replay.faults import Fault
@@ -47,8 +49,9 @@ class Turns:
 
 def first(answer: RecordedAnswer) -> bytes | None:
     """Return the client's first message; None if it sent none."""
-    found = websocket.messages(answer.facts, answer.reads, answer.body)
-    return next((one.message.data for one in found if one.is_client and one.message.kind in ("text", "binary")), None)
+    found, api = websocket.messages(answer.facts, answer.reads, answer.body), api_asked(answer.facts)
+    asks = (one.message for one in found if one.is_client and one.message.kind in ("text", "binary"))
+    return next((message.data for message in asks if not websocket.is_microphone(api, message)), None)
 
 
 def of(answer: RecordedAnswer, *, as_recorded: bool) -> Turns:
@@ -58,7 +61,9 @@ def of(answer: RecordedAnswer, *, as_recorded: bool) -> Turns:
     spans = list(_spans(came))
     if not as_recorded:
         whole, spans = _framed(came, whole)
+    api = api_asked(answer.facts)
     asks = [one for one in came if one.is_client and one.message.kind in _BEGIN]
+    asks = [one for one in asks if not websocket.is_microphone(api, one.message)]
     origins = [0, *(one.order for one in asks)]
     places = [0, *(bisect_left(whole.at_ns, origin) for origin in origins[1:]), len(whole.at_ns)]
     made = [_cut(whole, place, end, origin) for (place, end), origin in zip(pairwise(places), origins, strict=True)]

@@ -17,6 +17,8 @@ from wsproto.frame_protocol import FrameProtocol
 from wsproto.utilities import generate_accept_token
 
 from wiretape.recorder.decode.framings.websocket import Incoming, WebSocketMessage
+from wiretape.recorder.decode.operation import api_at
+from wiretape.recorder.decode.websocket import is_microphone
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.responder import Responder, Takeover
@@ -79,6 +81,7 @@ class Upgrade(Responder, Takeover):
         self._accept = generate_accept_token(key)
         target, id = matching.named(request.target, headers.get(b"x-wiretape-exchange"))
         self._asked = ReplayRequest(request.method, target, b"", id)
+        self._api = api_at(target.decode("latin-1"))
         offered, protocols = (
             ",".join(value.decode("latin-1") for name, value in request.headers if name == wanted)
             for wanted in (b"sec-websocket-extensions", b"sec-websocket-protocol")
@@ -185,7 +188,7 @@ class Upgrade(Responder, Takeover):
             self._send_between()
         elif message.kind in ("broken", "limit"):
             self._close_with("1002 the client broke the protocol" if message.kind == "broken" else "1009 too large")
-        elif message.kind != "pong":
+        elif message.kind != "pong" and not is_microphone(self._api, message):
             self._came.append((at, message))
             self._look()
 

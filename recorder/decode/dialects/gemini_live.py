@@ -22,6 +22,7 @@ from wiretape.recorder.decode.values import JsonObject, compact, count, text
 API: Final = "gemini.live"
 
 _AUDIO: Final = "audio/"
+_MEDIA: Final = {"audio", "video", "mediaChunks", "media_chunks"}
 _RATE: Final = 24_000
 _INPUT_RATE: Final = 16_000
 """Samples per second of the answers, and of what the client sends, where a media type names none."""
@@ -197,6 +198,12 @@ def _sounds(message: JsonObject) -> Iterator[tuple[str, str]]:
         kind = text(_field(data, "mimeType"))
         if kind.startswith(_AUDIO):
             yield text(_field(data, "data")), kind
+
+
+def is_microphone(message: bytes) -> bool:
+    """Return True if a message of the client brings nothing but audio or pictures of a camera."""
+    fields = _map(_object(message) or {}, "realtimeInput").keys()
+    return bool(fields) and fields <= _MEDIA
 
 
 def audio_in(message: bytes) -> bytes:

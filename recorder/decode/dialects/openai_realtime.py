@@ -278,6 +278,11 @@ def _format(holder: JsonObject, side: str) -> AudioFormat | None:
     return audio.named(holder.get(f"{side}_audio_format"))
 
 
+def is_microphone(message: bytes) -> bool:
+    """Return True if a message of the client brings nothing but audio."""
+    return text(_message(message).type) == _APPEND
+
+
 def audio_in(message: bytes) -> bytes:
     """Return the audio in a message."""
     found = _message(message)

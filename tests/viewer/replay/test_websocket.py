@@ -50,7 +50,7 @@ def conversation(extensions: str | None, closes: bytes = b"") -> tuple[Timed, Ti
 
 
 def taped(tape: Path, came: Timed, sent: Timed, extensions: str | None = None, ended_by: str = "end",
-          id: str = "a1") -> Path:  # fmt: skip
+          id: str = "a1", path: str = PATH) -> Path:  # fmt: skip
     """Write a WebSocket to a tape."""
 
     def frames(pieces: Timed, is_client: bool) -> list[journal.SocketReads]:
@@ -69,7 +69,7 @@ def taped(tape: Path, came: Timed, sent: Timed, extensions: str | None = None, e
     )  # fmt: skip
     switched = msgspec.structs.replace(head(id, headers), status=101, framing="websocket")
     with opened(tape) as store:
-        record(store, [begin(id, method="GET", path=PATH, body=b""), switched, *by_turns, ended])
+        record(store, [begin(id, method="GET", path=path, body=b""), switched, *by_turns, ended])
     return tape
 
 
@@ -315,3 +315,28 @@ def test_a_websocket_whose_bytes_are_not_here_keeps_no_other_from_answering(tape
                        planner.talk(asked, None, is_met=True)):  # fmt: skip
             assert isinstance(missed, Miss)
             assert "were not shipped" in missed.message
+
+
+@on_loop
+async def test_the_user_may_speak_in_other_pieces_than_were_recorded(tape: Path) -> None:
+    path, up, down = "/v1/realtime?model=m", side(client=True), side()
+    heard = json.dumps({"type": "input_audio_buffer.append", "audio": "AAAA"})
+    update, create = '{"type":"session.update","session":{}}', '{"type":"response.create"}'
+    sent = [(10, update), *((at, heard) for at in (20, 30, 40)), (100, create)]
+    told = [(12, '{"type":"session.updated"}'), (60, '{"type":"input_audio_buffer.speech_started"}')]
+    told += [(110, '{"type":"response.created","response":{"id":"r1"}}')]
+    came = [(5, bytes(down.send_data('{"type":"session.created"}')))]
+    came += [(at, bytes(down.send_data(text))) for at, text in told]
+    asked = [(at, bytes(up.send_data(text))) for at, text in sent]
+    async with (
+        serving(taped(tape, came, asked, path=path), speed=1) as replay,
+        calling(replay, path=path) as (_, caller),
+    ):
+        await caller.take(len(came[0][1]))
+        for message in (update, heard):
+            await caller.say(message)
+        await caller.take(len(joined(came[1:3])))
+        for message in (heard, create):
+            await caller.say(message)
+        await caller.take(len(came[3][1]))
+        assert not replay.troubles
