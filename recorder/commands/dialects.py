@@ -51,8 +51,6 @@ def read(files: Iterable[Path]) -> list[Declaration]:
 
 def declarations(document: "Document") -> Sequence[Declaration]:
     """Return the declarations of a document. Raises `ConfigError` with the place and the reason of a mistake."""
-    from wiretape.recorder.decode.declared import compiler
-    from wiretape.recorder.decode.declared.table import DeclarationError
     from wiretape.recorder.decode.dialects import registry
 
     listed = document.tables.get("dialects")
@@ -62,15 +60,26 @@ def declarations(document: "Document") -> Sequence[Declaration]:
         raise document.error(("dialects",), "dialects is no list of tables: write [[dialects]] above each")
     if len(listed) > MOST:
         raise document.error(("dialects", MOST), f"there are {len(listed):,} [[dialects]], at most {MOST} are read")
-    for place, table in enumerate(listed):
-        try:
-            compiler.compile(table, [*registry.BY_API])
-        except DeclarationError as error:
-            raise document.error(("dialects", place, *error.key), f"dialect {place + 1}: {safe(str(error))}") from error
-    plain: Sequence[Declaration] = _plain(listed)
-    if len(json.dumps(plain)) > MOST_BYTES:
+    try:
+        for place, table in enumerate(listed):
+            _check(document, place, table, [*registry.BY_API])
+        plain: Sequence[Declaration] = _plain(listed)
+        size = len(json.dumps(plain))
+    except RecursionError as error:
+        raise ConfigError(f"{document.name}: its tables or lists are nested too deep") from error
+    if size > MOST_BYTES:
         raise ConfigError(f"{document.name} declares too much: at most {MOST_BYTES:,} bytes in all")
     return plain
+
+
+def _check(document: "Document", place: int, table: Declaration, reserved: Sequence[str]) -> None:
+    from wiretape.recorder.decode.declared import compiler
+    from wiretape.recorder.decode.declared.table import DeclarationError
+
+    try:
+        compiler.compile(table, reserved)
+    except DeclarationError as error:
+        raise document.error(("dialects", place, *error.key), f"dialect {place + 1}: {safe(str(error))}") from error
 
 
 def _plain(value: Any) -> Any:

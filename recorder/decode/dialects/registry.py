@@ -79,7 +79,7 @@ def declared(declarations: str | None) -> tuple[DeclaredDialect, ...]:
     for table in _listed(declarations):
         try:
             dialect = compiler.compile(table, [*BY_API])
-        except DeclarationError:  # they were checked when they were given: the tape was changed
+        except (DeclarationError, RecursionError):  # they were checked when they were given: the tape was changed
             continue
         own[dialect.api] = dialect
     return *own.values(), *(one for one in shipped() if one.api not in own)

@@ -208,6 +208,7 @@ def test_the_file_of_a_directory_comes_before_the_users(tape: Path, folder: Path
     OWN * 101,
     "dialects = 7\n",
     f"dialects = {'[' * 5000}{']' * 5000}\n",
+    f"{OWN}deep = {'[' * 900}{']' * 900}\n",
     f"[[dialects]]\nname = \"own\"\nmatch = {{ path = \"/{'*a' * 5000}\" }}\n",
     f"[[dialects]]\nname = \"own\"\nmatch = {{ path = \"/a\" }}\ntext = \"{'a.' * 90}a\"\n",
     f"[[dialects]]\nname = \"own\"\nmatch = {{ path = \"/a\" }}\ntext = \"{'[]' * 90}\"\n",

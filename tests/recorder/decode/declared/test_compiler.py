@@ -186,6 +186,8 @@ def test_an_unknown_key_is_ignored_and_listed() -> None:
 
 
 def test_a_faulty_declaration_of_a_changed_tape_is_left_out() -> None:
+    deep = f'[{{"name": "a", "match": {{"path": "/a"}}, "deep": {"[" * 900}{"]" * 900}}}]'
+    assert {one.api for one in registry.declared(deep)} >= {one.api for one in registry.shipped()}
     for declarations in ("[", "7", '[7, {"name": 1}, {"name": "a"}]', "[" * 100_000, None):
         assert [one.api for one in registry.declared(declarations)] == [one.api for one in registry.shipped()]
 
