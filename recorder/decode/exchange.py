@@ -88,7 +88,7 @@ FLAGS: Final[dict[str, str]] = {
     "coarse_clock": "timestamps are not those of socket reads",
     "comments": "the stream holds comment lines, usually keep-alives",
     "continuation": "the answer began in an earlier exchange: the request continues it after a limit of tokens, or "
-    "resumes its stream; the answer's TTFT is that of the first exchange",
+    "resumes its stream; TTFT is that of the first exchange, and withheld here",
     "decode_limit": "decoding stopped at a limit (bytes, lines, frames, events; at last, 20 s of CPU): only the "
     "beginning was decoded; bytes and reads count all data, and values that need the end are unknown",
     "empty": "complete without any output",

@@ -267,6 +267,7 @@ def count(meaning: str, formula: Formula | None = None, **more: Any) -> Any:
 
 
 _HIDDEN: Final = ("hidden_tokens",)
+_LATER: Final = ("continuation",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,9 +289,13 @@ class Timing:
         "T0 → first output chunk: content, reasoning or tool call",
         lambda t: t.at[0] if t.at else None,
         has_statistics=True,
+        withheld=_LATER,
     )
     ttfo_ns: int | None = duration(
-        "T0 → first answer: content or tool call", lambda t: t.first("content", "tool"), has_statistics=True
+        "T0 → first answer: content or tool call",
+        lambda t: t.first("content", "tool"),
+        has_statistics=True,
+        withheld=_LATER,
     )
     ttf_content_ns: int | None = duration("T0 → first content", lambda t: t.first("content"))
     thinking_ns: int | None = duration(

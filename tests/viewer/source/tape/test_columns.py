@@ -45,3 +45,15 @@ def test_tokens_a_second_are_withheld_where_the_answer_came_in_a_burst(flags: st
         with connection.begin():
             assert tuple(connection.execute(wanted).one()) == (shown, 40.0, 2e7, shown is None)
     made.dispose()
+
+
+def test_the_time_to_first_token_of_an_answer_that_began_earlier_is_withheld() -> None:
+    made = engine()
+    wanted = select(*map(column, ("ttft_ms", "ttfo_ms", "ttfc_ms"))).select_from(JOINED)
+    with made.connect() as connection:
+        fill(connection, ended(flags="continuation", ttft_ns=2_000_000, ttfo_ns=2_000_000, ttfc_ns=1_000_000))
+        with connection.begin():
+            ttft_ms, ttfo_ms, ttfc_ms = connection.execute(wanted).one()
+    made.dispose()
+    assert (ttft_ms, ttfo_ms) == (None, None)
+    assert ttfc_ms is not None
