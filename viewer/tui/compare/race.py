@@ -96,7 +96,7 @@ class CompareScreen(PlaybackScreen):
     """Lets two exchanges race: A is the first, B the second, and a difference is B − A."""
 
     DEFAULT_CSS = """
-    CompareScreen { layout: vertical; }
+    CompareScreen { layout: vertical; overflow: hidden; }
     CompareScreen #lanes { height: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = bindings.of(*bindings.RACE)
@@ -139,6 +139,10 @@ class CompareScreen(PlaybackScreen):
     def on_resize(self) -> None:
         """Draw for the new size, once it is laid out."""
         self.call_after_refresh(self._lay_out)
+
+    def on_race_strips_resized(self) -> None:
+        """Draw the race for the new size of its strips."""
+        self._show_race()
 
     def copies(self) -> list[tuple[str, str]]:
         """Return the texts to copy: the command for these figures, the ids, the texts."""

@@ -317,6 +317,9 @@ class RaceStrips(Toned, Scrubbing):
         for name in ("head", "a", "b", "both", "first", "slow", "stalled", "to-come", "playhead", "axis")
     }
 
+    class Resized(Message):
+        """The strips have another size."""
+
     def __init__(self) -> None:
         super().__init__(id="race")
         self._shown: tuple[str, Drawing, tuple[int, int]] = "race", Drawing(), (0, 0)
@@ -340,6 +343,10 @@ class RaceStrips(Toned, Scrubbing):
             width, last = self.size.width, self.size.height - 1
             rows = Region(0, 0, width, 1), Region(0, last, width, 1)
             self.refresh(*rows, Region(_RACE_MARGIN + left, 0, right - left + 1, last))
+
+    def on_resize(self) -> None:
+        """Ask for a drawing of the new size."""
+        self.post_message(self.Resized())
 
     def render_line(self, y: int) -> Strip:
         """Draw the heading, a row of the curves, a lane, or the axis."""

@@ -36,7 +36,8 @@ def test_a_race_half_way_looks_like_this(tape: Path) -> None:
         async with staged(tape, lambda: CompareScreen(A, FAILED_NO)) as (app, pilot):
             await mid_race(app, pilot)
             for size in ((60, 16), *SIZES, (200, 60)):
-                assert_golden(f"compare-{size[0]}x{size[1]}", await resized(pilot, size))
+                await resized(pilot, size)
+                assert_golden(f"compare-{size[0]}x{size[1]}", await shows(pilot, "#1/#1"))
 
     journey(steps())
 
@@ -135,6 +136,15 @@ def test_an_exchange_that_is_not_on_the_tape_is_reported(tape: Path) -> None:
             await press(pilot, "space", "full_stop", "A", "X", "d", "i", "end")
             await shows(pilot, "compare · B: this exchange is not on the tape any more")
             assert app.screen.copies() == []  # type: ignore[attr-defined]
+
+    journey(steps())
+
+
+def test_the_curves_are_drawn_before_any_key(tape: Path) -> None:
+    async def steps() -> None:
+        async with staged(tape, lambda: CompareScreen(A, FAILED_NO), (120, 40)) as (_, pilot):
+            text = await shows(pilot, "Hello, world", "characters")
+            assert text.count("╷0") == 1
 
     journey(steps())
 
