@@ -136,11 +136,16 @@ def numbered(drafts: Sequence[TurnDraft]) -> list[TurnDraft]:
     return sorted(drafts, key=lambda draft: draft.first if draft.start is None else draft.start)
 
 
+def listed(drafts: Sequence[TurnDraft], at_ns: Sequence[int | None]) -> list[TurnMeasures]:
+    """Return the values of the turns in the order of their starts."""
+    return [_of(number, draft, at_ns) for number, draft in enumerate(numbered(drafts), 1)]
+
+
 def measured(drafts: Sequence[TurnDraft], at_ns: Sequence[int | None], cleaner: Cleaner) -> list[JsonObject] | None:
     """Return the values of the turns in the order of their starts, without unknown ones; None if there are none."""
     if not drafts:
         return None
-    rows = (asdict(_of(number, draft, at_ns)) for number, draft in enumerate(numbered(drafts), 1))
+    rows = map(asdict, listed(drafts, at_ns))
     return [cleaner.value({name: value for name, value in row.items() if value is not None}) for row in rows]
 
 

@@ -32,7 +32,7 @@ def test_events_say_which_way_they_went() -> None:
     came, sent = [(20 + at, data) for at, data in enumerate(CAME)], [(10, SENT[0]), (30, b"".join(SENT[1:]))]
     lines = list(events.lines(Transcript(decode(*websocket(came, sent))), Times()))
     assert [" ".join(line.split()[3:5]) for line in lines[1:]] == [
-        "→ sent", "← other", "← content", "← content", "← finish", "← ping", "← close", "→ pong", "→ close",
+        "→ sent", "← boundary", "← content", "← content", "← finish", "← ping", "← close", "→ pong", "→ close",
     ]  # fmt: skip
     assert lines[3].endswith("'Hel'")
     assert [line.rpartition(" – ")[2] for line in lines[-2:]] == ["(1 byte, no text)", "1000"]

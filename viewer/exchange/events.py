@@ -14,7 +14,7 @@ from wiretape.recorder.decode.encoding import is_utf8
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer import rows
-from wiretape.viewer.exchange import strips
+from wiretape.viewer.exchange import strips, turns
 from wiretape.viewer.exchange.clocks import SAME, Times, milliseconds
 from wiretape.viewer.exchange.transcript import KINDS, OUTPUT, UNKNOWN, Transcript
 from wiretape.viewer.rows import TableRow
@@ -46,6 +46,8 @@ def summary(transcript: Transcript, event: int) -> str:
     if part := transcript.audio.get(event):
         lasts = f"{rows.ms(part.duration_ns):,.0f} ms of audio, " if part.duration_ns is not None else "audio, "
         return f"({lasts}{counted(part.size, 'byte')})"
+    if ended := transcript.turn_ended(event):
+        return turns.ending(ended)[:_LONGEST]
     type, data = transcript.fields(event, _LARGEST)
     if known := _known(kind, payloads.read(data, type), data):
         return known[:_LONGEST]

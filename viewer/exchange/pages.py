@@ -16,7 +16,7 @@ from wiretape.recorder.decode.exchange import ENDED_BY, FLAGS, NOT_SHIPPED, Exch
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
 from wiretape.viewer import rows
-from wiretape.viewer.exchange import facts, states
+from wiretape.viewer.exchange import facts, states, turns
 from wiretape.viewer.exchange.clocks import SINCE_REQUEST, Times
 from wiretape.viewer.exchange.facts import Fact, Line, Side
 from wiretape.viewer.exchange.opened import Known, OpenedExchange
@@ -150,6 +150,8 @@ def timing(known: Known, opened: OpenedExchange | None, width: int, times: Times
         return
     yield from _waterfall(known, opened, width, times)
     yield []
+    if told_turns := [*turns.table(opened.transcript.turns, width)]:
+        yield from (*told_turns, [])
     if opened.slowness is None:
         yield [("who was slow: not known yet …", "muted")]
     else:
@@ -211,7 +213,7 @@ def bars(
     if headers_ns is not None:
         kept = ", connection kept" if exchange.connection_reused else ""
         yield TimeBar("wait for headers", connected_ns or 0, headers_ns, "wait", f"status {exchange.status}{kept}")
-        if first_ns is not None:
+        if first_ns is not None and exchange.framing != "websocket":  # there it counts from a message
             yield TimeBar("wait for a byte", headers_ns, first_ns, "wait")
     if transcript is not None:
         yield from _kind_bars(transcript)

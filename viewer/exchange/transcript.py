@@ -12,10 +12,11 @@ from itertools import accumulate, compress, groupby, islice
 from operator import sub
 from typing import Final
 
-from wiretape.recorder.decode import decoder, payloads
+from wiretape.recorder.decode import decoder, payloads, turns
 from wiretape.recorder.decode.assembly import Calls
 from wiretape.recorder.decode.decoder import BODY, COMMENT, Decoded, Framing, ItemRun
 from wiretape.recorder.decode.dialect import Chunk, Piece, ToolPiece
+from wiretape.recorder.decode.turns import TurnMeasures
 from wiretape.viewer.text import json_spans, sparkline
 
 KINDS: Final = (
@@ -158,7 +159,8 @@ class Transcript:
     on the tape (`timed` tells; see `come_by`). `reads` is the seq of the read that completed it, `starts` and `ends`
     are its bytes in `data`, the body without its content coding, and `kinds` an index into `KINDS`. `ended` is the
     event that says that the stream has ended, UNKNOWN if none does. `sent` are the events that a client sent over a
-    WebSocket, `audio` those of both sides with audio. `gap_unit_ns` is the unit of the bars of its gaps.
+    WebSocket, `audio` those of both sides with audio, and `turns` its turns. `gap_unit_ns` is the unit of the bars of
+    its gaps.
     """
 
     def __init__(self, decoded: Decoded) -> None:
@@ -171,6 +173,10 @@ class Transcript:
         self.reads = array("q", (UNKNOWN if read is None else read for read in decoded.reads))
         self.sent = frozenset(decoded.sent)
         self.audio = decoded.audio
+        self.turns = turns.listed(decoded.drafts, decoded.at_ns)
+        self._ended_turns = {
+            draft.end: turn for draft, turn in zip(turns.numbered(decoded.drafts), self.turns, strict=True)
+        }
         self.starts, self.ends = array("q", decoded.starts), array("q", decoded.ends)
         self.kinds = bytearray((_NO_CHUNK,)) * len(self.at)
         self._first = array("q", (UNKNOWN,)) * len(self.at)
@@ -213,6 +219,10 @@ class Transcript:
     def arrow(self, event: int) -> str:
         """Return the arrow of an event over a WebSocket: to upstream or to the client; "" over one-way transports."""
         return "" if self.framing != "websocket" else "→" if event in self.sent else "←"
+
+    def turn_ended(self, event: int) -> TurnMeasures | None:
+        """Return the turn that an event over a WebSocket ended."""
+        return self._ended_turns.get(event)
 
     def gap_ns(self, event: int) -> int | None:
         """Return the time since the event before, in ns; None for the first, and where a timestamp is not known."""
