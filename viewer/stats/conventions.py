@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 from wiretape.recorder.decode.operation import GENERATIONS
+from wiretape.recorder.relay.apis import at_host
 from wiretape.viewer.stats.tools import clients
 
 OPT_IN: Final = "OTEL_SEMCONV_STABILITY_OPT_IN"
@@ -34,9 +35,30 @@ class Labels(NamedTuple):
     wiretape_api: str
 
 
+_AT_HOST: Final = {
+    "azure": "azure.ai.inference", "bedrock": "aws.bedrock", "chatgpt": "openai", "codeassist": "gcp.gen_ai",
+    "gemini": "gcp.gemini", "mistral": "mistral_ai", "moonshot": "moonshot_ai", "vertex": "gcp.vertex_ai",
+    "xai": "x_ai",
+}  # fmt: skip
+"""OpenTelemetry's names of the providers at known hosts, where they differ from wiretape's."""
+_OF_API: Final = {"gemini": "gcp.gen_ai", "bedrock": "aws.bedrock"}
+"""The names by the first part of an API's name, where they differ from it and no known host says more."""
+_AZURE_OPENAI: Final = (".openai.azure.com", ".cognitiveservices.azure.com")
+
+
+def provider_of(api: str | None, host: str) -> str:
+    """Return OpenTelemetry's name of the provider at a host; of an unknown host, that of the API's form."""
+    if host.endswith(_AZURE_OPENAI):
+        return "azure.ai.openai"
+    if (known := at_host(host)) is not None:
+        return _AT_HOST.get(known.name, known.name)
+    family = (api or "").partition(".")[0]
+    return _OF_API.get(family, family)
+
+
 LABELS: Final = {
     "gen_ai_operation_name": "kind of request",
-    "gen_ai_provider_name": "whose API it is",
+    "gen_ai_provider_name": "the provider, by the upstream's host; of an unknown host, whose API it has",
     "gen_ai_request_model": "the model asked for",
     "gen_ai_response_model": "the first model that the answer names",
     "server_address": "the upstream's host",

@@ -20,7 +20,8 @@ from urllib.parse import urlsplit
 from wiretape.recorder.decode.decoder import Decoded
 from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.sanitize import clipped, safe
-from wiretape.viewer.stats.conventions import RELEASED, Conventions, Family, Figure, Labels
+from wiretape.viewer.stats.conventions import RELEASED, Conventions, Family, Figure, Labels, provider_of
+from wiretape.viewer.stats.parameters import NO_PARAMETERS, RequestParameters
 from wiretape.viewer.stats.tools import clients
 from wiretape.viewer.stats.tools.request import ClientLeft, Judged, MeasuredRequest, Numbers, ToolError, is_whole
 
@@ -59,8 +60,6 @@ UNKNOWN: Final = "unknown"
 
 _LABEL_CHARACTERS: Final = 120
 _PORTS: Final = {"http": "80", "https": "443"}
-_PROVIDERS: Final = {"gemini": "gcp.gen_ai", "bedrock": "aws.bedrock"}
-"""OpenTelemetry's provider names that differ from the first part of the API's name, by that part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +104,7 @@ class Traced:
     conversation: str | None = None
     ttft_ns: int | None = None
     max_gap_ns: int | None = None
+    parameters: RequestParameters = NO_PARAMETERS
     before: tuple[str, int] | None = None
 
 
@@ -255,10 +255,9 @@ def measured(one: Ended) -> tuple[Numbers | None, str]:
 def labels_of(one: Ended) -> Labels:
     """Return the labels of an exchange, without a limit on their combinations."""
     address, port = _server(one.upstream)
-    family = (one.api or "").partition(".")[0]
     return Labels(
         one.operation or "",
-        _PROVIDERS.get(family, family),
+        provider_of(one.api, address),
         label(one.request_model),
         label(one.response_model),
         label(address),

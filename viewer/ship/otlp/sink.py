@@ -72,7 +72,7 @@ class CollectorSink(Sink):
         follower, current = following.Follower(progress.until, until=progress.sending), self._series[-1]
         made, count = list[Span](), 0
         while len(made) < BATCH and (numbers := follower.take(self.connection)):
-            for one in session.traced(self.connection, numbers, with_before=True):
+            for one in session.traced(self.connection, numbers, of_spans=True):
                 count += 1
                 current.figures.add(one.counted)
                 span = spans.span(one, current.origin.conventions)

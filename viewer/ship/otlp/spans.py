@@ -1,8 +1,8 @@
 """Pure: a generation as an OTLP span, which joins the trace that its request named.
 
 It lasts from T0 to the event that ends the stream, as `gen_ai.client.operation.duration` does; without such an event,
-and of a WebSocket, to the end. It holds no text of a request or an answer. Its trace and its parent are those of the
-`traceparent` that its request carried, else its trace is derived from the exchange.
+and of a WebSocket, to the end. It holds no text of a request, except its stop sequences, or of an answer. Its trace and
+its parent are those of the `traceparent` that its request carried, else its trace is derived from the exchange.
 """
 
 import hashlib
@@ -128,8 +128,13 @@ def request(spans: Sequence[Span], origin: TelemetryOrigin) -> ExportTraceServic
 
 def _generation(one: Traced, conventions: Conventions, first_s: object, error: str) -> dict[str, Value]:
     """Return the attributes that OpenTelemetry defines, besides those that metrics have, too."""
-    counted = one.counted
+    counted, asked = one.counted, one.parameters
     return {
+        "gen_ai.output.type": asked.output_type,
+        "gen_ai.request.max_tokens": asked.max_tokens,
+        "gen_ai.request.stop_sequences": asked.stop_sequences,
+        "gen_ai.request.temperature": asked.temperature,
+        "gen_ai.request.top_p": asked.top_p,
         "gen_ai.request.stream": True if counted.body.stream else None,
         "gen_ai.response.id": one.response_id,
         "gen_ai.response.finish_reasons": one.finish_reasons,

@@ -8,6 +8,7 @@ from sqlalchemy import Column, Connection, select
 
 from wiretape.recorder.clock import SYSTEM, wall_ns
 from wiretape.recorder.decode.exchange import Exchange
+from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer.sessions.exchanges import SessionExchange, own_time
@@ -15,6 +16,7 @@ from wiretape.viewer.source.base import POLL_SECONDS
 from wiretape.viewer.source.tape import following, queries, sessions
 from wiretape.viewer.source.tape.columns import JOINED, among, stalled_gaps
 from wiretape.viewer.stats.dashboard import Ended, Traced
+from wiretape.viewer.stats.parameters import NO_PARAMETERS, RequestParameters, parameters_of
 from wiretape.viewer.stats.tools.request import Judged
 
 
@@ -44,12 +46,12 @@ def ended(connection: Connection, session: str) -> Iterator[Traced]:
         SYSTEM.sleep(POLL_SECONDS["command"])
 
 
-def traced(connection: Connection, numbers: Sequence[int], *, with_before: bool = False) -> Iterator[Traced]:
+def traced(connection: Connection, numbers: Sequence[int], *, of_spans: bool = False) -> Iterator[Traced]:
     """Yield the exchanges of these numbers, which have ended; those that have been deleted since are left out.
 
-    `with_before` finds the time before each, for which the sessions of the tape are read.
+    `of_spans` finds the time before each, for which the sessions of the tape are read, and the request's parameters.
     """
-    before = sessions.before(connection, numbers) if with_before else {}
+    before = sessions.before(connection, numbers) if of_spans else {}
     with connection.begin():
         rows = connection.execute(_FACTS.where(among(numbers))).all()
     for row, body in queries.decoded_bodies(connection, ((row.no, row) for row in rows)):
@@ -72,8 +74,15 @@ def traced(connection: Connection, numbers: Sequence[int], *, with_before: bool 
             finish_reasons=_finish_reasons(row),
             conversation=row.conversation_key,
             before=before.get(row.no),
+            parameters=_parameters(connection, row) if of_spans else NO_PARAMETERS,
             **{name: getattr(row, name) for name in _TOLD},
         )
+
+
+def _parameters(connection: Connection, row: Any) -> RequestParameters:
+    """Return the parameters of a request for a generation; its body is read only now."""
+    is_generation = row.operation in GENERATIONS
+    return parameters_of(queries.request(connection, row.no).plain) if is_generation else NO_PARAMETERS
 
 
 def _facts(row: Any) -> SessionExchange:

@@ -11,6 +11,7 @@ from wiretape.viewer.ship.otlp import attributes, spans
 from wiretape.viewer.ship.otlp.spans import span_context
 from wiretape.viewer.stats.conventions import RELEASED
 from wiretape.viewer.stats.dashboard import EVENTS, OWN_ATTRIBUTES, Traced
+from wiretape.viewer.stats.parameters import RequestParameters
 from wiretape.viewer.stats.tools.request import Judged
 
 T0 = 1_700_000_000_000_000_000
@@ -90,6 +91,17 @@ def test_a_stream_is_a_client_span_with_the_names_of_the_conventions():
         "wiretape.label.run": "a7",
     }
     assert [(event.name, event.time_unix_nano) for event in span.events] == [("wiretape.first_chunk", T0 + 10 * MS)]
+
+
+def test_a_span_has_the_parameters_of_its_request():
+    asked = RequestParameters(max_tokens=9, temperature=0.0, top_p=0.75, stop_sequences=(HOSTILE,), output_type="json")
+    found = values(received(replace(EXCHANGE, parameters=asked)).attributes)
+    names = ("max_tokens", "temperature", "top_p")
+    assert [found[f"gen_ai.request.{name}"] for name in names] == [9, 0.0, 0.75]
+    assert found["gen_ai.output.type"] == "json"
+    (stop,) = found["gen_ai.request.stop_sequences"]
+    assert len(stop) < 130
+    assert "\x1b" not in stop
 
 
 def test_every_attribute_and_event_of_our_own_is_explained():

@@ -17,6 +17,7 @@ from wiretape.viewer.sessions.account import OWN_PARTS, Account
 from wiretape.viewer.source.base import Source
 from wiretape.viewer.source.tape import queries, session, sessions
 from wiretape.viewer.source.tape.place import TapePlace
+from wiretape.viewer.stats.parameters import NO_PARAMETERS, RequestParameters
 
 MS = 1_000_000
 STILL = Clock(lambda: 0, lambda: 0, boot_ns=lambda: 0)
@@ -56,6 +57,17 @@ def test_the_time_before_an_exchange_needs_only_those_that_began_earlier(tape: P
     with queries.opened(tape) as connection:
         assert sessions.before(connection, [2]) == {2: ("tools", 2000 * MS)}
         assert sessions.before(connection, []) == {}
+
+
+def test_only_spans_have_the_parameters_of_requests(tmp_path: Path) -> None:
+    request = json.dumps({"model": "m", "messages": [], "max_tokens": 9, "stop": "a"}).encode()
+    with opened(tmp_path / "a.db") as store:
+        record(store, [begin("1" * 16, body=request), head("1" * 16), *body("1" * 16, STREAM), end("1" * 16, STREAM)])
+    with queries.opened(tmp_path / "a.db") as connection:
+        (counted,) = session.traced(connection, [1])
+        (told,) = session.traced(connection, [1], of_spans=True)
+    assert counted.parameters == NO_PARAMETERS
+    assert told.parameters == RequestParameters(max_tokens=9, stop_sequences=("a",))
 
 
 @pytest.mark.damages
