@@ -78,6 +78,7 @@ class InspectorScreen(PlaybackScreen):
         clock = host(self).clock
         self.playback, self._pulse = Playback((), 0, clock.now), Pulse(clock)
         self.driver = Driver(self.playback, clock, self._played, self._ticked)
+        self.bindings_updated_signal.subscribe(self, lambda _: self._name_filter())
         self._load()
         self.run_worker(self.driver.run(), group="drive")
 
@@ -211,6 +212,10 @@ class InspectorScreen(PlaybackScreen):
         self.panes.tick(playback, self._pulse, host(self).lag.ms)
         is_at_start = self._opened is not None and not playback.playing and not playback.media_ns
         self._footer.reword("play", f"play {formatting.duration(playback.end_ns)}" if is_at_start else "play")
+
+    def _name_filter(self) -> None:
+        """Name the key by its action in the open pane."""
+        self._footer.reword("filter", "search" if self.panes.pane == REQUEST else "filter")
 
     @work(group="strips", exclusive=True)
     async def _draw(self) -> None:

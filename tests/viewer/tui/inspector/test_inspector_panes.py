@@ -529,13 +529,15 @@ def test_words_are_looked_for_in_all_messages_of_the_request(talk: Path) -> None
     async def steps() -> None:
         async with staged(talk, lambda: InspectorScreen(1)) as (_, pilot):
             await press(pilot, "4")
-            assert "Needle" not in await shows(pilot, "request · messages", "Question 0")
+            assert "Needle" not in await shows(pilot, "request · messages", "Question 0", "/ search")
             await looks_for(pilot, "needle")
             shown = await shows(pilot, "request · messages (v: as sent) · needle: 1 / 2", "The Needle of [/it].")
             assert "Another NEEDLE" not in shown
             for key, place, found in (("n", 2, "Another NEEDLE."), ("n", 1, "The Needle"), ("N", 2, "Another NEEDLE.")):
                 await press(pilot, key)
                 await shows(pilot, f"needle: {place} / 2", found)
+            await press(pilot, "2")
+            await shows(pilot, "/ filter")
 
     journey(steps())
 
@@ -640,7 +642,8 @@ def test_keys_that_do_not_apply_to_the_open_pane_are_named_nowhere(marked: Path)
                     one.binding.id.rpartition(".")[2] for one in screen.active_bindings.values() if one.binding.id
                 }
                 named.append({"view", "filter", "open", "fold", "choice"} & active)
-                assert ("filter" in seen(app).splitlines()[-1]) == (pane in (0, 1, 3))
+                line = seen(app).splitlines()[-1]
+                assert ("filter" in line, "search" in line) == (pane in (0, 1), pane == 3)
                 assert {"play", "goto", "help"} <= active
             assert named == [{"view", "filter", "open"}, {"filter", "open"}, {"view"}, {"view", "filter"}, set()]
 
