@@ -44,7 +44,7 @@ class AudioFormat:
         return 2 if self.encoding == "pcm16" else 1
 
     def duration_ns(self, size: int) -> int:
-        """Return how long this many bytes play."""
+        """Return the duration of a number of bytes, in ns."""
         return size * 1_000_000_000 // (self.rate * self.sample_bytes)
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class AudioPart(NamedTuple):
 
     @property
     def duration_ns(self) -> int | None:
-        """How long it plays; None if its format is unknown."""
+        """Its duration in ns; None if its format is unknown."""
         return None if self.format is None else self.format.duration_ns(self.size)
 
 
@@ -93,7 +93,7 @@ def bytes_of(encoded: str) -> bytes:
 
 
 def underrun_ns(pieces: Iterable[tuple[int, int]]) -> int:
-    """Return how long a listener hears silence who plays audio from its first piece on, in real time.
+    """Return the silence that a listener hears, in ns, if audio plays from its first piece on in real time.
 
     `pieces` are the timestamps and the durations of the audio, in the order of its arrival.
     """

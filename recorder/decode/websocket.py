@@ -164,7 +164,8 @@ class Conversation:
         elif message.kind in ("text", "binary") and self._voice is not None:
             self._hear(self._voice, message.data, item, one.is_client)
         elif message.kind == "text" and self._is_responses:
-            self._drafter.take(item, message.data, is_client=one.is_client)
+            if one.is_client:
+                self._drafter.take(item, message.data, is_client=True)
             (self._ask if one.is_client else self._answer)(message.data.decode(), item)
 
     @property
@@ -219,6 +220,10 @@ class Conversation:
         if self._turn() is None and _typed(text).type == responses.CREATED:
             self._begin(item)
         chunk = payloads.read(text, reader=self._reader)
+        if chunk.output:
+            self._drafter.note_output(item, "".join([piece.content for piece in chunk.pieces]))
+        if chunk.ends or not chunk.output:  # the text of a delta is known: it need not be parsed again
+            self._drafter.take(item, text.encode(), is_client=False)
         if chunk is payloads.UNREAD:
             self.is_whole = False
             return

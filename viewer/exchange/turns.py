@@ -1,4 +1,4 @@
-"""Pure: the turns of a session over a WebSocket as a table, and the ending of one in words."""
+"""Pure: the turns of a session over a WebSocket as a table, and their endings in words."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -22,7 +22,7 @@ _MOST: Final = 200
 
 
 def ending(turn: TurnMeasures) -> str:
-    """Return how a turn ended: its number, its outcome, and the reason unless it is the same word."""
+    """Return the ending of a turn in words: its number, its outcome, and the reason unless it is the same word."""
     reason = turn.error_code or turn.finish_reason
     said = f" ({reason})" if reason and not reason.startswith(turn.outcome) else ""
     return f"turn {turn.turn}: {turn.outcome}{said}"

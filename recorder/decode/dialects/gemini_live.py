@@ -25,7 +25,7 @@ _AUDIO: Final = "audio/"
 _MEDIA: Final = {"audio", "video", "mediaChunks", "media_chunks"}
 _RATE: Final = 24_000
 _INPUT_RATE: Final = 16_000
-"""Samples per second of the answers, and of what the client sends, where a media type names none."""
+"""Samples per second of an answer, and of the client's audio, if a media type names none."""
 _CLEAN: Final = frozenset({None, 1000, 1001, NO_STATUS})
 """Codes of a close that is no error; None: there was no close frame."""
 
@@ -88,7 +88,7 @@ class LiveReader:
         if _field(activity, "voiceActivityType") == "ACTIVITY_END":
             self._ask = item, "end_of_speech"
         if self._turn is None and text(_field(_map(content, "inputTranscription"), "text")):
-            self._is_transcribed = True  # the user has spoken since: what follows is another turn
+            self._is_transcribed = True  # the user has spoken since: another turn follows
         chunks = [*self._calls(item, message), *self._content(item, content)]
         return self._with_usage(_merged(chunks), _map(message, "usageMetadata"))
 

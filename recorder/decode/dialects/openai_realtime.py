@@ -59,7 +59,7 @@ _WAITS: Final = {
     "input_audio_buffer.committed": "commit",
     "input_audio_buffer.timeout_triggered": "timeout",
 }
-"""The server's events after which it may respond by itself, and what the turn begins with.
+"""The server's events before a response by itself, and the cause of its turn by each.
 
 The last end of speech counts, or without one the first of the others.
 """
@@ -138,6 +138,12 @@ class RealtimeReader:
             self._error(item, message.error)
         model = self._session(message.session) if kind.startswith("session.") else ""
         return Chunk(API, model=model)
+
+    def note_output(self, item: int, said: str) -> None:
+        """Note output of the current response whose message another reader has parsed."""
+        if self._last is not None and self._last.end is None:
+            self._last.note_output(item)
+            self._last.texts.append(said)
 
     def finish(self, close_code: int | None) -> None:
         """Note the end of the session: turns without an end are truncated, also those that never began."""
