@@ -8,13 +8,13 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 from typing import Final
 
 from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
-from wiretape.viewer.exchange.race import Lane, LanePart, Race, status
+from wiretape.viewer.exchange.race import Lane, Race, instead, status
 from wiretape.viewer.exchange.states import silence, state
 from wiretape.viewer.exchange.transcript import Transcript
-from wiretape.viewer.rows import DetailRow
 from wiretape.viewer.source.tape.exchange import FullExchange
 from wiretape.viewer.text import formatting, waterfall, wrap
 from wiretape.viewer.text.cells import Part, Tone, laid_out
@@ -135,13 +135,14 @@ class _Take:
         timed = [event for event in transcript.outputs if transcript.timed[event]]
         answers = (transcript.at[event] for event in timed if transcript.kind(event) != "reasoning")
         self._answer_ns = next(answers, None)
+        self._stalls = [span for span in pairwise(self.lane.output_at) if limits.is_stall(span[1] - span[0])]
 
     def pane(self, name: str, position: int, at_ns: int, width: int, height: int) -> list[list[Part]]:
         """Return the lines of its title, of the end of its text, and of its status."""
         title: list[Part] = [(f"{name} "[: 2 * len(name)], "strong"), (formatting.line(self.row.model), "strong")]
         title.append((f"  {self.row.id[:_ID]}  {formatting.line(formatting.host(self.row.upstream))}", "muted"))
         is_over = position == len(self.lane.transcript) and at_ns >= self.lane.end_ns
-        parts = self.lane.parts(position) or (_instead(self.row) if is_over else [])
+        parts = self.lane.parts(position) or instead(self.row, over=is_over)
         texts = wrap.tail(((part.kind, part.text, part.length) for part in parts), width - 1, height)
         lines: list[list[Part]] = [[(text, _TONES.get(kind, "plain"))] for kind, text in texts] or [[]]
         if not is_over:
@@ -162,22 +163,16 @@ class _Take:
         """Draw its phases until a time."""
         lane = self.lane
         now_ns = min(at_ns, lane.end_ns)
-        outputs = lane.output_at[: bisect_right(lane.output_at, now_ns)]
+        came = bisect_right(lane.output_at, now_ns)
         answer_ns = self._answer_ns if self._answer_ns is not None and self._answer_ns <= now_ns else None
-        first_ns, last_ns = (outputs[0], outputs[-1]) if outputs else (None, None)
+        first_ns, last_ns = (lane.output_at[0], lane.output_at[came - 1]) if came else (None, None)
         thought_ns = answer_ns - first_ns if answer_ns is not None and first_ns is not None else None
-        stalls = [(begin, end) for begin, end in pairwise(outputs) if self._limits.is_stall(end - begin)]
+        stalls = self._stalls[: bisect_right(self._stalls, now_ns, key=itemgetter(1))]
         drawn = waterfall.Bar(now_ns, first_ns, answer_ns, thought_ns or None, last_ns, stalls)
         how = state(self.row)
         ending = how.sign if at_ns >= lane.end_ns else ""
         shown = waterfall.drawn(drawn, axis, cells, ending or " ")
         return [(text, how.tone if phase == "end" else waterfall.TONES[phase]) for text, phase in shown]
-
-
-def _instead(row: DetailRow) -> list[LanePart]:
-    """Return the placeholder for an exchange without text."""
-    text = f"no text: {formatting.line(row.ending)}"
-    return [LanePart("instead", len(text), text)]
 
 
 def _beside(lines: Sequence[list[Part]]) -> list[Part]:

@@ -6,6 +6,7 @@ from sqlalchemy import Connection
 
 from tests.support.exchanges import full
 from tests.support.sample_tape import COMPLETE, FAILED, LIMITED, LIVE, MS, ODD, TOOLS, TRUNCATED
+from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.export.film import TICK_NS, Film, Frame, ScreenSize
 from wiretape.viewer.source.tape import exchange, queries
@@ -102,6 +103,19 @@ def test_a_bar_grows_with_the_clock_and_keeps_the_list_signs(connection: Connect
     assert bars[15] == "░▓" + "░" * (len(bars[15]) - 2)
     assert "╱ 3.0 s ╱" in bars[-1]
     assert bars[-1].endswith("✓")
+
+
+def test_each_gap_of_a_film_is_judged_once_however_many_frames_it_has(connection: Connection) -> None:
+    judged = list[int | None]()
+
+    class Counted(Thresholds):
+        def is_stall(self, gap_ns: int | None) -> bool:
+            judged.append(gap_ns)
+            return super().is_stall(gap_ns)
+
+    film = Film(read(connection, TOOLS), limits=Counted())
+    assert len([*film.frames()]) > 30
+    assert judged.count(3000 * MS) == 1
 
 
 def test_an_exchange_without_any_event_is_a_film_of_its_wait() -> None:
