@@ -37,19 +37,25 @@ async def open_page(tape: Path, arguments: Sequence[str], kept: contextlib.ExitS
 
     Files are private, and are removed when `kept` is closed. Raises `WiretapeError` if there is no page.
     """
-    file = kept.enter_context(private.directory("wiretape-page-", "pages")) / "page.html"
-    url = _live(tape, arguments)
-    if url is None:
+    file, is_live = await asyncio.to_thread(_prepared, tape, arguments, kept)
+    if not is_live:
         failed, line = await beside.run([*arguments, "--with-text", "-o", str(file)])
         if failed:
             raise WiretapeError(line)
-    else:
-        # Its address is a secret, and everybody on this machine sees the arguments of a browser.
-        outfile.replace_private(file, f'<meta http-equiv="refresh" content="0; url={html.escape(url)}">'.encode())
-    kind = "page" if url is None else "live page"
+    kind = "live page" if is_live else "page"
     if await open_file(file):
         return f"the {kind} is opened in the browser"
     return f"no browser here: the {kind} is {file}, which the viewer removes at its end"
+
+
+def _prepared(tape: Path, arguments: Sequence[str], kept: contextlib.ExitStack) -> tuple[Path, bool]:
+    """Return the path of a private file, and True if it leads to a live page by now."""
+    file = kept.enter_context(private.directory("wiretape-page-", "pages")) / "page.html"
+    url = _live(tape, arguments)
+    if url is not None:
+        # Its address is a secret, and everybody on this machine sees the arguments of a browser.
+        outfile.replace_private(file, f'<meta http-equiv="refresh" content="0; url={html.escape(url)}">'.encode())
+    return file, url is not None
 
 
 def _live(tape: Path, arguments: Sequence[str]) -> str | None:

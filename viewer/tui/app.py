@@ -350,7 +350,8 @@ class ViewerApp(App[int]):
         """Write the page of this screen's exchanges, and open it in the browser."""
         from wiretape.viewer.tui.dialogs.menus import browse
 
-        page = next((arguments for _, arguments in self._shown.exports() if "html" in arguments), None)
+        exports = (arguments for _, arguments in self._shown.exports())
+        page = next((arguments for arguments in exports if arguments[-2:] == ["--format", "html"]), None)
         if page is None:
             self.notify("there is no page of this")
         else:

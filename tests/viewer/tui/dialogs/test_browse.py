@@ -1,5 +1,7 @@
 """`w`: the page of the screen's exchanges, in the browser."""
 
+import contextlib
+import sqlite3
 import stat
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.support.page import read as read_page
-from tests.support.sample_tape import COMPLETE, LIVE, TOOLS
+from tests.support.sample_tape import COMPLETE, LIVE, TOOLS, frames, recorded
 from tests.support.screens import Stage, journey, press, shows, staged, wait_for
 from wiretape.viewer.page import served
 from wiretape.viewer.tui.compare.race import CompareScreen
@@ -79,6 +81,22 @@ def test_the_page_of_the_list_has_the_marked_exchanges_or_all_that_it_shows(tape
             await shows(pilot, "2 marked")
             await browse(app, pilot)
             assert COMPLETE not in data(paths(opened)[1])
+
+    journey(steps())
+
+
+def test_a_filter_that_reads_like_a_format_changes_no_page(opened: Path) -> None:
+    path = recorded(opened.parent / "own.db", list(frames()))
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE exchanges SET request_model = 'html' WHERE id IN (?, ?)", (COMPLETE, TOOLS))
+
+    async def steps() -> None:
+        async with staged(path, lambda: DrilledScreen("html")) as (app, pilot):
+            await shows(pilot, "2 / 7")
+            await press(pilot, "m")
+            await shows(pilot, "1 marked")
+            await browse(app, pilot)
+            assert COMPLETE not in data(paths(opened)[0])
 
     journey(steps())
 
