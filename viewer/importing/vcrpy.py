@@ -72,7 +72,8 @@ def _parsed(data: bytes) -> Any:
     yaml, loader = yaml_loader()
     try:
         return yaml.load(data, Loader=loader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    # A wrong value of a tag, such as `!!bool maybe`, raises whatever PyYAML's constructor meets.
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
         raise NotImportable(f"it is no cassette in YAML ({error})") from error
 
 
@@ -130,6 +131,9 @@ def _headers(given: dict[str, Any] | None) -> Headers:
 
 
 def _text(value: object) -> str:
+    """Return a single value as text. Raises `ValueError` for one that holds others: aliases make such endless."""
+    if isinstance(value, list | dict | set | tuple):
+        raise ValueError(f"a header or a body is a {type(value).__name__}, not a text")
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
@@ -150,7 +154,7 @@ def _bytes(body: object) -> bytes | None:
             return data
         case str() as text:
             return text.encode("utf-8", "surrogatepass")
-        case list() as parts:
+        case list() as parts if not any(isinstance(part, list | dict) for part in parts):
             return b"".join(_bytes(part) or b"" for part in parts)
         case other:
             raise ValueError(f"its body is a {type(other).__name__}, not a text and no bytes")

@@ -108,6 +108,8 @@ def test_without_a_date_an_exchange_is_of_the_file_s() -> None:
     [
         ({"response": {"status": None}}, "no status"),
         ({"response": {"body": {"string": 5}}}, "its body is a int"),
+        ({"request": {"body": [["a"]]}}, "its body is a list"),
+        ({"request": {"headers": {"a": [["b"]]}}}, "a header or a body is a list"),
         ({"request": {"method": None}}, "method"),
     ],
 )
@@ -122,6 +124,9 @@ def test_an_interaction_that_is_damaged_costs_no_other(changes: dict[str, Any], 
     [
         (b"interactions:\n- !!python/object/apply:os.system [id]\n", "no cassette in YAML"),
         (b"interactions:\nversion: 1\n", "has no interactions"),
+        (b"interactions:\n- !!bool maybe\n", "no cassette in YAML"),
+        (b'interactions:\n- !!int ""\n', "no cassette in YAML"),
+        (b"interactions:\n- !!timestamp soon\n", "no cassette in YAML"),
         (b'{"version": 1, "interactions": [{', "no cassette in JSON"),
         (b"interactions:\n" + b"[" * 100_000, "no cassette in YAML"),
         (b"- interactions\n", "has no interactions"),
