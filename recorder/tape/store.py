@@ -342,8 +342,9 @@ class Store:
         self._open: dict[str, _Open] = {}
         self._touched: dict[str, _Open] = {}
         self._ended: dict[int, _Facts] = {}
-        self._declared: dict[int, str | None] = {}
         """The facts of finished exchanges that are not settled yet, by their numbers."""
+        self._declared: dict[int, str | None] = {}
+        """The JSON of the dialects declared for sessions, by the numbers of these."""
         self._kept = 0
         """Memory of the kept facts of running and finished exchanges, in bytes."""
         self._stored: set[str] = set()

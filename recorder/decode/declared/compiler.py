@@ -7,6 +7,7 @@ event repeats, calls whose arguments have come, the usage of each of several ans
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -55,9 +56,32 @@ class _Past:
     is_known: bool = False
     has_content: bool = False
     has_reasoning: bool = False
-    so_far: dict[str, str] = field(default_factory=dict)
+    so_far: dict[str, "_TextSoFar"] = field(default_factory=dict)
     called: set[str] = field(default_factory=set)
     usages: dict[str, JsonObject] = field(default_factory=dict)
+    total: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class _TextSoFar:
+    """The parts of a text that came, and their length together."""
+
+    parts: list[str] = field(default_factory=list)
+    size: int = 0
+
+    def added(self, found: str) -> str:
+        """Return the addition of a text that repeats its beginning, or, as some servers have it, is an addition only.
+
+        The parts are joined only for a text that may repeat them: the work is linear in the data.
+        """
+        if len(found) >= self.size and found.startswith(known := "".join(self.parts)):
+            addition = found[self.size :]
+            self.parts = [known, addition] if self.size else [found]
+        else:
+            addition = found
+            self.parts.append(found)
+        self.size += len(addition)
+        return addition
 
 
 _Action = Callable[[Any, _Draft, _Past], None]
@@ -241,7 +265,7 @@ def _content(entry: CheckedTable) -> _Action:
         if not found or (if_none and past.has_content):
             return
         if message is not None:
-            found = _added(past, str(message(root)), found)
+            found = past.so_far.setdefault(str(message(root)), _TextSoFar()).added(found)
         draft.is_cumulative = draft.is_cumulative or if_none or message is not None
         draft.content += found
         past.has_content = True
@@ -257,7 +281,7 @@ def _reasoning(entry: CheckedTable) -> _Action:
         if not found or (if_none and past.has_reasoning):
             return
         if message is not None:
-            found = _added(past, f"reasoning {message(root)}", found)
+            found = past.so_far.setdefault(f"reasoning {message(root)}", _TextSoFar()).added(found)
         draft.is_cumulative = draft.is_cumulative or if_none or message is not None
         draft.reasoning += found
         past.has_reasoning = True
@@ -270,16 +294,6 @@ def _text_rule(entry: CheckedTable) -> tuple[Getter, Getter | None, bool]:
     if get is None:
         raise DeclarationError(entry.key, "at is missing: the path of the text")
     return get, entry.read("so-far", _path, None), entry.read("if-none", flag, False)
-
-
-def _added(past: _Past, message: str, found: str) -> str:
-    """Return the addition of a text that repeats its beginning, or, as some servers have it, is an addition only."""
-    known = past.so_far.get(message, "")
-    if found.startswith(known):
-        past.so_far[message] = found
-        return found[len(known) :]
-    past.so_far[message] = known + found
-    return found
 
 
 def _audio(entry: CheckedTable) -> _Action:
@@ -300,15 +314,16 @@ def _tool(entry: CheckedTable) -> _Action:
     def act(root: Any, draft: _Draft, past: _Past) -> None:
         for call in [root] if each is None else each(root):
             named, place = _str(id(call)), index(key(call))
-            same = named or str(place)
+            same = named or ("" if place is None else str(place))
             said = _written(arguments(call))
             if not said and same not in past.called and (entire := whole(call)) is not None:
                 said, draft.is_cumulative = _written(entire), True
-            if said:
+            if said and same:
                 past.called.add(same)
             piece = ToolPiece(place, named, _str(name(call)), said)
             if piece.name or said or named:
-                draft.tools = [*(draft.tools or ()), piece]
+                draft.tools = draft.tools or []
+                draft.tools.append(piece)
 
     return act
 
@@ -326,9 +341,10 @@ def _usage(entry: CheckedTable) -> _Action:
         if not found:
             return
         if per is not None:
-            past.usages[str(per(root))] = found
-            all_of = past.usages.values()
-            found = {name: sum(one.get(name, 0) for one in all_of) for name in {name for one in all_of for name in one}}
+            answer = str(per(root))
+            before = past.usages.get(answer, {})
+            past.total.update({name: value - before.get(name, 0) for name, value in found.items()})
+            past.usages[answer], found = before | found, dict(past.total)
         draft.usage = found
 
     return act
@@ -347,7 +363,7 @@ def _model(entry: CheckedTable) -> _Action:
     get = entry.read("at", lambda value: paths.text(text(value)), None) or _missing(entry, "at")
 
     def act(root: Any, draft: _Draft, past: _Past) -> None:
-        draft.model = get(root)
+        draft.model = get(root) or draft.model
 
     return act
 
@@ -356,7 +372,7 @@ def _id(entry: CheckedTable) -> _Action:
     get = entry.read("at", lambda value: paths.text(text(value)), None) or _missing(entry, "at")
 
     def act(root: Any, draft: _Draft, past: _Past) -> None:
-        draft.id = get(root)
+        draft.id = get(root) or draft.id
 
     return act
 
@@ -403,7 +419,8 @@ _BARE: Final = ("text", "reasoning", "audio", "model", "id", "finish")
 def _attribute(name: str, get: Getter) -> _Action:
     def act(root: Any, draft: _Draft, past: _Past) -> None:
         if (found := get(root)) is not None:
-            draft.attributes = [*(draft.attributes or ()), (name, found)]
+            draft.attributes = draft.attributes or []
+            draft.attributes.append((name, found))
 
     return act
 
@@ -440,9 +457,9 @@ def _name(reserved: Sequence[str], value: Any) -> str:
 
 
 def _operation(value: Any) -> str:
-    if value not in OPERATIONS or value == UNKNOWN:
+    if not isinstance(value, str) or value not in OPERATIONS or value == UNKNOWN:
         raise ValueError(f"must be one of {', '.join(one for one in OPERATIONS if one != UNKNOWN)}")
-    return str(value)
+    return value
 
 
 def _kind(value: Any) -> Callable[[Any, str], str | None]:

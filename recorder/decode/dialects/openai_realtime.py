@@ -112,6 +112,8 @@ class RealtimeReader:
         self._asks: deque[_Ask] = deque()
         self._wait: tuple[int, str] | None = None
         self._by_id: dict[str, TurnDraft | None] = {}
+        self._places: dict[TurnDraft, int] = {}
+        """The indexes of the turns in `turns`."""
         self._last: TurnDraft | None = None
         self._format = self._input_format = _DEFAULT_FORMAT
         self.audio: dict[int, AudioPart] = {}
@@ -188,6 +190,7 @@ class RealtimeReader:
         self._by_id[turn.id] = self._last
         if self._last is None:
             return Chunk(API)
+        self._places[turn] = len(self.turns)
         self.turns.append(turn)
         return Chunk(API, id=turn.id if len(self.turns) == 1 else "")
 
@@ -195,7 +198,7 @@ class RealtimeReader:
         return self._by_id.get(id, self._last) if id else self._last
 
     def _piece(self, turn: TurnDraft, content: str = "", tool: ToolPiece | None = None) -> tuple[Piece, ...]:
-        return (Piece(self.turns.index(turn), content, "", "", () if tool is None else (tool,), None),)
+        return (Piece(self._places[turn], content, "", "", () if tool is None else (tool,), None),)
 
     def _delta(self, item: int, turn: TurnDraft, kind: str, message: _Message) -> Chunk:
         delta = text(message.delta)
@@ -237,7 +240,7 @@ class RealtimeReader:
         status = text(response.get("status")) or kind.removeprefix("response.")
         turn.outcome, turn.finish_reason, fault = _end(status, response)
         turn.error = fault.code if fault is not None else None
-        piece = Piece(self.turns.index(turn), "", "", "", (), turn.finish_reason)
+        piece = Piece(self._places[turn], "", "", "", (), turn.finish_reason)
         given = usage if isinstance(usage, dict) and usage else None
         return Chunk(API, pieces=(piece,), usage=given, fault=fault, ends=True)
 

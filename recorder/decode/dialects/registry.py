@@ -94,7 +94,7 @@ def ways(declarations: str | None) -> tuple[tuple[DeclaredDialect, Alternative],
 def _listed(declarations: str | None) -> list[dict[str, object]]:
     try:
         found = json.loads(declarations or "[]")
-    except (ValueError, RecursionError):
+    except (ValueError, TypeError, RecursionError):  # on a tape that was changed, a number may stand here
         return []
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 

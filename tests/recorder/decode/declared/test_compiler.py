@@ -93,6 +93,12 @@ def test_the_wire_that_a_path_names_goes_first_unless_a_header_is_a_declarations
           {"kind": "part", "id": 2, "t": "c"}], {"content": "abc"}),
         ({"text": {"on": "part", "at": "t", "so-far": "id"}},
          [{"kind": "part", "id": 1, "t": "a"}, {"kind": "part", "id": 1, "t": "b"}], {"content": "ab"}),
+        ({"text": {"on": "part", "at": "t", "so-far": "id"}},
+         [{"kind": "part", "t": "ab"}, {"kind": "part", "t": "c"}, {"kind": "part", "t": "d"},
+          {"kind": "part", "t": "abcde"}, {"kind": "part", "t": "abcdefg"}], {"content": "abcdefg"}),
+        ({"tool": {"name": "n", "whole": "w"}}, [{"n": "a", "w": {"x": 1}}, {"n": "b", "w": {"x": 2}}],
+         {"tool_calls": [{"index": 0, "id": None, "name": "a", "arguments": '{"x":1}'},
+                         {"index": 1, "id": None, "name": "b", "arguments": '{"x":2}'}]}),
         ({"text": [{"on": "part", "at": "t"}, {"on": "last", "at": "all", "if-none": True}]},
          [{"kind": "part", "t": "a"}, {"kind": "last", "all": "a"}], {"content": "a"}),
         ({"text": {"at": "t", "when": {"role": "ai"}}}, [{"t": "a", "role": "ai"}, {"t": "b"}], {"content": "a"}),
@@ -103,7 +109,11 @@ def test_the_wire_that_a_path_names_goes_first_unless_a_header_is_a_declarations
         ({"usage": {"input": "u.in", "output": "sum u.out[]"}}, [{"u": {"in": 3, "out": [1, 2]}}],
          {"input_tokens": 3, "output_tokens": 3, "total_tokens": 6}),
         ({"usage": {"at": "u", "per": "id", "output": "n"}},
-         [{"id": "a", "u": {"n": 1}}, {"id": "b", "u": {"n": 5}}, {"id": "a", "u": {"n": 2}}], {"output_tokens": 7}),
+         [{"id": "a", "u": {"n": 1}}, {"id": "b", "u": {"n": 5}}, {"id": "a", "u": {"n": 2}}],
+         {"output_tokens": 7, "input_tokens": None}),
+        ({"usage": {"at": "u", "per": "id", "output": "n", "reasoning": "r"}},
+         [{"id": "a", "u": {"n": 1, "r": 4}}, {"id": "a", "u": {"n": 2}}, {"id": "b", "u": {"r": 1}}],
+         {"output_tokens": 2, "reasoning_tokens": 5}),
         ({"usage": {"output": "u"}}, [{"u": True}, {"u": "4"}, {"u": -1}, {"u": 1.0}], {"output_tokens": 1}),
         ({"error": {"when": "bad", "code": "bad.no", "message": "bad.why"}}, [{"bad": {"no": 7, "why": "full"}}],
          {"error_code": "7", "error_message": "full", "outcome": "error_event"}),
@@ -118,6 +128,8 @@ def test_the_wire_that_a_path_names_goes_first_unless_a_header_is_a_declarations
         ({"audio": {"on": "part", "at": "value"}, "text": []}, [{"kind": "part", "value": "a"}],
          {"content": None, "output_chunks": 1}),
         ({"model": "m", "id": "i"}, [{"kind": "part", "m": "x", "i": "y"}],
+         {"response_model": "x", "response_id": "y"}),
+        ({"model": ["m", "n"], "id": ["i", "j"]}, [{"kind": "part", "m": "x", "i": "y"}],
          {"response_model": "x", "response_id": "y"}),
         ({"attributes": {"a.b": "n", "q": "request.z", "h": "response-header:x-h"}},
          [{"kind": "part", "n": 1}, {"n": 2}],
@@ -152,6 +164,7 @@ def test_events_named_by_the_stream_may_be_cut_at_a_sign() -> None:
         ({"match": {"path": "/a*b*"}}, ("match", "path"), "more than one *"),
         ({"match": [{"path": "/a"}, {"first": []}]}, ("match", 1, "first"), "first is a list"),
         ({"match": {"first": {"a": {}}}}, ("match", "first"), "first has for a a table"),
+        ({"operation": ["chat"]}, ("operation",), "must be one of chat, "),
         ({"operation": "chatter"}, ("operation",), "must be one of chat, "),
         ({"key": ["a"]}, ("key",), "key is a list"),
         ({"key": None}, (), "key must say where"),
@@ -188,7 +201,16 @@ def test_an_unknown_key_is_ignored_and_listed() -> None:
 def test_a_faulty_declaration_of_a_changed_tape_is_left_out() -> None:
     deep = f'[{{"name": "a", "match": {{"path": "/a"}}, "deep": {"[" * 900}{"]" * 900}}}]'
     assert {one.api for one in registry.declared(deep)} >= {one.api for one in registry.shipped()}
-    for declarations in ("[", "7", '[7, {"name": 1}, {"name": "a"}]', "[" * 100_000, None):
+    for declarations in (
+        "[",
+        "7",
+        7,
+        1.5,
+        '[{"name": "a", "match": {"path": "/a"}, "operation": []}]',
+        '[7, {"name": 1}, {"name": "a"}]',
+        "[" * 100_000,
+        None,
+    ):
         assert [one.api for one in registry.declared(declarations)] == [one.api for one in registry.shipped()]
 
 
@@ -201,7 +223,10 @@ VALUES = st.recursive(
     max_leaves=8,
 )  # fmt: skip
 TABLES = st.dictionaries(
-    st.sampled_from([*PARTS, "tool", "usage", "finish", "error", "abort", "answer", "attributes", "root", "eof"]),
+    st.sampled_from([
+        *PARTS, "tool", "usage", "finish", "error", "abort", "answer", "attributes", "root", "eof", "operation", "only",
+        "model", "id", "audio", "reasoning", "done", "finish-ends",
+    ]),
     VALUES, max_size=5,
 )  # fmt: skip
 
