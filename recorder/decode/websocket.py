@@ -186,7 +186,7 @@ class Conversation:
             return
         self._voice.finish(code)
         self.turns = [ResponseTurn(draft.start, draft.first, draft.end) for draft in self.drafts]
-        if self._voice.fault is not None and not self.turns:
+        if self._voice.fault is not None and all(draft.outcome == "error" for draft in self.drafts):
             place, fault = self._voice.fault
             self.chunks = [(replace(one, fault=fault) if item == place else one, item) for one, item in self.chunks]
 

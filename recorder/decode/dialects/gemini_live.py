@@ -65,6 +65,8 @@ class LiveReader:
         self._is_sure = False
         """The client requested an answer, and no sound decides whether one comes."""
         self._turn: TurnDraft | None = None
+        self._is_stray = False
+        """An interruption came without a running turn: the completion that follows is of none, too."""
         self._is_transcribed = False
         """The last turn's transcript has ended."""
         self._model = ""
@@ -115,7 +117,7 @@ class LiveReader:
             self._turn = TurnDraft(item)
             if self._ask is not None:
                 self._turn.start, self._turn.begun_by = self._ask
-            self._ask, self._is_sure, self._is_transcribed = None, False, False
+            self._ask, self._is_sure, self._is_transcribed, self._is_stray = None, False, False, False
             self.turns.append(self._turn)
         return self._turn
 
@@ -135,8 +137,10 @@ class LiveReader:
         for part in _list(_map(content, "modelTurn"), "parts"):
             yield from self._part(item, part)
         yield from self._transcript(item, _map(content, "outputTranscription"))
-        if _field(content, "interrupted") is True and self._turn is not None:
-            self._turn.outcome = "interrupted"
+        if _field(content, "interrupted") is True:
+            self._is_stray = self._turn is None
+            if self._turn is not None:
+                self._turn.outcome = "interrupted"
         if _field(content, "turnComplete") is True:
             yield from self._complete(item, text(_field(content, "turnCompleteReason")))
 
@@ -171,8 +175,9 @@ class LiveReader:
         self._is_transcribed = self._is_transcribed or is_end
 
     def _complete(self, item: int, reason: str) -> Iterator[Chunk]:
-        if self._turn is None and not self._is_sure:
-            return  # a stray one, as after an interruption
+        if self._turn is None and (self._is_stray or not self._is_sure):
+            self._is_stray = False
+            return
         turn = self._begin(item)
         turn.end = item
         turn.outcome = "interrupted" if turn.outcome == "interrupted" else "complete"

@@ -148,8 +148,16 @@ class RealtimeReader:
             self._last.texts.append(said)
 
     def finish(self, close_code: int | None) -> None:
-        """Note the end of the session: turns without an end are truncated, also those that never began."""
-        self.turns += [TurnDraft(ask.item, responses.REQUEST, ask.item) for ask in self._asks if ask.generates]
+        """Note the end of the session: turns without an end are truncated, also those that never began.
+
+        Of a session in which none began, the last error is theirs.
+        """
+        item, fault = self.fault if self.fault is not None and not self.turns else (None, None)
+        for ask in self._asks:
+            if ask.generates and fault is not None and item is not None and item > ask.item:
+                self.turns.append(TurnDraft(item, responses.REQUEST, ask.item, item, "error", error=fault.code))
+            elif ask.generates:
+                self.turns.append(TurnDraft(ask.item, responses.REQUEST, ask.item))
         self._asks.clear()
 
     def _session(self, session: object) -> str:

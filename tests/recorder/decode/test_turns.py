@@ -127,6 +127,14 @@ def test_an_error_before_any_turn_is_the_end_of_the_session() -> None:
     assert (measures.outcome, measures.error_code, measures.turns) == ("error_event", "model_not_found", None)
 
 
+def test_a_request_that_only_an_error_answers_has_failed() -> None:
+    error = {"type": "error", "error": {"type": "invalid_request_error", "code": "bad_voice"}}
+    measures = derive(*session(REALTIME, [STARTED, (10, "client", CREATE), (30, "server", error)]))
+    (turn,) = measures.turns or ()
+    assert (turn["outcome"], turn["error_code"], turn["last_ns"]) == ("error", "bad_voice", 20 * MS)
+    assert (measures.outcome, measures.error_code) == ("error_event", "bad_voice")
+
+
 def test_tokens_are_by_modality_and_a_session_has_their_sums() -> None:
     usage = {
         "total_tokens": 100, "input_tokens": 60, "output_tokens": 40,
@@ -267,6 +275,14 @@ def test_a_request_during_an_answer_starts_the_next_turn() -> None:
     )  # fmt: skip
     assert (first["outcome"], first["started_at_ns"], first["ended_at_ns"]) == ("interrupted", 10 * MS, 75 * MS)
     assert (second["outcome"], second["started_at_ns"], second["ttfa_ns"]) == ("complete", 60 * MS, 30 * MS)
+
+
+def test_a_request_that_is_replaced_before_any_output_is_no_turn() -> None:
+    (turn,) = turns(
+        LIVE, *SETUP, asked(10, text="one"), asked(20, text="two"), content(30, interrupted=True),
+        content(35, turnComplete=True), sound(50), content(60, turnComplete=True),
+    )  # fmt: skip
+    assert (turn["outcome"], turn["started_at_ns"], turn["ttfa_ns"]) == ("complete", 20 * MS, 30 * MS)
 
 
 def test_a_transcript_behind_the_end_of_its_turn_belongs_to_it() -> None:
