@@ -10,14 +10,19 @@ from wiretape.viewer.commands import completion, topics
 
 @click.command("help")
 @click.argument("words", nargs=-1, metavar="[TOPIC|COMMAND|NAME]...", shell_complete=completion.topics)
+@click.option("--dashboard", is_flag=True, help="With metrics: print a dashboard for Grafana, as JSON.")
 @click.pass_context
-def help_(context: click.Context, words: tuple[str, ...]) -> None:
+def help_(context: click.Context, words: tuple[str, ...], dashboard: bool) -> None:
     """Explain a topic, a command, or a name such as a metric, a flag or an outcome.
 
     wiretape help lists the topics and the commands. On a pipe, a topic is Markdown.
     """
     root = context.find_root()
-    if not words:
+    if dashboard:
+        if words != ("metrics",):
+            raise click.UsageError("--dashboard is that of the metrics: wiretape help metrics --dashboard")
+        click.echo(topics.dashboard(), nl=False)
+    elif not words:
         _print(topics.text())
         click.echo("\n" + _commands(root))
     elif len(words) == 1 and words[0] in topics.names():

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 _FOLDER: Final = Path(__file__).parents[1] / "help"
+_DASHBOARD: Final = Path(__file__).parents[1] / "ship" / "prometheus" / "grafana.json"
 _INDEX: Final = "README"
 _FIRST: Final = ("glossary", "outcomes", "fields")
 """Topics whose definitions come first."""
@@ -37,6 +38,11 @@ def text(topic: str = _INDEX) -> str:
     """Return a topic as Markdown without comments and links between topics; by default the index."""
     source = (_FOLDER / f"{topic}.md").read_text("utf-8")
     return _ESCAPED.sub(r"\1", _LINK.sub(r"\1", _COMMENT.sub("", source))).rstrip() + "\n"
+
+
+def dashboard() -> str:
+    """Return the dashboard of the metrics for Grafana, as JSON."""
+    return _DASHBOARD.read_text("utf-8")
 
 
 def definitions(name: str) -> dict[str, list[str]]:
