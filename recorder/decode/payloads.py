@@ -106,7 +106,7 @@ class PayloadReader:
                     self._parsers.insert(0, self._parsers.pop(place))
                 return chunk
         for dialect, first in waiting:
-            if self.declared is None and first(payload):
+            if not self.is_certain and first(payload):
                 self._adopt(dialect, is_certain=True)
                 return self(payload, event)
         return Chunk("", fault=error)

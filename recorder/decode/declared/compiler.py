@@ -51,7 +51,10 @@ class _Draft:
 
 @dataclass(slots=True)
 class _Past:
-    """The findings in the earlier events of a stream: texts by message, calls with arguments, usage by answer."""
+    """The findings in the earlier events of a stream: texts by message, calls with arguments, usage by answer.
+
+    `foreign` are the ids of messages that are not the answer's, `message` the id of the latest message.
+    """
 
     is_known: bool = False
     has_content: bool = False
@@ -60,6 +63,8 @@ class _Past:
     called: set[str] = field(default_factory=set)
     usages: dict[str, JsonObject] = field(default_factory=dict)
     total: Counter[str] = field(default_factory=Counter)
+    foreign: set[str] = field(default_factory=set)
+    message: str = ""
 
 
 @dataclass(slots=True)
@@ -163,6 +168,7 @@ class _Events:
         self._only = table.read("only", _condition, None)
         self._answer = table.read("answer", tests, None)
         table.read("answer", _condition, None)
+        self._ids = [_path(path) for path, wanted in (self._answer or {}).items() if str(wanted).startswith("$")]
         self.has_done = table.read("done", flag, False)
         self.finish_ends = table.read("finish-ends", flag, False)
         self._common: list[_Action] = []
@@ -173,7 +179,7 @@ class _Events:
         """Return the parser of one stream; `is_certain`: all events are its own, also those that say nothing."""
         past = _Past()
         answers = self._condition_of_answer(exchange)
-        name, kind_of, root_of, only = self._name, self._kind, self._root, self._only
+        name, kind_of, root_of, only, ids = self._name, self._kind, self._root, self._only, self._ids
         common = tuple(self._common)
         by_kind = {kind: tuple(actions) for kind, actions in self._by_kind.items()}
 
@@ -184,7 +190,8 @@ class _Events:
                 actions = self._attributes
             else:
                 actions = common if kind is None else by_kind.get(kind, common)
-            draft = _Draft(ends=is_answer, fault=None if kind is not None or fault is None else fault)
+            is_of_another = answers is not None and not is_answer and any([get(payload) is not None for get in ids])
+            draft = _Draft(ends=is_answer, fault=None if kind is not None or is_of_another else fault)
             root = payload if root_of is None else root_of(payload, kind)
             if (root is not None or payload is None) and (only is None or only(root)):
                 for act in actions:
@@ -219,7 +226,7 @@ class _Events:
         from_events = table.read("attributes", _of_events, {})
         self._attributes = tuple(_attribute(name, get) for name, get in from_events.items())
         rules += [((), action) for action in self._attributes]
-        kinds = {kind for on, _ in rules for kind in on}
+        kinds = {kind for on, _ in rules for kind in on} | {*table.read("kinds", texts, ())}
         self._by_kind = {kind: [action for on, action in rules if not on or kind in on] for kind in kinds}
         self._common = [action for on, action in rules if not on]
 
@@ -230,7 +237,7 @@ def _chunk(api: str, draft: _Draft, is_answer: bool, is_own: bool) -> Chunk | No
     tools = tuple(draft.tools) if draft.tools else ()
     if draft.content or draft.reasoning or tools or draft.finish:
         pieces = (Piece(0, draft.content, draft.reasoning, "", tools, draft.finish),)
-    elif not is_own and not draft.is_audio and not (draft.ends or draft.aborts or draft.fault or draft.usage):
+    elif not (is_own or draft.is_audio or draft.ends or draft.aborts or draft.fault or draft.usage or draft.id):
         return None
     return Chunk(
         api,
@@ -257,10 +264,26 @@ def _guarded(when: Condition, action: _Action) -> _Action:
     return act
 
 
-def _content(entry: CheckedTable) -> _Action:
-    get, message, if_none = _text_rule(entry)
+def _foreign(entry: CheckedTable) -> _Action:
+    message = _required(entry, "id")
 
     def act(root: Any, draft: _Draft, past: _Past) -> None:
+        past.foreign.add(str(message(root)))
+
+    return act
+
+
+def _content(entry: CheckedTable) -> _Action:
+    get, message, if_none = _text_rule(entry)
+    of = entry.read("of", _path, None)
+
+    def act(root: Any, draft: _Draft, past: _Past) -> None:
+        if of is not None:
+            named = of(root)
+            past.message = past.message if named is None else str(named)
+            draft.is_cumulative = draft.is_cumulative or named is None
+            if past.message in past.foreign:
+                return
         found = get(root)
         if not found or (if_none and past.has_content):
             return
@@ -343,11 +366,21 @@ def _usage(entry: CheckedTable) -> _Action:
         if per is not None:
             answer = str(per(root))
             before = past.usages.get(answer, {})
-            past.total.update({name: value - before.get(name, 0) for name, value in found.items()})
-            past.usages[answer], found = before | found, dict(past.total)
+            now = _merged(before, found)
+            past.total.update({name: value - before.get(name, 0) for name, value in now.items()})
+            past.usages[answer], found = now, dict(past.total)
         draft.usage = found
 
     return act
+
+
+def _merged(before: JsonObject, found: JsonObject) -> JsonObject:
+    """Return the usage of an answer that reports it in parts: input first, output last, and 0 for the other."""
+    counts = before | {name: max(value, before.get(name, 0)) for name, value in found.items()}
+    if "total_tokens" in counts:
+        both = counts.get("input_tokens", 0) + counts.get("output_tokens", 0)
+        counts["total_tokens"] = max(counts["total_tokens"], both)
+    return counts
 
 
 def _finish(entry: CheckedTable) -> _Action:
@@ -409,8 +442,8 @@ def _abort(entry: CheckedTable) -> _Action:
 
 
 _MAKERS: Final[dict[str, Callable[[CheckedTable], _Action]]] = {
-    "text": _content, "reasoning": _reasoning, "audio": _audio, "tool": _tool, "usage": _usage, "model": _model,
-    "id": _id, "finish": _finish, "error": _error, "end": _end, "abort": _abort,
+    "foreign": _foreign, "text": _content, "reasoning": _reasoning, "audio": _audio, "tool": _tool, "usage": _usage,
+    "model": _model, "id": _id, "finish": _finish, "error": _error, "end": _end, "abort": _abort,
 }  # fmt: skip
 """The rules for events, in the order in which they are followed: errors and ends look at the finish reason."""
 _BARE: Final = ("text", "reasoning", "audio", "model", "id", "finish")

@@ -160,7 +160,8 @@ class _InteractionStream:
         arguments = step.get("arguments")
         if isinstance(arguments, dict):
             self._announced[place] = arguments
-        added.tools.append(ToolPiece(place, text(step.get("id")), _tool_name(step), ""))
+        if (named := text(step.get("id"))) or _tool_name(step):  # before June 2026, a start has only the type
+            added.tools.append(ToolPiece(place, named, _tool_name(step), ""))
 
     def _delta(self, payload: JsonObject, delta: JsonObject, fault: ReportedError | None) -> Chunk:
         place, kind, added = index(payload.get("index")), text(delta.get("type")), _Added()

@@ -8,7 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.declared_wires import AI_SDK_UI, DECLARED_WIRES, DONE, LANGGRAPH, MCP, DeclaredWire, event
+from tests.support.declared_wires import (
+    A2A,
+    A2A_OVER_HTTP,
+    AG_UI,
+    AI_SDK_UI,
+    DECLARED_WIRES,
+    DONE,
+    LANGGRAPH,
+    MCP,
+    TGI,
+    DeclaredWire,
+    event,
+)  # fmt: skip
 from tests.support.decoding import derived, said
 from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.decode.exchange import Headers
@@ -126,3 +138,98 @@ def test_every_declaration_of_the_package_is_read_whole_and_has_a_stream_here() 
     assert [dialect.ignored for dialect in registry.shipped()] == [()] * len(registry.shipped())
     for name, text in registry.shipped_texts().items():
         assert [table["name"] for table in tomllib.loads(text)["dialects"]] == [name]
+
+
+def test_a_run_by_ag_ui_repeats_texts_of_the_user_that_are_no_answer() -> None:
+    said = [
+        {"type": "TEXT_MESSAGE_START", "messageId": "u", "role": "user"},
+        {"type": "TEXT_MESSAGE_CONTENT", "messageId": "u", "delta": "Please."},
+        {"type": "TEXT_MESSAGE_CHUNK", "messageId": "m", "role": "assistant", "delta": "Let "},
+        {"type": "TEXT_MESSAGE_CHUNK", "delta": "me "},
+        {"type": "TEXT_MESSAGE_CHUNK", "messageId": "d", "role": "developer", "delta": "Be "},
+        {"type": "TEXT_MESSAGE_CHUNK", "delta": "brief."},
+        {"type": "TEXT_MESSAGE_CHUNK", "messageId": "m", "delta": "see."},
+    ]
+    found = measured(AG_UI, AG_UI.events[0], *map(event, said), AG_UI.events[-1])
+    assert (found.content, found.outcome) == ("Let me see.", "complete")
+    assert measured(AG_UI, AG_UI.events[0], *map(event, said[:2])).ttft_ns is None
+
+
+def test_a_run_by_ag_ui_is_known_by_its_request_and_by_an_error_in_its_place() -> None:
+    asked = b'{"threadId": "t1", "runId": "r1", "messages": []}'
+    assert (measured(AG_UI, b"", request=asked).api, measured(AG_UI, b"", request=asked).outcome) == (
+        "ag-ui", "truncated",
+    )  # fmt: skip
+    failed = measured(AG_UI, AG_UI.failure[0])
+    assert (failed.api, failed.outcome, failed.error_message) == ("ag-ui", "error_event", "out of tokens")
+
+
+@pytest.mark.parametrize("mode", ["values", "updates", "custom", "tasks", "values|sub:1"])
+def test_a_run_of_langgraph_that_is_joined_and_cut_is_truncated_in_any_mode(mode: str) -> None:
+    payload = {"choices": [{"index": 0, "delta": {"content": "a state's own"}}], "error": "its own, too"}
+    found = measured(LANGGRAPH, event(payload, mode), method="GET", path="/threads/t1/runs/r1/stream")
+    assert (found.api, found.outcome, found.content, found.error_code) == ("langgraph", "truncated", None, None)
+
+
+def test_calls_in_parts_of_a_message_by_langgraph_have_the_arguments_of_the_last_part() -> None:
+    def part(arguments: dict[str, Any], **more: Any) -> bytes:
+        call = {"id": "c1", "name": "lamp", "args": arguments}
+        return event([{"type": "ai", "id": "1", "content": "", "tool_calls": [call], **more}], "messages/partial")
+
+    last = part({"on": True}, response_metadata={"finish_reason": "tool_calls"})
+    found = measured(LANGGRAPH, part({}), part({"on": None}), last, last, event(None, "end"))
+    assert told(found)["calls"] == [("c1", "lamp", '{"on":true}')]
+    assert found.ttft_ns == 100 * 1_000_000
+
+
+def test_usage_that_comes_in_parts_of_one_message_by_langgraph_is_put_together() -> None:
+    def spoken(**usage: int) -> bytes:
+        return event([{"type": "AIMessageChunk", "id": "1", "content": "", "usage_metadata": usage}, {}], "messages")
+
+    first = spoken(input_tokens=10, output_tokens=0, total_tokens=10)
+    found = measured(LANGGRAPH, first, spoken(input_tokens=0, output_tokens=5, total_tokens=5), event(None, "end"))
+    assert (found.input_tokens, found.output_tokens, found.total_tokens) == (10, 5, 15)
+
+
+def test_a_task_by_a2a_that_repeats_its_artifacts_adds_no_text() -> None:
+    task = {
+        "id": "t1",
+        "status": {"state": "TASK_STATE_COMPLETED"},
+        "artifacts": [{"parts": [{"text": "Let me see."}]}],
+    }
+    last = event({"jsonrpc": "2.0", "id": 3, "result": {"task": task}})
+    assert measured(A2A, *A2A.events[:-1], last).content == "Let me see."
+    assert measured(A2A, last).content == "Let me see."
+
+
+def test_a_file_that_an_agent_by_a2a_sends_is_output() -> None:
+    update = {"taskId": "t1", "artifact": {"parts": [{"raw": "AAAA", "mediaType": "image/png"}]}}
+    found = measured(A2A, event({"jsonrpc": "2.0", "id": 3, "result": {"artifactUpdate": update}}), A2A.events[-1])
+    assert (found.outcome, found.content) == ("complete", None)
+    assert found.ttft_ns is not None
+
+
+def test_a_stream_by_a2a_over_http_is_known_by_its_first_task() -> None:
+    found = measured(A2A_OVER_HTTP, A2A_OVER_HTTP.events[0])
+    assert (found.api, found.outcome) == ("a2a", "truncated")
+
+
+def test_a_stream_by_tgi_is_known_by_its_first_token_also_if_that_is_special() -> None:
+    begun = event({"index": 1, "token": {"id": 1, "text": "<s>", "special": True}, "generated_text": None})
+    for facts in ({}, {"path": "/", "request": b'{"inputs": "Please", "stream": true}'}):
+        found = measured(TGI, begun, **facts)
+        assert (found.api, found.outcome, found.content) == ("tgi", "truncated", None)
+
+
+def test_an_error_by_mcp_that_answers_another_request_is_none_of_this_one() -> None:
+    other = event({"jsonrpc": "2.0", "id": 77, "error": {"code": -1, "message": "no such tool"}})
+    assert measured(MCP, other, MCP.events[-1]).outcome == "complete"
+    unread = event({"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "Parse error"}})
+    assert measured(MCP, unread).error_code == "-32700"
+
+
+def test_requests_by_json_rpc_are_those_of_mcp_by_the_path_and_not_by_the_methods_of_a2a() -> None:
+    asked = b'{"jsonrpc": "2.0", "id": 3, "method": "vendor/thing"}'
+    assert measured(MCP, MCP.events[-1], headers=Headers(), request=asked).api == "mcp"
+    task = b'{"jsonrpc": "2.0", "id": 3, "method": "tasks/get", "params": {"id": "t1"}}'
+    assert measured(MCP, MCP.events[-1], headers=Headers(), request=task, path="/").api != "mcp"
