@@ -41,8 +41,8 @@ _MISSED: Final = {
 }
 """The verdicts that are shown, in words."""
 
-_LARGEST: Final = 15
-"""Width of the largest part's name with its share, behind its bar."""
+_LARGEST: Final = (0, 16)
+"""Width of the largest part's name with its share behind its bar: none where the tree is narrow."""
 
 _LEAST_BAR: Final = 9
 _MOST_BAR: Final = 48
@@ -88,11 +88,14 @@ def totals(conversations: Sequence[ConversationRow]) -> str:
 
 
 def fitted(width: int) -> tuple[OutlineColumn, ...]:
-    """Choose the columns for a width in cells, beside the name in front and the text behind them."""
-    bar = min(max(width // 8, _LEAST_BAR), _MOST_BAR)
-    drawn = OutlineColumn("", bar + 1 + _LARGEST, 1, partial(_bar, bar), right=False)
-    columns = (*_COLUMNS, drawn, OutlineColumn("MODEL", _MODELS[width >= _WIDE], 4, _model))
-    room = width - _name_width(width) - _BETWEEN - _LEAST_TEXTS[width >= _NARROW]
+    """Choose the columns for a width in cells, beside the name in front and the text behind them.
+
+    In a narrow tree, the model goes before the number, which stands behind a turn's name.
+    """
+    bar, is_wide = min(max(width // 8, _LEAST_BAR), _MOST_BAR), width >= _NARROW
+    drawn = OutlineColumn("", bar + _LARGEST[is_wide], 1, partial(_bar, bar, is_wide), right=False)
+    columns = (*_COLUMNS, drawn, OutlineColumn("MODEL", _MODELS[width >= _WIDE], 4 if is_wide else 1, _model))
+    room = width - _name_width(width) - _BETWEEN - _LEAST_TEXTS[is_wide]
     chosen = set[OutlineColumn]()
     for column in sorted(columns, key=lambda column: column.rank):
         if column.width + _BETWEEN <= room:
@@ -114,8 +117,9 @@ def line(
     one: Line, columns: Sequence[OutlineColumn], width: int, look: Look, bars: Bars, *, opened: bool = False
 ) -> Iterator[Part]:
     """Yield the parts of a line of `width` cells; `opened`: the exchanges of the conversation stand below it."""
-    room = _name_width(width)
-    yield from laid_out(_turn(one, room) if isinstance(one, TurnRow) else _name(one, opened), room, right=False)
+    room, has_number = _name_width(width), any(column.shown is _number for column in columns)
+    name = _turn(one, room, has_number=has_number) if isinstance(one, TurnRow) else _name(one, opened)
+    yield from laid_out(name, room, right=False)
     for column in columns:
         yield " " * _BETWEEN, "plain"
         yield from laid_out(column.shown(one, look, bars), column.width, right=column.right)
@@ -140,14 +144,16 @@ def _name(one: ConversationRow, opened: bool) -> list[Part]:
     return [(f"{sign} {running}", "accent"), (program, "plain"), (formatting.line(one.conversation), "strong")]
 
 
-def _turn(one: TurnRow, room: int) -> list[Part]:
-    state = STATES.get(one.outcome)
+def _turn(one: TurnRow, room: int, *, has_number: bool) -> list[Part]:
+    """Return the name of a turn; its number is in it unless a column `has_number`."""
+    state, number = STATES.get(one.outcome), "" if has_number else f" #{one.number}"
     sign: Part = (state.sign, state.tone) if state else ("?", "muted")
-    deepest = (room - _UNINDENTED) // _INDENT
+    deepest = max((room - _UNINDENTED - len(number)) // _INDENT, 0)
     return [
         (" " * (2 + _INDENT * min(one.depth, deepest)), "plain"),
         sign,
         (f" {formatting.line(one.id)[:_SHORT]}", "strong"),
+        (number, "muted"),
     ]
 
 
@@ -205,10 +211,12 @@ def _took(one: Line, look: Look, bars: Bars) -> Sequence[Part]:
     return [(formatting.fitting((formatting.seconds(took_ms), formatting.seconds(took_ms, 1)), 9), "plain")]
 
 
-def _bar(cells: int, one: Line, look: Look, bars: Bars) -> Sequence[Part]:
-    """Draw the bar of a line, and name its largest part."""
+def _bar(cells: int, is_named: bool, one: Line, look: Look, bars: Bars) -> Sequence[Part]:
+    """Draw the bar of a line; name its largest part if it `is_named`."""
     bar = bars.of(one)
-    return [] if bar is None else [*bar.drawn(cells, bars.signs), (" ", "plain"), bar.largest(bars.signs)]
+    if bar is None:
+        return []
+    return [*bar.drawn(cells, bars.signs), *([(" ", "plain"), bar.largest(bars.signs)] if is_named else [])]
 
 
 def _model(one: Line, look: Look, bars: Bars) -> Sequence[Part]:

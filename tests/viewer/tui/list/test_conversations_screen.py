@@ -75,7 +75,7 @@ def test_a_key_changes_between_the_time_and_the_content_of_requests(tmp_path: Pa
     tape = session_tape(tmp_path / "sessions.db")
 
     async def steps() -> None:
-        async with staged(tape, lambda: ConversationsScreen(""), SIZES[0]) as (_, pilot):
+        async with staged(tape, lambda: ConversationsScreen("")) as (_, pilot):
             await shows(pilot, "TIME", "stalled 36 %", "╱ stalled")
             await press(pilot, "v")
             await shows(pilot, "CONTEXT", "· other", "◆ images")
@@ -93,7 +93,7 @@ def test_the_legend_is_of_the_conversation_under_the_cursor(tmp_path: Path) -> N
     tape = session_tape(tmp_path / "sessions.db")
 
     async def steps() -> None:
-        async with staged(tape, lambda: ConversationsScreen(""), SIZES[0]) as (_, pilot):
+        async with staged(tape, lambda: ConversationsScreen("")) as (_, pilot):
             await shows(pilot, " ░ waiting 50 %")
             await press(pilot, "down")
             await shows(pilot, " ╱ stalled 36 %")
