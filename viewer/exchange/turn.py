@@ -8,6 +8,7 @@ from typing import Any, Final
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.assembly import assemble
 from wiretape.recorder.decode.decoder import Decoded
+from wiretape.recorder.decode.dialects.registry import VOICE
 from wiretape.recorder.decode.encoding import Cleaner
 from wiretape.recorder.decode.prompt import Message, Part, Prompt, Reasoning, Text, ToolCall, canonical
 from wiretape.recorder.decode.request import parse
@@ -15,6 +16,7 @@ from wiretape.recorder.plurals import counted
 from wiretape.viewer.rows import DetailRow, RequestRow
 from wiretape.viewer.text.formatting import line
 
+_VOICE: Final = frozenset(dialect.api for dialect in VOICE)
 _KEPT: Final = frozenset({"previous_response_id", "previous_interaction_id", "conversation"})
 
 
@@ -97,8 +99,10 @@ def asked_over_websocket(row: DetailRow, bodies: Sequence[tuple[bytes, tuple[Par
 
     With each comes its answer. Where one has the new messages alone, they stand behind those before and their answer.
     """
+    if row.api in _VOICE:
+        return TurnContent(row, None, answer(row), "a session of voice has turns: 'export --table turns' has them all")
     found = TurnContent(row, None, (), "no message on its WebSocket requested a response")
-    for body, answer in bodies:
+    for body, answered in bodies:
         if (prompt := parse(body)) is None:
             return replace(found, problem="a message that requested a response is no JSON object")
         earlier = 0
@@ -107,7 +111,7 @@ def asked_over_websocket(row: DetailRow, bodies: Sequence[tuple[bytes, tuple[Par
             if found.answer:
                 said = *said, Message("assistant", found.answer)
             prompt, earlier = _after(found.prompt, said, prompt), len(said)
-        found = TurnContent(row, replace(prompt, model=row.model or ""), answer, earlier=earlier)
+        found = TurnContent(row, replace(prompt, model=row.model or ""), answered, earlier=earlier)
     return found
 
 

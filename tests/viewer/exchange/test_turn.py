@@ -83,6 +83,8 @@ def test_a_message_over_a_websocket_that_repeats_all_stands_alone() -> None:
     assert found.prompt.messages == (Message("user", (Text("3"),)),)
     assert (found.answer, found.earlier) == ((Text("Three."),), 0)
     assert "requested a response" in asked_over_websocket(row, []).problem
+    voice = asked_over_websocket(detailed(framing="websocket", api="openai.realtime"), [(b'{"type":"x"}', ())])
+    assert (voice.prompt, "--table turns" in voice.problem) == (None, True)
 
 
 @pytest.mark.parametrize(
