@@ -139,11 +139,11 @@ def moment(started_at: str, look: Look, width: int) -> str:
     """Return the time of a start in the format asked for, to a millisecond or to a minute as there is room."""
     try:
         started = datetime.fromisoformat(started_at)
-    except ValueError:
+        local = started.astimezone(UTC) if look.times == "utc" else started.astimezone()
+    except (ValueError, OverflowError):
         return "?"
     if look.times == "ago":
         return formatting.span(max(look.wall_ns / 1e9 - started.timestamp(), 0) * 1000)
-    local = started.astimezone(UTC) if look.times == "utc" else started.astimezone()
     of_day = f"{local:%m-%d %H:%M:%S}" if look.is_dated else f"{local:%H:%M:%S}"
     exactly = f"{of_day}.{local.microsecond // 1000:03}"
     return exactly if len(exactly) <= width else of_day if len(of_day) <= width else of_day[:-3]
@@ -153,6 +153,6 @@ def spans_days(first: str, last: str) -> bool:
     """Return True if two starts, ISO 8601, are on different local days; False if either cannot be read."""
     try:
         days = [datetime.fromisoformat(start).astimezone().date() for start in (first, last)]
-    except (TypeError, ValueError):  # on a damaged tape
+    except (TypeError, ValueError, OverflowError):  # on a damaged tape
         return False
     return days[0] != days[1]

@@ -25,6 +25,9 @@ _SELECTED: Final[Mapping[Phase, Tone]] = TONES | {"content": "strong", "wait": "
 _LEAST_NS: Final = 1_000_000
 """Length of an exchange without a known one, for its lane."""
 
+_DATED_NS: Final = range(250_000_000_000 * 10**9)
+"""Timestamps that have a date in every time zone, in ns since the epoch."""
+
 LEGEND: Final[Sequence[Part]] = [
     part for phase, sign in SIGNS.items() for part in ((f" {sign}", TONES[phase]), (f" {phase}", "muted"))
 ]
@@ -195,7 +198,9 @@ def heights(counts: Sequence[int], rows: int) -> list[str]:
 
 def _clock_bar(row: ListRow, look: Look) -> ClockBar | None:
     start_ns, stands = wall_ns(row.started_at), state(row, recording=look.recording)
-    return None if start_ns is None else ClockBar(row, start_ns, bar(row, look), (stands.sign, stands.tone))
+    if start_ns is None or start_ns not in _DATED_NS:
+        return None
+    return ClockBar(row, start_ns, bar(row, look), (stands.sign, stands.tone))
 
 
 def _rank(one: ClockBar, selected: int | None) -> tuple[bool, bool]:

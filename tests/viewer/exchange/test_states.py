@@ -1,5 +1,7 @@
 """States of exchanges, as signs, words and cells; and a line of the list."""
 
+import time
+
 import pytest
 from rich.cells import cell_len
 
@@ -142,6 +144,17 @@ def test_times_of_day_are_dated_where_days_differ(monkeypatch: pytest.MonkeyPatc
 def test_invalid_start_is_a_question_mark() -> None:
     assert states.moment(HOSTILE, LOOK, 12) == "?"
     assert states.elapsed_ms(row(outcome="open", started_at="x"), Look(recording=True)) is None
+
+
+def test_a_start_that_has_no_local_time_is_a_question_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    last = "9999-12-31T23:59:59Z"
+    assert states.moment(last, Look(times="clock"), 12) == "?"
+    assert states.moment(last, Look(times="utc"), 12) == "23:59:59.000"
+    assert not states.spans_days("2026-03-01T12:00:00Z", last)
+    monkeypatch.undo()
+    time.tzset()
 
 
 @each_case(

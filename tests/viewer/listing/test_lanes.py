@@ -193,8 +193,9 @@ def test_a_running_exchange_grows_on_an_axis_that_stays() -> None:
     assert len(second) - len(first) == 10
 
 
-def test_an_exchange_without_a_readable_start_is_left_out() -> None:
-    assert laid(row(started_at="never", model="m")).lanes == []
+@pytest.mark.parametrize("started", ["never", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"])
+def test_an_exchange_without_a_start_that_can_be_shown_is_left_out(started: str) -> None:
+    assert laid(row(started_at=started, model="m")).lanes == []
 
 
 def test_the_cursor_moves_to_the_nearest_exchange_of_a_lane() -> None:
