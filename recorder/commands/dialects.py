@@ -36,10 +36,10 @@ def configure(by: Callable[[], list[Declaration]]) -> None:
 
 
 def read(files: Iterable[Path]) -> list[Declaration]:
-    """Return the checked declarations of some files, then those of the configuration; the first of a name counts.
+    """Return the checked declarations of files and of the configuration; a name's first declaration counts.
 
-    A mistake in the configuration is only reported: it must not stop a recorder, and what was recorded can be derived
-    again. Raises `ConfigError` for a mistake in a file.
+    A mistake in the configuration is only reported: it must not stop a recorder, and a tape can be derived again.
+    Raises `ConfigError` for a mistake in a file.
     """
     from wiretape.recorder.documents import load
 

@@ -2,9 +2,9 @@
 
     python tests/bench/dialects.py [--chunks 5000] [--rounds 15]
 
-Of each wire there is a stream whose events repeat but for one text, which are not parsed one by one, and one whose
-events also differ in a number that is read by nobody: these are. Rounds take turns; the best of each counts, in CPU
-time. A ratio is to chat's stream of the same kind. Nothing is asserted.
+Each wire has a stream whose events repeat but for one text, which are not parsed one by one, and one whose events also
+differ in an unused number, which are. Rounds take turns; the best of each counts, in CPU time. A ratio is to chat's
+stream of the same kind. Nothing is asserted.
 """
 
 import argparse

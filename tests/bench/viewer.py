@@ -46,7 +46,7 @@ COLUMNS, ROWS = 120, 40
 FILTERS = ("status>=400", "ttft>800ms", "model:gpt-*")
 KEYS = {"a line down": "j", "a page down": "\x1b[6~", "end and home": "Gg"}
 PREVIEWED_S = 0.2
-"""After so long without output, a redraw is complete: the preview comes 0.05 s after the cursor."""
+"""Time without output after which a redraw is complete: the preview comes 0.05 s after the cursor."""
 SETTLING_S = 3
 """Time that a viewer has to start, in s."""
 LIVE = (("list", "", ()), ("lanes", "v", ()), ("following", "", ("@",)))

@@ -102,7 +102,7 @@ class Page:
         return answer["result"].get("value")
 
     def drawn(self, picture: str, width: int) -> list[tuple[str, float, float]]:
-        """Give a picture another width, and return the texts drawn on it, each with its left and its right end."""
+        """Resize a picture, and return the texts drawn on it, each with its left and its right end."""
         return [(text, left, right) for text, left, right in self.run(_DRAWN % (picture, width))]
 
     def press(self, key: str, code: int = 0, text: str = "") -> None:

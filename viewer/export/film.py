@@ -1,7 +1,7 @@
 """Pure: a replay of one exchange, or a race of two, as a film: the frames of a terminal's screen, each with its time.
 
-From the top: the model of each exchange, its text so far, and its status; then a bar for each on one axis of time, as
-in the viewer's list, and the clock. All recorded text in it is safe for a terminal.
+From the top: the model of each exchange, its text and its status; then a bar for each on one axis of time, as in the
+viewer's list, and the clock. All recorded text in it is safe for a terminal.
 """
 
 from bisect import bisect_right

@@ -1,7 +1,7 @@
 """Pure: cassettes of vcrpy, as pytest-recording and pytest-vcr keep them: YAML, or JSON.
 
 A cassette has whole bodies without any time; the day and the second of an answer are those of its `Date` header. A body
-that is stored as a text came without its content coding, whatever its headers say: coded bytes are hardly ever UTF-8.
+that is stored as a text came without a content coding, even if its headers name one: coded bytes are hardly ever UTF-8.
 YAML needs PyYAML, the extra `wiretape[vcr]`; its tags make texts, bytes and lists, and no other object.
 """
 
@@ -72,7 +72,7 @@ def _parsed(data: bytes) -> Any:
     yaml, loader = yaml_loader()
     try:
         return yaml.load(data, Loader=loader)
-    # A wrong value of a tag, such as `!!bool maybe`, raises whatever PyYAML's constructor meets.
+    # PyYAML lets the errors of Python through for a wrong value of a tag, such as `!!bool maybe`.
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
         raise NotImportable(f"it is no cassette in YAML ({error})") from error
 
@@ -125,7 +125,7 @@ def _found(place: str, one: object, source: ImportedFile) -> Found:
 
 
 def _headers(given: dict[str, Any] | None) -> Headers:
-    """Return headers, each of which has a list of values, or only one."""
+    """Return headers, whose values are lists or single ones."""
     several = ((name, value if isinstance(value, list) else [value]) for name, value in (given or {}).items())
     return found.encoded((name, _text(value)) for name, values in several for value in values)
 

@@ -180,7 +180,7 @@ def lanes(rows: Iterable[ListRow], look: Look, name: Callable[[ListRow], str | N
 
 
 def heading(shown: ClockLanes, label: str | None, fitting: int, filter_text: str) -> list[Part]:
-    """Return what the lanes are of: the exchanges of those `fitting`, the running ones, the label, the filter."""
+    """Return the title of lanes: exchanges of those `fitting`, running ones, the label, the filter."""
     count, running = len(shown.bars), sum(one.row.outcome == "open" for one in shown.bars) if shown.is_growing else 0
     said = counted(count, "exchange") + (f" of {fitting:,}" if count < fitting else "")
     parts: list[Part] = [("lanes", "strong"), (f" · {said}", "plain")]

@@ -61,7 +61,7 @@ class Held:
 
 
 def gone(path: Path, held: Held | None) -> Lines:
-    """Return the notice that a tape was deleted or moved while it was viewed, and what it held."""
+    """Return the notice of a tape that is gone, with its last contents."""
     first, last = held.started or ("", "") if held is not None else ("", "")
     began = f", begun {formatting.moment(first)[:19]} to {formatting.moment(last)[:19]} UTC" if first else ""
     what: Lines = [] if held is None else [[(f"It held {counted(held.total, 'exchange')}{began}.", "plain")]]

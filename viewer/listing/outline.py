@@ -158,9 +158,9 @@ def _turn(one: TurnRow, room: int, *, has_number: bool) -> list[Part]:
 
 
 def _said(one: TurnRow) -> list[Part]:
-    """Return the tools that ran, or else what was newly asked; why a cache was not read; and the answer.
+    """Return the tools whose results came, or the new question; the cache's verdict; and the answer.
 
-    Of the answer, it is the tools called, the text, or the outcome.
+    The answer is the tools called, the text, or the outcome.
     """
     asked: list[Part] = []
     if one.results_of and not one.newly_asked:

@@ -59,7 +59,7 @@ def _prepared(tape: Path, arguments: Sequence[str], kept: contextlib.ExitStack) 
 
 
 def _live(tape: Path, arguments: Sequence[str]) -> str | None:
-    """Return the address of the live page of what a page's export selects: one exchange, or all."""
+    """Return the address of the live page for the selection of an export: one exchange, or all."""
     url, names = served.address(tape), list(arguments[1:])
     for option in ("--db", "--format"):
         if option in names:

@@ -1,7 +1,7 @@
 """The address of the live pages of a tape, for the viewer: in a private file as long as they are served.
 
 It stands in the user's runtime directory, which no other user can read; without that directory there is none. The
-server holds a lock on it, so that what a killed server leaves is not taken for an address.
+server holds a lock on it, so that the file of a killed server counts as none.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Pure: what a declaration makes of a recorded stream, and the list of declared dialects."""
+"""Pure: recorded streams decoded by declarations on trial, and the list of declared dialects."""
 
 import json
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Pure: the parameters of a request that OpenTelemetry's conventions name, whatever its API calls them."""
+"""Pure: the parameters of requests under the names of OpenTelemetry's conventions, for all APIs."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

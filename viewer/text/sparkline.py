@@ -1,9 +1,9 @@
-"""Pure: the gaps of exchanges as bars on one axis of time.
+"""Pure: bars for the gaps of exchanges on one axis of time.
 
-In a line of an exchange, a bar's height is the length of its gap on the absolute scale of `decode.metrics.sparkline`,
-so that the lines of several can be compared; in a timeline of one stream it is relative to that stream's own gaps. A
-line begins when the request was sent, so that the wait for the first output is the blank at its left. Every sign is one
-cell wide, and `ASCII` has another for each. The choice of exchanges and their labels are left to the callers.
+In a line of an exchange, the height of a bar is the length of its gap on the absolute scale of
+`decode.metrics.sparkline`, so that lines can be compared; in a timeline of one stream it is relative to that stream's
+own gaps. A line begins when the request was sent: the wait for the first output is the blank at its left. Every sign is
+one cell wide, and `ASCII` has another for each. Callers choose the exchanges and label them.
 """
 
 import math

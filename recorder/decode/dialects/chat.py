@@ -25,7 +25,7 @@ _OTHER_OBJECTS = ("response", "response.compaction", "thread.")
 _USAGE_FIELDS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 _OTHER_USAGE_FIELDS = frozenset({"input_tokens", "output_tokens"})
 _OTHER_FIELDS = frozenset({"type", "event_type", "event", "kind", "status", "jsonrpc", "output"})
-"""Fields that say what an object is, in APIs that count the total under the same name."""
+"""Fields for the kind of an object, in other APIs with a total of the same name."""
 _HOLDERS = frozenset({"usage", "x_groq", "timings", "time_info", "prompt_filter_results", "data", "results"})
 """Fields whose values are no scalars, of a chunk without choices and of whole answers that report the same usage."""
 

@@ -1,4 +1,4 @@
-"""The turns of a session are a table of the inspector, and the end of one is told in words."""
+"""The turns of a session as a table of the inspector, and their ends in words."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Films as GIFs: their timing, their size, and what is drawn in the cells."""
+"""Films as GIFs: their timing, their size, and the drawing of cells."""
 
 import io
 import sys

@@ -1,4 +1,4 @@
-"""Cassettes of vcrpy: what they hold of an exchange, and what they cannot make of a file."""
+"""Cassettes of vcrpy: the contents of exchanges, and files that are refused."""
 
 import gzip
 import json

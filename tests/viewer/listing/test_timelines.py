@@ -55,7 +55,7 @@ class Span:
 
 
 def spans(connection: Connection, row: ListRow) -> list[Span]:
-    """Return the phases of a stream by its reads on the tape, each of which holds an event."""
+    """Return the phases of a stream by its reads on the tape; each read holds one event."""
     body = queries.body(connection, row.no)
     with connection.begin():
         query = text("SELECT start, size, at_ns FROM reads WHERE exchange_no = :no ORDER BY seq")

@@ -12,7 +12,7 @@ _NAMES = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION")
 
 @pytest.fixture(autouse=True)
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take the display and the browser of this machine away."""
+    """Hide the display and the browser of this machine."""
     for name in _NAMES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("sys.platform", "linux")

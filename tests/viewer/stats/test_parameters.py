@@ -1,4 +1,4 @@
-"""The parameters of a request, whatever its API calls them."""
+"""The parameters of requests of all APIs, under common names."""
 
 import json
 from typing import Any

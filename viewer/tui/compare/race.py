@@ -288,7 +288,7 @@ class CompareScreen(PlaybackScreen):
         self._table.scores = [*ranking.scores(a, b), text]
 
     def _lay_out(self) -> None:
-        """Give the curves the room below the texts, at least half of all; none beside the first difference."""
+        """Lay out the curves below the texts, in at least half of the room; hide them beside the first difference."""
         if (race := self._race) is not None:
             room = self.size.height - _FIXED - _STRIPS
             texts = (
