@@ -20,7 +20,7 @@ from wiretape.recorder.errors import WiretapeError, sqlite_code
 from wiretape.recorder.sanitize import clipped, safe
 from wiretape.recorder.tape import file
 from wiretape.recorder.tape.cells import declared
-from wiretape.recorder.tape.schema import VIEWS, alembic_version, metadata
+from wiretape.recorder.tape.schema import VIEWS, alembic_version, metadata, turns
 
 TIMEOUT_S: Final = 1.0
 """Timeout of a query, in seconds."""
@@ -72,6 +72,8 @@ def is_open(column: Column[Any], texts: bool) -> bool:
     """Return True if a query may read a column; `texts` opens those with prompts, answers and headers."""
     if column.name in _SECRETS:
         return False
+    if column.table is turns:  # its rows are made from one text
+        return texts
     return texts or column.name in _OPEN_TEXTS or isinstance(declared(column), Integer | Float | Boolean)
 
 
@@ -143,7 +145,7 @@ class _Access:
         is_subquery = database is None and not column
         if is_subquery or (reason := _closed(table, column, self.texts)) is None:
             return sqlite3.SQLITE_OK
-        if view in VIEWS:
+        if view in VIEWS and view != turns.name:  # which would have no rows without its text
             self.withheld.add(column)
             return sqlite3.SQLITE_IGNORE  # NULL: the other columns of a view stay readable
         self.refused = self.refused or reason

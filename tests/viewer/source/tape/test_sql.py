@@ -85,6 +85,9 @@ def test_a_new_column_is_withheld_unless_it_holds_numbers() -> None:
         "SELECT data FROM request_parts",
         "VALUES ((SELECT content FROM measures LIMIT 1))",
         "EXPLAIN SELECT content FROM measures",
+        "SELECT count(*) FROM turns",
+        "SELECT max(ttft_ms) FROM turns",
+        "WITH turns AS (SELECT m.turns FROM measures m) SELECT * FROM turns",
     ],
 )
 def test_a_text_is_refused_wherever_a_query_reads_it(written: Path, query: str) -> None:
