@@ -9,7 +9,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -201,7 +201,12 @@ class _Events:
             past.is_known = past.is_known or chunk is not None
             return chunk
 
-        return parse
+        def parse_batch(payload: Any, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
+            if type(payload) is not list:
+                return parse(payload, event, fault)
+            return _together([chunk for one in payload if (chunk := parse(one, event)) is not None])
+
+        return parse if answers is None else parse_batch
 
     def _condition_of_answer(self, exchange: Exchange | None) -> Condition | None:
         if self._answer is None:
@@ -221,12 +226,13 @@ class _Events:
                 on, when = one.read("on", texts, ()), one.read("when", _when, None)
                 action = make(one)
                 rules.append((on, action if when is None else _guarded(when, action)))
-        if self._kind is None and any(on for on, _ in rules):
+        of_wire = table.read("kinds", texts, ())
+        if self._kind is None and (of_wire or any(on for on, _ in rules)):
             raise DeclarationError(table.key, "on names kinds of events: key must say where an event has its kind")
         from_events = table.read("attributes", _of_events, {})
         self._attributes = tuple(_attribute(name, get) for name, get in from_events.items())
         rules += [((), action) for action in self._attributes]
-        kinds = {kind for on, _ in rules for kind in on} | {*table.read("kinds", texts, ())}
+        kinds = {kind for on, _ in rules for kind in on} | {*of_wire}
         self._by_kind = {kind: [action for on, action in rules if not on or kind in on] for kind in kinds}
         self._common = [action for on, action in rules if not on]
 
@@ -253,6 +259,20 @@ def _chunk(api: str, draft: _Draft, is_answer: bool, is_own: bool) -> Chunk | No
         aborts=draft.aborts,
         is_cumulative=draft.is_cumulative,
         attributes=tuple(draft.attributes) if draft.attributes else (),
+    )
+
+
+def _together(chunks: Sequence[Chunk]) -> Chunk | None:
+    """Return the findings in the messages of a batch as those of one; None if there are none."""
+    if not chunks:
+        return None
+    return replace(
+        chunks[0],
+        pieces=tuple(piece for chunk in chunks for piece in chunk.pieces),
+        content=any([chunk.content for chunk in chunks]),
+        fault=next((chunk.fault for chunk in chunks if chunk.fault is not None), None),
+        ends=any([chunk.ends for chunk in chunks]),
+        attributes=tuple(one for chunk in chunks for one in chunk.attributes),
     )
 
 
@@ -419,7 +439,7 @@ def _error(entry: CheckedTable) -> _Action:
             return
         named, said, before = _code(code(root)), message(root), draft.fault
         its_code = named or (before.code if before else None) or (draft.finish if reasons is not None else None)
-        its_message = _written(said) or (before.message if before else None)
+        its_message = _written(said) or _str(root) or (before.message if before else None)
         draft.fault = ReportedError(its_code, its_message)
 
     return act

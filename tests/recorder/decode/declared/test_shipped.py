@@ -233,3 +233,21 @@ def test_requests_by_json_rpc_are_those_of_mcp_by_the_path_and_not_by_the_method
     assert measured(MCP, MCP.events[-1], headers=Headers(), request=asked).api == "mcp"
     task = b'{"jsonrpc": "2.0", "id": 3, "method": "tasks/get", "params": {"id": "t1"}}'
     assert measured(MCP, MCP.events[-1], headers=Headers(), request=task, path="/").api != "mcp"
+
+
+def test_the_answers_to_a_batch_by_mcp_are_read_in_one_event_or_in_several() -> None:
+    asked = b'[{"jsonrpc": "2.0", "id": 3, "method": "tools/call"}, {"jsonrpc": "2.0", "id": 4, "method": "ping"}]'
+    answers = [
+        {"jsonrpc": "2.0", "id": number, "result": {"content": [{"type": "text", "text": said}]}}
+        for number, said in ((3, "Lamp "), (4, "is lit."))
+    ]
+    for events in (event(answers), b"".join(map(event, answers))):
+        found = measured(MCP, events, request=asked)
+        assert (found.api, found.outcome, found.content) == ("mcp", "complete", "Lamp is lit.")
+    whole = measured(MCP, json.dumps(answers).encode(), request=asked, content_type="application/json")
+    assert (whole.api, whole.outcome, whole.content) == ("mcp", "complete", "Lamp is lit.")
+
+
+def test_an_error_of_a_run_of_langgraph_may_be_a_text() -> None:
+    found = measured(LANGGRAPH, LANGGRAPH.events[0], event("bad input", "error"))
+    assert (found.outcome, found.error_message) == ("error_event", "bad input")
