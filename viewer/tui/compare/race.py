@@ -145,23 +145,29 @@ class CompareScreen(PlaybackScreen):
         self._show_race()
 
     def copies(self) -> list[tuple[str, str]]:
-        """Return the texts to copy: the command for these figures, the ids, the texts."""
-        if self._race is None:
+        """Return the texts to copy: the command for these figures, the ids, the texts, as soon as each is known."""
+        if not (ids := self._ids):
             return []
-        a, b = (side.row.id for side in self._sides)
-        texts = [(f"text of {name}", text) for name, text in zip("AB", self._race.texts, strict=True)]
-        command = offers.command(host(self).tape.place, "compare", a, b)
-        return [("command", command), ("id of A", a), ("id of B", b), *texts]
+        said = () if self._race is None else self._race.texts
+        texts = [(f"text of {name}", text) for name, text in zip("AB", said, strict=False)]
+        named = [(f"id of {name}", id) for name, id in zip("AB", ids, strict=True)]
+        return [("command", offers.command(host(self).tape.place, "compare", *ids)), *named, *texts]
 
     def exports(self) -> list[tuple[str, list[str]]]:
         """Return the exports: both exchanges, their chunks, their reads."""
-        if self._race is None:
+        if not (ids := self._ids):
             return []
-        exported = offers.arguments(host(self).tape.place, "export", *(side.row.id for side in self._sides))
+        exported = offers.arguments(host(self).tape.place, "export", *ids)
         tables = [(f"{table} of both", [*exported, "--table", table]) for table in ("chunks", "reads", "texts")]
         named = ("HAR", "har"), ("page", "html"), ("GIF", "gif"), ("asciicast", "asciicast")
         formats = [(f"{name} of both", [*exported, "--format", of]) for name, of in named]
         return [("both exchanges", exported), *tables, *formats]
+
+    @property
+    def _ids(self) -> list[str]:
+        """The ids of A and B, before they are decoded, too; none if either is not on the tape."""
+        ids = [side.loader.known.row.id for side in self._sides if side.loader.known is not None]
+        return ids if len(ids) == len(self._numbers) else []
 
     def action_align(self) -> None:
         """Change the alignment."""

@@ -12,6 +12,7 @@ from tests.support.commands import run
 from tests.support.growing_tape import recorder
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS, MS, TOOLS
 from tests.support.screens import SIZES, Stage, assert_golden, journey, press, resized, seen, shows, staged, wait_for
+from wiretape.viewer.source.tape import decoder
 from wiretape.viewer.text import wrap
 from wiretape.viewer.tui.compare.race import CompareScreen
 from wiretape.viewer.tui.playing.timeline import RaceStrips
@@ -121,10 +122,25 @@ def test_hostile_failed_and_open_exchanges_can_be_compared(tape: Path) -> None:
             for numbers in ((ODD, LIMITED), (LIVE, ODD), (TRUNCATED, LIVE)):
                 screen = CompareScreen(*numbers)
                 app.push_screen(screen)
-                await wait_for(pilot, screen.copies)
+                await wait_for(pilot, lambda screen=screen: "text of A" in dict(screen.copies()))
                 await press(pilot, "end", "d", "A", "X", "d")
                 text = await shows(pilot, "TTFT")
                 assert not any(sign in text for sign in "\x1b\x07\x9b\u202e\u2066")
+
+    journey(steps())
+
+
+def test_ids_and_commands_are_offered_before_both_are_decoded(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoder, "LARGE", 1)
+
+    async def steps() -> None:
+        screen = CompareScreen(A, FAILED_NO)
+        async with staged(tape, lambda: screen) as (_, pilot):
+            offered = dict(await wait_for(pilot, screen.copies))
+            assert list(offered) == ["command", "id of A", "id of B"]
+            assert offered["command"].endswith(f" {offered['id of A']} {offered['id of B']}")
+            assert "page of both" in dict(screen.exports())
+            await wait_for(pilot, lambda: "text of B" in dict(screen.copies()))
 
     journey(steps())
 
@@ -328,7 +344,7 @@ def test_where_the_texts_part_is_shown_and_hidden_again_and_equal_ones_are_said_
             await wait_for(pilot, lambda: "▶" not in seen(app))
             screen = CompareScreen(A, A)
             app.push_screen(screen)
-            await wait_for(pilot, screen.copies)
+            await wait_for(pilot, lambda: "text of A" in dict(screen.copies()))
             await press(pilot, "d")
             await wait_for(pilot, lambda: app.toasts == ["both texts are the same"])
 
