@@ -104,8 +104,9 @@ def samples(
         currency = connection.execute(select(func.currency_of(0))).scalar_one()
     groups: dict[Key, _Group] = {} if by else {(): _Group()}
     for batch in queries.in_batches(connection, _sample_statement(by, gaps, include_failed, currency), where):
-        batch = [one for row in batch for one in _turns_of(row, 3 + len(by))]
-        numbers = np.array([row[3 + len(by) :] for row in batch], np.float64)
+        if any(row[-1] for row in batch):
+            batch = [one for row in batch for one in _turns_of(row, 3 + len(by))]
+        numbers = np.array([row[3 + len(by) : -1] for row in batch], np.float64)
         members: dict[Key, list[int]] = {}
         for at, row in enumerate(batch):
             key = tuple(row[3 : 3 + len(by)])
@@ -161,12 +162,12 @@ def _sample_statement(by: Sequence[str], gaps: bool, include_failed: bool, curre
 _TURN_CODES: Final = {name: _CODES[_OUTCOME_OF_TURN.get(name, name)] for name in TURN_OUTCOMES}
 
 
-def _turns_of(row: Sequence[Any], head: int) -> list[tuple[Any, ...]]:
-    """Return the row of an exchange without its last value, its turns; or, of a session of voice, a row for each."""
+def _turns_of(row: Sequence[Any], head: int) -> list[Sequence[Any]]:
+    """Return the row of an exchange; or, of a session of voice, a row for each of its turns, the last value."""
     turns = row[-1]
     if not turns:
-        return [tuple(row[:-1])]
-    rest = (None,) * (_PAID + len(FLAGGED))
+        return [row]
+    rest = (None,) * (_PAID + len(FLAGGED) + 1)
     return [(row[0], None, row[2], *row[3:head], *_numbers_of(turn), *rest) for turn in turns]
 
 
