@@ -1,6 +1,6 @@
-"""Pure: bars for the gaps of exchanges on one axis of time.
+"""Pure: the gaps of exchanges as bars on one axis of time.
 
-In a line of an exchange, the height of a bar is the length of its gap on the absolute scale of
+The height of a bar in a line of an exchange is the length of its gap on the absolute scale of
 `decode.metrics.sparkline`, so that lines can be compared; in a timeline of one stream it is relative to that stream's
 own gaps. A line begins when the request was sent: the wait for the first output is the blank at its left. Every sign is
 one cell wide, and `ASCII` has another for each. Callers choose the exchanges and label them.

@@ -297,7 +297,7 @@ const COLUMNS = [
   },
   us("ttft_ms", "T0 to the first output"),
   us("icl_p50_ms", "median gap between output chunks", 2),
-  us("icl_p99_ms", "99th percentile of the gaps", 2),
+  us("icl_p99_ms", "99th percentile of the gaps between output chunks", 2),
   us("max_gap_ms", "longest gap between reads with output"),
   us("latency_ms", "T0 to the last output"),
   us("duration_ms", "T0 to the end"),

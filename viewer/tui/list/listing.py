@@ -236,7 +236,8 @@ class Listing:
             await self.read(unmeasured)
 
     async def read_labels(self, rows: Sequence[ListRow]) -> None:
-        """Read the labels of these exchanges, once each. Raises `Superseded`."""
+        """Read the labels of these exchanges, once each, and forget those of others. Raises `Superseded`."""
+        self.labels = {row.id: self.labels[row.id] for row in rows if row.id in self.labels}
         new = tuple(row.no for row in rows if row.id not in self.labels)
         with contextlib.suppress(WiretapeError):  # `look` reports the trouble
             self.labels |= await self._host.listed.read(partial(_labels, numbers=new)) if new else {}
