@@ -208,8 +208,9 @@ class Race:
 
     @property
     def standing(self) -> str:
-        """The lane that is behind, and its distance in time; the order in which they ended; "" before any text.
+        """The lane that is behind, and its distance in time; "" before any text.
 
+        After the end, it is the order in which they ended, or the lane without text.
         The lane with fewer characters is behind: by the delay in reaching their number, or by the time since the other
         exceeded it, if that is longer.
         """
@@ -218,10 +219,12 @@ class Race:
         if self.alignment == "content offset":
             came = [one.at[position - 1] for one, position in zip(self.lanes, self.positions, strict=True) if position]
             return _order(came[1] - came[0], "level", "{last} is {by} behind") if len(came) == 2 else ""
-        if all(ended):
-            return _order(ends[1] - ends[0], "both ended at once", "{first} ended {by} before {last}")
         counts = [one.transcript.characters(at) for one, at in zip(self.lanes, self.positions, strict=True)]
         last = int(counts[1] < counts[0])
+        if all(ended):
+            if any(counts) and not all(counts):
+                return f"{'AB'[last]} has no text"
+            return _order(ends[1] - ends[0], "both ended at once", "{first} ended {by} before {last}")
         if not any(counts):
             return ""
         if counts[0] != counts[1] and ended[last]:

@@ -426,6 +426,9 @@ def test_one_that_has_ended_with_less_text_is_not_behind() -> None:
     assert race.standing == "level"
     race.playback.seek_to(300 * MS)
     assert race.standing == "both ended at once"
+    race = Race(lane(FAST), lane([], 150), Now())
+    race.playback.seek_to(300 * MS)
+    assert race.standing == "B has no text"
 
 
 def test_the_distance_is_that_of_the_alignment() -> None:

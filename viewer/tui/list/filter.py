@@ -317,7 +317,7 @@ class FilterInput(Input):
     def __init__(self) -> None:
         underline = _Underline()
         super().__init__(
-            placeholder="filter: model:gpt-* ttft>800ms -is:ok",
+            placeholder="filter, e.g. model:gpt-* ttft>800ms -is:ok",
             highlighter=underline,
             compact=True,
             select_on_focus=False,

@@ -25,6 +25,7 @@ from wiretape.viewer.exchange import states
 from wiretape.viewer.exchange.states import Look
 from wiretape.viewer.listing import drilling, notices
 from wiretape.viewer.listing.catalog import Marks
+from wiretape.viewer.listing.lanes import LEGEND
 from wiretape.viewer.listing.query import Query
 from wiretape.viewer.query.values import TooSlow
 from wiretape.viewer.rows import ListRow
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 _ERROR_SECONDS: Final = 10.0
 _TICK_SECONDS: Final = 0.5
+_LEGEND_CELLS: Final = 100
+"""Width from which the signs of the timeline are explained beside the filter."""
 _ONLY: Final = ("is:failed", "flag:stall")
 _OF_ROWS: Final = frozenset(
     {"open", "mark", "order", "reverse", "columns", "follow", "stats", "preview", "trees", "zoom", "view"}
@@ -623,14 +626,16 @@ class StreamsScreen(Screen[None]):
         return notices.recorder_line(self.listing.recorder, self._host.clock.wall_ns())
 
     def _count(self) -> list[Part]:
-        """Return the number of matches, and the time it took to find them; `…` until that is known."""
+        """Return the number of matches and the time of the search, `…` until known; the signs if there is no filter."""
         listing = self.listing
         if listing.change is None or self.filter.is_wrong:
             return []
         if self.filter.is_typing or not listing.is_current:
             return [("…", "muted")]
         if listing.query.filter is None:
-            return [("off: \\ switches it on", "warning")] if self.filter.text.strip() else []
+            if self.filter.text.strip():
+                return [("off: \\ switches it on", "warning")]
+            return [*LEGEND] if self.size.width >= _LEGEND_CELLS else []
         share = "…" if listing.total is None else f"{listing.fitting:,} / {listing.total:,}"
         return [(share, "strong"), (f" · {listing.took_ns / 1e6:,.0f} ms", "muted")]
 
