@@ -286,6 +286,20 @@ TRANSCRIPTION = DeclaredWire(
 )  # fmt: skip
 
 
+SPEECH_OF_CARTESIA = DeclaredWire(
+    "speech",
+    "/tts/sse",
+    _events({"type": "chunk", "data": "AAAA", "done": False, "status_code": 206, "step_time": 9.5},
+            {"type": "timestamps", "done": False, "status_code": 206, "word_timestamps": {"words": ["Let"]}},
+            {"type": "done", "done": True, "status_code": 200}),
+    {"operation": "audio", "content": None},
+    2,
+    None,
+    (event({"type": "error", "title": "Invalid voice", "message": "no such voice", "error_code": "voice_not_found",
+            "status_code": 404, "done": True}), "voice_not_found", "no such voice"),
+)  # fmt: skip
+
+
 def _token(no: int, text: str, *, special: bool = False, **more: Any) -> dict[str, Any]:
     token = {"id": 7 * no, "text": text, "logprob": -0.25 * no, "special": special}
     return {"index": no, "token": token, "generated_text": None, "details": None, **more}
@@ -323,5 +337,6 @@ LLAMACPP = DeclaredWire(
 DECLARED_WIRES: Final = {
     "ai-sdk-ui": AI_SDK_UI, "mcp": MCP, "mcp-2026": MCP_2026, "ag-ui": AG_UI, "langgraph": LANGGRAPH,
     "langgraph-partial": LANGGRAPH_PARTIAL, "a2a": A2A, "a2a-http": A2A_OVER_HTTP, "a2a-0.3": A2A_03,
-    "speech": SPEECH, "transcription": TRANSCRIPTION, "tgi": TGI, "llamacpp": LLAMACPP,
+    "speech": SPEECH, "transcription": TRANSCRIPTION,
+    "cartesia": SPEECH_OF_CARTESIA, "tgi": TGI, "llamacpp": LLAMACPP,
 }  # fmt: skip

@@ -16,6 +16,7 @@ from tests.support.declared_wires import (
     DECLARED_WIRES,
     DONE,
     LANGGRAPH,
+    LLAMACPP,
     MCP,
     TGI,
     DeclaredWire,
@@ -134,7 +135,8 @@ def test_a_path_that_other_wires_use_names_no_dialect_by_itself() -> None:
 
 
 def test_every_declaration_of_the_package_is_read_whole_and_has_a_stream_here() -> None:
-    assert {wire.api for wire in DECLARED_WIRES.values()} == {dialect.api for dialect in registry.shipped()}
+    apis = {wire.api for wire in DECLARED_WIRES.values()} | {"elevenlabs"}  # its stream has no end that can be cut
+    assert apis == {dialect.api for dialect in registry.shipped()}
     assert [dialect.ignored for dialect in registry.shipped()] == [()] * len(registry.shipped())
     for name, text in registry.shipped_texts().items():
         assert [table["name"] for table in tomllib.loads(text)["dialects"]] == [name]
@@ -251,3 +253,27 @@ def test_the_answers_to_a_batch_by_mcp_are_read_in_one_event_or_in_several() -> 
 def test_an_error_of_a_run_of_langgraph_may_be_a_text() -> None:
     found = measured(LANGGRAPH, LANGGRAPH.events[0], event("bad input", "error"))
     assert (found.outcome, found.error_message) == ("error_event", "bad input")
+
+
+def test_speech_by_elevenlabs_is_lines_of_json_that_a_clean_close_ends() -> None:
+    line = b'{"audio_base64": "AAAA", "alignment": {"characters": ["L"]}}\n'
+    last = b'{"audio_base64": null, "alignment": null}\n'
+    asked = {"path": "/v1/text-to-speech/v1/stream/with-timestamps?output_format=mp3", "framing": "chunked"}
+    for body in (line + line + last, line + line):
+        found = derived(body, len(line), content_type="application/json", **asked)
+        assert (found.api, found.operation, found.outcome, found.content) == ("elevenlabs", "audio", "complete", None)
+        assert (found.ttft_ns, found.output_chunks) == (100 * 1_000_000, 2)
+        assert derived(body, content_type="application/json", **asked, ended_by="reset").outcome == "truncated"
+
+
+def test_a_task_by_a2a_without_artifacts_answers_by_the_message_of_its_state() -> None:
+    said = {"state": "TASK_STATE_COMPLETED", "message": {"parts": [{"text": "Let me see."}]}}
+    older = {"kind": "task", "id": "t1", "status": {**said, "state": "completed"}}
+    for task in ({"task": {"id": "t1", "status": said}}, older):
+        found = measured(A2A, event({"jsonrpc": "2.0", "id": 3, "result": task}))
+        assert (found.outcome, found.content) == ("complete", "Let me see.")
+
+
+def test_a_cut_stream_by_llamacpp_has_the_counts_so_far() -> None:
+    found = measured(LLAMACPP, *LLAMACPP.events[:2])
+    assert (found.outcome, found.input_tokens, found.output_tokens) == ("truncated", 12, 2)
