@@ -31,7 +31,7 @@ class Search:
         goal = markers.parse_goal(text)
         if goal is None:
             return None
-        if goal.words:
+        if goal.kind == "words":
             self._words, self.filter_text = goal.words, ""
         place = markers.place(goal, playback, transcript, times)
         if place is None:
