@@ -214,7 +214,8 @@ def export_menu(app: App[Any], exports: Sequence[tuple[str, list[str]]]) -> Acti
         Entry(label, shlex.join(["wiretape", *arguments]), partial(_ask_and_export, app, label, arguments))
         for label, arguments in exports
     ]
-    return ActionMenu("export", [*entries, Entry("screenshot", "this screen, as SVG", partial(_write_picture, app))])
+    picture = Entry("screenshot", "this screen, as SVG", lambda: app.run_worker(_write_picture(app)))
+    return ActionMenu("export", [*entries, picture])
 
 
 def _ask_and_export(app: App[Any], label: str, arguments: list[str]) -> None:
@@ -228,12 +229,16 @@ def _ask_and_export(app: App[Any], label: str, arguments: list[str]) -> None:
     app.push_screen(AskScreen(f"{label}: write to", file_name(label, arguments), _no_file), export)
 
 
-def _write_picture(app: App[Any]) -> None:
+async def _write_picture(app: App[Any]) -> None:
     """Write the screen to an SVG file in the current directory."""
-    path = Path(file_name("wiretape", ["--format", "svg"]))
-    try:
+    path, picture = Path(file_name("wiretape", ["--format", "svg"])), app.export_screenshot()
+
+    def write() -> None:
         with path.open("x", encoding="utf-8") as file:
-            file.write(app.export_screenshot())
+            file.write(picture)
+
+    try:
+        await asyncio.to_thread(write)
     except OSError as error:
         app.notify(f"{path} cannot be written: {error.strerror}", severity="error", markup=False)
     else:
