@@ -88,7 +88,7 @@ class Times:
         began_ns = _time_of_day(self.started_at) if self.format == "wall" else None
         if began_ns is None:
             return sparkline.axis(axis_ns, room)
-        return sparkline.clock_axis(axis_ns, room, began_ns)
+        return sparkline.day_axis(axis_ns, room, began_ns)
 
     def at_time_of_day(self, typed_ns: int) -> int | None:
         """Return the timestamp of a time of day in UTC, in ns since midnight; None if the wall time is not known.

@@ -226,7 +226,7 @@ class ClockLine:
             skipped = max(view.start - at, 0)
             shown_ns = min(end_ns - start_ns, view.start + view.length - at) - skipped
             first = max(first, 0)
-            ticks = sparkline.clock_axis(shown_ns, min(last, view.cells) - first, _of_day(start_ns + skipped))
+            ticks = sparkline.day_axis(shown_ns, min(last, view.cells) - first, _of_day(start_ns + skipped))
             for label in ticks.split(sparkline.TICK)[1:]:
                 text = f"{sparkline.TICK}{label.strip()}"
                 yield first + ticks.index(text), text

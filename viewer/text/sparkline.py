@@ -117,7 +117,7 @@ def _minutes(ns: int) -> str:
     return f"{MINUS if ns < 0 else ''}{formatting.minutes(abs(ns) // 10**9)}" if ns else "0"
 
 
-def clock_axis(axis_ns: int, cells: int, began_ns: int) -> str:
+def day_axis(axis_ns: int, cells: int, began_ns: int) -> str:
     """Draw an axis whose ticks are round times of day: it begins at `began_ns`, in ns since midnight."""
     fitting = (step for step in _CLOCK_STEPS_NS if step * cells >= axis_ns * (len(_time_of_day(0, step)) + 3))
     step = next(fitting, _CLOCK_STEPS_NS[-1])
