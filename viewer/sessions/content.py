@@ -62,9 +62,12 @@ def head(found: SentContext) -> Iterator[Line]:
 def largest_results(found: SentContext) -> Iterator[Line]:
     """Yield the largest results of tools in few words each, behind a title."""
     for number, (result, by) in enumerate(zip(found.context.results, found.brought, strict=False)):
-        turn = f"from {line(by.id)[:_SHORT]}" if by.turn is None else f"from turn {by.turn} ({line(by.id)[:_SHORT]})"
         title: Line = [] if number else [("largest tool results: ", "muted")]
-        yield [*title, (f"{line(result.name)} {result.size:,} bytes ", "plain"), (turn, "muted")]
+        yield [
+            *title,
+            (f"{line(result.name)} {result.size:,} bytes ", "plain"),
+            (f"from {line(by.id)[:_SHORT]}", "muted"),
+        ]
 
 
 def results(found: SentContext) -> Iterator[Line]:

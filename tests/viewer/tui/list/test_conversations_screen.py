@@ -81,7 +81,7 @@ def test_a_key_changes_between_the_time_and_the_content_of_requests(tmp_path: Pa
             await shows(pilot, "CONTEXT", "· other", "◆ images")
             await press(pilot, "down")
             text = await shows(pilot, "largest tool results: read")
-            assert "from turn 2 (cccc0000)" in text
+            assert "bytes from cccc0000" in text  # the rows above have its number among all exchanges
             await press(pilot, "v")
             text = await shows(pilot, "TIME", "╱ stalled 36 %")
             assert "largest tool results" not in text
