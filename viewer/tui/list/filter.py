@@ -136,6 +136,11 @@ class FilterLine(Vertical):
         """True if the text in the box has yet to be applied."""
         return self.box.value != self._applied
 
+    @property
+    def is_refused(self) -> bool:
+        """True if the box has a text that cannot be parsed; the filter before it is still in force."""
+        return self.is_wrong and self.box.value != safe(self.text)
+
     def applied(self, query: Query) -> Query:
         """Return a query with the part of this filter that is in force."""
         filter = self._filter if self.is_on else None

@@ -435,9 +435,11 @@ class StreamsScreen(Screen[None]):
 
     @property
     def undo(self) -> Callable[[], object] | None:
-        """The reversal of the last step: it removes the marks, or else switches the filter off."""
+        """The reversal of the last step: it removes the marks or an invalid filter, or else switches the filter off."""
         if self.marks:
             return self._unmark
+        if self.filter.is_refused:
+            return self.filter.abandon
         return self.action_toggle_filter if self.filter.text_in_force.strip() else None
 
     def _unmark(self) -> None:
@@ -671,6 +673,7 @@ class DrilledScreen(StreamsScreen):
     @property
     def undo(self) -> Callable[[], object] | None:
         """The reversal of the last step: it removes the marks, or else restores the filter of the beginning."""
-        if self.marks or self.filter.text_in_force == self._opened_with:
-            return self._unmark if self.marks else None
-        return partial(self.set_filter, self._opened_with)
+        if self.marks or self.filter.is_refused:
+            return super().undo
+        is_as_opened = self.filter.text_in_force == self._opened_with
+        return None if is_as_opened else partial(self.set_filter, self._opened_with)

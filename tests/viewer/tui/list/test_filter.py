@@ -102,6 +102,19 @@ def test_escape_leaves_the_filter_as_it_was(tape: Path, typed: str) -> None:
     journey(steps())
 
 
+def test_escape_drops_an_invalid_filter_that_was_applied(tape: Path) -> None:
+    async def steps() -> None:
+        async with viewed(tape, (80, 24)) as pilot:
+            await shows(pilot, LIVE[:8])
+            box = await type_filter(pilot, "m:gpt")
+            press(pilot, "enter")
+            await shows(pilot, "there is no such field", "/ filter")
+            press(pilot, "escape")
+            await wait_for(pilot, lambda: not box.value and "no such field" not in seen(pilot.app))
+
+    journey(steps())
+
+
 def test_escape_first_drops_the_chosen_completion(tape: Path) -> None:
     async def steps() -> None:
         async with viewed(tape) as pilot:
