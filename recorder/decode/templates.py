@@ -4,8 +4,8 @@ Nearly all payloads of a long answer are equal, character for character, except 
 `Template` is a payload with that word left open. A payload matches if the text before and after the word is equal, and
 exactly one JSON string stands between them: parsing it could find nothing else. The string that is the chunk's text is
 found by trial, not by its position: with another text in its place, the payload parsed in full must give the chunk with
-that text. Two more values are left open, because no dialect reads them: `obfuscation`, the padding of OpenAI's events,
-and `sequence_number`, their count.
+that text. Three more values are left open, because no dialect reads them: `obfuscation`, the padding of OpenAI's
+events, `sequence_number`, their count, and `event_id`, the cursor of Gemini's Interactions.
 """
 
 import re
@@ -31,7 +31,7 @@ _FEW = 8
 WINDOW = 1 << 20
 """Limit of the bytes of a body compared at once."""
 _TEXT, _PADDING, _NUMBER = "text", "padding", "number"
-_PASSED_OVER = ("obfuscation", "sequence_number")
+_PASSED_OVER = ("obfuscation", "sequence_number", "event_id")
 _VALUE = re.compile(r'\s*(?:"(?P<padding>[^"\\]*)"|(?P<number>\d+)(?![\d.eE]))')
 _DIGITS, _ZERO = 18, 0x30
 _BLOCK = re.compile(rb"((?:event:[^\r\n]*(?:\r\n|[\r\n]))?data: ?)([^\r\n]*)[\r\n]*")

@@ -91,6 +91,20 @@ def gemini() -> list[bytes]:
     ]  # fmt: skip
 
 
+def interactions() -> list[bytes]:
+    """Return the events of Gemini's Interactions, each with its cursor."""
+    head = {"id": "v1_ChdXS0l4YWZXTk9xbk0xZThQczhEcmlROBIX", "object": "interaction", "model": "gemini-3-pro"}
+    usage = {"total_input_tokens": 16, "total_output_tokens": CHUNKS, "total_tokens": CHUNKS + 16}
+    payloads = [
+        {"interaction": {**head, "status": "in_progress"}, "event_type": "interaction.created"},
+        {"index": 0, "step": {"type": "model_output"}, "event_type": "step.start"},
+        *({"index": 0, "delta": {"text": word, "type": "text"}, "event_type": "step.delta"} for word in WORDS),
+        {"index": 0, "event_type": "step.stop"},
+        {"interaction": {**head, "status": "completed", "usage": usage}, "event_type": "interaction.completed"},
+    ]
+    return [named({**payload, "event_id": f"evt_{place:08x}"}, "event_type") for place, payload in enumerate(payloads)]
+
+
 def ollama() -> list[bytes]:
     """Return the lines of Ollama's chat."""
     head = {"model": "llama3.2", "created_at": "2026-08-22T19:22:45.499127Z"}
@@ -129,9 +143,9 @@ def data(payload: dict[str, Any]) -> bytes:
     return f"data: {json.dumps(payload, separators=(',', ':'))}\n\n".encode()
 
 
-def named(payload: dict[str, Any]) -> bytes:
+def named(payload: dict[str, Any], key: str = "type") -> bytes:
     """Write an event that is named by its type."""
-    return f"event: {payload['type']}\ndata: {json.dumps(payload, separators=(',', ':'))}\n\n".encode()
+    return f"event: {payload[key]}\ndata: {json.dumps(payload, separators=(',', ':'))}\n\n".encode()
 
 
 def framed(kind: str, payload: dict[str, Any]) -> bytes:
@@ -153,6 +167,7 @@ WIRES: Final[dict[str, tuple[Callable[[], list[bytes]], str]]] = {
     "messages": (messages, SSE),
     "completions": (completions, SSE),
     "gemini": (gemini, SSE),
+    "interactions": (interactions, SSE),
     "ollama": (ollama, "application/x-ndjson"),
     "cohere": (cohere, SSE),
     "bedrock": (bedrock, "application/vnd.amazon.eventstream"),

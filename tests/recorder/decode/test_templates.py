@@ -45,6 +45,7 @@ PAYLOADS = st.one_of(
     st.builds(payload, DELTAS),
     st.builds(payload, DELTAS, TEXTS),
     st.builds(lambda delta, text: payload(delta, obfuscation=text), DELTAS, TEXTS),
+    st.builds(lambda delta, text: payload(delta, event_id=text), DELTAS, TEXTS),
     st.builds(
         lambda delta, text, number: payload(delta, sequence_number=number, obfuscation=text), DELTAS, TEXTS, NUMBERS
     ),

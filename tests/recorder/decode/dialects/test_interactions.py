@@ -2,6 +2,7 @@ import json
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support import hostile
 from tests.support.cases import each_case
@@ -377,6 +378,19 @@ def test_a_comment_or_an_unknown_event_changes_nothing():
     unknown = {"event_type": "interaction.of_a_later_version", "index": 1, "delta": {"text": "x"}}
     body = ": keep-alive\n\n" + written(*STREAM[:7], unknown, *STREAM[7:])
     assert said(derived(body, path=PATH)) == SAID
+
+
+CURSORS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "é", '"', "\\n", ""]), CURSORS), max_size=12), st.booleans())
+def test_a_long_answer_with_cursors_is_read_as_its_events_one_by_one(pieces, is_thought):
+    added = [thought(0, said) if is_thought else text(0, said) for said, _ in pieces]
+    events = [{**one, "event_id": cursor} for one, (_, cursor) in zip(added, pieces, strict=True)]
+    found = measured(start(0, "thought" if is_thought else "model_output"), *events, state("completed", "completed"))
+    whole = "".join(said for said, _ in pieces) or None
+    assert (found.reasoning if is_thought else found.content) == whole
+    assert found.output_chunks == sum(bool(said) for said, _ in pieces)
 
 
 def test_parsing_needs_no_event_type_if_the_event_is_named():
