@@ -94,8 +94,9 @@ GAP_PERCENTILES: Final = {"gap_p50_ms": 0.5, "gap_p90_ms": 0.9, "gap_p99_ms": 0.
 class ListRow:
     """An exchange as a list shows it; a long text may be cut.
 
-    `last_read_ms` is known for a running exchange. `stalls` are pairs of begin and end in ns since T0, none if they are
-    not known. `recorder_pid` is the recording process, on request.
+    `stored_ttft_ms` and `stored_ttfo_ms` are those of the tape, also where a list withholds them. `last_read_ms` is
+    known for a running exchange. `stalls` are pairs of begin and end in ns since T0, none if they are not known.
+    `recorder_pid` is the recording process, on request.
     """
 
     no: int
@@ -118,6 +119,8 @@ class ListRow:
     stalls: Sequence[tuple[int, int]] = ()
     ttft_ms: float | None
     ttfo_ms: float | None
+    stored_ttft_ms: float | None
+    stored_ttfo_ms: float | None
     thinking_ms: float | None
     icl_p50_ms: float | None
     icl_p99_ms: float | None
@@ -136,6 +139,16 @@ class ListRow:
     sparkline: str | None
     last_read_ms: float | None = None
     recorder_pid: int | None = None
+
+    @property
+    def first_output_ms(self) -> float | None:
+        """T0 to the first output, for drawings: that of this exchange, also where its answer began in another."""
+        return self.stored_ttft_ms if self.ttft_ms is None else self.ttft_ms
+
+    @property
+    def first_answer_ms(self) -> float | None:
+        """T0 to the first content or tool call, for drawings."""
+        return self.stored_ttfo_ms if self.ttfo_ms is None else self.ttfo_ms
 
     @property
     def ending(self) -> str:

@@ -173,7 +173,7 @@ def line(row: ListRow, slots: Sequence[Slot], look: Look, between: int) -> Itera
 
 def axis(exchanges: Iterable[ListRow], look: Look) -> Axis:
     """Return the axis for the timelines of some exchanges: only those with output decide whether it is logarithmic."""
-    bars = [(bar(row, look), row.ttft_ms is not None) for row in exchanges]
+    bars = [(bar(row, look), row.first_output_ms is not None) for row in exchanges]
     longest_ns = max((bar.end_ns for bar, _ in bars), default=0)
     shown = [bar.end_ns for bar, has_output in bars if has_output]
     return waterfall.axis([longest_ns, *shown])
@@ -184,8 +184,8 @@ def bar(row: ListRow, look: Look) -> Bar:
     last_ms = row.latency_ms if row.latency_ms is not None else row.last_read_ms
     return Bar(
         rows.ns(elapsed_ms(row, look)) or rows.ns(last_ms) or 0,
-        rows.ns(row.ttft_ms),
-        rows.ns(row.ttfo_ms),
+        rows.ns(row.first_output_ms),
+        rows.ns(row.first_answer_ms),
         rows.ns(row.thinking_ms),
         rows.ns(last_ms),
         row.stalls,

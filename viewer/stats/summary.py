@@ -284,7 +284,7 @@ def measure(
         objective=_objective(sample, bounds),
         gaps_of_0=len(sample.gaps) - int(np.count_nonzero(sample.gaps)),
         # Each exchange with output has one chunk more than gaps.
-        chunks=len(sample.gaps) + len(_own(sample, QUANTITIES["ttft"])),
+        chunks=len(sample.gaps) + len(_own(sample, QUANTITIES["latency"])),
         statistics={name: _figures_of(sample, quantity, method) for name, quantity in QUANTITIES.items()},
         flagged=[getattr(sample, name) for name in _COUNTS.values()],
         paid=sample.paid,

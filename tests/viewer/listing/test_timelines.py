@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -12,6 +13,7 @@ from sqlalchemy import Connection, text
 
 from tests.support.cases import each_case
 from tests.support.exchanges import LOOK
+from tests.support.frames import damage
 from tests.support.growing_tape import recorder
 from tests.support.sample_tape import DONE, event
 from wiretape.recorder.decode.stalls import DEFAULT
@@ -109,3 +111,17 @@ def test_every_cell_is_of_a_phase_that_the_tape_has_there_to_one_cell(streams: C
                     if place(one.end, scale, room) > cell - 1 and place(one.begin, scale, room) < cell + 2
                 )
                 assert phase in {one.phase for one in near}, (row.no, axis, cell)
+
+
+@pytest.mark.damages
+def test_an_answer_that_began_in_an_earlier_exchange_is_drawn_by_its_own_times(tmp_path: Path) -> None:
+    with recorder(tmp_path / "tape.db") as writer:
+        writer.record("a" * 16, list(parts(Random(3))), at=0)
+    with queries.opened(tmp_path / "tape.db") as connection:
+        (before,) = live.listed(connection, [1])
+    damage(tmp_path / "tape.db", "UPDATE measures SET flags = trim(flags || ' continuation')")
+    with queries.opened(tmp_path / "tape.db") as connection:
+        (after,) = live.listed(connection, [1])
+    assert (after.ttft_ms, after.ttfo_ms) == (None, None)
+    assert before.ttft_ms is not None
+    assert layout.bar(after, LOOK) == layout.bar(before, LOOK)

@@ -101,7 +101,7 @@ def test_each_rate_is_shown_with_its_count(connection: Connection) -> None:
 
 
 def test_rates_are_rounded_as_figures_are() -> None:
-    given = sample(3, [MS, MS, 0], outcomes={"truncated": 4}, ttft=[1.0] * 3)
+    given = sample(3, [MS, MS, 0], outcomes={"truncated": 4}, ttft=[1.0] * 3, latency=[2.0] * 3)
     found = summary.row(given, (), bounds=objective("ttft<1s"))
     assert (found["error_rate_pct"], found["goodput_pct"], found["coalesced_pct"]) == (57.142857, 42.857143, 16.666667)
 

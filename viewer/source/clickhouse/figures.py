@@ -248,7 +248,7 @@ def _figures(
         without_usage=without_usage,
         objective=(complete - missed - unknown, missed, unknown) if bounds else None,
         gaps_of_0=every[0] - moving[0],
-        chunks=every[0] + int(own["ttft"]["n"] or 0),
+        chunks=every[0] + int(own["latency"]["n"] or 0),
         statistics={**own, **pooled},
         flagged=flagged,
         paid=Paid(unknown_n=complete, cached=cached or 0, input=given or 0, cached_n=cached_n),

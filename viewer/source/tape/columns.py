@@ -173,8 +173,10 @@ _WORKED_OUT: Final[dict[str, Callable[[], Expression]]] = {
     "upstream_name": _upstream_name,
     **{field: _of_cache(field) for field in CACHE},
     "request_body": lambda: REQUEST_BODY,
+    "stored_ttft_ms": lambda: measures.c.ttft_ns,
+    "stored_ttfo_ms": lambda: measures.c.ttfo_ns,
 }
-"""The expressions of `rows.WORKED_OUT`, and of the request body, which may be in parts."""
+"""The expressions of `rows.WORKED_OUT`, of the request body, which may be in parts, and of times never withheld."""
 
 
 def _sum(value: Expression, table: Table) -> Expression:

@@ -153,7 +153,7 @@ def row_of(no: int, last_ns: int | None, gaps: bytes | None, values: Sequence[ob
 
 def _with_stalls(row: ListRow, gaps: bytes | None) -> ListRow:
     """Return a row with its stalls; those of several responses are left out, as no gap is known between responses."""
-    first_ns = rows.ns(row.ttft_ms)
+    first_ns = rows.ns(row.first_output_ms)
     if not gaps or first_ns is None or "multi_response" in row.flags:
         return row
     return replace(row, stalls=[*stalls_among(struct.unpack_from(f"<{len(gaps) // 8}q", gaps), first_ns)])
