@@ -138,8 +138,9 @@ class StreamsScreen(Screen[None]):
         self._tick()
 
     def on_resize(self) -> None:
-        """Read the preview where there is room for it now."""
+        """Read the preview and explain the signs where there is room for them now."""
         self._preview_again()
+        self.filter.show_count(content(self._count()))
 
     def set_filter(self, text: str) -> None:
         """Apply a filter as if it had been typed."""
