@@ -124,11 +124,14 @@ class Templates:
         """Remember the payload of an event, its `block` of lines, that was parsed as `chunk`, if it may repeat."""
         if self._learnt > _LEAST_LEARNT + self._hits // _HITS_FOR_ONE or _open_text(chunk) is None:
             return
-        if chunk.is_cumulative or (chunk.api in registry.BY_API and not registry.BY_API[chunk.api].repeats):
+        declared = None if self._reader is None else self._reader.declared
+        dialect = registry.BY_API.get(chunk.api) if declared is None else declared
+        if chunk.is_cumulative or (dialect is not None and not dialect.repeats):
             return
+        if declared is not None and declared.api != chunk.api:
+            return  # a declaration has to be asked about each event, also of another dialect
         self._learnt += 1  # a failure costs as much as a success
-        is_declared = self._reader is not None and self._reader.declared is not None
-        if (learnt := template(event, block, chunk, self._reader if is_declared else None)) is not None:
+        if (learnt := template(event, block, chunk, None if declared is None else self._reader)) is not None:
             self._known = [learnt, *self._known[: _KEPT - 1]]
 
 

@@ -134,6 +134,7 @@ def compile(table: Mapping[str, Any], reserved: Sequence[str] = ()) -> DeclaredD
         tokens=tokens,
         finish_ends=events.finish_ends,
         has_done=events.has_done,
+        repeats=not _tests_texts(table),
         silent=frozenset(flag for flag, is_declared in silent.items() if not is_declared),
         is_declared=True,
         declaration=table,
@@ -145,6 +146,25 @@ def compile(table: Mapping[str, Any], reserved: Sequence[str] = ()) -> DeclaredD
         unread=tuple(sorted(_COUNTED - {*_WORD.findall(json.dumps(table, default=str))})),
         ignored=tuple(ignored),
     )
+
+
+def _tests_texts(table: Mapping[str, Any]) -> bool:
+    """Return True if conditions of a checked table may look at a text itself: then no two texts mean the same."""
+    rules = [(name, {"at": one} if isinstance(one, str) else one) for name in _MAKERS for one in _listed(table, name)]
+    read = [rule[part] for name, rule in rules if name in _TEXTS for part in ("at", "args") if part in rule]
+    tests = [one for one in (*(rule.get("when") for _, rule in rules), table.get("only")) if isinstance(one, dict)]
+    tested = [path for one in tests for path, wanted in one.items() if wanted != "*"]
+    if "key" in table and _KEY.fullmatch(table["key"]) is None:
+        tested.append(table["key"])
+    written = {key for path in read for key in paths.last_keys(path)}
+    looked_at = {key for path in tested for key in paths.last_keys(path)}
+    looked_at |= {key for path in (*read, *tested) for key in paths.filtered_keys(path)}
+    return not written.isdisjoint(looked_at) or ("." in written and "root" in table)
+
+
+def _listed(table: Mapping[str, Any], name: str) -> Sequence[Any]:
+    found = table.get(name, [])
+    return found if isinstance(found, list) else [found]
 
 
 def version_of(table: Mapping[str, Any]) -> str:
@@ -466,6 +486,7 @@ _MAKERS: Final[dict[str, Callable[[CheckedTable], _Action]]] = {
     "model": _model, "id": _id, "finish": _finish, "error": _error, "end": _end, "abort": _abort,
 }  # fmt: skip
 """The rules for events, in the order in which they are followed: errors and ends look at the finish reason."""
+_TEXTS: Final = ("text", "reasoning", "tool")
 _BARE: Final = ("text", "reasoning", "audio", "model", "id", "finish")
 
 

@@ -72,6 +72,17 @@ def each(path: str) -> Callable[[Any], Iterator[Any]]:
     return values
 
 
+def last_keys(path: str) -> set[str]:
+    """Return the last key of each alternative of a path; "." if it has none."""
+    keys = ([step for kind, step in _steps(one) if kind == "key"] for one in _alternatives(path))
+    return {(found or ["."])[-1] for found in keys}
+
+
+def filtered_keys(path: str) -> set[str]:
+    """Return the keys whose values the filters of a path test."""
+    return {step[0] for one in _alternatives(path) for kind, step in _steps(one) if kind == "filter"}
+
+
 def condition(tests: Mapping[str, Any], known: Callable[[str], Any] = lambda _: None) -> Condition:
     """Compile tests of values: a path, and the wanted value or several of them.
 

@@ -143,6 +143,36 @@ def test_each_key_has_its_meaning(more: Any, payloads: list[Any], expected: dict
     assert {name: getattr(found, name) for name in expected} == expected
 
 
+@each_case(
+    "more",
+    [
+        {"key": "value", "text": "value", "end": {"on": "[END]"}},
+        {"text": "value", "end": {"when": {"value": "[END]"}}},
+        {"text": "value", "finish": {"at": "value", "when": {"value": "[END]"}}, "end": {"finish": ["[END]"]}},
+        {"text": {"at": ".", "when": {".": "*"}}, "root": "value", "end": {"when": {".": "[END]"}}},
+    ],
+)
+def test_a_text_that_is_an_end_ends_a_stream_behind_many_like_it(more: dict[str, Any]) -> None:
+    table = {name: value for name, value in PARTS.items() if name != "key"} | more
+    found = measured(
+        table, *({"kind": "part", "value": f"w{no} "} for no in range(40)), {"kind": "part", "value": "[END]"}
+    )
+    assert (found.api, found.outcome) == ("parts", "complete")
+
+
+def test_events_of_a_built_in_dialect_keep_their_indexes_in_a_declared_stream() -> None:
+    calls = [
+        {"type": "content_block_start", "index": at, "content_block": {"type": "tool_use", "id": f"t{at}", "name": "n"}}
+        for at in range(2)
+    ]
+    arguments = [
+        {"type": "content_block_delta", "index": at, "delta": {"type": "input_json_delta", "partial_json": "ab"[at]}}
+        for _ in range(20) for at in range(2)
+    ]  # fmt: skip
+    found = measured(PARTS, *calls, *arguments, {"type": "message_stop"})
+    assert [call["arguments"] for call in found.tool_calls or ()] == ["a" * 20, "b" * 20]
+
+
 def test_events_named_by_the_stream_may_be_cut_at_a_sign() -> None:
     table = PARTS | {"key": "event: before |", "text": {"on": "part", "at": "[0].t"}}
     found = measured(table, event([{"t": "a"}], "part|7"), event([{"t": "b"}], "other"), event(None, "last"))
