@@ -334,10 +334,10 @@ class ViewerApp(App[int]):
 
     def action_copy_menu(self) -> None:
         """Show the menu of copies of this screen."""
-        from wiretape.viewer.tui.dialogs import menus, outside
+        from wiretape.viewer.tui.dialogs import menus
 
         if not self.screen.is_modal:
-            self.push_screen(menus.copy_menu(self, self._shown.copies(), outside.page(self.screen)))
+            self.push_screen(menus.copy_menu(self, self._shown.copies(), self.screen))
 
     def action_export_menu(self) -> None:
         """Show the menu of exports of this screen."""
@@ -357,14 +357,16 @@ class ViewerApp(App[int]):
         else:
             self.run_worker(browse(self.screen, page, self._kept))
 
-    def open_outside(self, program: Callable[..., Awaitable[str | None]], *page: str) -> None:
-        """Suspend the viewer while a program shows a page."""
+    def open_outside(self, program: Callable[..., Awaitable[str | None]], screen: Screen[Any]) -> None:
+        """Suspend the viewer while a program shows the text of a screen."""
         if not self._is_away:
-            self._away = self.run_worker(self._go_away(program, *page))
+            self._away = self.run_worker(self._go_away(program, screen))
 
-    async def _go_away(self, program: Callable[..., Awaitable[str | None]], *page: str) -> None:
-        error = await program(self, *page)
-        if error is not None:
+    async def _go_away(self, program: Callable[..., Awaitable[str | None]], screen: Screen[Any]) -> None:
+        from wiretape.viewer.tui.dialogs import outside
+
+        page = outside.page(screen)
+        if page is not None and (error := await program(self, *page)) is not None:
             self.notify(error, severity="error")
 
     def action_next_theme(self) -> None:

@@ -53,8 +53,8 @@ class Host(Protocol):
     def give_up(self, error: WiretapeError) -> None:
         """Exit with an error of one line."""
 
-    def open_outside(self, program: Callable[..., Awaitable[str | None]], *page: str) -> None:
-        """Suspend the viewer while a program shows a page."""
+    def open_outside(self, program: Callable[..., Awaitable[str | None]], screen: Screen[Any]) -> None:
+        """Suspend the viewer while a program shows the text of a screen."""
 
 
 def host(screen: Screen[Any]) -> Host:

@@ -198,13 +198,13 @@ def _row(entry: Entry, width: int) -> Table:
     return row
 
 
-def copy_menu(app: App[Any], copies: Sequence[Copy], page: tuple[str, str] | None = None) -> ActionMenu:
-    """Return the menu of texts to copy; a `page` is offered to the user's pager and editor, too."""
+def copy_menu(app: App[Any], copies: Sequence[Copy], screen: Screen[Any] | None = None) -> ActionMenu:
+    """Return the menu of texts to copy; the text of a `screen` is offered to the user's pager and editor, too."""
     entries = [Entry(label, *_copying(app, label, text)) for label, text in copies]
-    if page is not None:
-        opened = host(app.screen).open_outside
+    if screen is not None and outside.has_page(screen):
+        opened = host(screen).open_outside
         for name, program in (("pager", outside.show), ("editor", outside.edit)):
-            entries.append(Entry(name, f"the text of this screen, in your {name}", partial(opened, program, *page)))
+            entries.append(Entry(name, f"the text of this screen, in your {name}", partial(opened, program, screen)))
     return ActionMenu("copy", entries)
 
 

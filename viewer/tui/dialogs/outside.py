@@ -26,6 +26,12 @@ EDITORS: Final = "VISUAL", "EDITOR"
 _RULE: Final = "-" * 8
 
 
+def has_page(screen: object) -> bool:
+    """Return True if a screen has a text, which may take long to make."""
+    copies = screen.copies() if hasattr(screen, "copies") else ()
+    return hasattr(screen, "pages") or any(isinstance(text, str) for _, text in copies)
+
+
 def page(screen: object) -> tuple[str, str] | None:
     """Return the name and the text of a screen; None if it has no text."""
     if hasattr(screen, "pages"):

@@ -5,13 +5,16 @@ import signal
 from pathlib import Path
 
 import pytest
+from textual.screen import Screen
 
 from tests.support.forked import CLI
 from tests.support.growing_tape import recorder
 from tests.support.sample_tape import HOSTILE, LIVE, event
+from tests.support.screens import journey, shows, staged
 from tests.support.terminal import Terminal
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.tui.dialogs import outside
+from wiretape.viewer.tui.dialogs.menus import copy_menu
 
 PAGER_KEYS, EDITOR_KEYS = "kk\r", "k\r"
 """The last but one of the menu of copies, and the last."""
@@ -163,3 +166,23 @@ def test_a_screen_says_itself_what_it_shows_or_all_that_can_be_copied_is_shown()
     assert outside.page(Paging()) == ("bytes.sse", "data: 1\n\n")
     assert outside.page(Copying()) == ("text", "-------- id\n7f3a\n\n-------- text\ntwo\nlines\n")
     assert outside.page(object()) is None
+
+
+def test_a_menu_that_offers_a_text_does_not_make_it(tape: Path) -> None:
+    made = list[str]()
+
+    class Paging(Screen[None]):
+        def copies(self) -> list[tuple[str, str]]:
+            return []
+
+        def pages(self) -> tuple[str, str]:
+            made.append("made")
+            return "events.txt", "long"
+
+    async def steps() -> None:
+        async with staged(tape, Paging) as (app, pilot):
+            app.push_screen(copy_menu(app, [], app.screen))
+            await shows(pilot, "pager", "editor")
+            assert not made
+
+    journey(steps())
