@@ -244,8 +244,11 @@ def _next(body: str, position: int, event: str, reader: PayloadReader) -> tuple[
         return MALFORMED, len(body)
     if isinstance(payload, dict):
         return reader(payload, event), end
-    is_list = isinstance(payload, list)  # a number may be the beginning of a text
-    return (Chunk("", fault=_fault_in_list(payload)), end) if is_list else (MALFORMED, len(body))
+    if payload is not None and not isinstance(payload, list):  # a number may be the beginning of a text
+        return MALFORMED, len(body)
+    if (own := reader.other(payload, event)) is not None:
+        return own, end
+    return (MALFORMED, len(body)) if payload is None else (Chunk("", fault=_fault_in_list(payload)), end)
 
 
 def _payload_lines(block: str) -> tuple[list[str], bool]:

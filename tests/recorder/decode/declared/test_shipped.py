@@ -234,7 +234,9 @@ def test_requests_by_json_rpc_are_those_of_mcp_by_the_path_and_not_by_the_method
     asked = b'{"jsonrpc": "2.0", "id": 3, "method": "vendor/thing"}'
     assert measured(MCP, MCP.events[-1], headers=Headers(), request=asked).api == "mcp"
     task = b'{"jsonrpc": "2.0", "id": 3, "method": "tasks/get", "params": {"id": "t1"}}'
-    assert measured(MCP, MCP.events[-1], headers=Headers(), request=task, path="/").api != "mcp"
+    polled = b'{"jsonrpc": "2.0", "id": 3, "result": {"kind": "task", "id": "t1", "status": {"state": "working"}}}'
+    found = measured(A2A, polled, request=task, content_type="application/json")
+    assert (found.api, found.operation) not in (("mcp", "mcp"), ("a2a", "chat"))
 
 
 def test_the_answers_to_a_batch_by_mcp_are_read_in_one_event_or_in_several() -> None:
@@ -277,3 +279,18 @@ def test_a_task_by_a2a_without_artifacts_answers_by_the_message_of_its_state() -
 def test_a_cut_stream_by_llamacpp_has_the_counts_so_far() -> None:
     found = measured(LLAMACPP, *LLAMACPP.events[:2])
     assert (found.outcome, found.input_tokens, found.output_tokens) == ("truncated", 12, 2)
+
+
+@pytest.mark.parametrize("name", ["mcp", "a2a", "a2a-0.3"])
+def test_a_stream_by_json_rpc_is_known_by_its_first_message_where_its_request_is_not(name: str) -> None:
+    wire = DECLARED_WIRES[name]
+    typed = Headers(response=(("content-type", "text/event-stream"),))
+    events = [one for one in wire.events if b"of another request" not in one]
+    found = measured(wire, *events, request=None, headers=typed, path="/")
+    assert (found.api, found.outcome, found.content) == (wire.api, "complete", wire.expected["content"])
+
+
+def test_the_last_event_of_langgraph_may_lack_the_line_that_ends_it() -> None:
+    message, end = LANGGRAPH.events[2], LANGGRAPH.events[-1]
+    assert measured(LANGGRAPH, message, end.rstrip()).outcome == "complete"
+    assert measured(LANGGRAPH, message.rstrip()).content == "Let me "
