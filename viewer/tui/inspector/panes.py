@@ -347,15 +347,16 @@ class InspectorPanes(ThemeStyles, can_focus=True):
     def action_fold(self) -> None:
         """Fold the reasoning, or unfold a request."""
         if self.pane == REQUEST:
-            self._is_folded = not self._is_folded
+            self._is_folded, self._words_at = not self._is_folded, ""
             self._write_request()
+            self.titles()
         else:
             self.replay.fold()
 
     def action_view(self) -> None:
         """Show the text, the bytes or the request in the next view."""
         if self.pane == REQUEST:
-            self._as_sent = not self._is_as_sent
+            self._as_sent, self._words_at = not self._is_as_sent, ""
             self._write_request()
             self.refresh_bindings()
         else:

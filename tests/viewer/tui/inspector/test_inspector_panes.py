@@ -536,6 +536,8 @@ def test_words_are_looked_for_in_all_messages_of_the_request(talk: Path) -> None
             for key, place, found in (("n", 2, "Another NEEDLE."), ("n", 1, "The Needle"), ("N", 2, "Another NEEDLE.")):
                 await press(pilot, key)
                 await shows(pilot, f"needle: {place} / 2", found)
+            await press(pilot, "v")
+            assert "needle: " not in await shows(pilot, "request · as sent")
             await press(pilot, "2")
             await shows(pilot, "/ filter")
 
