@@ -194,6 +194,7 @@ def test_a_pretty_printed_error_event_is_read():
         ("id: 1\n\nevent: x\n", []),
         ("<html>\n", []),
         (f"\n{A}\n", [("a", 27)]),
+        (f"\r{A}\r", [("a", 27)]),
         (f"id: 1\n{A}\n\n{A}\n[DONE]", [("a", 32), ("a", 60), ("[DONE]", 67)]),
         (f"{A}\njunk {A}", [("a", 26)]),
         ('{"choices": [', []),
