@@ -324,8 +324,7 @@ def _content(entry: CheckedTable) -> _Action:
             draft.is_cumulative = draft.is_cumulative or named is None
             if past.message in past.foreign:
                 return
-        found = get(root)
-        if not found or (if_none and past.has_content):
+        if (if_none and past.has_content) or not (found := get(root)):
             return
         if message is not None:
             found = past.so_far.setdefault(str(message(root)), _TextSoFar()).added(found)
@@ -340,8 +339,7 @@ def _reasoning(entry: CheckedTable) -> _Action:
     get, message, if_none = _text_rule(entry)
 
     def act(root: Any, draft: _Draft, past: _Past) -> None:
-        found = get(root)
-        if not found or (if_none and past.has_reasoning):
+        if (if_none and past.has_reasoning) or not (found := get(root)):
             return
         if message is not None:
             found = past.so_far.setdefault(f"reasoning {message(root)}", _TextSoFar()).added(found)
@@ -363,7 +361,7 @@ def _audio(entry: CheckedTable) -> _Action:
     get = _required(entry, "at")
 
     def act(root: Any, draft: _Draft, past: _Past) -> None:
-        if get(root):
+        if not draft.content and get(root):  # beside a text it makes no difference
             draft.is_audio = True
 
     return act

@@ -294,3 +294,12 @@ def test_the_last_event_of_langgraph_may_lack_the_line_that_ends_it() -> None:
     message, end = LANGGRAPH.events[2], LANGGRAPH.events[-1]
     assert measured(LANGGRAPH, message, end.rstrip()).outcome == "complete"
     assert measured(LANGGRAPH, message.rstrip()).content == "Let me "
+
+
+@pytest.mark.parametrize(
+    ("wire", "request_body"),
+    [(LANGGRAPH, b'{"assistant_id": "a"}'), (A2A_OVER_HTTP, b'{"message": {}}'), (TGI, b'{"inputs": "Please"}')],
+)
+def test_a_refused_request_is_of_the_wire_that_it_names(wire: DeclaredWire, request_body: bytes) -> None:
+    found = measured(wire, b'{"detail": "no"}', request=request_body, content_type="application/json", status=422)
+    assert (found.api, found.operation, found.outcome) == (wire.api, wire.expected["operation"], "http_error")
