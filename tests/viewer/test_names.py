@@ -81,7 +81,9 @@ def test_a_histogram_takes_an_alias(tape: Path) -> None:
 @each_case(("heading", "name"), [*tables.NAMED.items()])
 def test_a_heading_of_a_list_is_the_name_or_an_alias_of_its_column_in_words(heading: str, name: str) -> None:
     words = heading.strip().removesuffix(" UTC").replace(" ", "_")
-    assert {fields.NAMES.get(words, words), words} & {name, f"{name}_ms", name.removesuffix("_ms")} or name in OTHERWISE
+    quantity = name.removesuffix("_ms")
+    in_seconds = f"{quantity}_s"  # a heading names the unit of its cells
+    assert {fields.NAMES.get(words, words), words} & {name, f"{name}_ms", quantity, in_seconds} or name in OTHERWISE
 
 
 OTHERWISE = {
