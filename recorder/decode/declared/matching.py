@@ -153,8 +153,8 @@ _SOURCES: Final = ("request.", "request-header:", "response-header:")
 
 
 def is_source(path: str) -> bool:
-    """Return True if a path starts at the request or at a header, not at an event."""
-    return path.startswith(_SOURCES)
+    """Return True if a path, or an alternative of it, starts at the request or at a header, not at an event."""
+    return any(one.strip().startswith(_SOURCES) for one in path.split(" | "))
 
 
 def _source(path: str) -> Callable[[Exchange], Any]:

@@ -93,6 +93,8 @@ def tests(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict) or not 0 < len(value) <= MOST:
         raise ValueError(f"is {_kind(value)}: it must be a table of 1 to {MOST} paths with the values that they have")
     for name, wanted in value.items():
+        if wanted == []:
+            raise ValueError(f"has for {name} an empty list, which no value is in")
         for one in wanted if isinstance(wanted, list) else [wanted]:
             if not isinstance(one, str | int | float) or (isinstance(one, str) and len(one) > LONGEST):
                 raise ValueError(f"has for {name} {_kind(one)}: it must be a short text, a number, true or false")

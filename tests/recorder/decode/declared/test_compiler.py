@@ -210,6 +210,8 @@ def test_events_named_by_the_stream_may_be_cut_at_a_sign() -> None:
         ({"finish": {"on": "last"}}, ("finish",), "at is missing"),
         ({"done": 1}, ("done",), "done is a number"),
         ({"attributes": {"a": "request.x | b"}}, ("attributes",), "mixes the request with events"),
+        ({"attributes": {"a": "b | request.x"}}, ("attributes",), "mixes the request with events"),
+        ({"match": {"first": {"a": []}}}, ("match", "first"), "first has for a an empty list"),
         ({"attributes": ["a"]}, ("attributes",), "must be a table"),
         ({"eof": "yes"}, ("eof",), "eof is a text"),
         ({"name": "x" * 65}, ("name",), "at most 64"),
