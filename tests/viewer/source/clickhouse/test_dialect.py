@@ -31,7 +31,7 @@ from wiretape.viewer.stats.tools.tools import TOOLS
 
 WHERE = {
     "model:gpt-*": "coalesce(lower(coalesce(request_model, response_model)) LIKE lower('gpt-%'), 0) = 1",
-    "ttft>300ms": "coalesce(ttft_ns > 300000000, 0) = 1",
+    "latency>300ms": "coalesce(latency_ns > 300000000, 0) = 1",
     "status:200..299": "coalesce(status >= 200 AND status <= 299, 0) = 1",
     "-flag:stall": r"coalesce(lower((' ' || coalesce(nullif(flags, '') || ' ', ''))) LIKE lower('% stall %'), 0) = 0",
     "label:run=a": "coalesce(lower(multiIf((1 = 1), if(indexOf(label_names, 'run') = 0, NULL, "
@@ -157,7 +157,7 @@ def test_an_exchange_is_found_by_the_beginning_of_its_id() -> None:
     [
         ("last", "ORDER BY concat(started_at, ' ', id) DESC"),
         ("@stall", "' stall ') > 0 ORDER BY concat(started_at, ' ', id) DESC"),
-        ("@slow", "WHERE ttft_ns IS NOT NULL ORDER BY ttft_ns DESC"),
+        ("@slow", "' continuation ') > 0), NULL, ttft_ns) DESC"),
     ],
 )
 def test_an_exchange_is_found_by_what_happened_to_it(reference: str, asked: str) -> None:
@@ -182,13 +182,13 @@ def test_a_list_has_null_for_what_the_server_lacks() -> None:
 def test_figures_are_asked_for_in_one_statement_after_the_gaps_are_counted() -> None:
     engine = Engine()
     with connected(engine.centre) as connection:
-        figures.groups(connection, ("model",), bounds=objective("ttft<800ms"))
+        figures.groups(connection, ("model",), bounds=objective("latency<800ms"))
     counted, asked = engine.asked
     assert "sum(arraySum(gap_hist))" in counted
     assert "icl" not in counted
     assert asked.count("SELECT") == asked.count("FINAL") == 1
     assert "GROUP BY coalesce(request_model, response_model)" in asked
-    assert "ttft_ns / 1000000.0 >= 800.0" in asked
+    assert "latency_ns / 1000000.0 >= 800.0" in asked
 
 
 def test_costs_are_worked_out_of_sums_of_tokens_that_have_the_same_price() -> None:
