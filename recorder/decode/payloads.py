@@ -69,7 +69,7 @@ class PayloadReader:
         self.declared: DeclaredDialect | None = None
         self.is_certain = False
         self._parse: Parse | None = None
-        self._waiting: list[tuple[DeclaredDialect, Condition]] = []
+        self._waiting: list[tuple[DeclaredDialect, Condition, Condition | None]] = []
         if exchange is not _UNASKED:
             self._recognise()
 
@@ -83,7 +83,7 @@ class PayloadReader:
             if not (way.headers <= names if way.headers else is_free or way.first) or not way.fits(exchange):
                 continue
             if way.first is not None:
-                self._waiting.append((dialect, way.first))
+                self._waiting.append((dialect, way.first, way.then))
             elif self.declared is None:
                 self._adopt(dialect, is_certain=way.is_certain)
 
@@ -105,11 +105,23 @@ class PayloadReader:
                 if place:  # the others of a stream are of the same dialect
                     self._parsers.insert(0, self._parsers.pop(place))
                 return chunk
-        for dialect, first in waiting:
-            if not self.is_certain and first(payload):
-                self._adopt(dialect, is_certain=True)
-                return self(payload, event)
+        if waiting and self._is_recognised(payload, waiting):
+            return self(payload, event)
         return Chunk("", fault=error)
+
+    def _is_recognised(
+        self, payload: JsonObject, waiting: list[tuple[DeclaredDialect, Condition, Condition | None]]
+    ) -> bool:
+        """Adopt the first waiting dialect that knows an event; those that also have to see the next one wait on."""
+        for dialect, fits, then in [] if self.is_certain else waiting:
+            if not fits(payload):
+                continue
+            if then is None:
+                self._adopt(dialect, is_certain=True)
+                self._waiting = []
+                return True
+            self._waiting.append((dialect, then, None))
+        return False
 
     def other(self, payload: object, event: str) -> Chunk | None:
         """Read JSON that is no object; None if no declared dialect has a meaning for it."""

@@ -24,7 +24,7 @@ _NAMES: Final = ("header", "request-header", "request", "method", "path", "first
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One way to recognise a wire: tests of the exchange, and of the first event, if any.
+    """One way to recognise a wire: tests of the exchange, of the first event, and of the one after it, if any.
 
     `is_certain`: the tests look at more than the path. `headers` are the names of those they look at: one decides also
     where the path names a built-in API.
@@ -32,6 +32,7 @@ class Alternative:
 
     tests: tuple[Test, ...]
     first: Condition | None
+    then: Condition | None
     is_certain: bool
     headers: frozenset[str]
 
@@ -70,10 +71,13 @@ def _alternative(table: CheckedTable) -> Alternative:
     if patterns := table.read("path", lambda value: [_segments(one) for one in texts(value)], None):
         found.append(lambda exchange: any(_ends_with(exchange.path, pattern) for pattern in patterns))
     first = table.read("first", lambda value: paths.condition(tests(value)), None)
+    then = table.read("then", lambda value: paths.condition(tests(value)), None)
+    if then is not None and first is None:
+        raise DeclarationError(table.key, "match has then, the second event, without first")
     if not found and not headers and first is None:
         raise DeclarationError(table.key, f"match has no condition: it has some of {', '.join(_NAMES)}")
     is_certain = bool(headers) or wanted is not None or first is not None
-    return Alternative((*answered.values(), *asked_with.values(), *found), first, is_certain, headers)
+    return Alternative((*answered.values(), *asked_with.values(), *found), first, then, is_certain, headers)
 
 
 def _header_tests(

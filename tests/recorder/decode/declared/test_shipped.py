@@ -303,3 +303,14 @@ def test_the_last_event_of_langgraph_may_lack_the_line_that_ends_it() -> None:
 def test_a_refused_request_is_of_the_wire_that_it_names(wire: DeclaredWire, request_body: bytes) -> None:
     found = measured(wire, b'{"detail": "no"}', request=request_body, content_type="application/json", status=422)
     assert (found.api, found.operation, found.outcome) == (wire.api, wire.expected["operation"], "http_error")
+
+
+def test_a_wire_that_begins_as_the_ai_sdks_is_not_judged_by_that() -> None:
+    begun = event({"type": "start"})
+    foreign = derived(begun + event({"type": "token", "text": "Hi"}) + event({"type": "end"}), framing="chunked")
+    assert (foreign.api, foreign.outcome, "unknown_payload" in foreign.flags) == ("unknown", "complete", True)
+    text = event({"type": "text-start", "id": "0"}) + event({"type": "text-delta", "id": "0", "delta": "Hi"})
+    cut = derived(begun + text, framing="chunked")
+    assert (cut.api, cut.outcome, cut.content) == ("ai-sdk-ui", "truncated", "Hi")
+    asked = b'{"id": "c", "messages": [], "trigger": "submit-message"}'
+    assert derived(begun, framing="chunked", request=asked).outcome == "truncated"
