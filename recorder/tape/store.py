@@ -323,10 +323,15 @@ def _derived(facts: Unsettled) -> Measures | None:
     except Exception:  # noqa: BLE001 - a decoder's bug must not cost the facts: they are kept, to be derived again
         traceback.print_exc(file=sys.stderr)
         return None
-    if found.error_code is None and found.error_message is None:
+    has_turn_error = any("error_code" in turn for turn in found.turns or ())
+    if found.error_code is None and found.error_message is None and not has_turn_error:
         return found
     code, message = (text and _WITHOUT_SALT.text(text) for text in (found.error_code, found.error_message))
-    return dataclasses.replace(found, error_code=code, error_message=message)
+    turns = found.turns and [
+        turn | {"error_code": _WITHOUT_SALT.text(turn["error_code"])} if "error_code" in turn else turn
+        for turn in found.turns
+    ]
+    return dataclasses.replace(found, error_code=code, error_message=message, turns=turns)
 
 
 class Store:

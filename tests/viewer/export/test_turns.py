@@ -92,3 +92,20 @@ def test_statistics_count_turns_apart_from_other_generations(spoken: Path) -> No
     assert asked["ttft_p50_ms"] == lines[0]["ttft_ms"]
     (others,) = json.loads(run(spoken, "stats", "--format", "json").stdout)
     assert others["n"] == 0
+
+
+def test_a_key_that_an_error_repeats_is_not_kept_with_its_turn(tmp_path: Path) -> None:
+    upstream, client = side(), side(client=True)
+    error = {"code": "Incorrect API key provided: sk-0123456789abcdef01234567", "message": "refused"}
+    details = {"type": "failed", "error": error}
+    came = [
+        {"type": "response.created", "response": {"id": "r1"}},
+        {"type": "response.done", "response": {"id": "r1", "status": "failed", "status_details": details}},
+    ]
+    sent = [bytes(client.send_data('{"type":"response.create"}'))]
+    with opened(tmp_path / "tape.db") as store:
+        pieces = [bytes(upstream.send_data(json.dumps(message))) for message in came]
+        record(store, websocket("0123456789abcdef", pieces, sent, PATH))
+    (line,) = run(tmp_path / "tape.db", "export", "--table", "turns", "--format", "jsonl").stdout.splitlines()
+    found = json.loads(line)
+    assert (found["outcome"], found["error_code"]) == ("error", "Incorrect API key provided: REDACTED")
