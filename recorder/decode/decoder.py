@@ -455,12 +455,12 @@ def _api(decoded: Decoded, asked: str | None) -> str | None:
     # Data that gateways put before an answer may look like another API's: the output decides.
     claims = [run.chunk for run in decoded.runs if run.chunk.api]
     claimed = next((chunk.api for chunk in claims if chunk.output), claims[0].api if claims else None)
+    # Usage alone is no chat: other answers report it likewise.
+    is_named = claimed not in _CHATS or any(run.chunk.pieces for run in decoded.runs)
     if not decoded.stream:
-        # Usage alone is no chat: other answers report it likewise.
-        is_named = claimed not in _CHATS or any(run.chunk.pieces for run in decoded.runs)
         return claimed if is_named else None
     if claimed is not None:
-        return claimed
+        return claimed if is_named or decoded.done or asked is not None else "unknown"
     if decoded.flags & {"malformed", "undecoded"} or any(run.chunk.counts for run in decoded.runs):
         return "unknown"
     # Unless the path names another API, [DONE] alone ends an answer of chat.

@@ -301,6 +301,12 @@ ASSISTANT = (
 )
 
 
+def test_a_stream_with_usage_alone_is_of_chat_only_if_its_path_names_an_api():
+    body = b'data: {"kind": "part"}\n\ndata: {"usage": {"total_tokens": 3}}\n\n'
+    for path, api in (("/v2/parts", "unknown"), ("/v1/chat/completions", "openai.chat")):
+        assert derive(exchange(path=path), cut(body, (len(body),)), body).api == api
+
+
 @each_case("path", ["/v1/threads/thread_1/runs", "/v1/threads/runs", "/v1/threads/t/runs/run_1/submit_tool_outputs"])
 def test_a_run_of_assistants_is_of_an_unknown_api_and_no_chat_without_output(path):
     body = "".join(f"event: {name}\ndata: {json.dumps(value)}\n\n" for name, value in ASSISTANT)

@@ -314,3 +314,8 @@ def test_a_wire_that_begins_as_the_ai_sdks_is_not_judged_by_that() -> None:
     assert (cut.api, cut.outcome, cut.content) == ("ai-sdk-ui", "truncated", "Hi")
     asked = b'{"id": "c", "messages": [], "trigger": "submit-message"}'
     assert derived(begun, framing="chunked", request=asked).outcome == "truncated"
+
+
+def test_a_token_alone_is_not_of_tgi_nor_a_content_of_llamacpp() -> None:
+    for path, payload in (("/v2/parts", {"token": {"text": "Hi"}}), ("/completion", {"content": "Hi"})):
+        assert derived(event(payload), path=path, framing="chunked").api == "unknown"
