@@ -129,7 +129,7 @@ class Templates:
         if chunk.is_cumulative or (dialect is not None and not dialect.repeats):
             return
         if declared is not None and declared.api != chunk.api:
-            return  # a declaration has to be asked about each event, also of another dialect
+            return  # a declaration decides about each event, also about one of another dialect
         self._learnt += 1  # a failure costs as much as a success
         if (learnt := template(event, block, chunk, None if declared is None else self._reader)) is not None:
             self._known = [learnt, *self._known[: _KEPT - 1]]
