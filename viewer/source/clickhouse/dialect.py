@@ -14,7 +14,7 @@ from sqlalchemy import func as functions
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.sql import operators, visitors
 from sqlalchemy.sql.compiler import GenericTypeCompiler, IdentifierPreparer, SQLCompiler
-from sqlalchemy.sql.elements import False_
+from sqlalchemy.sql.elements import Case, False_
 from sqlalchemy.sql.functions import Function
 
 from wiretape.recorder.tape import schema
@@ -273,7 +273,9 @@ def _escaped(sign: str, known: dict[str, str]) -> str:
 
 
 def _is_absent(element: Any) -> bool:
-    """Return True if an expression is a column that the server lacks, or the beginning of one."""
+    """Return True if an expression is a column that the server lacks, its beginning, or its value on a condition."""
+    if isinstance(element, Case) and element.else_ is None and len(element.whens) == 1:
+        element = element.whens[0][1]
     if isinstance(element, Function) and element.name == "substr":
         element = next(iter(element.clauses))
     return isinstance(element, Column) and _name(element) is None
