@@ -11,13 +11,18 @@ from wiretape.viewer.stats.tools.summary import Observed, measure_observed, repo
 CHUNK = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
 
 
+CHAT = "/v1/chat/completions"
+
+
 def request(*parts, **facts):
     reads, body = [], b""
     for seq, data in enumerate(parts):
         reads.append(Read(seq, (seq + 1) * 10, None, len(body), len(data)))
         body += data
     known = {"status": 200, "ended_by": "end", "end_ns": 99, **facts}
-    exchange = Exchange(known["status"], "text/event-stream", None, known["ended_by"], None, None, known["end_ns"])
+    exchange = Exchange(
+        known["status"], "text/event-stream", None, known["ended_by"], None, None, known["end_ns"], path=CHAT
+    )
     return seen.request(exchange, decode(exchange, reads, body), derive(exchange, reads, body))
 
 
