@@ -248,9 +248,12 @@ class Race:
         return self._counts[0][at], self._counts[1][at]
 
     def drawing(self, cells: int, rows: int = 0) -> Drawing:
-        """Draw both lanes on one axis of time, in `cells` cells, with `rows` rows for the curves of characters."""
+        """Draw both lanes on one axis of time, in `cells` cells, with `rows` rows for the curves of characters.
+
+        A screen that is not laid out yet has less than none.
+        """
         a, b = (lane.course(shift) for lane, shift in zip(self.lanes, self._shifts, strict=True))
-        return race_drawing.draw((a, b), self.playback.end_ns, self.origin_ns, cells, rows)
+        return race_drawing.draw((a, b), self.playback.end_ns, self.origin_ns, cells, max(rows, 0))
 
     def lags(self, drawn: Drawing, cells: int) -> bool:
         """Return True if the race is ahead of the drawing by a cell or more."""

@@ -416,6 +416,11 @@ def test_of_two_steady_streams_the_delay_does_not_waver_and_a_stall_adds_to_it()
     assert said == [*["B is 83 ms behind"] * 6, "B is 200 ms behind", "B is 800 ms behind"]
 
 
+def test_a_screen_without_height_has_no_curves() -> None:
+    race = Race(lane(FAST), lane(SLOW), Now())
+    assert race.drawing(1, -4) == race.drawing(1, 0)
+
+
 def test_one_that_has_ended_with_less_text_is_not_behind() -> None:
     race = Race(lane(FAST), lane([(50, "x")], 150), Now())
     for at_ms, standing in ((60, "A is 10 ms behind"), (110, "B is 10 ms behind"), (160, "B has ended")):

@@ -46,7 +46,8 @@ def test_a_race_half_way_looks_like_this(tape: Path) -> None:
 def test_in_ascii_everything_is_still_told(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: CompareScreen(A, FAILED_NO), (80, 24), ascii=True) as (app, pilot):
-            text = await mid_race(app, pilot)
+            await mid_race(app, pilot)
+            text = await shows(pilot, "12 characters", "#4/#8", "#1/#1")
             assert text.isascii()
             assert_golden("compare-ascii", text)
 
