@@ -29,7 +29,7 @@ async def mid_race(app: Stage, pilot: Pilot[None], ms: int = 130) -> str:
     app.watch.ns = ms * MS
     await shows(pilot, f" {ms / 1000:.3f} of")
     await press(pilot, "space")
-    return await shows(pilot, "paused")
+    return await shows(pilot, "paused", "#1/#1")
 
 
 def test_a_race_half_way_looks_like_this(tape: Path) -> None:
