@@ -86,7 +86,9 @@ class Playback:
         self.playing = True
 
     def pause(self) -> None:
-        """Stop where the playhead is."""
+        """Stop where the playhead is, with the events that are due there."""
+        if self.speed != float("inf"):
+            self.advance()
         shown = self.shown_ns
         self.playing, self._until_ns = False, None
         self._rebase(shown)

@@ -108,6 +108,14 @@ def test_silence_at_the_end_is_played_too() -> None:
     assert playback.deadline() == watch.ns + 80 * MS
 
 
+def test_a_pause_has_the_events_that_were_due_before_it() -> None:
+    playback, watch = made()
+    playback.play()
+    watch.ns += 105 * MS
+    playback.pause()
+    assert (playback.position, playback.media_ns, playback.playing) == (1, 105 * MS, False)
+
+
 def test_a_pause_keeps_the_place_however_long_it_is() -> None:
     playback, watch = made()
     playback.play()
