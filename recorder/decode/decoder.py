@@ -404,6 +404,7 @@ def _decode_websocket(exchange: Exchange, reads: Reads, body: bytes, clock: Cloc
         drafts=found.drafts,
         audio=found.audio,
         close=found.close,
+        end_item=found.end_item,
     )
     for chunk, item in found.chunks:
         decoded.add(chunk, item)

@@ -17,7 +17,7 @@ from wiretape.recorder.decode.elements import PROMPTED, elements, measures_of
 from wiretape.recorder.decode.encoding import Cleaner
 from wiretape.recorder.decode.exchange import Evidence, Exchange, Read, Reads, judge, transport_flags
 from wiretape.recorder.decode.metrics import Measures, Timeline, measured
-from wiretape.recorder.decode.operation import GENERATIONS, UNKNOWN, api_asked, operation, resumed
+from wiretape.recorder.decode.operation import GENERATIONS, GPT_LIVE, UNKNOWN, api_asked, operation, resumed
 from wiretape.recorder.decode.values import JsonObject
 
 _OF_THE_END = frozenset({
@@ -207,9 +207,14 @@ def _evidence(
         error=error,
         malformed="malformed" in decoded.flags | answer.flags,
         close=decoded.close,
-        pending=any(turn.last is None for turn in decoded.turns),
+        pending=any(turn.last is None for turn in decoded.turns) or _lacks_its_end(exchange, decoded),
         broken=any(kind == BROKEN and item not in decoded.sent for item, kind in enumerate(decoded.kinds)),
     )
+
+
+def _lacks_its_end(exchange: Exchange, decoded: Decoded) -> bool:
+    """Return True if a session of GPT-Live has not ended by its own message: its vendor calls no other end final."""
+    return api_asked(exchange) == GPT_LIVE and decoded.end_item is None
 
 
 def _place_of_fault(decoded: Decoded) -> int | None:

@@ -44,6 +44,9 @@ def is_covered(operation: str | None) -> bool:
     return operation is None or operation in GENERATIONS
 
 
+GPT_LIVE: Final = "openai.live"
+"""The API whose sessions have no turns, and end with a message before the WebSocket is closed."""
+
 _PATHS: Final = tuple(
     (re.compile(pattern), operation, api)
     for pattern, operation, api in (
@@ -85,7 +88,7 @@ _PATHS: Final = tuple(
         (r"/audio/\w+$", "audio", None),
         (r"/realtime$", "realtime", "openai.realtime"),
         (r"\.BidiGenerateContent(?:Constrained)?$|/BidiGenerateContent$", "realtime", "gemini.live"),
-        (r"/live/sessions(?:/[^/]+/attach)?$", "realtime", "openai.live"),
+        (r"/live/sessions(?:/[^/]+/attach)?$", "realtime", GPT_LIVE),
         (r":batchGenerateContent$|:predictLongRunning$|/cachedContents$", "other", None),
         (r"/(?:batches|jobs|assistants|videos|classify|score|pooling)$|/realtime/\w+$", "other", None),
         (r"/threads(?:/[^/]+)?/runs(?:/stream|/wait|/[^/]+/submit_tool_outputs)?$", "other", None),

@@ -25,7 +25,7 @@ from wiretape.recorder.decode.dialects.openai_realtime import RealtimeReader
 from wiretape.recorder.decode.exchange import CloseFrame, Exchange, Reads, Sent
 from wiretape.recorder.decode.framings import websocket
 from wiretape.recorder.decode.framings.websocket import Kind, WebSocketMessage
-from wiretape.recorder.decode.operation import api_asked
+from wiretape.recorder.decode.operation import GPT_LIVE, api_asked
 from wiretape.recorder.decode.payloads import PayloadReader
 from wiretape.recorder.decode.turns import TurnDraft
 from wiretape.recorder.decode.values import JsonObject
@@ -104,13 +104,18 @@ _MICROPHONES: Final = {
 }
 
 
+_CLOSED: Final = "session.closed"
+"""The type of the message that ends a session of GPT-Live."""
+
+
 class Conversation:
     """The messages and control frames of both directions, in the order in which they were completed, as columns.
 
     `data` are their contents, `starts` and `ends` where in it each stands, `at_ns` when it was completed, `reads` by
     which read of the body. `sent` are those of the client, `chunks` the payloads with the numbers of their items,
-    `turns` the responses, `drafts` the same with their contents. `has_fault`: upstream sent unreadable data;
-    `is_whole`: all data was read.
+    `turns` the responses, `drafts` the same with their contents. `end_item`
+    is the message that ends a session of GPT-Live. `has_fault`: upstream sent unreadable data; `is_whole`: all data was
+    read.
     """
 
     def __init__(self, api: str | None) -> None:
@@ -134,6 +139,7 @@ class Conversation:
         self.chunks: list[tuple[Chunk, int]] = []
         self.turns: list[ResponseTurn] = []
         self.close: CloseFrame | None = None
+        self.end_item: int | None = None
         self.has_fault = False
         self.is_whole = True
 
@@ -163,10 +169,21 @@ class Conversation:
             self.has_fault = True
         elif message.kind in ("text", "binary") and self._voice is not None:
             self._hear(self._voice, message.data, item, one.is_client)
-        elif message.kind == "text" and self._is_responses:
-            if one.is_client:
-                self._drafter.take(item, message.data, is_client=True)
-            (self._ask if one.is_client else self._answer)(message.data.decode(), item)
+        elif message.kind == "text" and one.is_client:
+            self._take_text_sent(message.data, item)
+        elif message.kind == "text":
+            self._take_text(message.data.decode(), item)
+
+    def _take_text_sent(self, data: bytes, item: int) -> None:
+        if self._is_responses:
+            self._drafter.take(item, data, is_client=True)
+            self._ask(data.decode(), item)
+
+    def _take_text(self, text: str, item: int) -> None:
+        if self._is_responses:
+            self._answer(text, item)
+        elif self._asked_api == GPT_LIVE and _typed(text).type == _CLOSED:
+            self.end_item = item
 
     @property
     def audio(self) -> dict[int, AudioPart]:

@@ -334,6 +334,15 @@ def test_a_session_of_gpt_live_has_messages_and_no_turns() -> None:
     assert len(decode(*facts).items()) == 3
 
 
+@pytest.mark.parametrize("path", ["/v1/live/sessions", "/openai/v1/live/sessions"])
+def test_a_session_of_gpt_live_is_complete_only_by_its_last_message(path: str) -> None:
+    said = [(10, "server", {"type": "session.started"}), (20, "client", {"type": "session.closed"})]
+    closed = (30, "server", {"type": "session.closed", "reason": "close_requested", "usage": {"seconds": 3}})
+    assert derive(*session(path, said, close=("upstream", 1000))).outcome == "truncated"
+    assert derive(*session(path, said)).outcome == "client_closed"
+    assert derive(*session(path, [*said, closed])).outcome == "complete"
+
+
 @pytest.mark.parametrize("size", range(7))
 def test_the_size_of_audio_is_read_from_its_base64(size: int) -> None:
     assert audio.size_of(base64.b64encode(bytes(size)).decode()) == size
