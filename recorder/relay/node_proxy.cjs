@@ -1,6 +1,6 @@
 // Has Node go by HTTPS_PROXY where it does not by itself: `wiretape run` names this file in NODE_OPTIONS.
 // From 22.21 and 24.5 on, NODE_USE_ENV_PROXY does that for fetch and https, but not for what connects by itself: undici
-// from npm, ws, and whoever has an agent, a dispatcher or a createConnection of its own.
+// from npm, ws, http2, and whoever has an agent, a dispatcher or a createConnection of its own.
 "use strict";
 
 const [major, minor] = process.versions.node.split(".").map(Number);
@@ -15,6 +15,7 @@ if (process.env.HTTPS_PROXY) {
 
 function install(proxy) {
   const http = require("node:http");
+  const http2 = require("node:http2");
   const https = require("node:https");
   const net = require("node:net");
   const tls = require("node:tls");
@@ -65,13 +66,25 @@ function install(proxy) {
           this.destroy(error);
           return;
         }
-        this.socket = socket;
+        this.socket = socket.setNoDelay();
+        if (this.isUnreferenced) socket.unref();
         socket.on("data", (data) => this.push(data) || socket.pause());
         socket.on("end", () => this.push(null));
         socket.on("error", (failure) => this.destroy(failure));
         socket.on("close", () => this.destroy());
         this.pending?.();
       });
+    }
+
+    // As of a socket: an idle connection does not keep its program running.
+    ref() {
+      this.isUnreferenced = false;
+      this.socket?.ref();
+    }
+
+    unref() {
+      this.isUnreferenced = true;
+      this.socket?.unref();
     }
 
     whenOpen(act) {
@@ -97,19 +110,41 @@ function install(proxy) {
     }
   }
 
+  // What wraps a stream that is no socket of Node's own leaves that one's references alone.
+  function referring(wrapper, socket) {
+    wrapper.ref = () => (socket.ref(), wrapper);
+    wrapper.unref = () => (socket.unref(), wrapper);
+    return wrapper;
+  }
+
   const isHttp = ({ port, headers, ALPNProtocols: names }) =>
-    Number(port) === 443 || headers || (Array.isArray(names) && names.includes("http/1.1"));
+    Number(port) === 443 || headers || (Array.isArray(names) && (names.includes("http/1.1") || names.includes("h2")));
 
   const plainConnect = tls.connect;
-  tls.connect = function connect(options, ...others) {
-    if (typeof options !== "object" || !options?.host || options.socket || options.path || !isHttp(options)) {
-      return plainConnect.call(this, options, ...others);
+  tls.connect = function connect(first, ...others) {
+    const [host, given] = others;
+    if (typeof host === "string" && typeof given === "object") { // as http2 calls it
+      return connect.call(this, { port: first, host, ...given }, ...others.slice(2));
     }
-    const socket = new Tunnel(options.host, options.port || 443);
-    const secured = plainConnect.call(this, { ...options, socket }, ...others);
+    if (typeof first !== "object" || !first?.host || first.socket || first.path || !isHttp(first)) {
+      return plainConnect.call(this, first, ...others);
+    }
+    const socket = new Tunnel(first.host, first.port || 443);
+    const secured = plainConnect.call(this, { ...first, socket }, ...others);
     socket.once("error", (error) => secured.destroy(error));
-    if (options.timeout) secured.setTimeout(options.timeout); // as where Node connects
-    return secured;
+    if (first.timeout) secured.setTimeout(first.timeout); // as where Node connects
+    return referring(secured, socket);
+  };
+
+  const plainSession = http2.connect;
+  http2.connect = function connect(authority, options, listener) {
+    if (typeof options === "function") return connect.call(this, authority, {}, options);
+    const { protocol, hostname, port } = typeof authority === "string" ? new URL(authority) : authority;
+    if (protocol !== "http:" || !hostname || options?.createConnection || options?.path) {
+      return plainSession.call(this, authority, options, listener); // TLS is connected as above
+    }
+    const socket = new Tunnel(hostname.replace(/^\[|\]$/g, ""), port || 80);
+    return referring(plainSession.call(this, authority, { ...options, createConnection: () => socket }, listener), socket);
   };
   require("node:module").syncBuiltinESMExports();
   if (!isOld) return;

@@ -10,6 +10,7 @@ import pytest
 from tests.support.relay import DONE, Relay, chunk, serving
 from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, answer
 from wiretape.recorder.relay import environment, intercept
+from wiretape.recorder.relay.intercept import Interception
 
 NODE = shutil.which("node")
 SCRIPT = """
@@ -69,8 +70,56 @@ const CALLS = {
 })();
 """
 
+HTTP2_SCRIPT = """
+const http2 = require("node:http2");
+const { readFileSync } = require("node:fs");
+const [key, cert] = process.argv.slice(1).map((path) => readFileSync(path));
+
+const listening = (server) => new Promise((done) => server.listen(0, "127.0.0.1", () => done(server.address().port)));
+const answered = (session, path) => new Promise((done, failed) => {
+  let text = "";
+  const request = session.request({ ":method": "POST", ":path": path });
+  request.setEncoding("utf8").on("data", (data) => { text += data; }).on("end", () => done(text)).on("error", failed);
+  session.on("error", failed);
+  request.end("{}");
+});
+const echo = (stream, headers) => { stream.respond(); stream.pipe(stream); stream.write(headers[":path"]); };
+
+(async () => {
+  const servers = [http2.createSecureServer({ key, cert }), http2.createServer()];
+  for (const [at, scheme] of ["https", "http"].entries()) {
+    const port = await listening(servers[at].on("stream", echo).on("session", (session) => session.unref()));
+    const url = `${scheme}://127.0.0.1:${port}`;
+    const { connect } = at ? http2 : await import("node:http2");
+    const session = at ? connect(url, () => console.log("connected")) : connect(url, {});
+    console.log(scheme, port, await answered(session, "/v1/x"));
+    session.unref();
+    servers[at].unref();
+  }
+  console.log(await answered(http2.connect("http://127.0.0.3:1"), "/").catch((error) => error.message));
+})(); // and ends by itself: its connections are idle
+"""
 
 SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\n"
+
+
+async def printed(relay: Relay, settings: Interception, authority: Path, script: str, *arguments: str) -> list[str]:
+    """Run a script by Node in the environment of an intercepting recorder; return the lines that it prints."""
+    own = settings.authority.certificate
+    with environment.certificate_files(own, {}, authority / "ca.pem") as files:
+        plain = {name: value for name, value in os.environ.items() if name not in ("NODE_OPTIONS", *files)}
+        program = await asyncio.create_subprocess_exec(
+            *(NODE or "", "-e", script, *arguments),
+            env=environment.proxied(plain, settings.proxy_url(relay.base), files),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        try:
+            async with asyncio.timeout(30):
+                out, _ = await program.communicate()
+        finally:
+            if program.returncode is None:
+                program.kill()
+    return out.decode().splitlines()
 
 
 @pytest.mark.skipif(NODE is None, reason="there is no Node")
@@ -81,22 +130,10 @@ def test_every_way_in_which_node_calls_is_recorded_and_a_failure_is_an_error(tmp
     def choose(request: ReceivedRequest) -> Scene:
         return Scene([(0, SWITCH)]) if request.method == "GET" else stream
 
-    async def main() -> list[str]:
-        own = settings.authority.certificate
-        with environment.certificate_files(own, {}, None) as files:
-            plain = {name: value for name, value in os.environ.items() if name not in ("NODE_OPTIONS", *files)}
-            program = await asyncio.create_subprocess_exec(
-                *(NODE or "", "-e", SCRIPT, f"{relay.upstream.url}/v1/x"),
-                *("https://no.loopback.test/v1/x", "https://127.0.0.3:1/v1/x"),
-                env=environment.proxied(plain, settings.proxy_url(relay.base), files),
-                stdout=asyncio.subprocess.PIPE,
-            )
-            out, _ = await program.communicate()
-        return out.decode().splitlines()
-
     tls = serving(authority, "good")
     with Relay(tmp_path, tls=tls, choose=choose, interception=settings, ca_file=authority / "ca.pem") as relay:
-        *recorded, unreached, refused = relay.runner.run(main())
+        urls = f"{relay.upstream.url}/v1/x", "https://no.loopback.test/v1/x", "https://127.0.0.3:1/v1/x"
+        *recorded, unreached, refused = relay.runner.run(printed(relay, settings, authority, SCRIPT, *urls))
         assert recorded == [
             *("fetch [DONE]", "fetch [DONE]", "https [DONE]", "agent [DONE]", "undici [DONE]"),
             *("ws upgraded", "esm [DONE]"),
@@ -106,3 +143,22 @@ def test_every_way_in_which_node_calls_is_recorded_and_a_failure_is_an_error(tmp
         assert [how for _, how in relay.asked].count("intercepted") >= len(recorded) - 2
         (notice,) = relay.notices
         assert "no.loopback.test" in notice
+
+
+@pytest.mark.skipif(NODE is None, reason="there is no Node")
+def test_http2_of_node_goes_by_the_proxy_with_and_without_tls_and_ends_with_its_program(
+    tmp_path: Path, authority: Path
+) -> None:
+    settings = intercept.make(())
+    files = str(authority / "good.key"), str(authority / "good.pem")
+    with Relay(tmp_path, interception=settings, ca_file=authority / "ca.pem") as relay:
+        secure, connected, plain, refused = relay.runner.run(printed(relay, settings, authority, HTTP2_SCRIPT, *files))
+        asked = [origin for origin, _ in relay.asked]
+    ports = []
+    for line, scheme in ((secure, "https"), (plain, "http")):
+        found, port, text = line.split()
+        assert (found, text) == (scheme, "/v1/x{}")
+        ports.append(port)
+    assert asked == [*(f"127.0.0.1:{port}" for port in ports), "127.0.0.3:1"]
+    assert connected == "connected"
+    assert refused == "the proxy answered 502 for 127.0.0.3:1"
