@@ -25,7 +25,10 @@ class Ending(NamedTuple):
             return str(self.status or "HTTP error")
         if self.outcome == "error_event" and "overload" in (self.code or "").lower():
             return "overloaded"
-        return _CAUSES.get((self.outcome, self.detail)) or _CAUSES.get((self.outcome, None)) or safe(self.outcome)
+        # Of an HTTP/2 error, the kind of its frame: `rst`, `goaway`.
+        details = (self.detail, (self.detail or "").partition("_")[0], None)
+        named = (_CAUSES.get((self.outcome, detail)) for detail in details)
+        return next(filter(None, named), None) or safe(self.outcome)
 
 
 def counts(endings: Mapping[Ending, int], most: int | None = None) -> str:
@@ -98,6 +101,8 @@ _CAUSES: Final[dict[tuple[str, str | None], str]] = {
     ("connect_error", "refused"): "connection refused",
     ("connect_error", "tls"): "TLS failed",
     ("connect_error", "reset"): "connection reset",
+    ("connect_error", "rst"): "stream reset",
+    ("connect_error", "goaway"): "connection closed",
     ("connect_error", "local"): "machine out of sockets",
     ("timeout", None): "timeout",
     ("timeout", "connect"): "connect timeout",

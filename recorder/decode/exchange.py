@@ -6,6 +6,7 @@ Records that a stream may have by the hundred thousand are tuples, made in half 
 integer nanoseconds since T0, the moment before the upstream request is issued; None is unknown.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, overload
@@ -58,18 +59,38 @@ OUTCOMES: Final[dict[Outcome, str]] = {
     " none is known, it was closed in good order",
 }
 
+_HTTP2_ERRORS: Final = (
+    "no_error", "protocol_error", "internal_error", "flow_control_error", "settings_timeout", "stream_closed",
+    "frame_size_error", "refused_stream", "cancel", "compression_error", "connect_error", "enhance_your_calm",
+    "inadequate_security", "http_1_1_required",
+)  # fmt: skip
+"""The names of HTTP/2's error codes, in their order from 0 (RFC 9113, 7)."""
+
+RESET_CODE: Final = re.compile(rf"(?:rst|goaway)_(?:{'|'.join(_HTTP2_ERRORS)}|0x[0-9a-f]{{1,8}})")
+"""A name that `reset_code` returns."""
+
+
+def reset_code(frame: Literal["rst", "goaway"], code: int) -> str:
+    """Return the name of an HTTP/2 error code in a RST_STREAM or GOAWAY frame: `rst_cancel`, `goaway_0x42`."""
+    return f"{frame}_{_HTTP2_ERRORS[code] if code < len(_HTTP2_ERRORS) else hex(code)}"
+
+
+_RST: Final = "rst_NAME (HTTP/2: RST_STREAM with the error NAME)"
+_RST_OR_GOAWAY: Final = "rst_NAME, goaway_NAME (HTTP/2: RST_STREAM or GOAWAY with the error NAME)"
+
 DETAILS: Final[dict[Outcome, tuple[str, ...]]] = {
-    "connect_error": ("dns", "refused", "tls", "reset", "protocol", "local"),
+    "connect_error": ("dns", "refused", "tls", "reset", "protocol", "local", _RST_OR_GOAWAY),
     "timeout": ("connect", "headers", "idle"),
     "http_error": ("rate_limited", "client_error", "server_error", "redirect"),
     "error_event": ("before_output", "mid_stream", "finish"),
-    "client_closed": ("stalled",),
+    "client_closed": ("stalled", _RST),
     "truncated": (
         "eof",
         "reset",
         "length",
         "framing",
         "close_N (upstream closed a WebSocket with the code N)",
+        _RST_OR_GOAWAY,
         "unknown (upstream closed a stream that is not decoded and has no framing: it may have been whole)",
     ),
     "interrupted": ("shutdown", "local"),
@@ -95,7 +116,7 @@ FLAGS: Final[dict[str, str]] = {
     "empty_data": "an event with empty data",
     "error_field": "an error stood in an error: line, which the standard ignores",
     "glued": "several payloads in one event, separated by one newline",
-    "h2_offered": "the client offered HTTP/2; through wiretape it spoke HTTP/1.1, over other connections",
+    "h2_offered": "the client offered HTTP/2, or spoke it, and upstream spoke HTTP/1.1",
     "hidden_tokens": "usage counts more tokens than the text can hold, as with hidden reasoning: rates are withheld",
     "id_changed": "the response id changes within the stream",
     "imported": "imported from another program's recording, with its timestamps",
@@ -199,10 +220,11 @@ class Sent:
 
 
 class Headers(NamedTuple):
-    """The headers of a request and of its response: names in small letters, and values."""
+    """The headers of a request and of its response, and its trailers: names in small letters, and values."""
 
     request: tuple[tuple[str, str], ...] = ()
     response: tuple[tuple[str, str], ...] = ()
+    trailers: tuple[tuple[str, str], ...] = ()
 
 
 NO_HEADERS: Final = Headers()
@@ -218,7 +240,8 @@ class Exchange:
     bytes of the request body are not on the tape, at least. `request` is that body where decoding needs it. Of a
     WebSocket, `extensions` are those that were agreed on, and `sent` is the data of the client. `connection_reused`: it
     was sent on a connection kept from an exchange before, and `connected_ns` is None. Timestamps may be late by
-    `clock_error_ns`; None: not known. `h2_offered`: the client would have spoken HTTP/2. `clock` is the source of the
+    `clock_error_ns`; None: not known. `protocol` is the one spoken with upstream, `http/1.1` or `h2`; `h2_offered`: the
+    client offered or spoke HTTP/2. `reset_code` is the HTTP/2 error that ended the stream. `clock` is the source of the
     timestamps of reads. `rebuilt`: of an import, the body is made of the data that its source kept. `has_bytes`: its
     bytes and reads are there; if not, nothing can be derived of it. `dialects` is the JSON of the declarations that
     were given for its recording.
@@ -251,6 +274,8 @@ class Exchange:
     has_bytes: bool = True
     headers: Headers = NO_HEADERS
     dialects: str | None = None
+    protocol: str | None = None
+    reset_code: str | None = None
 
     @property
     def is_imported(self) -> bool:
@@ -321,7 +346,7 @@ def transport_flags(exchange: Exchange, outcome: Outcome, close: CloseFrame | No
         "request_not_stored": exchange.request_missing > 0,
         "surplus_bytes": exchange.surplus,
         "coarse_clock": exchange.coarse_clock,
-        "h2_offered": exchange.h2_offered,
+        "h2_offered": exchange.h2_offered and exchange.protocol != "h2",
         "imported": exchange.is_imported,
         "no_timing": exchange.clock == "none",
         "bytes_not_shipped": not exchange.has_bytes,
@@ -350,7 +375,7 @@ def _without_answer(exchange: Exchange, evidence: Evidence) -> Verdict | None:
     if ended in ("dns", "refused", "tls", "protocol") or (ended == "local" and exchange.status is None):
         return "connect_error", ended
     if exchange.status is None and ended in ("reset", "eof", "length", "end"):
-        return "connect_error", "reset"
+        return "connect_error", _reset(exchange) or "reset"
     if exchange.status is None and ended == "framing":
         return "connect_error", "protocol"
     if ended in ("connect_timeout", "headers_timeout"):
@@ -378,11 +403,16 @@ def _ended(exchange: Exchange, evidence: Evidence) -> Verdict:
     if evidence.close is not None and not evidence.close.by_client:
         return "truncated", f"close_{evidence.close.code}"
     if ended in _CLIENT or evidence.close is not None:
-        return "client_closed", "stalled" if ended == "client_stalled" else None
+        return "client_closed", "stalled" if ended == "client_stalled" else _reset(exchange)
     if ended in ("shutdown", "local"):
         return "interrupted", ended
     if evidence.broken:
         return "truncated", "framing"
     if ended == "end" and evidence.stream and not evidence.understood:
         return "truncated", "unknown"
-    return "truncated", ended if ended in ("reset", "length", "framing") else "eof"
+    return "truncated", _reset(exchange) or (ended if ended in ("reset", "length", "framing") else "eof")
+
+
+def _reset(exchange: Exchange) -> str | None:
+    """Return the HTTP/2 error by which upstream or the client ended the stream, if one did."""
+    return exchange.reset_code if exchange.ended_by in ("reset", "client") else None

@@ -153,8 +153,9 @@ class ExchangeFrames:
         assert at is not None
         facts = self.instants
         instants = (self._since(facts.connected), self._since(facts.sent), at)
+        connection = (facts.connection_reused, facts.clock, facts.protocol)
         self._answer = (status, framing, at)
-        self._put(journal.Head(self.id, status, headers, framing, *instants, facts.connection_reused, facts.clock))
+        self._put(journal.Head(self.id, status, headers, framing, *instants, *connection))
 
     def read(self, at: int, relayed: int | None, data: bytes) -> None:
         """Enter one read; once one of a stream could not be kept, none after it is."""
@@ -175,10 +176,21 @@ class ExchangeFrames:
         )
         return self._client
 
-    def end(self, ended_by: str, detail: str | None, at: int, *, paused: int = 0, surplus: bool = False) -> None:
+    def end(
+        self,
+        ended_by: str,
+        detail: str | None,
+        at: int,
+        *,
+        paused: int = 0,
+        surplus: bool = False,
+        trailers: list[tuple[bytes, bytes]] | None = None,
+        reset_code: str | None = None,
+    ) -> None:
         """Enter the end of the exchange; a request body that is still coming is truncated.
 
         `paused` counts how often upstream had to wait for the client; `surplus`: bytes followed the response's end.
+        `reset_code` is the HTTP/2 error that ended it, as `exchange.reset_code` names it.
         """
         if self._upload is not None:
             self.uploaded(whole=False)
@@ -199,6 +211,9 @@ class ExchangeFrames:
             clock_error_ns=self.instants.clock_error_ns,
             client_bytes=None if self._client is None else self._client.bytes,
             client_gap_bytes=None if self._client is None else self._client.gap,
+            protocol=self.instants.protocol,
+            trailers=trailers,
+            reset_code=reset_code,
         )
         self._put(self._end)
         if self._unrecorded:
@@ -233,6 +248,8 @@ class ExchangeFrames:
             clock_error_ns=self.instants.clock_error_ns,
             client_bytes=None if self._client is None else self._client.bytes,
             began=self._began(),
+            protocol=self.instants.protocol,
+            reset_code=end.reset_code if end else None,
         )
 
     def _began(self) -> Began | None:

@@ -48,7 +48,8 @@ class Instants:
     """Timestamps in ns of one exchange's way upstream, and their accuracy; None: did not happen.
 
     `connected` includes TLS, and stays None on a connection that was kept. `sent` is when the kernel had taken the
-    whole request. `clock` says whose receive times the reads have: the `kernel`'s or the event `loop`'s.
+    whole request. `clock` says whose receive times the reads have: the `kernel`'s or the event `loop`'s. `protocol` is
+    the one spoken, `http/1.1` or `h2`.
     """
 
     connected: int | None = None
@@ -57,6 +58,7 @@ class Instants:
     connection_reused: bool | None = None
     clock: str | None = None
     clock_error_ns: int | None = None
+    protocol: str | None = None
 
 
 @dataclass(slots=True)
@@ -161,6 +163,7 @@ class Connection:
         """
         self.state, self.sending = step(RECEIVING, self.state, "begin"), Sending.OPEN
         self._taker, self._instants = taker, instants
+        instants.protocol = "http/1.1"
         self._socket.expect()
         self._wanted = (
             _ExpectedAnswer.SWITCH if switches else _ExpectedAnswer.HEAD if bodiless else _ExpectedAnswer.BODY

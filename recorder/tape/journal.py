@@ -29,6 +29,7 @@ ANSWER_BYTES = 1 << 20
 _HEAD = struct.Struct("<IQ")
 _SHOWN_CHARACTERS = 256
 _MESSAGE_CHARACTERS = 2000
+_Pairs = list[tuple[bytes, bytes]]
 
 
 class _Frame(msgspec.Struct, array_like=True, frozen=True, gc=False, tag_field="tag"):
@@ -142,7 +143,7 @@ class Uploaded(_Frame, tag="uploaded", frozen=True):
 
 
 class Head(_Frame, tag="head", frozen=True):
-    """The response's status and headers came."""
+    """The response's status and headers came; `protocol` is the one spoken with upstream, `http/1.1` or `h2`."""
 
     id: str
     status: int
@@ -153,6 +154,7 @@ class Head(_Frame, tag="head", frozen=True):
     headers_ns: int | None
     connection_reused: bool | None = None
     clock: str | None = None
+    protocol: str | None = None
 
 
 class ReadRun(msgspec.Struct, array_like=True, frozen=True, gc=False, omit_defaults=True):
@@ -186,7 +188,11 @@ class SocketReads(_Frame, tag="reads", frozen=True):
 
 
 class End(_Frame, tag="end", frozen=True):
-    """The exchange is over; `ended_by` is one of `exchange.ENDED_BY`."""
+    """The exchange is over; `ended_by` is one of `exchange.ENDED_BY`.
+
+    `trailers` are those of the response; `reset_code` is the HTTP/2 error that ended it, as `exchange.reset_code` names
+    it.
+    """
 
     id: str
     ended_by: str
@@ -204,6 +210,9 @@ class End(_Frame, tag="end", frozen=True):
     clock_error_ns: int | None = None
     client_bytes: int | None = None
     client_gap_bytes: int | None = None
+    protocol: str | None = None
+    trailers: _Pairs | None = None
+    reset_code: str | None = None
 
 
 class Heartbeat(_Frame, tag="heartbeat", frozen=True):

@@ -187,6 +187,8 @@ class Relayed(msgspec.Struct, array_like=True, frozen=True, gc=False, omit_defau
     clock_error_ns: int | None = None
     client_bytes: int | None = None
     began: Began | None = None
+    protocol: str | None = None
+    reset_code: str | None = None
 
     @property
     def all_bytes(self) -> int:

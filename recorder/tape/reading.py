@@ -198,7 +198,7 @@ def exchange_of(row: Any) -> Exchange:
 def headers_of(row: Any) -> Headers:
     """Return the headers in an exchange's row."""
     return Headers(*(tuple((name.lower(), value) for name, value in one or ()) for one in
-                     (row.request_headers, row.response_headers)))  # fmt: skip
+                     (row.request_headers, row.response_headers, row.response_trailers)))  # fmt: skip
 
 
 _OF_IMPORTS = ("imported", "none")

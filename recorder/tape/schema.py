@@ -57,7 +57,7 @@ APPLICATION_ID = 0x77746170
 AUTO_VACUUM = 2
 """SQLite's `auto_vacuum` of a new tape: free pages can be given back to the file system, a few at a time."""
 
-REVISION = "0019"
+REVISION = "0020"
 """The alembic revision that this program reads and writes; as a number, the `user_version` of a tape."""
 
 METRICS_VIEW = "exchange_metrics"
@@ -133,7 +133,7 @@ exchanges = Table(
     Column("surplus", Boolean, nullable=False, server_default="0", comment="upstream sent bytes after the response"),
     Column("coarse_clock", Boolean, nullable=False, server_default="0", comment="timestamps are not of socket reads"),
     Column(
-        "h2_offered", Boolean, comment="the client would have spoken HTTP/2; NULL: not known, as without --intercept"
+        "h2_offered", Boolean, comment="the client offered or spoke HTTP/2; NULL: not known, as without --intercept"
     ),
     Column(
         "clock",
@@ -146,6 +146,9 @@ exchanges = Table(
     Column("client_gap_bytes", BigInteger, comment="of these, bytes that could not be stored"),
     Column("rebuilt", Boolean, comment="built from an import's data: not the original bytes; NULL: recorded"),
     Column("boot_ns", BigInteger, comment="the machine's boot clock at T0; NULL: not known, as of an import"),
+    Column("protocol", Text, comment="spoken with upstream: http/1.1, h2; NULL: no connection, or not known"),
+    Column("response_trailers", _JSON, comment="[[name, value]] after the body, redacted; NULL: none, or not known"),
+    Column("reset_code", Text, comment="HTTP/2 error that ended it: rst_NAME, goaway_NAME; NULL: none, or not known"),
     comment="one request and its response: the facts; T0 is the moment before the request is sent upstream",
     sqlite_autoincrement=True,  # a number is not used again after its exchange was deleted
 )
@@ -381,7 +384,7 @@ alembic_version = Table(
 
 _OF_EXCHANGES: Final = (
     "no", "id", "session_no", "started_at", "method", "path", "upstream", "labels", "request_model", "status",
-    "ended_by", "gap_bytes", "connection_reused", "clock",
+    "ended_by", "gap_bytes", "connection_reused", "protocol", "clock",
 )  # fmt: skip
 _NOT_IN_VIEW: Final = {"exchange_no", "decoder_version", "outcome", "content", "reasoning", "refusal"}
 

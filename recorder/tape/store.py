@@ -125,6 +125,7 @@ class _Facts:
     row: dict[str, Any]
     asked: RecordedRequest
     response_headers: list[list[str]] | None = None
+    response_trailers: list[list[str]] | None = None
     runs: list[tuple[journal.ReadRun, bytes]] = dataclasses.field(default_factory=list)
     size: int = 0
 
@@ -137,6 +138,7 @@ class _Facts:
         body = self.asked.body
         row = SimpleNamespace(**self.row)
         row.request_headers, row.response_headers = self.asked.headers, self.response_headers
+        row.response_trailers = self.response_trailers
         row.request_stored, row.dialects = len(body or b""), dialects
         row.request_needed = body if reading.needs_request(row.path, row.request_stored) else None
         at_ns, relayed_ns, sizes = ([value for run, _ in self.runs for value in column(run)] for column in _RUN_COLUMNS)
@@ -823,7 +825,12 @@ class Store:
             return None
         if not known.ended:
             values = msgspec.structs.asdict(frame)
-            del values["id"]
+            del values["id"], values["trailers"]
+            if frame.trailers:
+                trailers = self._redactor.headers(frame.trailers)
+                values["response_trailers"] = _texts_json(trailers).decode()
+                if known.facts is not None:
+                    known.facts.response_trailers = trailers
             values["gap_bytes"] = max(frame.gap_bytes, frame.bytes - known.body.stored)
             if frame.client_bytes is not None:
                 stored = known.client.stored if known.client else 0

@@ -26,6 +26,9 @@ def test_a_count_names_the_causes_of_failures_the_most_frequent_first() -> None:
         (Ending("error_event", "mid_stream", "boom"), "error in mid-stream"),
         (Ending("connect_error", "refused"), "connection refused"),
         (Ending("truncated", "close_1011"), "cut by upstream"),
+        (Ending("truncated", "rst_cancel"), "cut by upstream"),
+        (Ending("connect_error", "rst_refused_stream"), "stream reset"),
+        (Ending("connect_error", "goaway_0x42"), "connection closed"),
         (Ending("new\x1b[2J"), "new␛[2J"),
     ],
 )

@@ -8,11 +8,13 @@ from wiretape.recorder.decode.exchange import (
     ENDED_BY,
     FLAGS,
     OUTCOMES,
+    RESET_CODE,
     EndedBy,
     Evidence,
     Exchange,
     Outcome,
     judge,
+    reset_code,
     transport_flags,
 )
 
@@ -98,6 +100,46 @@ def test_a_loss_of_ours_is_not_blamed_on_upstream():
     assert judge(exchange("end", gap_bytes=1), CUT) == ("complete", None)
     assert judge(exchange("end"), Evidence(stream=True, understood=True, whole=False)) == ("complete", None)
     assert judge(exchange("reset", gap_bytes=1), CUT) == ("truncated", "reset")
+
+
+@each_case(
+    ("ended_by", "status", "evidence", "outcome", "detail"),
+    [
+        ("reset", None, BODY, "connect_error", "rst_cancel"),
+        ("reset", 200, CUT, "truncated", "rst_cancel"),
+        ("client", 200, CUT, "client_closed", "rst_cancel"),
+        ("client_stalled", 200, CUT, "client_closed", "stalled"),
+        ("eof", None, BODY, "connect_error", "reset"),
+        ("eof", 200, CUT, "truncated", "eof"),
+        ("reset", 503, CUT, "http_error", "server_error"),
+        ("reset", 200, WHOLE, "complete", None),
+    ],
+)
+def test_the_error_of_an_http2_stream_is_the_detail_of_a_reset(ended_by, status, evidence, outcome, detail):
+    reset = replace(exchange(ended_by, status), protocol="h2", reset_code="rst_cancel")
+    assert judge(reset, evidence) == (outcome, detail)
+
+
+@each_case(
+    ("frame", "code", "name"),
+    [
+        ("rst", 0, "rst_no_error"),
+        ("rst", 8, "rst_cancel"),
+        ("goaway", 11, "goaway_enhance_your_calm"),
+        ("rst", 13, "rst_http_1_1_required"),
+        ("rst", 14, "rst_0xe"),
+        ("goaway", 0xFFFFFFFF, "goaway_0xffffffff"),
+    ],
+)
+def test_http2_errors_have_the_names_of_their_specification(frame, code, name):
+    assert reset_code(frame, code) == name
+    assert RESET_CODE.fullmatch(name)
+
+
+def test_http2_was_offered_in_vain_only_where_upstream_spoke_another_protocol():
+    offered = replace(exchange("end"), h2_offered=True)
+    flags = {one: transport_flags(replace(offered, protocol=one), "complete") for one in ("h2", "http/1.1", None)}
+    assert flags == {"h2": set(), "http/1.1": {"h2_offered"}, None: {"h2_offered"}}
 
 
 @each_case(

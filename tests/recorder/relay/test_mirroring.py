@@ -139,7 +139,9 @@ async def test_pipelined_requests_are_answered_in_order_over_one_connection(rela
             assert await reader.readuntil(b"\r\n\r\n") != b""
             assert await reader.readexactly(len(target)) == target.encode()
         assert (upstream.connections, upstream.targets) == (1, [target.encode() for target in targets])
-    assert [(await relay.kept(target)).row["connection_reused"] for target in targets] == [0, 1, 1, 1, 1]
+    tapes = [await relay.kept(target) for target in targets]
+    assert [tape.row["connection_reused"] for tape in tapes] == [0, 1, 1, 1, 1]
+    assert {tape.row["protocol"] for tape in tapes} == {"http/1.1"}
 
 
 @on_loop

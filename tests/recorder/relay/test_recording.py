@@ -176,6 +176,25 @@ def test_the_connection_and_the_clock_are_noted(tape: Path) -> None:
     )
 
 
+def test_the_protocol_the_trailers_and_the_error_of_a_stream_are_noted(tape: Path) -> None:
+    def scenario(tap: Tap, recording: ExchangeFrames) -> None:
+        recording.begin(begin("e1"))
+        recording.instants = Instants(None, 1021, 1031, protocol="h2")
+        recording.head(200, HEADERS, "length")
+        trailers = [(b"grpc-status", b"8"), (b"x-api-key", b"sk-proj-c4n4ryc4n4ry")]
+        recording.end("reset", None, 1061, trailers=trailers, reset_code="rst_cancel")
+        known = recording.relayed()
+        assert (known.protocol, known.reset_code) == ("h2", "rst_cancel")
+
+    row = record(tape, scenario)
+    assert [row[name] for name in ("protocol", "reset_code", "outcome")] == ["h2", "rst_cancel", "truncated"]
+    (status, key) = msgspec.json.decode(row["response_trailers"])
+    assert status == ["grpc-status", "8"]
+    assert key[0] == "x-api-key"
+    assert key[1].startswith("REDACTED:sha256:")
+    assert b"c4n4ry" not in tape.read_bytes()
+
+
 def test_the_boot_clock_is_read_with_the_wall_clock_at_the_start() -> None:
     clock = Clock(now=lambda: 5, wall_ns=lambda: 0, boot_ns=lambda: 77)
     one = ExchangeFrames(

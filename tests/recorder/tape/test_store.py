@@ -87,6 +87,39 @@ def test_an_exchange_is_on_the_tape_as_it_was(tape: Path) -> None:
     )  # fmt: skip
 
 
+TRAILERS = [(b"grpc-status", b"8"), (b"authorization", b"Bearer sk-c4n4ryc4n4ry1234")]
+RESET = {"protocol": "h2", "reset_code": "rst_cancel", "trailers": TRAILERS, "ended_by": "reset"}
+
+
+def test_the_facts_of_an_http2_stream_are_read_back_alike_settled_from_memory_or_from_the_tape(tape: Path) -> None:
+    ended = msgspec.structs.replace(end("e1", STREAM[:1]), **RESET)
+    frames = [begin("e1"), msgspec.structs.replace(head("e1"), protocol="h2"), *body("e1", STREAM[:1]), ended]
+    with opened(tape) as store:
+        store.append(frames)
+        (kept,) = store.take_unsettled(deque([1]))
+        (read,) = Store(store.connection).take_unsettled(deque([1]))
+        store.settle([1])
+        assert list(store.rebuild()) == [False]
+    assert kept.exchange == read.exchange
+    assert (read.exchange.protocol, read.exchange.reset_code) == ("h2", "rst_cancel")
+    (status, (name, value)) = read.exchange.headers.trailers
+    assert (status, name) == (("grpc-status", "8"), "authorization")
+    assert value.startswith("REDACTED:sha256:")
+    (measured,) = rows(tape, measures)
+    assert (measured["outcome"], measured["outcome_detail"]) == ("truncated", "rst_cancel")
+    assert b"c4n4ry" not in tape.read_bytes()
+
+
+@pytest.mark.damages
+def test_a_stored_error_that_http2_does_not_have_is_damage(tape: Path) -> None:
+    with opened(tape) as store:
+        record(store, exchange("e1"))
+        store.connection.exec_driver_sql("UPDATE exchanges SET reset_code = 'rst_cancel; DROP'")
+        store.connection.commit()
+    (row,) = rows(tape, exchanges)
+    assert row["reset_code"] is None
+
+
 def test_the_body_of_an_ended_exchange_is_packed_and_its_measures_derived(tape: Path) -> None:
     with opened(tape) as store:
         frames = exchange("e1", [b"x" * 10_000])
@@ -501,7 +534,18 @@ def test_what_a_recorder_knew_and_could_not_store_is_entered_by_the_next(tape: P
         Relayed("e3", 1, "reset"),
         Relayed("e5", 100),
         Relayed("e6", 10, "end"),
-        Relayed("e7", 9, "reset", 200, "chunked", headers_ns=5 * STEP, end_ns=6 * STEP, began=BEGAN),
+        Relayed(
+            "e7",
+            9,
+            "reset",
+            200,
+            "chunked",
+            headers_ns=5 * STEP,
+            end_ns=6 * STEP,
+            began=BEGAN,
+            protocol="h2",
+            reset_code="goaway_no_error",
+        ),
         Relayed("e8", 3, framing="websocket", client_bytes=2, began=BEGAN),
     ]
     left = Unstored(SESSION.uuid, known, unlisted=2, unlisted_bytes=1000)
@@ -524,6 +568,11 @@ def test_what_a_recorder_knew_and_could_not_store_is_entered_by_the_next(tape: P
         ("e7", "reset", 200, "chunked", 9, 9, 6 * STEP, None, 5 * STEP, 0, 0),
         ("e8", "died", None, "websocket", 3, 3, None, None, None, 0, 0),
     ]
+    with reading(tape) as connection:
+        columns = "protocol, reset_code, outcome_detail"
+        joined = "exchanges JOIN measures ON exchange_no = no WHERE id = 'e7'"
+        (known,) = connection.exec_driver_sql(f"SELECT {columns} FROM {joined}").all()
+    assert tuple(known) == ("h2", "goaway_no_error", "goaway_no_error")
     assert [id for id, raised in sorted(flags.items()) if "storage_gap" in raised] == ["e1", "e2", "e7", "e8"]
     with reading(tape) as connection:
         assert list(checks.problems(connection)) == []

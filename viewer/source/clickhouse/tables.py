@@ -36,7 +36,7 @@ INPUT_TOKENS: Final = (
 _TYPES: Final = ((Boolean, "UInt8"), (Float, "Float64"), (BigInteger, NUMBER), (Integer, "Int32"))
 _NAMED: Final = {"measures.icl": GAPS, "measures.gap_hist": COUNTS}
 _SAID: Final = {
-    "exchanges": ("request_headers", "request_body", "response_headers"),
+    "exchanges": ("request_headers", "request_body", "response_headers", "response_trailers"),
     "measures": (
         "error_message",
         "content",

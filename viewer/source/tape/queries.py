@@ -50,7 +50,8 @@ BATCH = 1000
 _BATCH_OF_EXCHANGES = 200
 _MOST_HELD = 16 << 20
 _HEADS = select(
-    *(_exchanges.c[name] for name in ("no", "request_headers", "response_headers", "framing", "method", "path")),
+    *(_exchanges.c[name] for name in ("no", "request_headers", "response_headers", "response_trailers")),
+    *(_exchanges.c[name] for name in ("framing", "method", "path")),
     reading.REQUEST_NEEDED,
     reading.DIALECTS,
 )

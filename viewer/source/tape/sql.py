@@ -46,7 +46,7 @@ _SECRETS: Final = ("salt",)
 _OPEN_TEXTS: Final = frozenset({
     "id", "uuid", "version", "boot_id", "listen", "upstreams", "started_at", "heartbeat_at", "ended_at",
     "imported_from", "method", "path", "upstream", "request_model", "request_sha256", "sha256", "labels", "ended_by",
-    "ended_detail", "framing", "clock", "version_num", "dialect_version",
+    "ended_detail", "framing", "clock", "protocol", "reset_code", "version_num", "dialect_version",
     "outcome", "outcome_detail", "error_code", "finish_reason", "flags", "usage", "operation", "api",
     "response_model", "response_id", "sparkline", "conversation_key", "conversation_key_from",
     "previous_response_id", "at_ns", "relayed_ns", "sizes", "icl", "gap_hist",

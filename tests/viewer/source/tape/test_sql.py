@@ -19,7 +19,7 @@ from wiretape.viewer.source.tape import sql
 
 WITHHELD = {
     "sessions": {"salt"},
-    "exchanges": {"request_headers", "request_body", "response_headers"},
+    "exchanges": {"request_headers", "request_body", "response_headers", "response_trailers"},
     "uploads": {"data"},
     "segments": {"data"},
     "client_segments": {"data"},
