@@ -1,0 +1,147 @@
+"""Scripted HTTP/2 exchanges: streams of one connection, and the view of both sides."""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tests.support.http2 import Ended, Headers, Limits, Peer, Stream, Upstream, ask, connect
+
+Part = tuple[bytes, int | None]
+"""Data, sent in as many frames as windows ask for, and the length of their padding."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """The script of one side: headers, data, then trailers, a reset with this code, or neither."""
+
+    headers: Headers = ()
+    parts: Sequence[Part] = ()
+    trailers: Headers | None = None
+    reset: int | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """The last frame of data, or the headers, end the stream."""
+        return self.trailers is None and self.reset is None
+
+    @property
+    def is_empty(self) -> bool:
+        """The headers are all."""
+        return self.is_plain and not self.parts
+
+    @property
+    def body(self) -> bytes:
+        """Return all data."""
+        return b"".join(data for data, _ in self.parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Script:
+    """One exchange. The upstream answers once `awaited` bytes of the request came, or at its end.
+
+    The client resets the stream with the code of `cancel` once that many bytes of the response came.
+    """
+
+    request: Side
+    response: Side
+    awaited: int | None = None
+    cancel: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One side's view of a stream: the data received, and the end."""
+
+    headers: Headers
+    body: bytes
+    trailers: Headers | None
+    is_ended: bool
+    reset: int | None
+    own_reset: int | None = None
+    has_sent_end: bool = True
+
+    @classmethod
+    def of(cls, stream: Stream) -> "Seen":
+        """Return the view of a stream."""
+        return cls(
+            stream.head, bytes(stream.body), stream.trailers, stream.is_ended, stream.reset_code, stream.sent_reset,
+            stream.has_sent_end,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class View:
+    """Both sides of a stream; no upstream if its request did not get there."""
+
+    path: str
+    client: Seen
+    upstream: Seen | None
+
+
+async def send(stream: Stream, side: Side) -> None:
+    """Send one side's data and its end."""
+    parts = list(side.parts)
+    for place, (data, padding) in enumerate(parts, 1):
+        await stream.send(data, padding=padding, end=side.is_plain and place == len(parts))
+    if side.reset is not None:
+        stream.reset(side.reset)
+    elif side.trailers is not None:
+        stream.send_head(side.trailers, end=True)
+
+
+class Scripts:
+    """An upstream that answers by the script named in the path of a request."""
+
+    def __init__(self) -> None:
+        self.upstream = Upstream(self._answer)
+        self._scripts: dict[str, Script] = {}
+        self._streams: dict[str, Stream] = {}
+        self._plays = 0
+
+    async def _answer(self, stream: Stream) -> None:
+        path = stream.headers[":path"]
+        script, self._streams[path] = self._scripts[path], stream
+        if script.awaited is None:
+            await stream.until(lambda: stream.is_ended, 60.0)
+        else:
+            await stream.until(lambda: stream.is_ended or len(stream.body) >= (script.awaited or 0), 60.0)
+        side = script.response
+        stream.send_head(side.headers, end=side.is_empty)
+        await send(stream, side)
+
+    async def play(self, base: str, scripts: Sequence[Script], client: Limits, upstream: Limits) -> list[View]:
+        """Play scripts at once on one connection; return for each what both sides saw."""
+        self._plays += 1
+        self.upstream.limits = upstream
+        self._scripts = {f"/{self._plays}/{number}": script for number, script in enumerate(scripts)}
+        async with connect(base, client) as peer, asyncio.timeout(120):
+            streams = await asyncio.gather(*(_request(peer, *one) for one in self._scripts.items()))
+            answered = [self._streams.pop(path, None) for path in self._scripts]
+            for other in filter(None, answered):
+                await other.closed(60)
+        return [
+            View(path, Seen.of(stream), Seen.of(other) if other else None)
+            for path, stream, other in zip(self._scripts, streams, answered, strict=True)
+        ]
+
+
+async def _request(peer: Peer, path: str, script: Script) -> Stream:
+    side = script.request
+    stream = peer.request(ask(path, *side.headers), end=side.is_empty)
+    await asyncio.gather(_upload(stream, side), _cancel(stream, script))
+    return await stream.over(60)
+
+
+async def _upload(stream: Stream, side: Side) -> None:
+    with contextlib.suppress(Ended):
+        await send(stream, side)
+
+
+async def _cancel(stream: Stream, script: Script) -> None:
+    if script.cancel is not None:
+        size, code = script.cancel
+        with contextlib.suppress(Ended):
+            await stream.until(lambda: len(stream.body) >= size or stream.is_ended, 60)
+            if not stream.is_ended:
+                stream.reset(code)
