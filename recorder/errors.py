@@ -104,11 +104,14 @@ class WriterFailed(WiretapeError):
 
 
 class UpstreamError(WiretapeError):
-    """An upstream exchange ended badly; `ended_by` is the fact as `exchange.ENDED_BY` names it."""
+    """An upstream exchange ended badly; `ended_by` is the fact as `exchange.ENDED_BY` names it.
 
-    def __init__(self, ended_by: str, message: str) -> None:
+    `code` is the HTTP/2 error code of a stream that upstream reset, `reset_code` names it (`rst_cancel`).
+    """
+
+    def __init__(self, ended_by: str, message: str, code: int | None = None, reset_code: str | None = None) -> None:
         super().__init__(message)
-        self.ended_by = ended_by
+        self.ended_by, self.code, self.reset_code = ended_by, code, reset_code
 
 
 BY_EXIT_CODE: dict[int, type[WiretapeError]] = {

@@ -6,9 +6,9 @@ It handles the guard, HTTP/1.0, `Expect`, the limit of concurrent requests, refu
 from collections.abc import Callable, Sized
 
 from wiretape.recorder.relay import guard
+from wiretape.recorder.relay.client import Client, Request
 from wiretape.recorder.relay.guard import Policy, Refusal
 from wiretape.recorder.relay.responder import Responder
-from wiretape.recorder.relay.server import Client, Request
 
 LIVE = 4096
 """Limit of requests answered at a time; further ones are refused."""

@@ -26,7 +26,6 @@ VALID_DAYS = 30
 """Validity of certificates; a recorder that runs longer has to be restarted."""
 _EARLIER = timedelta(hours=1)
 _HOSTS = 256
-_ALPN = ["http/1.1"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +72,11 @@ class Certificates:
         self._key_pem = _pem(self._key)
         self.context = functools.lru_cache(_HOSTS)(self._context)
 
-    def _context(self, host: str) -> ssl.SSLContext:
-        """Return the TLS context of a server for `host`, a name or an address: HTTP/1.1 only."""
+    def _context(self, host: str, protocol: str | None) -> ssl.SSLContext:
+        """Return the TLS context of a server for `host`, a name or an address, that agrees on one protocol or none."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.set_alpn_protocols(_ALPN)
+        if protocol is not None:
+            context.set_alpn_protocols([protocol])
         with _piped(self._certificate(host)) as certificate, _piped(self._key_pem) as key:
             context.load_cert_chain(certificate, key)
         return context

@@ -268,6 +268,11 @@ def expects_continue(headers: Headers) -> bool:
     return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
 
 
+def takes_trailers(headers: Headers) -> bool:
+    """Return True if a client says that it accepts trailers (`te: trailers`), as gRPC demands."""
+    return b"trailers" in tokens([value for name, value in headers if name == b"te"])
+
+
 def transfer_codings(headers: Headers) -> list[bytes]:
     """Return the transfer codings of a message in the order in which they were applied, in lower case."""
     return tokens([value for name, value in headers if name.lower() == b"transfer-encoding"])

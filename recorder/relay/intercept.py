@@ -13,6 +13,7 @@ import functools
 import secrets
 import ssl
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from wiretape.recorder import process
@@ -22,10 +23,12 @@ from wiretape.recorder.destinations import is_loopback
 from wiretape.recorder.errors import UpstreamError
 from wiretape.recorder.relay import authority, environment, guard, hello, providers
 from wiretape.recorder.relay.authority import Authority, Certificates
+from wiretape.recorder.relay.client import App, Client, Request
 from wiretape.recorder.relay.guard import Origin, Refusal
+from wiretape.recorder.relay.http2_upstream import ALPN, PROTOCOL, Http2Connection
 from wiretape.recorder.relay.proxy import Proxy, RelayedExchange, Way
 from wiretape.recorder.relay.responder import Responder, Takeover
-from wiretape.recorder.relay.server import HEAD_SECONDS, KEEP_ALIVE_SECONDS, App, Client, Request
+from wiretape.recorder.relay.server import HEAD_SECONDS, KEEP_ALIVE_SECONDS, Http1Client
 from wiretape.recorder.relay.sockets import Ends, Socket, TlsSocket
 from wiretape.recorder.relay.tunnel import Tunnel
 from wiretape.recorder.relay.workers import Observer
@@ -34,7 +37,8 @@ USER = "wiretape"
 _CHALLENGE = [(b"proxy-authenticate", b'Basic realm="wiretape"')]
 _PASSWORD_BYTES = 24
 _UPSTREAMS = 1024
-_PAST = "and not HTTP/1.1: it is let through unrecorded; if it has a setting for that, have it speak HTTP/1.1"
+_PAST = "and no HTTP: it is let through unrecorded"
+_HTTP1 = "http/1.1"
 _DISTRUST = ("UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "UNSUPPORTED_CERTIFICATE", "CERTIFICATE_REVOKED")
 
 
@@ -124,7 +128,7 @@ class Forward:
         return client in self._members
 
     def _connect(self, client: Client, request: Request, origin: Origin | None) -> Responder | None:
-        if origin is None or not self._is_valid(origin) or not client.can_switch:
+        if not isinstance(client, Http1Client) or origin is None or not self._is_valid(origin) or not client.can_switch:
             self._proxy.reject(
                 client, Refusal(400, "the target of CONNECT must be host:port, and there is no body to it")
             )
@@ -189,9 +193,30 @@ class Forward:
 
     # used by Opening
 
-    def context(self, host: str) -> ssl.SSLContext:
-        """Return the TLS context that stands in for `host`."""
-        return self._certificates.context(host)
+    def context(self, host: str, protocol: str | None) -> ssl.SSLContext:
+        """Return the TLS context that stands in for `host`, and agrees on a protocol if there is one."""
+        return self._certificates.context(host, protocol)
+
+    async def agree(self, client: Http1Client, origin: Origin, offered: Sequence[str]) -> str | None:
+        """Return the protocol that a server chooses of a client's offer, or None if it chooses none.
+
+        To ask it, a client's offer of HTTP/2 takes a connection, which is the client's from then on. Without an answer,
+        HTTP/1.1 is agreed on if the client speaks it: its requests show the reason.
+        """
+        protocols = [one for one in offered if one in ALPN]
+        fallback = PROTOCOL if protocols == [PROTOCOL] else _HTTP1
+        if PROTOCOL not in protocols or self._is_own(origin):
+            return fallback
+        upstream, transport = self._upstream(origin), self._proxy.transport
+        try:
+            sock = await transport.open(upstream, protocols)
+        except UpstreamError:
+            return fallback
+        if sock.protocol == PROTOCOL:
+            client.opened = Http2Connection(sock, SYSTEM, upstream)
+        else:
+            client.adopt(transport.serve(sock, upstream))
+        return sock.protocol
 
     def opened(self, origin: Origin, how: Way, agent: str | None = None) -> App:
         """Return the app for the requests in a `CONNECT` connection; `agent` is a client that trusts us, if known."""
@@ -216,7 +241,7 @@ class Forward:
             self._warned.add((origin, about))
             self._observer.notice(message)
 
-    def tunnel(self, client: Client, origin: Origin, opened: tuple[Socket, bytes] | None = None) -> Tunnel:
+    def tunnel(self, client: Http1Client, origin: Origin, opened: tuple[Socket, bytes] | None = None) -> Tunnel:
         """Return a blind tunnel to the server."""
         self._observer.asked(origin.authority, "tunnelled")
         return Tunnel(client, origin, opened)
@@ -285,12 +310,14 @@ class Opening(Takeover):
     has seen our certificate does not trust it: not every program says so by an alert.
     """
 
-    def __init__(self, forward: Forward, client: Client, origin: Origin, agent: str) -> None:
+    def __init__(self, forward: Forward, client: Http1Client, origin: Origin, agent: str) -> None:
         self._forward, self._client, self._origin, self._agent = forward, client, origin, agent
         self._came = b""
         self._how: Way | None = None
         """The options of its requests, after the TLS handshake."""
         self._shaking: asyncio.Task[None] | None = None
+        self._has_certificate = False
+        """True if the client has seen our certificate, or is about to."""
         self._tunnel: Tunnel | None = None
 
     def begin(self) -> None:
@@ -322,32 +349,35 @@ class Opening(Takeover):
             return
         if self._socket.unsent:  # the client reads nothing
             self._client.drop()
-        elif greeting.protocols and "http/1.1" not in greeting.protocols:
+        elif greeting.protocols and not any(one in ALPN for one in greeting.protocols):
             self._let_through(greeting.protocols)
-        else:
-            self._stand_in(greeting)
+        elif self._shaking is None:
+            self._shaking = asyncio.get_running_loop().create_task(self._stand_in(greeting))
 
     def _let_through(self, protocols: tuple[str, ...]) -> None:
-        """Leave the connection of a client that speaks no HTTP/1.1 to its server."""
+        """Leave the connection of a client that speaks neither HTTP/1.1 nor HTTP/2 to its server."""
         self._socket.pause()
         self._client.limit(None)
         self._tunnel = self._forward.tunnel(self._client, self._origin, (self._socket, self._came))
         offered = ", ".join(protocols)
         self._forward.warn(self._origin, "protocol", f"a program offers {self._origin.host} only {offered}, {_PAST}")
 
-    def _stand_in(self, greeting: hello.Hello) -> None:
-        context = self._forward.context(greeting.server_name or self._origin.host)
-        secured = TlsSocket(self._socket.detach(), SYSTEM, None, context)
-        self._client.replace(secured)
-        self._shaking = asyncio.get_running_loop().create_task(self._secure(secured, "h2" in greeting.protocols))
-
-    async def _secure(self, secured: TlsSocket, h2_offered: bool) -> None:
+    async def _stand_in(self, greeting: hello.Hello) -> None:
+        """Do the TLS handshake with the protocol that the server chooses."""
         try:
+            protocol = await self._forward.agree(self._client, self._origin, greeting.protocols)
+            context = self._forward.context(greeting.server_name or self._origin.host, protocol)
+            secured = TlsSocket(self._socket.detach(), SYSTEM, None, context)
+            self._client.replace(secured)
+            self._has_certificate = True
             await secured.shake_hands(self._came)
         except OSError as error:
             self._client.lost(error)
             return
-        self._came, self._how = b"", Way(h2_offered=h2_offered)
+        except Exception as error:  # noqa: BLE001 - the event loop would only print it
+            self._client.failed(error)
+            return
+        self._came, self._how = b"", Way()
         self._client.limit(KEEP_ALIVE_SECONDS)
         secured.start(self._client)
 
@@ -358,6 +388,8 @@ class Opening(Takeover):
         if self._shaking is None:
             return
         self._shaking.cancel()
+        if not self._has_certificate:
+            return
         alert = _alert(error)
         if alert or error is None or isinstance(error, ConnectionResetError | BrokenPipeError):
             self._forward.distrusted(self._origin, self._agent, alert)

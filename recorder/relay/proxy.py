@@ -20,16 +20,18 @@ from types import MappingProxyType
 import msgspec
 
 from wiretape.recorder.clock import SYSTEM, Clock
+from wiretape.recorder.decode.exchange import reset_code
 from wiretape.recorder.errors import UpstreamError
 from wiretape.recorder.relay import apis, guard, providers
 from wiretape.recorder.relay.app import HttpApp
+from wiretape.recorder.relay.client import HTTP2, Client, Headers, Request
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.recording import ExchangeFrames, Unrecorded
 from wiretape.recorder.relay.responder import Responder
-from wiretape.recorder.relay.server import KEEP_ALIVE_MOST_SECONDS, KEEP_ALIVE_SECONDS, Client, Headers, Request
+from wiretape.recorder.relay.server import KEEP_ALIVE_MOST_SECONDS, KEEP_ALIVE_SECONDS, Http1Client
 from wiretape.recorder.relay.states import STAGE, RequestBody, Stage, step
 from wiretape.recorder.relay.tap import Tap
-from wiretape.recorder.relay.upstream import Connection, ResponseHead, Transport
+from wiretape.recorder.relay.upstream import UPGRADE, Carrier, Connection, RequestHead, ResponseHead, Transport
 from wiretape.recorder.relay.websocket import WebSocket
 from wiretape.recorder.tape import journal
 from wiretape.recorder.tape.redact import Redactor
@@ -82,21 +84,19 @@ _OWN = ("local", "headers_timeout", "idle_timeout")
 """Failures by limits of wiretape or of this machine, which would not occur without wiretape."""
 _NO_WEBSOCKET = frozenset((200, 404, 405, 501))
 """Answers to an upgrade by servers without WebSocket; Python's answer is 403 without a body."""
-_UPGRADE = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 _STATUS = {"headers_timeout": 504, "connect_timeout": 504, "idle_timeout": 504, "local": 503}
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Options of one request; `h2_offered`: its client also offered HTTP/2.
+    """Options of one request.
 
     `on_unreached`: the program believes that it is connected to the server itself. A failure before an answer closes
     its connection, as the server's failure would have; `on_unreached` is called with it.
     """
 
     is_recorded: bool = True
-    h2_offered: bool | None = None
     on_unreached: Callable[[UpstreamError], None] | None = None
 
 
@@ -225,8 +225,8 @@ class RelayedExchange(Responder):
     """A request on its way upstream, and its answer on its way back; its stages are those of `states.Stage`."""
 
     __slots__ = (
-        "_client", "_connecting", "_connection", "_continue", "_failure", "_how", "_is_chunked", "_keeps_encoding",
-        "_labels", "_now", "_proxy", "_recording", "_request", "_rest", "_rest_limit", "_stage", "_upload", "_upstream",
+        "_client", "_connecting", "_connection", "_continue", "_failure", "_how", "_keeps_encoding", "_labels",
+        "_now", "_proxy", "_recording", "_request", "_rest", "_rest_limit", "_stage", "_upload", "_upstream",
         "_waiting", "_waits_since", "_wants_websocket", "_websocket",
     )  # fmt: skip
 
@@ -238,10 +238,8 @@ class RelayedExchange(Responder):
         self._stage = Stage.WAITING
         self._upload = RequestBody.WHOLE if request.complete else RequestBody.COMING
         self._keeps_encoding = proxy.keep_encoding or not how.is_recorded
-        codings = guard.transfer_codings(request.headers) if b"transfer-encoding" in request.spelling else ()
-        self._is_chunked = codings == [b"chunked"]
         self._wants_websocket = client.may_switch
-        self._connection: Connection | None = None
+        self._connection: Carrier | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._continue: asyncio.TimerHandle | None = None
         self._websocket: WebSocket | None = None
@@ -268,12 +266,12 @@ class RelayedExchange(Responder):
         """Send the request upstream, and record it."""
         self._rest, self._labels = rest, labels
         body = self._request.take() if self._request.complete else None
-        connection = self._kept()
+        connection = self._client.kept(self._upstream)
         instants = self._recording.instants
-        instants.connection_reused = connection is not None
+        instants.connection_reused = connection is not None and connection.reused
         head = self._head()
         self._recording.start()
-        connection = connection or self._proxy.transport.connect_at_once(self._upstream, instants)
+        connection = connection or self._client.connect_at_once(self._proxy.transport, self._upstream, instants)
         try:
             if connection is not None:
                 self._send(connection, head, body)
@@ -283,14 +281,6 @@ class RelayedExchange(Responder):
             self._enter(body)
         if self._upload is RequestBody.COMING:
             self.body_came()
-
-    def _kept(self) -> Connection | None:
-        """Return the connection that an earlier exchange left open, if it is still open and silent."""
-        kept = self._client.kept.pop(self._upstream, None)
-        if kept is not None and not kept.is_silent():
-            kept.close()
-            return None
-        return kept
 
     def _enter(self, body: bytes | None) -> None:
         request = self._request
@@ -306,14 +296,15 @@ class RelayedExchange(Responder):
                 body_size=None if body is None else len(body),
                 body_sha256=None if body is None else hashlib.sha256(body).hexdigest(),
                 labels=self._labels,
-                h2_offered=self._how.h2_offered,
+                h2_offered=request.version == HTTP2 or None,
                 boot_ns=self._recording.boot_ns,
             )
         )
 
-    async def _connect(self, head: bytes, body: bytes | None) -> None:
+    async def _connect(self, head: RequestHead, body: bytes | None) -> None:
+        instants = self._recording.instants
         try:
-            connection = await self._proxy.transport.connect(self._upstream, self._recording.instants)
+            connection = await self._client.connect(self._proxy.transport, self._upstream, instants)
             self._send(connection, head, body)
             self.body_came()
         except UpstreamError as error:
@@ -321,44 +312,41 @@ class RelayedExchange(Responder):
         except Exception as error:  # noqa: BLE001 - every failure in here is reported to the client and the user
             self.taker_failed(error)
 
-    def _send(self, connection: Connection, head: bytes, body: bytes | None) -> None:
+    def _send(self, connection: Carrier, head: RequestHead, body: bytes | None) -> None:
         """Send the request's head, with its body if that has come whole."""
         self._connection = connection
         bodiless = self._request.method == "HEAD"
         connection.begin(self, self._recording.instants, bodiless=bodiless, switches=self._wants_websocket)
-        is_whole = body is not None
-        connection.send(head + self._framed(body or b"", last=True) if is_whole else head, last=is_whole)
+        connection.send_head(head, body)
         self._limit(self._proxy.transport.limits.headers)
 
-    def _head(self) -> bytes:
+    def _head(self) -> RequestHead:
         request, upstream = self._request, self._upstream
-        passed = guard.end_to_end(request.headers, without=_KEPT_OFF if self._keeps_encoding else _NOT_PASSED)
-        headers = [(b"host", upstream.authority), *passed]
+        headers = guard.end_to_end(request.headers, without=_KEPT_OFF if self._keeps_encoding else _NOT_PASSED)
         if not self._keeps_encoding:
             headers.append(_IDENTITY)
         if upstream.authorization and not any(name == b"authorization" for name, _ in headers):
             headers.append((b"authorization", upstream.authorization))
-        if b"content-length" in request.spelling:
+        has_length = b"content-length" in request.spelling
+        if has_length:
             headers += [pair for pair in request.headers if pair[0] == b"content-length"]
-        if self._is_chunked:
-            headers.append((b"transfer-encoding", b"chunked"))
-        if self._wants_websocket:
-            headers += _UPGRADE
-        elif not request.keeps:
-            headers.append((b"connection", b"close"))
         if self._upload is RequestBody.COMING and guard.expects_continue(request.headers):
             headers.append((b"expect", b"100-continue"))
             self._continue = asyncio.get_running_loop().call_later(CONTINUE_SECONDS, self.told_to_continue)
-        spelled = request.spelling.get
-        lines = [b"%s: %s" % (spelled(name, name), value) for name, value in headers]
-        first = b"%s %s HTTP/1.1" % (request.method.encode("ascii"), upstream.target(self._rest))
-        return b"\r\n".join((first, *lines, b"\r\n"))
-
-    def _framed(self, body: bytes, *, last: bool) -> bytes:
-        if not self._is_chunked:
-            return body
-        framed = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
-        return framed + b"0\r\n\r\n" if last else framed
+        is_http2 = request.version == HTTP2
+        codings = guard.transfer_codings(request.headers) if b"transfer-encoding" in request.spelling else ()
+        return RequestHead(
+            method=request.method,
+            target=upstream.target(self._rest),
+            authority=upstream.authority,
+            headers=headers,
+            spelling=request.spelling,
+            is_chunked=codings == [b"chunked"] or (is_http2 and not request.complete and not has_length),
+            closes=not request.keeps,
+            switches=self._wants_websocket,
+            takes_trailers=is_http2 and guard.takes_trailers(request.headers),
+            trailers=request.trailers,
+        )
 
     def body_came(self) -> None:
         """Send more of the request's body; where upstream has failed, only record it."""
@@ -374,9 +362,7 @@ class RelayedExchange(Responder):
         piece, last = self._request.take(), self._request.complete
         if piece:
             self._recording.upload(piece)
-        framed = self._framed(piece, last=last)
-        if framed or last:
-            self._connection.send(framed, last=last)
+        self._connection.send_body(piece, last=last, trailers=self._request.trailers)
         if last:
             self._end_upload()
         self._client.hold_body(not last and self._connection.unsent > UNSENT_BYTES)
@@ -440,8 +426,8 @@ class RelayedExchange(Responder):
         client = self._client
         if body:
             client.add(body)
-        if is_whole:
-            client.add_end()
+        if is_whole and self._connection is not None:
+            client.add_end(self._connection.trailers)
         taken, relayed = client.flush(), self._now()
         if head is not None:
             self._recording.head(head.status, head.headers, head.framing)
@@ -499,10 +485,11 @@ class RelayedExchange(Responder):
 
     def switched(self, at: int, head: ResponseHead, rest: bytes) -> None:
         """Hand both connections over to a WebSocket."""
-        assert self._connection is not None
+        assert isinstance(self._connection, Connection)
+        assert isinstance(self._client, Http1Client)
         self._stage = step(STAGE, self._stage, "switch")
         self._recording.head(head.status, head.headers, head.framing)
-        headers = [*_UPGRADE, *_passed(head, self._recording.id if self._how.is_recorded else None)]
+        headers = [*UPGRADE, *_passed(head, self._recording.id if self._how.is_recorded else None)]
         self._websocket = WebSocket(self._client, self._connection, self._recording, self)
         self._proxy.live.discard(self)
         self._proxy.live.add(self._websocket)
@@ -561,8 +548,11 @@ class RelayedExchange(Responder):
         error, at = self._failure
         is_unanswered, on_unreached = self._is_unanswered, self._how.on_unreached
         self._end(error.ended_by, str(error), at)
-        if not is_unanswered or (self._recording.instants.connection_reused and error.ended_by in _CLOSED):
-            self._client.cut()
+        is_mirrored = error.code is not None or (
+            self._recording.instants.connection_reused and error.ended_by in _CLOSED
+        )
+        if not is_unanswered or is_mirrored:
+            self._client.cut(error.code)
             return
         if on_unreached is not None and error.ended_by not in _OWN:
             self._client.cut()
@@ -591,14 +581,29 @@ class RelayedExchange(Responder):
         self._waiting.clear()
         connection = self._connection
         paused, surplus = (connection.paused, connection.surplus) if connection else (0, False)
-        self._recording.end(ended_by, detail, at, paused=paused, surplus=surplus)
+        self._recording.end(
+            ended_by,
+            detail,
+            at,
+            paused=paused,
+            surplus=surplus,
+            trailers=connection.trailers if connection else None,
+            reset_code=self._reset_code(ended_by),
+        )
         if connection is None:
             return
         self._proxy.transport.remember(connection)
         if ended_by == "end" and connection.is_reusable():
             self._client.keep(connection)
         else:
-            connection.close()
+            connection.close(self._client.reset_code)
+
+    def _reset_code(self, ended_by: str) -> str | None:
+        """Return the name of the HTTP/2 error that ended the exchange, or None."""
+        if self._failure is not None:
+            return self._failure[0].reset_code
+        code = self._client.reset_code if ended_by == "client" else None
+        return None if code is None else reset_code("rst", code)
 
     def client_left(self) -> None:
         """End because the client left; if the whole response had been received by then, as that ended."""

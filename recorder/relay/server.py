@@ -13,8 +13,6 @@ import http
 import socket
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import ParamSpec, Protocol, TypeVar
 
 import httptools
 
@@ -22,12 +20,16 @@ from wiretape.recorder.clock import SYSTEM, Clock, KernelTime
 from wiretape.recorder.errors import CannotListen
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.relay import guard, local
+from wiretape.recorder.relay.client import App, Headers, P, R, Request
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.hello import HANDSHAKE
+from wiretape.recorder.relay.http2_server import Http2Client
+from wiretape.recorder.relay.http2_upstream import Http2Connection
+from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.responder import Responder, Takeover
 from wiretape.recorder.relay.sockets import Ends, Socket, ask_for_times, send_at_once
 from wiretape.recorder.relay.states import INBOUND, OUTBOUND, Flow, Inbound, Outbound, raise_illegal, step
-from wiretape.recorder.relay.upstream import Connection
+from wiretape.recorder.relay.upstream import Carrier, Connection, Instants, Transport
 
 HEAD_BYTES = 64 << 10
 HEAD_SECONDS = 10.0
@@ -56,54 +58,16 @@ _TELL_SECONDS = 10.0
 _STOP_LOOK_SECONDS = 0.02
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _REASONS = {status.value: status.phrase.encode() for status in http.HTTPStatus}
+_HTTP2 = b"PRI"
+"""The first bytes of HTTP/2's preface, which begins no request of HTTP/1.1 (RFC 9113, 3.4)."""
 _TLS_MET = "a client speaks TLS to this plain port: its URL must begin with http://, not https://"
 _LAST_CHUNK = b"0\r\n\r\n"
 _FAULT = b"wiretape: a fault of its own\n"
 _ANSWERED = (Outbound.ASKED, Outbound.ANSWERING, Outbound.LAST)
 _ENDING = (Outbound.FLUSHING, Outbound.LINGERING, Outbound.CLOSED)
 
-P = ParamSpec("P")
-R = TypeVar("R")
-Headers = list[tuple[bytes, bytes]]
 
-
-class App(Protocol):
-    """The program behind a server: `wiretape.recorder.relay.app.HttpApp` is its base."""
-
-    def serve(self, client: "Client", request: "Request") -> Responder | None:
-        """Answer a request, at once (None) or later."""
-
-    def client_rejected(self, refusal: Refusal) -> None:
-        """Report bytes of a client that are no request; they are answered and the connection is closed."""
-
-    def client_failed(self, error: Exception) -> None:
-        """Report a fault of wiretape's own on a client's connection, which is closed."""
-
-
-@dataclass(slots=True, eq=False)
-class Request:
-    """A request with its head; `pieces` are the body bytes received since the last `take`."""
-
-    method: str
-    target: bytes
-    headers: Headers
-    """Names in lower case."""
-    version: str
-    keeps: bool
-    spelling: dict[bytes, bytes] = field(default_factory=dict)
-    """Each name as the client writes it, by its lower case."""
-    pieces: list[bytes] = field(default_factory=list)
-    complete: bool = False
-    has_news: bool = False
-
-    def take(self) -> bytes:
-        """Return the body bytes received since the last call."""
-        taken = self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
-        self.pieces.clear()
-        return taken
-
-
-class Client:
+class Http1Client:
     """One client's connection; `wiretape.recorder.relay.states` has its states.
 
     Nothing that comes after a whole request may touch the answer to it: neither the limits on the next head nor a
@@ -121,6 +85,8 @@ class Client:
         "_head_bytes",
         "_headers",
         "_inbound",
+        "_is_new",
+        "_kept",
         "_loop",
         "_on_closed",
         "_out",
@@ -137,10 +103,10 @@ class Client:
         "_timer",
         "_timer_at",
         "keep_seconds",
-        "kept",
+        "opened",
     )  # fmt: skip
 
-    def __init__(self, sock: Socket, app: App, clock: Clock, on_closed: Callable[["Client"], None]) -> None:
+    def __init__(self, sock: Socket, app: App, clock: Clock, on_closed: Callable[["Http1Client"], None]) -> None:
         self._socket, self._app, self._clock, self._on_closed = sock, app, clock, on_closed
         self._loop = asyncio.get_running_loop()
         self._inbound, self._outbound, self._flow = Inbound.HEAD, Outbound.IDLE, Flow.OPEN
@@ -150,6 +116,9 @@ class Client:
         self._takeover: Takeover | None = None
         self._rejection: Refusal | None = None
         self._target = b""
+        self._is_new = True
+        self.opened: Http2Connection | None = None
+        """The connection to the API server that mirrors this one, if it speaks HTTP/2 and was opened before it."""
         self._headers: Headers = []
         self._spelling: dict[bytes, bytes] = {}
         self._head_bytes = self._read_bytes = 0
@@ -163,7 +132,7 @@ class Client:
         self._timer_at = 0
         self.keep_seconds = KEEP_ALIVE_SECONDS
         """Time that the connection is kept without a request."""
-        self.kept: dict[object, Connection] = {}
+        self._kept: dict[object, Connection] = {}
         """Connections that wait for another exchange, by their API server; the one used last is the last."""
 
     def open(self) -> None:
@@ -179,12 +148,32 @@ class Client:
         """Continue parsing requests."""
         state = self._inbound
         if state is Inbound.HEAD or state is Inbound.BODY:
-            self._parse(data)
+            if self._is_new:
+                self._open(at, data)
+            else:
+                self._parse(data)
         elif self._takeover is not None:
             self._takeover.received(at, data)
         elif state is Inbound.UPGRADE:
             self._after += data
             self._regulate()
+
+    def _open(self, at: int, data: memoryview) -> None:
+        """Detect HTTP/2 by the first bytes of a connection, and hand it over; else parse them."""
+        came, self._after = self._after + bytes(data), b""
+        if len(came) < len(_HTTP2) and _HTTP2.startswith(came):
+            self._after = came
+            return
+        self._is_new = False
+        if not came.startswith(_HTTP2):
+            self._parse(memoryview(came))
+            return
+        self._inbound = step(INBOUND, self._inbound, "switch")
+        self._outbound = step(OUTBOUND, self._outbound, "switch")
+        self._parser, self._deadline = None, None
+        opened, self.opened = self.opened, None
+        self._takeover = Http2Client(self, self._socket, self._app, self._clock, opened)
+        self._takeover.received(at, memoryview(came))
 
     def _parse(self, data: memoryview) -> None:
         self._read_bytes = len(data)
@@ -499,7 +488,7 @@ class Client:
         self._inbound = step(INBOUND, self._inbound, "resume")
         self._outbound = step(OUTBOUND, self._outbound, "resume")
         self._app, self._takeover = app, None
-        self._parser = httptools.HttpRequestParser(self)
+        self._parser, self._is_new = httptools.HttpRequestParser(self), True
         self._set_deadline(HEAD_SECONDS)
         self.received(self._socket.stamp, memoryview(early))
 
@@ -518,8 +507,8 @@ class Client:
         """Go on with bytes outside of the answer's framing, as a server sends that breaks HTTP."""
         self._out.append(data)
 
-    def add_end(self) -> None:
-        """End an answer's body."""
+    def add_end(self, trailers: Headers | None = None) -> None:
+        """End an answer's body; trailers, which only HTTP/2 brings, are not sent."""
         if self._frame is _chunk:
             self._out.append(_LAST_CHUNK)
 
@@ -555,6 +544,11 @@ class Client:
     def has_ended(self) -> bool:
         """True if the client closed in good order, and so had read all that had reached it."""
         return self._socket.has_ended
+
+    @property
+    def reset_code(self) -> int | None:
+        """None: there is no such code in HTTP/1.1."""
+        return None
 
     @property
     def ends(self) -> Ends | None:
@@ -617,7 +611,7 @@ class Client:
         else:
             self.close()
 
-    def cut(self) -> None:
+    def cut(self, code: int | None = None) -> None:
         """End the connection in the middle of an answer, when all that came of it is sent."""
         self._responder = None
         self.flush()
@@ -637,34 +631,55 @@ class Client:
             return self._takeover.is_idle
         return self._outbound is Outbound.IDLE and not self._socket.unsent
 
-    def keep(self, connection: Connection) -> None:
+    def kept(self, upstream: Upstream) -> Connection | None:
+        """Return the connection that an earlier exchange left open, if it is still open and silent."""
+        kept = self._kept.pop(upstream, None)
+        if kept is not None and not kept.is_silent():
+            kept.close()
+            return None
+        return kept
+
+    def connect_at_once(self, transport: Transport, upstream: Upstream, instants: Instants) -> Connection | None:
+        """Return a new connection to a server on this machine; None: `connect` has to."""
+        return transport.connect_at_once(upstream, instants)
+
+    async def connect(self, transport: Transport, upstream: Upstream, instants: Instants) -> Connection:
+        """Return a new connection to an API server. Raises `UpstreamError`."""
+        return await transport.connect(upstream, instants)
+
+    def keep(self, carrier: Carrier) -> None:
         """Keep a connection to an API server as long as the client keeps this one, or that server that one."""
+        assert isinstance(carrier, Connection)
         if self._outbound not in (Outbound.IDLE, Outbound.ASKED, Outbound.ANSWERING):
-            connection.close()
+            carrier.close()
             return
-        connection.keep()
+        carrier.keep()
+        self.adopt(carrier)
+
+    def adopt(self, connection: Connection) -> None:
+        """Keep an idle connection for the next request to its server."""
         connection.closed_by_peer = lambda: self._kept_closed(connection)
-        self.kept[connection.upstream] = connection
-        if len(self.kept) > KEPT:
-            self.kept.pop(next(iter(self.kept))).close()
+        self._kept[connection.upstream] = connection
+        if len(self._kept) > KEPT:
+            self._kept.pop(next(iter(self._kept))).close()
 
     def _kept_closed(self, connection: Connection) -> None:
         """Close after a server closed a connection between two exchanges, unless another server keeps its own.
 
         A request that has begun to come stays: it goes over a new connection, instead of being lost with this one.
         """
-        if self.kept.get(connection.upstream) is connection:
-            del self.kept[connection.upstream]
-        if self.kept or not self.is_idle:
+        if self._kept.get(connection.upstream) is connection:
+            del self._kept[connection.upstream]
+        if self._kept or not self.is_idle:
             return
         self._socket.look()
         if self._outbound not in _ANSWERED and not self._head_bytes:
             self.close()
 
     def _drop_kept(self) -> None:
-        for connection in self.kept.values():
+        for connection in self._kept.values():
             connection.close()
-        self.kept.clear()
+        self._kept.clear()
 
     def drop(self) -> None:
         """Close the connection for a reason of our own, and report it."""
@@ -677,6 +692,8 @@ class Client:
         self._outbound = step(OUTBOUND, self._outbound, "close")
         self._socket.close()
         self._drop_kept()
+        if self.opened is not None:
+            self.opened.close()
         self._parser = None  # which refers to this connection
         if self._timer is not None:
             self._timer.cancel()
@@ -715,7 +732,7 @@ class _Listener:
         self._kernel_time = kernel_time
         self._loop = asyncio.get_running_loop()
         self._limit = max((local.free_descriptors() - _RESERVED_DESCRIPTORS) // 2, 1)
-        self.clients: set[Client] = set()
+        self.clients: set[Http1Client] = set()
         self.accepted = 0
         self._refused: deque[socket.socket] = deque()
         self._untold = 0
@@ -741,7 +758,7 @@ class _Listener:
             self.accepted += 1
             if len(self.clients) < self._limit:
                 stamped = Socket(connection, self._clock, self._kernel_time)
-                client = Client(stamped, self._app, self._clock, self.clients.discard)
+                client = Http1Client(stamped, self._app, self._clock, self.clients.discard)
                 self.clients.add(client)
                 client.open()
             else:

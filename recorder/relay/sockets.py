@@ -142,6 +142,11 @@ class Socket:
             return None
 
     @property
+    def protocol(self) -> str | None:
+        """The protocol that both sides agreed on; None without TLS."""
+        return None
+
+    @property
     def holds_more(self) -> bool:
         """True if bytes have been read that the handler has not received yet."""
         return False
@@ -347,6 +352,11 @@ class TlsSocket(Socket):
                 self._secured.set_result(None)
             else:
                 self._secured.set_exception(error)
+
+    @property
+    def protocol(self) -> str | None:
+        """The protocol that both sides agreed on by ALPN, after the handshake."""
+        return self._tls.selected_alpn_protocol()
 
     @property
     def session(self) -> ssl.SSLSession | None:

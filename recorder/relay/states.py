@@ -64,6 +64,14 @@ class Sending(State):
     REFUSED = "the server takes nothing any more"
 
 
+class Output(State):
+    """The output of a stream of HTTP/2."""
+
+    OPEN = "more of it may be written"
+    ENDING = "all of it is written, and waits for the peer's window"
+    ENDED = "its end is sent, or a reset"
+
+
 class Flow(State):
     """The permission of a peer to send."""
 
@@ -96,7 +104,7 @@ INBOUND: Table[Inbound] = {
     (Inbound.HEAD, "head"): Inbound.BODY,
     (Inbound.BODY, "end"): Inbound.HEAD,
     (Inbound.HEAD, "upgrade"): Inbound.UPGRADE,
-    (Inbound.UPGRADE, "switch"): Inbound.TAKEN,
+    **{(state, "switch"): Inbound.TAKEN for state in (Inbound.HEAD, Inbound.UPGRADE)},
     (Inbound.UPGRADE, "resume"): Inbound.HEAD,
     (Inbound.TAKEN, "resume"): Inbound.HEAD,
     **{(state, "deafen"): Inbound.DEAF for state in Inbound},
@@ -105,7 +113,7 @@ OUTBOUND: Table[Outbound] = {
     (Outbound.IDLE, "ask"): Outbound.ASKED,
     (Outbound.ASKED, "answer"): Outbound.ANSWERING,
     (Outbound.ASKED, "answer last"): Outbound.LAST,
-    (Outbound.ASKED, "switch"): Outbound.TAKEN,
+    **{(state, "switch"): Outbound.TAKEN for state in (Outbound.IDLE, Outbound.ASKED)},
     (Outbound.TAKEN, "resume"): Outbound.IDLE,
     (Outbound.ANSWERING, "finish"): Outbound.IDLE,
     **{
@@ -130,6 +138,11 @@ SENDING: Table[Sending] = {
     (Sending.GIVEN, "take all"): Sending.SENT,
     **{(state, "refuse"): Sending.REFUSED for state in Sending},
 }
+OUTPUT: Table[Output] = {
+    (Output.OPEN, "end"): Output.ENDING,
+    (Output.ENDING, "sent"): Output.ENDED,
+    **{(state, "drop"): Output.ENDED for state in (Output.OPEN, Output.ENDING)},
+}
 STAGE: Table[Stage] = {
     (Stage.WAITING, "answer"): Stage.RELAYING,
     (Stage.WAITING, "fail"): Stage.FAILING,
@@ -137,7 +150,7 @@ STAGE: Table[Stage] = {
     (Stage.RELAYING, "drain"): Stage.DRAINING,
     **{(state, "end"): Stage.ENDED for state in Stage if state is not Stage.ENDED},
 }
-TABLES: tuple[Mapping[tuple[Any, str], State], ...] = (INBOUND, OUTBOUND, RECEIVING, SENDING, STAGE)
+TABLES: tuple[Mapping[tuple[Any, str], State], ...] = (INBOUND, OUTBOUND, RECEIVING, SENDING, OUTPUT, STAGE)
 
 
 class IllegalStep(Exception):

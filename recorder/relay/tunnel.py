@@ -6,7 +6,7 @@ import socket
 from wiretape.recorder.errors import UpstreamError
 from wiretape.recorder.relay.guard import Origin
 from wiretape.recorder.relay.responder import Responder, Takeover
-from wiretape.recorder.relay.server import Client
+from wiretape.recorder.relay.server import Http1Client
 from wiretape.recorder.relay.sockets import Socket, connect
 
 HALF_OPEN_SECONDS = 60.0
@@ -21,7 +21,7 @@ class Tunnel(Responder, Takeover):
     `opened` is the client's socket with the bytes received on it, if the `CONNECT` has been answered already.
     """
 
-    def __init__(self, client: Client, origin: Origin, opened: tuple[Socket, bytes] | None = None) -> None:
+    def __init__(self, client: Http1Client, origin: Origin, opened: tuple[Socket, bytes] | None = None) -> None:
         self._client, self._origin, self._opened = client, origin, opened
         self._task = asyncio.get_running_loop().create_task(self._run())
 

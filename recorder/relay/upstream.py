@@ -9,6 +9,8 @@ request is sent exactly once: no retries, no redirects, no proxies from the envi
 import asyncio
 import socket
 import ssl
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -29,9 +31,11 @@ _LOOKS = 8
 _UNKNOWN_AUTHORITY = frozenset({18, 19, 20, 21})
 """OpenSSL's codes for certificates that are self-signed, or signed by an unknown authority."""
 _NO_BODY = frozenset({204, 304})
+UPGRADE = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
+"""The headers by which both sides of HTTP/1.1 change to WebSocket."""
 _WAITING, _STREAMING = Receiving.WAITING, Receiving.STREAMING
-_HEADLESS = (_WAITING, Receiving.CONTINUED)
-_RUNNING = (_STREAMING, *_HEADLESS)
+HEADLESS = (_WAITING, Receiving.CONTINUED)
+RUNNING = (_STREAMING, *HEADLESS)
 _FORBIDDEN = bytes(range(0x09)) + bytes(range(0x0A, 0x20)) + b"\x7f"
 
 
@@ -126,35 +130,61 @@ class _Passing:
         self._taker.upstream_lost(error, self._socket.stamp)
 
 
-class Connection:
-    """One connection to an API server; `wiretape.recorder.relay.states` has its states.
+@dataclass(frozen=True, slots=True)
+class RequestHead:
+    """The head of a request for an API server; `headers` are those for the server itself, without the host.
 
-    `ended_at` is the timestamp in ns of the response's end. `merged_at` is that of the last read that may hold
-    several segments.
+    `is_chunked`, `closes`, `switches`: the framing, the end and the change of protocol, as HTTP/1.1 has them.
+    `takes_trailers`: the client accepts trailers after the response.
+    """
+
+    method: str
+    target: bytes
+    authority: bytes
+    headers: Sequence[tuple[bytes, bytes]]
+    spelling: Mapping[bytes, bytes]
+    is_chunked: bool = False
+    closes: bool = False
+    switches: bool = False
+    takes_trailers: bool = False
+    trailers: Sequence[tuple[bytes, bytes]] | None = None
+    """Headers after the body, if that has come whole; over HTTP/2 only."""
+
+
+class Carrier(ABC):
+    """The base of a carrier of exchanges to an API server: a connection of HTTP/1.1, or a stream of HTTP/2.
+
+    `wiretape.recorder.relay.states` has its states. `ended_at` is the timestamp in ns of the response's end,
+    `merged_at` that of the last read that may hold several segments. `paused` counts how often the server had to wait,
+    `reused` is True if its connection has served an exchange before. `trailers` came after the body.
+    `is_remembered` is True if the server's TLS session is stored for the next connection.
     """
 
     __slots__ = (
-        "_active_at", "_body", "_clock", "_expected", "_flow", "_instants", "_limit_ns", "_loop", "_overhead",
-        "_parser", "_received", "_socket", "_taker", "_timer", "_timer_at", "_wanted", "closed_by_peer", "ended_at",
-        "failure", "head", "is_remembered", "merged_at", "paused", "sending", "state", "upstream",
+        "_active_at", "_clock", "_flow", "_instants", "_limit_ns", "_loop", "_taker", "_timer", "_timer_at",
+        "ended_at", "failure", "head", "is_remembered", "merged_at", "paused", "reused", "sending", "state", "trailers",
+        "upstream",
     )  # fmt: skip
 
-    def __init__(self, sock: Socket, clock: Clock, upstream: Upstream) -> None:
-        self._socket, self._clock, self.upstream = sock, clock, upstream
+    protocol = "http/1.1"
+
+    def __init__(self, clock: Clock, upstream: Upstream) -> None:
+        self._clock, self.upstream = clock, upstream
         self._loop = asyncio.get_running_loop()
-        self._parser: httptools.HttpResponseParser | None = None
         self._taker: Taker | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = self._active_at = 0
         self._flow = Flow.OPEN
-        self._clear()
         self.state, self.sending = Receiving.IDLE, Sending.OPEN
-        self.is_remembered = False
-        """True if the server's TLS session is stored for the next connection."""
-        self.closed_by_peer = _nothing
-        """Called when the peer closes the connection, or breaks it, while no exchange is on it."""
+        self.reused = self.is_remembered = False
+        self._clear()
 
-    # an exchange
+    def _clear(self) -> None:
+        """Forget the previous exchange."""
+        self._limit_ns = self.ended_at = self.merged_at = self.paused = 0
+        self.head = ResponseHead()
+        self.trailers: list[tuple[bytes, bytes]] | None = None
+        self.failure: UpstreamError | None = None
 
     def begin(self, taker: Taker, instants: Instants, *, bodiless: bool, switches: bool = False) -> None:
         """Serve one exchange; `bodiless`: its response has no body, even if its head announces one.
@@ -163,7 +193,148 @@ class Connection:
         """
         self.state, self.sending = step(RECEIVING, self.state, "begin"), Sending.OPEN
         self._taker, self._instants = taker, instants
-        instants.protocol = "http/1.1"
+        instants.protocol = self.protocol
+
+    @abstractmethod
+    def send_head(self, head: RequestHead, body: bytes | None) -> None:
+        """Send a request's head, with its body if that has come whole."""
+
+    @abstractmethod
+    def send_body(self, piece: bytes, *, last: bool, trailers: Sequence[tuple[bytes, bytes]] | None = None) -> None:
+        """Send a piece of the request's body; over HTTP/2, trailers may follow the last one."""
+
+    def _sent(self, now: int) -> None:
+        self.sending = step(SENDING, self.sending, "take all")
+        self._instants.sent = now
+
+    @property
+    @abstractmethod
+    def unsent(self) -> int:
+        """Bytes of the request that wait to be taken by the kernel."""
+
+    @property
+    def tls_session(self) -> ssl.SSLSession | None:
+        """The session by which the server offers to resume TLS."""
+        return None
+
+    @property
+    def ended(self) -> bool:
+        """True after the end of the response."""
+        return self.state not in RUNNING
+
+    @property
+    def surplus(self) -> bool:
+        """True if bytes followed the response."""
+        return self.state is Receiving.SURPLUS
+
+    @abstractmethod
+    def is_reusable(self) -> bool:
+        """Return True if the carrier itself may serve another exchange after this one."""
+
+    @abstractmethod
+    def close(self, code: int | None = None) -> None:
+        """End at once; `code` is HTTP/2's reason."""
+
+    def _note_clock(self, sock: Socket) -> None:
+        """Note the clock of the last read's timestamp, and the largest difference between the clocks."""
+        instants = self._instants
+        if sock.has_kernel_time:
+            instants.clock = "kernel"
+            return
+        instants.clock = "loop"
+        if sock.kernel_time is not None and sock.kernel_time.error_ns:
+            instants.clock_error_ns = max(instants.clock_error_ns or 0, sock.kernel_time.error_ns)
+
+    def _fail(self, ended_by: str, message: str) -> None:
+        """Break off, and close."""
+        self.state = step(RECEIVING, self.state, "break")
+        self.failure = UpstreamError(ended_by, message)
+        self.close()
+
+    def failed(self, error: Exception) -> None:
+        """Report a fault of our own to the exchange, and close."""
+        self.close()
+        if self._taker is None:
+            raise error
+        self._taker.taker_failed(error)
+
+    # flow and limits
+
+    def pause(self) -> None:
+        """Take nothing until `resume`: upstream has to wait."""
+        if self._flow is Flow.OPEN:
+            self._flow = Flow.HELD
+            self.paused += 1
+            self._hold()
+
+    def resume(self) -> None:
+        """Take on."""
+        if self._flow is Flow.HELD:
+            self._flow = Flow.OPEN
+            self._active_at = self._clock.now()  # silence while reading was paused is not upstream's
+            self._release()
+
+    @abstractmethod
+    def _hold(self) -> None: ...
+
+    @abstractmethod
+    def _release(self) -> None: ...
+
+    def limit(self, seconds: float) -> None:
+        """End the exchange after a silence of `seconds`."""
+        self._limit_ns = int(seconds * 1e9)
+        self._active_at = max(self._active_at, self._clock.now())
+        self._set_timer(self._active_at + self._limit_ns, seconds)
+
+    def _set_timer(self, due: int, seconds: float) -> None:
+        """Set the timer of the limit, unless it fires sooner anyway."""
+        if self._timer is not None:
+            if due >= self._timer_at:
+                return
+            self._timer.cancel()
+        self._timer_at = due
+        self._timer = self._loop.call_later(seconds, self._check_limit)
+
+    def _check_limit(self) -> None:
+        self._timer = None
+        if not self._limit_ns or self.state not in RUNNING or self._taker is None:
+            return
+        now = self._clock.now()
+        due = self._limit_ns + (now if self._flow is Flow.HELD else self._active_at)
+        if due - now > 1_000_000:
+            self._set_timer(due, (due - now) / 1e9)
+            return
+        self.ended_at = now
+        seconds = self._limit_ns / 1e9
+        if self.state is _STREAMING:
+            self._fail("idle_timeout", f"nothing came for {seconds:g} s")
+        else:
+            self._fail("headers_timeout", f"no answer within {seconds:g} s")
+        try:
+            self._taker.came(self.ended_at, None, b"", True)
+        except Exception as error:  # noqa: BLE001 - the event loop would only print it
+            self.failed(error)
+
+
+class Connection(Carrier):
+    """One connection of HTTP/1.1, which carries an exchange at a time."""
+
+    __slots__ = (
+        "_body", "_expected", "_is_chunked", "_overhead", "_parser", "_received", "_socket", "_wanted",
+        "closed_by_peer",
+    )  # fmt: skip
+
+    def __init__(self, sock: Socket, clock: Clock, upstream: Upstream) -> None:
+        self._socket = sock
+        self._parser: httptools.HttpResponseParser | None = None
+        super().__init__(clock, upstream)
+        self.closed_by_peer = _nothing
+        """Called when the peer closes the connection, or breaks it, while no exchange is on it."""
+
+    # an exchange
+
+    def begin(self, taker: Taker, instants: Instants, *, bodiless: bool, switches: bool = False) -> None:
+        super().begin(taker, instants, bodiless=bodiless, switches=switches)
         self._socket.expect()
         self._wanted = (
             _ExpectedAnswer.SWITCH if switches else _ExpectedAnswer.HEAD if bodiless else _ExpectedAnswer.BODY
@@ -172,12 +343,37 @@ class Connection:
         self._clear()
 
     def _clear(self) -> None:
-        """Forget the previous exchange."""
+        super()._clear()
         self._body: list[bytes] = []
-        self._overhead = self._received = self._limit_ns = self.ended_at = self.merged_at = self.paused = 0
+        self._overhead = self._received = 0
         self._expected: int | None = None
-        self.head = ResponseHead()
-        self.failure: UpstreamError | None = None
+        self._is_chunked = False
+
+    def send_head(self, head: RequestHead, body: bytes | None) -> None:
+        self._is_chunked = head.is_chunked
+        headers = [(b"host", head.authority), *head.headers]
+        if head.is_chunked:
+            headers.append((b"transfer-encoding", b"chunked"))
+        if head.switches:
+            headers += UPGRADE
+        elif head.closes:
+            headers.append((b"connection", b"close"))
+        spelled = head.spelling.get
+        lines = [b"%s: %s" % (spelled(name, name), value) for name, value in headers]
+        sent = b"\r\n".join((b"%s %s HTTP/1.1" % (head.method.encode("ascii"), head.target), *lines, b"\r\n"))
+        is_whole = body is not None
+        self.send(sent + self._framed(body or b"", last=True) if is_whole else sent, last=is_whole)
+
+    def send_body(self, piece: bytes, *, last: bool, trailers: Sequence[tuple[bytes, bytes]] | None = None) -> None:
+        framed = self._framed(piece, last=last)
+        if framed or last:
+            self.send(framed, last=last)
+
+    def _framed(self, body: bytes, *, last: bool) -> bytes:
+        if not self._is_chunked:
+            return body
+        framed = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+        return framed + b"0\r\n\r\n" if last else framed
 
     def send(self, data: bytes, *, last: bool) -> None:
         """Send a piece of the request."""
@@ -188,10 +384,6 @@ class Connection:
             if is_taken:
                 self._sent(self._clock.now())
 
-    def _sent(self, now: int) -> None:
-        self.sending = step(SENDING, self.sending, "take all")
-        self._instants.sent = now
-
     @property
     def tls_session(self) -> ssl.SSLSession | None:
         """The session by which the server offers to resume TLS."""
@@ -201,16 +393,6 @@ class Connection:
     def unsent(self) -> int:
         """Bytes of the request that wait to be taken by the kernel."""
         return self._socket.unsent
-
-    @property
-    def ended(self) -> bool:
-        """True after the end of the response."""
-        return self.state not in _RUNNING
-
-    @property
-    def surplus(self) -> bool:
-        """True if bytes followed the response."""
-        return self.state is Receiving.SURPLUS
 
     @property
     def is_refused(self) -> bool:
@@ -228,7 +410,7 @@ class Connection:
 
     def keep(self) -> None:
         """Wait for another exchange."""
-        self.state = step(RECEIVING, self.state, "keep")
+        self.state, self.reused = step(RECEIVING, self.state, "keep"), True
         self._taker = None
         self.resume()
 
@@ -239,7 +421,7 @@ class Connection:
                 return not (self._socket.is_closed or self._socket.holds_more)
         return False
 
-    def close(self) -> None:
+    def close(self, code: int | None = None) -> None:
         """Close at once."""
         self._parser = None  # which refers to this connection
         if self._timer is not None:
@@ -251,7 +433,7 @@ class Connection:
 
     def received(self, at: int, data: memoryview) -> None:
         taker, before = self._taker, self.state
-        if taker is None or before not in _RUNNING or self._parser is None:
+        if taker is None or before not in RUNNING or self._parser is None:
             self._received_unasked()
             return
         self._active_at = at
@@ -262,12 +444,12 @@ class Connection:
                 return
             self._parse_failed(error)
         body = self._take_body(len(data))
-        is_over = self.state not in _RUNNING
+        is_over = self.state not in RUNNING
         if is_over:
             self.ended_at = at
-        head = self.head if before in _HEADLESS and self._instants.headers is not None else None
+        head = self.head if before in HEADLESS and self._instants.headers is not None else None
         if body or is_over or head:
-            self._note_clock()
+            self._note_clock(self._socket)
             taker.came(at, head, body, is_over)
 
     def _received_unasked(self) -> None:
@@ -284,25 +466,15 @@ class Connection:
 
     def _switch(self, taker: Taker, at: int, data: memoryview, error: Exception) -> bool:
         """Hand the connection over if it has switched to the requested protocol; return True if it has."""
-        is_asked_for = self._wanted is _ExpectedAnswer.SWITCH and self.head.status == 101 and self.state in _HEADLESS
+        is_asked_for = self._wanted is _ExpectedAnswer.SWITCH and self.head.status == 101 and self.state in HEADLESS
         if not is_asked_for or not isinstance(error, httptools.HttpParserUpgrade):
             return False
         self.state = step(RECEIVING, self.state, "switch")
         self.head.framing = "websocket"
         self._instants.headers = at
-        self._note_clock()
+        self._note_clock(self._socket)
         taker.switched(at, self.head, bytes(data[error.args[0] :]))
         return True
-
-    def _note_clock(self) -> None:
-        """Note the clock of the last read's timestamp, and the largest difference between the clocks."""
-        instants, sock = self._instants, self._socket
-        if sock.has_kernel_time:
-            instants.clock = "kernel"
-            return
-        instants.clock = "loop"
-        if sock.kernel_time is not None and sock.kernel_time.error_ns:
-            instants.clock_error_ns = max(instants.clock_error_ns or 0, sock.kernel_time.error_ns)
 
     def release(self, taker: Switched) -> Socket:
         """Hand the socket, which has switched to another protocol, to its new owner."""
@@ -324,7 +496,7 @@ class Connection:
             self._received += len(body)
             return body
         self._overhead += size
-        if self._overhead > HEAD_BYTES and self.state in _RUNNING:
+        if self._overhead > HEAD_BYTES and self.state in RUNNING:
             self._fail("framing" if self.state is _STREAMING else "protocol", "too many bytes without any of the body")
         return b""
 
@@ -337,22 +509,16 @@ class Connection:
 
     def write_failed(self, error: OSError) -> None:
         self.sending = step(SENDING, self.sending, "refuse")
-        if self._taker is not None and self.state in _RUNNING:
+        if self._taker is not None and self.state in RUNNING:
             self._taker.request_refused()
 
     def lost(self, error: Exception | None) -> None:
         if self._taker is None:
             self._leave_idle()
-        elif self.state in _RUNNING:
+        elif self.state in RUNNING:
             self.ended_at = self._socket.stamp
             self._lost(error)
             self._taker.came(self.ended_at, None, b"", True)
-
-    def failed(self, error: Exception) -> None:
-        self.close()
-        if self._taker is None:
-            raise error
-        self._taker.taker_failed(error)
 
     def _leave_idle(self) -> None:
         self.close()
@@ -361,24 +527,24 @@ class Connection:
     # httptools callbacks
 
     def on_message_begin(self) -> None:
-        if self.state not in _HEADLESS:
+        if self.state not in HEADLESS:
             self._note_surplus()  # the answer stays the first one's
         elif self.head.status:  # of an informational response
             self.head = ResponseHead()
 
     def on_status(self, reason: bytes) -> None:
-        if self.state in _HEADLESS and reason.translate(None, _FORBIDDEN) == reason:
+        if self.state in HEADLESS and reason.translate(None, _FORBIDDEN) == reason:
             self.head.reason += reason
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self.state not in _HEADLESS:
+        if self.state not in HEADLESS:
             return  # a trailer, or of a surplus response
         if value.translate(None, _FORBIDDEN) != value:
             raise ValueError("a control character in a header")
         self.head.headers.append((name, value.strip()))
 
     def on_headers_complete(self) -> None:
-        if self.state not in _HEADLESS:
+        if self.state not in HEADLESS:
             return
         assert self._parser is not None
         status = self.head.status = self._parser.get_status_code()
@@ -418,7 +584,7 @@ class Connection:
     def on_body(self, body: bytes) -> None:
         if self.state is _STREAMING:
             self._body.append(body)
-        elif self.state in _HEADLESS:
+        elif self.state in HEADLESS:
             raise ValueError("a body after an informational response")
         else:
             self._note_surplus()
@@ -431,7 +597,7 @@ class Connection:
 
     def _parse_failed(self, error: Exception) -> None:
         raise_illegal(error)
-        if self.state not in _RUNNING:
+        if self.state not in RUNNING:
             self._note_surplus()
         elif self.head.status == 101 or isinstance(error, httptools.HttpParserUpgrade):
             self._fail("protocol", "upstream switched protocols")
@@ -442,7 +608,7 @@ class Connection:
     def _lost(self, error: Exception | None) -> None:
         if error is not None:
             self._fail("reset", words(error))
-        elif self.state in _HEADLESS:
+        elif self.state in HEADLESS:
             self._fail("eof", "upstream closed the connection without an answer")
         elif self.head.framing == "close":
             self.state = step(RECEIVING, self.state, "end")
@@ -451,61 +617,11 @@ class Connection:
         else:
             self._fail("eof", "upstream closed before the end of the chunked body")
 
-    def _fail(self, ended_by: str, message: str) -> None:
-        self.state = step(RECEIVING, self.state, "break")
-        self.failure = UpstreamError(ended_by, message)
-        self.close()
+    def _hold(self) -> None:
+        self._socket.pause()
 
-    # flow and limits
-
-    def pause(self) -> None:
-        """Read nothing until `resume`: upstream has to wait."""
-        if self._flow is Flow.OPEN:
-            self._flow = Flow.HELD
-            self.paused += 1
-            self._socket.pause()
-
-    def resume(self) -> None:
-        """Read on."""
-        if self._flow is Flow.HELD:
-            self._flow = Flow.OPEN
-            self._active_at = self._clock.now()  # silence while reading was paused is not upstream's
-            self._socket.resume()
-
-    def limit(self, seconds: float) -> None:
-        """End the exchange after a silence of `seconds`."""
-        self._limit_ns = int(seconds * 1e9)
-        self._active_at = max(self._active_at, self._clock.now())
-        self._set_timer(self._active_at + self._limit_ns, seconds)
-
-    def _set_timer(self, due: int, seconds: float) -> None:
-        """Set the timer of the limit, unless it fires sooner anyway."""
-        if self._timer is not None:
-            if due >= self._timer_at:
-                return
-            self._timer.cancel()
-        self._timer_at = due
-        self._timer = self._loop.call_later(seconds, self._check_limit)
-
-    def _check_limit(self) -> None:
-        self._timer = None
-        if not self._limit_ns or self.state not in _RUNNING or self._taker is None:
-            return
-        now = self._clock.now()
-        due = self._limit_ns + (now if self._flow is Flow.HELD else self._active_at)
-        if due - now > 1_000_000:
-            self._set_timer(due, (due - now) / 1e9)
-            return
-        self.ended_at = now
-        seconds = self._limit_ns / 1e9
-        if self.state is _STREAMING:
-            self._fail("idle_timeout", f"nothing came for {seconds:g} s")
-        else:
-            self._fail("headers_timeout", f"no answer within {seconds:g} s")
-        try:
-            self._taker.came(self.ended_at, None, b"", True)
-        except Exception as error:  # noqa: BLE001 - the event loop would only print it
-            self.failed(error)
+    def _release(self) -> None:
+        self._socket.resume()
 
 
 def _nothing() -> None:
@@ -543,20 +659,25 @@ class Transport:
         self.limits = limits or Timeouts()
         self._clock = clock
         self._kernel_time = KernelTime(clock)
+        self.http1_only: set[Upstream] = set()
+        """API servers that were asked for HTTP/2, and do not speak it."""
         self._sessions: dict[tuple[str, int], ssl.SSLSession] = {}
 
     async def connect(self, upstream: Upstream, instants: Instants) -> Connection:
-        """Open a connection, and set `instants.connected`. Raises `UpstreamError`."""
+        """Open a connection of HTTP/1.1, and set `instants.connected`. Raises `UpstreamError`."""
+        return self._connected(await self.open(upstream), upstream, instants)
+
+    async def open(self, upstream: Upstream, protocols: Sequence[str] = ()) -> Socket:
+        """Open a connection; TLS offers the `protocols` by ALPN. Raises `UpstreamError`."""
         try:
             async with asyncio.timeout(self.limits.connect):
-                sock = await self._open(upstream)
+                return await self._open(upstream, protocols)
         except TimeoutError as error:
             raise UpstreamError("connect_timeout", f"no connection within {self.limits.connect:g} s") from error
         except OSError as error:
             if local.is_local(error):
                 raise UpstreamError("local", local.cause(error)) from error
             raise UpstreamError(why_not_connected(error), _untrusted(error) or words(error)) from error
-        return self._connected(sock, upstream, instants)
 
     def connect_at_once(self, upstream: Upstream, instants: Instants) -> Connection | None:
         """Open a connection to a server on this machine without waiting; None: `connect` has to."""
@@ -567,27 +688,32 @@ class Transport:
 
     def _connected(self, sock: Socket, upstream: Upstream, instants: Instants) -> Connection:
         instants.connected = self._clock.now()
+        return self.serve(sock, upstream)
+
+    def serve(self, sock: Socket, upstream: Upstream) -> Connection:
+        """Return a connection of HTTP/1.1 over an open socket."""
         connection = Connection(sock, self._clock, upstream)
         sock.start(connection)
         return connection
 
-    async def _open(self, upstream: Upstream) -> Socket:
+    async def _open(self, upstream: Upstream, protocols: Sequence[str]) -> Socket:
         sock = await connect(upstream.host, upstream.port)
         if upstream.scheme != "https":
             return Socket(sock, self._clock, self._kernel_time)
         where = upstream.host, upstream.port
+        self._tls.set_alpn_protocols(protocols)  # of the next connection alone
         secured = TlsSocket(sock, self._clock, self._kernel_time, self._tls, upstream.host, self._sessions.get(where))
         await secured.shake_hands()
         return secured
 
-    def remember(self, connection: Connection) -> None:
+    def remember(self, carrier: Carrier) -> None:
         """Keep the server's ticket for resuming the TLS session of a connection; once, for it is copied."""
-        if connection.is_remembered:
+        if carrier.is_remembered:
             return
-        session = connection.tls_session
-        connection.is_remembered = session is None or session.has_ticket
+        session = carrier.tls_session
+        carrier.is_remembered = session is None or session.has_ticket
         if session is not None and session.has_ticket:
-            self._sessions[connection.upstream.host, connection.upstream.port] = session
+            self._sessions[carrier.upstream.host, carrier.upstream.port] = session
 
 
 def why_not_connected(error: OSError) -> str:

@@ -10,9 +10,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from wiretape.recorder.relay.client import Headers
 from wiretape.recorder.relay.recording import ExchangeFrames
 from wiretape.recorder.relay.responder import Takeover
-from wiretape.recorder.relay.server import LINGER_SECONDS, Client, Headers
+from wiretape.recorder.relay.server import LINGER_SECONDS, Http1Client
 from wiretape.recorder.relay.sockets import Socket
 from wiretape.recorder.relay.upstream import Connection, ResponseHead, words
 
@@ -87,7 +88,7 @@ class _SocketDirection:
 class WebSocket(Takeover):
     """A WebSocket between a client and upstream, which takes the client's connection over."""
 
-    def __init__(self, client: Client, connection: Connection, recording: ExchangeFrames, owner: Owner) -> None:
+    def __init__(self, client: Http1Client, connection: Connection, recording: ExchangeFrames, owner: Owner) -> None:
         self._client, self._connection, self._recording, self._owner = client, connection, recording, owner
         self._ending: tuple[str, str | None, int] | None = None
         """The way upstream ended, until the client has taken the last bytes."""

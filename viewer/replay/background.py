@@ -17,10 +17,10 @@ from typing import Any, Final, TypeVar
 
 from wiretape.recorder.clock import SYSTEM, KernelTime
 from wiretape.recorder.relay import pointing, server
+from wiretape.recorder.relay.client import App, Client, Request
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.responder import Responder
-from wiretape.recorder.relay.server import App, Client, Request
 from wiretape.viewer.replay import recording, testenv, timeline
 from wiretape.viewer.replay.marks import MarkerSettings
 from wiretape.viewer.replay.planning import Planner

@@ -18,9 +18,10 @@ from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.relay import proxy
 from wiretape.recorder.relay.app import HttpApp
+from wiretape.recorder.relay.client import Client, Request
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.responder import Responder
-from wiretape.recorder.relay.server import Client, Request
+from wiretape.recorder.relay.server import Http1Client
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.replay import matching
 from wiretape.viewer.replay.matching import Miss, ReplayRequest
@@ -113,7 +114,7 @@ class Replay(HttpApp):
         upstreams: Upstreams | None = None,
         clock: Clock = SYSTEM,
         thread: ThreadPoolExecutor | None = None,
-        upgrade: "Callable[[Replay, Client, Request], Responder | None] | None" = None,
+        upgrade: "Callable[[Replay, Http1Client, Request], Responder | None] | None" = None,
         on_came: Callable[[Served, Client], None] = lambda *_: None,
         on_served: Callable[[Served], None] = lambda _: None,
         on_refused: Callable[[Refusal], None] = lambda _: None,
@@ -180,7 +181,7 @@ class Replay(HttpApp):
 
     def respond(self, client: Client, request: Request) -> Responder | None:
         """Answer a request from the recordings."""
-        if client.may_switch and self._upgrade is not None:
+        if self._upgrade is not None and isinstance(client, Http1Client) and client.may_switch:
             return self._upgrade(self, client, request)
         response = Response(self, client, request)
         self.live.add(response)

@@ -13,7 +13,7 @@ import sys
 from typing import Final
 
 from wiretape.recorder.clock import Clock
-from wiretape.recorder.relay.server import Client
+from wiretape.recorder.relay.client import Client
 from wiretape.recorder.relay.sockets import Ends
 from wiretape.viewer.replay.serve import Served
 

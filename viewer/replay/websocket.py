@@ -20,9 +20,10 @@ from wiretape.recorder.decode.framings.websocket import Incoming, WebSocketMessa
 from wiretape.recorder.decode.operation import api_at
 from wiretape.recorder.decode.websocket import is_microphone
 from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.relay.client import Request
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.responder import Responder, Takeover
-from wiretape.recorder.relay.server import LINGER_SECONDS, Client, Request
+from wiretape.recorder.relay.server import LINGER_SECONDS, Http1Client
 from wiretape.recorder.relay.sockets import Socket
 from wiretape.viewer.replay import matching, turns
 from wiretape.viewer.replay.matching import Miss, ReplayRequest
@@ -49,7 +50,7 @@ class _Turn(NamedTuple):
 class Upgrade(Responder, Takeover):
     """One request for a WebSocket, and what becomes of it."""
 
-    def __init__(self, app: Replay, client: Client, request: Request) -> None:
+    def __init__(self, app: Replay, client: Http1Client, request: Request) -> None:
         self._app, self._client, self._request, self._now = app, client, request, app.clock.now
         self._served = Served(request.method, request.target.decode("latin-1"), client.stamp)
         self._t0 = self._served.requested

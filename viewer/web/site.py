@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from wiretape.recorder.relay.app import HttpApp
+from wiretape.recorder.relay.client import Client, Request
 from wiretape.recorder.relay.guard import Policy, Refusal
 from wiretape.recorder.relay.responder import Responder
-from wiretape.recorder.relay.server import Client, Request
 from wiretape.viewer.page import document
 from wiretape.viewer.web.values import ExchangeSource, PageSource, RunSource, Settings
 from wiretape.viewer.web.watching import Reading, SourceWatch

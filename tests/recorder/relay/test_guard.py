@@ -72,7 +72,6 @@ REFUSED = {
     "escape_in_a_value": (heads("GET /x HTTP/1.1", HOST, "x: a\x1bb"), 400),
     "folded_header": (heads("GET /x HTTP/1.1", HOST, "x: a", " b"), 400),
     "bare_line_feeds": (b"GET /x HTTP/1.1\nHost: localhost\n\n", 400),
-    "http_2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
     "garbage": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
 }
 

@@ -289,25 +289,28 @@ async def test_the_certificate_is_for_the_name_asked_for_and_http_1_1_only(relay
 
 
 @on_loop
-async def test_a_client_that_speaks_no_http_1_1_is_let_through(relay: Intercepting, authority: Path) -> None:
+async def test_a_client_that_speaks_no_http_is_let_through(relay: Intercepting, authority: Path) -> None:
     host, port = address(relay.upstream.url)
     context = ssl.create_default_context(cafile=authority / "ca.pem")
-    context.set_alpn_protocols(["h2"])
+    context.set_alpn_protocols(["imap"])
     async with shaking(relay, context, host, port) as (reader, writer):
         writer.write(post("/v1/x"))
         assert (await take(reader)).status == 200
     assert relay.asked == [(f"{host}:{port}", "tunnelled")]
-    assert "only h2, and not HTTP/1.1" in relay.notices[0]
+    assert "only imap, and no HTTP" in relay.notices[0]
 
 
 @on_loop
-async def test_a_client_that_would_have_spoken_http_2_is_noted(relay: Intercepting) -> None:
+async def test_a_client_that_offers_http_2_speaks_what_its_server_does(relay: Intercepting) -> None:
     target, (host, port), context = relay.plays(STREAM), address(relay.upstream.url), relay.trusting()
     context.set_alpn_protocols(["h2", "http/1.1"])
     async with shaking(relay, context, host, port) as (reader, writer):
+        assert writer.get_extra_info("ssl_object").selected_alpn_protocol() is None
         writer.write(post(target).replace(b"localhost", f"{host}:{port}".encode()))
         assert (await take(reader)).complete
-    assert "h2_offered" in (await relay.kept(target)).flags
+    tape = await relay.kept(target)
+    assert (tape.row["protocol"], tape.row["connection_reused"], relay.upstream.connections) == ("http/1.1", 0, 1)
+    assert "h2_offered" not in tape.flags
 
 
 def test_a_recorder_in_several_processes_intercepts(tmp_path: Path, authority: Path) -> None:

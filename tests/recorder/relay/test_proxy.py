@@ -247,9 +247,9 @@ async def test_a_fault_of_wiretapes_own_is_answered_and_reported(relay: Relay, f
     base = server.base_url(listening)
     own = server.Server(proxy, listening)
     if fault == "a kept connection":
-        closed: list[server.Client] = []
+        closed: list[server.Http1Client] = []
         sock = ByHand()
-        client = server.Client(sock, proxy, SYSTEM, closed.append)
+        client = server.Http1Client(sock, proxy, SYSTEM, closed.append)
         kept_one = Faulty(ByHand(), SYSTEM, upstream)
         kept_one.state = Receiving.ENDED
         client.keep(kept_one)

@@ -26,9 +26,10 @@ from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.demo.upstream import Scene, answer
 from wiretape.recorder.errors import CannotListen
 from wiretape.recorder.relay import local, server
+from wiretape.recorder.relay.client import Client, Request
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.responder import Responder
-from wiretape.recorder.relay.server import Client, Request
+from wiretape.recorder.relay.server import Http1Client
 from wiretape.recorder.relay.states import INBOUND, IllegalStep, Inbound
 
 
@@ -241,7 +242,7 @@ async def test_what_a_client_does_not_read_of_its_last_response_is_not_kept_for_
     closed: list[Client] = []
     sock = ByHand()
     sock.takes_all = False
-    client = Client(sock, Answering(), SYSTEM, closed.append)
+    client = Http1Client(sock, Answering(), SYSTEM, closed.append)
     client.received(0, memoryview(b"GET / HTTP/1.1\r\n\r\n"))
     assert b"".join(sock.sent).endswith(b"\r\n\r\nhalf")
     assert not closed
@@ -255,7 +256,7 @@ class Uploading(Responder):
     def __init__(self) -> None:
         self.socket = ByHand()
         self.closed: list[Client] = []
-        self.client = Client(self.socket, self, SYSTEM, self.closed.append)
+        self.client = Http1Client(self.socket, self, SYSTEM, self.closed.append)
         self.client.received(0, memoryview(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n"))
 
     def serve(self, client: Client, request: Request) -> Responder:
@@ -386,7 +387,7 @@ class Noting:
         self.is_idle = False
         self.closed: list[Client] = []
         self.socket = ByHand()
-        self.client = Client(self.socket, self, SYSTEM, self.closed.append)
+        self.client = Http1Client(self.socket, self, SYSTEM, self.closed.append)
         self.client.open()
 
     def serve(self, client: Client, request: Request) -> None:

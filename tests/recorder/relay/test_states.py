@@ -5,9 +5,16 @@ from enum import Enum
 import pytest
 
 from wiretape.recorder.relay import states
-from wiretape.recorder.relay.states import INBOUND, OUTBOUND, RECEIVING, SENDING, STAGE, IllegalStep, step
+from wiretape.recorder.relay.states import INBOUND, OUTBOUND, OUTPUT, RECEIVING, SENDING, STAGE, IllegalStep, step
 
-TABLES = {"inbound": INBOUND, "outbound": OUTBOUND, "receiving": RECEIVING, "sending": SENDING, "stage": STAGE}
+TABLES = {
+    "inbound": INBOUND,
+    "outbound": OUTBOUND,
+    "receiving": RECEIVING,
+    "sending": SENDING,
+    "output": OUTPUT,
+    "stage": STAGE,
+}
 
 
 @pytest.mark.parametrize("name", TABLES)

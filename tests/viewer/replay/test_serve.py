@@ -20,8 +20,8 @@ from tests.support.relay import Answer, dial, fetch, on_loop, post, raw, until
 from wiretape.recorder.clock import SYSTEM, KernelTime
 from wiretape.recorder.decode.exchange import Reads
 from wiretape.recorder.relay import providers, server
+from wiretape.recorder.relay.client import Client
 from wiretape.recorder.relay.guard import Refusal
-from wiretape.recorder.relay.server import Client
 from wiretape.recorder.relay.service import Observer, Recorder
 from wiretape.recorder.relay.service import Options as Recording
 from wiretape.recorder.tape import journal, retention

@@ -31,8 +31,9 @@ from prometheus_client.utils import floatToGoString
 from wiretape.recorder.commands.metrics import RecorderState, Setup
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.relay.app import HttpApp
+from wiretape.recorder.relay.client import Client, Headers, Request
 from wiretape.recorder.relay.guard import Policy, Refusal
-from wiretape.recorder.relay.server import Client, Headers, Request, Server
+from wiretape.recorder.relay.server import Server
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.stats import conventions
 from wiretape.viewer.stats.conventions import RELEASED, Conventions, Labels

@@ -1,0 +1,169 @@
+"""A client as an app sees it: a request, and the connection or the stream that takes the answer to it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ParamSpec, Protocol, TypeVar
+
+from wiretape.recorder.relay.guard import Refusal
+from wiretape.recorder.relay.providers import Upstream
+from wiretape.recorder.relay.responder import Responder
+from wiretape.recorder.relay.sockets import Ends
+from wiretape.recorder.relay.upstream import Carrier, Instants, Transport
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Headers = list[tuple[bytes, bytes]]
+
+HTTP2 = "2"
+"""The version of a request that came over HTTP/2."""
+
+
+class App(Protocol):
+    """The program behind a server: `wiretape.recorder.relay.app.HttpApp` is its base."""
+
+    def serve(self, client: "Client", request: "Request") -> Responder | None:
+        """Answer a request, at once (None) or later."""
+
+    def client_rejected(self, refusal: Refusal) -> None:
+        """Report bytes of a client that are no request; they are answered and the connection is closed."""
+
+    def client_failed(self, error: Exception) -> None:
+        """Report a fault of wiretape's own on a client's connection, which is closed."""
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """A request with its head; `pieces` are the body bytes received since the last `take`."""
+
+    method: str
+    target: bytes
+    headers: Headers
+    """Names in lower case; of HTTP/2, `:authority` is the first one, as `host`."""
+    version: str
+    keeps: bool
+    spelling: dict[bytes, bytes] = field(default_factory=dict)
+    """Each name as the client writes it, by its lower case."""
+    pieces: list[bytes] = field(default_factory=list)
+    complete: bool = False
+    has_news: bool = False
+    trailers: Headers | None = None
+    """The headers after the body, which only HTTP/2 has here."""
+
+    def take(self) -> bytes:
+        """Return the body bytes received since the last call."""
+        taken = self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
+        self.pieces.clear()
+        return taken
+
+
+class Client(Protocol):
+    """The client of one request: a connection of HTTP/1.1, or a stream of HTTP/2."""
+
+    keep_seconds: float
+    """Time that the connection is kept without a request; over HTTP/2 not the streams' to decide."""
+
+    # the request
+
+    @property
+    def may_switch(self) -> bool:
+        """True if the request that is answered now asks for another protocol."""
+
+    @property
+    def can_switch(self) -> bool:
+        """True if the last request asks for another protocol, and has no body that would come first."""
+
+    @property
+    def stamp(self) -> int:
+        """The timestamp of the last read from the client; the clock's ns."""
+
+    @property
+    def ends(self) -> Ends | None:
+        """Both ends of the connection, ours first; None where it is closed, shared, or not over IPv4."""
+
+    def hold_body(self, held: bool) -> None:
+        """Hold the request's body back, or release it."""
+
+    def continue_(self) -> None:
+        """Send 100 (Continue), which asks for the request's body."""
+
+    # the way to an API server
+
+    def kept(self, upstream: Upstream) -> Carrier | None:
+        """Return a carrier on a connection to an API server that is open already, or None."""
+
+    def connect_at_once(self, transport: Transport, upstream: Upstream, instants: Instants) -> Carrier | None:
+        """Return a carrier on a new connection that needs no waiting, or None: `connect` has to."""
+
+    async def connect(self, transport: Transport, upstream: Upstream, instants: Instants) -> Carrier:
+        """Return a carrier on a new connection. Raises `UpstreamError`."""
+
+    def keep(self, carrier: Carrier) -> None:
+        """Keep a carrier's connection for another request."""
+
+    # the answer
+
+    def start(self, status: int, reason: bytes, headers: Headers, *, chunked: bool, closes: bool) -> None:
+        """Begin an answer; `closes`: the connection ends with it."""
+
+    def add(self, body: bytes) -> None:
+        """Go on with an answer's body."""
+
+    def add_unframed(self, data: bytes) -> None:
+        """Go on with bytes outside of the answer's framing, as a server sends that breaks HTTP."""
+
+    def add_end(self, trailers: Headers | None = None) -> None:
+        """End an answer's body; `trailers` are sent over HTTP/2 only."""
+
+    def send(self, body: bytes) -> bool:
+        """Send more of an answer's body; return True if the kernel took all that was written at once."""
+
+    def flush(self) -> bool:
+        """Send the bytes that were added; return True if the kernel took all of them at once."""
+
+    def answer(self, status: int, body: bytes, content_type: str, headers: Headers | None = None) -> None:
+        """Send a whole answer of wiretape's own, the connection's last."""
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that wait to be taken by the kernel."""
+
+    @property
+    def written(self) -> int:
+        """All bytes that were written to the connection; over HTTP/2, those of the stream's body."""
+
+    @property
+    def position(self) -> int:
+        """All bytes that were written to the connection or added; likewise."""
+
+    # the end
+
+    def finish(self) -> None:
+        """End an answer: go on with the next request, or end the connection."""
+
+    def cut(self, code: int | None = None) -> None:
+        """End in the middle of an answer, when all that came of it is sent; `code` is HTTP/2's reason."""
+
+    def reset(self) -> None:
+        """End as `cut` does, but by a reset."""
+
+    def close(self) -> None:
+        """End at once."""
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the client closed in good order, and so had read all that had reached it."""
+
+    @property
+    def reset_code(self) -> int | None:
+        """The code of HTTP/2 by which the client reset the stream, or None."""
+
+    # faults
+
+    def guarded(self, call: Callable[P, R]) -> Callable[P, R | None]:
+        """Return a callback for the event loop, or another thread's result, whose exceptions fail this client."""
+
+    def hand_over(self, responder: Responder, other: Responder) -> None:
+        """Replace a responder, if its client is still there."""
+
+    def failed(self, error: Exception) -> None:
+        """Report a fault of our own, answer the request if no answer has begun, and end."""

@@ -1,0 +1,480 @@
+"""One side of an HTTP/2 connection: frames in and out by `h2` over a `Socket`, and the output of each stream.
+
+`http2_server` and `http2_upstream` are the two sides. Data goes out as the peer's windows allow it, and the peer's own
+windows open again as data is taken, so that a slow reader slows its own stream alone. The connection's window stays
+wide open: a stream that is held back must not hold its neighbours back.
+
+Frames that carry no data cost their sender: a peer that sends too many of them, or resets too many streams, is read
+more slowly, so that a flood takes a bounded part of the processor and harms its own connection alone.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+from h2 import events
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.exceptions import H2Error, ProtocolError
+from h2.settings import SettingCodes, Settings
+
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.relay.http2_frames import (
+    HEAD_BYTES,
+    Frame,
+    FrameReader,
+    GoAway,
+    Kind,
+    OversizedFrame,
+    goaway,
+    parse_goaway,
+)
+from wiretape.recorder.relay.sockets import Socket
+from wiretape.recorder.relay.states import OUTPUT, Output, step
+
+WINDOW_BYTES = 256 << 10
+"""Data of one stream that a peer may send ahead."""
+CONNECTION_WINDOW_BYTES = 1 << 30
+"""Data of all streams that a peer may send ahead: their own windows are the limit."""
+FIELDS_BYTES = 64 << 10
+"""Limit of a head or trailers, as HTTP/2 counts them."""
+STREAMS = 250
+"""Limit of streams that a client has open at a time."""
+UNREAD_BYTES = 1 << 20
+"""Limit of unsent bytes towards a peer; beyond it the peer is not read."""
+CREDIT = 10_000
+CREDIT_A_SECOND = 2_000
+"""The cost of frames without data that a peer may send at once, and in each second from then on."""
+_COST: dict[int | None, int] = {
+    Kind.HEADERS: 10, Kind.RST_STREAM: 10, Kind.PRIORITY: 1, Kind.SETTINGS: 1, Kind.PING: 1, Kind.WINDOW_UPDATE: 1,
+    Kind.CONTINUATION: 1, Kind.PUSH_PROMISE: 10,
+}  # fmt: skip
+_DATA_CREDIT = 3
+"""Credit for a piece of data that went out whole: the peer may open its windows for it."""
+_EXCHANGE_CREDIT = 12
+"""Credit for a stream that ended in good order."""
+_FRAMES_AT_ONCE = 256
+"""Limit of frames without data that are handled before other connections have their turn."""
+_PACE_SECONDS = 0.05
+_ACKNOWLEDGED_BYTES = 32 << 10
+"""Data for which a window is opened again at once; less of it waits for more."""
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class Http2Stream:
+    """The output of one stream of HTTP/2; `wiretape.recorder.relay.states.Output` has its states.
+
+    `written` counts the body bytes that were written, `unsent` those of them that the kernel has not taken.
+    """
+
+    __slots__ = ("_at_end", "_http2", "_marks", "_queue", "_taken", "_trailers", "framed", "id", "output", "written")
+
+    def __init__(self, http2: "Http2[Any]", id: int) -> None:
+        self._http2, self.id = http2, id
+        self.output = Output.OPEN
+        self._queue: deque[bytes] = deque()
+        self._trailers: Headers | None = None
+        self._at_end: int | None = None
+        """The code of the reset that follows the data; None: the stream ends in good order."""
+        self._marks: deque[tuple[int, int]] = deque()
+        """Ends of frames that wait for the kernel: in all bytes of the socket, and in those of the body."""
+        self.written = self.framed = self._taken = 0
+
+    @property
+    def unsent(self) -> int:
+        """Body bytes that wait for the peer's window or for the kernel."""
+        return self.written - self._taken
+
+    def write(self, data: bytes) -> None:
+        """Add to the body; `pump` sends it."""
+        if data and self.output is Output.OPEN:
+            self.written += len(data)
+            self._queue.append(data)
+
+    def end(self, trailers: Headers | None = None) -> None:
+        """End the body, with trailers if there are any; `pump` sends the end."""
+        if self.output is Output.OPEN:
+            self.output, self._trailers = step(OUTPUT, self.output, "end"), trailers
+
+    def cut(self, code: int) -> None:
+        """Reset the stream when all that was written is sent."""
+        if self.output is Output.OPEN:
+            self.output, self._at_end = step(OUTPUT, self.output, "end"), code
+            self.pump()
+
+    def reset(self, code: int) -> None:
+        """Reset the stream at once, and drop what waits."""
+        if self.output is not Output.ENDED:
+            self._drop()
+            self._http2.reset(self.id, code)
+
+    def ended(self) -> None:
+        """Drop the output: the peer has reset the stream, or the connection is lost."""
+        if self.output is not Output.ENDED:
+            self._drop()
+
+    def _drop(self) -> None:
+        self.output = step(OUTPUT, self.output, "drop")
+        self._queue.clear()
+
+    def pump(self) -> bool:
+        """Send as much as the peer's windows allow; return True if the kernel has taken all that was written."""
+        http2 = self._http2
+        if self.output is not Output.ENDED:
+            self._frame()
+        before = self._taken
+        taken = http2.flush()
+        if taken:
+            self._taken = self.framed
+        elif http2.unsent and self.framed > (self._marks[-1][1] if self._marks else before):
+            self._marks.append((http2.written, self.framed))
+        return taken and not self.unsent
+
+    def _frame(self) -> None:
+        h2, queue = self._http2.h2, self._queue
+        while queue:
+            data = queue[0]
+            room = min(h2.local_flow_control_window(self.id), h2.max_outbound_frame_size)
+            if room <= 0:
+                return
+            if len(data) > room:
+                h2.send_data(self.id, data[:room])
+                queue[0] = data[room:]
+                self.framed += room
+                continue
+            queue.popleft()
+            ends = not queue and self.output is Output.ENDING and self._trailers is None and self._at_end is None
+            h2.send_data(self.id, data, end_stream=ends)
+            self.framed += len(data)
+            self._http2.grant(_DATA_CREDIT)
+            if ends:
+                self._close()
+                return
+        if self.output is Output.ENDING:
+            self._end()
+
+    def _end(self) -> None:
+        if self._at_end is not None:
+            self._http2.reset(self.id, self._at_end)
+        elif self._trailers is not None:
+            self._http2.h2.send_headers(self.id, self._trailers, end_stream=True)
+        else:
+            self._http2.h2.end_stream(self.id)
+        self._close()
+
+    def _close(self) -> None:
+        self.output = step(OUTPUT, self.output, "sent")
+        self._http2.output_ended(self)
+
+    def progressed(self) -> bool:
+        """Note what the kernel has taken by now; return True if that is more than before."""
+        marks, before = self._marks, self._taken
+        position = self._http2.written - self._http2.unsent
+        while marks and marks[0][0] <= position:
+            self._taken = marks.popleft()[1]
+        return self._taken > before
+
+
+S = TypeVar("S", bound=Http2Stream)
+
+
+class Http2(ABC, Generic[S]):
+    """One side of a connection; `streams` are the open ones by their number."""
+
+    def __init__(self, sock: Socket, clock: Clock, *, is_client: bool) -> None:
+        self._socket, self._clock = sock, clock
+        self._loop = asyncio.get_running_loop()
+        self.h2 = H2Connection(
+            H2Configuration(
+                client_side=is_client,
+                header_encoding=None,
+                validate_inbound_headers=not is_client,
+                normalize_inbound_headers=False,
+                validate_outbound_headers=False,
+            )
+        )
+        settings = {SettingCodes.INITIAL_WINDOW_SIZE: WINDOW_BYTES, SettingCodes.MAX_HEADER_LIST_SIZE: FIELDS_BYTES}
+        if is_client:
+            settings[SettingCodes.ENABLE_PUSH] = 0
+        else:
+            settings[SettingCodes.MAX_CONCURRENT_STREAMS] = STREAMS
+        self.h2.local_settings = Settings(client=is_client, initial_values=settings)
+        self._reader = FrameReader(has_preface=not is_client)
+        self._credit, self._credited_at = float(CREDIT), clock.now()
+        self._pacing: asyncio.TimerHandle | asyncio.Handle | None = None
+        self._unacknowledged = 0
+        self.streams: dict[int, S] = {}
+        self._touched: dict[int, S] = {}
+        """The streams of which something came in the current read."""
+        self._handlers: dict[type[events.Event], Callable[[Any], None]] = {
+            events.DataReceived: self._data_came,
+            events.StreamEnded: self._stream_ended,
+            events.StreamReset: self._stream_reset,
+            events.WindowUpdated: self._window_opened,
+            events.RemoteSettingsChanged: self._settings_came,
+            events.TrailersReceived: self._trailers_came,
+        }
+
+    def _greet(self) -> None:
+        """Send our preface and settings."""
+        self.h2.initiate_connection()
+        self.h2.increment_flow_control_window(CONNECTION_WINDOW_BYTES)
+        self.flush()
+
+    # input
+
+    def received(self, at: int, data: memoryview) -> None:
+        """Handle a read of the socket."""
+        self._reader.feed(data)
+        self._work(at)
+
+    def _work(self, at: int) -> None:
+        """Handle the frames that have come, as far as the peer's credit goes."""
+        self._pacing = None
+        try:
+            is_done = self._read_frames()
+        except (ProtocolError, OversizedFrame) as error:
+            self._deliver(at)
+            self.broken(error, at)
+            return
+        self._deliver(at)
+        self.flush()
+        if not is_done and not self._socket.is_closed:
+            self._socket.pause()
+            self._pacing = (
+                self._loop.call_soon(self._go_on, at) if self._credit > 0 else
+                self._loop.call_later(_PACE_SECONDS, self._go_on, at)
+            )  # fmt: skip
+
+    def _go_on(self, at: int) -> None:
+        if self._socket.is_closed:
+            return
+        self._pacing = None
+        self._regulate()
+        try:
+            self._work(at)
+        except Exception as error:  # noqa: BLE001 - the event loop would only print it
+            self.failed(error)
+
+    def _read_frames(self) -> bool:
+        """Handle frames until none is left; return False if the peer has to wait for credit."""
+        self._refill()
+        left = _FRAMES_AT_ONCE
+        while (frame := self._reader.next()) is not None:
+            self._receive(frame)
+            cost = _cost(frame)
+            if not cost:
+                continue
+            self._credit -= cost
+            left -= 1
+            if not left or self._credit <= 0:
+                return False
+        return True
+
+    def _receive(self, frame: Frame) -> None:
+        if frame.kind == Kind.GOAWAY:  # `h2` would take it for the end of all streams
+            self._goaway_came(frame)
+            return
+        handlers = self._handlers
+        for event in self.h2.receive_data(frame.data):
+            handle = handlers.get(type(event))
+            if handle is not None:
+                handle(event)
+
+    def _goaway_came(self, frame: Frame) -> None:
+        try:
+            self.leaving(parse_goaway(frame.payload))
+        except ValueError as error:
+            raise ProtocolError(str(error)) from error
+
+    def _refill(self) -> None:
+        now = self._clock.now()
+        self._credit = min(self._credit + (now - self._credited_at) * CREDIT_A_SECOND / 1e9, CREDIT)
+        self._credited_at = now
+
+    def grant(self, credit: int) -> None:
+        """Let the peer send more frames without data."""
+        self._credit = min(self._credit + credit, CREDIT)
+
+    def _deliver(self, at: int) -> None:
+        """Give each stream all that one read brought for it."""
+        if not self._touched:
+            return
+        touched, self._touched = self._touched, {}
+        for stream in touched.values():
+            self.deliver(stream, at)
+        if self._unacknowledged >= _ACKNOWLEDGED_BYTES and not self._socket.is_closed:
+            self.h2.increment_flow_control_window(self._unacknowledged)
+            self._unacknowledged = 0
+
+    def _data_came(self, event: events.DataReceived) -> None:
+        self._unacknowledged += event.flow_controlled_length
+        stream = self.streams.get(event.stream_id)
+        if stream is not None:
+            self._touched[event.stream_id] = stream
+            self.data_came(stream, event.data, event.flow_controlled_length)
+
+    def _stream_ended(self, event: events.StreamEnded) -> None:
+        stream = self.streams.get(event.stream_id)
+        if stream is not None:
+            self._touched[event.stream_id] = stream
+            self.input_ended(stream)
+
+    def _stream_reset(self, event: events.StreamReset) -> None:
+        stream = self.streams.get(event.stream_id)
+        if stream is not None:
+            self._touched[event.stream_id] = stream
+            stream.ended()
+            self.input_reset(stream, int(event.error_code))
+
+    def _trailers_came(self, event: events.TrailersReceived) -> None:
+        stream = self.streams.get(event.stream_id)
+        if stream is not None:
+            self._touched[event.stream_id] = stream
+            self.trailers_came(stream, plain(event.headers))
+
+    def _window_opened(self, event: events.WindowUpdated) -> None:
+        if event.stream_id:
+            stream = self.streams.get(event.stream_id)
+            if stream is not None:
+                self._pump(stream)
+        else:
+            self._pump_all()
+
+    def _settings_came(self, event: events.RemoteSettingsChanged) -> None:
+        self.settings_came()
+        if SettingCodes.INITIAL_WINDOW_SIZE in event.changed_settings:
+            self._pump_all()
+
+    def acknowledge(self, stream: S, size: int) -> bool:
+        """Let the peer send `size` more bytes on a stream, if they are enough to say so; return True if it was told."""
+        if size < _ACKNOWLEDGED_BYTES or self._socket.is_closed:
+            return False
+        self.h2.increment_flow_control_window(size, stream.id)
+        return True
+
+    # output
+
+    def _pump(self, stream: S) -> None:
+        if stream.unsent or stream.output is Output.ENDING:
+            stream.pump()
+            self.progressed_on(stream)
+
+    def _pump_all(self) -> None:
+        for stream in list(self.streams.values()):
+            self._pump(stream)
+
+    def flush(self) -> bool:
+        """Send the frames that were made; return True if the kernel has taken all."""
+        data = self.h2.data_to_send()
+        if not data:
+            return not self._socket.unsent
+        taken = self._socket.write(data)
+        if not taken:
+            self._regulate()
+        return taken
+
+    def _regulate(self) -> None:
+        """Read the peer only while it takes our own bytes, and has credit."""
+        if self._socket.unsent > UNREAD_BYTES or self._pacing is not None:
+            self._socket.pause()
+        else:
+            self._socket.resume()
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of all streams that wait for the kernel."""
+        return self._socket.unsent
+
+    @property
+    def written(self) -> int:
+        """All bytes that were written to the socket."""
+        return self._socket.written
+
+    def reset(self, id: int, code: int) -> None:
+        """Reset a stream."""
+        try:
+            self.h2.reset_stream(id, code)
+        except H2Error:  # it has ended on both sides
+            return
+        self.flush()
+
+    def output_ended(self, stream: Http2Stream) -> None:
+        """Note that the end of a stream's output was sent."""
+        self.grant(_EXCHANGE_CREDIT)
+
+    def progressed(self) -> None:
+        """The kernel has taken more."""
+        self._regulate()
+        for stream in list(self.streams.values()):
+            if stream.progressed():
+                self.progressed_on(stream)
+
+    def announce(self, leaving: GoAway) -> None:
+        """Send a GOAWAY frame."""
+        self.flush()
+        self._socket.write(goaway(leaving))
+
+    def broken(self, error: Exception, at: int) -> None:
+        """End the connection, whose peer broke HTTP/2, and tell the peer."""
+        if isinstance(error, OversizedFrame):
+            self.announce(GoAway(self.h2.highest_inbound_stream_id, ErrorCodes.FRAME_SIZE_ERROR, b""))
+        self.flush()
+        self.ended(error, at)
+
+    # the side's own part
+
+    @abstractmethod
+    def deliver(self, stream: S, at: int) -> None:
+        """Handle all that one read, of the time `at`, brought for a stream."""
+
+    @abstractmethod
+    def data_came(self, stream: S, data: bytes, flow_controlled: int) -> None:
+        """Take data of a stream."""
+
+    @abstractmethod
+    def trailers_came(self, stream: S, trailers: Headers) -> None:
+        """Take the trailers of a stream."""
+
+    @abstractmethod
+    def input_ended(self, stream: S) -> None:
+        """Note that the peer has ended a stream in good order."""
+
+    @abstractmethod
+    def input_reset(self, stream: S, code: int) -> None:
+        """Note that the peer has reset a stream."""
+
+    @abstractmethod
+    def progressed_on(self, stream: S) -> None:
+        """Report that more of a stream's output has been taken."""
+
+    @abstractmethod
+    def leaving(self, announced: GoAway) -> None:
+        """Note that the peer is about to end the connection."""
+
+    def settings_came(self) -> None:
+        """Note the peer's settings."""
+
+    @abstractmethod
+    def ended(self, error: Exception | None, at: int) -> None:
+        """End: the connection is lost, or the peer broke HTTP/2."""
+
+    @abstractmethod
+    def failed(self, error: Exception) -> None:
+        """Report a fault of our own."""
+
+
+def _cost(frame: Frame) -> int:
+    """Return a frame's cost; data has none."""
+    if frame.kind == Kind.DATA and len(frame.data) > HEAD_BYTES:
+        return 0
+    return _COST.get(frame.kind, 1)
+
+
+def plain(headers: Iterable[Any]) -> Headers:
+    """Return headers as pairs of bytes, without what `h2` knows of them besides."""
+    return [(bytes(name), bytes(value)) for name, value in headers]

@@ -1,0 +1,133 @@
+"""Pure: HTTP/2 frames in a stream of socket reads (RFC 9113, 4.1 and 6).
+
+`h2` hands out a DATA frame only once all of it has come. Here each part of one is a frame of its own, so that every
+byte has the timestamp of its read and is relayed at once.
+"""
+
+import struct
+from enum import IntEnum
+from typing import NamedTuple
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+"""The first bytes of a client (RFC 9113, 3.4)."""
+FRAME_BYTES = 16384
+"""Limit of a frame's payload that HTTP/2 has unless a peer allows more."""
+HEAD_BYTES = 9
+END_STREAM = 0x1
+_PADDED = 0x8
+_LARGEST_STREAM = 0x7FFFFFFF
+_GOAWAY = struct.Struct(">II")
+
+
+class Kind(IntEnum):
+    """The type of a frame; those of later standards are mere numbers."""
+
+    DATA = 0
+    HEADERS = 1
+    PRIORITY = 2
+    RST_STREAM = 3
+    SETTINGS = 4
+    PUSH_PROMISE = 5
+    PING = 6
+    GOAWAY = 7
+    WINDOW_UPDATE = 8
+    CONTINUATION = 9
+
+
+class OversizedFrame(Exception):
+    """A peer announces a larger frame than it may send."""
+
+
+class Frame(NamedTuple):
+    """A frame, or a part of a DATA frame: its bytes are those of a whole frame. The preface is a frame of no kind."""
+
+    kind: int | None
+    flags: int
+    stream: int
+    data: bytes
+
+    @property
+    def payload(self) -> bytes:
+        """The bytes after the frame's head."""
+        return self.data[HEAD_BYTES:]
+
+
+class GoAway(NamedTuple):
+    """The announcement that a connection ends: streams after `last_stream` are not processed."""
+
+    last_stream: int
+    code: int
+    debug: bytes
+
+    @property
+    def is_graceful(self) -> bool:
+        """True if it only announces the end: the last stream is still to be named."""
+        return self.last_stream == _LARGEST_STREAM
+
+
+class FrameReader:
+    """Splits the reads of one side of a connection into frames; a client's begin with the preface."""
+
+    def __init__(self, *, has_preface: bool) -> None:
+        self._data, self._position = b"", 0
+        self._needs_preface = has_preface
+        self._left = self._flags = self._stream = 0
+        """The rest of a DATA frame of which a part has come, in bytes; its flags and its stream."""
+
+    def feed(self, data: memoryview) -> None:
+        """Add a read."""
+        self._data, self._position = self._data[self._position :] + bytes(data), 0
+
+    def next(self) -> Frame | None:
+        """Return the next frame, or None until more comes. Raises `OversizedFrame`."""
+        data, at = self._data, self._position
+        if self._needs_preface:
+            return self._preface()
+        if self._left:
+            return self._part(data[at : at + self._left]) if at < len(data) else None
+        body = at + HEAD_BYTES
+        if len(data) < body:
+            return None
+        size = int.from_bytes(data[at : at + 3])
+        if size > FRAME_BYTES:
+            raise OversizedFrame(f"a frame of {size} bytes, where {FRAME_BYTES} are allowed")
+        kind, flags = data[at + 3], data[at + 4]
+        stream = int.from_bytes(data[at + 5 : body]) & _LARGEST_STREAM
+        if body + size <= len(data):
+            self._position = body + size
+            return Frame(kind, flags, stream, data[at : body + size])
+        if kind != Kind.DATA or flags & _PADDED or len(data) == body:
+            return None
+        self._left, self._flags, self._stream, self._position = size, flags, stream, body
+        return self._part(data[body:])
+
+    def _preface(self) -> Frame | None:
+        if len(self._data) < len(PREFACE):
+            return None
+        self._needs_preface, self._position = False, len(PREFACE)
+        return Frame(None, 0, 0, self._data[: len(PREFACE)])
+
+    def _part(self, part: bytes) -> Frame:
+        """Return a part of a DATA frame as a frame of its own, which ends the stream if it is the last."""
+        self._position += len(part)
+        self._left -= len(part)
+        flags = self._flags if not self._left else self._flags & ~END_STREAM
+        return Frame(Kind.DATA, flags, self._stream, _head(len(part), Kind.DATA, flags, self._stream) + part)
+
+
+def _head(size: int, kind: int, flags: int, stream: int) -> bytes:
+    return b"%b%c%c%b" % (size.to_bytes(3), kind, flags, stream.to_bytes(4))
+
+
+def parse_goaway(payload: bytes) -> GoAway:
+    """Parse the payload of a GOAWAY frame. Raises `ValueError` if it is too short."""
+    if len(payload) < _GOAWAY.size:
+        raise ValueError(f"a GOAWAY frame of {len(payload)} bytes")
+    last, code = _GOAWAY.unpack_from(payload)
+    return GoAway(last & _LARGEST_STREAM, code, payload[_GOAWAY.size :])
+
+
+def goaway(announced: GoAway) -> bytes:
+    """Return a GOAWAY frame."""
+    payload = _GOAWAY.pack(announced.last_stream, announced.code) + announced.debug
+    return _head(len(payload), Kind.GOAWAY, 0, 0) + payload

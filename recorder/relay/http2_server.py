@@ -1,0 +1,537 @@
+"""A client's HTTP/2 connection: each stream is a client of its own, and mirrored by one of the API server's connection.
+
+The connection to an API server speaks HTTP/2 if the server does; else each exchange takes one of HTTP/1.1. It lives as
+long as the client's: where the server announces the end of its connection, the client is told so, and where the server
+closes it between two exchanges, the client's is closed, too.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Protocol
+
+from h2 import events
+from h2.errors import ErrorCodes
+
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.relay import http2_upstream
+from wiretape.recorder.relay.client import HTTP2, App, P, R, Request
+from wiretape.recorder.relay.guard import Refusal
+from wiretape.recorder.relay.http2 import Headers, Http2, Http2Stream, plain
+from wiretape.recorder.relay.http2_frames import GoAway
+from wiretape.recorder.relay.http2_upstream import Http2Connection
+from wiretape.recorder.relay.providers import Upstream
+from wiretape.recorder.relay.responder import Responder, Takeover
+from wiretape.recorder.relay.sockets import Ends, Socket
+from wiretape.recorder.relay.states import Output, raise_illegal
+from wiretape.recorder.relay.upstream import Carrier, Connection, Instants, Transport
+
+IDLE_SECONDS = 600.0
+"""Time that a connection is kept without a request, unless its API server ends its own before."""
+LAST_SECONDS = 60.0
+"""Time that the rest of an answer is kept for a client that does not open its window, after the answer was cut."""
+LINGER_SECONDS = 2.0
+"""Time for reading a connection after the last answer: a reset on unread bytes would keep the client from it."""
+KEPT = 8
+"""Limit of idle connections of HTTP/1.1 to one API server."""
+_FAULT = b"wiretape: a fault of its own\n"
+_CONNECTION_ONLY = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
+"""Headers that HTTP/2 does not have (RFC 9113, 8.2.2)."""
+
+
+class ClientStream(Http2Stream):
+    """One request of a client, and the answer to it (`client.Client`)."""
+
+    __slots__ = (
+        "_connection", "_is_held", "_owed", "_request", "_responder", "has_come", "is_answered",
+        "keep_seconds", "left_by",
+    )  # fmt: skip
+
+    def __init__(self, connection: "Http2Client", id: int, request: Request) -> None:
+        super().__init__(connection, id)
+        self._connection, self._request = connection, request
+        self._responder: Responder | None = None
+        self._is_held = False
+        self._owed = 0
+        """Bytes of the body that were taken, and for which the client's window has not been opened again."""
+        self.has_come = self.is_answered = False
+        self.left_by: int | None = None
+        self.keep_seconds = 0.0
+
+    # the request
+
+    @property
+    def may_switch(self) -> bool:
+        """False: a stream has no other protocol."""
+        return False
+
+    @property
+    def can_switch(self) -> bool:
+        """False: a stream has no other protocol."""
+        return False
+
+    @property
+    def stamp(self) -> int:
+        """The timestamp of the last read from the client; the clock's ns."""
+        return self._connection.stamp
+
+    @property
+    def ends(self) -> Ends | None:
+        """None: the connection is shared."""
+        return None
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the client closed in good order."""
+        return self._connection.has_ended
+
+    @property
+    def reset_code(self) -> int | None:
+        """The code by which the client reset the stream, or None."""
+        return self.left_by
+
+    def hold_body(self, held: bool) -> None:
+        """Hold the request's body back, or release it."""
+        self._is_held = held
+        self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        """Open the client's window for what has been taken of the body."""
+        waits = self._is_held or self._request.pieces or self._request.complete or self.left_by is not None
+        if not waits and self._connection.acknowledge(self, self._owed):
+            self._owed = 0
+            self._connection.flush()
+
+    def continue_(self) -> None:
+        """Send 100 (Continue)."""
+        if self.output is Output.OPEN and not self.is_answered:
+            self._connection.h2.send_headers(self.id, [(b":status", b"100")])
+            self._connection.flush()
+
+    # the way to an API server
+
+    def kept(self, upstream: Upstream) -> Carrier | None:
+        """Return a carrier on a connection that is open already."""
+        return self._connection.kept(upstream)
+
+    def connect_at_once(self, transport: Transport, upstream: Upstream, instants: Instants) -> Carrier | None:
+        """Return None: the server has to be asked for its protocol."""
+        return None
+
+    async def connect(self, transport: Transport, upstream: Upstream, instants: Instants) -> Carrier:
+        """Return a carrier on a new connection."""
+        return await self._connection.connect(transport, upstream, instants)
+
+    def keep(self, carrier: Carrier) -> None:
+        """Keep a connection of HTTP/1.1 for another request."""
+        self._connection.keep(carrier)
+
+    # the answer
+
+    def start(self, status: int, reason: bytes, headers: Headers, *, chunked: bool, closes: bool) -> None:
+        """Begin an answer; the framing and the end of the connection are HTTP/1.1's alone."""
+        if self.output is not Output.OPEN:
+            return
+        self.is_answered = True
+        passed = [(name.lower(), value) for name, value in headers]
+        head = [(b":status", b"%d" % status), *(pair for pair in passed if pair[0] not in _CONNECTION_ONLY)]
+        self._connection.h2.send_headers(self.id, head)
+
+    def add(self, body: bytes) -> None:
+        """Go on with an answer's body."""
+        self.write(body)
+
+    def add_unframed(self, data: bytes) -> None:
+        """Do nothing: there is nothing outside of a stream's frames."""
+
+    def add_end(self, trailers: Headers | None = None) -> None:
+        """End an answer's body."""
+        self.end(trailers)
+
+    def send(self, body: bytes) -> bool:
+        """Send more of an answer's body; return True if the kernel took all that was written at once."""
+        self.write(body)
+        return self.pump()
+
+    def flush(self) -> bool:
+        """Send what was added; return True if the kernel took all of it at once."""
+        return self.pump()
+
+    @property
+    def position(self) -> int:
+        """All body bytes that were written or added."""
+        return self.written
+
+    def answer(self, status: int, body: bytes, content_type: str, headers: Headers | None = None) -> None:
+        """Send a whole answer of wiretape's own."""
+        own = [(b"content-type", content_type.encode()), (b"content-length", b"%d" % len(body)), *(headers or [])]
+        self.start(status, b"", own, chunked=False, closes=False)
+        if self._request.method != "HEAD":
+            self.add(body)
+        self.add_end()
+        self.flush()
+        self.finish()
+
+    # the end of the answer
+
+    def finish(self) -> None:
+        """End an answer; a client that still sends its request is told that no more of it is needed."""
+        self._responder = None
+        self._connection.settle(self)
+
+    def cut(self, code: int | None = None) -> None:
+        """Reset the stream when all that came of the answer is sent."""
+        self._responder = None
+        super().cut(ErrorCodes.INTERNAL_ERROR if code is None else code)
+        if self.output is Output.ENDING:
+            self._connection.give_up(self, LAST_SECONDS)
+        self._connection.settle(self)
+
+    def reset(self, code: int = ErrorCodes.CANCEL) -> None:
+        """Reset the stream at once."""
+        self._responder = None
+        super().reset(code)
+        self._connection.settle(self)
+
+    def close(self) -> None:
+        """End at once."""
+        self.reset(ErrorCodes.INTERNAL_ERROR)
+
+    # faults of our own
+
+    def guarded(self, call: Callable[P, R]) -> Callable[P, R | None]:
+        """Return a callback for the event loop, or another thread's result, whose exceptions fail this stream."""
+
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> R | None:
+            try:
+                return call(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001 - the event loop would only print it, and the client wait
+                self.failed(error)
+                return None
+
+        return guarded
+
+    def hand_over(self, responder: Responder, other: Responder) -> None:
+        """Replace a responder, if its client is still there."""
+        if self._responder is responder:
+            self._responder = other
+
+    def failed(self, error: Exception) -> None:
+        """Report a fault of our own, answer if no answer has begun, and end."""
+        responder, self._responder = self._responder, None
+        try:
+            if responder is not None:
+                responder.taker_failed(error)
+            else:
+                self._connection.app.client_failed(error)
+        finally:
+            if not self.is_answered and self.output is Output.OPEN:
+                self.answer(500, _FAULT, "text/plain")
+            elif self.output is not Output.ENDED:
+                self.close()
+
+    # used by the connection
+
+    def came(self, data: bytes, flow_controlled: int) -> None:
+        """Take a part of the request's body."""
+        self._owed += flow_controlled
+        self._request.pieces.append(data)
+        self._request.has_news = True
+
+    def request_trailers_came(self, trailers: Headers) -> None:
+        """Note the trailers after the request's body."""
+        self._request.trailers = trailers
+
+    def request_ended(self) -> None:
+        """Note the end of the request's body."""
+        self._request.complete = self._request.has_news = True
+
+    @property
+    def is_complete(self) -> bool:
+        """True if all of the request has come."""
+        return self._request.complete
+
+    def deliver(self) -> None:
+        """Begin with the request, or tell its responder what came, or that the client has left."""
+        if not self.has_come:
+            self.has_come = True
+            self._request.has_news = False
+            if self.left_by is None:
+                responder = self._connection.app.serve(self, self._request)
+                if self.output is Output.OPEN and self.left_by is None:
+                    self._responder = responder
+        elif self._request.has_news and self._responder is not None:
+            self._request.has_news = False
+            self._responder.body_came()
+        if self.left_by is not None:
+            self.leave()
+        else:
+            self._acknowledge()
+
+    def leave(self) -> None:
+        """Tell the responder that the client has left."""
+        responder, self._responder = self._responder, None
+        if responder is not None:
+            responder.client_left()
+
+    def client_progressed(self) -> None:
+        """Tell the responder that more of the answer was taken."""
+        if self._responder is not None:
+            self._responder.client_progressed()
+
+
+class Owner(Protocol):
+    """The connection that turned out to speak HTTP/2."""
+
+    def close(self) -> None:
+        """Close it."""
+
+    def limit(self, seconds: float | None) -> None:
+        """Close it after some time; None: no limit."""
+
+
+class Http2Client(Http2[ClientStream], Takeover):
+    """A client's connection that speaks HTTP/2; `opened` is the API server's, if it was opened before."""
+
+    def __init__(
+        self, owner: Owner, sock: Socket, app: App, clock: Clock, opened: Http2Connection | None = None
+    ) -> None:
+        Http2.__init__(self, sock, clock, is_client=False)
+        self._owner, self.app = owner, app
+        self._handlers[events.RequestReceived] = self._request_came
+        self._connections: dict[Upstream, Http2Connection] = {}
+        self._opening: dict[Upstream, asyncio.Task[Connection | Http2Connection]] = {}
+        self._idle: dict[Upstream, list[Connection]] = {}
+        self._highest = 0
+        if opened is not None:
+            self._adopt(opened)
+        owner.limit(IDLE_SECONDS)
+        self._greet()
+
+    @property
+    def stamp(self) -> int:
+        """The timestamp of the last read; the clock's ns."""
+        return self._socket.stamp
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the client closed in good order."""
+        return self._socket.has_ended
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no request is being answered, and all answers are sent."""
+        return not self.streams and not self._socket.unsent
+
+    # requests
+
+    def _request_came(self, event: events.RequestReceived) -> None:
+        stream = ClientStream(self, event.stream_id, _request(plain(event.headers)))
+        self._owner.limit(None)
+        self._highest = max(self._highest, event.stream_id)
+        self.streams[event.stream_id] = self._touched[event.stream_id] = stream
+
+    def data_came(self, stream: ClientStream, data: bytes, flow_controlled: int) -> None:
+        """Take a part of a request's body."""
+        stream.came(data, flow_controlled)
+
+    def trailers_came(self, stream: ClientStream, trailers: Headers) -> None:
+        """Take the trailers of a request."""
+        stream.request_trailers_came(trailers)
+
+    def input_ended(self, stream: ClientStream) -> None:
+        """Note the end of a request."""
+        stream.request_ended()
+
+    def input_reset(self, stream: ClientStream, code: int) -> None:
+        """Note that the client does not want the answer."""
+        stream.left_by = code
+
+    def deliver(self, stream: ClientStream, at: int) -> None:
+        """Begin with a request, or go on with it."""
+        try:
+            stream.deliver()
+        except Exception as error:  # noqa: BLE001 - one stream's fault must not end the others
+            raise_illegal(error)
+            stream.failed(error)
+        self.settle(stream)
+
+    def progressed_on(self, stream: ClientStream) -> None:
+        """Report that more of an answer has been taken."""
+        try:
+            stream.client_progressed()
+        except Exception as error:  # noqa: BLE001 - one stream's fault must not end the others
+            stream.failed(error)
+        self.settle(stream)
+
+    def output_ended(self, stream: Http2Stream) -> None:
+        """Forget a stream whose answer is sent, if its request has come."""
+        super().output_ended(stream)
+        if isinstance(stream, ClientStream):
+            self.settle(stream)
+
+    def settle(self, stream: ClientStream) -> None:
+        """Forget a stream that has ended on both sides; end the request of one whose answer is sent."""
+        if stream.output is not Output.ENDED or self.streams.get(stream.id) is not stream:
+            return
+        if not stream.is_complete and stream.left_by is None:
+            self.reset(stream.id, ErrorCodes.NO_ERROR)
+        stream.progressed()
+        if stream.unsent and not self._socket.is_closed and stream.left_by is None:
+            return  # its last reads wait for the kernel
+        del self.streams[stream.id]
+        if not self.streams:
+            self._owner.limit(IDLE_SECONDS)
+
+    def give_up(self, stream: ClientStream, seconds: float) -> None:
+        """Drop the rest of a cut answer if the client has not taken it within some time."""
+
+        def drop() -> None:
+            if self.streams.get(stream.id) is stream and not self._socket.is_closed:
+                stream.reset()
+
+        self._loop.call_later(seconds, drop)
+
+    # the way to API servers
+
+    def kept(self, upstream: Upstream) -> Carrier | None:
+        """Return a stream of the connection to an API server, or an idle connection of HTTP/1.1; None without any."""
+        connection = self._connections.get(upstream)
+        if connection is not None:
+            return connection.carrier()
+        idle = self._idle.get(upstream)
+        while idle:
+            kept = idle.pop()
+            if kept.is_silent():
+                return kept
+            kept.close()
+        return None
+
+    async def connect(self, transport: Transport, upstream: Upstream, instants: Instants) -> Carrier:
+        """Return a stream of a new connection to an API server, or a new connection of HTTP/1.1.
+
+        Streams that need the same connection wait for it together. Raises `UpstreamError`.
+        """
+        if upstream in transport.http1_only:
+            return await transport.connect(upstream, instants)
+        opening = self._opening.get(upstream)
+        if opening is None:
+            opening = self._loop.create_task(http2_upstream.open(transport, upstream, self._clock))
+            opening.add_done_callback(lambda opened: self._opened(upstream, opened))
+            self._opening[upstream] = opening
+        await asyncio.shield(opening)
+        instants.connected = self._clock.now()
+        return self.kept(upstream) or await transport.connect(upstream, instants)
+
+    def _opened(self, upstream: Upstream, opening: "asyncio.Task[Connection | Http2Connection]") -> None:
+        """Keep a connection that has been opened; called before those that wait for it."""
+        self._opening.pop(upstream, None)
+        if opening.cancelled() or opening.exception() is not None:
+            return
+        opened = opening.result()
+        if self._socket.is_closed:
+            opened.close()
+        elif isinstance(opened, Http2Connection):
+            self._adopt(opened)
+        else:
+            self._idle.setdefault(upstream, []).append(opened)
+
+    def _adopt(self, connection: Http2Connection) -> None:
+        """Take new streams to a connection, and mirror its end."""
+        self._connections[connection.upstream] = connection
+        connection.on_leaving = lambda announced: self._upstream_leaves(connection, announced)
+        connection.on_closed = lambda: self._upstream_closed(connection)
+
+    def keep(self, carrier: Carrier) -> None:
+        """Keep an idle connection of HTTP/1.1 for another request."""
+        assert isinstance(carrier, Connection)
+        idle = self._idle.setdefault(carrier.upstream, [])
+        if self._socket.is_closed or len(idle) >= KEPT:
+            carrier.close()
+            return
+        carrier.keep()
+        carrier.closed_by_peer = lambda: idle.remove(carrier) if carrier in idle else None
+        idle.append(carrier)
+
+    def _upstream_leaves(self, connection: Http2Connection, announced: GoAway) -> None:
+        """Pass the announcement on; new requests need a new connection.
+
+        The requests that the server will not process are refused one by one, which is as safe to repeat.
+        """
+        self._forget(connection)
+        if not self._connections:
+            last = announced.last_stream if announced.is_graceful else self._highest
+            self.announce(GoAway(last, announced.code, announced.debug))
+
+    def _upstream_closed(self, connection: Http2Connection) -> None:
+        """Close after a server closed the last connection, unless another request is being answered."""
+        self._forget(connection)
+        if not self._connections and not self.streams:
+            self._leave()
+
+    def _forget(self, connection: Http2Connection) -> None:
+        if self._connections.get(connection.upstream) is connection:
+            del self._connections[connection.upstream]
+
+    def _leave(self) -> None:
+        """End the connection in good order."""
+        self.announce(GoAway(self._highest, ErrorCodes.NO_ERROR, b""))
+        self._socket.end()
+        self._loop.call_later(LINGER_SECONDS, self._owner.close)
+
+    # the end
+
+    def leaving(self, announced: GoAway) -> None:
+        """Do nothing: a client that leaves sends no further requests, and closes when it has its answers."""
+
+    def write_failed(self, error: OSError) -> None:
+        """End as if the client had closed the connection: it does not read the answers."""
+        self.lost(error)
+        self._owner.close()
+
+    def lost(self, error: Exception | None) -> None:
+        """End: the client closed the connection, or broke it."""
+        self.ended(error, self._clock.now())
+
+    def ended(self, error: Exception | None, at: int) -> None:
+        """End all requests, and close the connections to API servers."""
+        streams, self.streams = self.streams, {}
+        for stream in streams.values():
+            stream.ended()
+            with contextlib.suppress(Exception):
+                stream.leave()
+        for connection in self._connections.values():
+            connection.close()
+        for idle in self._idle.values():
+            for kept in idle:
+                kept.close()
+        self._connections.clear()
+        self._idle.clear()
+        for opening in self._opening.values():
+            opening.cancel()
+        if not self._socket.is_closed:  # the client broke HTTP/2
+            self.app.client_rejected(Refusal(400, f"a client broke HTTP/2: {error}"))
+            self._socket.end()
+            self._owner.close()
+
+    def failed(self, error: Exception) -> None:
+        """Report a fault of our own, and close."""
+        self.app.client_failed(error)
+        self._owner.close()
+        self.ended(None, self._clock.now())
+
+
+def _request(headers: Headers) -> Request:
+    """Return a request with its pseudo-headers as HTTP/1.1 has them: a method, a target and a host."""
+    pseudo = {name: value for name, value in headers if name.startswith(b":")}
+    others = [pair for pair in headers if not pair[0].startswith(b":")]
+    if b":authority" in pseudo:
+        others = [(b"host", pseudo[b":authority"]), *(pair for pair in others if pair[0] != b"host")]
+    return Request(
+        method=pseudo.get(b":method", b"").decode("latin-1"),
+        target=pseudo.get(b":path", b""),
+        headers=others,
+        version=HTTP2,
+        keeps=True,
+        spelling={name: name for name, _ in others},
+    )

@@ -1,0 +1,455 @@
+"""Connections to API servers over HTTP/2: one for each connection of a client, with a stream for each exchange."""
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from h2 import events
+from h2.errors import ErrorCodes
+
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.decode.exchange import reset_code
+from wiretape.recorder.errors import UpstreamError
+from wiretape.recorder.relay import guard
+from wiretape.recorder.relay.http2 import Headers, Http2, Http2Stream, plain
+from wiretape.recorder.relay.http2_frames import GoAway
+from wiretape.recorder.relay.providers import Upstream
+from wiretape.recorder.relay.sockets import Socket, TlsSocket
+from wiretape.recorder.relay.states import RECEIVING, SENDING, Flow, Output, Receiving, Sending, step
+from wiretape.recorder.relay.upstream import RUNNING, Carrier, Connection, RequestHead, ResponseHead, Transport, words
+
+PROTOCOL = "h2"
+"""The name of HTTP/2 over TLS (ALPN), and of the framing of its bodies."""
+ALPN = (PROTOCOL, "http/1.1")
+SETTLE_SECONDS = 1.0
+"""Time for a server without TLS to answer HTTP/2's preface; one that does not is asked over HTTP/1.1."""
+
+
+class Http2UpstreamStream(Http2Stream):
+    """The output of a stream to an API server."""
+
+    __slots__ = ("carrier",)
+
+    def __init__(self, http2: Http2[Any], id: int, carrier: "StreamCarrier") -> None:
+        super().__init__(http2, id)
+        self.carrier = carrier
+
+
+class StreamCarrier(Carrier):
+    """A stream to an API server, which carries one exchange; it waits until the server allows another stream."""
+
+    __slots__ = (
+        "_connection", "_ends", "_has_ended", "_head", "_new_head", "_owed", "_pieces", "_reset_by", "_sent_trailers",
+        "_stream", "_waiting",
+    )  # fmt: skip
+
+    protocol = PROTOCOL
+
+    def __init__(self, connection: "Http2Connection", *, reused: bool) -> None:
+        super().__init__(connection.clock, connection.upstream)
+        self._connection, self.reused = connection, reused
+        self._stream: Http2UpstreamStream | None = None
+        self._waiting: list[bytes] = []
+        """The request's body, until the stream is open."""
+        self._ends = False
+        self._sent_trailers: Sequence[tuple[bytes, bytes]] | None = None
+        self._pieces: list[bytes] = []
+        self._new_head: Headers | None = None
+        self._has_ended = False
+        self._reset_by: int | None = None
+        self._owed = 0
+        """Bytes that came, and for which the server's window has not been opened again."""
+
+    @property
+    def tls_session(self) -> ssl.SSLSession | None:
+        """The session by which the server offers to resume TLS."""
+        return self._connection.tls_session
+
+    # the request
+
+    def send_head(self, head: RequestHead, body: bytes | None) -> None:
+        """Open a stream with a request's head as soon as the server allows it."""
+        self._head, self._sent_trailers = head, head.trailers
+        if body:
+            self._waiting.append(body)
+        if body is not None:
+            self._end()
+        self._active_at = self._clock.now()
+        self._connection.admit(self)
+
+    def open(self, stream: Http2UpstreamStream) -> None:
+        """Send the head, and what has come of the body, on a stream."""
+        self._stream = stream
+        head = self._head
+        is_all = self._ends and not self._waiting and self._sent_trailers is None
+        self._connection.h2.send_headers(stream.id, _fields(head, self.upstream.scheme), end_stream=is_all)
+        if is_all:
+            stream.output = Output.ENDED
+        for piece in self._waiting:
+            stream.write(piece)
+        self._waiting.clear()
+        if self._ends:
+            stream.end(self._passed_trailers())
+        self._pump()
+
+    def _passed_trailers(self) -> Headers | None:
+        return None if self._sent_trailers is None else list(self._sent_trailers)
+
+    def _end(self) -> None:
+        self._ends = True
+        if self.sending is Sending.OPEN:
+            self.sending = step(SENDING, self.sending, "give all")
+
+    def send_body(self, piece: bytes, *, last: bool, trailers: Sequence[tuple[bytes, bytes]] | None = None) -> None:
+        """Send a piece of the request's body; trailers may follow the last one."""
+        self._active_at = self._clock.now()
+        if last:
+            self._sent_trailers = trailers
+            self._end()
+        if self._stream is None:
+            self._waiting.append(piece)
+            return
+        self._stream.write(piece)
+        if last:
+            self._stream.end(self._passed_trailers())
+        self._pump()
+
+    def _pump(self) -> None:
+        if self._stream is not None and self._stream.pump():
+            self._note_sent()
+
+    def _note_sent(self) -> None:
+        if self.sending is Sending.GIVEN and not self.unsent:
+            self._sent(self._clock.now())
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of the request's body that wait for the server's window or for the kernel."""
+        return sum(map(len, self._waiting)) if self._stream is None else self._stream.unsent
+
+    def progressed(self) -> None:
+        """Report that more of the request has been taken."""
+        self._active_at = self._clock.now()
+        self._note_sent()
+        if self._taker is not None:
+            self._taker.request_progressed()
+
+    def is_reusable(self) -> bool:
+        """Return False: each exchange has a stream of its own."""
+        return False
+
+    # the response
+
+    def head_came(self, headers: Headers) -> None:
+        """Take the head."""
+        self._new_head = headers
+
+    def informed(self, status: bytes) -> None:
+        """Take an informational response; only 100 (Continue) concerns the client."""
+        if status == b"100" and self.state is Receiving.WAITING and self._taker is not None:
+            self.state = step(RECEIVING, self.state, "continue")
+            self._taker.told_to_continue()
+
+    def data_came(self, data: bytes, flow_controlled: int) -> None:
+        """Take a part of the body."""
+        self._owed += flow_controlled
+        if data:
+            self._pieces.append(data)
+
+    def response_ended(self) -> None:
+        """Note the end in good order."""
+        self._has_ended = True
+
+    def reset_came(self, code: int) -> None:
+        """Note that the server has reset the stream."""
+        self._reset_by = code
+
+    def deliver(self, at: int) -> None:
+        """Report all that one read brought."""
+        taker = self._taker
+        if taker is None or self.state not in RUNNING:
+            return
+        self._active_at = at
+        head = self._take_head(at)
+        pieces = self._pieces
+        if len(pieces) > 1:
+            self.merged_at = at
+        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        if self.state in RUNNING:
+            self._note_end()
+        is_over = self.state not in RUNNING
+        if is_over:
+            self.ended_at = at
+        if head or body or is_over:
+            self._note_clock(self._connection.socket)
+            taker.came(at, head, body, is_over)
+        if not is_over and self._flow is Flow.OPEN:
+            self._acknowledge()
+
+    def _take_head(self, at: int) -> ResponseHead | None:
+        """Return the head if it is new, or note that it is none."""
+        headers, self._new_head = self._new_head, None
+        if headers is None:
+            return None
+        status = _status(headers)
+        if not (status.isdigit() and len(status) == 3):
+            self._break("protocol", "an answer without a status")
+            return None
+        head = self.head
+        head.status, head.framing, head.keeps = int(status), PROTOCOL, True
+        head.headers = [pair for pair in headers if not pair[0].startswith(b":")]
+        head.named = guard.deciding(head.headers)
+        self.state = step(RECEIVING, self.state, "head")
+        self._instants.headers = at
+        return head
+
+    def _note_end(self) -> None:
+        if self._has_ended and self.state is Receiving.STREAMING:
+            self.state = step(RECEIVING, self.state, "end")
+        elif self._reset_by is not None:
+            name = reset_code("rst", self._reset_by)
+            self._break("reset", f"upstream reset the stream ({name})", self._reset_by, name)
+
+    def _break(self, ended_by: str, message: str, code: int | None = None, name: str | None = None) -> None:
+        self.state = step(RECEIVING, self.state, "break")
+        self.failure = UpstreamError(ended_by, message, code, name)
+
+    def broke(self, failure: UpstreamError, at: int) -> None:
+        """Report that no more will come, after what has come before."""
+        self.deliver(at)
+        if self._taker is None or self.state not in RUNNING:
+            return
+        self.state = step(RECEIVING, self.state, "break")
+        self.failure, self.ended_at = failure, at
+        self._taker.came(at, None, b"", True)
+
+    # flow and end
+
+    def _hold(self) -> None:
+        """Leave the server's window closed."""
+
+    def _release(self) -> None:
+        self._acknowledge()
+        self._connection.flush()
+
+    def _acknowledge(self) -> None:
+        if self._stream is not None and not self._has_ended and self._connection.acknowledge(self._stream, self._owed):
+            self._owed = 0
+
+    def close(self, code: int | None = None) -> None:
+        """End at once: reset the stream, unless it has ended on both sides."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        is_open = self.state in RUNNING or (self._stream is not None and self._stream.output is not Output.ENDED)
+        self._connection.release(self, self._stream, ErrorCodes.CANCEL if code is None else code, resets=is_open)
+
+
+def _fields(head: RequestHead, scheme: str) -> Headers:
+    """Return a request's head with pseudo-headers."""
+    fields = [
+        (b":method", head.method.encode("ascii")),
+        (b":scheme", scheme.encode()),
+        (b":authority", head.authority),
+        (b":path", head.target),
+        *head.headers,
+    ]
+    return [*fields, (b"te", b"trailers")] if head.takes_trailers else fields
+
+
+def _status(headers: Headers) -> bytes:
+    return next((value for name, value in headers if name == b":status"), b"")
+
+
+class Http2Connection(Http2[Http2UpstreamStream]):
+    """A connection to an API server that speaks HTTP/2; `settled` is done when the server's settings have come."""
+
+    def __init__(self, sock: Socket, clock: Clock, upstream: Upstream) -> None:
+        super().__init__(sock, clock, is_client=True)
+        self.clock, self.socket, self.upstream = clock, sock, upstream
+        self.settled: asyncio.Future[None] = self._loop.create_future()
+        self.on_leaving: Callable[[GoAway], None] = lambda _: None
+        self.on_closed: Callable[[], None] = lambda: None
+        self._has_served = False
+        self._announced: GoAway | None = None
+        self._waiting: deque[StreamCarrier] = deque()
+        """Exchanges that wait until the server allows another stream."""
+        self._handlers |= {
+            events.ResponseReceived: self._response_came,
+            events.InformationalResponseReceived: self._informational_came,
+        }
+        sock.expect()
+        sock.start(self)
+        self._greet()
+
+    @property
+    def tls_session(self) -> ssl.SSLSession | None:
+        """The session by which the server offers to resume TLS."""
+        return self.socket.session if isinstance(self.socket, TlsSocket) else None
+
+    # streams
+
+    def carrier(self) -> StreamCarrier:
+        """Return the carrier of one exchange."""
+        reused, self._has_served = self._has_served, True
+        return StreamCarrier(self, reused=reused)
+
+    def admit(self, carrier: StreamCarrier) -> None:
+        """Open a stream for an exchange as soon as the server allows it."""
+        self._waiting.append(carrier)
+        self._admit()
+
+    def _admit(self) -> None:
+        while self._waiting and len(self.streams) < self.h2.remote_settings.max_concurrent_streams:
+            if self.socket.is_closed:
+                return
+            carrier = self._waiting.popleft()
+            id = self.h2.get_next_available_stream_id()
+            stream = self.streams[id] = Http2UpstreamStream(self, id, carrier)
+            carrier.open(stream)
+
+    def release(self, carrier: StreamCarrier, stream: Http2UpstreamStream | None, code: int, *, resets: bool) -> None:
+        """Forget an exchange, and reset its stream if it has not ended."""
+        if stream is None:
+            if carrier in self._waiting:
+                self._waiting.remove(carrier)
+            return
+        if self.streams.pop(stream.id, None) is None or self.socket.is_closed:
+            return
+        if resets:
+            stream.ended()
+            self.reset(stream.id, code)
+        self._admit()
+        if self._announced is not None and not self.streams:
+            self.close()
+
+    def settings_came(self) -> None:
+        """Open streams that had to wait."""
+        if not self.settled.done():
+            self.settled.set_result(None)
+        self._admit()
+
+    # http2.Http2
+
+    def _response_came(self, event: events.ResponseReceived) -> None:
+        stream = self.streams.get(event.stream_id)
+        if stream is not None:
+            self._touched[event.stream_id] = stream
+            stream.carrier.head_came(plain(event.headers))
+
+    def _informational_came(self, event: events.InformationalResponseReceived) -> None:
+        stream = self.streams.get(event.stream_id)
+        if stream is not None:
+            stream.carrier.informed(_status(plain(event.headers)))
+
+    def data_came(self, stream: Http2UpstreamStream, data: bytes, flow_controlled: int) -> None:
+        """Take a part of a response's body."""
+        stream.carrier.data_came(data, flow_controlled)
+
+    def trailers_came(self, stream: Http2UpstreamStream, trailers: Headers) -> None:
+        """Take the trailers of a response."""
+        stream.carrier.trailers = [pair for pair in trailers if not pair[0].startswith(b":")]
+
+    def input_ended(self, stream: Http2UpstreamStream) -> None:
+        """Note the end of a response."""
+        stream.carrier.response_ended()
+
+    def input_reset(self, stream: Http2UpstreamStream, code: int) -> None:
+        """Note that the server has reset a stream."""
+        stream.carrier.reset_came(code)
+
+    def deliver(self, stream: Http2UpstreamStream, at: int) -> None:
+        """Report what one read brought for an exchange."""
+        carrier = stream.carrier
+        try:
+            carrier.deliver(at)
+        except Exception as error:  # noqa: BLE001 - one exchange's fault must not end the others
+            carrier.failed(error)
+
+    def progressed_on(self, stream: Http2UpstreamStream) -> None:
+        """Report that more of a request has been taken."""
+        try:
+            stream.carrier.progressed()
+        except Exception as error:  # noqa: BLE001 - one exchange's fault must not end the others
+            stream.carrier.failed(error)
+
+    def leaving(self, announced: GoAway) -> None:
+        """Pass the announcement on, and end the exchanges that the server will not process."""
+        self._announced = announced
+        self.on_leaving(announced)
+        name = reset_code("goaway", announced.code)
+        refused = UpstreamError(
+            "reset", f"upstream ended the connection before the request ({name})", ErrorCodes.REFUSED_STREAM, name
+        )
+        unprocessed = [stream.carrier for id, stream in self.streams.items() if id > announced.last_stream]
+        for carrier in (*unprocessed, *self._waiting):
+            carrier.broke(refused, self.socket.stamp)
+        if not self.streams:
+            self.close()
+
+    # the end
+
+    def write_failed(self, error: OSError) -> None:
+        """Ignore it: the next read reports the cause."""
+
+    def lost(self, error: Exception | None) -> None:
+        """End all exchanges: the server closed the connection, or broke it."""
+        ended_by, message = ("reset", words(error)) if error else ("eof", "upstream closed the connection")
+        self._end_all(ended_by, message, self.socket.stamp)
+
+    def ended(self, error: Exception | None, at: int) -> None:
+        """End all exchanges: the server broke HTTP/2."""
+        self.socket.close()
+        self._end_all("framing", f"upstream broke HTTP/2: {words(error) if error else ''}", at)
+
+    def _end_all(self, ended_by: str, message: str, at: int) -> None:
+        name = None if self._announced is None else reset_code("goaway", self._announced.code)
+        failure = UpstreamError(ended_by, message, None, name)
+        if not self.settled.done():
+            self.settled.set_exception(failure)
+            self.settled.exception()  # nobody has to wait for it
+        for carrier in (*(stream.carrier for stream in self.streams.values()), *self._waiting):
+            try:
+                carrier.broke(failure, at)
+            except Exception as error:  # noqa: BLE001 - one exchange's fault must not end the others
+                carrier.failed(error)
+        self.streams.clear()
+        self._waiting.clear()
+        self.on_closed()
+
+    def close(self) -> None:
+        """Close at once; exchanges on it have ended."""
+        self.on_closed, self.on_leaving = lambda: None, lambda _: None
+        self.socket.close()
+
+    def failed(self, error: Exception) -> None:
+        """Report a fault of our own to all exchanges."""
+        self.socket.close()
+        for stream in list(self.streams.values()):
+            stream.carrier.failed(error)
+
+
+async def open(transport: Transport, upstream: Upstream, clock: Clock) -> Http2Connection | Connection:
+    """Open a connection to an API server, over HTTP/2 if the server speaks it. Raises `UpstreamError`.
+
+    With TLS the server chooses; without, it has to answer HTTP/2's preface. One that does not is remembered.
+    """
+    sock = await transport.open(upstream, ALPN)
+    if upstream.scheme == "https":
+        if sock.protocol == PROTOCOL:
+            return Http2Connection(sock, clock, upstream)
+        transport.http1_only.add(upstream)
+        return transport.serve(sock, upstream)
+    connection = Http2Connection(sock, clock, upstream)
+    try:
+        async with asyncio.timeout(SETTLE_SECONDS):
+            await asyncio.shield(connection.settled)
+    except (UpstreamError, TimeoutError) as error:
+        connection.close()
+        if not isinstance(error, UpstreamError) or error.ended_by == "framing":
+            transport.http1_only.add(upstream)
+        return transport.serve(await transport.open(upstream), upstream)
+    return connection

@@ -1,0 +1,270 @@
+"""HTTP/2 through a recorder: each stream is an exchange, whose bytes, trailers and end are the upstream's."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.http2 import Limits, Peer, Stream, Upstream, ask, connect
+from tests.support.relay import DONE, Relay, address, chunk, kept, on_loop, select, serving, until
+from wiretape.recorder.demo.upstream import answer
+from wiretape.recorder.relay import intercept
+
+SSE = ("content-type", "text/event-stream")
+OK = (":status", "200")
+CANCEL, REFUSED, CALM = 8, 7, 11
+Answering = Callable[[Stream], Coroutine[Any, Any, None]]
+
+
+@contextlib.asynccontextmanager
+async def recording(directory: Path, answer: Answering, **more: Any) -> AsyncIterator[tuple[Relay, Upstream, str]]:
+    """Record an upstream of HTTP/2 as `/h`; yield the recorder, the upstream, and the base URL for clients."""
+    async with Upstream(answer, more.pop("limits", Limits()), more.pop("tls", None)) as upstream:
+        relay = Relay(directory, others=[f"h={upstream.url}"], **more)
+        await relay.start()
+        try:
+            yield relay, upstream, relay.base
+        finally:
+            await relay.stop()
+            assert relay.troubles == []
+
+
+async def stream(answering: Stream) -> None:
+    """Answer with three events and a trailer."""
+    answering.send_head([OK, SSE])
+    for part in (chunk("a"), chunk("b", finish="stop"), DONE):
+        await answering.send(part)
+        await asyncio.sleep(0.01)
+    answering.send_head([("x-sum", "3")], end=True)
+
+
+async def tape_of(relay: Relay, path: str) -> Any:
+    return await until(lambda: kept(relay.tape, path))
+
+
+@on_loop
+async def test_a_stream_is_relayed_over_http_2_and_is_an_exchange(tmp_path: Path) -> None:
+    async with recording(tmp_path, stream) as (relay, upstream, base), connect(base) as peer:
+        asked = peer.request(ask("/h/v1/chat", ("te", "trailers"), ("x-a", "1")), end=True)
+        await asked.over()
+        assert (bytes(asked.body), asked.trailers) == (chunk("a") + chunk("b", finish="stop") + DONE, [("x-sum", "3")])
+        (other,) = upstream.peers[0].streams.values()
+        assert {("te", "trailers"), ("x-a", "1"), (":path", "/v1/chat")} <= set(other.head)
+        tape = await tape_of(relay, "/v1/chat")
+    assert tape.outcome == ("complete", None)
+    assert (tape.row["protocol"], tape.row["framing"], tape.row["clock"]) == ("h2", "h2", "kernel")
+    assert tape.row["response_trailers"] == '[["x-sum","3"]]'
+    assert len(tape.reads) == 3
+    assert "h2_offered" not in tape.flags
+
+
+@on_loop
+async def test_streams_of_one_connection_share_one_to_the_upstream(tmp_path: Path) -> None:
+    async with recording(tmp_path, stream) as (relay, upstream, base), connect(base) as peer:
+        asked = [peer.request(ask(f"/h/{place}"), end=True) for place in range(20)]
+        for one in asked:
+            assert bytes((await one.over()).body).endswith(DONE)
+        late = peer.request(ask("/h/late"), end=True)
+        await late.over()
+        assert len(upstream.peers) == 1
+        first, last = await tape_of(relay, "/0"), await tape_of(relay, "/late")
+    assert (first.row["connection_reused"], last.row["connection_reused"]) == (0, 1)
+    assert first.row["connected_ns"] is not None
+    assert last.row["connected_ns"] is None
+
+
+@pytest.mark.parametrize("code", [2, CALM, 0x42])
+@on_loop
+async def test_a_reset_by_the_upstream_reaches_the_client_and_the_tape(tmp_path: Path, code: int) -> None:
+    async def breaking(answering: Stream) -> None:
+        answering.send_head([OK, SSE])
+        await answering.send(chunk("a"))
+        answering.reset(code)
+
+    async with recording(tmp_path, breaking) as (relay, _, base), connect(base) as peer:
+        asked = await peer.request(ask("/h/x"), end=True).over()
+        assert (bytes(asked.body), asked.reset_code) == (chunk("a"), code)
+        tape = await tape_of(relay, "/x")
+    name = {2: "internal_error", CALM: "enhance_your_calm", 0x42: "0x42"}[code]
+    assert tape.outcome == ("truncated", f"rst_{name}")
+
+
+@on_loop
+async def test_a_reset_before_an_answer_is_a_connect_error(tmp_path: Path) -> None:
+    async def refusing(answering: Stream) -> None:
+        answering.reset(REFUSED)
+
+    async with recording(tmp_path, refusing) as (relay, _, base), connect(base) as peer:
+        assert (await peer.request(ask("/h/x"), end=True).over()).reset_code == REFUSED
+        tape = await tape_of(relay, "/x")
+    assert tape.outcome == ("connect_error", "rst_refused_stream")
+
+
+@on_loop
+async def test_a_reset_by_the_client_reaches_the_upstream_and_spares_its_neighbour(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+
+    async def waiting(answering: Stream) -> None:
+        answering.send_head([OK, SSE])
+        await answering.send(chunk("a"))
+        await go_on.wait()
+        await answering.send(DONE, end=True)
+
+    async with recording(tmp_path, waiting) as (relay, upstream, base), connect(base) as peer:
+        left, stays = (peer.request(ask(path), end=True) for path in ("/h/left", "/h/stays"))
+        await left.until(lambda: left.body)
+        left.reset(CANCEL)
+        other = next(one for one in upstream.peers[0].streams.values() if one.headers[":path"] == "/left")
+        await other.peer.until(lambda: other.reset_code is not None)
+        assert other.reset_code == CANCEL
+        go_on.set()
+        assert bytes((await stays.over()).body) == chunk("a") + DONE
+        assert (await tape_of(relay, "/left")).outcome == ("client_closed", "rst_cancel")
+        assert (await tape_of(relay, "/stays")).outcome == ("complete", None)
+
+
+@on_loop
+async def test_a_slow_stream_holds_its_upstream_back_and_not_its_neighbour(tmp_path: Path) -> None:
+    size = 4 << 20
+
+    async def flooding(answering: Stream) -> None:
+        answering.send_head([OK])
+        await answering.send(bytes(size), end=True)
+
+    limits = Limits(window=1 << 10, connection=1 << 24, is_manual=True)
+    async with recording(tmp_path, flooding) as (relay, upstream, base), connect(base, limits) as peer:
+        slow = peer.request(ask("/h/slow"), end=True)
+        await slow.until(lambda: len(slow.body) == limits.window)
+        quick = peer.request(ask("/h/quick"), end=True)
+        quick.grant(size)
+        peer.grant(2 * size)
+        assert len((await quick.over()).body) == size
+        (held,) = (one for one in upstream.peers[0].streams.values() if one.headers[":path"] == "/slow")
+        assert upstream.peers[0].h2.local_flow_control_window(held.id) == 0  # it waits
+        slow.grant(size)
+        assert len((await slow.over(30)).body) == size
+        tape = await tape_of(relay, "/slow")
+    assert "backpressure" in tape.flags
+    assert tape.row["bytes"] == size
+
+
+@on_loop
+async def test_requests_beyond_the_upstreams_limit_of_streams_wait(tmp_path: Path) -> None:
+    most = 0
+
+    async def counting(answering: Stream) -> None:
+        nonlocal most
+        most = max(most, sum(not one.has_sent_end for one in answering.peer.streams.values()))
+        await asyncio.sleep(0.005)
+        answering.send_head([OK], end=True)
+
+    limits = Limits(streams=3)
+    async with recording(tmp_path, counting, limits=limits) as (_, upstream, base), connect(base) as peer:
+        for one in [peer.request(ask(f"/h/{place}"), end=True) for place in range(20)]:
+            assert (await one.over()).headers[":status"] == "200"
+        assert len(upstream.peers) == 1
+    assert most <= limits.streams
+
+
+@on_loop
+async def test_a_body_goes_up_as_it_comes_with_its_trailers(tmp_path: Path) -> None:
+    async def echoing(answering: Stream) -> None:
+        answering.send_head([OK])
+        await answering.until(lambda: answering.body)
+        await answering.send(bytes(answering.body))
+        await answering.until(lambda: answering.is_ended)
+        await answering.send(b"|" + str(answering.trailers).encode(), end=True)
+
+    async with recording(tmp_path, echoing) as (_, _, base), connect(base) as peer:
+        asked = peer.request(ask("/h/x"))
+        await asked.send(b"first")
+        await asked.until(lambda: asked.body == b"first")
+        asked.send_head([("x-end", "1")], end=True)
+        assert bytes((await asked.over()).body) == b"first|[('x-end', '1')]"
+
+
+@on_loop
+async def test_an_upstream_of_http_1_1_is_asked_over_it_and_the_exchange_says_so(tmp_path: Path) -> None:
+    async with recording(tmp_path, stream) as (relay, _, base), connect(base) as peer:
+        target = relay.plays(answer([(0, DONE)]))
+        for _ in range(2):
+            asked = await peer.request(ask(target), end=True).over()
+            assert bytes(asked.body) == DONE
+            assert not {"transfer-encoding", "connection"} & set(asked.headers)
+        tape = await until(lambda: first_of_two(relay, target))
+    assert (tape["protocol"], tape["h2_offered"]) == ("http/1.1", 1)
+
+
+def first_of_two(relay: Relay, target: str) -> Any:
+    rows = select(relay.tape, "SELECT * FROM exchanges WHERE path = ? AND ended_by IS NOT NULL ORDER BY no", target)
+    return rows[0] if len(rows) == 2 else None
+
+
+@on_loop
+async def test_a_graceful_goaway_is_passed_on_and_running_streams_end_whole(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+
+    async def leaving(answering: Stream) -> None:
+        answering.send_head([OK, SSE])
+        await answering.send(chunk("a"))
+        answering.peer.leave(0, answering.id)
+        await go_on.wait()
+        await answering.send(DONE, end=True)
+
+    async with recording(tmp_path, leaving) as (relay, upstream, base), connect(base) as peer:
+        asked = peer.request(ask("/h/x"), end=True)
+        await peer.until(lambda: peer.goaway)
+        assert peer.goaway is not None
+        assert peer.goaway[0] == 0
+        second = peer.request(ask("/h/y"), end=True)
+        go_on.set()
+        for one in (asked, second):
+            assert bytes((await one.over()).body) == chunk("a") + DONE
+        assert len(upstream.peers) == 2
+        assert (await tape_of(relay, "/x")).outcome == ("complete", None)
+
+
+@on_loop
+async def test_a_lost_upstream_ends_its_streams_and_the_clients_connection(tmp_path: Path) -> None:
+    async def dying(answering: Stream) -> None:
+        answering.send_head([OK, SSE])
+        await answering.send(chunk("a"))
+        answering.peer.close()
+
+    async with recording(tmp_path, dying) as (relay, _, base), connect(base) as peer:
+        asked = await peer.request(ask("/h/x"), end=True).over()
+        assert bytes(asked.body) == chunk("a")
+        assert not asked.is_ended
+        await peer.until(lambda: peer.is_closed)
+        assert (await tape_of(relay, "/x")).outcome[0] == "truncated"
+
+
+@on_loop
+async def test_an_intercepted_client_speaks_http_2_where_its_server_does(tmp_path: Path, authority: Path) -> None:
+    settings = intercept.make(("127.0.0.1",))
+    async with recording(
+        tmp_path, stream, tls=serving(authority, "good"), interception=settings, ca_file=authority / "ca.pem"
+    ) as (relay, upstream, base):
+        place = upstream.url.removeprefix("https://")
+        trusting = ssl.create_default_context(cadata=settings.authority.certificate)
+        trusting.set_alpn_protocols(["h2", "http/1.1"])
+        reader, writer = await asyncio.open_connection(*address(base))
+        line = f"CONNECT {place} HTTP/1.1\r\nhost: {place}\r\nproxy-authorization: Basic "
+        writer.write(line.encode() + settings.credential + b"\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+        await writer.start_tls(trusting, server_hostname="127.0.0.1")
+        assert writer.get_extra_info("ssl_object").selected_alpn_protocol() == "h2"
+        peer = Peer(reader, writer, Limits(), is_client=True)
+        peer.start()
+        reading = asyncio.create_task(peer.serve())
+        asked = await peer.request(ask("/v1/x", authority=place), end=True).over()
+        assert bytes(asked.body).endswith(DONE)
+        assert len(upstream.peers) == 1
+        tape = await tape_of(relay, "/v1/x")
+        peer.close()
+        await reading
+    assert (tape.row["protocol"], tape.row["connection_reused"], tape.row["upstream"]) == ("h2", 0, upstream.url)
