@@ -64,7 +64,7 @@ class Channel:
         """Send data; with TLS, as soon as the handshake is done."""
         if self._tls is not None:
             if not self._is_shaken:
-                self._early = data
+                self._early += data
                 return
             self._tls.write(data)
             data = self._out.read()

@@ -22,6 +22,7 @@ from typing import Any
 
 import httptools
 
+from tests.bench import http2
 from tests.bench.channel import Channel
 from tests.bench.upstream import DONE, STAMP, piece, short
 
@@ -33,12 +34,24 @@ _REQUEST = (
     b"\r\nauthorization: Bearer sk-0123456789abcdef\r\nuser-agent: bench\r\ncontent-length: %d\r\n\r\n%s"
 )
 
+_PATH = 4
+_HEAD = b"\x83\x86" + http2.literal(1, b"127.0.0.1")
+_FIELDS = (
+    http2.literal(b"accept", b"*/*")
+    + http2.literal(b"content-type", b"application/json")
+    + http2.literal(b"authorization", b"Bearer sk-0123456789abcdef")
+    + http2.literal(b"user-agent", b"bench")
+    + http2.literal(b"te", b"trailers")
+)
+"""The same fields in HPACK, with names of the static table where it has them."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """What to ask, of whom: `clients` at once, each `requests` one after the other, all of it `repeat` times.
 
-    Responses have `chunks` chunks, or are short ones if that is 0. `ca` is a file, and asks for TLS.
+    Responses have `chunks` chunks, or are short ones if that is 0. `ca` is a file, and asks for TLS. With `is_http2`,
+    the clients are streams of one connection.
     """
 
     port: int
@@ -51,6 +64,7 @@ class Plan:
     pause_ms: float
     is_kept: bool
     ca: str | None = None
+    is_http2: bool = False
 
 
 @dataclass(slots=True)
@@ -148,6 +162,102 @@ class Client:
                 self.clients.again(self)
 
 
+class Multiplexed(Client):
+    """A client whose requests are streams of the one connection."""
+
+    def start(self) -> None:
+        """Send the next request, on a stream of its own."""
+        began = time.monotonic_ns()
+        self.response = Response(self.number, self.clients.shared is None, began)
+        self.clients.shared = self.clients.shared or Shared(self.clients)
+        self.tail = b""
+        self.clients.shared.request(self, b"/%d/%d/%d/v1/chat/completions" % (
+            self.number, self.plan.chunks, self.plan.gap_us))  # fmt: skip
+        self.left -= 1
+        self.number += 1
+
+    def finish(self) -> None:
+        """Note the response, and send the next request after the pause."""
+        assert self.response is not None
+        self.clients.responses.append(self.response)
+        self.response = None
+        if self.left:
+            self.clients.again(self)
+        shared = self.clients.shared
+        if shared is not None and not (shared.streams or self.clients.waiting or self.clients.ending):
+            shared.close()
+
+
+class Shared:
+    """The one connection of HTTP/2."""
+
+    left = 0
+
+    def __init__(self, clients: "Clients") -> None:
+        self.clients, self.received = clients, bytearray()
+        self.streams = dict[int, Multiplexed]()
+        self.next = 1
+        sock = socket.socket()
+        sock.setblocking(False)
+        sock.connect_ex(("127.0.0.1", clients.plan.port))
+        self.channel: Channel | None = Channel(sock, clients.context, is_server=False)
+        clients.watch(self)
+
+    def request(self, client: Multiplexed, path: bytes) -> None:
+        """Open a stream."""
+        id, self.next = self.next, self.next + 2
+        self.streams[id] = client
+        assert self.channel is not None
+        greeting = http2.PREFACE + http2.SETTINGS_SENT if id == 1 else b""
+        head = http2.frame(http2.HEADERS, http2.END_HEADERS, id, _HEAD + http2.literal(_PATH, path) + _FIELDS)
+        self.channel.write(greeting + head + http2.frame(http2.DATA, http2.END_STREAM, id, _BODY))
+        if self.channel.unsent:
+            self.clients.epoll.modify(self.channel.sock, select.EPOLLIN | select.EPOLLOUT)
+
+    def receive(self) -> None:
+        """Read the socket and handle its whole frames."""
+        assert self.channel is not None
+        try:
+            data = self.channel.read()
+        except OSError:
+            data = None
+        at = time.monotonic_ns()
+        self.received += data or b""
+        for kind, flags, id, payload in http2.frames(self.received):
+            if kind in (http2.SETTINGS, http2.PING):
+                if not flags & http2.ACK:
+                    self.channel.write(http2.frame(kind, http2.ACK, 0, payload if kind == http2.PING else b""))
+            elif id in self.streams:
+                self._take(self.streams[id], at, kind, flags, id, payload)
+        if data is None:
+            self.finish()
+
+    def _take(self, client: Multiplexed, at: int, kind: int, flags: int, id: int, payload: bytes) -> None:
+        response = client.response
+        assert response is not None
+        response.first_byte, client.at = response.first_byte or at, at
+        if kind == http2.DATA and payload:
+            client.on_body(payload)
+        if kind == http2.RST_STREAM or (flags & http2.END_STREAM and kind in (http2.DATA, http2.HEADERS)):
+            response.is_whole = kind != http2.RST_STREAM
+            del self.streams[id]
+            self.clients.ending.append(client)
+
+    def finish(self) -> None:
+        """Abandon all streams."""
+        given_up = list(self.streams.values())
+        self.streams.clear()
+        for client in given_up:
+            client.left = 0
+            client.finish()
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self.channel is not None:
+            self.clients.unwatch(self)
+        self.clients.shared = None
+
+
 class Clients:
     """All clients, and what they saw."""
 
@@ -155,18 +265,19 @@ class Clients:
         self.plan = plan
         self.context = ssl.create_default_context(cafile=plan.ca) if plan.ca else None
         self.epoll = select.epoll()
-        self.active = dict[int, Client]()
+        self.active = dict[int, Client | Shared]()
+        self.shared: Shared | None = None
         self.ending = deque[Client]()
         self.waiting = deque[tuple[int, Client]]()
         self.responses = list[Response]()
 
-    def watch(self, client: Client) -> None:
+    def watch(self, client: Client | Shared) -> None:
         """Be told of what comes for a client."""
         assert client.channel is not None
         self.epoll.register(client.channel.sock, select.EPOLLIN | select.EPOLLOUT)
         self.active[client.channel.sock.fileno()] = client
 
-    def unwatch(self, client: Client) -> None:
+    def unwatch(self, client: Client | Shared) -> None:
         """Close a client's connection."""
         assert client.channel is not None
         del self.active[client.channel.sock.fileno()]
@@ -179,13 +290,13 @@ class Clients:
 
     def run(self) -> None:
         """Run it all."""
-        plan = self.plan
+        plan, kind = self.plan, Multiplexed if self.plan.is_http2 else Client
         each = plan.requests * plan.clients
         for time_ in range(plan.repeat):
             if time_:
                 time.sleep(0.2)
             first = plan.first + time_ * each
-            starts = (Client(self, first + client * plan.requests) for client in range(plan.clients))
+            starts = (kind(self, first + client * plan.requests) for client in range(plan.clients))
             self.waiting.extend((0, client) for client in starts)
             self._run_once()
 

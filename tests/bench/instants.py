@@ -172,7 +172,7 @@ def measure(directory: Path, upstream: rig.Upstream, is_tls: bool, given: argpar
     """Record under each condition; return what was found."""
     there = directory / ("tls" if is_tls else "plain")
     there.mkdir()
-    port = upstream.tls if is_tls else upstream.plain
+    port = upstream.port(is_tls=is_tls)
     recorder = rig.wiretape(given.wiretape)(rig.Site(there, port, upstream.ca if is_tls else None))
     rig.prioritize(given.nice, recorder.pids())
     batches = []

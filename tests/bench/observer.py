@@ -4,7 +4,7 @@
                                    [--way NAME=COMMAND]… [--mitmproxy DIR] [--patience S] [--retries N] [--nice N]
                                    [--json FILE]
 
-A load is `KIND-N[-tls][-kept|-new][@GAP_MS]`:
+A load is `KIND-N[-tls][-kept|-new|-h2][@GAP_MS]`:
 
     streams-N     N streams at once, 4 s long; all together send 5,000 chunks a second, each at most 50, unless @GAP_MS
     burst-N       N short requests at once, 5 times
@@ -12,8 +12,10 @@ A load is `KIND-N[-tls][-kept|-new][@GAP_MS]`:
     exchanges-N   N short requests by 10 clients, as fast as they can
 
 TLS is between the proxy and the upstream, or with `direct` between the client and the upstream. But for `sequential`,
-each request has a new client connection. `--way before='/path/to/wiretape record --workers 2'` measures another
-version, or other options, in the same run; there may be several. `--full` has all loads, all ways, and 5 rounds.
+each request has a new client connection. With `-h2`, all are streams of one connection, HTTP/2 from the client to the
+upstream; nginx's way is `grpc_pass`, which has an upstream connection for each stream.
+`--way before='/path/to/wiretape record --workers 2'` measures another version, or other options, in the same run; there
+may be several. `--full` has all loads, all ways, and 5 rounds.
 
 All is on loopback, in processes of their own; the ways take turns, so that all see the same machine. nginx and HAProxy
 keep upstream connections where the clients keep theirs. Figures are medians of the rounds, and ratios medians of the
@@ -63,13 +65,17 @@ class Load:
 
 def parse(name: str) -> Load:
     """Return a load by its name. Raises `argparse.ArgumentTypeError`."""
-    match = re.fullmatch(r"(streams|burst|sequential|exchanges)-(\d+)(-tls)?(?:-(kept|new))?(?:@(\d+))?", name)
+    match = re.fullmatch(r"(streams|burst|sequential|exchanges)-(\d+)(-tls)?(?:-(kept|new|h2))?(?:@(\d+))?", name)
     if match is None:
         raise argparse.ArgumentTypeError(f"not a load: {name!r}")
     kind, count, tls, connections, gap = match.groups()
+    is_http2 = connections == "h2"
     is_kept = connections == "kept" or (connections is None and kind == "sequential")
     n = int(count)
-    plan = Plan(port=0, first=0, clients=n, requests=1, repeat=1, chunks=0, gap_us=0, pause_ms=0, is_kept=is_kept)
+    plan = Plan(
+        port=0, first=0, clients=n, requests=1, repeat=1, chunks=0, gap_us=0, pause_ms=0, is_kept=is_kept,
+        is_http2=is_http2,
+    )  # fmt: skip
     if kind == "streams":
         gap_us = int(gap) * 1000 if gap else max(LEAST_GAP_US, n * 1_000_000 // RATE)
         requests = 2 if is_kept else 1
@@ -141,13 +147,14 @@ class Bench:
         self.responses: dict[str, list[Row]] = {name: [] for name in ways}
         self.idle: dict[str, int] = {}
         self.next = 0
-        port, self.ca = (upstream.tls, upstream.ca) if load.is_tls else (upstream.plain, None)
+        port = upstream.port(is_tls=load.is_tls, is_http2=load.plan.is_http2)
+        self.ca = upstream.ca if load.is_tls else None
         self.ways: dict[str, rig.Running] = {}
         try:
             for name, start in ways.items():
                 there = directory / f"{load.name}-{name}"
                 there.mkdir()
-                self.ways[name] = start(rig.Site(there, port, self.ca, load.plan.is_kept))
+                self.ways[name] = start(rig.Site(there, port, self.ca, load.plan.is_kept, load.plan.is_http2))
                 rig.prioritize(nice, self.ways[name].pids())
                 self._warm_up(name)
         except BaseException:
@@ -313,6 +320,17 @@ FIGURES = (
     Figure("latency per chunk p50 ÷ nginx, 100 streams", "streams-100", "latency_p50_ms", "nginx"),
     Figure("latency per chunk p99 [ms], 100 streams", "streams-100", "latency_p99_ms"),
     Figure("latency per chunk p99 ÷ nginx, 100 streams", "streams-100", "latency_p99_ms", "nginx"),
+    *(
+        Figure(f"{label} {ending}, 100 HTTP/2 streams", "streams-100-h2", key, to)
+        for label, unit, key in (
+            ("latency per chunk p50", "[ms]", "latency_p50_ms"),
+            ("latency per chunk p99", "[ms]", "latency_p99_ms"),
+            ("latency per chunk p50, all running", "[ms]", "steady_p50_ms"),
+            ("CPU per chunk, at the load's end", "[µs]", "cpu_end_us_per_chunk"),
+            ("CPU per chunk, settled", "[µs]", "cpu_settled_us_per_chunk"),
+        )
+        for ending, to in ((unit, ""), ("÷ nginx", "nginx"))
+    ),
     Figure("chunks lost, 2,000 streams", "streams-2000", "lost"),
     Figure("memory per stream [KiB], 2,000 streams", "streams-2000", "kib_per_stream"),
     Figure("latency per chunk p99 ÷ nginx, 2,000 streams", "streams-2000", "latency_p99_ms", "nginx"),

@@ -123,7 +123,11 @@ class Upstream:
         self.ca, self._log = directory / "ca.pem", directory / "upstream.json"
         self.process = start("upstream", directory / "good.pem", directory / "good.key")
         assert self.process.stdout is not None
-        self.plain, self.tls = map(int, self.process.stdout.readline().split())
+        self.ports = list(map(int, self.process.stdout.readline().split()))
+
+    def port(self, *, is_tls: bool = False, is_http2: bool = False) -> int:
+        """Return the port for clients that speak so."""
+        return self.ports[2 * is_http2 + is_tls]
 
     def log(self) -> dict[str, Any]:
         """Return what was accepted and sent since the last call."""
@@ -198,13 +202,15 @@ class Running:
 class Site:
     """Where a way is to run: its directory, the upstream's port, and the authorities if that one speaks TLS.
 
-    `is_kept`: clients keep their connections, and so is the way to keep those to the upstream.
+    `is_kept`: clients keep their connections, and so is the way to keep those to the upstream. `is_http2`: clients and
+    upstream speak HTTP/2.
     """
 
     directory: Path
     upstream: int
     ca: Path | None = None
     is_kept: bool = True
+    is_http2: bool = False
 
 
 Start = Callable[[Site], Running]
@@ -229,7 +235,12 @@ def _served(command: Sequence[object], directory: Path, port: int) -> Running:
 def nginx(site: Site) -> Running:
     """Start nginx with one worker, unbuffered."""
     port, scheme = free_port(), "https" if site.ca else "http"
-    tls = f"proxy_ssl_verify on; proxy_ssl_trusted_certificate {site.ca}; proxy_ssl_name localhost;" if site.ca else ""
+    module = "grpc" if site.is_http2 else "proxy"
+    tls = f"{module}_ssl_verify on; {module}_ssl_trusted_certificate {site.ca}; {module}_ssl_name localhost;"
+    passing = f"""proxy_pass {scheme}://api; proxy_http_version 1.1; proxy_set_header Connection "";
+                proxy_buffering off; proxy_request_buffering off;"""
+    if site.is_http2:
+        passing = f"grpc_pass {'grpcs' if site.ca else 'grpc'}://api; grpc_read_timeout 300s;"
     keep = "keepalive 4096;" if site.is_kept else ""
     temporary = "".join(f"{name}_temp_path {site.directory}/{name};" for name in ("fastcgi", "uwsgi", "scgi", "proxy"))
     (site.directory / "nginx.conf").write_text(f"""
@@ -239,9 +250,9 @@ def nginx(site: Site) -> Running:
         http {{
             access_log off; client_body_temp_path {site.directory}/body; {temporary}
             upstream api {{ server 127.0.0.1:{site.upstream}; {keep} }}
-            server {{ listen 127.0.0.1:{port} backlog=4096; keepalive_requests 1000000; location / {{
-                proxy_pass {scheme}://api; proxy_http_version 1.1; proxy_set_header Connection ""; {tls}
-                proxy_buffering off; proxy_request_buffering off; }} }}
+            server {{ listen 127.0.0.1:{port} {"http2" if site.is_http2 else ""} backlog=4096;
+                keepalive_requests 1000000; http2_max_concurrent_streams 10000;
+                location / {{ {passing} {tls if site.ca else ""} }} }}
         }}""")
     return _served(
         ("nginx", "-c", site.directory / "nginx.conf", "-p", site.directory, "-e", site.directory / "log"),
@@ -253,7 +264,8 @@ def nginx(site: Site) -> Running:
 def haproxy(site: Site) -> Running:
     """Start HAProxy with one thread."""
     port = free_port()
-    tls = f"ssl verify required ca-file {site.ca}" if site.ca else ""
+    tls = f"ssl verify required ca-file {site.ca}{' alpn h2' if site.is_http2 else ''}" if site.ca else ""
+    proto = "proto h2" if site.is_http2 else ""
     (site.directory / "haproxy.cfg").write_text(f"""
 global
     maxconn 8000
@@ -267,10 +279,10 @@ defaults
     timeout client 300s
     timeout server 300s
 frontend clients
-    bind 127.0.0.1:{port} backlog 4096
+    bind 127.0.0.1:{port} backlog 4096 {proto}
     default_backend api
 backend api
-    server one 127.0.0.1:{site.upstream} {tls}
+    server one 127.0.0.1:{site.upstream} {tls or proto}
 """)
     return _served(("haproxy", "-db", "-f", site.directory / "haproxy.cfg"), site.directory, port)
 

@@ -7,8 +7,9 @@ The path says what to send: `/NUMBER/CHUNKS/GAP_US/…`. With chunks, these are 
 whose chunks go out on absolute deadlines; without, a short answer. Each payload ends with the instant of its sending
 (`time.monotonic_ns`), so that a client on the same machine knows how long it took.
 
-Prints the plain and the TLS port. Each line on standard input is a file name: the log since the last one is written to
-it as JSON, and a line printed. Ends at end of file. Nothing sent is kept but its instants: `body` makes it again.
+Prints the plain and the TLS port of HTTP/1.1, and those of HTTP/2. Each line on standard input is a file name: the log
+since the last one is written to it as JSON, and a line printed. Ends at end of file. Nothing sent is kept but its
+instants: `pieces` makes it again.
 """
 
 import gc
@@ -24,6 +25,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tests.bench.channel import Channel
+from tests.bench.http2 import Http2Connection, Stream
 
 DONE = b"data: [DONE]\n\n"
 STAMP = slice(-20, -4)
@@ -76,7 +78,7 @@ class Sent:
 
 
 class Connection(Channel):
-    """A client's connection; `received` is what came of a request that is not whole yet."""
+    """A client's connection, and the response on it; `received` holds an incomplete request."""
 
     def __init__(self, sock: socket.socket, peer: int, context: ssl.SSLContext | None) -> None:
         super().__init__(sock, context, is_server=True)
@@ -92,13 +94,46 @@ class Connection(Channel):
         self.received += data or b""
         return data is not None
 
+    @property
+    def connection(self) -> "Connection":
+        return self
+
+    def requests(self) -> Iterator[tuple["Connection | Stream", bytes]]:
+        """Remove the whole requests from `received`; yield the responder and the path of each."""
+        for path in requests(self.received):
+            yield self, path
+
+    def head(self) -> bytes:
+        """Return the head of a stream's response."""
+        return _STREAM_HEAD
+
+    def chunk(self, data: bytes) -> bytes:
+        """Return a chunk of its body."""
+        return b"%x\r\n%s\r\n" % (len(data), data)
+
+    def last(self, data: bytes) -> bytes:
+        """Return the last chunk and the end of its body."""
+        return self.chunk(data) + b"0\r\n\r\n"
+
+    def answer(self, data: bytes) -> bytes:
+        """Return a whole short response."""
+        return _ANSWER_HEAD % len(data) + data
+
+
+class Multiplexed(Http2Connection, Connection):
+    """A client's connection of HTTP/2, whose responses are on streams."""
+
 
 class Upstream:
-    """The two listeners, the connections and the deadlines."""
+    """The listeners, the connections and the deadlines; `contexts` are those of TLS, of HTTP/1.1 and of HTTP/2."""
 
-    def __init__(self, context: ssl.SSLContext | None) -> None:
+    def __init__(self, contexts: Sequence[ssl.SSLContext | None]) -> None:
         self.epoll = select.epoll()
-        self.listeners = {(sock := _listener()).fileno(): (sock, given) for given in (None, context)}
+        self.listeners = {
+            (sock := _listener()).fileno(): (sock, given, kind)
+            for kind, context in zip((Connection, Multiplexed), contexts, strict=True)
+            for given in (None, context)
+        }
         self.connections: dict[int, Connection] = {}
         self.due: list[tuple[int, int, int, Callable[[], None]]] = []
         self.responses = list[Sent]()
@@ -108,8 +143,8 @@ class Upstream:
 
     @property
     def ports(self) -> list[int]:
-        """The plain and the TLS port."""
-        return [sock.getsockname()[1] for sock, _ in self.listeners.values()]
+        """The plain and the TLS port of HTTP/1.1, and of HTTP/2."""
+        return [sock.getsockname()[1] for sock, _, _ in self.listeners.values()]
 
     def run(self) -> None:
         """Serve until standard input ends."""
@@ -139,14 +174,14 @@ class Upstream:
             print("written", flush=True)
         return bool(name)
 
-    def _accept(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
+    def _accept(self, listener: socket.socket, context: ssl.SSLContext | None, kind: type[Connection]) -> None:
         for _ in range(64):
             try:
                 sock, address = listener.accept()
             except BlockingIOError:
                 return
             self.accepted += 1
-            self.connections[sock.fileno()] = Connection(sock, address[1], context)
+            self.connections[sock.fileno()] = kind(sock, address[1], context)
             self.epoll.register(sock, select.EPOLLIN)
 
     def _serve(self, fd: int, event: int) -> None:
@@ -160,9 +195,9 @@ class Upstream:
             del self.connections[fd]
             connection.sock.close()
             return
-        for path in requests(connection.received):
+        for response, path in connection.requests():
             _, number, chunks, gap_us, *_ = path.split(b"/")
-            self._answer(connection, Sent(int(number), int(chunks), connection.peer, connection.is_tls), int(gap_us))
+            self._answer(response, Sent(int(number), int(chunks), connection.peer, connection.is_tls), int(gap_us))
 
     def _write(self, connection: Connection, data: bytes) -> int:
         connection.write(data)
@@ -174,35 +209,37 @@ class Upstream:
         if connection.sock.fileno() >= 0:
             self.epoll.modify(connection.sock, select.EPOLLIN | (select.EPOLLOUT if connection.unsent else 0))
 
-    def _answer(self, connection: Connection, sent: Sent, gap_us: int) -> None:
+    def _answer(self, response: Connection | Stream, sent: Sent, gap_us: int) -> None:
         self.responses.append(sent)
         if not sent.chunks:
             at = time.monotonic_ns()
             sent.sent_ns.append(at)
             data = short(sent.number, at)
-            sent.wire_ends.append(self._write(connection, _ANSWER_HEAD % len(data) + data))
+            sent.wire_ends.append(self._write(response.connection, response.answer(data)))
             return
-        self._write(connection, _STREAM_HEAD)
+        self._write(response.connection, response.head())
         gap_ns = gap_us * 1000
         # Streams that begin together do not go on in step.
-        self._next(connection, sent, time.monotonic_ns() + int(gap_ns * (1 + sent.number * _GOLDEN % 1)), gap_ns)
+        self._next(response, sent, time.monotonic_ns() + int(gap_ns * (1 + sent.number * _GOLDEN % 1)), gap_ns)
 
-    def _next(self, connection: Connection, sent: Sent, due_ns: int, gap_ns: int) -> None:
+    def _next(self, response: Connection | Stream, sent: Sent, due_ns: int, gap_ns: int) -> None:
+        connection = response.connection
+
         def act() -> None:
             seq = len(sent.sent_ns)
             if connection.sock.fileno() < 0:
                 return
             if seq == sent.chunks:
-                sent.wire_ends.append(self._write(connection, b"e\r\n" + DONE + b"\r\n0\r\n\r\n"))
+                sent.wire_ends.append(self._write(connection, response.last(DONE)))
                 return
             at = time.monotonic_ns()
             sent.sent_ns.append(at)
             sent.late_ns.append(at - due_ns)
             data = piece(sent.number, seq, at)
-            sent.wire_ends.append(self._write(connection, b"%x\r\n%s\r\n" % (len(data), data)))
-            self._next(connection, sent, due_ns + gap_ns, gap_ns)
+            sent.wire_ends.append(self._write(connection, response.chunk(data)))
+            self._next(response, sent, due_ns + gap_ns, gap_ns)
 
-        heapq.heappush(self.due, (due_ns, sent.number, id(connection), act))
+        heapq.heappush(self.due, (due_ns, sent.number, id(response), act))
 
 
 def requests(received: bytearray) -> Iterator[bytes]:
@@ -223,14 +260,20 @@ def _listener() -> socket.socket:
     return sock
 
 
+def _context(protocol: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(sys.argv[1], sys.argv[2])
+    context.set_alpn_protocols([protocol])
+    return context
+
+
 def main() -> None:
     """Serve, with TLS if a certificate and its key are named."""
-    context = None
+    contexts: list[ssl.SSLContext | None] = [None, None]
     if len(sys.argv) > 1:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(sys.argv[1], sys.argv[2])
+        contexts = [_context(protocol) for protocol in ("http/1.1", "h2")]
     gc.disable()
-    upstream = Upstream(context)
+    upstream = Upstream(contexts)
     print(*upstream.ports, flush=True)
     upstream.run()
 

@@ -205,7 +205,7 @@ def lived(checkout: Checkout, streams: int, gap_ms: int, seconds: float) -> None
     """Measure the viewer beside a recorder of live streams."""
     chunks = int((seconds + 3 * SETTLING_S) * 1000 / gap_ms)
     with rigged() as (directory, upstream):
-        recorder = wiretape(f"env PYTHONPATH={checkout.package} {WIRETAPE}")(Site(directory, upstream.plain))
+        recorder = wiretape(f"env PYTHONPATH={checkout.package} {WIRETAPE}")(Site(directory, upstream.port()))
         assert recorder.tape is not None
         try:
             for number, (name, key, more) in enumerate(LIVE):

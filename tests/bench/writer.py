@@ -131,7 +131,7 @@ def send(connection: socket.socket, sent: Sequence[bytes], rate: float) -> None:
 def run_at_full_speed(seconds: int) -> None:
     """Print what a recorder does with short requests at full speed, and with a stop at their end."""
     with rig.rigged() as (directory, upstream):
-        way = rig.wiretape()(rig.Site(directory, upstream.plain, None, True))
+        way = rig.wiretape()(rig.Site(directory, upstream.port(), None, True))
         assert way.process is not None
         assert way.tape is not None
         tried = _asked(way.port, 0, 500)
