@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from wiretape.recorder.decode import encoding
@@ -51,7 +51,7 @@ _FIRST: Final = (
     "cache_read_input_tokens", "cache_write_input_tokens", "connection_reused", "clock",
     "conversation", "cache_write_1h_input_tokens", "input_uncached_tokens",
     "context_system_bytes", "context_tools_bytes", "context_user_bytes", "context_assistant_bytes",
-    "context_tool_results_bytes", "context_images_bytes", "context_documents_bytes", "context_other_bytes",
+    "context_tool_results_bytes", "context_images_bytes", "context_documents_bytes", "context_other_bytes", "protocol",
 )  # fmt: skip
 TEXT_FIELDS: Final = ("content", "reasoning", "refusal", "tool_calls")
 CACHE: Final = ("cache_verdict", "cache_broken_at", "cache_expected_tokens", "cache_idle_ms", "cache_common_tokens")
@@ -73,6 +73,7 @@ DETAIL_FIELDS: Final = (
     "e2e_tps", "tokens_per_chunk", "tpot_est_ms", "tpot_adj_ms", "icl_mean_ms", "icl_p90_ms", "comments", "chunks",
     "gap_bytes", "choices", "usage", "attributes", "dialect_version", "clock_error_ms", "request_truncated",
     "conversation_key_from", "continues", "asked", "cost", "currency", "cache_hit_rate", "upstream_name", *CACHE,
+    "reset_code",
 )  # fmt: skip
 PAID: Final = ("cost", "currency", "cache_hit_rate")
 WORKED_OUT: Final = ("conversation", "continues", *PAID, "upstream_name", *CACHE)
@@ -85,6 +86,9 @@ FIELDS: Final = _FIRST + tuple(
 
 LIST_FIELDS: Final = tuple(name for name in FIELDS if name != "conversation")
 """Default fields of a list; `conversation` is left out, as computing it needs all exchanges."""
+
+HEADER_FIELDS: Final = ("request_headers", "response_headers", "response_trailers")
+"""The fields of a `HeadersRow` as `show` prints them."""
 
 GAP_PERCENTILES: Final = {"gap_p50_ms": 0.5, "gap_p90_ms": 0.9, "gap_p99_ms": 0.99}
 """Percentiles of the gaps between reads with output, for filters and sorting: computed on request."""
@@ -168,6 +172,8 @@ class DetailRow(ListRow):
     response_id: str | None
     framing: str | None
     connection_reused: bool | None
+    protocol: str | None
+    reset_code: str | None
     clock: str | None
     clock_error_ms: float | None
     request_truncated: bool | None
@@ -262,6 +268,14 @@ class TurnRow:
     sources: Mapping[str, int] = dataclasses.field(default_factory=dict)
     number: int = 1
     results_of: str | None = None
+
+
+class HeadersRow(NamedTuple):
+    """The headers of an exchange's request and of its response, and the response's trailers."""
+
+    request: Headers
+    response: Headers
+    trailers: Headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,10 +443,10 @@ def value(row: ListRow, name: str) -> Any:
     return row.others[name] if isinstance(row, DetailRow) and name in row.others else getattr(row, name)
 
 
-def record(row: DetailRow, headers: tuple[Headers, Headers]) -> TableRow:
-    """Return all fields of an exchange by name, with the headers of its request and of its response."""
+def record(row: DetailRow, headers: HeadersRow) -> TableRow:
+    """Return all fields of an exchange by name, with the headers of its request and of its response, and trailers."""
     fields = {name: value(row, name) for name in FIELDS + TEXT_FIELDS + DETAIL_FIELDS}
-    return fields | dict(zip(("request_headers", "response_headers"), headers, strict=True))
+    return fields | dict(zip(HEADER_FIELDS, headers, strict=True))
 
 
 def only(found: Iterable[TableRow], names: Sequence[str]) -> Iterator[TableRow]:

@@ -59,6 +59,9 @@ OUTCOMES: Final[dict[Outcome, str]] = {
     " none is known, it was closed in good order",
 }
 
+PROTOCOLS: Final = {"http/1.0": "HTTP/1.0", "http/1.1": "HTTP/1.1", "h2": "HTTP/2", "h3": "HTTP/3"}
+"""The protocols spoken with upstream, by their names in TLS (ALPN), with those in a status line."""
+
 _HTTP2_ERRORS: Final = (
     "no_error", "protocol_error", "internal_error", "flow_control_error", "settings_timeout", "stream_closed",
     "frame_size_error", "refused_stream", "cancel", "compression_error", "connect_error", "enhance_your_calm",

@@ -40,7 +40,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.types import NullType, TypeDecorator, TypeEngine
 
-from wiretape.recorder.decode.exchange import OUTCOMES, RESET_CODE
+from wiretape.recorder.decode.exchange import OUTCOMES
 from wiretape.recorder.decode.turns import TurnMeasures
 from wiretape.recorder.errors import sqlite_code
 from wiretape.recorder.tape import packing
@@ -147,9 +147,6 @@ _NAMED: Final = {
     "exchanges.request_headers": _PAIRS,
     "exchanges.response_headers": _PAIRS,
     "exchanges.response_trailers": _PAIRS,
-    "exchanges.reset_code": Kind(
-        "an HTTP/2 error", frozenset({str}), None, lambda value: bool(RESET_CODE.fullmatch(value))
-    ),
     "exchanges.labels": _json(dict[str, str]),
     **{f"{table}.{column}": _TIMES for table in _SEGMENTS for column in ("at_ns", "relayed_ns")},
     **{f"{table}.sizes": _json(list[Place]) for table in _SEGMENTS},

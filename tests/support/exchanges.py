@@ -48,7 +48,7 @@ def full(
     """Make all of an exchange, with a row of such values."""
     facts = Exchange(None, None, None, None, connected_ns, headers_ns, end_ns)
     request, decoded = RequestRow("", "POST", "/v1", "", [], None, 0, "", {}), decoded or Decoded(b"", "json")
-    return FullExchange(detailed(**stored), request, [], facts, sent_ns, 0, Reads.of(reads), b"", decoded)
+    return FullExchange(detailed(**stored), request, [], [], facts, sent_ns, 0, Reads.of(reads), b"", decoded)
 
 
 MS = 1_000_000

@@ -15,7 +15,7 @@ from wiretape.recorder.errors import NotFound
 from wiretape.viewer import rows
 from wiretape.viewer.exchange.opened import Known
 from wiretape.viewer.exchange.turn import Turn
-from wiretape.viewer.rows import DetailRow, Headers, RequestRow, TableRow
+from wiretape.viewer.rows import DetailRow, HeadersRow, RequestRow, TableRow
 from wiretape.viewer.source.base import (
     ALL,
     Browsed,
@@ -47,7 +47,7 @@ class Remembered(Recorded):
     row: TableRow
     packed: bytes | None
     full: DetailRow
-    both_headers: tuple[Headers, Headers]
+    both_headers: HeadersRow
     asked: RequestRow
     its_reads: list[TableRow]
     data: bytes
@@ -71,7 +71,7 @@ class Remembered(Recorded):
     def worked_out(self) -> DetailRow:
         return self.full
 
-    def headers(self) -> tuple[Headers, Headers]:
+    def headers(self) -> HeadersRow:
         return self.both_headers
 
     def request(self) -> RequestRow:

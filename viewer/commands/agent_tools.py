@@ -29,6 +29,7 @@ from wiretape.viewer.export import fields
 from wiretape.viewer.query.fields import FIELDS, NAMES
 from wiretape.viewer.query.syntax import And, Labelled, Not, Or, Word
 from wiretape.viewer.report import answers, tables
+from wiretape.viewer.rows import HEADER_FIELDS
 from wiretape.viewer.source.base import Browsed, Selection, Unsupported, names_session
 from wiretape.viewer.source.tape import sql
 from wiretape.viewer.source.tape.place import TapePlace
@@ -57,7 +58,6 @@ _TEXTS: Final = frozenset({
 """Fields of rows that hold words of prompts or answers, as the message of an error may quote a prompt."""
 _SIDES: Final = ("a", "b")
 """The texts of two requests, side by side."""
-_HEADERS: Final = ("request_headers", "response_headers")
 _PARTS: Final = ("summary", "facts", "timing", "events", "reads", "context", "time")
 _PARTS_OF_TEXT: Final = ("text", "conversation", "request")
 _WITH_TEXT: Final = "the server was started without --with-text"
@@ -259,13 +259,13 @@ class TapeTools:
     def _fields(self, id: str, part: str, offset: int) -> str:
         text, notes = self._run(show, f"--part={part}", "--format=json", ids=[id])
         known = [[name, value] for name, value in self._shown(json.loads(text)).items()]
-        rows = [row for row in known if row[1] is not None and row[0] not in _HEADERS]
+        rows = [row for row in known if row[1] is not None and row[0] not in HEADER_FIELDS]
         return answers.table(("field", "value"), rows[offset:], offset, self.room, notes, more=False)
 
     def _headers(self, id: str, offset: int) -> str:
         text, notes = self._run(show, "--part=facts", "--format=json", ids=[id])
         facts: TableRow = json.loads(text)
-        rows = [[side.partition("_")[0], *header] for side in _HEADERS for header in facts[side] or ()]
+        rows = [[name.removesuffix("_headers"), *header] for name in HEADER_FIELDS for header in facts[name] or ()]
         return answers.table(("of", "name", "value"), rows[offset:], offset, self.room, notes, more=False)
 
     def _table(

@@ -138,7 +138,7 @@ class _Writer:
 
         one = self._source.exchange(no)
         row, timed = one.detail(), Attribution(*one.observed())
-        asked, answered = one.headers()
+        asked, answered, _ = one.headers()
         recorded = attempts.recording(self._source.tape("bodies"), no)
         examined = report.Examined(
             row=row,

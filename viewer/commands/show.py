@@ -31,7 +31,7 @@ def _summary(one: "Recorded", out: Output, limits: Thresholds) -> None:
         return
     row, timed = one.worked_out(), Attribution(*one.observed())
     judged = verdicts(timed, row.outcome, limits)
-    output.show(story.lines(row, timed, judged, one.headers()[1], output.width()))
+    output.show(story.lines(row, timed, judged, one.headers().response, output.width()))
     if row.cache_broken_at is not None:
         _broken_prefix(one, row.cache_broken_at)
 
@@ -56,7 +56,7 @@ def brief(one: "Recorded", limits: Thresholds, *, with_error: bool) -> "Iterator
 
     row, timed = one.worked_out(), Attribution(*one.observed())
     row = row if with_error else replace(row, error_message=None)
-    return story.brief(row, timed, verdicts(timed, row.outcome, limits), one.headers()[1])
+    return story.brief(row, timed, verdicts(timed, row.outcome, limits), one.headers().response)
 
 
 def _facts(one: "Recorded", out: Output, limits: Thresholds) -> None:
@@ -69,12 +69,12 @@ def _facts(one: "Recorded", out: Output, limits: Thresholds) -> None:
     if out.format not in (None, "table"):
         out.put_one(rows.record(row, headers))
         return
-    request_headers, response_headers = headers
     judged = verdicts(Attribution(*one.observed()), row.outcome, limits)
-    output.show(report.page(row, judged, response_headers, output.width()))
-    output.show(report.headers("response headers", response_headers))
+    output.show(report.page(row, judged, headers.response, output.width()))
+    output.show(report.headers("response headers", headers.response))
+    output.show(report.headers("response trailers", headers.trailers))
     if not output.on_terminal():
-        output.show(report.headers("request headers", request_headers))
+        output.show(report.headers("request headers", headers.request))
 
 
 def _timing(one: "Recorded", out: Output, limits: Thresholds) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from wiretape.recorder.decode.dialects import registry
-from wiretape.recorder.decode.exchange import FLAGS, NOT_SHIPPED
+from wiretape.recorder.decode.exchange import FLAGS, NOT_SHIPPED, PROTOCOLS
 from wiretape.recorder.decode.values import compact
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
@@ -132,8 +132,10 @@ def labels(row: DetailRow) -> Iterator[Fact]:
 def transport(row: DetailRow) -> Iterator[Fact]:
     """Yield the facts about the connection, the clock of the timestamps, and an incomplete request."""
     connection = {True: "kept from an exchange before, without a connect", False: "new"}
-    if row.connection_reused is not None:
-        yield Fact("connection", (connection[row.connection_reused],))
+    protocol = () if row.protocol is None else (PROTOCOLS.get(row.protocol, line(row.protocol)),)
+    reused = () if row.connection_reused is None else (connection[row.connection_reused],)
+    if protocol or reused:
+        yield Fact("connection", (*protocol, *reused))
     if row.clock is not None:
         late = () if row.clock_error_ms is None else (f"late by at most {ms(row.clock_error_ms)} ms",)
         yield Fact("clock", (_CLOCKS.get(row.clock, line(row.clock)), *late))
@@ -223,7 +225,13 @@ def _truncated(row: ListRow) -> str:
         return f"upstream closed the connection {_after(row)}; the stream, which is not decoded, may have been whole"
     missing = [sign for flag, sign in _MISSING.items() if flag in row.flags]
     without = f", without {' or '.join(missing)}" if missing else ""
-    return f"{_CUT.get(row.ended_by or '', 'upstream stopped').format(after=_after(row))}{without}"
+    return f"{_CUT.get(_end(row), 'upstream stopped').format(after=_after(row))}{without}"
+
+
+def _end(row: ListRow) -> str:
+    """Return the end of the transport: `ended_by`, or the kind of the HTTP/2 frame that ended the stream."""
+    frame = (row.outcome_detail or "").partition("_")[0]
+    return frame if frame in ("rst", "goaway") else row.ended_by or ""
 
 
 def _timeout(row: ListRow) -> str:
@@ -247,7 +255,7 @@ def _error_event(row: ListRow) -> str:
 
 
 def _client_closed(row: ListRow) -> str:
-    did = "stopped reading" if row.ended_by == "client_stalled" else "closed the connection"
+    did = {"client_stalled": "stopped reading", "rst": "reset the stream"}.get(_end(row), "closed the connection")
     return f"the client {did} {_after(row)}, before the answer was complete"
 
 
@@ -288,6 +296,8 @@ _CUT: Final = {
     "length": "upstream closed the connection {after}, before its Content-Length",
     "reset": "upstream reset the connection {after}",
     "framing": "upstream sent bytes that are not HTTP {after}",
+    "rst": "upstream reset the stream {after}",
+    "goaway": "upstream ended the connection {after}",
 }
 _MISSING: Final = {"no_done": "[DONE]", "no_finish": "a finish reason"}
 _WHERE: Final = {"before_output": " before any output", "mid_stream": " in mid-stream"}
@@ -299,6 +309,8 @@ _UNCONNECTED: Final = {
     "protocol": "what {host} answered is no HTTP",
     "framing": "what {host} answered is no HTTP",
     "reset": "{host} reset the connection without an answer",
+    "rst": "{host} reset the stream without an answer",
+    "goaway": "{host} ended the connection without an answer",
 }
 _REASONS: Final[dict[str, Callable[[ListRow], str]]] = {
     "open": lambda row: "still running" if row.ended_by is None else "ended, and being measured",
@@ -308,9 +320,9 @@ _REASONS: Final[dict[str, Callable[[ListRow], str]]] = {
     "timeout": _timeout,
     "http_error": _http_error,
     "error_event": _error_event,
-    "connect_error": lambda row: _UNCONNECTED.get(
-        row.ended_by or "", "{host} closed the connection without an answer"
-    ).format(host=line(host(row.upstream))),
+    "connect_error": lambda row: _UNCONNECTED.get(_end(row), "{host} closed the connection without an answer").format(
+        host=line(host(row.upstream))
+    ),
     "client_closed": _client_closed,
     "interrupted": _interrupted,
 }

@@ -32,6 +32,7 @@ class Known:
     row: DetailRow
     request: RequestRow
     response_headers: Headers
+    response_trailers: Headers
     recorder: RecorderRun
     end_ns: int
     gaps: bytes = field(repr=False)

@@ -131,6 +131,11 @@ def request(known: Known) -> Iterator[Line]:
         yield [("response ", "strong"), (cell(known.row.status), "plain")]
         yield []
         yield from headers(known.response_headers)
+    if known.response_trailers:
+        yield []
+        yield [("trailers", "strong")]
+        yield []
+        yield from headers(known.response_trailers)
 
 
 def headers(headers: Sequence[Sequence[str]]) -> Iterator[Line]:

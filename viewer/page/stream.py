@@ -78,7 +78,11 @@ def data(one: StreamPage, shared: Shared) -> JsonObject:
             if fact.label != facts.ATTRIBUTES or shared.text or shared.bodies
         ],
         "slow": [_side(*side) for side in facts.who_was_slow(one.opened.slowness)] if one.opened.slowness else [],
-        "headers": {"request": one.known.request.headers, "response": one.known.response_headers},
+        "headers": {
+            "request": one.known.request.headers,
+            "response": one.known.response_headers,
+            "trailers": one.known.response_trailers,
+        },
         "asked": _request(one, shared),
         "tools": [_tool(name, one.observed) for name in TOOLS],
         "banner": list(_banner(one, shared)),
@@ -275,7 +279,7 @@ def _tool(name: str, observed: Observed) -> JsonObject:
 
 
 def _banner(one: StreamPage, shared: Shared) -> Iterator[tuple[str, str]]:
-    request, response = one.known.request, one.known.response_headers
+    request, response = one.known.request, (*one.known.response_headers, *one.known.response_trailers)
     left_out = [] if shared.text or shared.bodies else ["the texts of the answer (--with-text)"]
     left_out += [] if shared.bodies else ["the bytes of the request and of the response (--with-bodies)"]
     if left_out:

@@ -99,7 +99,7 @@ _NAMED: Final = (
     _text("outcome_detail", "whole", "detail"),
     _text("error_code"),
     _text("finish_reason", "whole", "finish"),
-    *map(_text, ("response_id", "framing", "ended_by", "connection_reused", "clock")),
+    *map(_text, ("response_id", "framing", "ended_by", "reset_code", "connection_reused", "protocol", "clock")),
     *(_text(name, "within") for name in ("error_message", "content", "reasoning", "refusal", "ended_detail")),
     Field("status", "count", ("status",)),
     Field("gap_bytes", "count", ("gap_bytes",), is_always_known=True),

@@ -14,7 +14,7 @@ from typing import Any, Final
 from wiretape.recorder.decode import payloads
 from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.dialects import registry
-from wiretape.recorder.decode.exchange import DETAILS, ENDED_BY, FLAGS, OUTCOMES
+from wiretape.recorder.decode.exchange import DETAILS, ENDED_BY, FLAGS, OUTCOMES, PROTOCOLS, RESET_CODE
 from wiretape.recorder.decode.operation import OPERATIONS
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.errors import TapeDamaged
@@ -39,6 +39,10 @@ LONGEST_TEXT: Final = 2000
 _MOST_IDS: Final = 5
 _ID: Final = re.compile(r"[0-9a-f]{16}")
 _CLOSE: Final = re.compile(r"close_[0-9]{1,5}")
+_CODES: Final = {
+    "connect_error": (RESET_CODE,), "client_closed": (RESET_CODE,), "truncated": (RESET_CODE, _CLOSE),
+}  # fmt: skip
+"""The details with a code, by outcome."""
 _VERSION: Final = re.compile(r"[0-9][0-9A-Za-z.+-]{0,31}")
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _SECONDS: Final = re.compile(r"[0-9]{1,9}")
@@ -128,7 +132,7 @@ class ReportedExchange:
     retries_after: tuple[Retry, ...] | None = _is("attempts at the same request after it failed, in the same form")
     recorded_by: str | None = _is("the version of wiretape that recorded it")
     client: tuple[str, ...] = _is("products and versions that the client's User-Agent names")
-    protocol: str | None = _is("HTTP/1.1, or WebSocket; null: imported")
+    protocol: str | None = _is("HTTP/1.1, HTTP/2, or WebSocket; null: not known")
     framing: str | None = _is("delimiting of the body: chunked, length, close, none, websocket")
     stream: str | None = _is("framing of the payloads: sse, ndjson, …; json is no stream")
     connection_reused: bool | None = _is("sent on a connection kept from an exchange before")
@@ -333,8 +337,8 @@ def _ending(row: DetailRow, verdicts: Sequence[Verdict]) -> str:
 
 def _detail(outcome: str, detail: str | None) -> str | None:
     known = DETAILS.get(outcome, ()) if outcome in OUTCOMES else ()
-    is_close = outcome == "truncated" and detail is not None and _CLOSE.fullmatch(detail)
-    return detail if detail in known or is_close else None
+    is_code = detail is not None and any(code.fullmatch(detail) for code in _CODES.get(outcome, ()))
+    return detail if detail in known or is_code else None
 
 
 def _first_of(headers: Headers) -> dict[str, str]:
@@ -370,9 +374,9 @@ def _moment(started_at: object) -> str | None:
 
 
 def _protocol(row: DetailRow, timed: Attribution) -> str | None:
-    if timed.exchange.is_imported:
-        return None
-    return "WebSocket" if row.framing == "websocket" else "HTTP/1.1"
+    if row.framing == "websocket" and not timed.exchange.is_imported:
+        return "WebSocket"
+    return PROTOCOLS.get(row.protocol or "")
 
 
 def _text(text: str | None, rule: Disclosure) -> str | None:

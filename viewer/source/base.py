@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from wiretape.viewer.exchange.opened import Known
     from wiretape.viewer.exchange.turn import Turn
     from wiretape.viewer.query.syntax import Filter
-    from wiretape.viewer.rows import DetailRow, Headers, ListRow, PreviewRow, RequestRow, TableRow
+    from wiretape.viewer.rows import DetailRow, HeadersRow, ListRow, PreviewRow, RequestRow, TableRow
     from wiretape.viewer.sessions.account import Account
     from wiretape.viewer.sessions.content import SentContext
     from wiretape.viewer.stats.heatmap import Heatmap
@@ -251,8 +251,8 @@ class Recorded(Protocol):
     def worked_out(self) -> "DetailRow":
         """Return its facts and measures with its cost and its place in a conversation. Raises `ConfigError`."""
 
-    def headers(self) -> "tuple[Headers, Headers]":
-        """Return the headers of the request and of the response."""
+    def headers(self) -> "HeadersRow":
+        """Return the headers of the request and of the response, and the response's trailers."""
 
     def request(self) -> "RequestRow":
         """Return the request."""

@@ -98,6 +98,7 @@ class Traced:
     request_headers: Sequence[Sequence[str]] = ()
     labels: Mapping[str, str]
     clock: str | None = None
+    protocol: str | None = None
     outcome_detail: str | None = None
     response_id: str | None = None
     finish_reasons: Sequence[str] = ()

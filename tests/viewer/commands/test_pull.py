@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from tests.support.clickhouse import engine as engines
 from tests.support.clickhouse.engine import Readable
+from tests.support.frames import http2, opened, record
 from wiretape.recorder.demo import synthetic
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.tape import cut, file
@@ -64,6 +65,21 @@ def test_what_is_pulled_of_a_server_is_what_was_shipped(tape: Path, tmp_path: Pa
     pulled = pull(engine, out)
     assert (pulled.count, pulled.without_body) == (30 - 1, [])  # one still runs
     assert held(out) == held(tape)
+
+
+def test_the_facts_of_http2_streams_are_shipped_and_pulled(tmp_path: Path) -> None:
+    engine, tape, whole, bare = Readable(), *(tmp_path / f"{name}.db" for name in ("tape", "whole", "bare"))
+    with opened(tape) as store:
+        record(store, [*http2("a111"), *http2("b222", is_reset=True)])
+    engines.ship(tape, engine, bodies=True)
+    pull(engine, whole)
+    engine.rows["streams"] = []
+    pull(engine, bare)
+    for out in (whole, bare):
+        assert run("ls", "--db", out, "-f", "protocol:h2 reset_code:rst_cancel", "--format", "ids")[1] == "b222\n"
+    asked = ("show", "a111", "--format", "json")
+    assert run(*asked, "--db", whole) == run(*asked, "--db", tape)
+    assert '"response_trailers": []' in run(*asked, "--db", bare)[1], "headers and trailers are shipped with bodies"
 
 
 def figures(path: Path) -> list[list[str]]:

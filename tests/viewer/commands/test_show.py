@@ -32,7 +32,7 @@ def test_show_finds_the_newest_that_failed(tape: Path) -> None:
 
 def test_show_as_json_is_one_object_that_begins_with_the_contract(tape: Path) -> None:
     found = json.loads(run(tape, "show", COMPLETE, "--format", "json").stdout)
-    heads = ("request_headers", "response_headers")
+    heads = ("request_headers", "response_headers", "response_trailers")
     assert tuple(found) == rows.FIELDS + rows.TEXT_FIELDS + rows.DETAIL_FIELDS + heads
     assert found["response_headers"] == [["content-type", "text/event-stream"]]
     assert (found["content"], found["labels"], found["usage"]["total_tokens"]) == ("Hello, world", {"run": "a7"}, 9)

@@ -1,11 +1,17 @@
 """Facts about the connection and the clock of an exchange, in commands."""
 
+import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+import pytest
 from click.testing import CliRunner
 
-from tests.support.frames import STREAM, body, end, head, opened, record, upload
+from tests.support import page
+from tests.support.cases import each_case
+from tests.support.frames import STREAM, body, end, exchange, head, http2, opened, record, upload
 from wiretape.viewer.cli import group
 
 FACTS = {"connection_reused": True, "clock": "loop"}
@@ -33,3 +39,71 @@ def test_a_kept_connection_and_a_suspect_clock_are_shown_filtered_by_and_reporte
     assert run(tape, "ls", "-f", "connection_reused:yes clock:loop", "--format", "ids") == "eeee\n"
     assert "timestamps of 1 of 1 exchange may be late by more than 1 ms" in run(tape, "db", "check")
     assert "wiretape: 1 of 1: exchanges whose timestamps may be late" in run(tape, "check", "--max", "ttft.p50=9s")
+
+
+@pytest.fixture
+def protocols(tmp_path: Path) -> Path:
+    """A tape with an exchange over HTTP/1.1, two over HTTP/2, and one of a wiretape that noted no protocol."""
+    tape = tmp_path / "tape.db"
+    plain = [
+        msgspec.structs.replace(one, protocol="http/1.1") if "protocol" in one.__struct_fields__ else one
+        for one in exchange("a111")
+    ]
+    with opened(tape) as store:
+        record(store, [*plain, *http2("b222"), *http2("c333", STREAM[:1], is_reset=True), *exchange("d444")])
+    return tape
+
+
+@each_case(
+    ("where", "ids"),
+    [
+        ("protocol:h2", ["c333", "b222"]),
+        ("protocol:http/1.1", ["a111"]),
+        ("protocol!=h2", ["a111"]),
+        ("-has:protocol", ["d444"]),
+        ("reset_code:rst_*", ["c333"]),
+        ("detail:rst_cancel", ["c333"]),
+    ],
+)
+def test_exchanges_are_found_by_their_protocol_and_http2_error(protocols: Path, where: str, ids: Sequence[str]) -> None:
+    assert run(protocols, "ls", "-f", where, "--format", "ids").split() == ids
+
+
+def test_the_protocol_is_a_column_of_lists_exports_and_groups(protocols: Path) -> None:
+    listed = json.loads(run(protocols, "ls", "--columns", "id,protocol", "--format", "json"))
+    known = {row["id"]: row["protocol"] for row in listed}
+    assert known == {"a111": "http/1.1", "b222": "h2", "c333": "h2", "d444": None}
+    header, *lines = run(protocols, "export", "--format", "csv").splitlines()
+    assert header.split(",")[-1] == "protocol"
+    assert sorted(line.split(",")[-1] for line in lines) == ["", "h2", "h2", "http/1.1"]
+    grouped = json.loads(run(protocols, "stats", "--by", "protocol", "--format", "json"))
+    assert {group["protocol"]: group["n"] for group in grouped} == {"http/1.1": 1, "h2": 2, None: 1}
+
+
+def test_the_facts_of_an_exchange_name_its_protocol_the_error_and_its_trailers(protocols: Path) -> None:
+    shown = run(protocols, "show", "b222", "--part", "facts")
+    assert re.search(r"^connection +HTTP/2$", shown, re.MULTILINE)
+    assert "response trailers\ngrpc-status: 8\nauthorization: REDACTED:sha256:" in shown
+    whole = json.loads(run(protocols, "show", "b222", "--format", "json"))
+    assert (whole["protocol"], whole["response_trailers"][0]) == ("h2", ["grpc-status", "8"])
+    said = run(protocols, "show", "c333")
+    assert "upstream reset the stream after 1 event" in said
+    assert json.loads(run(protocols, "show", "c333", "--format", "json"))["reset_code"] == "rst_cancel"
+
+
+def test_the_page_of_an_exchange_has_its_trailers_and_names_those_redacted(protocols: Path, tmp_path: Path) -> None:
+    run(protocols, "export", "--html", "b222", "-o", str(tmp_path / "page.html"))
+    data = page.read((tmp_path / "page.html").read_bytes()).data
+    assert data["headers"]["trailers"][0] == ["grpc-status", "8"]
+    assert ["Redacted:", "authorization."] in data["banner"]
+
+
+def test_the_protocol_stays_with_an_exchange_that_is_copied_or_derived_again(protocols: Path, tmp_path: Path) -> None:
+    facts = run(protocols, "export", "--format", "json"), run(protocols, "show", "b222", "--format", "json")
+    run(protocols, "db", "cut", "-o", str(tmp_path / "cut.jsonl"))
+    run(tmp_path / "cut.jsonl", "db", "cut", "-o", str(tmp_path / "cut.db"))
+    run(protocols, "pull", "-o", str(tmp_path / "pulled.db"))
+    run(protocols, "db", "merge", str(protocols), "--db", str(tmp_path / "merged.db"))
+    run(protocols, "db", "rebuild")
+    for tape in (protocols, *(tmp_path / f"{name}.db" for name in ("cut", "pulled", "merged"))):
+        assert (run(tape, "export", "--format", "json"), run(tape, "show", "b222", "--format", "json")) == facts, tape

@@ -92,6 +92,13 @@ def test_a_request_is_shown_as_stored_and_json_in_order(connection: Connection) 
     assert "bytes more than the tape keeps" in text(pages.request(long))
 
 
+def test_trailers_follow_the_head_of_the_response(connection: Connection) -> None:
+    found = known(connection, COMPLETE)
+    with_trailers = dataclasses.replace(found, response_trailers=[["grpc-status", "8"]])
+    assert text(pages.request(with_trailers)).endswith("text/event-stream\n\ntrailers\n\ngrpc-status: 8")
+    assert "trailers" not in text(pages.request(found))
+
+
 def test_the_timing_says_where_the_time_went_and_who_was_slow(connection: Connection) -> None:
     shown = text(pages.timing(known(connection, TOOLS), opened(connection, TOOLS), 100))
     assert "stall               3,000.0" in shown

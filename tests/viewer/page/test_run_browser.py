@@ -41,7 +41,8 @@ FILTERS = (
     "path:/v1/*", "method:post", "error:over*", "error:overloaded", "error_code!=overloaded", "operation:chat", "id:0",
     "connection_reused:yes", "not (is:ok and ttft>1s)", "finish:stop", "not is:ok not is:cut", "is:ok and ttft<150ms",
     "reads>100 events>150", "clock:kernel", "conversation:*", "-conversation:0", "-has:conversation",
-    "cache_verdict:first", "-cache_verdict:first", "cache_verdict:nothing", "-has:cache_broken_at",
+    "cache_verdict:first", "-cache_verdict:first", "cache_verdict:nothing", "-has:cache_broken_at", "protocol:h2",
+    "-has:protocol",
 )  # fmt: skip
 REFUSED = (
     "text:hello",

@@ -42,7 +42,7 @@ def hostile(draw: Any) -> str:
 @st.composite
 def examined(draw: Any) -> Examined:
     outcome = draw(st.sampled_from([*OUTCOMES, "canary"]))
-    details = [*DETAILS.get(outcome, ()), "close_1011", hostile(draw), None]
+    details = [*DETAILS.get(outcome, ()), "close_1011", "rst_cancel", hostile(draw), None]
     flags = [*draw(st.lists(st.sampled_from(sorted(FLAGS)), unique=True)), hostile(draw)]
     row = detailed(
         outcome=outcome, outcome_detail=draw(st.sampled_from(details)), flags=" ".join(flags),
@@ -54,7 +54,7 @@ def examined(draw: Any) -> Examined:
         **{name: hostile(draw) for name in (
             "id", "method", "path", "request_model", "response_model", "model", "error_code", "error_message",
             "finish_reason", "ended_detail", "api", "operation", "response_id", "framing", "clock", "content",
-            "reasoning", "refusal", "sparkline", "conversation_key_from", "asked",
+            "reasoning", "refusal", "sparkline", "conversation_key_from", "asked", "protocol", "reset_code",
         )},
     )  # fmt: skip
     by = row.ended_by if row.ended_by in ENDED_BY else "end"
@@ -125,6 +125,19 @@ def told(its: Attribution, **stored: Any) -> ReportedExchange:
 )  # fmt: skip
 def test_the_ending_decides_whose_fault_it_was(party: str, outcome: str, detail: str | None) -> None:
     assert told(timed(*evenly(5, 20)), outcome=outcome, outcome_detail=detail).verdict == party
+
+
+@each_case(
+    "outcome, detail, shown",
+    [
+        ("truncated", "rst_internal_error", "rst_internal_error"), ("truncated", "close_1011", "close_1011"),
+        ("client_closed", "rst_cancel", "rst_cancel"), ("connect_error", "goaway_0x42", "goaway_0x42"),
+        ("truncated", "rst_secret", None), ("client_closed", "close_1011", None), ("complete", "rst_cancel", None),
+    ],
+)  # fmt: skip
+def test_an_error_of_http2_is_reported_where_it_can_be_one(outcome: str, detail: str, shown: str | None) -> None:
+    found = told(timed(*evenly(5, 20)), outcome=outcome, outcome_detail=detail, protocol="h2")
+    assert (found.outcome_detail, found.protocol) == (shown, "HTTP/2")
 
 
 def test_a_stall_is_the_fault_of_its_party_with_figures_but_no_words() -> None:

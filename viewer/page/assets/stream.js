@@ -303,6 +303,7 @@ function headers(one) {
   return [
     ...part("Request", one.headers.request, "request-headers"),
     ...part("Response", one.headers.response, "response-headers"),
+    ...part("Trailers", one.headers.trailers, "response-trailers"),
   ];
 }
 

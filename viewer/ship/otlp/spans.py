@@ -17,6 +17,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 
 from wiretape.recorder.decode import stalls
 from wiretape.recorder.decode.decoder import Decoded
+from wiretape.recorder.decode.exchange import PROTOCOLS
 from wiretape.viewer.rows import ending
 from wiretape.viewer.ship.otlp.attributes import TelemetryOrigin, Value, of_labels, pairs, user_labels
 from wiretape.viewer.stats.conventions import MEASURED, Conventions
@@ -146,6 +147,7 @@ def _generation(one: Traced, conventions: Conventions, first_s: object, error: s
         conventions.cache_write: counted.cache_write_input_tokens,
         "gen_ai.conversation.id": one.conversation,
         "http.response.status_code": counted.exchange.status,
+        "network.protocol.version": PROTOCOLS.get(one.protocol or "", "").removeprefix("HTTP/"),
         "error.type": error,
     }
 

@@ -30,6 +30,7 @@ FIELDS: Final = {
     "method": "e.method",
     "path": "e.path",
     "upstream": "e.upstream",
+    "protocol": "e.protocol",
 }
 """The SQL of the fields that have candidates."""
 

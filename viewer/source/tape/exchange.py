@@ -55,6 +55,7 @@ class FullExchange:
     row: DetailRow
     request: RequestRow
     response_headers: Headers
+    response_trailers: Headers
     facts: Exchange
     sent_ns: int | None
     size: int
@@ -81,13 +82,14 @@ class FullExchange:
 
 def full(connection: Connection, no: int) -> FullExchange:
     """Read and decode all of an exchange."""
-    sent = select(exchanges.c.response_headers, exchanges.c.sent_ns, exchanges.c.bytes).where(exchanges.c.no == no)
+    columns = (exchanges.c[name] for name in ("response_headers", "response_trailers", "sent_ns", "bytes"))
+    sent = select(*columns).where(exchanges.c.no == no)
     with connection.begin():
         row, request = queries.detail_of(connection, no), queries.request_of(connection, no)
-        headers, sent_ns, size = connection.execute(sent).one()
+        headers, trailers, sent_ns, size = connection.execute(sent).one()
         facts, its_reads, body = reading.answer(connection, no)
     decoded = decode(facts, its_reads, body)
-    return FullExchange(row, request, headers or [], facts, sent_ns, size, its_reads, body, decoded)
+    return FullExchange(row, request, headers or [], trailers or [], facts, sent_ns, size, its_reads, body, decoded)
 
 
 def reads_between(connection: Connection, no: int, first: int, last: int) -> dict[int, Read]:
@@ -107,12 +109,14 @@ def known(connection: Connection, no: int) -> Known:
     if live.is_measurable(row):
         row = live.filled(row, live.figures(connection, no))
     request = queries.request(connection, no)
-    timed = select(exchanges.c.end_ns, exchanges.c.response_headers).where(exchanges.c.no == no)
+    columns = (exchanges.c[name] for name in ("end_ns", "response_headers", "response_trailers"))
+    timed = select(*columns).where(exchanges.c.no == no)
     gaps = select(measures.c.icl).where(measures.c.exchange_no == no)
     with connection.begin():
-        end_ns, headers = connection.execute(timed).one()
+        end_ns, headers, trailers = connection.execute(timed).one()
         packed: bytes | None = connection.execute(gaps).scalar()
-    return Known(row, request, headers or [], recorder(connection, no), end_ns or 0, packed or b"")
+    heads = headers or [], trailers or []
+    return Known(row, request, *heads, recorder(connection, no), end_ns or 0, packed or b"")
 
 
 def recorder(connection: Connection, no: int) -> RecorderRun:

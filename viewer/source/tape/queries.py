@@ -34,7 +34,7 @@ from wiretape.recorder.tape.schema import exchanges as _exchanges
 from wiretape.recorder.tape.schema import measures as _measures
 from wiretape.viewer import rows
 from wiretape.viewer.query.values import Searches, TooSlow
-from wiretape.viewer.rows import Chunks, DetailRow, Exchanges, Headers, RequestRow, TableRow
+from wiretape.viewer.rows import Chunks, DetailRow, Exchanges, HeadersRow, RequestRow, TableRow
 from wiretape.viewer.source.tape import conditions
 from wiretape.viewer.source.tape.caching import Caching
 from wiretape.viewer.source.tape.columns import JOINED, Statement, column, flagged
@@ -313,12 +313,12 @@ def request_of(connection: Connection, no: int) -> RequestRow:
     return RequestRow(*connection.execute(_REQUEST.where(_exchanges.c.no == no)).one())
 
 
-def headers(connection: Connection, no: int) -> tuple[Headers, Headers]:
-    """Return the headers of an exchange's request and of its response."""
-    columns = (_exchanges.c.request_headers, _exchanges.c.response_headers)
+def headers(connection: Connection, no: int) -> HeadersRow:
+    """Return the headers and the trailers of an exchange."""
+    columns = (_exchanges.c[name] for name in rows.HEADER_FIELDS)
     with connection.begin():
-        asked, answered = connection.execute(select(*columns).where(_exchanges.c.no == no)).one()
-    return asked or [], answered or []
+        found = connection.execute(select(*columns).where(_exchanges.c.no == no)).one()
+    return HeadersRow(*(pairs or [] for pairs in found))
 
 
 def reads(connection: Connection, no: int) -> list[TableRow]:

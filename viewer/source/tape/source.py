@@ -17,7 +17,7 @@ from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.schema import COVERED
 from wiretape.viewer.listing.catalog import PAGE
 from wiretape.viewer.query.syntax import Filter
-from wiretape.viewer.rows import DetailRow, Headers, ListRow, RequestRow, TableRow
+from wiretape.viewer.rows import DetailRow, HeadersRow, ListRow, RequestRow, TableRow
 from wiretape.viewer.source import base
 from wiretape.viewer.source.base import ALL, Selection
 from wiretape.viewer.source.tape import conditions, live, queries
@@ -270,7 +270,7 @@ class StoredExchange(base.Recorded):
     def worked_out(self) -> DetailRow:
         return replace(self.detail(), **queries.worked_out(self._tape, self._number))
 
-    def headers(self) -> tuple[Headers, Headers]:
+    def headers(self) -> HeadersRow:
         return queries.headers(self._tape, self._number)
 
     def request(self) -> RequestRow:

@@ -93,6 +93,13 @@ def test_a_stream_is_a_client_span_with_the_names_of_the_conventions():
     assert [(event.name, event.time_unix_nano) for event in span.events] == [("wiretape.first_chunk", T0 + 10 * MS)]
 
 
+def test_a_span_has_the_version_of_its_protocol_where_that_is_known():
+    versions = {"http/1.1": "1.1", "h2": "2", None: None, HOSTILE: None}
+    for protocol, version in versions.items():
+        found = values(received(replace(EXCHANGE, protocol=protocol)).attributes)
+        assert found.get("network.protocol.version") == version
+
+
 def test_a_span_has_the_parameters_of_its_request():
     asked = RequestParameters(max_tokens=9, temperature=0.0, top_p=0.75, stop_sequences=(HOSTILE,), output_type="json")
     found = values(received(replace(EXCHANGE, parameters=asked)).attributes)
