@@ -8,7 +8,7 @@ from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.responder import Responder
 from wiretape.recorder.relay.sockets import Ends
-from wiretape.recorder.relay.upstream import Carrier, Instants, Transport
+from wiretape.recorder.relay.upstream import Carrier, Instants, Priority, Transport
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -48,6 +48,11 @@ class Request:
     has_news: bool = False
     trailers: Headers | None = None
     """The headers after the body, which only HTTP/2 has here."""
+    stream: int = 0
+    """The number of its stream of HTTP/2."""
+    priority: Priority | None = None
+    padding: int = 0
+    """Bytes of padding in the newest part of the body."""
 
     def take(self) -> bytes:
         """Return the body bytes received since the last call."""
@@ -113,6 +118,9 @@ class Client(Protocol):
 
     def add_end(self, trailers: Headers | None = None) -> None:
         """End an answer's body; `trailers` are sent over HTTP/2 only."""
+
+    def pad(self, size: int) -> None:
+        """Pad the next part of the body, if the protocol has padding."""
 
     def send(self, body: bytes) -> bool:
         """Send more of an answer's body; return True if the kernel took all that was written at once."""

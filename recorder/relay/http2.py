@@ -71,7 +71,19 @@ class Http2Stream:
     `written` counts the body bytes that were written, `unsent` those of them that the kernel has not taken.
     """
 
-    __slots__ = ("_at_end", "_http2", "_marks", "_queue", "_taken", "_trailers", "framed", "id", "output", "written")
+    __slots__ = (
+        "_at_end",
+        "_http2",
+        "_marks",
+        "_padding",
+        "_queue",
+        "_taken",
+        "_trailers",
+        "framed",
+        "id",
+        "output",
+        "written",
+    )
 
     def __init__(self, http2: "Http2[Any]", id: int) -> None:
         self._http2, self.id = http2, id
@@ -80,6 +92,7 @@ class Http2Stream:
         self._trailers: Headers | None = None
         self._at_end: int | None = None
         """The code of the reset that follows the data; None: the stream ends in good order."""
+        self._padding = 0
         self._marks: deque[tuple[int, int]] = deque()
         """Ends of frames that wait for the kernel: in all bytes of the socket, and in those of the body."""
         self.written = self.framed = self._taken = 0
@@ -99,6 +112,10 @@ class Http2Stream:
         """End the body, with trailers if there are any; `pump` sends the end."""
         if self.output is Output.OPEN:
             self.output, self._trailers = step(OUTPUT, self.output, "end"), trailers
+
+    def pad(self, size: int) -> None:
+        """Pad the next piece, as far as a frame and the peer's window have room for it."""
+        self._padding = size
 
     def cut(self, code: int) -> None:
         """Reset the stream when all that was written is sent."""
@@ -148,7 +165,7 @@ class Http2Stream:
                 continue
             queue.popleft()
             ends = not queue and self.output is Output.ENDING and self._trailers is None and self._at_end is None
-            h2.send_data(self.id, data, end_stream=ends)
+            h2.send_data(self.id, data, end_stream=ends, pad_length=self._take_padding(room - len(data)))
             self.framed += len(data)
             self._http2.grant(_DATA_CREDIT)
             if ends:
@@ -156,6 +173,13 @@ class Http2Stream:
                 return
         if self.output is Output.ENDING:
             self._end()
+
+    def _take_padding(self, room: int) -> int | None:
+        """Return the padding of a frame, and forget it; None without any, or without room."""
+        if not self._padding:
+            return None
+        size, self._padding = min(self._padding, room) - 1, 0  # its length takes a byte
+        return size if size >= 0 else None
 
     def _end(self) -> None:
         if self._at_end is not None:

@@ -24,7 +24,7 @@ from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.responder import Responder, Takeover
 from wiretape.recorder.relay.sockets import Ends, Socket
 from wiretape.recorder.relay.states import Output, raise_illegal
-from wiretape.recorder.relay.upstream import Carrier, Connection, Instants, Transport
+from wiretape.recorder.relay.upstream import Carrier, Connection, Instants, Priority, Transport
 
 IDLE_SECONDS = 600.0
 """Time that a connection is kept without a request, unless its API server ends its own before."""
@@ -232,10 +232,15 @@ class ClientStream(Http2Stream):
 
     # used by the connection
 
+    def prioritize(self, priority: Priority) -> None:
+        """Note the priority of the request."""
+        self._request.priority = priority
+
     def came(self, data: bytes, flow_controlled: int) -> None:
         """Take a part of the request's body."""
         self._owed += flow_controlled
         self._request.pieces.append(data)
+        self._request.padding += flow_controlled - len(data)
         self._request.has_news = True
 
     def request_trailers_came(self, trailers: Headers) -> None:
@@ -299,6 +304,7 @@ class Http2Client(Http2[ClientStream], Takeover):
         Http2.__init__(self, sock, clock, is_client=False)
         self._owner, self.app = owner, app
         self._handlers[events.RequestReceived] = self._request_came
+        self._handlers[events.PriorityUpdated] = self._priority_came
         self._connections: dict[Upstream, Http2Connection] = {}
         self._opening: dict[Upstream, asyncio.Task[Connection | Http2Connection]] = {}
         self._idle: dict[Upstream, list[Connection]] = {}
@@ -326,10 +332,21 @@ class Http2Client(Http2[ClientStream], Takeover):
     # requests
 
     def _request_came(self, event: events.RequestReceived) -> None:
-        stream = ClientStream(self, event.stream_id, _request(plain(event.headers)))
+        request = _request(plain(event.headers))
+        request.stream = event.stream_id
+        stream = ClientStream(self, event.stream_id, request)
         self._owner.limit(None)
         self._highest = max(self._highest, event.stream_id)
         self.streams[event.stream_id] = self._touched[event.stream_id] = stream
+
+    def _priority_came(self, event: events.PriorityUpdated) -> None:
+        """Pass a stream's priority on, with its request if that is still to be sent."""
+        stream = self.streams.get(event.stream_id or 0)
+        if stream is not None and not stream.has_come:
+            stream.prioritize(_priority(event))
+            return
+        for connection in self._connections.values():
+            connection.prioritize(_priority(event))
 
     def data_came(self, stream: ClientStream, data: bytes, flow_controlled: int) -> None:
         """Take a part of a request's body."""
@@ -519,6 +536,10 @@ class Http2Client(Http2[ClientStream], Takeover):
         self.app.client_failed(error)
         self._owner.close()
         self.ended(None, self._clock.now())
+
+
+def _priority(event: events.PriorityUpdated) -> Priority:
+    return Priority(event.stream_id or 0, event.depends_on or 0, event.weight or 16, bool(event.exclusive))
 
 
 def _request(headers: Headers) -> Request:

@@ -18,7 +18,16 @@ from wiretape.recorder.relay.http2_frames import GoAway
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.sockets import Socket, TlsSocket
 from wiretape.recorder.relay.states import RECEIVING, SENDING, Flow, Output, Receiving, Sending, step
-from wiretape.recorder.relay.upstream import RUNNING, Carrier, Connection, RequestHead, ResponseHead, Transport, words
+from wiretape.recorder.relay.upstream import (
+    RUNNING,
+    Carrier,
+    Connection,
+    Priority,
+    RequestHead,
+    ResponseHead,
+    Transport,
+    words,
+)
 
 PROTOCOL = "h2"
 """The name of HTTP/2 over TLS (ALPN), and of the framing of its bodies."""
@@ -41,8 +50,8 @@ class StreamCarrier(Carrier):
     """A stream to an API server, which carries one exchange; it waits until the server allows another stream."""
 
     __slots__ = (
-        "_connection", "_ends", "_has_ended", "_head", "_new_head", "_owed", "_pieces", "_reset_by", "_sent_trailers",
-        "_stream", "_waiting",
+        "_connection", "_ends", "_has_ended", "_head", "_new_head", "_owed", "_padding", "_pieces", "_reset_by",
+        "_sent_padding", "_sent_trailers", "_stream", "_waiting",
     )  # fmt: skip
 
     protocol = PROTOCOL
@@ -59,6 +68,8 @@ class StreamCarrier(Carrier):
         self._new_head: Headers | None = None
         self._has_ended = False
         self._reset_by: int | None = None
+        self._padding = self._sent_padding = 0
+        """Bytes of padding in the current read, and of the next piece of the request."""
         self._owed = 0
         """Bytes that came, and for which the server's window has not been opened again."""
 
@@ -84,15 +95,23 @@ class StreamCarrier(Carrier):
         self._stream = stream
         head = self._head
         is_all = self._ends and not self._waiting and self._sent_trailers is None
-        self._connection.h2.send_headers(stream.id, _fields(head, self.upstream.scheme), end_stream=is_all)
+        self._connection.ask(stream.id, head, ends=is_all)
         if is_all:
             stream.output = Output.ENDED
+        stream.pad(self._sent_padding)
         for piece in self._waiting:
             stream.write(piece)
         self._waiting.clear()
         if self._ends:
             stream.end(self._passed_trailers())
         self._pump()
+
+    def pad(self, size: int) -> None:
+        """Pad the next piece of the request's body."""
+        if self._stream is None:
+            self._sent_padding = size
+        else:
+            self._stream.pad(size)
 
     def _passed_trailers(self) -> Headers | None:
         return None if self._sent_trailers is None else list(self._sent_trailers)
@@ -136,6 +155,11 @@ class StreamCarrier(Carrier):
         if self._taker is not None:
             self._taker.request_progressed()
 
+    @property
+    def client_stream(self) -> int:
+        """The client's number of its stream."""
+        return self._head.stream
+
     def is_reusable(self) -> bool:
         """Return False: each exchange has a stream of its own."""
         return False
@@ -155,6 +179,7 @@ class StreamCarrier(Carrier):
     def data_came(self, data: bytes, flow_controlled: int) -> None:
         """Take a part of the body."""
         self._owed += flow_controlled
+        self._padding += flow_controlled - len(data)
         if data:
             self._pieces.append(data)
 
@@ -185,6 +210,9 @@ class StreamCarrier(Carrier):
             self.ended_at = at
         if head or body or is_over:
             self._note_clock(self._connection.socket)
+            if self._padding:
+                taker.padded(self._padding)
+                self._padding = 0
             taker.came(at, head, body, is_over)
         if not is_over and self._flow is Flow.OPEN:
             self._acknowledge()
@@ -275,6 +303,8 @@ class Http2Connection(Http2[Http2UpstreamStream]):
         self.on_closed: Callable[[], None] = lambda: None
         self._has_served = False
         self._announced: GoAway | None = None
+        self._numbers: dict[int, int] = {}
+        """The numbers of streams by the client's."""
         self._waiting: deque[StreamCarrier] = deque()
         """Exchanges that wait until the server allows another stream."""
         self._handlers |= {
@@ -311,6 +341,24 @@ class Http2Connection(Http2[Http2UpstreamStream]):
             stream = self.streams[id] = Http2UpstreamStream(self, id, carrier)
             carrier.open(stream)
 
+    def ask(self, id: int, head: RequestHead, *, ends: bool) -> None:
+        """Send the head of a request on a stream."""
+        fields, priority = _fields(head, self.upstream.scheme), head.priority
+        self._numbers[head.stream] = id
+        if priority is None:
+            self.h2.send_headers(id, fields, end_stream=ends)
+            return
+        parent = self._numbers.get(priority.parent, 0)
+        self.h2.send_headers(id, fields, ends, priority.weight, parent, priority.is_exclusive)
+
+    def prioritize(self, priority: Priority) -> None:
+        """Pass a stream's new priority on, if the stream is one of this connection."""
+        id = self._numbers.get(priority.stream)
+        if id is not None and not self.socket.is_closed:
+            parent = self._numbers.get(priority.parent, 0)
+            self.h2.prioritize(id, priority.weight, parent, priority.is_exclusive)
+            self.flush()
+
     def release(self, carrier: StreamCarrier, stream: Http2UpstreamStream | None, code: int, *, resets: bool) -> None:
         """Forget an exchange, and reset its stream if it has not ended."""
         if stream is None:
@@ -319,6 +367,7 @@ class Http2Connection(Http2[Http2UpstreamStream]):
             return
         if self.streams.pop(stream.id, None) is None or self.socket.is_closed:
             return
+        self._numbers.pop(carrier.client_stream, None)
         if resets:
             stream.ended()
             self.reset(stream.id, code)

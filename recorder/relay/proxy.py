@@ -317,6 +317,9 @@ class RelayedExchange(Responder):
         self._connection = connection
         bodiless = self._request.method == "HEAD"
         connection.begin(self, self._recording.instants, bodiless=bodiless, switches=self._wants_websocket)
+        if self._request.padding:
+            connection.pad(self._request.padding)
+            self._request.padding = 0
         connection.send_head(head, body)
         self._limit(self._proxy.transport.limits.headers)
 
@@ -346,6 +349,8 @@ class RelayedExchange(Responder):
             switches=self._wants_websocket,
             takes_trailers=is_http2 and guard.takes_trailers(request.headers),
             trailers=request.trailers,
+            stream=request.stream,
+            priority=request.priority,
         )
 
     def body_came(self) -> None:
@@ -362,6 +367,9 @@ class RelayedExchange(Responder):
         piece, last = self._request.take(), self._request.complete
         if piece:
             self._recording.upload(piece)
+        if self._request.padding:
+            self._connection.pad(self._request.padding)
+            self._request.padding = 0
         self._connection.send_body(piece, last=last, trailers=self._request.trailers)
         if last:
             self._end_upload()
@@ -392,6 +400,10 @@ class RelayedExchange(Responder):
             self._continue = None
             if self._is_unanswered:
                 self._client.continue_()
+
+    def padded(self, size: int) -> None:
+        """Pass the padding of the next read on."""
+        self._client.pad(size)
 
     def request_progressed(self) -> None:
         """Resume reading the request's body."""

@@ -496,6 +496,9 @@ class Http1Client:
         """Go on with an answer's body."""
         self._out.append(self._frame(body))
 
+    def pad(self, size: int) -> None:
+        """Do nothing: HTTP/1.1 has no padding."""
+
     def send(self, body: bytes) -> bool:
         """Send more of an answer's body; return True if the kernel took all that was written at once."""
         if self._out:

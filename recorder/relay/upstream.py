@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import httptools
 
@@ -87,6 +87,9 @@ class Taker(Protocol):
     def came(self, at: int, head: ResponseHead | None, body: bytes, over: bool) -> None:
         """Handle one read: perhaps the head, body bytes, and the end of the response."""
 
+    def padded(self, size: int) -> None:
+        """The read that is handled next came with padding of HTTP/2."""
+
     def request_progressed(self) -> None:
         """The kernel has taken more of the request."""
 
@@ -130,6 +133,15 @@ class _Passing:
         self._taker.upstream_lost(error, self._socket.stamp)
 
 
+class Priority(NamedTuple):
+    """The priority that a client of HTTP/2 gives a stream among those of its connection, by the client's numbers."""
+
+    stream: int
+    parent: int
+    weight: int
+    is_exclusive: bool
+
+
 @dataclass(frozen=True, slots=True)
 class RequestHead:
     """The head of a request for an API server; `headers` are those for the server itself, without the host.
@@ -149,6 +161,9 @@ class RequestHead:
     takes_trailers: bool = False
     trailers: Sequence[tuple[bytes, bytes]] | None = None
     """Headers after the body, if that has come whole; over HTTP/2 only."""
+    stream: int = 0
+    """The client's number of its stream of HTTP/2."""
+    priority: Priority | None = None
 
 
 class Carrier(ABC):
@@ -202,6 +217,10 @@ class Carrier(ABC):
     @abstractmethod
     def send_body(self, piece: bytes, *, last: bool, trailers: Sequence[tuple[bytes, bytes]] | None = None) -> None:
         """Send a piece of the request's body; over HTTP/2, trailers may follow the last one."""
+
+    @abstractmethod
+    def pad(self, size: int) -> None:
+        """Pad the next piece of the request's body, if the protocol has padding."""
 
     def _sent(self, now: int) -> None:
         self.sending = step(SENDING, self.sending, "take all")
@@ -363,6 +382,9 @@ class Connection(Carrier):
         sent = b"\r\n".join((b"%s %s HTTP/1.1" % (head.method.encode("ascii"), head.target), *lines, b"\r\n"))
         is_whole = body is not None
         self.send(sent + self._framed(body or b"", last=True) if is_whole else sent, last=is_whole)
+
+    def pad(self, size: int) -> None:
+        """Do nothing: HTTP/1.1 has no padding."""
 
     def send_body(self, piece: bytes, *, last: bool, trailers: Sequence[tuple[bytes, bytes]] | None = None) -> None:
         framed = self._framed(piece, last=last)

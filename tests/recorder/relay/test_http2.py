@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.http2 import Limits, Peer, Stream, Upstream, ask, connect
+from tests.support.http2 import PRIORITY, Limits, Peer, Stream, Upstream, ask, connect
 from tests.support.relay import DONE, Relay, address, chunk, kept, on_loop, select, serving, until
 from wiretape.recorder.demo.upstream import answer
 from wiretape.recorder.relay import intercept
@@ -268,3 +268,38 @@ async def test_an_intercepted_client_speaks_http_2_where_its_server_does(tmp_pat
         peer.close()
         await reading
     assert (tape.row["protocol"], tape.row["connection_reused"], tape.row["upstream"]) == ("h2", 0, upstream.url)
+
+
+@on_loop
+async def test_padding_is_passed_on_both_ways(tmp_path: Path) -> None:
+    async def padding(answering: Stream) -> None:
+        answering.send_head([OK])
+        await answering.until(lambda: answering.is_ended)
+        await answering.send(b"abc", padding=17, end=True)
+
+    async with recording(tmp_path, padding) as (relay, upstream, base), connect(base) as peer:
+        asked = peer.request(ask("/h/x"))
+        await asked.send(b"question", padding=100, end=True)
+        assert ((await asked.over()).body, asked.sizes) == (b"abc", [3 + 1 + 17])
+        (other,) = upstream.peers[0].streams.values()
+        assert (other.body, other.sizes) == (b"question", [8 + 1 + 100])
+        assert (await tape_of(relay, "/x")).body == b"abc"
+
+
+@on_loop
+async def test_priorities_are_passed_on(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+
+    async def waiting(answering: Stream) -> None:
+        answering.send_head([OK])
+        await go_on.wait()
+        await answering.send(b"x", end=True)
+
+    async with recording(tmp_path, waiting) as (_, upstream, base), connect(base) as peer:
+        asked = peer.request(ask("/h/first"), end=True)
+        await asked.until(lambda: asked.head)
+        peer.h2.prioritize(asked.id, 99)
+        peer.flush()
+        await until(lambda: upstream.peers[0].frames[PRIORITY])
+        go_on.set()
+        assert (await asked.over()).body == b"x"
