@@ -78,6 +78,12 @@ def reset_code(frame: Literal["rst", "goaway"], code: int) -> str:
     return f"{frame}_{_HTTP2_ERRORS[code] if code < len(_HTTP2_ERRORS) else hex(code)}"
 
 
+def reset_number(name: str) -> int:
+    """Return the HTTP/2 error code that `reset_code` has named."""
+    error = name.partition("_")[2]
+    return _HTTP2_ERRORS.index(error) if error in _HTTP2_ERRORS else int(error, 16)
+
+
 _RST: Final = "rst_NAME (HTTP/2: RST_STREAM with the error NAME)"
 _RST_OR_GOAWAY: Final = "rst_NAME, goaway_NAME (HTTP/2: RST_STREAM or GOAWAY with the error NAME)"
 

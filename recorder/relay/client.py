@@ -151,7 +151,7 @@ class Client(Protocol):
     def cut(self, code: int | None = None) -> None:
         """End in the middle of an answer, when all that came of it is sent; `code` is HTTP/2's reason."""
 
-    def reset(self) -> None:
+    def reset(self, code: int | None = None) -> None:
         """End as `cut` does, but by a reset."""
 
     def close(self) -> None:

@@ -123,7 +123,7 @@ class Http2Stream:
             self.output, self._at_end = step(OUTPUT, self.output, "end"), code
             self.pump()
 
-    def reset(self, code: int) -> None:
+    def abort(self, code: int) -> None:
         """Reset the stream at once, and drop what waits."""
         if self.output is not Output.ENDED:
             self._drop()

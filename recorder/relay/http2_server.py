@@ -187,15 +187,15 @@ class ClientStream(Http2Stream):
             self._connection.give_up(self, LAST_SECONDS)
         self._connection.settle(self)
 
-    def reset(self, code: int = ErrorCodes.CANCEL) -> None:
-        """Reset the stream at once."""
-        self._responder = None
-        super().reset(code)
-        self._connection.settle(self)
+    def reset(self, code: int | None = None) -> None:
+        """End as `cut` does, which is a reset already."""
+        self.cut(code)
 
     def close(self) -> None:
-        """End at once."""
-        self.reset(ErrorCodes.INTERNAL_ERROR)
+        """Reset the stream at once."""
+        self._responder = None
+        self.abort(ErrorCodes.INTERNAL_ERROR)
+        self._connection.settle(self)
 
     # faults of our own
 
@@ -405,7 +405,7 @@ class Http2Client(Http2[ClientStream], Takeover):
 
         def drop() -> None:
             if self.streams.get(stream.id) is stream and not self._socket.is_closed:
-                stream.reset()
+                stream.close()
 
         self._loop.call_later(seconds, drop)
 

@@ -268,12 +268,16 @@ class StreamCarrier(Carrier):
             self._owed = 0
 
     def close(self, code: int | None = None) -> None:
-        """End at once: reset the stream, unless it has ended on both sides."""
+        """End at once: reset the stream, unless it has ended on both sides.
+
+        A whole response ends its exchange: the rest of a request that still comes is not needed.
+        """
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         is_open = self.state in RUNNING or (self._stream is not None and self._stream.output is not Output.ENDED)
-        self._connection.release(self, self._stream, ErrorCodes.CANCEL if code is None else code, resets=is_open)
+        reason = ErrorCodes.NO_ERROR if self.state is Receiving.ENDED else ErrorCodes.CANCEL
+        self._connection.release(self, self._stream, reason if code is None else code, resets=is_open)
 
 
 def _fields(head: RequestHead, scheme: str) -> Headers:

@@ -620,7 +620,7 @@ class Http1Client:
         self.flush()
         self._end(linger=False)
 
-    def reset(self) -> None:
+    def reset(self, code: int | None = None) -> None:
         """End the connection as `cut` does, but by a TCP reset."""
         self._socket.reset_on_close()
         self.cut()

@@ -13,6 +13,7 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
+from wiretape.recorder.decode.exchange import reset_number
 from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.recorder.relay import guard
 from wiretape.recorder.relay.guard import Refusal
@@ -103,7 +104,8 @@ class AnswerPlan:
 
     It does not have the place of the faults that are `unplaced`.
 
-    `asked_ns` is when the request had been sent as a whole.
+    `asked_ns` is when the request had been sent as a whole. Over HTTP/2, `trailers` follow the body, or `reset_code`
+    is the error by which upstream reset the stream.
     """
 
     head: ExchangeHead
@@ -116,6 +118,8 @@ class AnswerPlan:
     unplaced: tuple[str, ...] = ()
     missing: int = 0
     asked_ns: int = 0
+    trailers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    reset_code: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +339,18 @@ def _planned(head: ExchangeHead, answer: RecordedAnswer, options: ServingOptions
     headers.append((b"x-wiretape-exchange", head.id.encode()))
     closes = facts.framing == "close" or b"close" in guard.named_by_connection(recorded)
     asked_ns = schedule.wait(answer.sent_ns or 0, options.speed, options.cap_ns)
-    return AnswerPlan(head, facts.status, headers, chunked, closes, made, missing=facts.gap_bytes, asked_ns=asked_ns)
+    return AnswerPlan(
+        head,
+        facts.status,
+        headers,
+        chunked,
+        closes,
+        made,
+        missing=facts.gap_bytes,
+        asked_ns=asked_ns,
+        trailers=passed(_bytes(answer.trailers)),
+        reset_code=None if facts.reset_code is None else reset_number(facts.reset_code),
+    )
 
 
 def _bytes(headers: Headers) -> list[tuple[bytes, bytes]]:

@@ -420,11 +420,11 @@ class Response(Responder):
             client.add_unframed(_NO_HTTP if plan.status is None else _NO_CHUNK)
         if end == "reset":
             client.flush()
-            client.reset()
+            client.reset(plan.reset_code)
         elif end != "end" or plan.status is None:
             client.cut()
         else:
-            client.add_end()
+            client.add_end(plan.trailers or None)
             client.flush()
             client.finish()
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import http2
 from tests.support.frames import STEP, begin, body, end, exchange, head, opened, record
 from tests.support.relay import Answer, dial, fetch, on_loop, post, raw, until
 from wiretape.recorder.clock import SYSTEM, KernelTime
@@ -129,6 +130,35 @@ async def test_every_stream_of_the_demo_is_recorded_again_as_it_was(demo: tuple[
         assert await recorder.stop() == 0
     assert recorded(again) == recorded(demo[0])
     assert not replay.troubles
+
+
+@pytest.mark.parametrize("protocol", ["h2", "http/1.1"])
+@on_loop
+async def test_a_client_of_http_2_is_served_over_it_with_trailers(tape: Path, protocol: str) -> None:
+    import msgspec
+
+    pieces = exchange("a1", PIECES)
+    ended = msgspec.structs.replace(pieces[-1], protocol=protocol, trailers=[(b"grpc-status", b"0")])
+    async with serving(taped(tape, *pieces[:-1], ended)) as replay, http2.connect(replay.base) as peer:
+        asked = peer.request(http2.ask(CHAT), end=False)
+        await asked.send(REQUEST, end=True)
+        await asked.over()
+        assert (bytes(asked.body), asked.trailers) == (b"".join(PIECES), [("grpc-status", "0")])
+        got = await replay.ask()
+        assert (got.body, got.complete) == (b"".join(PIECES), True)
+
+
+@on_loop
+async def test_a_stream_that_was_reset_is_reset_again_with_its_code(tape: Path) -> None:
+    import msgspec
+
+    *before, last = broken("reset")
+    ended = msgspec.structs.replace(last, reset_code="rst_enhance_your_calm")
+    async with serving(taped(tape, *before, ended)) as replay, http2.connect(replay.base) as peer:
+        asked = peer.request(http2.ask(CHAT))
+        await asked.send(REQUEST, end=True)
+        await asked.over()
+        assert (bytes(asked.body), asked.reset_code) == (b"".join(PIECES), 11)
 
 
 @on_loop

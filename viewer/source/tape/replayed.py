@@ -62,7 +62,7 @@ class ExchangeHead(NamedTuple):
 class RecordedAnswer:
     """The answer to a request: facts, the headers as upstream sent them (redacted), reads, body.
 
-    `sent_ns` is when the request had been sent.
+    `sent_ns` is when the request had been sent; `trailers` came after the body.
     """
 
     facts: Exchange
@@ -70,6 +70,7 @@ class RecordedAnswer:
     reads: Reads
     body: bytes
     sent_ns: int | None = None
+    trailers: Headers = ()
 
 
 _FIELDS = ("no", "id", "method", "path", "upstream", "model", "status", "outcome", "framing", "started_at", "ended_by",
@@ -152,5 +153,10 @@ def answer(connection: Connection, no: int) -> RecordedAnswer:
         row = reading.row_of(connection, no)
         facts, reads = reading.facts_of(connection, row), reading.reads_of(connection, no)
         return RecordedAnswer(
-            facts, row.response_headers or [], reads, reading.stored_body(connection, no), row.sent_ns
+            facts,
+            row.response_headers or [],
+            reads,
+            reading.stored_body(connection, no),
+            row.sent_ns,
+            row.response_trailers or [],
         )
