@@ -126,7 +126,7 @@ exchanges = Table(
     Column("client_closed_ns", BigInteger, comment="the client was seen to have left"),
     Column("ended_by", Text, index=True, comment="how the transport ended: a fact, no judgement; NULL: still open"),
     Column("ended_detail", Text, comment="the transport's own words, redacted"),
-    Column("framing", Text, comment="how the body was delimited: chunked, length, close, none, websocket"),
+    Column("framing", Text, comment="how the body was delimited: chunked, length, close, h2, none, websocket"),
     Column("bytes", BigInteger, nullable=False, server_default="0", comment="body bytes that upstream sent"),
     Column("gap_bytes", BigInteger, nullable=False, server_default="0", comment="body bytes that could not be stored"),
     Column("paused", Integer, nullable=False, server_default="0", comment="times upstream waited for a slow client"),

@@ -81,7 +81,7 @@ TRAILERS = [(b"grpc-status", b"8"), (b"authorization", b"Bearer sk-c4n4ryc4n4ry1
 def http2(id: str, pieces: Sequence[bytes] = STREAM, *, is_reset: bool = False) -> list[journal.Frame]:
     """Return the frames of an HTTP/2 stream with trailers, or of one that upstream reset."""
     facts = {"ended_by": "reset", "reset_code": "rst_cancel"} if is_reset else {"trailers": TRAILERS}
-    first = msgspec.structs.replace(head(id), framing="length", protocol="h2")
+    first = msgspec.structs.replace(head(id), framing="h2", protocol="h2")
     ended = msgspec.structs.replace(end(id, pieces), protocol="h2", **facts)
     return [begin(id), first, *body(id, pieces), ended]
 

@@ -197,8 +197,39 @@ def _raw(one: "Recorded", out: Output, _: Thresholds) -> None:
     _write_bytes(one.body())
 
 
-def _readable(one: "Recorded") -> None:
+def _with_headers(one: "Recorded", out: Output, _: Thresholds) -> None:
+    head, trailers = _around(one)
+    _write_bytes(head.encode("latin-1", "replace") + one.body() + trailers.encode("latin-1", "replace"))
+
+
+def _around(one: "Recorded") -> tuple[str, str]:
+    """Return the head of the response, and its trailers, as texts."""
+    from wiretape.viewer.exchange import facts, plain
+
+    row, headers = one.detail(), one.headers()
+    if row.status is None:
+        _report_nothing("headers", facts.reason(row))
+        return "", ""
+    return plain.head(row, headers.response), plain.fields(headers.trailers)
+
+
+def _readable(one: "Recorded", *, with_headers: bool) -> None:
     """Show the body on a terminal: text without control characters, the beginning of anything else as hex."""
+    head, trailers = _around(one) if with_headers else ("", "")
+    _show_lines(head)
+    _readable_body(one)
+    _show_lines(trailers)
+
+
+def _show_lines(text: str) -> None:
+    from rich.text import Text
+
+    from wiretape.viewer.text.formatting import line
+
+    output.show(Text(line(one)) for one in text.split("\r\n")[:-1])
+
+
+def _readable_body(one: "Recorded") -> None:
     from wiretape.viewer.exchange import report
 
     body, decoded = one.body(), one.observed()[2]
@@ -282,10 +313,18 @@ _BEGINNING = "wiretape: this is only the beginning: decoding stopped at a limit;
     show_default=True,
     help="The part to show; time is of a session.",
 )
+@click.option(
+    "-i",
+    "--include",
+    is_flag=True,
+    help="With --part raw: the status line and the headers before the body, the trailers behind it, as curl -i does.",
+)
 @click.option("--force", is_flag=True, help="Write raw bytes even to a terminal.")
 @options.judged
 @output.formatted(default=_FORMAT)
-def show(id: str | None, db: "Place | None", part: str, force: bool, thresholds: Thresholds, out: Output) -> None:
+def show(
+    id: str | None, db: "Place | None", part: str, include: bool, force: bool, thresholds: Thresholds, out: Output
+) -> None:
     """Show one exchange, or a part of it.
 
     ID is 4 or more characters of an exchange's id, @ (the newest, the default), @-1, @err (a failure), @stall or @slow;
@@ -300,6 +339,8 @@ def show(id: str | None, db: "Place | None", part: str, force: bool, thresholds:
     """
     if part == "raw" and out.format is not None:
         raise click.UsageError("--part raw is the body, byte for byte: it has no --format")
+    if include and part != "raw":
+        raise click.UsageError("-i is for --part raw; --part facts has the headers, too")
     if part not in _JUDGED and (given := options.limits_given()):
         raise click.UsageError(f"--part {part} is not judged: leave out {', '.join(given)}")
     from wiretape.viewer.source.base import names_session
@@ -313,8 +354,8 @@ def show(id: str | None, db: "Place | None", part: str, force: bool, thresholds:
             return
         one = source.exchange(source.find(id))
         if part == "raw" and output.on_terminal() and not force:
-            _readable(one)
+            _readable(one, with_headers=include)
         else:
-            _PARTS[part](one, out, thresholds)
+            (_with_headers if include else _PARTS[part])(one, out, thresholds)
         if part in _DECODED and "decode_limit" in one.detail().flags:
             click.echo(_BEGINNING, err=True)

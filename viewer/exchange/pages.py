@@ -40,6 +40,7 @@ _FRAMED: Final = {
     "chunked": "the body's last chunk came",
     "length": "all of Content-Length came",
     "close": "upstream closed the connection, which ends such a body",
+    "h2": "upstream ended the stream",
     "none": "an answer without a body",
     "websocket": "upstream closed the connection of the WebSocket",
 }

@@ -1,8 +1,9 @@
-"""Pure: the panes and the events of an exchange as plain text, for a pager, an editor or a clipboard."""
+"""Pure: the panes, the events and the headers of an exchange as plain text, for a pager, an editor or a clipboard."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from wiretape.recorder.decode.exchange import PROTOCOLS
 from wiretape.viewer.exchange import conversation, events, pages
 from wiretape.viewer.exchange.answer import AnswerLayout
 from wiretape.viewer.exchange.clocks import Times
@@ -11,6 +12,7 @@ from wiretape.viewer.exchange.facts import Line
 from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.exchange.turn import Turn
+from wiretape.viewer.rows import DetailRow, Headers
 
 _WIDTH: Final = 118
 
@@ -72,3 +74,14 @@ def _lines(lines: Iterable[str]) -> str:
 def body(transcript: Transcript) -> str:
     """Return the answer as it came."""
     return transcript.data.decode("utf-8", "replace")
+
+
+def head(row: DetailRow, headers: Headers) -> str:
+    """Return the head of a response as its protocol has it, with the status alone: the tape has no reason phrase."""
+    protocol = PROTOCOLS.get(row.protocol or "", PROTOCOLS["http/1.1"])
+    return f"{protocol} {row.status} \r\n{fields(headers)}\r\n"
+
+
+def fields(headers: Headers) -> str:
+    """Return headers or trailers, a line each."""
+    return "".join(f"{name}: {value}\r\n" for name, value in headers)

@@ -1,10 +1,10 @@
 """Exchanges as an HTTP archive: HAR 1.2 as softwareishard.com specifies it, with the fields that Chrome adds.
 
 Each event of a stream is in `_eventSourceMessages` at the timestamp of the read that completed it, each message of a
-WebSocket in `_webSocketMessages`, and what HAR has no place for (outcome, labels, the reads, which times are known)
-in `_wiretape`. Headers are as stored: redacted. Of the timings, `blocked`, `dns` and `ssl` are not known apart (-1):
-`connect` holds them. `send`, `wait` and `receive` may not be -1 by the specification: a phase that was never reached
-took 0 ms, the one in which the exchange ended lasted until then.
+WebSocket in `_webSocketMessages`; `_trailers` of a response are its trailers. What HAR has no place for (outcome,
+labels, the reads, which times are known) is in `_wiretape`. Headers are as stored: redacted. Of the timings, `blocked`,
+`dns` and `ssl` are not known apart (-1): `connect` holds them. `send`, `wait` and `receive` may not be -1 by the
+specification: a phase that was never reached took 0 ms, the one in which the exchange ended lasted until then.
 
 Everything beyond ASCII is escaped, so that an archive is exact and harmless on a terminal. Entries are written as they
 come. Reading them is left to `queries`.
@@ -17,6 +17,7 @@ from datetime import timedelta
 from typing import BinaryIO, Final
 from urllib.parse import parse_qsl, urlsplit
 
+from wiretape.recorder.decode.exchange import PROTOCOLS
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.plurals import counted
 from wiretape.viewer import rows
@@ -24,7 +25,9 @@ from wiretape.viewer.rows import Headers, RequestRow
 from wiretape.viewer.source.tape.exchange import FullExchange
 
 _PHASES: Final = ("connect", "send", "wait", "receive")
-_OWN: Final = ("id", "outcome", "outcome_detail", "ended_by", "ended_detail", "clock", "flags", "labels")
+_OWN: Final = (
+    "id", "outcome", "outcome_detail", "ended_by", "ended_detail", "clock", "flags", "labels", "protocol", "reset_code",
+)  # fmt: skip
 
 
 def write(out: BinaryIO, found: Iterable[FullExchange], version: str) -> int:
@@ -45,7 +48,7 @@ def entry(one: FullExchange) -> JsonObject:
     found = {
         "startedDateTime": one.row.started_at,
         "time": round(sum(phases[name] for name in _PHASES if phases[name] > 0), 6),
-        "request": _request(one.request),
+        "request": _request(one.request, _version(one)),
         "response": _response(one),
         "cache": {},
         "timings": phases,
@@ -77,12 +80,17 @@ def timings(one: FullExchange) -> dict[str, float]:
     return found
 
 
-def _request(request: RequestRow) -> JsonObject:
+def _version(one: FullExchange) -> str:
+    """Return the protocol of an exchange; recordings that do not name it are of HTTP/1.1."""
+    return PROTOCOLS.get(one.facts.protocol or "", "" if one.facts.is_imported else "HTTP/1.1")
+
+
+def _request(request: RequestRow, version: str) -> JsonObject:
     url = request.upstream + request.path
     found = {
         "method": request.method,
         "url": url,
-        "httpVersion": "HTTP/1.1",
+        "httpVersion": version,
         "cookies": [],
         "headers": _headers(request.headers),
         "queryString": [{"name": name, "value": value} for name, value in _query(url)],
@@ -116,7 +124,7 @@ def _response(one: FullExchange) -> JsonObject:
     found = {
         "status": status if answered else 0,
         "statusText": "",
-        "httpVersion": "HTTP/1.1" if answered else "",
+        "httpVersion": _version(one) if answered else "",
         "cookies": [],
         "headers": _headers(headers),
         "content": _content(one, _header(headers, "content-type")),
@@ -124,6 +132,8 @@ def _response(one: FullExchange) -> JsonObject:
         "headersSize": -1,
         "bodySize": one.size if answered else -1,
     }
+    if one.response_trailers:
+        found["_trailers"] = _headers(one.response_trailers)
     return found if answered else found | {"_error": one.ending}
 
 

@@ -15,6 +15,7 @@ from typing import Final
 
 import httptools
 
+from wiretape.recorder.decode.exchange import reset_code
 from wiretape.viewer.importing.found import (
     Data,
     Found,
@@ -25,6 +26,7 @@ from wiretape.viewer.importing.found import (
     attempt,
     framing,
     header,
+    protocol,
 )
 
 _MARK: Final = re.compile(
@@ -33,8 +35,12 @@ _MARK: Final = re.compile(
 )
 _HEX: Final = re.compile(rb"[\da-f]{4,}: ((?:[\da-f]{2} ){1,16})[^\n]*\n")
 _WIDTH: Final = 16
-_REQUEST_LINE: Final = re.compile(rb"([!-~]+) ([!-~]+) HTTP/[\d.]+\r?\n")
-_STATUS_LINE: Final = re.compile(rb"HTTP/[\d.]+ (\d{3})")
+_REQUEST_LINE: Final = re.compile(rb"([!-~]+) ([!-~]+) (HTTP/[\d.]+)\r?\n")
+_STATUS_LINE: Final = re.compile(rb"(HTTP/[\d.]+) (\d{3})")
+_RESET: Final = re.compile(
+    rb"HTTP/2 stream \d+ (?:was not closed cleanly: .*\(err (\d+)\)|reset by .*\(error 0x([\da-f]+)\b)"
+)
+"""The error of a reset stream: in decimal, by newer releases of curl in hex."""
 _DAY_NS: Final = 86_400 * 10**9
 _SLACK: Final = timedelta(minutes=1)
 _CONNECTED: Final = (b"Connected to", b"Established connection", b"SSL connection using")
@@ -114,7 +120,16 @@ class _Transfer:
     last_ns: int | None = None
     ended_by: str | None = None
     said: str | None = None
+    reset_code: str | None = None
     end_ns: int | None = None
+    trailers: bytes = b""
+
+    @property
+    def protocol(self) -> str | None:
+        """The protocol of the answer, else of the request."""
+        line = _STATUS_LINE.match(self.answer)
+        version = line[1] if line else (match[3] if (match := _REQUEST_LINE.match(self.head)) else b"")
+        return protocol(version.decode("ascii"))
 
     @property
     def method(self) -> bytes:
@@ -128,14 +143,15 @@ class _Transfer:
         return b"\r\n\r\n" in self.head
 
     def receive_head(self, data: bytes, at_ns: int | None) -> None:
-        """Add a line of the answer's head; lines of its trailers are passed over."""
+        """Add a line of the answer's head, or of its trailers."""
         if self.is_answered:
+            self.trailers += data
             return
         self.answer += data
         if not self.answer.endswith(b"\r\n\r\n"):
             return
         line = _STATUS_LINE.match(self.answer)
-        status = int(line[1]) if line else None
+        status = int(line[2]) if line else None
         if status is not None and 100 <= status < 200 and status != 101:
             self.answer = b""  # it will be continued
             return
@@ -158,6 +174,8 @@ class _Transfer:
         failure = next((ended_by for begins, ended_by in _FAILURES if begins in said), None)
         if failure is not None and self.ended_by in (None, "over"):
             self.ended_by, self.end_ns, self.said = failure, at_ns, said.decode("utf-8", "replace").strip()
+            if reset := _RESET.search(said):
+                self.reset_code = reset_code("rst", int(reset[1]) if reset[1] else int(reset[2], 16))
         elif self.ended_by is None and any(word in said for word in _OVER):
             self.ended_by, self.end_ns = "over", at_ns
 
@@ -364,6 +382,8 @@ def _found(one: _Transfer, midnight: datetime | None, source: ImportedFile) -> F
         request=_CurlBody(is_chunked).take(request),
         status=one.status,
         response_headers=one.headers,
+        response_trailers=_headers(b"\r\n" + one.trailers),
+        protocol=one.protocol,
         framing=_framing(one),
         connected_ns=since(one.connecting.connected_ns),
         connection_reused=one.connecting.is_reused,
@@ -375,6 +395,7 @@ def _found(one: _Transfer, midnight: datetime | None, source: ImportedFile) -> F
         sizes=sizes if is_timed else [],
         ended_by=ended_by,
         ended_detail="the trace ends here" if ended_by == "died" else one.said if ended_by != "end" else None,
+        reset_code=one.reset_code if ended_by == "reset" else None,
     )
 
 
@@ -390,6 +411,6 @@ def _url(one: _Transfer) -> str:
 def _framing(one: _Transfer) -> str | None:
     if one.status is None:
         return None
-    known = framing(one.method.decode("latin-1"), one.status, one.headers)
+    known = framing(one.method.decode("latin-1"), one.status, one.headers, one.protocol)
     is_one = b"HTTP/1" in one.answer[: len(b"HTTP/1")]
     return known or ("close" if is_one else None)

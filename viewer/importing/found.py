@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from urllib.parse import quote, urlsplit
 
 from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.exchange import PROTOCOLS
 from wiretape.recorder.errors import WiretapeError
 
 Data = bytes | mmap
@@ -28,6 +29,7 @@ _MOST_BYTES: Final = 1 << 50
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _IN_PATH: Final = "/?:@!$&'()*+,;=%~[]|^`{}<>\"\\"
 _NO_BODY: Final = (204, 304)
+_PROTOCOLS: Final = {name.lower(): known for known, other in PROTOCOLS.items() for name in (known, other)}
 
 
 class NotImportable(WiretapeError):
@@ -62,7 +64,7 @@ class Found:
     `body` came in pieces of `sizes` bytes at `at_ns`; without these, its times are unknown. `missing` bytes of it the
     source does not have; `is_lost`: not even their number. `is_coarse`: the times are not those of reads. `is_rebuilt`:
     the bytes are not those that came. `request` is None where the source does not have the request's body, which had
-    `request_size` bytes.
+    `request_size` bytes. `protocol` and `reset_code` are as `Exchange` has them.
     """
 
     place: str
@@ -76,6 +78,8 @@ class Found:
     request_size: int | None = None
     status: int | None = None
     response_headers: Headers = field(default_factory=list)
+    response_trailers: Headers = field(default_factory=list)
+    protocol: str | None = None
     framing: str | None = None
     connected_ns: int | None = None
     connection_reused: bool | None = None
@@ -89,6 +93,7 @@ class Found:
     is_lost: bool = False
     ended_by: str = "end"
     ended_detail: str | None = None
+    reset_code: str | None = None
     is_coarse: bool = False
     is_rebuilt: bool = False
     labels: dict[str, str] = field(default_factory=dict)
@@ -154,8 +159,22 @@ def header(headers: Headers, name: str) -> str | None:
 
 
 def encoded(pairs: Iterable[tuple[str, str]]) -> Headers:
-    """Return headers as they go over the wire, without those that HTTP/2 has for a request line."""
-    return [(_octets(name), _octets(value)) for name, value in pairs if name and not name.startswith(":")]
+    """Return headers as they go over the wire, without pseudo-headers, as `regular` does."""
+    return regular((_octets(name), _octets(value)) for name, value in pairs)
+
+
+def regular(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """Return headers without the pseudo-headers of HTTP/2; `:authority` becomes the `host` if there is none."""
+    given = list(headers)
+    named = [pair for pair in given if pair[0] and not pair[0].startswith(b":")]
+    hosts = [] if header(named, "host") is not None else [value for name, value in given if name == b":authority"]
+    return [*((b"host", value) for value in hosts[:1]), *named]
+
+
+def protocol(version: str) -> str | None:
+    """Return the protocol of a version as sources write it: `HTTP/2`, `http/2.0` and `h2` are `h2`; None: another."""
+    name = version.strip().lower()
+    return _PROTOCOLS.get(name.removesuffix(".0") if name.startswith(("http/2", "http/3")) else name)
 
 
 def _octets(text: str) -> bytes:
@@ -165,10 +184,12 @@ def _octets(text: str) -> bytes:
         return text.encode("utf-8", "replace")
 
 
-def framing(method: str, status: int, headers: Headers) -> str | None:
-    """Return the framing of a body from its headers, or None if they do not settle it."""
+def framing(method: str, status: int, headers: Headers, protocol: str | None = None) -> str | None:
+    """Return the framing of a body from its headers and its protocol, or None if they do not settle it."""
     if method == "HEAD" or status in _NO_BODY:
         return "none"
+    if protocol == "h2":
+        return protocol
     if (header(headers, "transfer-encoding") or "").lower().endswith("chunked"):
         return "chunked"
     return "length" if header(headers, "content-length") is not None else None

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from wiretape.recorder.decode.decoder import STREAM_TYPES
-from wiretape.recorder.decode.exchange import ENDED_BY
+from wiretape.recorder.decode.exchange import ENDED_BY, RESET_CODE
 from wiretape.recorder.decode.framings.sse import Event, EventCursor
 from wiretape.viewer.importing import found
 from wiretape.viewer.importing.found import Data, Found, Headers, ImportedFile, NotImportable, Unimportable
@@ -29,6 +29,7 @@ _ENTRIES: Final = re.compile(rb'"entries"\s*:\s*\[(?!\s*\])')
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{},]', re.DOTALL)
 """A text, which may hold brackets and may be cut off, or a bracket or a comma of JSON."""
 _ERRORS: Final = (
+    ("HTTP2_", "reset"), ("QUIC_PROTOCOL_ERROR", "reset"),
     ("NAME_NOT_RESOLVED", "dns"), ("CONNECTION_REFUSED", "refused"), ("CONNECTION_RESET", "reset"),
     ("CONNECTION_CLOSED", "eof"), ("EMPTY_RESPONSE", "eof"), ("INCOMPLETE_CHUNKED", "eof"),
     ("CONTENT_LENGTH_MISMATCH", "length"), ("CERT", "tls"), ("SSL", "tls"), ("ABORTED", "client"),
@@ -68,6 +69,7 @@ class _PostData(msgspec.Struct):
 class _HarRequest(msgspec.Struct):
     method: str
     url: str
+    version: str | None = msgspec.field(default=None, name="httpVersion")
     headers: list[_Pair] = []
     body_size: _Number = msgspec.field(default=None, name="bodySize")
     post: _PostData | None = msgspec.field(default=None, name="postData")
@@ -81,7 +83,9 @@ class _Content(msgspec.Struct):
 
 class _HarResponse(msgspec.Struct):
     status: int
+    version: str | None = msgspec.field(default=None, name="httpVersion")
     headers: list[_Pair] = []
+    trailers: list[_Pair] = msgspec.field(default_factory=list, name="_trailers")
     content: _Content = msgspec.field(default_factory=_Content)
     error: str | None = msgspec.field(default=None, name="_error")
 
@@ -112,6 +116,8 @@ class _Own(msgspec.Struct):
     id: str | None = None
     ended_by: str | None = None
     ended_detail: str | None = None
+    protocol: str | None = None
+    reset_code: str | None = None
     clock: str | None = None
     flags: list[str] = []
     labels: dict[str, str] = {}
@@ -210,6 +216,7 @@ def _found(place: str, entry: _Entry) -> tuple[Found, str | None]:
     ended_by, detail = _ending(entry)
     started, status, marks = _started(entry.started), response.status or None, _marks(entry)
     headers, was_coded = found.decoded(_headers(response.headers))
+    protocol = _protocol(entry)
     request = _bytes(entry.request.post.text, entry.request.post.encoding) if entry.request.post else None
     size = entry.request.body_size
     request_size = int(size) if request is None and size is not None and size >= 0 else None
@@ -228,7 +235,9 @@ def _found(place: str, entry: _Entry) -> tuple[Found, str | None]:
         request_size=request_size,
         status=status,
         response_headers=headers,
-        framing=found.framing(entry.request.method, status, headers) if status else None,
+        response_trailers=_headers(response.trailers),
+        protocol=protocol,
+        framing=found.framing(entry.request.method, status, headers, protocol) if status else None,
         connected_ns=marks.connected_ns,
         sent_ns=marks.sent_ns,
         headers_ns=marks.headers_ns if status else None,
@@ -240,11 +249,18 @@ def _found(place: str, entry: _Entry) -> tuple[Found, str | None]:
         is_lost=body.is_lost or own.clock == "none",
         ended_by=ended_by,
         ended_detail=detail,
+        reset_code=own.reset_code if RESET_CODE.fullmatch(own.reset_code or "") else None,
         is_coarse=body.is_coarse or "coarse_clock" in own.flags,
         is_rebuilt=body.is_rebuilt or was_coded or "rebuilt" in own.flags,
         labels=own.labels,
     )
     return made, body.note
+
+
+def _protocol(entry: _Entry) -> str | None:
+    if entry.own is not None:  # its archives name HTTP/1.1 where the protocol is not known
+        return found.protocol(entry.own.protocol or "")
+    return found.protocol(entry.response.version or entry.request.version or "")
 
 
 def _had_body(entry: _Entry, headers: Headers) -> bool:

@@ -53,6 +53,8 @@ class _FlowRequest(_Side, kw_only=True):
 
 class _FlowResponse(_Side, kw_only=True):
     status_code: int
+    http_version: bytes = b""
+    trailers: list[tuple[bytes, bytes]] | None = None
 
 
 class _Error(msgspec.Struct):
@@ -147,6 +149,7 @@ def _found(place: str, value: object) -> Found:
 
     connected_ns = since(server.timestamp_tls_setup or server.timestamp_tcp_setup)
     method = request.method.decode("latin-1")
+    protocol = found.protocol(response.http_version.decode("latin-1")) if response else None
     return Found(
         place=place,
         started=found.utc(began),
@@ -157,7 +160,9 @@ def _found(place: str, value: object) -> Found:
         request=request.content,
         status=response.status_code if response else None,
         response_headers=_headers(response) if response else [],
-        framing=found.framing(method, response.status_code, _headers(response)) if response else None,
+        response_trailers=(response.trailers if response else None) or [],
+        protocol=protocol,
+        framing=found.framing(method, response.status_code, _headers(response), protocol) if response else None,
         connected_ns=connected_ns if connected_ns is not None and connected_ns >= 0 else None,
         headers_ns=since(response.timestamp_start) if response else None,
         end_ns=since(ended),
@@ -194,7 +199,7 @@ def _ending(flow: _Flow) -> tuple[str, str | None]:
 
 
 def _headers(side: _Side) -> found.Headers:
-    return [(name, value) for name, value in side.headers if not name.startswith(b":")]
+    return found.regular(side.headers)
 
 
 def _url(request: _FlowRequest) -> str:

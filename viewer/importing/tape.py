@@ -160,7 +160,7 @@ def frames(id: str, one: Found, labels: dict[str, str]) -> Iterator[journal.Fram
         rebuilt=one.is_rebuilt,
     )
     clock = "imported" if one.is_timed else "none"
-    facts = (one.connected_ns, one.sent_ns, one.headers_ns, one.connection_reused, clock)
+    facts = (one.connected_ns, one.sent_ns, one.headers_ns, one.connection_reused, clock, one.protocol)
     if one.status is not None:
         yield journal.Head(id, one.status, one.response_headers, one.framing, *facts)
     run = _stored(id, one)
@@ -182,6 +182,9 @@ def frames(id: str, one: Found, labels: dict[str, str]) -> Iterator[journal.Fram
         surplus=False,
         connection_reused=one.connection_reused,
         clock=clock,
+        protocol=one.protocol,
+        trailers=one.response_trailers,
+        reset_code=one.reset_code,
     )
 
 

@@ -47,7 +47,7 @@ _VERSION: Final = re.compile(r"[0-9][0-9A-Za-z.+-]{0,31}")
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _SECONDS: Final = re.compile(r"[0-9]{1,9}")
 _API_VERSIONS: Final = ("anthropic-version", "openai-version")
-_FRAMINGS: Final = ("chunked", "length", "close", "none", "websocket")
+_FRAMINGS: Final = ("chunked", "length", "close", "h2", "none", "websocket")
 _CLOCKS: Final = ("kernel", "loop", "imported", "none")
 _DOUBTFUL: Final = (
     "clock_suspect", "coarse_clock", "no_timing", "storage_gap", "request_not_stored", "bytes_not_shipped", "rebuilt",
@@ -133,7 +133,7 @@ class ReportedExchange:
     recorded_by: str | None = _is("the version of wiretape that recorded it")
     client: tuple[str, ...] = _is("products and versions that the client's User-Agent names")
     protocol: str | None = _is("HTTP/1.1, HTTP/2, or WebSocket; null: not known")
-    framing: str | None = _is("delimiting of the body: chunked, length, close, none, websocket")
+    framing: str | None = _is("delimiting of the body: chunked, length, close, h2, none, websocket")
     stream: str | None = _is("framing of the payloads: sse, ndjson, …; json is no stream")
     connection_reused: bool | None = _is("sent on a connection kept from an exchange before")
     clock: str | None = _is("the source of the reads' timestamps: kernel, loop, imported, none")

@@ -11,7 +11,8 @@ from click.testing import CliRunner
 
 from tests.support import page
 from tests.support.cases import each_case
-from tests.support.frames import STREAM, body, end, exchange, head, http2, opened, record, upload
+from tests.support.commands import on_terminal
+from tests.support.frames import STREAM, body, damage, end, exchange, head, http2, opened, record, upload
 from wiretape.viewer.cli import group
 
 FACTS = {"connection_reused": True, "clock": "loop"}
@@ -89,6 +90,33 @@ def test_the_facts_of_an_exchange_name_its_protocol_the_error_and_its_trailers(p
     said = run(protocols, "show", "c333")
     assert "upstream reset the stream after 1 event" in said
     assert json.loads(run(protocols, "show", "c333", "--format", "json"))["reset_code"] == "rst_cancel"
+
+
+def test_a_raw_answer_has_its_head_and_trailers_on_request_as_curl_prints_them(protocols: Path) -> None:
+    redacted = json.loads(run(protocols, "show", "b222", "--format", "json"))["response_trailers"][1][1]
+    whole = b"".join(STREAM).decode()
+    assert run(protocols, "show", "b222", "--part", "raw") == whole
+    assert run(protocols, "show", "b222", "--part", "raw", "-i").replace("\r\n", "\n") == (
+        f"HTTP/2 200 \ncontent-type: text/event-stream\n\n{whole}grpc-status: 8\nauthorization: {redacted}\n"
+    )
+    plain = run(protocols, "show", "a111", "--part", "raw", "--include").replace("\r\n", "\n")
+    assert plain == f"HTTP/1.1 200 \ncontent-type: text/event-stream\n\n{whole}"
+
+
+def test_a_terminal_gets_the_head_and_trailers_without_control_characters(protocols: Path) -> None:
+    damage(protocols, """UPDATE exchanges SET response_trailers = '[["a", "\\u001b[2J"]]' WHERE id = 'b222'""")
+    shown = on_terminal(protocols, "show", "b222", "--part", "raw", "-i")
+    assert shown.splitlines()[0] == "HTTP/2 200 "
+    assert shown.splitlines()[-1] == "a: ␛[2J"
+
+
+def test_headers_of_an_exchange_without_an_answer_are_said_to_be_none(tmp_path: Path) -> None:
+    tape = tmp_path / "tape.db"
+    with opened(tape) as store:
+        record(store, [upload("a111", [b"{}"])[0], end("a111", [], "refused")])
+    said = CliRunner().invoke(group, ["show", "--part", "raw", "-i"], env={"WIRETAPE_DB": str(tape)})
+    assert (said.stdout, said.exit_code) == ("", 0)
+    assert said.stderr == "wiretape: there are no headers: api.test refused the connection\n"
 
 
 def test_the_page_of_an_exchange_has_its_trailers_and_names_those_redacted(protocols: Path, tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ SOURCE = ImportedFile("t", datetime(2026, 11, 23, 12, tzinfo=UTC), day=date(2026
 SENT = b"POST /v1/x HTTP/1.1\r\nHost: api.test\r\nContent-Length: 2\r\n\r\n"
 LENGTH = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n"
 CLOSE = b"HTTP/1.1 200 OK\r\n\r\n"
+LEFT = "Connection #0 to host api.test left intact"
+CLOSED = "Closing connection 0"
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
@@ -66,6 +68,32 @@ def test_a_real_trace_has_every_piece_at_its_time_without_http_chunks() -> None:
     assert one.started == midnight + timedelta(hours=12, minutes=18, seconds=32, microseconds=871721)
 
 
+ASKED = b"POST /v1/x HTTP/2\r\nHost: api.test\r\n\r\n"
+HEAD = b"HTTP/2 200 \r\n\r\n"
+
+
+def test_a_transfer_over_http2_has_its_protocol_and_its_trailers() -> None:
+    trailers = received(b"grpc-status: 8\r\ngrpc-message: slow\r\n\r\n")
+    (one,) = parsed(sent(head=ASKED) + received(HEAD, b"ab") + trailers + info(LEFT))
+    assert (one.protocol, one.framing, one.body, one.ended_by) == ("h2", "h2", b"ab", "end")
+    assert one.response_trailers == [(b"grpc-status", b"8"), (b"grpc-message", b"slow")]
+    (unanswered,) = parsed(sent(head=ASKED) + info(CLOSED))
+    assert unanswered.protocol == "h2"
+
+
+@each_case(
+    ("said", "code"),
+    [
+        ("HTTP/2 stream 1 was not closed cleanly: CANCEL (err 8)", "rst_cancel"),
+        ("HTTP/2 stream 3 reset by server (error 0x2 INTERNAL_ERROR)", "rst_internal_error"),
+        ("HTTP/2 stream 0 was not closed cleanly before end of the underlying stream", None),
+    ],
+)
+def test_a_stream_that_was_reset_has_the_error_in_curls_message(said: str, code: str | None) -> None:
+    (one,) = parsed(sent(head=ASKED) + received(HEAD, b"ab") + info(said) + info(LEFT))
+    assert (one.ended_by, one.reset_code, one.ended_detail) == ("reset", code, said)
+
+
 def test_what_a_body_says_is_no_trace() -> None:
     forged = b"data: \n12:00:00.000000 <= Recv data, 4 bytes (0x4)\n0000: 66 61 6b 65 fake\n== Info: Recv failure\n"
     size = f"{len(forged):x}\r\n".encode()
@@ -76,10 +104,6 @@ def test_what_a_body_says_is_no_trace() -> None:
         trace = sent() + received(head, pieces[0]) + forged + b"".join(received(b"", one) for one in pieces[1:])
         (one,) = parsed(trace)
         assert (one.body, one.ended_by) == (forged, "end")
-
-
-LEFT = "Connection #0 to host api.test left intact"
-CLOSED = "Closing connection 0"
 
 
 @each_case(
@@ -98,7 +122,7 @@ CLOSED = "Closing connection 0"
         (received(LENGTH, b"ab") + info("Operation timed out after 9 ms") + info(CLOSED), "client", b"ab", "length"),
         (received(b"HTTP/1.1 204 No Content\r\n\r\n"), "end", b"", "none"),
         (received(b"HTTP/1.1 100 Continue\r\n\r\n") + received(LENGTH, b"abcd"), "end", b"abcd", "length"),
-        (received(b"HTTP/2 200 \r\n\r\n", b"ab") + info(LEFT), "end", b"ab", None),
+        (received(b"HTTP/2 200 \r\n\r\n", b"ab") + info(LEFT), "end", b"ab", "h2"),
         (info("Empty reply from server") + info(CLOSED), "eof", b"", None),
         (b"", "died", b"", None),
     ],

@@ -4,6 +4,7 @@ import base64
 import itertools
 import json
 import random
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from tests.support.cases import each_case
 from tests.support.commands import run
-from tests.support.frames import begin, end, head, opened, read, record
+from tests.support.frames import begin, end, head, http2, opened, read, record
 from wiretape.viewer.importing import formats, har
 from wiretape.viewer.importing.found import Found, ImportedFile, NotImportable, Unimportable, problem
 
@@ -64,6 +65,52 @@ def test_the_events_of_a_stream_have_their_times_and_the_exchange_its_phases() -
     ]
     assert (one.at_ns, one.sizes) == ([50 * 10**6, 80 * 10**6], [18, 17])
     assert (one.body, one.is_coarse, one.is_rebuilt) == (TEXT.encode(), True, False)
+
+
+@each_case(
+    ("version", "protocol"),
+    [
+        ("http/2.0", "h2"), ("HTTP/2", "h2"), ("h2", "h2"), ("h3", "h3"), ("HTTP/3", "h3"), ("http/1.1", "http/1.1"),
+        ("HTTP/1.0", "http/1.0"), ("unknown", None), ("", None), (None, None),
+    ],
+)  # fmt: skip
+def test_the_version_of_an_answer_is_its_protocol_however_it_is_written(version: str, protocol: str | None) -> None:
+    assert only(entry({"text": TEXT}, response_httpVersion=version)).protocol == protocol
+    assert only(entry({"text": TEXT}, request_httpVersion=version)).protocol == protocol
+
+
+def test_the_authority_of_a_request_over_http2_is_its_host() -> None:
+    pseudo = [{"name": f":{name}", "value": value} for name, value in (("method", "GET"), ("authority", "api.test"))]
+    accept = {"name": "accept", "value": "*/*"}
+    host = {"name": "Host", "value": "other.test"}
+    found = {
+        names: only(entry({"text": TEXT}, request_headers=list(given))).request_headers
+        for names, given in {"authority": (*pseudo, accept), "both": (*pseudo, host)}.items()
+    }
+    assert found == {"authority": [(b"host", b"api.test"), (b"accept", b"*/*")], "both": [(b"Host", b"other.test")]}
+
+
+@each_case(
+    "error", ["net::ERR_HTTP2_PROTOCOL_ERROR", "net::ERR_HTTP2_SERVER_REFUSED_STREAM", "net::ERR_QUIC_PROTOCOL_ERROR"]
+)
+def test_a_stream_that_chrome_could_not_finish_was_reset(error: str) -> None:
+    assert only(entry({"text": TEXT}, _error=error)).ended_by == "reset"
+
+
+def test_an_export_of_http2_streams_brings_back_protocol_trailers_and_error(tmp_path: Path) -> None:
+    tape, again, archive = tmp_path / "tape.db", tmp_path / "again.db", tmp_path / "a.har"
+    with opened(tape) as store:
+        record(store, [*http2("a" * 16), *http2("b" * 16, is_reset=True)])
+    run(tape, "export", "-o", str(archive))
+    entries = {one["_wiretape"]["id"][0]: one for one in json.loads(archive.read_bytes())["log"]["entries"]}
+    assert [entries[id][side]["httpVersion"] for id in "ab" for side in ("request", "response")] == ["HTTP/2"] * 4
+    assert entries["a"]["response"]["_trailers"][0] == {"name": "grpc-status", "value": "8"}
+    run(again, "import", str(archive))
+    names = ("protocol", "framing", "response_trailers", "reset_code", "outcome", "outcome_detail")
+    for id in "ab":
+        shown = (run(one, "show", id * 16, "--format", "json").stdout for one in (tape, again))
+        first, second = (json.loads(re.sub("sha256:[0-9a-f]{8}", "", one)) for one in shown)  # each has its own salt
+        assert [second[name] for name in names] == [first[name] for name in names]
 
 
 def test_a_body_that_is_missing_is_rebuilt_of_its_events_and_said_to_be() -> None:

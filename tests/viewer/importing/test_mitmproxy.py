@@ -77,11 +77,20 @@ def test_times_count_from_when_mitmproxy_had_the_request() -> None:
     assert (one.connected_ns, one.url, one.request_headers) == (
         25 * 10**7,
         "https://api.test/v1/x",
-        [(b"accept", b"*/*")],
+        [(b"host", b"a"), (b"accept", b"*/*")],
     )
     early = only(request=REQUEST | {"timestamp_end": 101.5}, server_conn={"timestamp_tcp_setup": 99.0})
     assert isinstance(early, Found)
     assert (early.started.timestamp(), early.headers_ns, early.connected_ns) == (100.0, 10**9, None)
+
+
+@pytest.mark.parametrize(("version", "protocol"), [("HTTP/2.0", "h2"), ("HTTP/1.1", "http/1.1"), ("HTTP/3", "h3")])
+def test_a_flow_has_the_protocol_of_its_answer_and_its_trailers(version: str, protocol: str) -> None:
+    trailers = [[b"grpc-status", b"0"]]
+    one = only(response=RESPONSE | {"http_version": version.encode(), "trailers": trailers})
+    assert isinstance(one, Found)
+    assert (one.protocol, one.response_trailers) == (protocol, [(b"grpc-status", b"0")])
+    assert one.framing == ("h2" if protocol == "h2" else "length")
 
 
 @each_case(
