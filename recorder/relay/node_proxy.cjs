@@ -117,6 +117,13 @@ function install(proxy) {
     return wrapper;
   }
 
+  // The properties of a socket by which http2 names the origin of its connection.
+  function peer({ host, port }) {
+    const version = net.isIP(host);
+    const address = version ? { remoteAddress: { value: host }, remoteFamily: { value: `IPv${version}` } } : {};
+    return { remotePort: { value: Number(port || 443) }, ...address };
+  }
+
   const isHttp = ({ port, headers, ALPNProtocols: names }) =>
     Number(port) === 443 || headers || (Array.isArray(names) && (names.includes("http/1.1") || names.includes("h2")));
 
@@ -133,18 +140,31 @@ function install(proxy) {
     const secured = plainConnect.call(this, { ...first, socket }, ...others);
     socket.once("error", (error) => secured.destroy(error));
     if (first.timeout) secured.setTimeout(first.timeout); // as where Node connects
-    return referring(secured, socket);
+    return referring(Object.defineProperties(secured, peer(first)), socket);
   };
+
+  // Where a stream of JS brings its frames at once, Node waits for ever to send the rest of a request that its server
+  // has answered and reset without an error.
+  function ending(session) {
+    const request = session.request;
+    session.request = function (...given) {
+      const stream = request.apply(this, given);
+      const isGone = () => stream.closed && stream.state.state === http2.constants.NGHTTP2_STREAM_STATE_IDLE;
+      return stream.once("end", () => setImmediate(() => isGone() && stream.destroy()));
+    };
+    return session;
+  }
 
   const plainSession = http2.connect;
   http2.connect = function connect(authority, options, listener) {
     if (typeof options === "function") return connect.call(this, authority, {}, options);
     const { protocol, hostname, port } = typeof authority === "string" ? new URL(authority) : authority;
     if (protocol !== "http:" || !hostname || options?.createConnection || options?.path) {
-      return plainSession.call(this, authority, options, listener); // TLS is connected as above
+      return ending(plainSession.call(this, authority, options, listener)); // TLS is connected as above
     }
     const socket = new Tunnel(hostname.replace(/^\[|\]$/g, ""), port || 80);
-    return referring(plainSession.call(this, authority, { ...options, createConnection: () => socket }, listener), socket);
+    const session = plainSession.call(this, authority, { ...options, createConnection: () => socket }, listener);
+    return referring(ending(session), socket);
   };
   require("node:module").syncBuiltinESMExports();
   if (!isOld) return;
