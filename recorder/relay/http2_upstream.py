@@ -19,6 +19,7 @@ from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.sockets import Socket, TlsSocket
 from wiretape.recorder.relay.states import RECEIVING, SENDING, Flow, Output, Receiving, Sending, step
 from wiretape.recorder.relay.upstream import (
+    NO_BODY,
     RUNNING,
     Carrier,
     Connection,
@@ -227,7 +228,8 @@ class StreamCarrier(Carrier):
             self._break("protocol", "an answer without a status")
             return None
         head = self.head
-        head.status, head.framing, head.keeps = int(status), PROTOCOL, True
+        is_bare = self._head.method == "HEAD" or int(status) in NO_BODY
+        head.status, head.framing, head.keeps = int(status), "none" if is_bare else PROTOCOL, True
         head.headers = [pair for pair in headers if not pair[0].startswith(b":")]
         head.named = guard.deciding(head.headers)
         self.state = step(RECEIVING, self.state, "head")

@@ -30,7 +30,8 @@ _LOOKS = 8
 """Limit of reads from a kept connection before it is used again."""
 _UNKNOWN_AUTHORITY = frozenset({18, 19, 20, 21})
 """OpenSSL's codes for certificates that are self-signed, or signed by an unknown authority."""
-_NO_BODY = frozenset({204, 304})
+NO_BODY = frozenset({204, 304})
+"""The statuses of answers without a body."""
 UPGRADE = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
 """The headers by which both sides of HTTP/1.1 change to WebSocket."""
 _WAITING, _STREAMING = Receiving.WAITING, Receiving.STREAMING
@@ -590,7 +591,7 @@ class Connection(Carrier):
         length = named.get(b"content-length")
         if codings not in ([], [b"chunked"], [b"identity"]):
             raise ValueError("a transfer coding that was not asked for (RFC 9112, 6.1)")
-        if self._wanted is _ExpectedAnswer.HEAD or self.head.status in _NO_BODY:
+        if self._wanted is _ExpectedAnswer.HEAD or self.head.status in NO_BODY:
             self.head.framing = "none"
         elif codings == [b"chunked"]:
             self.head.framing = "chunked"

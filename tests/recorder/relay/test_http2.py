@@ -77,6 +77,19 @@ async def test_streams_of_one_connection_share_one_to_the_upstream(tmp_path: Pat
     assert last.row["connected_ns"] is None
 
 
+@pytest.mark.parametrize(("method", "status"), [("HEAD", "200"), ("POST", "204"), ("GET", "304")])
+@on_loop
+async def test_an_answer_without_a_body_is_no_stream_that_was_cut(tmp_path: Path, method: str, status: str) -> None:
+    async def bare(answering: Stream) -> None:
+        answering.send_head([(":status", status), SSE], end=True)
+
+    async with recording(tmp_path, bare) as (relay, _, base), connect(base) as peer:
+        asked = await peer.request(ask("/h/x", method=method), end=True).over()
+        assert (dict(asked.head)[":status"], bytes(asked.body)) == (status, b"")
+        tape = await tape_of(relay, "/x")
+    assert (tape.row["framing"], tape.row["outcome"]) == ("none", "http_error" if status == "304" else "complete")
+
+
 @pytest.mark.parametrize("code", [2, CALM, 0x42])
 @on_loop
 async def test_a_reset_by_the_upstream_reaches_the_client_and_the_tape(tmp_path: Path, code: int) -> None:
