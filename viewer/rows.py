@@ -294,6 +294,7 @@ class RequestRow:
     size: int | None
     sha256: str | None
     labels: dict[str, str]
+    protocol: str | None = None
 
     @property
     def known_size(self) -> int:

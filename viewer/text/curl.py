@@ -48,11 +48,17 @@ _KEY_HEADERS: Final = frozenset({"authorization", "x-api-key", "api-key", "x-goo
 
 def of(one: RequestRow) -> str:
     """Return the command for a request, over several lines."""
-    return command(one.method, one.upstream, one.path, one.headers, one.body, one.size)
+    return command(one.method, one.upstream, one.path, one.headers, one.body, one.size, one.protocol)
 
 
 def command(
-    method: str, upstream: str, path: str, headers: Iterable[Sequence[str]], body: bytes | None, size: int | None = 0
+    method: str,
+    upstream: str,
+    path: str,
+    headers: Iterable[Sequence[str]],
+    body: bytes | None,
+    size: int | None = 0,
+    protocol: str | None = None,
 ) -> str:
     """Return the command, over several lines; notes before it list the parts that it cannot send.
 
@@ -60,6 +66,8 @@ def command(
     """
     url, options = _url(upstream, path), ["curl -N"]
     key = _key(url)
+    if protocol == "h2" and url.startswith("http:"):  # over TLS, curl speaks it where the server does
+        options.append("--http2-prior-knowledge")
     header_options, left_out = _headers(headers, key)
     options += ["--globoff"] if re.search(r"[][{}]", url) else []
     options += ["--path-as-is"] if "/." in url else []

@@ -50,6 +50,20 @@ def test_shell_passes_the_request_to_curl() -> None:
     assert given == b""
 
 
+@each_case(
+    ("upstream", "protocol", "options"),
+    [
+        ("http://127.0.0.1:8000", "h2", ["--http2-prior-knowledge"]),
+        ("http://127.0.0.1:8000", "http/1.1", []),
+        ("https://api.test", "h2", []),
+        ("http://127.0.0.1:8000", None, []),
+    ],
+)
+def test_http2_without_tls_is_asked_for(upstream: str, protocol: str | None, options: list[str]) -> None:
+    arguments, _ = shell(command(upstream=upstream, protocol=protocol))
+    assert arguments[1 : arguments.index("--url")] == options
+
+
 def test_command_is_as_people_would_write_it() -> None:
     shown = command([["authorization", MARK], ["content-type", "application/json"]], b'{"stream":true}')
     assert shown == (

@@ -62,6 +62,7 @@ _REQUEST: Final[Statement] = select(
     _exchanges.c.request_size,
     _exchanges.c.request_sha256,
     _exchanges.c.labels,
+    _exchanges.c.protocol,
 )
 _SENDERS: Final = {"upstream": FROM_UPSTREAM, "client": FROM_CLIENT}
 EMPTY: Final = "the tape holds no exchanges yet: record some with 'wiretape record'"
