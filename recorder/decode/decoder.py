@@ -18,14 +18,14 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from wiretape.recorder.clock import THREAD, Clock
-from wiretape.recorder.decode import encoding, payloads
+from wiretape.recorder.decode import encoding, payloads, rpc
 from wiretape.recorder.decode.allowance import REPAIRED_BYTES, Allowance, TooMuchError
 from wiretape.recorder.decode.audio import AudioPart
 from wiretape.recorder.decode.declared.compiler import DeclaredDialect
 from wiretape.recorder.decode.dialect import Chunk, Dialect
 from wiretape.recorder.decode.dialects import chat, cohere, registry
 from wiretape.recorder.decode.exchange import CloseFrame, Exchange, Read, Reads
-from wiretape.recorder.decode.framings import aws_eventstream, json_array, ndjson, sse
+from wiretape.recorder.decode.framings import aws_eventstream, json_array, length_prefixed, ndjson, sse
 from wiretape.recorder.decode.operation import api_asked
 from wiretape.recorder.decode.payloads import PayloadReader
 from wiretape.recorder.decode.templates import Templates, filler
@@ -40,7 +40,9 @@ MAX_ITEMS: Final = 1_000_000
 KINDS: Final = ("event", "comment", "record", "body", "ping", "pong", "close", "broken")
 EVENT, COMMENT, RECORD, BODY, PING, PONG, CLOSE, BROKEN = range(8)
 
-Framing = Literal["sse", "ndjson", "json-array", "aws-eventstream", "json", "websocket"]
+Framing = Literal[
+    "sse", "ndjson", "json-array", "aws-eventstream", "json", "websocket", "grpc", "grpc-web", "connect"
+]  # fmt: skip
 """The framing of payloads in a body; `json`: it is not a stream."""
 
 _FRAMINGS: Final[dict[str, Framing]] = {
@@ -62,6 +64,8 @@ _ERROR_LINE = re.compile(rb"(?:^|(?<=[\r\n]))error:([^\r\n]*)")
 _CHATS: Final = frozenset({chat.API, cohere.API})
 _ARRAY_APIS: Final = frozenset({"gemini"})
 _FIRST_ELEMENT: Final = 1 << 20
+_OPAQUE: Final = Chunk("")
+"""A message of a call whose payload is not read."""
 _LF: Final = b"\n\n"
 _CRLF: Final = b"\r\n\r\n"
 
@@ -151,7 +155,8 @@ class Decoded:
     that claimed the payload, "unknown" if none did, None if there is none. `declared` is the declared dialect that
     recognised the exchange or its stream, `is_recognised` that it did so by more than the path. `done_item` is the item
     with the last `[DONE]`, `end_item` the one with the last event that ends a stream of its dialect; `is_aborted`: an
-    event said that the answer stays incomplete.
+    event said that the answer stays incomplete. Of a call by gRPC or Connect, `status` is the one that came, and
+    `message_coding` that of compressed messages; `is_cut`: the end cuts a message off.
     """
 
     data: bytes
@@ -179,6 +184,14 @@ class Decoded:
     declared: DeclaredDialect | None = None
     is_recognised: bool = False
     is_aborted: bool = False
+    status: rpc.CallStatus | None = None
+    message_coding: str | None = None
+    is_cut: bool = False
+
+    @property
+    def is_call(self) -> bool:
+        """True if it is a stream of messages by gRPC or Connect, which only the status of the call ends."""
+        return self.framing in rpc.FRAMINGS
 
     @property
     def stream(self) -> bool:
@@ -204,6 +217,8 @@ class Decoded:
             return all(turn.last is not None for turn in self.turns)
         if self.is_aborted:
             return False
+        if self.is_call:
+            return self.status is not None and self.status.error is None and not self.is_cut
         return self.end_item is not None or (self.done and (self.dialect is None or self.dialect.has_done))
 
     @property
@@ -226,7 +241,7 @@ class Decoded:
         if no in self.fields:
             type, text = self.fields[no]
         elif kind == EVENT:
-            type, text = fields(self.framing, raw)
+            type, text = fields(self.framing, raw, self.message_coding)
         elif kind == COMMENT:
             text = raw[1:].removeprefix(b" ").rstrip(b"\r\n").decode("utf-8", "replace")
         elif kind == BODY:
@@ -286,8 +301,13 @@ class Decoded:
                 yield TimedChunk(item, self.at_ns[item], self.reads[item], chunk, self.ends[item])
 
 
-def fields(framing: Framing, raw: bytes) -> tuple[str, str]:
-    """Return the type and the data of the event that stands in these bytes; "" where there is no data."""
+def fields(framing: Framing, raw: bytes, message_coding: str | None = None) -> tuple[str, str]:
+    """Return the type and the data of the event that stands in these bytes; "" where there is no data.
+
+    `message_coding` is that of compressed messages of a call.
+    """
+    if framing in rpc.FRAMINGS:
+        return length_prefixed.fields(raw, framing, message_coding)
     if framing == "websocket":
         return "message", raw.decode("utf-8", "replace")
     found: tuple[str, str] = _RECORDS.get(framing, sse).fields(raw)
@@ -303,16 +323,14 @@ def decode(exchange: Exchange, reads: Sequence[Read], body: bytes, clock: Clock 
     if exchange.framing == "websocket":
         return _decode_websocket(exchange, columns, body, clock)
     span_ends, places = encoding.spans(columns.start, columns.size, len(body))
-    plain = encoding.plain(exchange.content_encoding, body, span_ends)
+    plain = encoding.plain(exchange.coding, body, span_ends)
     decoded = Decoded(plain.data, framing_of(exchange, plain.data), whole=plain.flag is None)
     if plain.flag is not None:
         decoded.flags.add(plain.flag)
     reader = PayloadReader(exchange)
     try:
-        if decoded.framing == "sse":
-            _StreamDecoder(decoded, reader, Allowance(clock)).run()
-        elif decoded.stream:
-            _decode_records(decoded, reader, Allowance(clock))
+        if decoded.stream:
+            _decode_stream(decoded, exchange, reader, Allowance(clock))
         elif plain.data:
             _decode_whole(decoded, reader)
     except TooMuchError:
@@ -334,6 +352,8 @@ def framing_of(exchange: Exchange, data: bytes) -> Framing:
     """
     if exchange.framing == "none":
         return "json"
+    if (call := rpc.message_type(exchange.content_type)) is not None:
+        return call.framing
     typed = _FRAMINGS.get((exchange.content_type or "").partition(";")[0].strip().lower())
     if aws_eventstream.looks_like(data):
         return "aws-eventstream"
@@ -361,6 +381,15 @@ def _is_whole_answer(data: bytes) -> bool:
     return chunk.fault is None and bool(chunk.pieces) and all(piece.finish_reason for piece in chunk.pieces)
 
 
+def _decode_stream(decoded: Decoded, exchange: Exchange, reader: PayloadReader, allowance: Allowance) -> None:
+    if decoded.framing == "sse":
+        _StreamDecoder(decoded, reader, allowance).run()
+    elif decoded.is_call:
+        _decode_call(decoded, exchange, reader, allowance)
+    else:
+        _decode_records(decoded, reader, allowance)
+
+
 def _decode_records(decoded: Decoded, reader: PayloadReader, allowance: Allowance) -> None:
     """Decode a stream of records that are no server-sent events; a record is an event with one payload."""
     for record in _RECORDS[decoded.framing].records(decoded.data):
@@ -372,16 +401,83 @@ def _decode_records(decoded: Decoded, reader: PayloadReader, allowance: Allowanc
         decoded.starts.append(record.start)
         decoded.ends.append(record.end)
         chunk = payloads.MALFORMED if record.broken else payloads.read(record.data, record.type, reader)
-        if chunk is payloads.UNREAD:
+        _take(decoded, chunk, item)
+
+
+def _take(decoded: Decoded, chunk: Chunk, item: int) -> None:
+    """Add the payload of a record. Raises `TooMuchError` if it is more than is parsed."""
+    if chunk is payloads.UNREAD:
+        raise TooMuchError
+    if chunk is payloads.DONE:
+        decoded.done_item = item
+    elif chunk is payloads.EMPTY:
+        decoded.flags.add("empty_data")
+    elif chunk is payloads.MALFORMED:
+        decoded.flags.add("malformed")
+    else:
+        decoded.add(chunk, item)
+
+
+def _decode_call(decoded: Decoded, exchange: Exchange, reader: PayloadReader, allowance: Allowance) -> None:
+    """Decode a stream of messages by gRPC or Connect: payloads in JSON are read, others are opaque."""
+    named = rpc.message_type(exchange.content_type)
+    is_json = named is not None and named.is_json
+    decoded.message_coding = rpc.message_coding(exchange, decoded.framing)
+    decoded.status = rpc.status_around(exchange, decoded.framing, is_empty=not decoded.data)
+    inflater, read = _Inflater(decoded), 0
+    for message in length_prefixed.messages(decoded.data, decoded.framing):
+        allowance.take()
+        if 2 * len(decoded.kinds) >= MAX_ITEMS:
             raise TooMuchError
-        if chunk is payloads.DONE:
-            decoded.done_item = item
-        elif chunk is payloads.EMPTY:
-            decoded.flags.add("empty_data")
-        elif chunk is payloads.MALFORMED:
-            decoded.flags.add("malformed")
+        item, read = len(decoded.kinds), message.end
+        decoded.kinds.append(EVENT)
+        decoded.starts.append(message.start)
+        decoded.ends.append(message.end)
+        payload = inflater.payload(message) if is_json or message.is_last else None
+        if message.is_last:
+            _end_call(decoded, payload, item)
+        elif payload is None:
+            decoded.add(_OPAQUE, item)
         else:
-            decoded.add(chunk, item)
+            text = payload.decode("utf-8", "replace")
+            _take(decoded, payloads.read(text, reader=reader), item)
+    if read < len(decoded.data):
+        is_over = decoded.framing != "grpc" and decoded.status is not None
+        decoded.is_cut = not is_over
+        decoded.flags |= {"surplus_bytes"} if is_over else set()
+
+
+def _end_call(decoded: Decoded, payload: bytes | None, item: int) -> None:
+    """Set the status by the message that ends a stream; `payload` is None if it cannot be decompressed."""
+    decoded.end_item = item
+    if payload is None:
+        decoded.whole = False
+        return
+    decoded.status = rpc.status_in(payload, decoded.framing)
+    if decoded.status is not None and decoded.status.error is not None:
+        decoded.add(Chunk("", fault=decoded.status.error), item)
+
+
+class _Inflater:
+    """Decompresses messages of a body, within the limit of all bytes decoded of one."""
+
+    def __init__(self, decoded: Decoded) -> None:
+        self._decoded = decoded
+        self._left = encoding.MAX_DECODED
+
+    def payload(self, message: length_prefixed.Message) -> bytes | None:
+        """Return the payload of a message, or None, with a flag, if its coding cannot be decoded."""
+        payload, coding = self._decoded.data[message.payload], self._decoded.message_coding
+        if not message.flags & length_prefixed.COMPRESSED:
+            return payload
+        plain = encoding.plain(coding, payload, (len(payload),))
+        self._left -= len(plain.data)
+        if plain.flag == "decode_limit" or self._left < 0:
+            raise TooMuchError
+        if plain.flag is not None or encoding.is_identity(coding):
+            self._decoded.flags.add("undecoded")
+            return None
+        return plain.data
 
 
 def _decode_websocket(exchange: Exchange, reads: Reads, body: bytes, clock: Clock) -> Decoded:

@@ -68,7 +68,7 @@ def derive(
     values |= _reported(fault, outcome, decoded, cleaner) | _declared(exchange, answer, decoded, api, cleaner)
     if asked is not None:
         values |= _of_request(with_message(asked, decoded), exchange, asked_for, api, answer)
-    is_text = decoded.framing not in ("aws-eventstream", "websocket")
+    is_text = decoded.framing not in ("aws-eventstream", "websocket") and not decoded.is_call
     if cleaner.changed or (decoded.runs and is_text and not encoding.is_utf8(decoded.data)):
         flags.add("sanitized")
     return Measures(
@@ -171,7 +171,8 @@ def _api(exchange: Exchange, decoded: Decoded, succeeded: bool) -> str | None:
     claimed = decoded.api if succeeded else None
     answered = any(run.chunk.fault is None for run in decoded.runs)
     recognised = decoded.declared.api if decoded.declared is not None and decoded.is_recognised else None
-    return (claimed if answered else None) or recognised or api_asked(exchange) or claimed
+    api = (claimed if answered else None) or recognised or api_asked(exchange) or claimed
+    return decoded.framing if decoded.is_call and api in (None, "unknown") else api
 
 
 def _is_unjudged(exchange: Exchange, decoded: Decoded, asked_for: str, outcome: str) -> bool:
@@ -188,6 +189,8 @@ def _evidence(
 ) -> tuple[ReportedError | None, Evidence]:
     place = _place_of_fault(decoded)
     fault = decoded.runs[place].chunk.fault if place is not None else None
+    if fault is None and decoded.status is not None and decoded.status.error is not None:
+        fault, place = decoded.status.error, len(decoded.runs)
     if not succeeded and fault is None and decoded.data:
         fault = payloads.body_fault(decoded.data.decode("utf-8-sig", "replace"))
     error: Any = "finish" if answer.failed else None
@@ -198,18 +201,29 @@ def _evidence(
     finish_ends = decoded.dialect is None or decoded.dialect.finish_ends
     declared = decoded.declared if decoded.is_recognised or decoded.declared is decoded.dialect else None
     eof_ends = declared is not None and not decoded.is_aborted and declared.eof_ends(exchange)
+    # A program that imports may not know trailers: then the status of a call is unknown, not missing.
+    lacks_status = decoded.is_call and decoded.status is None and not exchange.is_imported
+    is_judged_call = decoded.status is not None or lacks_status
     return fault, Evidence(
         stream=decoded.stream,
-        understood=decoded.api != "unknown",
+        understood=decoded.api != "unknown" or is_judged_call,
         whole=decoded.whole,
-        done=decoded.ended or (eof_ends and exchange.ended_by == "end"),
-        finished=answer.finished and finish_ends and not decoded.is_aborted,
+        done=decoded.ended or (eof_ends and exchange.ended_by == "end" and not decoded.is_call),
+        finished=answer.finished and finish_ends and not decoded.is_aborted and not decoded.is_call,
         error=error,
         malformed="malformed" in decoded.flags | answer.flags,
         close=decoded.close,
         pending=any(turn.last is None for turn in decoded.turns) or _lacks_its_end(exchange, decoded),
-        broken=any(kind == BROKEN and item not in decoded.sent for item, kind in enumerate(decoded.kinds)),
+        broken=_is_broken(decoded),
+        lacks_status=lacks_status,
     )
+
+
+def _is_broken(decoded: Decoded) -> bool:
+    """Return True if upstream broke the framing of messages: over a WebSocket, or before the status of a call."""
+    if decoded.is_call:
+        return decoded.is_cut and decoded.status is not None
+    return any(kind == BROKEN and item not in decoded.sent for item, kind in enumerate(decoded.kinds))
 
 
 def _lacks_its_end(exchange: Exchange, decoded: Decoded) -> bool:

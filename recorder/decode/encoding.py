@@ -6,6 +6,7 @@ brought it. Limits, with their precedents: 64 MiB of decoded text is ten times t
 streams compress 5 to 20 times, bombs 1,000 and more; curl undoes no more than five codings of one body.
 """
 
+import binascii
 import math
 import sys
 import zlib
@@ -26,9 +27,12 @@ _SLICE = 4096
 _PIECE = 64 << 10
 _MAX_MEMBERS = 10_000
 _MAX_CODINGS = 5
+_MAX_PADDED = 1_000_000
 _MAX_DEPTH = 32
 _REPLACEMENT = "\ufffd"
 _IDENTITY = frozenset({"", "identity", "none"})
+BASE64 = "application/base64"
+"""The coding of a body in base64, which no content encoding names: its name is none of a header's tokens."""
 _GZIP_WINDOW = 31
 _ZLIB_WINDOW = 15
 _ZSTD_WINDOW = 23
@@ -267,6 +271,34 @@ class _Brotli:
         return self._process(data, output_buffer_limit=max_length)
 
 
+class _Base64:
+    """Base64 in any number of parts, each padded, as gRPC-Web sends one or more of them for a message."""
+
+    eof, unused_data = False, b""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._padded = 0
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        data = self._rest + data
+        whole = len(data) & ~3
+        self._rest, start, found = data[whole:], 0, list[bytes]()
+        while (padding := data.find(b"=", start, whole)) >= 0:
+            self._padded += 1
+            if self._padded > _MAX_PADDED:
+                raise _TooMuchError
+            end = (padding & ~3) + 4
+            found.append(binascii.a2b_base64(data[start:end], strict_mode=True))
+            start = end
+        found.append(binascii.a2b_base64(data[start:whole], strict_mode=True))
+        return b"".join(found)
+
+
+def _base64() -> _Codec:
+    return _Codec(_Base64, binascii.Error)
+
+
 def _brotli() -> _Codec:
     import brotli
 
@@ -288,7 +320,7 @@ def _zlib(window: int) -> _Codec:
 
 _CODECS: dict[str, Callable[[], _Codec]] = {
     "gzip": partial(_zlib, _GZIP_WINDOW), "x-gzip": partial(_zlib, _GZIP_WINDOW),
-    "deflate": partial(_zlib, _ZLIB_WINDOW), "br": _brotli, "zstd": _zstd,
+    "deflate": partial(_zlib, _ZLIB_WINDOW), "br": _brotli, "zstd": _zstd, BASE64: _base64,
 }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, overload
 
 from wiretape.recorder.decode import stalls
+from wiretape.recorder.decode.encoding import BASE64
 
 EndedBy = Literal[
     "end", "eof", "length", "reset", "framing", "protocol", "dns", "refused", "tls", "connect_timeout",
@@ -49,14 +50,14 @@ OUTCOMES: Final[dict[Outcome, str]] = {
     "connect_error": "no connection, no headers",
     "timeout": "a limit was hit",
     "http_error": "status 300 or above",
-    "error_event": "an error payload or finish_reason error after a 2xx",
+    "error_event": "an error payload, finish_reason error, or a status of gRPC or Connect, after a 2xx",
     "client_closed": "the client left before the stream was complete",
     "truncated": "upstream ended before the stream was complete",
     "malformed": "complete, of an API known here, but at least one data event is not JSON",
     "interrupted": "the recorder stopped or died while it was open",
     "complete": "[DONE] or the API's own end of a stream came, or the end of a body that is not a stream, or the end"
-    " of the HTTP framing of a stream that is not decoded; over a WebSocket, all requested responses have ended, or, if"
-    " none is known, it was closed in good order",
+    " of the HTTP framing of a stream that is not decoded; by gRPC or Connect, the status of a call that succeeded;"
+    " over a WebSocket, all requested responses have ended, or, if none is known, it was closed in good order",
 }
 
 PROTOCOLS: Final = {"http/1.0": "HTTP/1.0", "http/1.1": "HTTP/1.1", "h2": "HTTP/2", "h3": "HTTP/3"}
@@ -100,6 +101,7 @@ DETAILS: Final[dict[Outcome, tuple[str, ...]]] = {
         "framing",
         "close_N (upstream closed a WebSocket with the code N)",
         _RST_OR_GOAWAY,
+        "no_status (a stream of gRPC or Connect ended without the status of its call)",
         "unknown (upstream closed a stream that is not decoded and has no framing: it may have been whole)",
     ),
     "interrupted": ("shutdown", "local"),
@@ -174,6 +176,9 @@ NOTABLE: Final = (
 _BROKEN = frozenset({"eof", "reset", "length", "framing", "idle_timeout", "shutdown", "local"})
 _CLIENT = frozenset({"client", "client_stalled"})
 _HTTP_ERRORS: Final = ((500, "server_error"), (400, "client_error"), (300, "redirect"))
+
+
+_BASE64_TYPE: Final = "application/grpc-web-text"
 
 
 class Read(NamedTuple):
@@ -287,6 +292,12 @@ class Exchange:
     reset_code: str | None = None
 
     @property
+    def coding(self) -> str | None:
+        """The codings of the body, in the order in which they were applied: text in base64, then compression."""
+        is_base64 = (self.content_type or "").strip().lower().startswith(_BASE64_TYPE)
+        return ", ".join(filter(None, (BASE64 if is_base64 else None, self.content_encoding))) or None
+
+    @property
     def is_imported(self) -> bool:
         """True if it was not recorded, but imported."""
         return self.clock in ("imported", "none")
@@ -337,6 +348,7 @@ class Evidence:
     close: CloseFrame | None = None
     pending: bool = False
     broken: bool = False
+    lacks_status: bool = False
 
 
 def judge(exchange: Exchange, evidence: Evidence) -> Verdict:
@@ -415,11 +427,19 @@ def _ended(exchange: Exchange, evidence: Evidence) -> Verdict:
         return "client_closed", "stalled" if ended == "client_stalled" else _reset(exchange)
     if ended in ("shutdown", "local"):
         return "interrupted", ended
+    return "truncated", _cut(exchange, evidence)
+
+
+def _cut(exchange: Exchange, evidence: Evidence) -> str:
+    """Return the detail of a truncated answer."""
+    ended = exchange.ended_by
     if evidence.broken:
-        return "truncated", "framing"
+        return "framing"
+    if ended == "end" and evidence.lacks_status:
+        return "no_status"
     if ended == "end" and evidence.stream and not evidence.understood:
-        return "truncated", "unknown"
-    return "truncated", _reset(exchange) or (ended if ended in ("reset", "length", "framing") else "eof")
+        return "unknown"
+    return _reset(exchange) or (ended if ended in ("reset", "length", "framing") else "eof")
 
 
 def _reset(exchange: Exchange) -> str | None:

@@ -167,7 +167,7 @@ def _gc_paused() -> Iterator[None]:
 
 def _borders(facts: Exchange, reads: Reads, size: int) -> "tuple[array[int], array[int]]":
     """Return the offsets of reads, and their indexes: `UNKNOWN` where the body goes on without any."""
-    if not encoding.is_identity(facts.content_encoding) or facts.framing == "websocket":
+    if not encoding.is_identity(facts.coding) or facts.framing == "websocket":
         return array("q"), array("q")
     ends, places = encoding.spans(reads.start, reads.size, size)
     owners = [reads.seq[place] if place >= 0 else UNKNOWN for place in places]

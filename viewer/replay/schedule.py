@@ -105,7 +105,7 @@ def events(answer: RecordedAnswer) -> Sequence[tuple[int, int]]:
     Of a compressed body, an event is where the read that completed it is.
     """
     decoded = decode(answer.facts, answer.reads, answer.body)
-    if encoding.is_identity(answer.facts.content_encoding):
+    if encoding.is_identity(answer.facts.coding):
         return [*zip(_starts(decoded), decoded.ends, strict=True)]
     spans = {read.seq: (read.start, read.start + read.size) for read in answer.reads}
     return [spans.get(-1 if seq is None else seq, (0, 0)) for seq in decoded.reads]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
+from wiretape.recorder.decode import rpc
 from wiretape.recorder.decode.declared import matching, paths
 from wiretape.recorder.decode.declared.matching import Alternative
 from wiretape.recorder.decode.declared.paths import Condition, Getter
@@ -523,7 +524,7 @@ def _name(reserved: Sequence[str], value: Any) -> str:
     name = text(value)
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} must be at most 64 small letters, digits, dots, '-' and '_'")
-    if name in reserved or name == "unknown":
+    if name in reserved or name in rpc.FRAMINGS or name == "unknown":
         raise ValueError(f"{name} is a built-in dialect's: choose another")
     return name
 

@@ -213,7 +213,7 @@ class BytesPane(Pane):
         if self.view == "lines":
             borders, owners, width = (), (), width + 1
         elif data and not len(borders):
-            coding = safe(opened.facts.content_encoding or "")
+            coding = safe(opened.facts.coding or "")
             self._notes = [f"the body came as {coding}: decoded, below the read that ended it"]
             read = UNKNOWN if self._event is None else opened.transcript.reads[self._event]
             if read != UNKNOWN:

@@ -186,6 +186,7 @@ def test_events_named_by_the_stream_may_be_cut_at_a_sign() -> None:
         ({"name": 7}, ("name",), "name is a number: it must be a text"),
         ({"name": "Parts"}, ("name",), "small letters"),
         ({"name": "openai.chat"}, ("name",), "built-in"),
+        ({"name": "grpc"}, ("name",), "built-in"),
         ({"match": None}, (), "no match"),
         ({"match": {}}, ("match",), "no condition"),
         ({"match": "/parts"}, ("match",), "match is a text: it must be a table"),
