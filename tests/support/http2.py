@@ -10,6 +10,7 @@ import struct
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from h2 import events
@@ -18,7 +19,7 @@ from h2.connection import H2Connection
 from h2.exceptions import H2Error
 from h2.settings import SettingCodes
 
-from tests.support.relay import address
+from tests.support.relay import Relay, address
 
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
 END_STREAM, ACK, END_HEADERS, PADDED = 0x1, 0x1, 0x4, 0x8
@@ -27,6 +28,7 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _HEADER = struct.Struct(">HBBBI")  # the upper 16 bits of the length, its lowest 8, kind, flags, stream
 
 Headers = Sequence[tuple[str, str]]
+Answering = Callable[["Stream"], Coroutine[Any, Any, None]]
 
 
 class Ended(Exception):
@@ -250,6 +252,7 @@ class Peer:
 
     def close(self) -> None:
         """Close the connection at once."""
+        self.reading.set()
         self._end()
         self._writer.transport.abort()
 
@@ -377,7 +380,7 @@ class Upstream:
 
     def __init__(
         self,
-        answer: Callable[[Stream], Coroutine[Any, Any, None]],
+        answer: Answering,
         limits: Limits = Limits(),
         tls: ssl.SSLContext | None = None,
         greet: Callable[[Peer], Coroutine[Any, Any, None]] | None = None,
@@ -421,3 +424,21 @@ class Upstream:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+# The recorder
+
+
+@contextlib.asynccontextmanager
+async def recording(directory: Path, answer: Answering, **more: Any) -> AsyncIterator[tuple[Relay, Upstream, str]]:
+    """Record an upstream of HTTP/2 as `/h`; yield the recorder, the upstream, and the base URL for clients."""
+    async with Upstream(
+        answer, more.pop("limits", Limits()), more.pop("tls", None), more.pop("greet", None)
+    ) as upstream:
+        relay = Relay(directory, others=[f"h={upstream.url}"], **more)
+        await relay.start()
+        try:
+            yield relay, upstream, relay.base
+        finally:
+            await relay.stop()
+            assert relay.troubles == []

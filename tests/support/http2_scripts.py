@@ -110,13 +110,17 @@ class Scripts:
         stream.send_head(side.headers, end=side.is_empty)
         await send(stream, side)
 
-    async def play(self, base: str, scripts: Sequence[Script], client: Limits, upstream: Limits) -> list[View]:
-        """Play scripts at once on one connection; return for each what both sides saw."""
+    async def play(
+        self, base: str, scripts: Sequence[Script], client: Limits, upstream: Limits, prefix: str = ""
+    ) -> list[View]:
+        """Play scripts at once on one connection; return the views of each. The client's paths get the prefix."""
         self._plays += 1
         self.upstream.limits = upstream
         self._scripts = {f"/{self._plays}/{number}": script for number, script in enumerate(scripts)}
         async with connect(base, client) as peer, asyncio.timeout(120):
-            streams = await asyncio.gather(*(_request(peer, *one) for one in self._scripts.items()))
+            streams = await asyncio.gather(
+                *(_request(peer, prefix + path, script) for path, script in self._scripts.items())
+            )
             answered = [self._streams.pop(path, None) for path in self._scripts]
             for other in filter(None, answered):
                 await other.closed(60)

@@ -1,15 +1,13 @@
 """HTTP/2 through a recorder: each stream is an exchange, whose bytes, trailers and end are the upstream's."""
 
 import asyncio
-import contextlib
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.http2 import PRIORITY, Limits, Peer, Stream, Upstream, ask, connect
+from tests.support.http2 import PRIORITY, Limits, Peer, Stream, ask, connect, recording
 from tests.support.relay import DONE, Relay, address, chunk, kept, on_loop, select, serving, until
 from wiretape.recorder.demo.upstream import answer
 from wiretape.recorder.relay import intercept
@@ -17,20 +15,6 @@ from wiretape.recorder.relay import intercept
 SSE = ("content-type", "text/event-stream")
 OK = (":status", "200")
 CANCEL, REFUSED, CALM = 8, 7, 11
-Answering = Callable[[Stream], Coroutine[Any, Any, None]]
-
-
-@contextlib.asynccontextmanager
-async def recording(directory: Path, answer: Answering, **more: Any) -> AsyncIterator[tuple[Relay, Upstream, str]]:
-    """Record an upstream of HTTP/2 as `/h`; yield the recorder, the upstream, and the base URL for clients."""
-    async with Upstream(answer, more.pop("limits", Limits()), more.pop("tls", None)) as upstream:
-        relay = Relay(directory, others=[f"h={upstream.url}"], **more)
-        await relay.start()
-        try:
-            yield relay, upstream, relay.base
-        finally:
-            await relay.stop()
-            assert relay.troubles == []
 
 
 async def stream(answering: Stream) -> None:
