@@ -178,7 +178,7 @@ class Http2Stream:
         """Return the padding of a frame, and forget it; None without any, or without room."""
         if not self._padding:
             return None
-        size, self._padding = min(self._padding, room) - 1, 0  # its length takes a byte
+        size, self._padding = min(self._padding, room, 256) - 1, 0  # its length takes a byte
         return size if size >= 0 else None
 
     def _end(self) -> None:

@@ -117,7 +117,7 @@ class Scripts:
         self._plays += 1
         self.upstream.limits = upstream
         self._scripts = {f"/{self._plays}/{number}": script for number, script in enumerate(scripts)}
-        async with connect(base, client) as peer, asyncio.timeout(120):
+        async with connect(base, client) as peer, asyncio.timeout(20):
             streams = await asyncio.gather(
                 *(_request(peer, prefix + path, script) for path, script in self._scripts.items())
             )

@@ -114,7 +114,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         assert rig.relay.troubles == []
 
 
-@settings(max_examples=2500 if IS_NIGHTLY else 25)
+@settings(max_examples=3500 if IS_NIGHTLY else 25)
 @given(plays())
 def test_a_stream_through_a_recorder_is_the_one_without(rig: Rig, play: tuple[Limits, Limits, list[Script]]) -> None:
     client, upstream, told = play
