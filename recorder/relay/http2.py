@@ -143,13 +143,25 @@ class Http2Stream:
         http2 = self._http2
         if self.output is not Output.ENDED:
             self._frame()
-        before = self._taken
-        taken = http2.flush()
-        if taken:
+        if http2.held is not None:
+            http2.held.append(self)
+            return False
+        if http2.flush():
             self._taken = self.framed
-        elif http2.unsent and self.framed > (self._marks[-1][1] if self._marks else before):
+            return not self.unsent
+        self.mark()
+        return False
+
+    def mark(self) -> None:
+        """Note the end of the frames that wait for the kernel."""
+        http2 = self._http2
+        if http2.unsent and self.framed > (self._marks[-1][1] if self._marks else self._taken):
             self._marks.append((http2.written, self.framed))
-        return taken and not self.unsent
+
+    def all_taken(self) -> bool:
+        """Note that the kernel has taken all frames; return True if that is more than before."""
+        before, self._taken = self._taken, self.framed
+        return self._taken > before
 
     def _frame(self) -> None:
         h2, queue = self._http2.h2, self._queue
@@ -231,6 +243,8 @@ class Http2(ABC, Generic[S]):
         self._credit, self._credited_at = float(CREDIT), clock.now()
         self._pacing: asyncio.TimerHandle | asyncio.Handle | None = None
         self._unacknowledged = 0
+        self.held: list[S] | None = None
+        """The streams whose frames are held back; None: frames are sent at once."""
         self.streams: dict[int, S] = {}
         self._touched: dict[int, S] = {}
         """The streams of which something came in the current read."""
@@ -329,8 +343,11 @@ class Http2(ABC, Generic[S]):
         if not self._touched:
             return
         touched, self._touched = self._touched, {}
-        for stream in touched.values():
-            self.deliver(stream, at)
+        if len(touched) == 1:
+            for stream in touched.values():
+                self.deliver(stream, at)
+        else:
+            self.deliver_all(touched.values(), at)
         if self._unacknowledged >= _ACKNOWLEDGED_BYTES and not self._socket.is_closed:
             self.h2.increment_flow_control_window(self._unacknowledged)
             self._unacknowledged = 0
@@ -393,7 +410,9 @@ class Http2(ABC, Generic[S]):
             self._pump(stream)
 
     def flush(self) -> bool:
-        """Send the frames that were made; return True if the kernel has taken all."""
+        """Send the frames that were made, unless they are held; return True if the kernel has taken all."""
+        if self.held is not None:
+            return False
         data = self.h2.data_to_send()
         if not data:
             return not self._socket.unsent
@@ -401,6 +420,21 @@ class Http2(ABC, Generic[S]):
         if not taken:
             self._regulate()
         return taken
+
+    def hold(self) -> None:
+        """Hold frames back until `release`: those for many streams go out together."""
+        self.held = []
+
+    def release(self) -> None:
+        """Send the frames that were held, and report what the kernel has taken."""
+        held, self.held = self.held or [], None
+        if self.flush():
+            for stream in held:
+                if stream.all_taken():
+                    self.progressed_on(stream)
+        else:
+            for stream in held:
+                stream.mark()
 
     def _regulate(self) -> None:
         """Read the peer only while it takes our own bytes, and has credit."""
@@ -455,6 +489,11 @@ class Http2(ABC, Generic[S]):
     @abstractmethod
     def deliver(self, stream: S, at: int) -> None:
         """Handle all that one read, of the time `at`, brought for a stream."""
+
+    def deliver_all(self, streams: Iterable[S], at: int) -> None:
+        """Handle all that one read brought for several streams."""
+        for stream in streams:
+            self.deliver(stream, at)
 
     @abstractmethod
     def data_came(self, stream: S, data: bytes, flow_controlled: int) -> None:

@@ -76,7 +76,8 @@ class FrameReader:
 
     def feed(self, data: memoryview) -> None:
         """Add a read."""
-        self._data, self._position = self._data[self._position :] + bytes(data), 0
+        rest = self._data[self._position :]
+        self._data, self._position = rest + bytes(data) if rest else bytes(data), 0
 
     def next(self) -> Frame | None:
         """Return the next frame, or None until more comes. Raises `OversizedFrame`."""

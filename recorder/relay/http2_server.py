@@ -456,6 +456,7 @@ class Http2Client(Http2[ClientStream], Takeover):
     def _adopt(self, connection: Http2Connection) -> None:
         """Take new streams to a connection, and mirror its end."""
         self._connections[connection.upstream] = connection
+        connection.hold_client, connection.release_client = self.hold, self.release
         connection.on_leaving = lambda announced: self._upstream_leaves(connection, announced)
         connection.on_closed = lambda: self._upstream_closed(connection)
 

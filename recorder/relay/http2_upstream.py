@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from h2 import events
@@ -279,7 +279,7 @@ class StreamCarrier(Carrier):
             self._timer = None
         is_open = self.state in RUNNING or (self._stream is not None and self._stream.output is not Output.ENDED)
         reason = ErrorCodes.NO_ERROR if self.state is Receiving.ENDED else ErrorCodes.CANCEL
-        self._connection.release(self, self._stream, reason if code is None else code, resets=is_open)
+        self._connection.forget(self, self._stream, reason if code is None else code, resets=is_open)
 
 
 def _fields(head: RequestHead, scheme: str) -> Headers:
@@ -307,6 +307,8 @@ class Http2Connection(Http2[Http2UpstreamStream]):
         self.settled: asyncio.Future[None] = self._loop.create_future()
         self.on_leaving: Callable[[GoAway], None] = lambda _: None
         self.on_closed: Callable[[], None] = lambda: None
+        self.hold_client: Callable[[], None] = lambda: None
+        self.release_client: Callable[[], None] = lambda: None
         self._has_served = False
         self._announced: GoAway | None = None
         self._numbers: dict[int, int] = {}
@@ -365,7 +367,7 @@ class Http2Connection(Http2[Http2UpstreamStream]):
             self.h2.prioritize(id, priority.weight, parent, priority.is_exclusive)
             self.flush()
 
-    def release(self, carrier: StreamCarrier, stream: Http2UpstreamStream | None, code: int, *, resets: bool) -> None:
+    def forget(self, carrier: StreamCarrier, stream: Http2UpstreamStream | None, code: int, *, resets: bool) -> None:
         """Forget an exchange, and reset its stream if it has not ended."""
         if stream is None:
             if carrier in self._waiting:
@@ -423,6 +425,14 @@ class Http2Connection(Http2[Http2UpstreamStream]):
             carrier.deliver(at)
         except Exception as error:  # noqa: BLE001 - one exchange's fault must not end the others
             carrier.failed(error)
+
+    def deliver_all(self, streams: Iterable[Http2UpstreamStream], at: int) -> None:
+        """Report what one read brought for several exchanges, which goes to the client in one write."""
+        self.hold_client()
+        try:
+            super().deliver_all(streams, at)
+        finally:
+            self.release_client()
 
     def progressed_on(self, stream: Http2UpstreamStream) -> None:
         """Report that more of a request has been taken."""
