@@ -24,11 +24,12 @@ from h2.settings import SettingCodes, Settings
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.relay.http2_frames import (
     HEAD_BYTES,
+    BadFrame,
     Frame,
     FrameReader,
     GoAway,
     Kind,
-    OversizedFrame,
+    frame,
     goaway,
     parse_goaway,
 )
@@ -73,6 +74,7 @@ class Http2Stream:
 
     __slots__ = (
         "_at_end",
+        "_head",
         "_http2",
         "_marks",
         "_padding",
@@ -89,6 +91,8 @@ class Http2Stream:
         self._http2, self.id = http2, id
         self.output = Output.OPEN
         self._queue: deque[bytes] = deque()
+        self._head: Headers | None = None
+        """The head of a message that is to be sent."""
         self._trailers: Headers | None = None
         self._at_end: int | None = None
         """The code of the reset that follows the data; None: the stream ends in good order."""
@@ -101,6 +105,10 @@ class Http2Stream:
     def unsent(self) -> int:
         """Body bytes that wait for the peer's window or for the kernel."""
         return self.written - self._taken
+
+    def begin(self, head: Headers) -> None:
+        """Begin a message with its head; `pump` sends it, with the end of the stream if nothing follows."""
+        self._head = head
 
     def write(self, data: bytes) -> None:
         """Add to the body; `pump` sends it."""
@@ -140,7 +148,18 @@ class Http2Stream:
 
     def pump(self) -> bool:
         """Send as much as the peer's windows allow; return True if the kernel has taken all that was written."""
-        http2 = self._http2
+        http2, queue = self._http2, self._queue
+        if self._head is not None and self.output is not Output.ENDED:
+            self._send_head(self._head)
+        is_plain = len(queue) == 1 and self.output is Output.OPEN and http2.held is None and not self._padding
+        if is_plain and len(queue[0]) <= self._room():
+            data = queue.popleft()
+            self.framed += len(data)
+            if http2.send(self.id, data):
+                self._taken = self.framed
+                return True
+            self.mark()
+            return False
         if self.output is not Output.ENDED:
             self._frame()
         if http2.held is not None:
@@ -151,6 +170,25 @@ class Http2Stream:
             return not self.unsent
         self.mark()
         return False
+
+    def _send_head(self, head: Headers) -> None:
+        """Send the head, which ends the stream if it is all: some clients tell that from an empty frame after it."""
+        self._head = None
+        ends = self._is_end_next
+        self._http2.h2.send_headers(self.id, head, end_stream=ends)
+        if ends:
+            self._close()
+
+    @property
+    def _is_end_next(self) -> bool:
+        """True if nothing is left to be sent but the end in good order."""
+        is_last = not self._queue and self.output is Output.ENDING
+        return is_last and self._trailers is None and self._at_end is None
+
+    def _room(self) -> int:
+        """Return the size of the largest frame that the peer takes now, in bytes."""
+        h2 = self._http2.h2
+        return min(h2.local_flow_control_window(self.id), h2.max_outbound_frame_size)
 
     def mark(self) -> None:
         """Note the end of the frames that wait for the kernel."""
@@ -167,7 +205,7 @@ class Http2Stream:
         h2, queue = self._http2.h2, self._queue
         while queue:
             data = queue[0]
-            room = min(h2.local_flow_control_window(self.id), h2.max_outbound_frame_size)
+            room = self._room()
             if room <= 0:
                 return
             if len(data) > room:
@@ -176,7 +214,7 @@ class Http2Stream:
                 self.framed += room
                 continue
             queue.popleft()
-            ends = not queue and self.output is Output.ENDING and self._trailers is None and self._at_end is None
+            ends = self._is_end_next
             h2.send_data(self.id, data, end_stream=ends, pad_length=self._take_padding(room - len(data)))
             self.framed += len(data)
             self._http2.grant(_DATA_CREDIT)
@@ -243,6 +281,8 @@ class Http2(ABC, Generic[S]):
         self._credit, self._credited_at = float(CREDIT), clock.now()
         self._pacing: asyncio.TimerHandle | asyncio.Handle | None = None
         self._unacknowledged = 0
+        self._unaccounted: list[bytes] = []
+        """The frames with data that was taken before `h2` has seen them."""
         self.held: list[S] | None = None
         """The streams whose frames are held back; None: frames are sent at once."""
         self.streams: dict[int, S] = {}
@@ -275,11 +315,12 @@ class Http2(ABC, Generic[S]):
         self._pacing = None
         try:
             is_done = self._read_frames()
-        except (ProtocolError, OversizedFrame) as error:
+            self._deliver(at)
+            self._account()
+        except (ProtocolError, BadFrame) as error:
             self._deliver(at)
             self.broken(error, at)
             return
-        self._deliver(at)
         self.flush()
         if not is_done and not self._socket.is_closed:
             self._socket.pause()
@@ -302,9 +343,12 @@ class Http2(ABC, Generic[S]):
         """Handle frames until none is left; return False if the peer has to wait for credit."""
         self._refill()
         left = _FRAMES_AT_ONCE
-        while (frame := self._reader.next()) is not None:
-            self._receive(frame)
-            cost = _cost(frame)
+        while (came := self._reader.next()) is not None:
+            if came.kind == Kind.DATA and not came.flags and self._take(came):
+                continue
+            self._account()
+            self._receive(came)
+            cost = _cost(came)
             if not cost:
                 continue
             self._credit -= cost
@@ -313,21 +357,39 @@ class Http2(ABC, Generic[S]):
                 return False
         return True
 
-    def _receive(self, frame: Frame) -> None:
-        if frame.kind == Kind.GOAWAY:  # `h2` would take it for the end of all streams
-            self._goaway_came(frame)
+    def _take(self, came: Frame) -> bool:
+        """Take plain data of a stream that waits for it, before `h2` accounts for it; return True if it was taken."""
+        stream, data = self.streams.get(came.stream), came.payload
+        if stream is None or not data or not self.takes_data(stream):
+            return False
+        self._unaccounted.append(came.data)
+        self._unacknowledged += len(data)
+        self._touched[came.stream] = stream
+        self.data_came(stream, data, len(data))
+        return True
+
+    def _account(self) -> None:
+        """Let `h2` check and count the data that was taken."""
+        if self._unaccounted:
+            frames, self._unaccounted = self._unaccounted, []
+            for data in frames:
+                self.h2.receive_data(data)
+
+    def _receive(self, came: Frame) -> None:
+        if came.kind == Kind.GOAWAY:  # `h2` would take it for the end of all streams
+            self._goaway_came(came)
             return
         handlers = self._handlers
-        for event in self.h2.receive_data(frame.data):
+        for event in self.h2.receive_data(came.data):
             handle = handlers.get(type(event))
             if handle is not None:
                 handle(event)
 
-    def _goaway_came(self, frame: Frame) -> None:
+    def _goaway_came(self, came: Frame) -> None:
         try:
-            self.leaving(parse_goaway(frame.payload))
+            self.leaving(parse_goaway(came.payload))
         except ValueError as error:
-            raise ProtocolError(str(error)) from error
+            raise BadFrame(str(error)) from error
 
     def _refill(self) -> None:
         now = self._clock.now()
@@ -421,6 +483,16 @@ class Http2(ABC, Generic[S]):
             self._regulate()
         return taken
 
+    def send(self, id: int, data: bytes) -> bool:
+        """Send data of a stream at once, as a frame, and account for it then; return True if the kernel took all."""
+        taken = self._socket.write(self.h2.data_to_send() + frame(Kind.DATA, 0, id, data))
+        self.h2.send_data(id, data)
+        self.h2.clear_outbound_data_buffer()
+        self.grant(_DATA_CREDIT)
+        if not taken:
+            self._regulate()
+        return taken
+
     def hold(self) -> None:
         """Hold frames back until `release`: those for many streams go out together."""
         self.held = []
@@ -479,7 +551,7 @@ class Http2(ABC, Generic[S]):
 
     def broken(self, error: Exception, at: int) -> None:
         """End the connection, whose peer broke HTTP/2, and tell the peer."""
-        if isinstance(error, OversizedFrame):
+        if isinstance(error, BadFrame):
             self.announce(GoAway(self.h2.highest_inbound_stream_id, ErrorCodes.FRAME_SIZE_ERROR, b""))
         self.flush()
         self.ended(error, at)
@@ -494,6 +566,10 @@ class Http2(ABC, Generic[S]):
         """Handle all that one read brought for several streams."""
         for stream in streams:
             self.deliver(stream, at)
+
+    @abstractmethod
+    def takes_data(self, stream: S) -> bool:
+        """Return True if data may come next on a stream."""
 
     @abstractmethod
     def data_came(self, stream: S, data: bytes, flow_controlled: int) -> None:
@@ -531,11 +607,11 @@ class Http2(ABC, Generic[S]):
         """Report a fault of our own."""
 
 
-def _cost(frame: Frame) -> int:
-    """Return a frame's cost; data has none."""
-    if frame.kind == Kind.DATA and len(frame.data) > HEAD_BYTES:
+def _cost(came: Frame) -> int:
+    """Return a came's cost; data has none."""
+    if came.kind == Kind.DATA and len(came.data) > HEAD_BYTES:
         return 0
-    return _COST.get(frame.kind, 1)
+    return _COST.get(came.kind, 1)
 
 
 def plain(headers: Iterable[Any]) -> Headers:

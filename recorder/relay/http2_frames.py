@@ -17,6 +17,8 @@ END_STREAM = 0x1
 _PADDED = 0x8
 _LARGEST_STREAM = 0x7FFFFFFF
 _GOAWAY = struct.Struct(">II")
+_HEAD = struct.Struct(">HBBBI")
+"""The length in two parts, the kind, the flags and the stream."""
 
 
 class Kind(IntEnum):
@@ -34,8 +36,8 @@ class Kind(IntEnum):
     CONTINUATION = 9
 
 
-class OversizedFrame(Exception):
-    """A peer announces a larger frame than it may send."""
+class BadFrame(Exception):
+    """A frame is larger than its sender may make it, or smaller than its kind needs."""
 
 
 class Frame(NamedTuple):
@@ -80,7 +82,7 @@ class FrameReader:
         self._data, self._position = rest + bytes(data) if rest else bytes(data), 0
 
     def next(self) -> Frame | None:
-        """Return the next frame, or None until more comes. Raises `OversizedFrame`."""
+        """Return the next frame, or None until more comes. Raises `BadFrame`."""
         data, at = self._data, self._position
         if self._needs_preface:
             return self._preface()
@@ -91,7 +93,7 @@ class FrameReader:
             return None
         size = int.from_bytes(data[at : at + 3])
         if size > FRAME_BYTES:
-            raise OversizedFrame(f"a frame of {size} bytes, where {FRAME_BYTES} are allowed")
+            raise BadFrame(f"a frame of {size} bytes, where {FRAME_BYTES} are allowed")
         kind, flags = data[at + 3], data[at + 4]
         stream = int.from_bytes(data[at + 5 : body]) & _LARGEST_STREAM
         if body + size <= len(data):
@@ -113,11 +115,12 @@ class FrameReader:
         self._position += len(part)
         self._left -= len(part)
         flags = self._flags if not self._left else self._flags & ~END_STREAM
-        return Frame(Kind.DATA, flags, self._stream, _head(len(part), Kind.DATA, flags, self._stream) + part)
+        return Frame(Kind.DATA, flags, self._stream, frame(Kind.DATA, flags, self._stream, part))
 
 
-def _head(size: int, kind: int, flags: int, stream: int) -> bytes:
-    return b"%b%c%c%b" % (size.to_bytes(3), kind, flags, stream.to_bytes(4))
+def frame(kind: Kind, flags: int, stream: int, payload: bytes) -> bytes:
+    """Return the bytes of a frame."""
+    return _HEAD.pack(len(payload) >> 8, len(payload) & 0xFF, kind, flags, stream) + payload
 
 
 def parse_goaway(payload: bytes) -> GoAway:
@@ -130,5 +133,4 @@ def parse_goaway(payload: bytes) -> GoAway:
 
 def goaway(announced: GoAway) -> bytes:
     """Return a GOAWAY frame."""
-    payload = _GOAWAY.pack(announced.last_stream, announced.code) + announced.debug
-    return _head(len(payload), Kind.GOAWAY, 0, 0) + payload
+    return frame(Kind.GOAWAY, 0, 0, _GOAWAY.pack(announced.last_stream, announced.code) + announced.debug)

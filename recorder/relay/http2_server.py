@@ -135,7 +135,7 @@ class ClientStream(Http2Stream):
         self.is_answered = True
         passed = [(name.lower(), value) for name, value in headers]
         head = [(b":status", b"%d" % status), *(pair for pair in passed if pair[0] not in _CONNECTION_ONLY)]
-        self._connection.h2.send_headers(self.id, head)
+        self.begin(head)
 
     def add(self, body: bytes) -> None:
         """Go on with an answer's body."""
@@ -257,7 +257,10 @@ class ClientStream(Http2Stream):
         return self._request.complete
 
     def deliver(self) -> None:
-        """Begin with the request, or tell its responder what came, or that the client has left."""
+        """Begin with the request, or tell its responder what came, or that the client has left.
+
+        A request that is reset in the read that brought it is no exchange: nothing of it was sent on.
+        """
         if not self.has_come:
             self.has_come = True
             self._request.has_news = False
@@ -347,6 +350,10 @@ class Http2Client(Http2[ClientStream], Takeover):
             return
         for connection in self._connections.values():
             connection.prioritize(_priority(event))
+
+    def takes_data(self, stream: ClientStream) -> bool:
+        """Return True if the body of a request may go on."""
+        return not stream.is_complete and stream.left_by is None
 
     def data_came(self, stream: ClientStream, data: bytes, flow_controlled: int) -> None:
         """Take a part of a request's body."""

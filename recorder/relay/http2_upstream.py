@@ -33,7 +33,7 @@ from wiretape.recorder.relay.upstream import (
 PROTOCOL = "h2"
 """The name of HTTP/2 over TLS (ALPN), and of the framing of its bodies."""
 ALPN = (PROTOCOL, "http/1.1")
-SETTLE_SECONDS = 1.0
+SETTLE_SECONDS = 5.0
 """Time for a server without TLS to answer HTTP/2's preface; one that does not is asked over HTTP/1.1."""
 
 
@@ -176,6 +176,11 @@ class StreamCarrier(Carrier):
         if status == b"100" and self.state is Receiving.WAITING and self._taker is not None:
             self.state = step(RECEIVING, self.state, "continue")
             self._taker.told_to_continue()
+
+    @property
+    def is_receiving(self) -> bool:
+        """True between the head of the response and its end."""
+        return self.state is Receiving.STREAMING and not self._has_ended and self._reset_by is None
 
     def data_came(self, data: bytes, flow_controlled: int) -> None:
         """Take a part of the body."""
@@ -402,6 +407,10 @@ class Http2Connection(Http2[Http2UpstreamStream]):
         if stream is not None:
             stream.carrier.informed(_status(plain(event.headers)))
 
+    def takes_data(self, stream: Http2UpstreamStream) -> bool:
+        """Return True if the body of a response may go on."""
+        return stream.carrier.is_receiving
+
     def data_came(self, stream: Http2UpstreamStream, data: bytes, flow_controlled: int) -> None:
         """Take a part of a response's body."""
         stream.carrier.data_came(data, flow_controlled)
@@ -500,7 +509,7 @@ class Http2Connection(Http2[Http2UpstreamStream]):
 async def open(transport: Transport, upstream: Upstream, clock: Clock) -> Http2Connection | Connection:
     """Open a connection to an API server, over HTTP/2 if the server speaks it. Raises `UpstreamError`.
 
-    With TLS the server chooses; without, it has to answer HTTP/2's preface. One that does not is remembered.
+    With TLS the server chooses; without, it has to answer HTTP/2's preface. Its answer is remembered.
     """
     sock = await transport.open(upstream, ALPN)
     if upstream.scheme == "https":
@@ -514,7 +523,10 @@ async def open(transport: Transport, upstream: Upstream, clock: Clock) -> Http2C
             await asyncio.shield(connection.settled)
     except (UpstreamError, TimeoutError) as error:
         connection.close()
-        if not isinstance(error, UpstreamError) or error.ended_by == "framing":
+        if upstream in transport.http2:
+            raise UpstreamError("protocol", "its HTTP/2 did not begin with settings") from error
+        if isinstance(error, UpstreamError) and error.ended_by == "framing":
             transport.http1_only.add(upstream)
         return transport.serve(await transport.open(upstream), upstream)
+    transport.http2.add(upstream)
     return connection

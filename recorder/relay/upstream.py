@@ -684,6 +684,8 @@ class Transport:
         self._kernel_time = KernelTime(clock)
         self.http1_only: set[Upstream] = set()
         """API servers that were asked for HTTP/2, and do not speak it."""
+        self.http2: set[Upstream] = set()
+        """API servers without TLS that speak HTTP/2."""
         self._sessions: dict[tuple[str, int], ssl.SSLSession] = {}
 
     async def connect(self, upstream: Upstream, instants: Instants) -> Connection:

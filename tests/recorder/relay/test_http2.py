@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.http2 import PRIORITY, Limits, Peer, Stream, ask, connect, recording
+from tests.support.http2 import DATA, PRIORITY, Limits, Peer, Stream, ask, connect, recording
 from tests.support.relay import DONE, Relay, address, chunk, kept, on_loop, select, serving, until
 from wiretape.recorder.demo.upstream import answer
 from wiretape.recorder.relay import intercept
@@ -300,3 +300,20 @@ async def test_priorities_are_passed_on(tmp_path: Path) -> None:
         await until(lambda: upstream.peers[0].frames[PRIORITY])
         go_on.set()
         assert (await asked.over()).body == b"x"
+
+
+@pytest.mark.parametrize("trailers", [None, [("grpc-status", "0")]])
+@on_loop
+async def test_an_answer_without_a_body_ends_with_its_head_or_trailers(
+    tmp_path: Path, trailers: list[tuple[str, str]] | None
+) -> None:
+    async def ending(answering: Stream) -> None:
+        answering.send_head([OK, ("grpc-status", "8")], end=trailers is None)
+        if trailers:
+            answering.send_head(trailers, end=True)
+
+    async with recording(tmp_path, ending) as (_, upstream, base), connect(base) as peer:
+        asked = await peer.request(ask("/h/x"), end=True).over()
+        assert (asked.headers["grpc-status"], asked.trailers, asked.is_ended) == ("8", trailers, True)
+        assert peer.frames[DATA] == 0
+        assert upstream.peers[0].frames[DATA] == 0

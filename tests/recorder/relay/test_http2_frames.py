@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.http2 import DATA, END_STREAM, GOAWAY, HEADERS, PADDED, PREFACE, frame
-from wiretape.recorder.relay.http2_frames import FrameReader, GoAway, OversizedFrame, goaway, parse_goaway
+from wiretape.recorder.relay.http2_frames import BadFrame, FrameReader, GoAway, goaway, parse_goaway
 
 
 def read(*reads: bytes, has_preface: bool = False) -> list[list[tuple[int | None, int, int, bytes]]]:
@@ -41,7 +41,7 @@ def test_the_preface_is_a_frame_of_no_kind() -> None:
 
 
 def test_a_frame_larger_than_allowed_is_refused_by_its_head_alone() -> None:
-    with pytest.raises(OversizedFrame, match="16385"):
+    with pytest.raises(BadFrame, match="16385"):
         read(frame(DATA, 1, bytes(16385))[:9])
 
 
