@@ -109,8 +109,7 @@ def test_a_loss_of_ours_is_not_blamed_on_upstream():
         ("reset", 200, CUT, "truncated", "rst_cancel"),
         ("client", 200, CUT, "client_closed", "rst_cancel"),
         ("client_stalled", 200, CUT, "client_closed", "stalled"),
-        ("eof", None, BODY, "connect_error", "reset"),
-        ("eof", 200, CUT, "truncated", "eof"),
+        ("framing", 200, CUT, "truncated", "framing"),
         ("reset", 503, CUT, "http_error", "server_error"),
         ("reset", 200, WHOLE, "complete", None),
     ],
@@ -118,6 +117,22 @@ def test_a_loss_of_ours_is_not_blamed_on_upstream():
 def test_the_error_of_an_http2_stream_is_the_detail_of_a_reset(ended_by, status, evidence, outcome, detail):
     reset = replace(exchange(ended_by, status), protocol="h2", reset_code="rst_cancel")
     assert judge(reset, evidence) == (outcome, detail)
+
+
+@each_case(
+    ("code", "status", "evidence", "outcome", "detail"),
+    [
+        ("goaway_enhance_your_calm", None, BODY, "connect_error", "goaway_enhance_your_calm"),
+        ("goaway_enhance_your_calm", 200, CUT, "truncated", "goaway_enhance_your_calm"),
+        ("goaway_no_error", None, BODY, "connect_error", "reset"),
+        ("goaway_no_error", 200, CUT, "truncated", "eof"),
+    ],
+)
+def test_a_connection_that_upstream_announced_to_end_has_its_error_if_it_was_one(
+    code, status, evidence, outcome, detail
+):
+    closed = replace(exchange("eof", status), protocol="h2", reset_code=code)
+    assert judge(closed, evidence) == (outcome, detail)
 
 
 @each_case(

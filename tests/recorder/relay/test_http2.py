@@ -225,6 +225,22 @@ async def test_a_graceful_goaway_is_passed_on_and_running_streams_end_whole(tmp_
         assert (await tape_of(relay, "/x")).outcome == ("complete", None)
 
 
+@pytest.mark.parametrize(("code", "detail"), [(CALM, "goaway_enhance_your_calm"), (0, "eof")])
+@on_loop
+async def test_a_connection_closed_after_goaway_ends_its_streams_with_the_error(
+    tmp_path: Path, code: int, detail: str
+) -> None:
+    async def leaving(answering: Stream) -> None:
+        answering.send_head([OK, SSE])
+        await answering.send(chunk("a"))
+        answering.peer.leave(code, answering.id)
+        answering.peer.finish()
+
+    async with recording(tmp_path, leaving) as (relay, _, base), connect(base) as peer:
+        await peer.request(ask("/h/x"), end=True).over()
+        assert (await tape_of(relay, "/x")).outcome == ("truncated", detail)
+
+
 @on_loop
 async def test_a_lost_upstream_ends_its_streams_and_the_clients_connection(tmp_path: Path) -> None:
     async def dying(answering: Stream) -> None:
