@@ -237,7 +237,7 @@ def _readable_body(one: "Recorded") -> None:
         output.show(report.messages(decoded.items()))
         return
     if decoded.data != body:
-        click.echo("wiretape: the body came compressed and is shown decoded; a pipe gets it as it came", err=True)
+        click.echo("wiretape: the body came encoded and is shown decoded; a pipe gets it as it came", err=True)
     output.show(report.body(decoded.data))
 
 

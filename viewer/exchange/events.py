@@ -11,6 +11,7 @@ from wiretape.recorder.decode.decoder import Decoded
 from wiretape.recorder.decode.dialect import Chunk
 from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.decode.encoding import is_utf8
+from wiretape.recorder.decode.framings import length_prefixed
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer import rows
@@ -18,7 +19,7 @@ from wiretape.viewer.exchange import strips, turns
 from wiretape.viewer.exchange.clocks import SAME, Times, milliseconds
 from wiretape.viewer.exchange.transcript import KINDS, OUTPUT, UNKNOWN, Transcript
 from wiretape.viewer.rows import TableRow
-from wiretape.viewer.text import formatting, json_spans, sparkline
+from wiretape.viewer.text import formatting, hexdump, json_spans, sparkline
 from wiretape.viewer.text.cells import Tone
 
 FILTER_HELP: Final = "kind:tool · gap>100ms · words"
@@ -26,6 +27,7 @@ FILTER_HELP: Final = "kind:tool · gap>100ms · words"
 
 _LONGEST: Final = 200
 _LARGEST: Final = 16_384
+_HEX: Final = 16
 _KIND_WIDTH: Final = max(map(len, KINDS))
 _GAP: Final = re.compile(r"(?:Δ|gap)([<>])([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s)?")
 _ALIASES: Final = {"reason": ("reasoning",), "ping": ("ping", "comment"), "bad": ("malformed",)}
@@ -41,8 +43,8 @@ def summary(transcript: Transcript, event: int) -> str:
         return f"'{without_nul(text[:_LONGEST])}'"
     if kind == "malformed":
         return _malformed(transcript.payload(event))[:_LONGEST]
-    if transcript.framing == "websocket" and not is_utf8(transcript.bytes(event)):
-        return f"({counted(transcript.ends[event] - transcript.starts[event], 'byte')}, no text)"
+    if shown := _no_text(transcript, event):
+        return shown
     if part := transcript.audio.get(event):
         lasts = f"{rows.ms(part.duration_ns):,.0f} ms of audio, " if part.duration_ns is not None else "audio, "
         return f"({lasts}{counted(part.size, 'byte')})"
@@ -51,7 +53,30 @@ def summary(transcript: Transcript, event: int) -> str:
     type, data = transcript.fields(event, _LARGEST)
     if known := _known(kind, payloads.read(data, type), data):
         return known[:_LONGEST]
+    if transcript.is_call:
+        data = ", ".join(data.splitlines())
     return (data if type == "message" or type in data else f"{type} {data}")[:_LONGEST]
+
+
+def _no_text(transcript: Transcript, event: int) -> str:
+    """Return the summary of a message that is no text; "" if it is text."""
+    if transcript.is_call:
+        return _opaque(transcript.bytes(event), transcript.message_coding)
+    if transcript.framing == "websocket" and not is_utf8(transcript.bytes(event)):
+        return f"({counted(transcript.ends[event] - transcript.starts[event], 'byte')}, no text)"
+    return ""
+
+
+def _opaque(message: bytes, coding: str | None) -> str:
+    """Return the size of a message's payload and its beginning, in hex and as text; "" if all of it is text."""
+    start = length_prefixed.PREFIX.size
+    if len(message) == start:
+        return "(0 bytes)"
+    if length_prefixed.text(message, coding) is not None:
+        return ""
+    compressed = ", compressed" if message[0] & length_prefixed.COMPRESSED else ""
+    shown = message[start : start + _HEX].hex(" "), hexdump.printable(message[start : start + _LONGEST])
+    return f"({counted(len(message) - start, 'byte')}{compressed}) {' · '.join(shown)}"[:_LONGEST]
 
 
 def meaning(transcript: Transcript, event: int) -> str:

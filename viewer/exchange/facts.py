@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from wiretape.recorder.decode import rpc
 from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.decode.exchange import FLAGS, NOT_SHIPPED, PROTOCOLS
 from wiretape.recorder.decode.values import compact
@@ -209,6 +210,8 @@ def number_of(number: int | None, thing: str) -> str:
 
 
 def _complete(row: ListRow) -> str:
+    if row.api in rpc.FRAMINGS:
+        return "the call is complete; its messages are not decoded"
     if "unknown_payload" in row.flags:
         return "the body is whole; its stream is not decoded"
     signs = [f"finish reason {line(row.finish_reason)}"] if row.finish_reason else []
@@ -223,6 +226,8 @@ def _truncated(row: ListRow) -> str:
         return f"upstream closed the WebSocket {_after(row)}, before the answer was complete: {fault(row)}"
     if row.outcome_detail == "unknown":
         return f"upstream closed the connection {_after(row)}; the stream, which is not decoded, may have been whole"
+    if row.outcome_detail == "no_status":
+        return f"upstream ended the stream {_after(row)}, without the status of the call"
     missing = [sign for flag, sign in _MISSING.items() if flag in row.flags]
     without = f", without {' or '.join(missing)}" if missing else ""
     return f"{_CUT.get(_end(row), 'upstream stopped').format(after=_after(row))}{without}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from wiretape.recorder.decode import exchange
+from wiretape.recorder.decode import exchange, rpc
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer.rows import ListRow
 from wiretape.viewer.text import formatting
@@ -88,7 +88,7 @@ def state(row: ListRow, *, recording: bool = True) -> ExchangeState:
     is_lost = row.outcome == "open" and not recording and row.ended_by is None
     if is_lost or row.outcome == ORPHAN.word:
         return ORPHAN
-    if row.outcome in _JUDGED and _UNDECODED in row.flags:
+    if row.outcome in _JUDGED and _UNDECODED in row.flags and row.api not in rpc.FRAMINGS:
         return ExchangeState("?", "muted", row.outcome, "?")
     return STATES.get(row.outcome, ExchangeState("?", "muted", formatting.line(row.outcome), "?"))
 

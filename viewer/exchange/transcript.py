@@ -160,12 +160,15 @@ class Transcript:
     are its bytes in `data`, the body without its content coding, and `kinds` an index into `KINDS`. `ended` is the
     event that says that the stream has ended, UNKNOWN if none does. `sent` are the events that a client sent over a
     WebSocket, `audio` those of both sides with audio, and `turns` its turns. `gap_unit_ns` is the unit of the bars of
-    its gaps.
+    its gaps. `is_call`: its events are messages by gRPC or Connect, of which `message_coding` is that of the compressed
+    ones.
     """
 
     def __init__(self, decoded: Decoded) -> None:
         self.data = decoded.data
         self.framing: Framing = decoded.framing
+        self.is_call = decoded.is_call
+        self.message_coding = decoded.message_coding
         self.ended = max((item for item in (decoded.done_item, decoded.end_item) if item is not None), default=UNKNOWN)
         self.timed = bytearray(at is not None for at in decoded.at_ns)
         last = 0
@@ -238,7 +241,7 @@ class Transcript:
         raw = self.bytes(event)
         if self.framing in ("sse", "json"):
             return json_spans.payload(raw.rstrip(b"\r\n"))
-        return decoder.fields(self.framing, raw)[1].encode("utf-8", "replace")
+        return decoder.fields(self.framing, raw, self.message_coding)[1].encode("utf-8", "replace")
 
     def bytes(self, event: int) -> bytes:
         """Return the bytes of an event."""
@@ -248,7 +251,7 @@ class Transcript:
         """Return the type and the data of an event, of its first `most` bytes; all of them if they hold no data."""
         start = self.starts[event]
         raw = self.data[start : min(self.ends[event], start + most)]
-        type, data = decoder.fields(self.framing, raw)
+        type, data = decoder.fields(self.framing, raw, self.message_coding)
         return type, data or raw.decode("utf-8", "replace").strip()
 
     def text(self, event: int) -> str:
@@ -350,6 +353,8 @@ def _kind_without_chunk(decoded: Decoded, event: int) -> str:
         return _kind_of_frame(decoded, event)
     if decoded.kinds[event] in (COMMENT, BODY):
         return "comment" if decoded.kinds[event] == COMMENT else "other"
+    if decoded.is_call and event == decoded.end_item:
+        return "done"
     item = decoded.item(event)
     read = payloads.read(item.data, item.type)
     if read is payloads.DONE or read is payloads.EMPTY:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
+from wiretape.recorder.decode.framings import length_prefixed
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
 from wiretape.viewer.exchange.transcript import UNKNOWN, Transcript
@@ -36,11 +37,29 @@ def of(transcript: Transcript, event: int) -> list[JsonNode]:
     head = JsonNode(f"event #{event}", start, end, 0, f"({came}, bytes {start:,}–{end:,}, {kind})")
     if transcript.framing == "aws-eventstream":
         return [head, *_message(transcript, event)]
+    if transcript.is_call:
+        return [head, *_framed(transcript, event)]
     if transcript.framing == "websocket":
         return [head, *_message(transcript, event)[1:]]
     if kind != "malformed":
         return [head, *_lines(data, start, end)]
     return [head, *_lines(data, start, end, is_sound=False), *_fault(transcript, event)]
+
+
+def _framed(transcript: Transcript, event: int) -> list[JsonNode]:
+    """Return the flags, the length and the payload of a message by gRPC or Connect; what is no text is in hex."""
+    start, end = transcript.starts[event], transcript.ends[event]
+    payload = start + length_prefixed.PREFIX.size
+    flags, length = length_prefixed.PREFIX.unpack_from(transcript.data, start)
+    compressed = ", compressed" if flags & length_prefixed.COMPRESSED else ""
+    nodes = [
+        JsonNode("flags", start, start + 1, 1, f"0x{flags:02x}{compressed}"),
+        JsonNode("length", start + 1, payload, 1, f"{length:,}"),
+    ]
+    if length_prefixed.text(transcript.bytes(event), transcript.message_coding) is not None:
+        return nodes + _message(transcript, event)
+    shown = transcript.data[payload : min(end, payload + _SHORT // 3)].hex(" ")
+    return [*nodes, JsonNode("data", payload, end, 1, clipped(shown, _SHORT - 1))]
 
 
 def _message(transcript: Transcript, event: int) -> list[JsonNode]:

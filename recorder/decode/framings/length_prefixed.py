@@ -56,20 +56,26 @@ def messages(data: bytes, framing: str) -> Iterator[Message]:
 def fields(raw: bytes, framing: str, coding: str | None) -> tuple[str, str]:
     """Return the type and the payload of a message, or of its beginning: text verbatim, anything else in hex.
 
-    `coding` is that of compressed payloads; one that cannot be decompressed is in hex.
+    `coding` is that of compressed payloads.
     """
-    flags, payload = raw[0] if raw else 0, raw[PREFIX.size :]
     last, name = _LAST.get(framing, (0, ""))
-    if flags & COMPRESSED:
+    payload = raw[PREFIX.size :]
+    shown = text(raw, coding)
+    return name if raw and raw[0] & last else "message", payload.hex() if shown is None else shown
+
+
+def text(raw: bytes, coding: str | None) -> str | None:
+    """Return the payload of a message, or of its beginning, decompressed; None if it is no text."""
+    payload = raw[PREFIX.size :]
+    if raw[:1] and raw[0] & COMPRESSED:
         plain = encoding.plain(coding, payload, (len(payload),))
-        payload = payload if encoding.is_identity(coding) or plain.flag is not None else plain.data
-    return name if flags & last else "message", _text(payload)
-
-
-def _text(payload: bytes) -> str:
+        if plain.flag is not None or encoding.is_identity(coding) or not plain.data:
+            return None
+        payload = plain.data
     try:
-        text = payload.decode()
+        found = payload.decode()
     except UnicodeDecodeError as error:
-        # The beginning of a longer text may end within a character.
-        text = payload[: error.start].decode() if error.reason == "unexpected end of data" else "\0"
-    return payload.hex() if _CONTROLS.search(text) else text
+        if error.reason != "unexpected end of data":
+            return None
+        found = payload[: error.start].decode()  # the beginning of a longer text may end within a character
+    return None if _CONTROLS.search(found) else found

@@ -79,6 +79,7 @@ def test_messages_of_any_bytes_follow_each_other(data, framing):
         (end_stream(), "connect", None, "end-stream", "{}"),
         (b"", "grpc", None, "message", ""),
         (b"\x01", "grpc", "gzip", "message", ""),
+        (message(gzip.compress(b""), 1), "grpc", "gzip", "message", gzip.compress(b"").hex()),
     ],
 )
 def test_a_payload_is_shown_as_text_if_it_is_text_and_in_hex_otherwise(raw, framing, coding, type, text):
