@@ -50,6 +50,8 @@ class Request:
     """The headers after the body, which only HTTP/2 has here."""
     stream: int = 0
     """The number of its stream of HTTP/2."""
+    scheme: bytes = b""
+    """The scheme of its URL, which HTTP/1.1 has in absolute targets only."""
     priority: Priority | None = None
     padding: int = 0
     """Bytes of padding in the newest part of the body."""
@@ -83,7 +85,7 @@ class Client(Protocol):
 
     @property
     def ends(self) -> Ends | None:
-        """Both ends of the connection, ours first; None where it is closed, shared, or not over IPv4."""
+        """Both ends of the connection, ours first; None where it is closed, or not over IPv4."""
 
     def hold_body(self, held: bool) -> None:
         """Hold the request's body back, or release it."""

@@ -268,6 +268,11 @@ def expects_continue(headers: Headers) -> bool:
     return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
 
 
+def host(headers: Headers) -> bytes:
+    """Return the host that a request names, or nothing."""
+    return next((value for name, value in headers if name == b"host"), b"")
+
+
 def takes_trailers(headers: Headers) -> bool:
     """Return True if a client says that it accepts trailers (`te: trailers`), as gRPC demands."""
     return b"trailers" in tokens([value for name, value in headers if name == b"te"])

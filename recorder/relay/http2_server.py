@@ -12,12 +12,13 @@ from typing import Protocol
 
 from h2 import events
 from h2.errors import ErrorCodes
+from h2.settings import SettingCodes
 
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.relay import http2_upstream
 from wiretape.recorder.relay.client import HTTP2, App, P, R, Request
 from wiretape.recorder.relay.guard import Refusal
-from wiretape.recorder.relay.http2 import Headers, Http2, Http2Stream, plain
+from wiretape.recorder.relay.http2 import MOST_STREAMS, Headers, Http2, Http2Stream, plain
 from wiretape.recorder.relay.http2_frames import GoAway
 from wiretape.recorder.relay.http2_upstream import Http2Connection
 from wiretape.recorder.relay.providers import Upstream
@@ -43,7 +44,7 @@ class ClientStream(Http2Stream):
     """One request of a client, and the answer to it (`client.Client`)."""
 
     __slots__ = (
-        "_connection", "_is_held", "_owed", "_request", "_responder", "has_come", "is_answered",
+        "__weakref__", "_connection", "_is_held", "_owed", "_request", "_responder", "has_come", "is_answered",
         "keep_seconds", "left_by",
     )  # fmt: skip
 
@@ -77,8 +78,8 @@ class ClientStream(Http2Stream):
 
     @property
     def ends(self) -> Ends | None:
-        """None: the connection is shared."""
-        return None
+        """Both ends of the connection that it is a stream of, ours first."""
+        return self._connection.ends
 
     @property
     def has_ended(self) -> bool:
@@ -312,15 +313,20 @@ class Http2Client(Http2[ClientStream], Takeover):
         self._opening: dict[Upstream, asyncio.Task[Connection | Http2Connection]] = {}
         self._idle: dict[Upstream, list[Connection]] = {}
         self._highest = 0
-        if opened is not None:
-            self._adopt(opened)
         owner.limit(IDLE_SECONDS)
         self._greet()
+        if opened is not None:
+            self._adopt(opened)
 
     @property
     def stamp(self) -> int:
         """The timestamp of the last read; the clock's ns."""
         return self._socket.stamp
+
+    @property
+    def ends(self) -> Ends | None:
+        """Both ends of the connection, ours first; None where it is closed, or not over IPv4."""
+        return self._socket.ends
 
     @property
     def has_ended(self) -> bool:
@@ -463,9 +469,19 @@ class Http2Client(Http2[ClientStream], Takeover):
     def _adopt(self, connection: Http2Connection) -> None:
         """Take new streams to a connection, and mirror its end."""
         self._connections[connection.upstream] = connection
+        connection.on_settings = self._limit_streams
         connection.hold_client, connection.release_client = self.hold, self.release
         connection.on_leaving = lambda announced: self._upstream_leaves(connection, announced)
         connection.on_closed = lambda: self._upstream_closed(connection)
+        if connection.settled.done():
+            self._limit_streams()
+
+    def _limit_streams(self) -> None:
+        """Allow as many streams as the API servers do."""
+        allowed = min(MOST_STREAMS, *(one.streams_allowed for one in self._connections.values()))
+        if allowed != self.h2.local_settings.max_concurrent_streams and not self._socket.is_closed:
+            self.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: allowed})
+            self.flush()
 
     def keep(self, carrier: Carrier) -> None:
         """Keep an idle connection of HTTP/1.1 for another request."""
@@ -563,4 +579,5 @@ def _request(headers: Headers) -> Request:
         version=HTTP2,
         keeps=True,
         spelling={name: name for name, _ in others},
+        scheme=pseudo.get(b":scheme", b""),
     )

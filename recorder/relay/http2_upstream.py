@@ -312,6 +312,7 @@ class Http2Connection(Http2[Http2UpstreamStream]):
         self.settled: asyncio.Future[None] = self._loop.create_future()
         self.on_leaving: Callable[[GoAway], None] = lambda _: None
         self.on_closed: Callable[[], None] = lambda: None
+        self.on_settings: Callable[[], None] = lambda: None
         self.hold_client: Callable[[], None] = lambda: None
         self.release_client: Callable[[], None] = lambda: None
         self._has_served = False
@@ -333,6 +334,11 @@ class Http2Connection(Http2[Http2UpstreamStream]):
         """The session by which the server offers to resume TLS."""
         return self.socket.session if isinstance(self.socket, TlsSocket) else None
 
+    @property
+    def streams_allowed(self) -> int:
+        """The limit of streams that the server takes at a time."""
+        return self.h2.remote_settings.max_concurrent_streams
+
     # streams
 
     def carrier(self) -> StreamCarrier:
@@ -346,7 +352,7 @@ class Http2Connection(Http2[Http2UpstreamStream]):
         self._admit()
 
     def _admit(self) -> None:
-        while self._waiting and len(self.streams) < self.h2.remote_settings.max_concurrent_streams:
+        while self._waiting and len(self.streams) < self.streams_allowed:
             if self.socket.is_closed:
                 return
             carrier = self._waiting.popleft()
@@ -389,7 +395,8 @@ class Http2Connection(Http2[Http2UpstreamStream]):
             self.close()
 
     def settings_came(self) -> None:
-        """Open streams that had to wait."""
+        """Tell the client how many streams the server allows, and open those that had to wait."""
+        self.on_settings()
         if not self.settled.done():
             self.settled.set_result(None)
         self._admit()

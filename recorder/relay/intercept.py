@@ -23,7 +23,7 @@ from wiretape.recorder.destinations import is_loopback
 from wiretape.recorder.errors import UpstreamError
 from wiretape.recorder.relay import authority, environment, guard, hello, providers
 from wiretape.recorder.relay.authority import Authority, Certificates
-from wiretape.recorder.relay.client import App, Client, Request
+from wiretape.recorder.relay.client import HTTP2, App, Client, Request
 from wiretape.recorder.relay.guard import Origin, Refusal
 from wiretape.recorder.relay.http2_upstream import ALPN, PROTOCOL, Http2Connection
 from wiretape.recorder.relay.proxy import Proxy, RelayedExchange, Way
@@ -93,6 +93,8 @@ class Forward:
     def serve(self, client: Client, request: Request) -> Responder | None:
         """Answer a request to wiretape itself, to an API server, or to any other."""
         headers, request.headers = request.headers, guard.without_proxy_headers(request.headers)
+        if request.version == HTTP2:
+            request.target = self._target(request)
         if request.target.startswith(b"/"):
             return self._proxy.serve(client, request)
         refusal = guard.check_credential(headers, self._credential)
@@ -103,6 +105,12 @@ class Forward:
             return Identifying(self, client, request, ends, refusal)
         self.refuse(client, request, refusal)
         return None
+
+    def _target(self, request: Request) -> bytes:
+        """Return the target of a request over HTTP/2 as one over HTTP/1.1 has it: absolute, unless it is for us."""
+        url = b"%b://%b%b" % (request.scheme, guard.host(request.headers), request.target)
+        split = guard.absolute_origin(url)
+        return request.target if split is None or self._is_own(split[0]) else url
 
     def admit(self, client: Client, request: Request) -> Responder | None:
         """Answer a request that may use the proxy."""

@@ -14,6 +14,7 @@ from typing import Final
 
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.relay.client import Client
+from wiretape.recorder.relay.server import Http1Client
 from wiretape.recorder.relay.sockets import Ends
 from wiretape.viewer.replay.serve import Served
 
@@ -112,7 +113,7 @@ class Watcher:
 
     def add(self, served: Served, client: Client) -> None:
         """Watch a request's client until it has read all, or closes."""
-        ends = client.ends
+        ends = client.ends if isinstance(client, Http1Client) else None  # streams share their connection
         if ends is not None:
             self._watched.append((served, client, ends))
             self._arm()

@@ -333,3 +333,26 @@ async def test_an_answer_without_a_body_ends_with_its_head_or_trailers(
         assert (asked.headers["grpc-status"], asked.trailers, asked.is_ended) == ("8", trailers, True)
         assert peer.frames[DATA] == 0
         assert upstream.peers[0].frames[DATA] == 0
+
+
+@on_loop
+async def test_a_client_is_allowed_as_many_streams_as_its_upstream_takes(tmp_path: Path) -> None:
+    async with recording(tmp_path, stream, limits=Limits(streams=7)) as (_, _, base), connect(base) as peer:
+        assert peer.h2.remote_settings.max_concurrent_streams > 7
+        await peer.request(ask("/h/x"), end=True).over()
+        await peer.until(lambda: peer.h2.remote_settings.max_concurrent_streams == 7)
+
+
+@on_loop
+async def test_a_proxy_is_asked_over_http_2_for_a_host_of_its_own(tmp_path: Path) -> None:
+    settings = intercept.make(("127.0.0.1",))
+    async with recording(tmp_path, stream, interception=settings) as (relay, upstream, base), connect(base) as peer:
+        place = upstream.url.removeprefix("http://")
+        credential = ("proxy-authorization", f"Basic {settings.credential.decode()}")
+        asked = await peer.request(ask("/v1/x", credential, authority=place), end=True).over()
+        assert bytes(asked.body).endswith(DONE)
+        tape = await tape_of(relay, "/v1/x")
+        assert (tape.row["upstream"], tape.row["protocol"]) == (upstream.url, "h2")
+        assert credential not in upstream.peers[0].streams[1].head
+        own = await peer.request(ask("/h/v1/y", authority=base.removeprefix("http://")), end=True).over()
+        assert bytes(own.body).endswith(DONE)
