@@ -253,6 +253,11 @@ class ClientStream(Http2Stream):
         self._request.complete = self._request.has_news = True
 
     @property
+    def is_read(self) -> bool:
+        """True while the rest of the request is still wanted."""
+        return self._responder is not None
+
+    @property
     def is_complete(self) -> bool:
         """True if all of the request has come."""
         return self._request.complete
@@ -405,6 +410,8 @@ class Http2Client(Http2[ClientStream], Takeover):
         if stream.output is not Output.ENDED or self.streams.get(stream.id) is not stream:
             return
         if not stream.is_complete and stream.left_by is None:
+            if stream.is_read:
+                return
             self.reset(stream.id, ErrorCodes.NO_ERROR)
         stream.progressed()
         if stream.unsent and not self._socket.is_closed and stream.left_by is None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from h2 import events
 from h2.errors import ErrorCodes
+from h2.exceptions import ProtocolError
 
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.decode.exchange import reset_code
@@ -26,6 +27,7 @@ from wiretape.recorder.relay.upstream import (
     Priority,
     RequestHead,
     ResponseHead,
+    Taker,
     Transport,
     words,
 )
@@ -157,6 +159,12 @@ class StreamCarrier(Carrier):
             self._taker.request_progressed()
 
     @property
+    def is_half_closed(self) -> bool:
+        """True if the response is whole, and the server still takes the request's body."""
+        is_open = self._stream is not None and self._stream.output is Output.OPEN
+        return is_open and self.state is Receiving.ENDED and self._reset_by is None
+
+    @property
     def client_stream(self) -> int:
         """The client's number of its stream."""
         return self._head.stream
@@ -200,15 +208,17 @@ class StreamCarrier(Carrier):
     def deliver(self, at: int) -> None:
         """Report all that one read brought."""
         taker = self._taker
-        if taker is None or self.state not in RUNNING:
+        if taker is None:
             return
+        if self.state in RUNNING:
+            self._report(taker, at)
+        elif self._reset_by is not None:  # after the response: the server wants no more of the request
+            taker.request_refused()
+
+    def _report(self, taker: Taker, at: int) -> None:
+        """Report what one read brought of the response."""
         self._active_at = at
-        head = self._take_head(at)
-        pieces = self._pieces
-        if len(pieces) > 1:
-            self.merged_at = at
-        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        pieces.clear()
+        head, body = self._take_head(at), self._take_body(at)
         if self.state in RUNNING:
             self._note_end()
         is_over = self.state not in RUNNING
@@ -222,6 +232,15 @@ class StreamCarrier(Carrier):
             taker.came(at, head, body, is_over)
         if not is_over and self._flow is Flow.OPEN:
             self._acknowledge()
+
+    def _take_body(self, at: int) -> bytes:
+        """Return the body bytes of a read."""
+        pieces = self._pieces
+        if len(pieces) > 1:
+            self.merged_at = at
+        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        return body
 
     def _take_head(self, at: int) -> ResponseHead | None:
         """Return the head if it is new, or note that it is none."""
@@ -255,7 +274,11 @@ class StreamCarrier(Carrier):
     def broke(self, failure: UpstreamError, at: int) -> None:
         """Report that no more will come, after what has come before."""
         self.deliver(at)
-        if self._taker is None or self.state not in RUNNING:
+        if self._taker is None:
+            return
+        if self.state is Receiving.ENDED:
+            self._taker.request_refused()
+        if self.state not in RUNNING:
             return
         self.state = step(RECEIVING, self.state, "break")
         self.failure, self.ended_at = failure, at
@@ -408,6 +431,8 @@ class Http2Connection(Http2[Http2UpstreamStream]):
         if stream is not None:
             self._touched[event.stream_id] = stream
             stream.carrier.head_came(plain(event.headers))
+        elif event.stream_id % 2 == 0:
+            raise ProtocolError(f"a response on stream {event.stream_id}, which no request has opened")
 
     def _informational_came(self, event: events.InformationalResponseReceived) -> None:
         stream = self.streams.get(event.stream_id)

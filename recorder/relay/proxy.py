@@ -269,7 +269,7 @@ class RelayedExchange(Responder):
         connection = self._client.kept(self._upstream)
         instants = self._recording.instants
         instants.connection_reused = connection is not None and connection.reused
-        head = self._head()
+        head = self._head(body)
         self._recording.start()
         connection = connection or self._client.connect_at_once(self._proxy.transport, self._upstream, instants)
         try:
@@ -317,13 +317,11 @@ class RelayedExchange(Responder):
         self._connection = connection
         bodiless = self._request.method == "HEAD"
         connection.begin(self, self._recording.instants, bodiless=bodiless, switches=self._wants_websocket)
-        if self._request.padding:
-            connection.pad(self._request.padding)
-            self._request.padding = 0
+        self._pass_padding(connection)
         connection.send_head(head, body)
         self._limit(self._proxy.transport.limits.headers)
 
-    def _head(self) -> RequestHead:
+    def _head(self, body: bytes | None) -> RequestHead:
         request, upstream = self._request, self._upstream
         headers = guard.end_to_end(request.headers, without=_KEPT_OFF if self._keeps_encoding else _NOT_PASSED)
         if not self._keeps_encoding:
@@ -344,7 +342,8 @@ class RelayedExchange(Responder):
             authority=upstream.authority,
             headers=headers,
             spelling=request.spelling,
-            is_chunked=codings == [b"chunked"] or (is_http2 and not request.complete and not has_length),
+            is_chunked=codings == [b"chunked"],
+            lacks_length=is_http2 and not has_length and body != b"",
             closes=not request.keeps,
             switches=self._wants_websocket,
             takes_trailers=is_http2 and guard.takes_trailers(request.headers),
@@ -362,18 +361,27 @@ class RelayedExchange(Responder):
             if self._request.complete or not self._recording.takes_upload:
                 self._tell_failure()
             return
-        if self._connection is None:
-            return
+        if self._connection is not None:
+            self._pass_body(self._connection)
+
+    def _pass_body(self, connection: Carrier) -> None:
+        """Send what has come of the request's body."""
         piece, last = self._request.take(), self._request.complete
         if piece:
             self._recording.upload(piece)
-        if self._request.padding:
-            self._connection.pad(self._request.padding)
-            self._request.padding = 0
-        self._connection.send_body(piece, last=last, trailers=self._request.trailers)
+        self._pass_padding(connection)
+        connection.send_body(piece, last=last, trailers=self._request.trailers)
         if last:
             self._end_upload()
-        self._client.hold_body(not last and self._connection.unsent > UNSENT_BYTES)
+            if self._stage is Stage.UPLOADING:
+                self._finish()
+                return
+        self._client.hold_body(not last and connection.unsent > UNSENT_BYTES)
+
+    def _pass_padding(self, connection: Carrier) -> None:
+        if self._request.padding:
+            connection.pad(self._request.padding)
+            self._request.padding = 0
 
     def _end_upload(self) -> None:
         """Record the received rest of the request's body, and its end."""
@@ -413,7 +421,9 @@ class RelayedExchange(Responder):
 
     def request_refused(self) -> None:
         """Continue to read from both: the answer, or else the end of the connection, has the reason."""
-        if self._upload is RequestBody.COMING:
+        if self._stage is Stage.UPLOADING:
+            self._finish(whole=True)
+        elif self._upload is RequestBody.COMING:
             self._client.hold_body(False)
 
     def came(self, at: int, head: ResponseHead | None, body: bytes, over: bool) -> None:
@@ -523,11 +533,14 @@ class RelayedExchange(Responder):
 
     # endings
 
-    def _finish(self) -> None:
-        """End as the response ended."""
+    def _finish(self, *, whole: bool = False) -> None:
+        """End as the response ended, after the request's body if upstream takes more of it, unless that is `whole`."""
         assert self._connection is not None
         if self._connection.failure is not None:
             self._fail(self._connection.failure, self._connection.ended_at)
+            return
+        if not whole and self._upload is RequestBody.COMING and self._connection.is_half_closed:
+            self._stage = step(STAGE, self._stage, "upload")
             return
         self._end("end", None, self._connection.ended_at)
         self._client.finish()
@@ -622,7 +635,7 @@ class RelayedExchange(Responder):
         if self._stage is Stage.ENDED:
             return
         self._recording.client_closed = self._now()
-        if self._stage is Stage.DRAINING:
+        if self._stage in (Stage.DRAINING, Stage.UPLOADING):
             assert self._connection is not None
             self._end("end", None, self._connection.ended_at)
         else:
@@ -637,6 +650,9 @@ class RelayedExchange(Responder):
     def cut(self, ended_by: str, detail: str) -> None:
         """End at once."""
         if self._stage is Stage.ENDED:
+            return
+        if self._stage is Stage.UPLOADING:
+            self._finish(whole=True)
             return
         is_unanswered = self._is_unanswered
         self._end(ended_by, detail, self._now())

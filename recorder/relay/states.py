@@ -86,6 +86,7 @@ class Stage(State):
     FAILING = "no answer will come, and the rest of the request's body is read"
     RELAYING = "the head has been passed on"
     DRAINING = "the answer is whole, and the client has not taken all of it"
+    UPLOADING = "the answer is whole, and more of the request comes, as HTTP/2 allows"
     WEBSOCKET = "both sides have switched to WebSocket"
     ENDED = "its end is recorded"
 
@@ -148,6 +149,7 @@ STAGE: Table[Stage] = {
     (Stage.WAITING, "fail"): Stage.FAILING,
     (Stage.WAITING, "switch"): Stage.WEBSOCKET,
     (Stage.RELAYING, "drain"): Stage.DRAINING,
+    **{(state, "upload"): Stage.UPLOADING for state in (Stage.RELAYING, Stage.DRAINING)},
     **{(state, "end"): Stage.ENDED for state in Stage if state is not Stage.ENDED},
 }
 TABLES: tuple[Mapping[tuple[Any, str], State], ...] = (INBOUND, OUTBOUND, RECEIVING, SENDING, OUTPUT, STAGE)

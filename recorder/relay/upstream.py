@@ -147,7 +147,8 @@ class Priority(NamedTuple):
 class RequestHead:
     """The head of a request for an API server; `headers` are those for the server itself, without the host.
 
-    `is_chunked`, `closes`, `switches`: the framing, the end and the change of protocol, as HTTP/1.1 has them.
+    `is_chunked`, `closes`, `switches`: the framing, the end and the change of protocol, as HTTP/1.1 has them;
+    `lacks_length`: there is a body that the client's HTTP/2 delimits, and no length.
     `takes_trailers`: the client accepts trailers after the response.
     """
 
@@ -157,6 +158,7 @@ class RequestHead:
     headers: Sequence[tuple[bytes, bytes]]
     spelling: Mapping[bytes, bytes]
     is_chunked: bool = False
+    lacks_length: bool = False
     closes: bool = False
     switches: bool = False
     takes_trailers: bool = False
@@ -246,6 +248,11 @@ class Carrier(ABC):
     def surplus(self) -> bool:
         """True if bytes followed the response."""
         return self.state is Receiving.SURPLUS
+
+    @property
+    def is_half_closed(self) -> bool:
+        """True if the response is whole, and the server still takes the request's body."""
+        return False
 
     @abstractmethod
     def is_reusable(self) -> bool:
@@ -370,9 +377,11 @@ class Connection(Carrier):
         self._is_chunked = False
 
     def send_head(self, head: RequestHead, body: bytes | None) -> None:
-        self._is_chunked = head.is_chunked
+        self._is_chunked = head.is_chunked or (head.lacks_length and body is None)
         headers = [(b"host", head.authority), *head.headers]
-        if head.is_chunked:
+        if head.lacks_length and body is not None:
+            headers.append((b"content-length", b"%d" % len(body)))
+        elif self._is_chunked:
             headers.append((b"transfer-encoding", b"chunked"))
         if head.switches:
             headers += UPGRADE

@@ -356,3 +356,51 @@ async def test_a_proxy_is_asked_over_http_2_for_a_host_of_its_own(tmp_path: Path
         assert credential not in upstream.peers[0].streams[1].head
         own = await peer.request(ask("/h/v1/y", authority=base.removeprefix("http://")), end=True).over()
         assert bytes(own.body).endswith(DONE)
+
+
+@pytest.mark.parametrize("ending", ["request", "refusal", "client"])
+@on_loop
+async def test_a_request_may_go_on_after_the_end_of_its_answer(tmp_path: Path, ending: str) -> None:
+    async def first(answering: Stream) -> None:
+        await answering.until(lambda: answering.body)
+        answering.send_head([OK])
+        await answering.send(b"answer", end=True)
+        await answering.until(lambda: answering.body == b"ab")
+        if ending == "refusal":
+            answering.reset(0)
+
+    async with recording(tmp_path, first) as (relay, upstream, base), connect(base) as peer:
+        asked = peer.request(ask("/h/x"))
+        await asked.send(b"a")
+        await asked.over()
+        assert (asked.body, asked.reset_code) == (b"answer", None)
+        await asked.send(b"b")
+        (other,) = upstream.peers[0].streams.values()
+        await other.peer.until(lambda: other.body == b"ab")
+        if ending == "request":
+            await asked.send(b"c", end=True)
+            await other.over()
+        elif ending == "client":
+            asked.reset(CANCEL)
+        else:
+            await asked.peer.until(lambda: asked.reset_code == 0)
+        tape = await tape_of(relay, "/x")
+    sent = b"abc" if ending == "request" else b"ab"
+    assert bytes(other.body) == sent
+    assert (tape.outcome, tape.row["request_size"]) == (("complete", None), len(sent) if ending == "request" else None)
+
+
+@pytest.mark.parametrize("more", [b"", b"more"])
+@on_loop
+async def test_a_body_without_a_length_reaches_an_upstream_of_http_1_1(tmp_path: Path, more: bytes) -> None:
+    async with recording(tmp_path, stream) as (relay, _, base), connect(base) as peer:
+        target = relay.plays(answer([(0, DONE)]))
+        asked = peer.request(ask(target))
+        await asked.send(b'{"a":1}', end=not more)
+        if more:
+            await asyncio.sleep(0.05)
+            await asked.send(more, end=True)
+        await asked.over()
+        found = relay.request(target)
+        assert found is not None
+        assert found.body == b'{"a":1}' + more
