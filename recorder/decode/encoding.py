@@ -80,6 +80,11 @@ def coding_of(headers: Iterable[Sequence[str]]) -> str | None:
     return ", ".join(value for name, value in headers if name == "content-encoding") or None
 
 
+def is_base64(content_type: str | None) -> bool:
+    """Return True if a body is text in base64 around its messages, as gRPC-Web has it."""
+    return (content_type or "").strip().lower().startswith("application/grpc-web-text")
+
+
 def is_identity(content_encoding: str | None) -> bool:
     """Return True if a body has no content coding."""
     return not _codings(content_encoding)

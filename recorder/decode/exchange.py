@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, overload
 
-from wiretape.recorder.decode import stalls
-from wiretape.recorder.decode.encoding import BASE64
+from wiretape.recorder.decode import encoding, stalls
 
 EndedBy = Literal[
     "end", "eof", "length", "reset", "framing", "protocol", "dns", "refused", "tls", "connect_timeout",
@@ -178,9 +177,6 @@ _CLIENT = frozenset({"client", "client_stalled"})
 _HTTP_ERRORS: Final = ((500, "server_error"), (400, "client_error"), (300, "redirect"))
 
 
-_BASE64_TYPE: Final = "application/grpc-web-text"
-
-
 class Read(NamedTuple):
     """One socket read: `size` bytes of the body at `start`; `relayed_ns` is the time of passing them to the client."""
 
@@ -294,8 +290,8 @@ class Exchange:
     @property
     def coding(self) -> str | None:
         """The codings of the body, in the order in which they were applied: text in base64, then compression."""
-        is_base64 = (self.content_type or "").strip().lower().startswith(_BASE64_TYPE)
-        return ", ".join(filter(None, (BASE64 if is_base64 else None, self.content_encoding))) or None
+        base64 = encoding.BASE64 if encoding.is_base64(self.content_type) else None
+        return ", ".join(filter(None, (base64, self.content_encoding))) or None
 
     @property
     def is_imported(self) -> bool:

@@ -5,14 +5,16 @@ Sources: gRPC over HTTP2 and gRPC-Web (grpc/grpc, doc/PROTOCOL-HTTP2.md and PROT
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
 
+from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.dialect import ReportedError
 from wiretape.recorder.decode.exchange import Exchange
+from wiretape.recorder.decode.framings import length_prefixed
 from wiretape.recorder.decode.values import text
 
 RpcFraming = Literal["grpc", "grpc-web", "connect"]
@@ -27,6 +29,8 @@ STATUSES: Final = (
 )  # fmt: skip
 """The names of gRPC's status codes, in their order from 0."""
 
+_CODINGS: Final = {"grpc": "grpc-encoding", "grpc-web": "grpc-encoding", "connect": "connect-content-encoding"}
+"""The header with the coding of compressed messages, by framings."""
 _TYPE: Final = re.compile(r"application/(grpc-web(?:-text)?|grpc|connect(?=\+))(?:\+(.+))?")
 
 
@@ -54,8 +58,7 @@ def message_type(content_type: str | None) -> MessageType | None:
 
 def message_coding(exchange: Exchange, framing: str) -> str | None:
     """Return the coding of the messages that are compressed."""
-    name = "connect-content-encoding" if framing == "connect" else "grpc-encoding"
-    return dict(reversed(exchange.headers.response)).get(name)
+    return dict(reversed(exchange.headers.response)).get(_CODINGS[framing])
 
 
 def status_around(exchange: Exchange, framing: str, *, is_empty: bool) -> CallStatus | None:
@@ -72,6 +75,25 @@ def status_in(payload: bytes, framing: str) -> CallStatus | None:
         return _end_of_connect(payload)
     lines = (line.partition(":") for line in payload.decode("utf-8", "replace").splitlines())
     return _status((name.strip().lower(), value.strip()) for name, _, value in lines)
+
+
+def coded_payloads(headers: Iterable[Sequence[str]], body: bytes) -> Iterator[bytes]:
+    """Yield the payloads of messages, of a request or an answer, that came compressed, or all if they came in base64.
+
+    `body` is without its content coding. A payload that cannot be decoded is left out.
+    """
+    named = {name: value for name, value in headers}
+    call = message_type(named.get("content-type"))
+    if call is None:
+        return
+    coding = named.get(_CODINGS[call.framing])
+    is_base64 = encoding.is_base64(named["content-type"])
+    data = encoding.plain(encoding.BASE64, body, (len(body),)).data if is_base64 else body
+    for message in length_prefixed.messages(data, call.framing):
+        if message.flags & length_prefixed.COMPRESSED:
+            yield encoding.plain(coding, data[message.payload], (message.end - message.payload.start,)).data
+        elif is_base64:
+            yield data[message.payload]
 
 
 def _status(headers: Iterable[tuple[str, str]]) -> CallStatus | None:

@@ -27,7 +27,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from wiretape.recorder import private
 from wiretape.recorder.clock import Clock
-from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode import encoding, rpc
 from wiretape.recorder.decode.assembly import token_counts
 from wiretape.recorder.decode.exchange import Reads
 from wiretape.recorder.errors import NotFound, TapeDamaged, WiretapeError
@@ -98,7 +98,8 @@ _FROM_EXCHANGES: Final[dict[str, Callable[..., Any]]] = {
 }
 """The times of a session that a line leaves out, each by its exchanges' `started_at`."""
 
-_CHECKSUMS: Final = "application/vnd.amazon.eventstream"
+_BINARY_TYPES: Final = ("application/vnd.amazon.eventstream", "application/grpc", "application/connect+")
+"""The content types of bodies whose messages have lengths or checksums."""
 _MOST, _MOST_BYTES = 100, 16 << 20
 """Limits of exchanges and bytes settled in one transaction."""
 
@@ -237,7 +238,7 @@ def _check_redactable(row: Any) -> None:
     headers = dict(row.response_headers or ())
     if not encoding.is_identity(encoding.coding_of(row.response_headers or ())):
         why = "its body came compressed"
-    elif row.framing == "websocket" or str(headers.get("content-type", "")).startswith(_CHECKSUMS):
+    elif row.framing == "websocket" or str(headers.get("content-type", "")).lower().startswith(_BINARY_TYPES):
         why = "its messages are framed in binary"
     else:
         return
@@ -247,7 +248,8 @@ def _check_redactable(row: Any) -> None:
 def _check_coded(id: str, headers: Any, data: bytes, redact: Redact) -> None:
     """Raise `WiretapeError` if data to redact are compressed."""
     plain = encoding.uncoded(headers or (), data)
-    if plain is not data and redact(plain) != plain:
+    is_hidden = plain is not data and redact(plain) != plain
+    if is_hidden or any(redact(one) != one for one in rpc.coded_payloads(headers or (), plain)):
         raise WiretapeError(f"exchange {id} cannot be redacted, as a body of it is compressed: leave it out")
 
 

@@ -27,6 +27,7 @@ FILTER_HELP: Final = "kind:tool · gap>100ms · words"
 
 _LONGEST: Final = 200
 _LARGEST: Final = 16_384
+_CHARACTERS: Final = 64
 _HEX: Final = 16
 _KIND_WIDTH: Final = max(map(len, KINDS))
 _GAP: Final = re.compile(r"(?:Δ|gap)([<>])([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s)?")
@@ -68,15 +69,15 @@ def _no_text(transcript: Transcript, event: int) -> str:
 
 
 def _opaque(message: bytes, coding: str | None) -> str:
-    """Return the size of a message's payload and its beginning, in hex and as text; "" if all of it is text."""
+    """Return the size of a message's payload and its beginning, as characters and in hex; "" if all of it is text."""
     start = length_prefixed.PREFIX.size
     if len(message) == start:
         return "(0 bytes)"
     if length_prefixed.text(message, coding) is not None:
         return ""
     compressed = ", compressed" if message[0] & length_prefixed.COMPRESSED else ""
-    shown = message[start : start + _HEX].hex(" "), hexdump.printable(message[start : start + _LONGEST])
-    return f"({counted(len(message) - start, 'byte')}{compressed}) {' · '.join(shown)}"[:_LONGEST]
+    shown = hexdump.printable(message[start : start + _CHARACTERS]), message[start : start + _HEX].hex(" ")
+    return f"({counted(len(message) - start, 'byte')}{compressed}) {' · '.join(shown)}"
 
 
 def meaning(transcript: Transcript, event: int) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC
 from typing import Any, Final
 
-from wiretape.recorder.decode import payloads
+from wiretape.recorder.decode import payloads, rpc
 from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.decode.exchange import DETAILS, ENDED_BY, FLAGS, OUTCOMES, PROTOCOLS, RESET_CODE
@@ -318,7 +318,7 @@ def _cleaned(row: DetailRow, rule: Disclosure) -> DetailRow:
         error_code=rule.word(row.error_code) or ("message left out" if row.error_code or row.error_message else None),
         error_message=None,
         finish_reason=rule.word(row.finish_reason),
-        api=row.api if registry.named(row.api) is not None else None,
+        api=row.api if row.api in rpc.FRAMINGS or registry.named(row.api) is not None else None,
         operation=row.operation if row.operation in OPERATIONS else None,
         framing=row.framing if row.framing in _FRAMINGS else None,
         clock=row.clock if row.clock in _CLOCKS else None,
@@ -336,7 +336,7 @@ def _ending(row: DetailRow, verdicts: Sequence[Verdict]) -> str:
 
 
 def _detail(outcome: str, detail: str | None) -> str | None:
-    known = DETAILS.get(outcome, ()) if outcome in OUTCOMES else ()
+    known = {one.partition(" ")[0] for one in DETAILS.get(outcome, ())} if outcome in OUTCOMES else set()
     is_code = detail is not None and any(code.fullmatch(detail) for code in _CODES.get(outcome, ()))
     return detail if detail in known or is_code else None
 

@@ -1,5 +1,6 @@
 """`db cut`: the cut holds the recorded bytes, the same every time, as a tape and as text."""
 
+import base64
 import io
 import json
 import os
@@ -8,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import msgspec
@@ -17,6 +19,7 @@ from tests.support import forked
 from tests.support.commands import run
 from tests.support.compressors import zstd
 from tests.support.frames import SESSION, begin, bodies_of, body, end, head, opened, record, upload, websocket
+from tests.support.rpc import message
 from tests.support.sample_tape import COMPLETE, HOSTILE, LIVE, ODD
 from tests.support.websockets import CAME, SENT
 from wiretape.recorder.errors import NotFound, TapeDamaged, WiretapeError
@@ -91,6 +94,24 @@ def test_a_compressed_body_is_not_redacted_in_silence(tape: Path, tmp_path: Path
                        end("0123456789abcdef", parts)])  # fmt: skip
     with pytest.raises(WiretapeError, match="came compressed: leave it out"):
         run_raising(packed, "--redact", "secret")
+
+
+@pytest.mark.parametrize(
+    ("content_type", "data", "why"),
+    [
+        (b"application/grpc", message("my secret"), "framed in binary"),
+        (b"application/connect+json", message("my secret"), "framed in binary"),
+        (b"application/grpc", message(zlib.compress(b"my secret"), 1), "a body of it is compressed"),
+        (b"application/grpc-web-text", base64.b64encode(message("my secret")), "a body of it is compressed"),
+    ],
+)
+def test_messages_with_a_length_are_not_redacted(tmp_path: Path, content_type: bytes, data: bytes, why: str) -> None:
+    headers = [(b"content-type", content_type), (b"grpc-encoding", b"deflate")]
+    with opened(framed := tmp_path / "framed.db") as store:
+        record(store, [begin("e1"), head("e1", headers), *body("e1", [data]), end("e1", [data])])
+    with pytest.raises(WiretapeError, match=f"{why}: leave it out"):
+        run_raising(framed, "--redact", "secret")
+    assert run(framed, "db", "cut", "@", "--redact", "other", "-o", "-").stdout
 
 
 def test_a_compressed_body_is_not_left_with_what_is_to_be_redacted(tmp_path: Path) -> None:

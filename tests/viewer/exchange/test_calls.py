@@ -22,15 +22,15 @@ def call(body: bytes, content_type: str = "application/grpc", coding: str = "gzi
 @each_case(
     ("body", "content_type", "kind", "summary"),
     [
-        (HELLO, "application/grpc", "other", "(7 bytes) 0a 05 68 65 6c 6c 6f · ␊␅hello"),
+        (HELLO, "application/grpc", "other", "(7 bytes) ␊␅hello · 0a 05 68 65 6c 6c 6f"),
         (message(b""), "application/grpc", "other", "(0 bytes)"),
-        (message(b"\x01", 1), "application/grpc", "other", "(1 byte, compressed) 01 · ␁"),
+        (message(b"\x01", 1), "application/grpc", "other", "(1 byte, compressed) ␁ · 01"),
         (message("plain"), "application/grpc", "other", "plain"),
         (of_json(CHUNK), "application/grpc+json", "content", "'Hi'"),
         (of_json({"a": 1}), "application/grpc+json", "other", '{"a":1}'),
         (message(gzip.compress(b'{"a":1}'), 1), "application/connect+json", "other", '{"a":1}'),
         (message("{no"), "application/grpc+json", "other", "{no"),
-        (message("\x1b[31m\0"), "application/grpc", "other", "(6 bytes) 1b 5b 33 31 6d 00 · ␛[31m␀"),
+        (message("\x1b[31m\0"), "application/grpc", "other", "(6 bytes) ␛[31m␀ · 1b 5b 33 31 6d 00"),
         (trailers("grpc-status: 0\r\nx: y\r\n"), "application/grpc-web", "done", "trailers grpc-status: 0, x: y"),
         (trailers("grpc-status: 8\r\n"), "application/grpc-web", "error", "trailers grpc-status: 8"),
         (end_stream(), "application/connect+proto", "done", "end-stream {}"),

@@ -132,12 +132,13 @@ def test_the_ending_decides_whose_fault_it_was(party: str, outcome: str, detail:
     [
         ("truncated", "rst_internal_error", "rst_internal_error"), ("truncated", "close_1011", "close_1011"),
         ("client_closed", "rst_cancel", "rst_cancel"), ("connect_error", "goaway_0x42", "goaway_0x42"),
+        ("truncated", "no_status", "no_status"), ("truncated", "unknown", "unknown"),
         ("truncated", "rst_secret", None), ("client_closed", "close_1011", None), ("complete", "rst_cancel", None),
     ],
 )  # fmt: skip
-def test_an_error_of_http2_is_reported_where_it_can_be_one(outcome: str, detail: str, shown: str | None) -> None:
-    found = told(timed(*evenly(5, 20)), outcome=outcome, outcome_detail=detail, protocol="h2")
-    assert (found.outcome_detail, found.protocol) == (shown, "HTTP/2")
+def test_a_detail_is_reported_where_it_can_be_one(outcome: str, detail: str, shown: str | None) -> None:
+    found = told(timed(*evenly(5, 20)), outcome=outcome, outcome_detail=detail, protocol="h2", api="grpc")
+    assert (found.outcome_detail, found.protocol, found.api) == (shown, "HTTP/2", "grpc")
 
 
 def test_a_stall_is_the_fault_of_its_party_with_figures_but_no_words() -> None:
