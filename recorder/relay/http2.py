@@ -75,19 +75,9 @@ class Http2Stream:
     """
 
     __slots__ = (
-        "_at_end",
-        "_head",
-        "_http2",
-        "_marks",
-        "_padding",
-        "_queue",
-        "_taken",
-        "_trailers",
-        "framed",
-        "id",
-        "output",
+        "_at_end", "_head", "_http2", "_marks", "_padding", "_queue", "_taken", "_trailers", "framed", "id", "output",
         "written",
-    )
+    )  # fmt: skip
 
     def __init__(self, http2: "Http2[Any]", id: int) -> None:
         self._http2, self.id = http2, id
@@ -124,7 +114,7 @@ class Http2Stream:
             self.output, self._trailers = step(OUTPUT, self.output, "end"), trailers
 
     def pad(self, size: int) -> None:
-        """Pad the next piece, as far as a frame and the peer's window have room for it."""
+        """Pad the next piece within the room of a frame and of the peer's window."""
         self._padding = size
 
     def cut(self, code: int) -> None:
@@ -247,7 +237,7 @@ class Http2Stream:
         self._http2.output_ended(self)
 
     def progressed(self) -> bool:
-        """Note what the kernel has taken by now; return True if that is more than before."""
+        """Count the bytes that the kernel has accepted by now; return True if the count has grown."""
         marks, before = self._marks, self._taken
         position = self._http2.written - self._http2.unsent
         while marks and marks[0][0] <= position:
@@ -289,7 +279,7 @@ class Http2(ABC, Generic[S]):
         """The streams whose frames are held back; None: frames are sent at once."""
         self.streams: dict[int, S] = {}
         self._touched: dict[int, S] = {}
-        """The streams of which something came in the current read."""
+        """The streams with data in the current read."""
         self._handlers: dict[type[events.Event], Callable[[Any], None]] = {
             events.DataReceived: self._data_came,
             events.StreamEnded: self._stream_ended,
@@ -313,7 +303,7 @@ class Http2(ABC, Generic[S]):
         self._work(at)
 
     def _work(self, at: int) -> None:
-        """Handle the frames that have come, as far as the peer's credit goes."""
+        """Handle the received frames within the peer's credit."""
         self._pacing = None
         try:
             is_done = self._read_frames()
@@ -360,7 +350,7 @@ class Http2(ABC, Generic[S]):
         return True
 
     def _take(self, came: Frame) -> bool:
-        """Take plain data of a stream that waits for it, before `h2` accounts for it; return True if it was taken."""
+        """Receive plain data before `h2` accounts for it; return True if its stream expects data."""
         stream, data = self.streams.get(came.stream), came.payload
         if stream is None or not data or not self.takes_data(stream):
             return False
@@ -371,7 +361,7 @@ class Http2(ABC, Generic[S]):
         return True
 
     def _account(self) -> None:
-        """Let `h2` check and count the data that was taken."""
+        """Account for the data that was received before: `h2` checks and counts it."""
         if self._unaccounted:
             frames, self._unaccounted = self._unaccounted, []
             for data in frames:
@@ -399,11 +389,11 @@ class Http2(ABC, Generic[S]):
         self._credited_at = now
 
     def grant(self, credit: int) -> None:
-        """Let the peer send more frames without data."""
+        """Increase the peer's credit for frames without data."""
         self._credit = min(self._credit + credit, CREDIT)
 
     def _deliver(self, at: int) -> None:
-        """Give each stream all that one read brought for it."""
+        """Deliver the data of one read to its streams."""
         if not self._touched:
             return
         touched, self._touched = self._touched, {}
@@ -456,7 +446,7 @@ class Http2(ABC, Generic[S]):
             self._pump_all()
 
     def acknowledge(self, stream: S, size: int) -> bool:
-        """Let the peer send `size` more bytes on a stream, if they are enough to say so; return True if it was told."""
+        """Open a stream's window for `size` more bytes, unless they are too few; return True if it was opened."""
         if size < _ACKNOWLEDGED_BYTES or self._socket.is_closed:
             return False
         self.h2.increment_flow_control_window(size, stream.id)
@@ -500,7 +490,7 @@ class Http2(ABC, Generic[S]):
         self.held = []
 
     def release(self) -> None:
-        """Send the frames that were held, and report what the kernel has taken."""
+        """Send the held frames, and report the accepted bytes."""
         held, self.held = self.held or [], None
         if self.flush():
             for stream in held:
@@ -575,11 +565,11 @@ class Http2(ABC, Generic[S]):
 
     @abstractmethod
     def data_came(self, stream: S, data: bytes, flow_controlled: int) -> None:
-        """Take data of a stream."""
+        """Receive data of a stream."""
 
     @abstractmethod
     def trailers_came(self, stream: S, trailers: Headers) -> None:
-        """Take the trailers of a stream."""
+        """Receive the trailers of a stream."""
 
     @abstractmethod
     def input_ended(self, stream: S) -> None:

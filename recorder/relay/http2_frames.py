@@ -74,7 +74,7 @@ class FrameReader:
         self._data, self._position = b"", 0
         self._needs_preface = has_preface
         self._left = self._flags = self._stream = 0
-        """The rest of a DATA frame of which a part has come, in bytes; its flags and its stream."""
+        """The remainder of a DATA frame in bytes, its flags and its stream."""
 
     def feed(self, data: memoryview) -> None:
         """Add a read."""

@@ -1,8 +1,8 @@
-"""A client's HTTP/2 connection: each stream is a client of its own, and mirrored by one of the API server's connection.
+"""A client's HTTP/2 connection: each stream is a client of its own, with a stream to the API server.
 
 The connection to an API server speaks HTTP/2 if the server does; else each exchange takes one of HTTP/1.1. It lives as
-long as the client's: where the server announces the end of its connection, the client is told so, and where the server
-closes it between two exchanges, the client's is closed, too.
+long as the client's: the server's announcement of its end is passed on, and where the server closes it between two
+exchanges, the client's is closed, too.
 """
 
 import asyncio
@@ -97,7 +97,7 @@ class ClientStream(Http2Stream):
         self._acknowledge()
 
     def _acknowledge(self) -> None:
-        """Open the client's window for what has been taken of the body."""
+        """Open the client's window for the processed part of the body."""
         waits = self._is_held or self._request.pieces or self._request.complete or self.left_by is not None
         if not waits and self._connection.acknowledge(self, self._owed):
             self._owed = 0
@@ -116,7 +116,7 @@ class ClientStream(Http2Stream):
         return self._connection.kept(upstream)
 
     def connect_at_once(self, transport: Transport, upstream: Upstream, instants: Instants) -> Carrier | None:
-        """Return None: the server has to be asked for its protocol."""
+        """Return None: the server's protocol is not known yet."""
         return None
 
     async def connect(self, transport: Transport, upstream: Upstream, instants: Instants) -> Carrier:
@@ -143,7 +143,7 @@ class ClientStream(Http2Stream):
         self.write(body)
 
     def add_unframed(self, data: bytes) -> None:
-        """Do nothing: there is nothing outside of a stream's frames."""
+        """Ignore the bytes: a stream has none outside of its frames."""
 
     def add_end(self, trailers: Headers | None = None) -> None:
         """End an answer's body."""
@@ -155,7 +155,7 @@ class ClientStream(Http2Stream):
         return self.pump()
 
     def flush(self) -> bool:
-        """Send what was added; return True if the kernel took all of it at once."""
+        """Send the added bytes; return True if the kernel took all of them at once."""
         return self.pump()
 
     @property
@@ -176,7 +176,7 @@ class ClientStream(Http2Stream):
     # the end of the answer
 
     def finish(self) -> None:
-        """End an answer; a client that still sends its request is told that no more of it is needed."""
+        """End an answer, and the request of a client that still sends it."""
         self._responder = None
         self._connection.settle(self)
 
@@ -238,7 +238,7 @@ class ClientStream(Http2Stream):
         self._request.priority = priority
 
     def came(self, data: bytes, flow_controlled: int) -> None:
-        """Take a part of the request's body."""
+        """Receive a part of the request's body."""
         self._owed += flow_controlled
         self._request.pieces.append(data)
         self._request.padding += flow_controlled - len(data)
@@ -263,7 +263,7 @@ class ClientStream(Http2Stream):
         return self._request.complete
 
     def deliver(self) -> None:
-        """Begin with the request, or tell its responder what came, or that the client has left.
+        """Begin with the request, or report its progress or its end to the responder.
 
         A request that is reset in the read that brought it is no exchange: nothing of it was sent on.
         """
@@ -283,13 +283,13 @@ class ClientStream(Http2Stream):
             self._acknowledge()
 
     def leave(self) -> None:
-        """Tell the responder that the client has left."""
+        """Report to the responder that the client has left."""
         responder, self._responder = self._responder, None
         if responder is not None:
             responder.client_left()
 
     def client_progressed(self) -> None:
-        """Tell the responder that more of the answer was taken."""
+        """Report to the responder that the client has received more."""
         if self._responder is not None:
             self._responder.client_progressed()
 
@@ -367,11 +367,11 @@ class Http2Client(Http2[ClientStream], Takeover):
         return not stream.is_complete and stream.left_by is None
 
     def data_came(self, stream: ClientStream, data: bytes, flow_controlled: int) -> None:
-        """Take a part of a request's body."""
+        """Receive a part of a request's body."""
         stream.came(data, flow_controlled)
 
     def trailers_came(self, stream: ClientStream, trailers: Headers) -> None:
-        """Take the trailers of a request."""
+        """Receive the trailers of a request."""
         stream.request_trailers_came(trailers)
 
     def input_ended(self, stream: ClientStream) -> None:
@@ -392,7 +392,7 @@ class Http2Client(Http2[ClientStream], Takeover):
         self.settle(stream)
 
     def progressed_on(self, stream: ClientStream) -> None:
-        """Report that more of an answer has been taken."""
+        """Report that the client has received more of an answer."""
         try:
             stream.client_progressed()
         except Exception as error:  # noqa: BLE001 - one stream's fault must not end the others
@@ -474,7 +474,7 @@ class Http2Client(Http2[ClientStream], Takeover):
             self._idle.setdefault(upstream, []).append(opened)
 
     def _adopt(self, connection: Http2Connection) -> None:
-        """Take new streams to a connection, and mirror its end."""
+        """Use a connection for new streams, and mirror its end."""
         self._connections[connection.upstream] = connection
         connection.on_settings = self._limit_streams
         connection.hold_client, connection.release_client = self.hold, self.release
@@ -530,7 +530,7 @@ class Http2Client(Http2[ClientStream], Takeover):
     # the end
 
     def leaving(self, announced: GoAway) -> None:
-        """Do nothing: a client that leaves sends no further requests, and closes when it has its answers."""
+        """Ignore it: a client that leaves closes the connection when it has its answers."""
 
     def write_failed(self, error: OSError) -> None:
         """End as if the client had closed the connection: it does not read the answers."""

@@ -36,7 +36,7 @@ PROTOCOL = "h2"
 """The name of HTTP/2 over TLS (ALPN), and of the framing of its bodies."""
 ALPN = (PROTOCOL, "http/1.1")
 SETTLE_SECONDS = 5.0
-"""Time for a server without TLS to answer HTTP/2's preface; one that does not is asked over HTTP/1.1."""
+"""Time for a server without TLS to answer HTTP/2's preface; one that does not gets HTTP/1.1."""
 
 
 class Http2UpstreamStream(Http2Stream):
@@ -94,7 +94,7 @@ class StreamCarrier(Carrier):
         self._connection.admit(self)
 
     def open(self, stream: Http2UpstreamStream) -> None:
-        """Send the head, and what has come of the body, on a stream."""
+        """Send the head, and the received part of the body, on a stream."""
         self._stream = stream
         head = self._head
         is_all = self._ends and not self._waiting and self._sent_trailers is None
@@ -176,11 +176,11 @@ class StreamCarrier(Carrier):
     # the response
 
     def head_came(self, headers: Headers) -> None:
-        """Take the head."""
+        """Receive the head."""
         self._new_head = headers
 
     def informed(self, status: bytes) -> None:
-        """Take an informational response; only 100 (Continue) concerns the client."""
+        """Receive an informational response; only 100 (Continue) concerns the client."""
         if status == b"100" and self.state is Receiving.WAITING and self._taker is not None:
             self.state = step(RECEIVING, self.state, "continue")
             self._taker.told_to_continue()
@@ -191,7 +191,7 @@ class StreamCarrier(Carrier):
         return self.state is Receiving.STREAMING and not self._has_ended and self._reset_by is None
 
     def data_came(self, data: bytes, flow_controlled: int) -> None:
-        """Take a part of the body."""
+        """Receive a part of the body."""
         self._owed += flow_controlled
         self._padding += flow_controlled - len(data)
         if data:
@@ -272,7 +272,7 @@ class StreamCarrier(Carrier):
         self.failure = UpstreamError(ended_by, message, code, name)
 
     def broke(self, failure: UpstreamError, at: int) -> None:
-        """Report that no more will come, after what has come before."""
+        """Report the failure, after the data that came before."""
         self.deliver(at)
         if self._taker is None:
             return
@@ -418,7 +418,7 @@ class Http2Connection(Http2[Http2UpstreamStream]):
             self.close()
 
     def settings_came(self) -> None:
-        """Tell the client how many streams the server allows, and open those that had to wait."""
+        """Pass the server's limit of streams on to the client, and open those that had to wait."""
         self.on_settings()
         if not self.settled.done():
             self.settled.set_result(None)
@@ -444,11 +444,11 @@ class Http2Connection(Http2[Http2UpstreamStream]):
         return stream.carrier.is_receiving
 
     def data_came(self, stream: Http2UpstreamStream, data: bytes, flow_controlled: int) -> None:
-        """Take a part of a response's body."""
+        """Receive a part of a response's body."""
         stream.carrier.data_came(data, flow_controlled)
 
     def trailers_came(self, stream: Http2UpstreamStream, trailers: Headers) -> None:
-        """Take the trailers of a response."""
+        """Receive the trailers of a response."""
         stream.carrier.trailers = [pair for pair in trailers if not pair[0].startswith(b":")]
 
     def input_ended(self, stream: Http2UpstreamStream) -> None:

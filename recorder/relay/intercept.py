@@ -371,7 +371,7 @@ class Opening(Takeover):
         self._forward.warn(self._origin, "protocol", f"a program offers {self._origin.host} only {offered}, {_PAST}")
 
     async def _stand_in(self, greeting: hello.Hello) -> None:
-        """Do the TLS handshake with the protocol that the server chooses."""
+        """Agree on keys with the client, and on the protocol that the server chooses."""
         try:
             protocol = await self._forward.agree(self._client, self._origin, greeting.protocols)
             context = self._forward.context(greeting.server_name or self._origin.host, protocol)

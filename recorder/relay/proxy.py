@@ -365,7 +365,7 @@ class RelayedExchange(Responder):
             self._pass_body(self._connection)
 
     def _pass_body(self, connection: Carrier) -> None:
-        """Send what has come of the request's body."""
+        """Send the received part of the request's body."""
         piece, last = self._request.take(), self._request.complete
         if piece:
             self._recording.upload(piece)

@@ -497,7 +497,7 @@ class Http1Client:
         self._out.append(self._frame(body))
 
     def pad(self, size: int) -> None:
-        """Do nothing: HTTP/1.1 has no padding."""
+        """Ignore it: HTTP/1.1 has no padding."""
 
     def send(self, body: bytes) -> bool:
         """Send more of an answer's body; return True if the kernel took all that was written at once."""

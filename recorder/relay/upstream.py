@@ -288,14 +288,14 @@ class Carrier(ABC):
     # flow and limits
 
     def pause(self) -> None:
-        """Take nothing until `resume`: upstream has to wait."""
+        """Read nothing until `resume`: upstream has to wait."""
         if self._flow is Flow.OPEN:
             self._flow = Flow.HELD
             self.paused += 1
             self._hold()
 
     def resume(self) -> None:
-        """Take on."""
+        """Read on."""
         if self._flow is Flow.HELD:
             self._flow = Flow.OPEN
             self._active_at = self._clock.now()  # silence while reading was paused is not upstream's
@@ -394,7 +394,7 @@ class Connection(Carrier):
         self.send(sent + self._framed(body or b"", last=True) if is_whole else sent, last=is_whole)
 
     def pad(self, size: int) -> None:
-        """Do nothing: HTTP/1.1 has no padding."""
+        """Ignore it: HTTP/1.1 has no padding."""
 
     def send_body(self, piece: bytes, *, last: bool, trailers: Sequence[tuple[bytes, bytes]] | None = None) -> None:
         framed = self._framed(piece, last=last)
@@ -692,7 +692,7 @@ class Transport:
         self._clock = clock
         self._kernel_time = KernelTime(clock)
         self.http1_only: set[Upstream] = set()
-        """API servers that were asked for HTTP/2, and do not speak it."""
+        """API servers without HTTP/2, as their answers have shown."""
         self.http2: set[Upstream] = set()
         """API servers without TLS that speak HTTP/2."""
         self._sessions: dict[tuple[str, int], ssl.SSLSession] = {}
