@@ -401,7 +401,7 @@ class Timing:
     )
 
 
-DECODER_VERSION: Final = 9
+DECODER_VERSION: Final = 10
 """Version of the decoder; raise it whenever the same facts would be derived differently."""
 
 

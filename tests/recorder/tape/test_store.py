@@ -42,6 +42,7 @@ from tests.support.frames import (
     upload,
     websocket,
 )  # fmt: skip
+from tests.support.rpc import message
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.decode import allowance
 from wiretape.recorder.decode.derive import derive
@@ -110,6 +111,17 @@ def test_trailers_are_on_the_tape_without_credentials(tape: Path) -> None:
     assert (status, name) == (("grpc-status", "8"), "authorization")
     assert value.startswith("REDACTED:sha256:")
     assert b"c4n4ry" not in tape.read_bytes()
+
+
+def test_the_status_of_a_call_is_its_outcome_also_when_measures_are_derived_again(tape: Path) -> None:
+    _, answer, *others = http2("e1", [message(b"\x0a\x01x")])
+    answer = msgspec.structs.replace(answer, headers=[(b"content-type", b"application/grpc")])
+    with opened(tape) as store:
+        record(store, [begin("e1", path="/a.B/C"), answer, *others])
+        assert list(store.rebuild()) == [False]
+    (row,) = rows(tape, measures)
+    assert (row["api"], row["outcome"], row["outcome_detail"]) == ("grpc", "error_event", "mid_stream")
+    assert (row["error_code"], row["events"]) == ("resource_exhausted", 1)
 
 
 def test_the_body_of_an_ended_exchange_is_packed_and_its_measures_derived(tape: Path) -> None:
