@@ -84,6 +84,10 @@ class Client(Protocol):
         """The timestamp of the last read from the client; the clock's ns."""
 
     @property
+    def connection(self) -> object:
+        """The connection, which other requests may share."""
+
+    @property
     def ends(self) -> Ends | None:
         """Both ends of the connection, ours first; None where it is closed, or not over IPv4."""
 
@@ -151,7 +155,10 @@ class Client(Protocol):
         """End an answer: go on with the next request, or end the connection."""
 
     def cut(self, code: int | None = None) -> None:
-        """End in the middle of an answer, when all that came of it is sent; `code` is HTTP/2's reason."""
+        """End in the middle of an answer, when all that came of it is sent.
+
+        `code` is the HTTP/2 error of the server's reset; without one, the server's connection was lost.
+        """
 
     def reset(self, code: int | None = None) -> None:
         """End as `cut` does, but by a reset."""

@@ -24,6 +24,7 @@ from h2.settings import SettingCodes, Settings
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.relay.http2_frames import (
     HEAD_BYTES,
+    PADDED,
     BadFrame,
     Frame,
     FrameReader,
@@ -51,16 +52,17 @@ UNREAD_BYTES = 1 << 20
 CREDIT = 10_000
 CREDIT_A_SECOND = 2_000
 """The cost of frames without data that a peer may send at once, and in each second from then on."""
-_COST: dict[int | None, int] = {
-    Kind.HEADERS: 10, Kind.RST_STREAM: 10, Kind.PRIORITY: 1, Kind.SETTINGS: 1, Kind.PING: 1, Kind.WINDOW_UPDATE: 1,
-    Kind.CONTINUATION: 1, Kind.PUSH_PROMISE: 10,
-}  # fmt: skip
+_COSTS: dict[int | None, float] = {Kind.HEADERS: 10, Kind.RST_STREAM: 10, Kind.SETTINGS: 10, Kind.PUSH_PROMISE: 10}
+"""The cost of frames that cause work besides their own; that of any other is 1."""
+_SMALL_BYTES = 64
+_SMALL_COST = 0.25
+"""The cost of a DATA frame that is smaller than `_SMALL_BYTES`, or padded; a larger one has none."""
 _DATA_CREDIT = 3
 """Credit for a piece of data that went out whole: the peer may open its windows for it."""
 _EXCHANGE_CREDIT = 12
 """Credit for a stream that ended in good order."""
-_FRAMES_AT_ONCE = 256
-"""Limit of frames without data that are handled before other connections have their turn."""
+_FRAMES_AT_ONCE = 64
+"""Limit of frames that are handled before other connections have their turn."""
 _PACE_SECONDS = 0.05
 _ACKNOWLEDGED_BYTES = 32 << 10
 """Data for which a window is opened again at once; less of it waits for more."""
@@ -336,14 +338,10 @@ class Http2(ABC, Generic[S]):
         self._refill()
         left = _FRAMES_AT_ONCE
         while (came := self._reader.next()) is not None:
-            if came.kind == Kind.DATA and not came.flags and self._take(came):
-                continue
-            self._account()
-            self._receive(came)
-            cost = _cost(came)
-            if not cost:
-                continue
-            self._credit -= cost
+            if not (came.kind == Kind.DATA and not came.flags and self._take(came)):
+                self._account()
+                self._receive(came)
+            self._credit -= _cost(came)
             left -= 1
             if not left or self._credit <= 0:
                 return False
@@ -599,11 +597,11 @@ class Http2(ABC, Generic[S]):
         """Report a fault of our own."""
 
 
-def _cost(came: Frame) -> int:
-    """Return a came's cost; data has none."""
-    if came.kind == Kind.DATA and len(came.data) > HEAD_BYTES:
-        return 0
-    return _COST.get(came.kind, 1)
+def _cost(came: Frame) -> float:
+    """Return a frame's cost for its sender."""
+    if came.kind != Kind.DATA or len(came.data) == HEAD_BYTES:
+        return _COSTS.get(came.kind, 1)
+    return _SMALL_COST if len(came.data) < _SMALL_BYTES or came.flags & PADDED else 0
 
 
 def plain(headers: Iterable[Any]) -> Headers:

@@ -14,7 +14,7 @@ FRAME_BYTES = 16384
 """Limit of a frame's payload that HTTP/2 has unless a peer allows more."""
 HEAD_BYTES = 9
 END_STREAM = 0x1
-_PADDED = 0x8
+PADDED = 0x8
 _LARGEST_STREAM = 0x7FFFFFFF
 _GOAWAY = struct.Struct(">II")
 _HEAD = struct.Struct(">HBBBI")
@@ -99,7 +99,7 @@ class FrameReader:
         if body + size <= len(data):
             self._position = body + size
             return Frame(kind, flags, stream, data[at : body + size])
-        if kind != Kind.DATA or flags & _PADDED or len(data) == body:
+        if kind != Kind.DATA or flags & PADDED or len(data) == body:
             return None
         self._left, self._flags, self._stream, self._position = size, flags, stream, body
         return self._part(data[body:])

@@ -77,6 +77,11 @@ class ClientStream(Http2Stream):
         return self._connection.stamp
 
     @property
+    def connection(self) -> "Http2Client":
+        """The connection that it is a stream of."""
+        return self._connection
+
+    @property
     def ends(self) -> Ends | None:
         """Both ends of the connection that it is a stream of, ours first."""
         return self._connection.ends
@@ -181,10 +186,13 @@ class ClientStream(Http2Stream):
         self._connection.settle(self)
 
     def cut(self, code: int | None = None) -> None:
-        """Reset the stream when all that came of the answer is sent."""
+        """Reset the stream when all that came of the answer is sent; without a code, lose the connection."""
         self._responder = None
-        super().cut(ErrorCodes.INTERNAL_ERROR if code is None else code)
-        if self.output is Output.ENDING:
+        if code is None:
+            self._connection.lose(self)
+        else:
+            super().cut(code)
+        if self.output is not Output.ENDED:
             self._connection.give_up(self, LAST_SECONDS)
         self._connection.settle(self)
 
@@ -318,6 +326,8 @@ class Http2Client(Http2[ClientStream], Takeover):
         self._opening: dict[Upstream, asyncio.Task[Connection | Http2Connection]] = {}
         self._idle: dict[Upstream, list[Connection]] = {}
         self._highest = 0
+        self._lost: set[ClientStream] = set()
+        """The streams whose server has lost its connection."""
         owner.limit(IDLE_SECONDS)
         self._greet()
         if opened is not None:
@@ -398,6 +408,7 @@ class Http2Client(Http2[ClientStream], Takeover):
         except Exception as error:  # noqa: BLE001 - one stream's fault must not end the others
             stream.failed(error)
         self.settle(stream)
+        self._end_lost()
 
     def output_ended(self, stream: Http2Stream) -> None:
         """Forget a stream whose answer is sent, if its request has come."""
@@ -419,6 +430,26 @@ class Http2Client(Http2[ClientStream], Takeover):
         del self.streams[stream.id]
         if not self.streams:
             self._owner.limit(IDLE_SECONDS)
+
+    def lose(self, stream: ClientStream) -> None:
+        """End a stream as its server's connection ended: by the end of the client's, if that has no other stream."""
+        self._lost.add(stream)
+        self._loop.call_soon(self._end_lost)  # after all streams of that server
+
+    def _end_lost(self) -> None:
+        """End the lost streams when the client has all that came of them."""
+        if not self._lost or self._socket.is_closed:
+            return
+        for stream in self._lost:
+            stream.pump()
+        if any(stream.unsent for stream in self._lost):
+            return
+        lost, self._lost = self._lost, set()
+        if all(stream in lost for stream in self.streams.values()):
+            self._end_connection()
+            return
+        for stream in lost:
+            stream.close()
 
     def give_up(self, stream: ClientStream, seconds: float) -> None:
         """Drop the rest of a cut answer if the client has not taken it within some time."""
@@ -524,6 +555,11 @@ class Http2Client(Http2[ClientStream], Takeover):
     def _leave(self) -> None:
         """End the connection in good order."""
         self.announce(GoAway(self._highest, ErrorCodes.NO_ERROR, b""))
+        self._end_connection()
+
+    def _end_connection(self) -> None:
+        """Close the connection when all is sent, and give the client time to read it."""
+        self.flush()
         self._socket.end()
         self._loop.call_later(LINGER_SECONDS, self._owner.close)
 

@@ -78,7 +78,7 @@ class Forward:
         self._proxy, self._settings, self._port, self._observer = proxy, settings, port, observer
         self._certificates = Certificates(settings.authority)
         self._credential = settings.credential
-        self._members: weakref.WeakSet[Client] = weakref.WeakSet()
+        self._members: weakref.WeakSet[object] = weakref.WeakSet()
         """The connections of processes that send no credential, but have it."""
         self._upstream = functools.lru_cache(_UPSTREAMS)(lambda origin: providers.make("", origin.url))
         self._known = {(_place(one.host), one.port) for one in proxy.upstreams}
@@ -98,7 +98,7 @@ class Forward:
         if request.target.startswith(b"/"):
             return self._proxy.serve(client, request)
         refusal = guard.check_credential(headers, self._credential)
-        if refusal is None or client in self._members:
+        if refusal is None or client.connection in self._members:
             return self.admit(client, request)
         sends_none = all(name != b"proxy-authorization" for name, _ in headers)
         if sends_none and process.HAS_PROC and (ends := client.ends):
@@ -131,9 +131,10 @@ class Forward:
         """
         async with self._searching:
             own, peer = ends
-            if await asyncio.to_thread(process.has_secret, peer, own, self._settings.secret):
-                self._members.add(client)
-        return client in self._members
+            is_known = client.connection in self._members
+            if not is_known and await asyncio.to_thread(process.has_secret, peer, own, self._settings.secret):
+                self._members.add(client.connection)
+        return client.connection in self._members
 
     def _connect(self, client: Client, request: Request, origin: Origin | None) -> Responder | None:
         if not isinstance(client, Http1Client) or origin is None or not self._is_valid(origin) or not client.can_switch:

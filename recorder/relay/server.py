@@ -554,6 +554,11 @@ class Http1Client:
         return None
 
     @property
+    def connection(self) -> "Http1Client":
+        """This connection."""
+        return self
+
+    @property
     def ends(self) -> Ends | None:
         """Both ends of the connection, ours first; None where it is closed, or not over IPv4."""
         return self._socket.ends

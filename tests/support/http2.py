@@ -256,6 +256,10 @@ class Peer:
         self._end()
         self._writer.transport.abort()
 
+    def end(self) -> None:
+        """Close the sending side after the data in the send buffer."""
+        self._writer.write_eof()
+
     def finish(self) -> None:
         """Close the connection after the data in the send buffer."""
         self._writer.close()

@@ -234,7 +234,7 @@ async def test_a_connection_closed_after_goaway_ends_its_streams_with_the_error(
         answering.send_head([OK, SSE])
         await answering.send(chunk("a"))
         answering.peer.leave(code, answering.id)
-        answering.peer.finish()
+        answering.peer.end()
 
     async with recording(tmp_path, leaving) as (relay, _, base), connect(base) as peer:
         await peer.request(ask("/h/x"), end=True).over()
@@ -404,3 +404,43 @@ async def test_a_body_without_a_length_reaches_an_upstream_of_http_1_1(tmp_path:
         found = relay.request(target)
         assert found is not None
         assert found.body == b'{"a":1}' + more
+
+
+@on_loop
+async def test_a_lost_upstream_is_a_lost_connection_after_the_data_that_came(tmp_path: Path) -> None:
+    size = 100_000
+
+    async def dying(answering: Stream) -> None:
+        answering.send_head([OK])
+        await answering.send(bytes(size))
+        answering.peer.end()
+
+    limits = Limits(window=1000, is_manual=True)
+    async with recording(tmp_path, dying) as (relay, _, base), connect(base, limits) as peer:
+        asked = peer.request(ask("/h/x"), end=True)
+        await until(lambda: kept(relay.tape, "/x"))
+        assert not peer.is_closed
+        asked.grant(size)
+        peer.grant(size)
+        await peer.until(lambda: peer.is_closed)
+        assert (len(asked.body), asked.reset_code, asked.is_ended) == (size, None, False)
+
+
+@on_loop
+async def test_a_lost_upstream_resets_its_streams_where_the_client_has_others(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+
+    async def dying(answering: Stream) -> None:
+        answering.send_head([OK])
+        await answering.send(b"x")
+        await go_on.wait()
+        answering.peer.close()
+
+    async with recording(tmp_path, dying) as (relay, _, base), connect(base) as peer:
+        target = relay.plays(answer([(0, chunk("a")), (0.5, DONE)]))
+        asked, other = peer.request(ask("/h/x"), end=True), peer.request(ask(target), end=True)
+        await asked.until(lambda: asked.body)
+        await other.until(lambda: other.body)
+        go_on.set()
+        assert (await asked.over()).reset_code == 2
+        assert bytes((await other.over()).body) == chunk("a") + DONE
