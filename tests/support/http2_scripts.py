@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -93,8 +94,8 @@ async def send(stream: Stream, side: Side) -> None:
 class Scripts:
     """An upstream that answers by the script named in the path of a request."""
 
-    def __init__(self) -> None:
-        self.upstream = Upstream(self._answer)
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self.upstream = Upstream(self._answer, tls=tls)
         self._scripts: dict[str, Script] = {}
         self._streams: dict[str, Stream] = {}
         self._plays = 0
@@ -111,15 +112,16 @@ class Scripts:
         await send(stream, side)
 
     async def play(
-        self, base: str, scripts: Sequence[Script], client: Limits, upstream: Limits, prefix: str = ""
-    ) -> list[View]:
+        self, base: str, scripts: Sequence[Script], client: Limits, upstream: Limits, prefix: str = "",
+        tls: ssl.SSLContext | None = None,
+    ) -> list[View]:  # fmt: skip
         """Play scripts at once on one connection; return the views of each. The client's paths get the prefix."""
         self._plays += 1
         self.upstream.limits = upstream
         self._scripts = {f"/{self._plays}/{number}": script for number, script in enumerate(scripts)}
-        async with connect(base, client) as peer, asyncio.timeout(20):
+        async with connect(base, client, tls) as peer, asyncio.timeout(20):
             streams = await asyncio.gather(
-                *(_request(peer, prefix + path, script) for path, script in self._scripts.items())
+                *(request(peer, prefix + path, script) for path, script in self._scripts.items())
             )
             answered = [self._streams.pop(path, None) for path in self._scripts]
             for other in filter(None, answered):
@@ -130,7 +132,8 @@ class Scripts:
         ]
 
 
-async def _request(peer: Peer, path: str, script: Script) -> Stream:
+async def request(peer: Peer, path: str, script: Script) -> Stream:
+    """Play the client's side of a script; return its stream at the end."""
     side = script.request
     stream = peer.request(ask(path, *side.headers), end=side.is_empty)
     await asyncio.gather(_upload(stream, side), _cancel(stream, script))

@@ -1,8 +1,10 @@
 """Random HTTP/2 exchanges, as both sides see them."""
 
 import asyncio
+import contextlib
 import json
 import random
+import ssl
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -11,9 +13,10 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.http2 import Headers, Limits
-from tests.support.http2_scripts import Script, Scripts, Seen, Side, View
-from tests.support.relay import Kept, Relay, kept, select, until
+from tests.support.http2 import Headers, Limits, Stream, connect
+from tests.support.http2_scripts import Script, Scripts, Seen, Side, View, request
+from tests.support.relay import Kept, Relay, kept, select, serving, until
+from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, answer
 
 CODES = st.integers(0, 13) | st.sampled_from((0x42, 0xFFFF_FFFF))
 WINDOWS = st.sampled_from((1, 2, 7, 100, 1024, 16_384, 65_535, 1 << 20))
@@ -69,18 +72,41 @@ def plays(draw: st.DrawFn) -> tuple[Limits, Limits, list[Script]]:
     return client, upstream, draw(st.lists(scripts(client, upstream), min_size=1, max_size=8))
 
 
+@st.composite
+def scenes(draw: st.DrawFn, most: int) -> tuple[Scene, bytes, bool]:
+    """Draw a response of HTTP/1.1: its scene, its body, and whether it is whole."""
+    random_bytes = random.Random(draw(st.integers(0, 1 << 32)))
+    sizes = draw(st.lists(st.integers(1, most // 5) | st.integers(1, 20), max_size=5))
+    pieces = [(0.0, random_bytes.randbytes(size)) for size in sizes]
+    body = b"".join(data for _, data in pieces)
+    framing = draw(st.sampled_from(("chunked", "length", "close")))
+    end = "end" if framing != "chunked" else draw(st.sampled_from(("end", "end", "fin")))
+    scene = answer(pieces, framing=framing, end=end, headers=draw(FIELDS), content_type="application/octet-stream")
+    return scene, body, end == "end"
+
+
+@st.composite
+def mixed_plays(draw: st.DrawFn) -> tuple[Limits, list[tuple[Side, tuple[Scene, bytes, bool]]]]:
+    """Draw the limits of a client, and its requests with the responses of an upstream of HTTP/1.1."""
+    client = draw(limits())
+    most = min(MOST, client.window * FRAMES_PER_BODY)
+    plain = sides(MOST).filter(lambda side: side.is_plain)
+    return client, draw(st.lists(st.tuples(plain, scenes(most)), min_size=1, max_size=8))
+
+
 class Rig:
     """A scripted upstream, and a recorder in front of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, authority: Path | None = None) -> None:
         self.runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
-        self.known = Scripts()
+        self.known = Scripts(serving(authority, "good") if authority else None)
+        self.ca = authority / "ca.pem" if authority else None
         self.relay: Relay
         self.exchanges = 0
 
     async def start(self, directory: Path) -> None:
         await self.known.upstream.__aenter__()
-        self.relay = Relay(directory, others=[f"h={self.known.upstream.url}"])
+        self.relay = Relay(directory, others=[f"h={self.known.upstream.url}"], ca_file=self.ca)
         await self.relay.start()
 
     async def stop(self) -> None:
@@ -90,12 +116,27 @@ class Rig:
     async def play(self, client: Limits, upstream: Limits, told: list[Script]) -> list[tuple[View, View, Kept | None]]:
         """Play scripts directly, and through the recorder."""
         self.exchanges += len(told)
-        direct = await self.known.play(self.known.upstream.url, told, client, upstream)
+        tls = ssl.create_default_context(cafile=self.ca) if self.ca else None
+        direct = await self.known.play(self.known.upstream.url, told, client, upstream, tls=tls)
         relayed = await self.known.play(self.relay.base, told, client, upstream, prefix="/h")
         wanted = {view.path for view in relayed if view.upstream}
         await until(lambda: wanted <= self._measured(), 30)
         tape = [kept(self.relay.tape, view.path) if view.upstream else None for view in relayed]
         return list(zip(direct, relayed, tape, strict=True))
+
+    async def play_http1(
+        self, limits: Limits, told: list[tuple[Side, Scene]]
+    ) -> list[tuple[Stream, ReceivedRequest | None, Kept]]:
+        """Play requests to an upstream of HTTP/1.1, through the recorder."""
+        targets = [self.relay.plays(scene) for _, scene in told]
+        async with connect(self.relay.base, limits) as peer:
+            asked = (
+                request(peer, target, Script(request=side, response=Side()))
+                for target, (side, _) in zip(targets, told, strict=True)
+            )
+            streams = await asyncio.gather(*asked)
+            tape = [await self.relay.kept(target) for target in targets]
+        return list(zip(streams, map(self.relay.request, targets), tape, strict=True))
 
     def _measured(self) -> set[str]:
         """Return the paths of the newest exchanges that are finished on the tape."""
@@ -103,21 +144,42 @@ class Rig:
         return {row["path"] for row in select(self.relay.tape, newest)}
 
 
-@pytest.fixture(scope="module")
-def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    rig = Rig()
+@contextlib.contextmanager
+def running(rig: Rig, directory: Path) -> Iterator[Rig]:
     with rig.runner:
-        rig.runner.run(rig.start(tmp_path_factory.mktemp("relay")))
+        rig.runner.run(rig.start(directory))
         yield rig
         rig.runner.run(rig.stop())
-        assert rig.exchanges >= 10_000 or not IS_NIGHTLY
         assert rig.relay.troubles == []
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    with running(Rig(), tmp_path_factory.mktemp("relay")) as rig:
+        yield rig
+        assert rig.exchanges >= 10_000 or not IS_NIGHTLY
+
+
+@pytest.fixture(scope="module")
+def tls_rig(authority: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    with running(Rig(authority), tmp_path_factory.mktemp("relay")) as rig:
+        yield rig
 
 
 @settings(max_examples=3500 if IS_NIGHTLY else 25)
 @given(plays())
 def test_a_stream_through_a_recorder_is_the_one_without(rig: Rig, play: tuple[Limits, Limits, list[Script]]) -> None:
-    client, upstream, told = play
+    compare(rig, *play)
+
+
+@settings(max_examples=settings.default.max_examples // 5)
+@given(plays())
+def test_so_is_one_whose_upstream_speaks_tls(tls_rig: Rig, play: tuple[Limits, Limits, list[Script]]) -> None:
+    compare(tls_rig, *play)
+
+
+def compare(rig: Rig, client: Limits, upstream: Limits, told: list[Script]) -> None:
+    """Play scripts directly and through a recorder, and check the views of both, and the tape."""
     seen = rig.runner.run(rig.play(client, upstream, told))
     for script, (direct, relayed, tape) in zip(told, seen, strict=True):
         check(script, direct)
@@ -173,3 +235,16 @@ def check_tape(script: Script, view: View, tape: Kept) -> None:
 def encoded(trailers: Headers | None) -> str | None:
     """Return trailers as a tape has them."""
     return None if trailers is None else json.dumps(list(map(list, trailers)), separators=(",", ":"))
+
+
+@given(mixed_plays())
+def test_a_stream_over_http_1_1_to_the_upstream_has_the_same_bytes(
+    rig: Rig, play: tuple[Limits, list[tuple[Side, tuple[Scene, bytes, bool]]]]
+) -> None:
+    client, told = play
+    seen = rig.runner.run(rig.play_http1(client, [(side, scene) for side, (scene, _, _) in told]))
+    for (side, (_, body, is_whole)), (stream, received, tape) in zip(told, seen, strict=True):
+        assert received is not None
+        assert (received.body, bytes(stream.body), tape.body) == (side.body, body, body)
+        assert (stream.is_ended, stream.reset_code is None) == (is_whole, is_whole)
+        assert tape.row["protocol"] == "http/1.1"
