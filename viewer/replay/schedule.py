@@ -33,7 +33,7 @@ class Schedule:
     """The writes of an answer: number *i* is `body` from `ends[i-1]` to `ends[i]`, and is due at `at_ns[i]`.
 
     The head is due at `head_ns`, None if none came; the first write goes with it, or the end with the last one, if they
-    came in one read.
+    came in one read, or the end with the head if there is no write.
     """
 
     body: bytes
@@ -63,7 +63,7 @@ def recorded(answer: RecordedAnswer) -> Schedule:
         end_ns=end_ns,
         end=_end(facts),
         joins_head=bool(at_ns) and at_ns[0] == facts.headers_ns,
-        joins_end=bool(at_ns) and at_ns[-1] == facts.end_ns,
+        joins_end=(bool(at_ns) or facts.headers_ns is not None) and last == facts.end_ns,
     )
 
 

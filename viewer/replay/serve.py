@@ -382,7 +382,8 @@ class Response(Responder):
         made = self._plan.schedule
         if self._place < 0:
             self._start()
-            if not made.joins_head or self._request.method == "HEAD":
+            is_joined = made.joins_head if made.at_ns else made.joins_end
+            if not is_joined or self._request.method == "HEAD":
                 self._client.flush()
                 return
         if self._place < len(made.at_ns) and self._request.method != "HEAD":

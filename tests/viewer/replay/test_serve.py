@@ -149,6 +149,19 @@ async def test_a_client_of_http_2_is_served_over_it_with_trailers(tape: Path, pr
 
 
 @on_loop
+async def test_a_head_that_ended_its_stream_ends_it_again(tape: Path) -> None:
+    import msgspec
+
+    first, head, ended = exchange("a1", [])
+    ended = msgspec.structs.replace(ended, protocol="h2", end_ns=head.headers_ns)
+    async with serving(taped(tape, first, head, ended)) as replay, http2.connect(replay.base) as peer:
+        asked = peer.request(http2.ask(CHAT))
+        await asked.send(REQUEST, end=True)
+        await asked.over()
+        assert (asked.is_ended, asked.sizes) == (True, [])
+
+
+@on_loop
 async def test_a_stream_that_was_reset_is_reset_again_with_its_code(tape: Path) -> None:
     import msgspec
 
