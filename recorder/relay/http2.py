@@ -59,8 +59,8 @@ _SMALL_COST = 0.25
 """The cost of a DATA frame that is smaller than `_SMALL_BYTES`, or padded; a larger one has none."""
 _DATA_CREDIT = 3
 """Credit for a piece of data that went out whole: the peer may open its windows for it."""
-_EXCHANGE_CREDIT = 12
-"""Credit for a stream that ended in good order."""
+_EXCHANGE_CREDIT = 40
+"""Credit for a stream that ended in good order: more than its heads, its trailers and its window cost."""
 _FRAMES_AT_ONCE = 64
 """Limit of frames that are handled before other connections have their turn."""
 _PACE_SECONDS = 0.05

@@ -262,7 +262,7 @@ class ClientStream(Http2Stream):
 
     @property
     def is_read(self) -> bool:
-        """True while the rest of the request is still wanted."""
+        """True until all of the request has been processed."""
         return self._responder is not None
 
     @property
@@ -420,10 +420,11 @@ class Http2Client(Http2[ClientStream], Takeover):
         """Forget a stream that has ended on both sides; end the request of one whose answer is sent."""
         if stream.output is not Output.ENDED or self.streams.get(stream.id) is not stream:
             return
-        if not stream.is_complete and stream.left_by is None:
+        if stream.left_by is None:
             if stream.is_read:
                 return
-            self.reset(stream.id, ErrorCodes.NO_ERROR)
+            if not stream.is_complete:
+                self.reset(stream.id, ErrorCodes.NO_ERROR)
         stream.progressed()
         if stream.unsent and not self._socket.is_closed and stream.left_by is None:
             return  # its last reads wait for the kernel

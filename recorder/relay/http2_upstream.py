@@ -161,7 +161,7 @@ class StreamCarrier(Carrier):
     @property
     def is_half_closed(self) -> bool:
         """True if the response is whole, and the server still takes the request's body."""
-        is_open = self._stream is not None and self._stream.output is Output.OPEN
+        is_open = self._stream is not None and self._stream.output is not Output.ENDED
         return is_open and self.state is Receiving.ENDED and self._reset_by is None
 
     @property

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import msgspec
+from h2.errors import ErrorCodes
 
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.decode.exchange import reset_code
@@ -26,6 +27,7 @@ from wiretape.recorder.relay import apis, guard, providers
 from wiretape.recorder.relay.app import HttpApp
 from wiretape.recorder.relay.client import HTTP2, Client, Headers, Request
 from wiretape.recorder.relay.guard import Refusal
+from wiretape.recorder.relay.http2_upstream import PROTOCOL
 from wiretape.recorder.relay.recording import ExchangeFrames, Unrecorded
 from wiretape.recorder.relay.responder import Responder
 from wiretape.recorder.relay.server import KEEP_ALIVE_MOST_SECONDS, KEEP_ALIVE_SECONDS, Http1Client
@@ -373,9 +375,7 @@ class RelayedExchange(Responder):
         connection.send_body(piece, last=last, trailers=self._request.trailers)
         if last:
             self._end_upload()
-            if self._stage is Stage.UPLOADING:
-                self._finish()
-                return
+            self._end_uploading()
         self._client.hold_body(not last and connection.unsent > UNSENT_BYTES)
 
     def _pass_padding(self, connection: Carrier) -> None:
@@ -418,6 +418,12 @@ class RelayedExchange(Responder):
         connection = self._connection
         if self._upload is RequestBody.COMING and connection is not None and connection.unsent < UNSENT_BYTES // 2:
             self._client.hold_body(False)
+        self._end_uploading()
+
+    def _end_uploading(self) -> None:
+        """End an exchange whose answer is whole when upstream has the whole request, too."""
+        if self._stage is Stage.UPLOADING and self._connection is not None and not self._connection.is_half_closed:
+            self._finish(whole=True)
 
     def request_refused(self) -> None:
         """Continue to read from both: the answer, or else the end of the connection, has the reason."""
@@ -539,7 +545,7 @@ class RelayedExchange(Responder):
         if self._connection.failure is not None:
             self._fail(self._connection.failure, self._connection.ended_at)
             return
-        if not whole and self._upload is RequestBody.COMING and self._connection.is_half_closed:
+        if not whole and self._connection.is_half_closed:
             self._stage = step(STAGE, self._stage, "upload")
             return
         self._end("end", None, self._connection.ended_at)
@@ -577,7 +583,7 @@ class RelayedExchange(Responder):
             self._recording.instants.connection_reused and error.ended_by in _CLOSED
         )
         if not is_unanswered or is_mirrored:
-            self._client.cut(error.code)
+            self._client.cut(self._cut_code(error))
             return
         if on_unreached is not None and error.ended_by not in _OWN:
             self._client.cut()
@@ -586,6 +592,11 @@ class RelayedExchange(Responder):
         where = "" if error.ended_by == "local" else f"upstream {self._upstream.host}: "
         status = _STATUS.get(error.ended_by, 502)
         _answer_error(self._client, status, f"{where}{error}", error.ended_by, self._recording.id)
+
+    def _cut_code(self, error: UpstreamError) -> int | None:
+        """Return the HTTP/2 error for the client; None if the connection that mirrors the client's was lost."""
+        is_own = isinstance(self._connection, Connection)  # of HTTP/1.1: the exchange's alone
+        return ErrorCodes.INTERNAL_ERROR if error.code is None and is_own else error.code
 
     def _end(self, ended_by: str, detail: str | None, at: int) -> None:
         """Record the ending, which is upstream's where that failed first; keep or close the connection upstream."""
@@ -688,6 +699,8 @@ def _passed(head: ResponseHead, id: str | None) -> Headers:
     named = {name.lower(): value for name, value in passed}
     if named.get(b"content-type", b"").startswith(b"text/event-stream") and b"x-accel-buffering" not in named:
         passed.append((b"x-accel-buffering", b"no"))  # else an nginx in front of the client would buffer the stream
+    if head.framing == PROTOCOL:  # whose trailers are passed on
+        passed += [pair for pair in head.headers if pair[0] == b"trailer"]
     if head.keeps and b"keep-alive" in head.named:  # the client's connection lives as long as upstream's
         passed += [(name, value) for name, value in head.headers if name.lower() == b"keep-alive"]
     if id is not None:

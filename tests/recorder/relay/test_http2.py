@@ -19,7 +19,7 @@ CANCEL, REFUSED, CALM = 8, 7, 11
 
 async def stream(answering: Stream) -> None:
     """Answer with three events and a trailer."""
-    answering.send_head([OK, SSE])
+    answering.send_head([OK, SSE, ("trailer", "x-sum")])
     for part in (chunk("a"), chunk("b", finish="stop"), DONE):
         await answering.send(part)
         await asyncio.sleep(0.01)
@@ -36,6 +36,7 @@ async def test_a_stream_is_relayed_over_http_2_and_is_an_exchange(tmp_path: Path
         asked = peer.request(ask("/h/v1/chat", ("te", "trailers"), ("x-a", "1")), end=True)
         await asked.over()
         assert (bytes(asked.body), asked.trailers) == (chunk("a") + chunk("b", finish="stop") + DONE, [("x-sum", "3")])
+        assert asked.headers["trailer"] == "x-sum"
         (other,) = upstream.peers[0].streams.values()
         assert {("te", "trailers"), ("x-a", "1"), (":path", "/v1/chat")} <= set(other.head)
         tape = await tape_of(relay, "/v1/chat")

@@ -245,6 +245,21 @@ async def test_empty_frames_of_data_are_read_at_the_pace_of_their_credit(site: S
         assert len(row.sizes) <= 10
 
 
+@pytest.mark.parametrize("payload", [b"?", b"\x0f" + bytes(15)], ids=["byte", "padding"])
+@on_site
+async def test_small_frames_of_data_let_other_connections_have_their_turn(site: Site, payload: bytes) -> None:
+    async with connect(site.relay.base) as peer, connect(site.relay.base) as other:
+        stream = peer.request(ask("/h/never/small"))
+        await until(lambda: site.stream("/never/small"))
+        flags = PADDED if len(payload) > 1 else 0
+        many = frame(DATA, stream.id, payload, flags) * (60_000 // (9 + len(payload)) - 1)
+        peer.raw(many + frame(PING, payload=bytes(8)))
+        other.raw(frame(PING, payload=bytes(8)))
+        await other.until(lambda: other.frames[PING])
+        assert not peer.frames[PING]
+        await peer.until(lambda: peer.frames[PING])
+
+
 @on_site
 async def test_streams_beyond_the_limit_do_not_reach_the_upstream(site: Site) -> None:
     async def attack(peer: Peer) -> None:

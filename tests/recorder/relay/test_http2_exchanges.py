@@ -189,21 +189,17 @@ def compare(rig: Rig, client: Limits, upstream: Limits, told: list[Script]) -> N
 
 
 def check(script: Script, view: View) -> None:
-    """Check the parts of both views that are the same in every order of crossing frames.
-
-    The rest of a request may be refused, with a reset, once its response has ended.
-    """
+    """Check the parts of both views that are the same in every order of crossing frames."""
     cancelled = view.client.own_reset is not None
-    may_refuse = script.awaited is not None
     check_side(script.response, view.client, is_whole=not cancelled)
     if view.upstream is None:
         assert cancelled
         return
-    is_whole = script.response.reset is None and not cancelled and not may_refuse
+    is_whole = script.response.reset is None and not cancelled
     check_side(script.request, view.upstream, is_whole=is_whole)
     assert fields(view.upstream.headers)[: len(script.request.headers)] == script.request.headers
     if view.upstream.reset is not None:
-        assert view.upstream.reset == view.client.own_reset or (may_refuse and view.client.is_ended)
+        assert view.upstream.reset == view.client.own_reset
     elif cancelled:
         assert view.upstream.has_sent_end or view.upstream.own_reset is not None
 

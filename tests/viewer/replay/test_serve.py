@@ -438,3 +438,17 @@ async def test_who_read_all_and_closed_before_that_was_noticed_has_read_all(tape
         await until(lambda: len(came[0].read_ns) == len(came[0].ends))
     watcher.close()
     kernel.close()
+
+
+@on_loop
+async def test_an_answer_of_a_head_alone_is_served_as_one_frame(tape: Path) -> None:
+    import msgspec
+
+    begun, *_, last = exchange("a1", [])
+    headed = msgspec.structs.replace(head("a1"), headers=[(b"grpc-status", b"8")], framing="h2", protocol="h2")
+    ended = msgspec.structs.replace(last, end_ns=headed.headers_ns, protocol="h2")
+    async with serving(taped(tape, begun, headed, ended)) as replay, http2.connect(replay.base) as peer:
+        asked = peer.request(http2.ask(CHAT))
+        await asked.send(REQUEST, end=True)
+        await asked.over()
+        assert (asked.headers["grpc-status"], peer.frames[http2.DATA]) == ("8", 0)
