@@ -5,11 +5,19 @@ import contextlib
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tests.support.http2 import Ended, Headers, Limits, Peer, Stream, Upstream, ask, connect
 
-Part = tuple[bytes, int | None]
-"""Data, sent in as many frames as windows ask for, and the length of their padding."""
+
+class Part(NamedTuple):
+    """Data, sent in as many frames as windows ask for, and the length of their padding."""
+
+    data: bytes
+    padding: int | None
+
+    def __repr__(self) -> str:
+        return f"Part({len(self.data)} bytes, {self.padding})"
 
 
 @dataclass(frozen=True, kw_only=True)

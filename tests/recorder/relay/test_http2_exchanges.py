@@ -6,6 +6,7 @@ import json
 import random
 import ssl
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.http2 import Headers, Limits, Stream, connect
-from tests.support.http2_scripts import Script, Scripts, Seen, Side, View, request
+from tests.support.http2_scripts import Part, Script, Scripts, Seen, Side, View, request
 from tests.support.relay import Kept, Relay, kept, select, serving, until
-from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, answer
+from wiretape.recorder.demo.upstream import ReceivedRequest, Scene
+from wiretape.recorder.demo.upstream import answer as http1_answer
 
 CODES = st.integers(0, 13) | st.sampled_from((0x42, 0xFFFF_FFFF))
 WINDOWS = st.sampled_from((1, 2, 7, 100, 1024, 16_384, 65_535, 1 << 20))
@@ -38,11 +40,11 @@ def limits(draw: st.DrawFn) -> Limits:
 def sides(draw: st.DrawFn, most: int, headers: Sequence[tuple[str, str]] = ()) -> Side:
     """Draw the script of one side, with at most `most` bytes."""
     random_bytes = random.Random(draw(st.integers(0, 1 << 32)))
-    parts, left = list[tuple[bytes, int | None]](), most
+    parts, left = list[Part](), most
     for _ in range(draw(st.integers(0, 5))):
         size = min(draw(st.integers(0, most) | st.integers(0, 20)), left)
         left -= size
-        parts.append((random_bytes.randbytes(size), draw(st.none() | st.integers(0, 255))))
+        parts.append(Part(random_bytes.randbytes(size), draw(st.none() | st.integers(0, 255))))
     end = draw(st.sampled_from(("plain", "plain", "plain", "trailers", "trailers", "reset")))
     return Side(
         headers=[*headers, *draw(FIELDS)],
@@ -72,26 +74,37 @@ def plays(draw: st.DrawFn) -> tuple[Limits, Limits, list[Script]]:
     return client, upstream, draw(st.lists(scripts(client, upstream), min_size=1, max_size=8))
 
 
+@dataclass(frozen=True)
+class Http1Answer:
+    """A response of HTTP/1.1; one that is not `is_whole` ends early."""
+
+    scene: Scene = field(repr=False)
+    body: bytes = field(repr=False)
+    framing: str
+    is_whole: bool
+
+
 @st.composite
-def scenes(draw: st.DrawFn, most: int) -> tuple[Scene, bytes, bool]:
-    """Draw a response of HTTP/1.1: its scene, its body, and whether it is whole."""
+def http1_answers(draw: st.DrawFn, most: int) -> Http1Answer:
     random_bytes = random.Random(draw(st.integers(0, 1 << 32)))
     sizes = draw(st.lists(st.integers(1, most // 5) | st.integers(1, 20), max_size=5))
     pieces = [(0.0, random_bytes.randbytes(size)) for size in sizes]
     body = b"".join(data for _, data in pieces)
     framing = draw(st.sampled_from(("chunked", "length", "close")))
     end = "end" if framing != "chunked" else draw(st.sampled_from(("end", "end", "fin")))
-    scene = answer(pieces, framing=framing, end=end, headers=draw(FIELDS), content_type="application/octet-stream")
-    return scene, body, end == "end"
+    scene = http1_answer(
+        pieces, framing=framing, end=end, headers=draw(FIELDS), content_type="application/octet-stream"
+    )
+    return Http1Answer(scene, body, framing, end == "end")
 
 
 @st.composite
-def mixed_plays(draw: st.DrawFn) -> tuple[Limits, list[tuple[Side, tuple[Scene, bytes, bool]]]]:
+def mixed_plays(draw: st.DrawFn) -> tuple[Limits, list[tuple[Side, Http1Answer]]]:
     """Draw the limits of a client, and its requests with the responses of an upstream of HTTP/1.1."""
     client = draw(limits())
     most = min(MOST, client.window * FRAMES_PER_BODY)
     plain = sides(MOST).filter(lambda side: side.is_plain)
-    return client, draw(st.lists(st.tuples(plain, scenes(most)), min_size=1, max_size=8))
+    return client, draw(st.lists(st.tuples(plain, http1_answers(most)), min_size=1, max_size=8))
 
 
 class Rig:
@@ -235,12 +248,12 @@ def encoded(trailers: Headers | None) -> str | None:
 
 @given(mixed_plays())
 def test_a_stream_over_http_1_1_to_the_upstream_has_the_same_bytes(
-    rig: Rig, play: tuple[Limits, list[tuple[Side, tuple[Scene, bytes, bool]]]]
+    rig: Rig, play: tuple[Limits, list[tuple[Side, Http1Answer]]]
 ) -> None:
     client, told = play
-    seen = rig.runner.run(rig.play_http1(client, [(side, scene) for side, (scene, _, _) in told]))
-    for (side, (_, body, is_whole)), (stream, received, tape) in zip(told, seen, strict=True):
+    seen = rig.runner.run(rig.play_http1(client, [(side, answer.scene) for side, answer in told]))
+    for (side, answer), (stream, received, tape) in zip(told, seen, strict=True):
         assert received is not None
-        assert (received.body, bytes(stream.body), tape.body) == (side.body, body, body)
-        assert (stream.is_ended, stream.reset_code is None) == (is_whole, is_whole)
+        assert (received.body, bytes(stream.body), tape.body) == (side.body, answer.body, answer.body)
+        assert (stream.is_ended, stream.reset_code is None) == (answer.is_whole, answer.is_whole)
         assert tape.row["protocol"] == "http/1.1"
