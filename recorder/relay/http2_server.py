@@ -15,6 +15,7 @@ from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 
 from wiretape.recorder.clock import Clock
+from wiretape.recorder.errors import UpstreamError
 from wiretape.recorder.relay import http2_upstream
 from wiretape.recorder.relay.client import HTTP2, App, P, R, Request
 from wiretape.recorder.relay.guard import Refusal
@@ -323,7 +324,7 @@ class Http2Client(Http2[ClientStream], Takeover):
         self._handlers[events.RequestReceived] = self._request_came
         self._handlers[events.PriorityUpdated] = self._priority_came
         self._connections: dict[Upstream, Http2Connection] = {}
-        self._opening: dict[Upstream, asyncio.Task[Connection | Http2Connection]] = {}
+        self._opening: dict[Upstream, asyncio.Task[None]] = {}
         self._idle: dict[Upstream, list[Connection]] = {}
         self._highest = 0
         self._lost: set[ClientStream] = set()
@@ -481,23 +482,34 @@ class Http2Client(Http2[ClientStream], Takeover):
 
         Streams that need the same connection wait for it together. Raises `UpstreamError`.
         """
-        if upstream in transport.http1_only:
-            return await transport.connect(upstream, instants)
+        if not self._needs_http1(transport, upstream):
+            if upstream not in self._connections:
+                await asyncio.shield(self._begin_opening(transport, upstream))
+            instants.connected = self._clock.now()
+            if carrier := self.kept(upstream):
+                return carrier
+            if not self._needs_http1(transport, upstream):
+                raise UpstreamError("eof", "upstream closed the connection before the request")
+        return await transport.connect(upstream, instants)
+
+    def _begin_opening(self, transport: Transport, upstream: Upstream) -> "asyncio.Task[None]":
+        """Return the task that opens the connection to an API server, which is one for all streams."""
         opening = self._opening.get(upstream)
         if opening is None:
-            opening = self._loop.create_task(http2_upstream.open(transport, upstream, self._clock))
-            opening.add_done_callback(lambda opened: self._opened(upstream, opened))
-            self._opening[upstream] = opening
-        await asyncio.shield(opening)
-        instants.connected = self._clock.now()
-        return self.kept(upstream) or await transport.connect(upstream, instants)
+            opening = self._opening[upstream] = self._loop.create_task(self._open(transport, upstream))
+            opening.add_done_callback(lambda done: done.cancelled() or done.exception())  # the streams raise it
+        return opening
 
-    def _opened(self, upstream: Upstream, opening: "asyncio.Task[Connection | Http2Connection]") -> None:
-        """Keep a connection that has been opened; called before those that wait for it."""
-        self._opening.pop(upstream, None)
-        if opening.cancelled() or opening.exception() is not None:
-            return
-        opened = opening.result()
+    def _needs_http1(self, transport: Transport, upstream: Upstream) -> bool:
+        """Return True if an API server is known not to speak HTTP/2."""
+        return upstream in transport.http1_only or upstream in self._idle
+
+    async def _open(self, transport: Transport, upstream: Upstream) -> None:
+        """Open a connection to an API server, and keep it."""
+        try:
+            opened = await http2_upstream.open(transport, upstream, self._clock)
+        finally:
+            self._opening.pop(upstream, None)
         if self._socket.is_closed:
             opened.close()
         elif isinstance(opened, Http2Connection):

@@ -100,7 +100,8 @@ class StreamCarrier(Carrier):
         is_all = self._ends and not self._waiting and self._sent_trailers is None
         self._connection.ask(stream.id, head, ends=is_all)
         if is_all:
-            stream.output = Output.ENDED
+            stream.ended()
+            self._connection.output_ended(stream)
         stream.pad(self._sent_padding)
         for piece in self._waiting:
             stream.write(piece)

@@ -445,3 +445,15 @@ async def test_a_lost_upstream_resets_its_streams_where_the_client_has_others(tm
         go_on.set()
         assert (await asked.over()).reset_code == 2
         assert bytes((await other.over()).body) == chunk("a") + DONE
+
+
+@on_loop
+async def test_streams_that_come_while_the_connection_opens_share_it(tmp_path: Path) -> None:
+    async with recording(tmp_path, stream) as (_, upstream, base), connect(base) as peer:
+        asked = []
+        for place in range(60):
+            asked.append(peer.request(ask(f"/h/{place}"), end=True))
+            await asyncio.sleep(0)
+        for one in asked:
+            assert bytes((await one.over()).body).endswith(DONE)
+        assert len(upstream.peers) == 1
