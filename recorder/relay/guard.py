@@ -37,6 +37,9 @@ _NO_PROXY = (
     "this wiretape is no forward proxy: take HTTPS_PROXY and HTTP_PROXY out of the program's environment, or record"
     " with wiretape run -- CMD, without --base-url, or wiretape record --intercept"
 )
+_CREDENTIALS = re.compile(
+    rb"(?:.*/)?(?:oauth2?|auth|login|token|[a-z_]*api_keys?|client_secrets)(?:[/?].*)?", re.IGNORECASE
+)
 _LABEL = re.compile(r"([A-Za-z0-9_.-]{1,64})=([^,]{0,256})")
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -266,6 +269,11 @@ def tokens(values: Sequence[bytes]) -> list[bytes]:
 def expects_continue(headers: Headers) -> bool:
     """Return True if a client waits for 100 (Continue) with the request's body."""
     return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
+
+
+def grants_credentials(target: bytes) -> bool:
+    """Return True for the path of a request that exchanges credentials: its body, or its answer, is one."""
+    return _CREDENTIALS.fullmatch(target) is not None
 
 
 def host(headers: Headers) -> bytes:

@@ -14,7 +14,7 @@ import re
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import msgspec
@@ -166,7 +166,12 @@ class Proxy(HttpApp):
         how: Way = DIRECT,
         own_labels: Mapping[str, str] = _NO_LABELS,
     ) -> "RelayedExchange | None":
-        """Relay an admitted request to an upstream, as its target `rest`; `own_labels` are its alone."""
+        """Relay an admitted request to an upstream, as its target `rest`; `own_labels` are its alone.
+
+        A request that exchanges credentials is not recorded: they would be in its body, or in its answer.
+        """
+        if guard.grants_credentials(rest):
+            how = replace(how, is_recorded=False)
         labels = guard.labels(request.headers) if b"x-wiretape-label" in request.spelling else {}
         if isinstance(labels, Refusal):
             self.reject(client, labels)

@@ -3,7 +3,7 @@
 import h11
 import pytest
 
-from tests.support.relay import Relay, on_loop, raw
+from tests.support.relay import Relay, on_loop, raw, select
 from wiretape.recorder.demo.upstream import answer
 from wiretape.recorder.relay import guard
 from wiretape.recorder.relay.guard import Origin, Policy, Refusal
@@ -276,3 +276,30 @@ def test_labels_are_read_from_any_number_of_headers() -> None:
     assert isinstance(refusal, Refusal)
     assert (refusal.status, "key=value" in refusal.message, "b =" in refusal.message) == (400, True, False)
     assert guard.labels([(b"x-wiretape-label", b"a=1,b="), *headers[1:]]) == {"a": "1", "b": "", "d.e-f_9": "x=y"}
+
+
+@pytest.mark.parametrize(
+    ("path", "grants"),
+    [
+        (b"/v1/oauth/token?x=1", True),
+        (b"/auth/exchange_user_api_key", True),
+        (b"/api/oauth/claude_cli/create_api_key", True),
+        (b"/v1/realtime/client_secrets", True),
+        (b"/v1/chat/completions", False),
+        (b"/v1/messages/count_tokens", False),
+        (b"/v1/models/author/x", False),
+        (b"/v1/chat?auth=1", False),
+    ],
+)
+def test_a_path_tells_whether_credentials_are_exchanged(path: bytes, grants: bool) -> None:
+    assert guard.grants_credentials(path) is grants
+
+
+@on_loop
+async def test_a_request_that_exchanges_credentials_is_relayed_and_not_recorded(relay: Relay) -> None:
+    got = await relay.get("/v1/oauth/token")
+    assert (got.status, got.body) == (200, b"{}")
+    other = relay.plays(JSON)
+    await relay.get(other)
+    await relay.kept(other)
+    assert not select(relay.tape, "SELECT 1 FROM exchanges WHERE path LIKE '%oauth%'")
