@@ -274,6 +274,8 @@ class Http2(ABC, Generic[S]):
         self._reader = FrameReader(has_preface=not is_client)
         self._credit, self._credited_at = float(CREDIT), clock.now()
         self._pacing: asyncio.TimerHandle | asyncio.Handle | None = None
+        self._came_at = 0
+        """The timestamp of the last read; the clock's ns."""
         self._unacknowledged = 0
         self._unaccounted: list[bytes] = []
         """The frames with data that was taken before `h2` has seen them."""
@@ -300,13 +302,14 @@ class Http2(ABC, Generic[S]):
     # input
 
     def received(self, at: int, data: memoryview) -> None:
-        """Handle a read of the socket."""
+        """Handle a read of the socket; while the peer waits for credit, only keep it."""
         self._reader.feed(data)
-        self._work(at)
+        self._came_at = at
+        if self._pacing is None:
+            self._work(at)
 
     def _work(self, at: int) -> None:
         """Handle the received frames within the peer's credit."""
-        self._pacing = None
         try:
             is_done = self._read_frames()
             self._deliver(at)
@@ -319,17 +322,17 @@ class Http2(ABC, Generic[S]):
         if not is_done and not self._socket.is_closed:
             self._socket.pause()
             self._pacing = (
-                self._loop.call_soon(self._go_on, at) if self._credit > 0 else
-                self._loop.call_later(_PACE_SECONDS, self._go_on, at)
+                self._loop.call_soon(self._go_on) if self._credit > 0 else
+                self._loop.call_later(_PACE_SECONDS, self._go_on)
             )  # fmt: skip
 
-    def _go_on(self, at: int) -> None:
+    def _go_on(self) -> None:
         if self._socket.is_closed:
             return
         self._pacing = None
         self._regulate()
         try:
-            self._work(at)
+            self._work(self._came_at)
         except Exception as error:  # noqa: BLE001 - the event loop would only print it
             self.failed(error)
 
