@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import random
 import ssl
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import uvloop
+from h2.errors import ErrorCodes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -239,6 +241,15 @@ def check_tape(script: Script, view: View, tape: Kept) -> None:
     if view.client.own_reset is None:
         assert tape.body == script.response.body
         assert tape.row["response_trailers"] == encoded(script.response.trailers)
+        assert tape.row["reset_code"] == named(script.response.reset)
+        if script.response.reset is None:
+            assert tape.row["request_sha256"] == hashlib.sha256(script.request.body).hexdigest()
+
+
+def named(code: int | None) -> str | None:
+    """Return the code of a reset as a tape has it."""
+    names = {one.value: one.name.lower() for one in ErrorCodes}
+    return None if code is None else f"rst_{names.get(code, hex(code))}"
 
 
 def encoded(trailers: Headers | None) -> str | None:
