@@ -44,9 +44,7 @@ CONNECTION_WINDOW_BYTES = 1 << 30
 FIELDS_BYTES = 64 << 10
 """Limit of a head or trailers, as HTTP/2 counts them."""
 STREAMS = 250
-"""Limit of streams that a client has open at a time, until the upstream's is known."""
-MOST_STREAMS = 1_000
-"""Limit of streams that a client has open at a time, if the upstream allows as many."""
+"""Limit of streams that a client has open at a time, if the upstream allows as many: each may hold 512 KiB."""
 UNREAD_BYTES = 1 << 20
 """Limit of unsent bytes towards a peer; beyond it the peer is not read."""
 CREDIT = 10_000

@@ -19,7 +19,7 @@ from wiretape.recorder.errors import UpstreamError
 from wiretape.recorder.relay import http2_upstream
 from wiretape.recorder.relay.client import HTTP2, App, P, R, Request
 from wiretape.recorder.relay.guard import Refusal
-from wiretape.recorder.relay.http2 import MOST_STREAMS, Headers, Http2, Http2Stream, plain
+from wiretape.recorder.relay.http2 import STREAMS, Headers, Http2, Http2Stream, plain
 from wiretape.recorder.relay.http2_frames import GoAway
 from wiretape.recorder.relay.http2_upstream import Http2Connection
 from wiretape.recorder.relay.providers import Upstream
@@ -529,7 +529,7 @@ class Http2Client(Http2[ClientStream], Takeover):
 
     def _limit_streams(self) -> None:
         """Allow as many streams as the API servers do."""
-        allowed = min(MOST_STREAMS, *(one.streams_allowed for one in self._connections.values()))
+        allowed = min(STREAMS, *(one.streams_allowed for one in self._connections.values()))
         if allowed != self.h2.local_settings.max_concurrent_streams and not self._socket.is_closed:
             self.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: allowed})
             self.flush()
