@@ -26,6 +26,8 @@ _DECIDING = frozenset({
     b"sec-fetch-site", b"transfer-encoding", b"upgrade",
 })  # fmt: skip
 _END_TO_END = re.compile(rb"auth|key|token|cookie|^content-|^host$")
+_METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_LENGTH_DIGITS = 18
 _TARGET = re.compile(rb"/(?!/)[\x21-\x7e]*")
 _PROXIED_TARGET = re.compile(rb"/[\x21-\x7e]*")
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+?)(?::\d{1,5})?", re.ASCII)
@@ -160,6 +162,8 @@ def _origin(scheme: str, authority: bytes, *, needs_port: bool = False) -> Origi
 
 
 def _check_target(method: str, target: bytes, path: re.Pattern[bytes] = _TARGET) -> Refusal | None:
+    if not _METHOD.fullmatch(method):
+        return Refusal(400, "the method is no token")
     if method == "CONNECT":
         return Refusal(405, _NO_PROXY)
     if method == "TRACE":
@@ -257,6 +261,20 @@ def deciding(headers: Headers) -> Named:
         if (lower := name.lower()) in _DECIDING:
             found.setdefault(lower, []).append(value)
     return found
+
+
+def content_length(named: Named) -> int | None:
+    """Return the size of a body by its head; None without a valid one."""
+    values = set(named.get(b"content-length", ()))
+    value = values.pop() if len(values) == 1 else b""
+    return int(value) if value.isdigit() and len(value) <= _LENGTH_DIGITS else None
+
+
+def with_one_cookie(headers: Headers) -> list[tuple[bytes, bytes]]:
+    """Return the headers with their cookies in one, as HTTP/1.1 has them (RFC 9113, 8.2.3)."""
+    cookies = [value for name, value in headers if name == b"cookie"]
+    others = [pair for pair in headers if pair[0] != b"cookie"]
+    return [*others, (b"cookie", b"; ".join(cookies))] if cookies else others
 
 
 def tokens(values: Sequence[bytes]) -> list[bytes]:

@@ -327,6 +327,10 @@ class Http2Client(Http2[ClientStream], Takeover):
         self._opening: dict[Upstream, asyncio.Task[None]] = {}
         self._idle: dict[Upstream, list[Connection]] = {}
         self._highest = 0
+        self._last: int | None = None
+        """The last stream that is processed, once the client has been told so."""
+        self._is_left = False
+        """True after an API server has announced the end of its connection."""
         self._lost: set[ClientStream] = set()
         """The streams whose server has lost its connection."""
         owner.limit(IDLE_SECONDS)
@@ -357,6 +361,9 @@ class Http2Client(Http2[ClientStream], Takeover):
     # requests
 
     def _request_came(self, event: events.RequestReceived) -> None:
+        if self._last is not None and event.stream_id > self._last:  # the client repeats it on another connection
+            self.reset(event.stream_id, ErrorCodes.REFUSED_STREAM)
+            return
         request = _request(plain(event.headers))
         request.stream = event.stream_id
         stream = ClientStream(self, event.stream_id, request)
@@ -432,6 +439,8 @@ class Http2Client(Http2[ClientStream], Takeover):
         del self.streams[stream.id]
         if not self.streams:
             self._owner.limit(IDLE_SECONDS)
+            if self._is_left:
+                self._loop.call_soon(self._leave_if_idle)
 
     def lose(self, stream: ClientStream) -> None:
         """End a stream as its server's connection ended: by the end of the client's, if that has no other stream."""
@@ -468,7 +477,9 @@ class Http2Client(Http2[ClientStream], Takeover):
         """Return a stream of the connection to an API server, or an idle connection of HTTP/1.1; None without any."""
         connection = self._connections.get(upstream)
         if connection is not None:
-            return connection.carrier()
+            if connection.is_ready():
+                return connection.carrier()
+            self._forget(connection)
         idle = self._idle.get(upstream)
         while idle:
             kept = idle.pop()
@@ -551,27 +562,39 @@ class Http2Client(Http2[ClientStream], Takeover):
         The requests that the server will not process are refused one by one, which is as safe to repeat.
         """
         self._forget(connection)
-        if not self._connections:
-            last = announced.last_stream if announced.is_graceful else self._highest
-            self.announce(GoAway(last, announced.code, announced.debug))
+        if self._connections:
+            return
+        self._is_left = True
+        if announced.is_graceful:
+            self.announce(announced)
+        else:
+            self._announce_end(announced.code, announced.debug)
+
+    def _announce_end(self, code: int, debug: bytes = b"") -> None:
+        """Send a GOAWAY frame: no further request is processed."""
+        self._last = self._highest
+        self.announce(GoAway(self._last, code, debug))
 
     def _upstream_closed(self, connection: Http2Connection) -> None:
         """Close after a server closed the last connection, unless another request is being answered."""
         self._forget(connection)
-        if not self._connections and not self.streams:
-            self._leave()
+        self._loop.call_soon(self._leave_if_idle)  # after the frames that are held back
 
     def _forget(self, connection: Http2Connection) -> None:
         if self._connections.get(connection.upstream) is connection:
             del self._connections[connection.upstream]
 
-    def _leave(self) -> None:
-        """End the connection in good order."""
-        self.announce(GoAway(self._highest, ErrorCodes.NO_ERROR, b""))
+    def _leave_if_idle(self) -> None:
+        """End the connection in good order, unless a request is being answered or an API server keeps its own."""
+        if self._connections or self.streams or self._socket.is_closed:
+            return
+        self._announce_end(ErrorCodes.NO_ERROR)
         self._end_connection()
 
     def _end_connection(self) -> None:
         """Close the connection when all is sent, and give the client time to read it."""
+        self._last = self._highest
+        self._close_upstreams()
         self.flush()
         self._socket.end()
         self._loop.call_later(LINGER_SECONDS, self._owner.close)
@@ -583,8 +606,8 @@ class Http2Client(Http2[ClientStream], Takeover):
 
     def write_failed(self, error: OSError) -> None:
         """End as if the client had closed the connection: it does not read the answers."""
-        self.lost(error)
         self._owner.close()
+        self.lost(error)
 
     def lost(self, error: Exception | None) -> None:
         """End: the client closed the connection, or broke it."""
@@ -597,6 +620,14 @@ class Http2Client(Http2[ClientStream], Takeover):
             stream.ended()
             with contextlib.suppress(Exception):
                 stream.leave()
+        self._close_upstreams()
+        if not self._socket.is_closed:  # the client broke HTTP/2
+            self.app.client_rejected(Refusal(400, f"a client broke HTTP/2: {error}"))
+            self._socket.end()
+            self._owner.close()
+
+    def _close_upstreams(self) -> None:
+        """Close the connections to API servers."""
         for connection in self._connections.values():
             connection.close()
         for idle in self._idle.values():
@@ -606,10 +637,6 @@ class Http2Client(Http2[ClientStream], Takeover):
         self._idle.clear()
         for opening in self._opening.values():
             opening.cancel()
-        if not self._socket.is_closed:  # the client broke HTTP/2
-            self.app.client_rejected(Refusal(400, f"a client broke HTTP/2: {error}"))
-            self._socket.end()
-            self._owner.close()
 
     def failed(self, error: Exception) -> None:
         """Report a fault of our own, and close."""

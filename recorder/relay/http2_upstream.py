@@ -20,6 +20,7 @@ from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.sockets import Socket, TlsSocket
 from wiretape.recorder.relay.states import RECEIVING, SENDING, Flow, Output, Receiving, Sending, step
 from wiretape.recorder.relay.upstream import (
+    LOOKS,
     NO_BODY,
     RUNNING,
     Carrier,
@@ -35,6 +36,8 @@ from wiretape.recorder.relay.upstream import (
 PROTOCOL = "h2"
 """The name of HTTP/2 over TLS (ALPN), and of the framing of its bodies."""
 ALPN = (PROTOCOL, "http/1.1")
+FIRST_STREAMS = 100
+"""Limit of streams before the server's settings: RFC 9113, 6.5.2, recommends no smaller one."""
 SETTLE_SECONDS = 5.0
 """Time for a server without TLS to answer HTTP/2's preface; one that does not gets HTTP/1.1."""
 
@@ -53,8 +56,8 @@ class StreamCarrier(Carrier):
     """A stream to an API server, which carries one exchange; it waits until the server allows another stream."""
 
     __slots__ = (
-        "_connection", "_ends", "_has_ended", "_head", "_new_head", "_owed", "_padding", "_pieces", "_reset_by",
-        "_sent_padding", "_sent_trailers", "_stream", "_waiting",
+        "_connection", "_ends", "_expected", "_has_ended", "_head", "_new_head", "_owed", "_padding", "_pieces",
+        "_received", "_reset_by", "_sent_padding", "_sent_trailers", "_stream", "_waiting",
     )  # fmt: skip
 
     protocol = PROTOCOL
@@ -71,6 +74,9 @@ class StreamCarrier(Carrier):
         self._new_head: Headers | None = None
         self._has_ended = False
         self._reset_by: int | None = None
+        self._expected: int | None = None
+        """The size of the body by the head's content-length."""
+        self._received = 0
         self._padding = self._sent_padding = 0
         """Bytes of padding in the current read, and of the next piece of the request."""
         self._owed = 0
@@ -194,6 +200,7 @@ class StreamCarrier(Carrier):
     def data_came(self, data: bytes, flow_controlled: int) -> None:
         """Receive a part of the body."""
         self._owed += flow_controlled
+        self._received += len(data)
         self._padding += flow_controlled - len(data)
         if data:
             self._pieces.append(data)
@@ -250,20 +257,25 @@ class StreamCarrier(Carrier):
             return None
         status = _status(headers)
         if not (status.isdigit() and len(status) == 3):
-            self._break("protocol", "an answer without a status")
+            self._break("protocol", "an answer without a status", ErrorCodes.PROTOCOL_ERROR)
             return None
         head = self.head
         is_bare = self._head.method == "HEAD" or int(status) in NO_BODY
         head.status, head.framing, head.keeps = int(status), "none" if is_bare else PROTOCOL, True
         head.headers = [pair for pair in headers if not pair[0].startswith(b":")]
         head.named = guard.deciding(head.headers)
+        self._expected = None if is_bare else guard.content_length(head.named)
         self.state = step(RECEIVING, self.state, "head")
         self._instants.headers = at
         return head
 
     def _note_end(self) -> None:
         if self._has_ended and self.state is Receiving.STREAMING:
-            self.state = step(RECEIVING, self.state, "end")
+            if self._expected is not None and self._received != self._expected:
+                message = f"upstream ended after {self._received} of {self._expected} bytes"
+                self._break("length", message, ErrorCodes.PROTOCOL_ERROR)
+            else:
+                self.state = step(RECEIVING, self.state, "end")
         elif self._reset_by is not None:
             name = reset_code("rst", self._reset_by)
             self._break("reset", f"upstream reset the stream ({name})", self._reset_by, name)
@@ -306,7 +318,8 @@ class StreamCarrier(Carrier):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        is_open = self.state in RUNNING or (self._stream is not None and self._stream.output is not Output.ENDED)
+        is_answered = self._has_ended or self._reset_by is not None
+        is_open = not is_answered or (self._stream is not None and self._stream.output is not Output.ENDED)
         reason = ErrorCodes.NO_ERROR if self.state is Receiving.ENDED else ErrorCodes.CANCEL
         self._connection.forget(self, self._stream, reason if code is None else code, resets=is_open)
 
@@ -361,9 +374,16 @@ class Http2Connection(Http2[Http2UpstreamStream]):
     @property
     def streams_allowed(self) -> int:
         """The limit of streams that the server takes at a time."""
-        return self.h2.remote_settings.max_concurrent_streams
+        return self.h2.remote_settings.max_concurrent_streams if self.settled.done() else FIRST_STREAMS
 
     # streams
+
+    def is_ready(self) -> bool:
+        """Return True if another exchange may begin: the server may have closed an idle connection just now."""
+        for _ in range(LOOKS):
+            if self.streams or not self.socket.look():
+                break
+        return not self.socket.is_closed and self._announced is None
 
     def carrier(self) -> StreamCarrier:
         """Return the carrier of one exchange."""
@@ -415,8 +435,14 @@ class Http2Connection(Http2[Http2UpstreamStream]):
             stream.ended()
             self.reset(stream.id, code)
         self._admit()
+        self._close_if_left()
+
+    def _close_if_left(self) -> None:
+        """Close after the last exchange, if the server has announced the end."""
         if self._announced is not None and not self.streams:
+            on_closed = self.on_closed
             self.close()
+            on_closed()
 
     def settings_came(self) -> None:
         """Pass the server's limit of streams on to the client, and open those that had to wait."""
@@ -431,6 +457,8 @@ class Http2Connection(Http2[Http2UpstreamStream]):
         stream = self.streams.get(event.stream_id)
         if stream is not None:
             self._touched[event.stream_id] = stream
+            # Else `h2` would end all streams for one whose body has another size.
+            self.h2.streams[event.stream_id]._expected_content_length = None  # noqa: SLF001
             stream.carrier.head_came(plain(event.headers))
         elif event.stream_id % 2 == 0:
             raise ProtocolError(f"a response on stream {event.stream_id}, which no request has opened")
@@ -494,8 +522,7 @@ class Http2Connection(Http2[Http2UpstreamStream]):
         unprocessed = [stream.carrier for id, stream in self.streams.items() if id > announced.last_stream]
         for carrier in (*unprocessed, *self._waiting):
             carrier.broke(refused, self.socket.stamp)
-        if not self.streams:
-            self.close()
+        self._close_if_left()
 
     # the end
 
@@ -535,8 +562,9 @@ class Http2Connection(Http2[Http2UpstreamStream]):
     def failed(self, error: Exception) -> None:
         """Report a fault of our own to all exchanges."""
         self.socket.close()
-        for stream in list(self.streams.values()):
-            stream.carrier.failed(error)
+        for carrier in (*(stream.carrier for stream in self.streams.values()), *self._waiting):
+            carrier.failed(error)
+        self.on_closed()
 
 
 async def open(transport: Transport, upstream: Upstream, clock: Clock) -> Http2Connection | Connection:
@@ -561,5 +589,8 @@ async def open(transport: Transport, upstream: Upstream, clock: Clock) -> Http2C
         if isinstance(error, UpstreamError) and error.ended_by == "framing":
             transport.http1_only.add(upstream)
         return transport.serve(await transport.open(upstream), upstream)
+    except BaseException:  # the client has left
+        connection.close()
+        raise
     transport.http2.add(upstream)
     return connection

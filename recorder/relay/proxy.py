@@ -600,8 +600,9 @@ class RelayedExchange(Responder):
 
     def _cut_code(self, error: UpstreamError) -> int | None:
         """Return the HTTP/2 error for the client; None if the connection that mirrors the client's was lost."""
-        is_own = isinstance(self._connection, Connection)  # of HTTP/1.1: the exchange's alone
-        return ErrorCodes.INTERNAL_ERROR if error.code is None and is_own else error.code
+        is_alone = isinstance(self._connection, Connection)  # of HTTP/1.1: the exchange's own
+        is_lost = not is_alone and error.ended_by not in _OWN
+        return ErrorCodes.INTERNAL_ERROR if error.code is None and not is_lost else error.code
 
     def _end(self, ended_by: str, detail: str | None, at: int) -> None:
         """Record the ending, which is upstream's where that failed first; keep or close the connection upstream."""

@@ -26,7 +26,7 @@ from wiretape.recorder.relay.states import RECEIVING, SENDING, Flow, Receiving, 
 
 HEAD_BYTES = 64 << 10
 """Limit of a response head with all informational ones before it, in bytes; also of trailers and chunk extensions."""
-_LOOKS = 8
+LOOKS = 8
 """Limit of reads from a kept connection before it is used again."""
 _UNKNOWN_AUTHORITY = frozenset({18, 19, 20, 21})
 """OpenSSL's codes for certificates that are self-signed, or signed by an unknown authority."""
@@ -378,7 +378,8 @@ class Connection(Carrier):
 
     def send_head(self, head: RequestHead, body: bytes | None) -> None:
         self._is_chunked = head.is_chunked or (head.lacks_length and body is None)
-        headers = [(b"host", head.authority), *head.headers]
+        own = guard.with_one_cookie(head.headers) if head.stream else head.headers
+        headers = [(b"host", head.authority), *own]
         if head.lacks_length and body is not None:
             headers.append((b"content-length", b"%d" % len(body)))
         elif self._is_chunked:
@@ -448,7 +449,7 @@ class Connection(Carrier):
 
     def is_silent(self) -> bool:
         """Return True if a kept connection is still open, and nothing came without a request."""
-        for _ in range(_LOOKS):  # it may have sent records of TLS itself, without data
+        for _ in range(LOOKS):  # it may have sent records of TLS itself, without data
             if not self._socket.look():
                 return not (self._socket.is_closed or self._socket.holds_more)
         return False

@@ -5,6 +5,7 @@ They use nothing of wiretape, so that a second implementation judges the relay.
 
 import asyncio
 import contextlib
+import socket
 import ssl
 import struct
 from collections import Counter
@@ -249,6 +250,12 @@ class Peer:
         """Wait for room in the send buffer."""
         with contextlib.suppress(ConnectionError):
             await self._writer.drain()
+
+    @property
+    def socket(self) -> socket.socket:
+        """The socket below."""
+        found: socket.socket = self._writer.get_extra_info("socket")
+        return found
 
     def close(self) -> None:
         """Close the connection at once."""

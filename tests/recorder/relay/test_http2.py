@@ -209,7 +209,7 @@ async def test_a_graceful_goaway_is_passed_on_and_running_streams_end_whole(tmp_
     async def leaving(answering: Stream) -> None:
         answering.send_head([OK, SSE])
         await answering.send(chunk("a"))
-        answering.peer.leave(0, answering.id)
+        answering.peer.leave(0, 2**31 - 1)
         await go_on.wait()
         await answering.send(DONE, end=True)
 
