@@ -115,6 +115,8 @@ def test_a_version_that_is_missing_or_doubled_is_put_right_where_only_one_path_c
     [
         ("api.openai.com", "openai"),
         ("API.OpenAI.com.", "openai"),
+        ("agentn.global.api5.cursor.sh", "cursor"),
+        ("cursor.com", None),
         ("chatgpt.com", "chatgpt"),
         ("mine.openai.azure.com", "azure"),
         ("bedrock-runtime.eu-west-1.amazonaws.com", "bedrock"),
