@@ -25,6 +25,7 @@ from tests.support.relay import Relay, address
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
 END_STREAM, ACK, END_HEADERS, PADDED = 0x1, 0x1, 0x4, 0x8
 DEFAULT_WINDOW = 65_535
+LARGEST_STREAM = 0x7FFFFFFF
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _HEADER = struct.Struct(">HBBBI")  # the upper 16 bits of the length, its lowest 8, kind, flags, stream
 
@@ -90,8 +91,14 @@ class Stream:
 
     @property
     def is_gone(self) -> bool:
-        """Return True if a side has reset it, or the connection is gone."""
-        return self.reset_code is not None or self.sent_reset is not None or self.peer.is_closed
+        """Return True if a side has reset it, a GOAWAY refused it, or the connection is gone."""
+        return self.reset_code is not None or self.sent_reset is not None or self.peer.is_closed or self.is_refused
+
+    @property
+    def is_refused(self) -> bool:
+        """Return True if the upstream said in a GOAWAY that it will not process the request."""
+        goaway = self.peer.goaway
+        return goaway is not None and self.id > goaway[1] and self.peer.h2.config.client_side
 
     @property
     def is_closed(self) -> bool:
@@ -197,6 +204,8 @@ class Peer:
         """Acknowledgements of SETTINGS and PING among them."""
         self.goaway: tuple[int, int] | None = None
         """Code and last stream of the GOAWAY that came."""
+        self.announced: int | None = None
+        """Last stream of the GOAWAY sent."""
         self.error = ""
         """The error of h2 or of the socket."""
         self.is_closed = False
@@ -234,6 +243,7 @@ class Peer:
 
     def leave(self, code: int, last: int, debug: bytes = b"") -> None:
         """Send GOAWAY; the connection stays."""
+        self.announced = last
         self.raw(frame(GOAWAY, 0, struct.pack(">II", last, code) + debug))
 
     def grant(self, size: int) -> None:

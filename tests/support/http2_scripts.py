@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tests.support.http2 import Ended, Headers, Limits, Peer, Stream, Upstream, ask, connect
+from tests.support.http2 import LARGEST_STREAM, Ended, Headers, Limits, Peer, Stream, Upstream, ask, connect
 
 
 class Part(NamedTuple):
@@ -59,6 +59,15 @@ class Script:
 
 
 @dataclass(frozen=True)
+class Leave:
+    """A GOAWAY that the upstream sends with the last of `requests`: graceful, or refusing later ones."""
+
+    requests: int
+    code: int
+    is_graceful: bool
+
+
+@dataclass(frozen=True)
 class Seen:
     """One side's view of a stream: the data received, and the end."""
 
@@ -107,10 +116,13 @@ class Scripts:
         self._scripts: dict[str, Script] = {}
         self._streams: dict[str, Stream] = {}
         self._plays = 0
+        self._leave: Leave | None = None
 
     async def _answer(self, stream: Stream) -> None:
         path = stream.headers[":path"]
         script, self._streams[path] = self._scripts[path], stream
+        if self._leaves(stream):
+            return
         if script.awaited is None:
             await stream.until(lambda: stream.is_ended, 60.0)
         else:
@@ -119,12 +131,20 @@ class Scripts:
         stream.send_head(side.headers, end=side.is_empty)
         await send(stream, side)
 
+    def _leaves(self, stream: Stream) -> bool:
+        """Send the GOAWAY when it is time; return True if it refuses the stream."""
+        leave, peer = self._leave, stream.peer
+        if leave is not None and peer.announced is None and len(self._streams) == leave.requests:
+            peer.leave(leave.code, LARGEST_STREAM if leave.is_graceful else stream.id)
+        return peer.announced is not None and stream.id > peer.announced
+
     async def play(
         self, base: str, scripts: Sequence[Script], client: Limits, upstream: Limits, prefix: str = "",
-        tls: ssl.SSLContext | None = None,
+        tls: ssl.SSLContext | None = None, leave: Leave | None = None,
     ) -> list[View]:  # fmt: skip
         """Play scripts at once on one connection; return the views of each. The client's paths get the prefix."""
         self._plays += 1
+        self._leave = leave
         self.upstream.limits = upstream
         self._scripts = {f"/{self._plays}/{number}": script for number, script in enumerate(scripts)}
         async with connect(base, client, tls) as peer, asyncio.timeout(20):
@@ -133,7 +153,8 @@ class Scripts:
             )
             answered = [self._streams.pop(path, None) for path in self._scripts]
             for other in filter(None, answered):
-                await other.closed(60)
+                if other.peer.announced is None or other.id <= other.peer.announced:
+                    await other.closed(60)
         return [
             View(path, Seen.of(stream), Seen.of(other) if other else None)
             for path, stream, other in zip(self._scripts, streams, answered, strict=True)

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.http2 import Headers, Limits, Stream, connect
-from tests.support.http2_scripts import Part, Script, Scripts, Seen, Side, View, request
+from tests.support.http2_scripts import Leave, Part, Script, Scripts, Seen, Side, View, request
 from tests.support.relay import Kept, Relay, kept, select, serving, until
 from wiretape.recorder.demo.upstream import ReceivedRequest, Scene
 from wiretape.recorder.demo.upstream import answer as http1_answer
@@ -139,6 +139,12 @@ class Rig:
         tape = [kept(self.relay.tape, view.path) if view.upstream else None for view in relayed]
         return list(zip(direct, relayed, tape, strict=True))
 
+    async def play_leaving(self, told: list[Script], leave: Leave) -> tuple[list[View], list[View]]:
+        """Play scripts directly, and through the recorder, to an upstream that leaves."""
+        limits = Limits()
+        direct = await self.known.play(self.known.upstream.url, told, limits, limits, leave=leave)
+        return direct, await self.known.play(self.relay.base, told, limits, limits, prefix="/h", leave=leave)
+
     async def play_http1(
         self, limits: Limits, told: list[tuple[Side, Scene]]
     ) -> list[tuple[Stream, ReceivedRequest | None, Kept]]:
@@ -191,6 +197,22 @@ def test_a_stream_through_a_recorder_is_the_one_without(rig: Rig, play: tuple[Li
 @given(plays())
 def test_so_is_one_whose_upstream_speaks_tls(tls_rig: Rig, play: tuple[Limits, Limits, list[Script]]) -> None:
     compare(tls_rig, *play)
+
+
+@given(st.data())
+def test_streams_that_a_goaway_lets_end_are_whole(rig: Rig, data: st.DataObject) -> None:
+    staying = scripts(Limits(), Limits()).filter(lambda script: script.cancel is None and script.request.reset is None)
+    told = data.draw(st.lists(staying, min_size=1, max_size=8))
+    leave = Leave(data.draw(st.integers(1, len(told))), data.draw(CODES), data.draw(st.booleans()))
+    direct, relayed = rig.runner.run(rig.play_leaving(told, leave))
+    for number, script in enumerate(told):
+        if leave.is_graceful or number < leave.requests:
+            check(script, direct[number])
+            check(script, relayed[number])
+        elif relayed[number].client.is_ended:  # on a connection of its own
+            check(script, relayed[number])
+        else:
+            assert relayed[number].client.body == b""
 
 
 def compare(rig: Rig, client: Limits, upstream: Limits, told: list[Script]) -> None:
