@@ -26,7 +26,8 @@ _DECIDING = frozenset({
     b"sec-fetch-site", b"transfer-encoding", b"upgrade",
 })  # fmt: skip
 _END_TO_END = re.compile(rb"auth|key|token|cookie|^content-|^host$")
-_METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A method, or the name of a header (RFC 9110, 5.6.2)."""
 _LENGTH_DIGITS = 18
 _TARGET = re.compile(rb"/(?!/)[\x21-\x7e]*")
 _PROXIED_TARGET = re.compile(rb"/[\x21-\x7e]*")
@@ -162,7 +163,7 @@ def _origin(scheme: str, authority: bytes, *, needs_port: bool = False) -> Origi
 
 
 def _check_target(method: str, target: bytes, path: re.Pattern[bytes] = _TARGET) -> Refusal | None:
-    if not _METHOD.fullmatch(method):
+    if not TOKEN.fullmatch(method.encode("latin-1")):
         return Refusal(400, "the method is no token")
     if method == "CONNECT":
         return Refusal(405, _NO_PROXY)

@@ -25,7 +25,7 @@ from wiretape.recorder.relay.http2_upstream import Http2Connection
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.responder import Responder, Takeover
 from wiretape.recorder.relay.sockets import Ends, Socket
-from wiretape.recorder.relay.states import Output, raise_illegal
+from wiretape.recorder.relay.states import Output
 from wiretape.recorder.relay.upstream import Carrier, Connection, Instants, Priority, Transport
 
 IDLE_SECONDS = 600.0
@@ -405,7 +405,6 @@ class Http2Client(Http2[ClientStream], Takeover):
         try:
             stream.deliver()
         except Exception as error:  # noqa: BLE001 - one stream's fault must not end the others
-            raise_illegal(error)
             stream.failed(error)
         self.settle(stream)
 
@@ -436,11 +435,18 @@ class Http2Client(Http2[ClientStream], Takeover):
         stream.progressed()
         if stream.unsent and not self._socket.is_closed and stream.left_by is None:
             return  # its last reads wait for the kernel
+        self._settled(stream)
+
+    def _settled(self, stream: ClientStream) -> None:
+        """Forget a stream; the connection may end with it."""
         del self.streams[stream.id]
-        if not self.streams:
-            self._owner.limit(IDLE_SECONDS)
-            if self._is_left:
-                self._loop.call_soon(self._leave_if_idle)
+        if self._lost:
+            self._loop.call_soon(self._end_lost)
+        if self.streams:
+            return
+        self._owner.limit(IDLE_SECONDS)
+        if self._is_left:
+            self._loop.call_soon(self._leave_if_idle)
 
     def lose(self, stream: ClientStream) -> None:
         """End a stream as its server's connection ended: by the end of the client's, if that has no other stream."""
@@ -449,6 +455,7 @@ class Http2Client(Http2[ClientStream], Takeover):
 
     def _end_lost(self) -> None:
         """End the lost streams when the client has all that came of them."""
+        self._lost = {stream for stream in self._lost if self.streams.get(stream.id) is stream}
         if not self._lost or self._socket.is_closed:
             return
         for stream in self._lost:
@@ -583,6 +590,11 @@ class Http2Client(Http2[ClientStream], Takeover):
     def _forget(self, connection: Http2Connection) -> None:
         if self._connections.get(connection.upstream) is connection:
             del self._connections[connection.upstream]
+
+    def leave(self) -> None:
+        """Announce the end, and refuse further requests."""
+        if self._last is None and not self._socket.is_closed:
+            self._announce_end(ErrorCodes.NO_ERROR)
 
     def _leave_if_idle(self) -> None:
         """End the connection in good order, unless a request is being answered or an API server keeps its own."""

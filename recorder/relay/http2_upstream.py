@@ -20,6 +20,7 @@ from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.sockets import Socket, TlsSocket
 from wiretape.recorder.relay.states import RECEIVING, SENDING, Flow, Output, Receiving, Sending, step
 from wiretape.recorder.relay.upstream import (
+    FORBIDDEN,
     LOOKS,
     NO_BODY,
     RUNNING,
@@ -259,6 +260,9 @@ class StreamCarrier(Carrier):
         if not (status.isdigit() and len(status) == 3):
             self._break("protocol", "an answer without a status", ErrorCodes.PROTOCOL_ERROR)
             return None
+        if not _is_valid(headers):
+            self._break("protocol", "a character in a header that HTTP does not allow", ErrorCodes.PROTOCOL_ERROR)
+            return None
         head = self.head
         is_bare = self._head.method == "HEAD" or int(status) in NO_BODY
         head.status, head.framing, head.keeps = int(status), "none" if is_bare else PROTOCOL, True
@@ -338,6 +342,14 @@ def _fields(head: RequestHead, scheme: str) -> Headers:
 
 def _status(headers: Headers) -> bytes:
     return next((value for name, value in headers if name == b":status"), b"")
+
+
+def _is_valid(headers: Headers) -> bool:
+    """Return True if no header breaks a head of HTTP/1.1, as which a recording may be served."""
+    return all(
+        (guard.TOKEN.fullmatch(name.lstrip(b":")) and value.translate(None, FORBIDDEN) == value)
+        for name, value in headers
+    )
 
 
 class Http2Connection(Http2[Http2UpstreamStream]):
@@ -478,7 +490,7 @@ class Http2Connection(Http2[Http2UpstreamStream]):
 
     def trailers_came(self, stream: Http2UpstreamStream, trailers: Headers) -> None:
         """Receive the trailers of a response."""
-        stream.carrier.trailers = [pair for pair in trailers if not pair[0].startswith(b":")]
+        stream.carrier.trailers = [pair for pair in trailers if _is_valid([pair]) and not pair[0].startswith(b":")]
 
     def input_ended(self, stream: Http2UpstreamStream) -> None:
         """Note the end of a response."""

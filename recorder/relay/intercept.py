@@ -374,7 +374,9 @@ class Opening(Takeover):
     async def _stand_in(self, greeting: hello.Hello) -> None:
         """Agree on keys with the client, and on the protocol that the server chooses."""
         try:
+            self._client.limit(None)  # the connection to the server has its own
             protocol = await self._forward.agree(self._client, self._origin, greeting.protocols)
+            self._client.limit(HEAD_SECONDS)
             context = self._forward.context(greeting.server_name or self._origin.host, protocol)
             secured = TlsSocket(self._socket.detach(), SYSTEM, None, context)
             self._client.replace(secured)

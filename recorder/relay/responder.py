@@ -41,6 +41,9 @@ class Takeover:
         """True if the end of the recorder need not wait for the connection."""
         return True
 
+    def leave(self) -> None:
+        """Announce the end to the peer, if the protocol can: nothing new is accepted."""
+
     def received(self, at: int, data: memoryview) -> None:
         """Handle the bytes of a read at `at`, in the clock's ns."""
 

@@ -639,6 +639,11 @@ class Http1Client:
             return self._takeover.is_idle
         return self._outbound is Outbound.IDLE and not self._socket.unsent
 
+    def leave(self) -> None:
+        """Announce the end to a client whose protocol can say so."""
+        if self._takeover is not None:
+            self._takeover.leave()
+
     def kept(self, upstream: Upstream) -> Connection | None:
         """Return the connection that an earlier exchange left open, if it is still open and silent."""
         kept = self._kept.pop(upstream, None)
@@ -876,6 +881,8 @@ class Server:
     def close(self) -> None:
         """Accept nothing more, and close the connections that wait for a request."""
         self._listener.close()
+        for client in list(self._listener.clients):
+            client.leave()
         self.close_idle()
 
     def close_idle(self) -> None:

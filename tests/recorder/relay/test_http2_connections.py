@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.http2 import Stream, ask, connect, recording
+from tests.support.http2 import Limits, Stream, Upstream, ask, connect, recording
 from tests.support.relay import DONE, Relay, chunk, kept, on_loop, until
 from wiretape.recorder.relay.upstream import Timeouts
 
@@ -77,6 +77,7 @@ async def test_a_request_after_a_final_goaway_is_not_sent_for_the_client_repeats
         asked = peer.request(ask("/h/x"), end=True)
         await peer.until(lambda: peer.goaway)
         assert peer.goaway == (0, asked.id)
+        peer.goaway = None  # it asks before it has read that
         assert (await peer.request(ask("/h/y"), end=True).over()).reset_code == REFUSED
         go_on.set()
         assert bytes((await asked.over()).body) == DONE
@@ -103,7 +104,7 @@ async def test_a_request_that_crosses_the_end_of_the_connection_is_not_sent(tmp_
         await peer.request(ask("/h/x"), end=True).over()
         upstream.peers[0].finish()
         await peer.until(lambda: peer.goaway)
-        peer.is_closed = False  # it asks before it has read the end
+        peer.is_closed, peer.goaway = False, None  # it asks before it has read the end
         peer.request(ask("/h/y"), end=True)
         await peer.until(lambda: peer.is_closed)
         await until(lambda: relay.recorder.accepted and not relay.recorder.proxy.live)
@@ -198,3 +199,61 @@ async def test_a_method_that_is_no_token_is_refused(tmp_path: Path, method: str)
         assert asked.headers[":status"] == "400"
     await relay.stop()
     assert (relay.troubles, relay.upstream.requests) == ([], [])
+
+
+@on_loop
+async def test_a_stop_announces_the_end_and_takes_no_further_request(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+
+    async def slow(answering: Stream) -> None:
+        answering.send_head([OK, SSE])
+        await answering.send(chunk("a"))
+        await go_on.wait()
+        await answering.send(DONE, end=True)
+
+    async with Upstream(slow) as upstream:
+        relay = Relay(tmp_path, others=[f"h={upstream.url}"])
+        await relay.start()
+        async with connect(relay.base) as peer:
+            asked = peer.request(ask("/h/x"), end=True)
+            await asked.until(lambda: asked.body)
+            stopping = asyncio.create_task(relay.stop())
+            await peer.until(lambda: peer.goaway)
+            assert peer.goaway == (0, asked.id)
+            peer.goaway = None  # it asks before it has read that
+            assert (await peer.request(ask("/h/y"), end=True).over()).reset_code == REFUSED
+            go_on.set()
+            assert bytes((await asked.over()).body) == chunk("a") + DONE
+        await stopping
+        assert [one.headers[":path"] for one in upstream.peers[0].streams.values()] == ["/x"]
+
+
+@on_loop
+async def test_a_lost_stream_that_the_client_resets_does_not_keep_the_connection_open(tmp_path: Path) -> None:
+    async def dying(answering: Stream) -> None:
+        answering.send_head([OK, SSE])
+        await answering.send(b"a" * 100)
+        answering.peer.finish()
+
+    limits = Limits(window=10, is_manual=True)
+    async with recording(tmp_path, dying) as (relay, _, base), connect(base, limits) as peer:
+        asked = peer.request(ask("/h/x"), end=True)
+        await asked.until(lambda: len(asked.body) == 10)
+        assert (await outcome_of(relay, "/x"))[0] == "truncated"
+        asked.reset(CANCEL)
+        await peer.until(lambda: relay.recorder.proxy.live == set())
+        other = peer.request(ask("/h/y"), end=True)
+        await other.until(lambda: len(other.body) == 10)
+        other.grant(90)
+        await peer.until(lambda: peer.is_closed)
+
+
+@pytest.mark.parametrize("header", [("x-a", "1\r\nset-cookie: b=2"), ("a name", "1")])
+@on_loop
+async def test_a_header_that_would_break_http_1_1_is_no_answer(tmp_path: Path, header: tuple[str, str]) -> None:
+    async def breaking(answering: Stream) -> None:
+        answering.send_head([OK, SSE, header], end=True)
+
+    async with recording(tmp_path, breaking) as (relay, _, base), connect(base) as peer:
+        assert (await peer.request(ask("/h/x"), end=True).over()).reset_code == PROTOCOL_ERROR
+        assert await outcome_of(relay, "/x") == ("connect_error", "protocol")
