@@ -146,6 +146,7 @@ class Scripts:
         self._plays += 1
         self._leave = leave
         self.upstream.limits = upstream
+        self.upstream.peers = [peer for peer in self.upstream.peers if not peer.is_closed]
         self._scripts = {f"/{self._plays}/{number}": script for number, script in enumerate(scripts)}
         async with connect(base, client, tls) as peer, asyncio.timeout(20):
             streams = await asyncio.gather(

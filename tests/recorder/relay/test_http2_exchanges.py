@@ -199,6 +199,7 @@ def test_so_is_one_whose_upstream_speaks_tls(tls_rig: Rig, play: tuple[Limits, L
     compare(tls_rig, *play)
 
 
+@settings(max_examples=settings.default.max_examples // 2)
 @given(st.data())
 def test_streams_that_a_goaway_lets_end_are_whole(rig: Rig, data: st.DataObject) -> None:
     staying = scripts(Limits(), Limits()).filter(lambda script: script.cancel is None and script.request.reset is None)
@@ -279,6 +280,7 @@ def encoded(trailers: Headers | None) -> str | None:
     return None if trailers is None else json.dumps(list(map(list, trailers)), separators=(",", ":"))
 
 
+@settings(max_examples=settings.default.max_examples // 2)
 @given(mixed_plays())
 def test_a_stream_over_http_1_1_to_the_upstream_has_the_same_bytes(
     rig: Rig, play: tuple[Limits, list[tuple[Side, Http1Answer]]]
