@@ -23,6 +23,7 @@ from h2.settings import SettingCodes, Settings
 
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.relay.http2_frames import (
+    FRAME_BYTES,
     HEAD_BYTES,
     PADDED,
     BadFrame,
@@ -62,6 +63,8 @@ _EXCHANGE_CREDIT = 40
 _FRAMES_AT_ONCE = 64
 """Limit of frames that are handled before other connections have their turn."""
 _PACE_SECONDS = 0.05
+_ACCOUNTED_BYTES = FRAME_BYTES
+"""Limit of the data of a stream that is received before `h2` counts it."""
 _ACKNOWLEDGED_BYTES = 32 << 10
 """Data for which a window is opened again at once; less of it waits for more."""
 
@@ -201,13 +204,16 @@ class Http2Stream:
             if room <= 0:
                 return
             if len(data) > room:
-                h2.send_data(self.id, data[:room])
+                self._http2.add(self.id, data[:room])
                 queue[0] = data[room:]
                 self.framed += room
                 continue
             queue.popleft()
             ends = self._is_end_next
-            h2.send_data(self.id, data, end_stream=ends, pad_length=self._take_padding(room - len(data)))
+            if ends or self._padding:
+                h2.send_data(self.id, data, end_stream=ends, pad_length=self._take_padding(room - len(data)))
+            else:
+                self._http2.add(self.id, data)
             self.framed += len(data)
             self._http2.grant(_DATA_CREDIT)
             if ends:
@@ -275,7 +281,10 @@ class Http2(ABC, Generic[S]):
         self._came_at = 0
         """The timestamp of the last read; the clock's ns."""
         self._unacknowledged = 0
-        self._unaccounted: list[bytes] = []
+        self._made: list[bytes] = []
+        """Frames that wait for `flush`."""
+        self._unaccounted: dict[int, int] = {}
+        """Bytes received on each stream that `h2` has not counted yet."""
         """The frames with data that was taken before `h2` has seen them."""
         self.held: list[S] | None = None
         """The streams whose frames are held back; None: frames are sent at once."""
@@ -311,7 +320,6 @@ class Http2(ABC, Generic[S]):
         try:
             is_done = self._read_frames()
             self._deliver(at)
-            self._account()
         except (ProtocolError, BadFrame) as error:
             self._deliver(at)
             self.broken(error, at)
@@ -340,7 +348,7 @@ class Http2(ABC, Generic[S]):
         left = _FRAMES_AT_ONCE
         while (came := self._reader.next()) is not None:
             if not (came.kind == Kind.DATA and not came.flags and self._take(came)):
-                self._account()
+                self._account(came.stream)
                 self._receive(came)
             self._credit -= _cost(came)
             left -= 1
@@ -353,18 +361,22 @@ class Http2(ABC, Generic[S]):
         stream, data = self.streams.get(came.stream), came.payload
         if stream is None or not data or not self.takes_data(stream):
             return False
-        self._unaccounted.append(came.data)
-        self._unacknowledged += len(data)
+        size = len(data)
+        owed = self._unaccounted.get(came.stream, 0)
+        if owed + size > _ACCOUNTED_BYTES:
+            self._account(came.stream)
+            owed = 0
+        self._unaccounted[came.stream] = owed + size
+        self._unacknowledged += size
         self._touched[came.stream] = stream
-        self.data_came(stream, data, len(data))
+        self.data_came(stream, data, size)
         return True
 
-    def _account(self) -> None:
-        """Account for the data that was received before: `h2` checks and counts it."""
-        if self._unaccounted:
-            frames, self._unaccounted = self._unaccounted, []
-            for data in frames:
-                self.h2.receive_data(data)
+    def _account(self, id: int) -> None:
+        """Report the uncounted data of a stream to `h2`, as one frame. Raises `ProtocolError`."""
+        size = self._unaccounted.pop(id, 0)
+        if size:
+            self.h2.receive_data(frame(Kind.DATA, 0, id, bytes(size)))
 
     def _receive(self, came: Frame) -> None:
         if came.kind == Kind.GOAWAY:  # `h2` would take it for the end of all streams
@@ -466,7 +478,7 @@ class Http2(ABC, Generic[S]):
         """Send the frames that were made, unless they are held; return True if the kernel has taken all."""
         if self.held is not None:
             return False
-        data = self.h2.data_to_send()
+        data = self._frames()
         if not data:
             return not self._socket.unsent
         taken = self._socket.write(data)
@@ -474,11 +486,28 @@ class Http2(ABC, Generic[S]):
             self._regulate()
         return taken
 
+    def _frames(self) -> bytes:
+        """Return the frames made since the last call."""
+        data = self.h2.data_to_send()
+        if self._made:
+            self._made.append(data)
+            data = b"".join(self._made)
+            self._made.clear()
+        return data
+
+    def add(self, id: int, data: bytes) -> None:
+        """Make a frame of data, within the peer's windows; `h2` would take several times as long."""
+        h2 = self.h2
+        h2.outbound_flow_control_window -= len(data)
+        h2.streams[id].outbound_flow_control_window -= len(data)
+        if before := h2.data_to_send():
+            self._made.append(before)
+        self._made.append(frame(Kind.DATA, 0, id, data))
+
     def send(self, id: int, data: bytes) -> bool:
         """Send data of a stream at once, as a frame, and account for it then; return True if the kernel took all."""
-        taken = self._socket.write(self.h2.data_to_send() + frame(Kind.DATA, 0, id, data))
-        self.h2.send_data(id, data)
-        self.h2.clear_outbound_data_buffer()
+        self.add(id, data)
+        taken = self._socket.write(self._frames())
         self.grant(_DATA_CREDIT)
         if not taken:
             self._regulate()
@@ -519,6 +548,7 @@ class Http2(ABC, Generic[S]):
     def reset(self, id: int, code: int) -> None:
         """Reset a stream."""
         try:
+            self._account(id)
             self.h2.reset_stream(id, code)
         except H2Error:  # it has ended on both sides
             return

@@ -484,7 +484,7 @@ async def _flood_client(stream: Stream) -> None:
 
 HOSTILE |= {name.replace(" ", "-"): hostile(data) for name, data in BROKEN.items()} | {
     "flood": _flood_client,
-    "overrun": hostile(lambda id: frame(DATA, id, bytes(16_384)) * (2 * WINDOW_BYTES // 16_384)),
+    "overrun": hostile(lambda id: frame(DATA, id, bytes(16_384)) * (3 * WINDOW_BYTES // 16_384)),
 }
 
 
