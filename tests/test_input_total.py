@@ -120,7 +120,8 @@ def test_rows_of_an_older_tape_have_the_total_after_its_upgrade_even_without_the
             "input_uncached_tokens", "answers_tools", "turn_spans", "turns", "attributes", "dialect_version",
         ):  # fmt: skip
             connection.execute(f"ALTER TABLE measures DROP COLUMN {name}")
-        connection.execute("ALTER TABLE exchanges DROP COLUMN boot_ns")
+        for name in ("boot_ns", "protocol", "response_trailers", "reset_code"):
+            connection.execute(f"ALTER TABLE exchanges DROP COLUMN {name}")
         connection.execute("ALTER TABLE sessions DROP COLUMN dialects")
         for name in ("cache_write_input_tokens", "cache_write_1h_input_tokens"):
             old = name.replace("cache_write", "cache_creation")

@@ -41,7 +41,8 @@ _NO_PROXY = (
     " with wiretape run -- CMD, without --base-url, or wiretape record --intercept"
 )
 _CREDENTIALS = re.compile(
-    rb"(?:.*/)?(?:oauth2?|auth|login|token|[a-z_]*api_keys?|client_secrets)(?:[/?].*)?", re.IGNORECASE
+    rb"(?:.*/)?(?:(?:oauth2?|auth)/(?:.*/)?[a-z_]*(?:token|refresh|key)|create_api_key|client_secrets)(?:\?.*)?",
+    re.IGNORECASE,
 )
 _LABEL = re.compile(r"([A-Za-z0-9_.-]{1,64})=([^,]{0,256})")
 

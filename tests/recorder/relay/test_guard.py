@@ -288,6 +288,8 @@ def test_labels_are_read_from_any_number_of_headers() -> None:
         (b"/v1/chat/completions", False),
         (b"/v1/messages/count_tokens", False),
         (b"/v1/models/author/x", False),
+        (b"/token/x", False),
+        (b"/oauth/authorize", False),
         (b"/v1/chat?auth=1", False),
     ],
 )
