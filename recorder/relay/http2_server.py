@@ -267,6 +267,11 @@ class ClientStream(Http2Stream):
         return self._responder is not None
 
     @property
+    def has_length(self) -> bool:
+        """True if the head of the request has the length of its body."""
+        return b"content-length" in self._request.spelling
+
+    @property
     def is_complete(self) -> bool:
         """True if all of the request has come."""
         return self._request.complete
@@ -381,8 +386,11 @@ class Http2Client(Http2[ClientStream], Takeover):
             connection.prioritize(_priority(event))
 
     def takes_data(self, stream: ClientStream) -> bool:
-        """Return True if the body of a request may go on."""
-        return not stream.is_complete and stream.left_by is None
+        """Return True if the body of a request may go on, and no length limits it, which `h2` checks first.
+
+        To an HTTP/1.1 server, bytes beyond the length would be another request.
+        """
+        return not stream.is_complete and stream.left_by is None and not stream.has_length
 
     def data_came(self, stream: ClientStream, data: bytes, flow_controlled: int) -> None:
         """Receive a part of a request's body."""

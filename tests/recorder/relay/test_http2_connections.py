@@ -257,3 +257,16 @@ async def test_a_header_that_would_break_http_1_1_is_no_answer(tmp_path: Path, h
     async with recording(tmp_path, breaking) as (relay, _, base), connect(base) as peer:
         assert (await peer.request(ask("/h/x"), end=True).over()).reset_code == PROTOCOL_ERROR
         assert await outcome_of(relay, "/x") == ("connect_error", "protocol")
+
+
+@on_loop
+async def test_bytes_beyond_a_requests_length_do_not_reach_an_upstream_of_http_1_1(tmp_path: Path) -> None:
+    relay = Relay(tmp_path)
+    await relay.start()
+    async with connect(relay.base) as peer:
+        asked = peer.request(ask("/v1/x", ("content-length", "2")))
+        await asked.send(b"{}POST /v1/other HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{}")
+        await peer.until(lambda: peer.is_closed)
+    await relay.stop()
+    assert relay.upstream.requests == []
+    assert [one.status for one in relay.refused] == [400]
