@@ -285,7 +285,6 @@ class Http2(ABC, Generic[S]):
         """Frames that wait for `flush`."""
         self._unaccounted: dict[int, int] = {}
         """Bytes received on each stream that `h2` has not counted yet."""
-        """The frames with data that was taken before `h2` has seen them."""
         self.held: list[S] | None = None
         """The streams whose frames are held back; None: frames are sent at once."""
         self.streams: dict[int, S] = {}
