@@ -25,7 +25,7 @@ class Ending(NamedTuple):
             return str(self.status or "HTTP error")
         if self.outcome == "error_event" and "overload" in (self.code or "").lower():
             return "overloaded"
-        # Of an HTTP/2 error, the kind of its frame: `rst`, `goaway`.
+        # The frame's kind is enough for an HTTP/2 error: `rst`, `goaway`.
         details = (self.detail, (self.detail or "").partition("_")[0], None)
         named = (_CAUSES.get((self.outcome, detail)) for detail in details)
         return next(filter(None, named), None) or safe(self.outcome)

@@ -47,7 +47,7 @@ def of(transcript: Transcript, event: int) -> list[JsonNode]:
 
 
 def _framed(transcript: Transcript, event: int) -> list[JsonNode]:
-    """Return the flags, the length and the payload of a message by gRPC or Connect; what is no text is in hex."""
+    """Return the flags, the length and the payload of a message by gRPC or Connect; binary payloads are in hex."""
     start, end = transcript.starts[event], transcript.ends[event]
     payload = start + length_prefixed.PREFIX.size
     flags, length = length_prefixed.PREFIX.unpack_from(transcript.data, start)
