@@ -85,7 +85,7 @@ class Http2Stream:
     def __init__(self, http2: "Http2[Any]", id: int) -> None:
         self._http2, self.id = http2, id
         self.output = Output.OPEN
-        self._queue: deque[bytes] = deque()
+        self._queue: deque[bytes | memoryview] = deque()
         self._head: Headers | None = None
         """The head of a message that is to be sent."""
         self._trailers: Headers | None = None
@@ -204,8 +204,9 @@ class Http2Stream:
             if room <= 0:
                 return
             if len(data) > room:
-                self._http2.add(self.id, data[:room])
-                queue[0] = data[room:]
+                rest = memoryview(data)  # not copied for each frame
+                self._http2.add(self.id, rest[:room])
+                queue[0] = rest[room:]
                 self.framed += room
                 continue
             queue.popleft()
@@ -494,7 +495,7 @@ class Http2(ABC, Generic[S]):
             self._made.clear()
         return data
 
-    def add(self, id: int, data: bytes) -> None:
+    def add(self, id: int, data: bytes | memoryview) -> None:
         """Make a frame of data, within the peer's windows; `h2` would take several times as long."""
         h2 = self.h2
         h2.outbound_flow_control_window -= len(data)
@@ -503,7 +504,7 @@ class Http2(ABC, Generic[S]):
             self._made.append(before)
         self._made.append(frame(Kind.DATA, 0, id, data))
 
-    def send(self, id: int, data: bytes) -> bool:
+    def send(self, id: int, data: bytes | memoryview) -> bool:
         """Send data of a stream at once, as a frame, and account for it then; return True if the kernel took all."""
         self.add(id, data)
         taken = self._socket.write(self._frames())

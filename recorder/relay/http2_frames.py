@@ -118,9 +118,9 @@ class FrameReader:
         return Frame(Kind.DATA, flags, self._stream, frame(Kind.DATA, flags, self._stream, part))
 
 
-def frame(kind: Kind, flags: int, stream: int, payload: bytes) -> bytes:
+def frame(kind: Kind, flags: int, stream: int, payload: bytes | memoryview) -> bytes:
     """Return the bytes of a frame."""
-    return _HEAD.pack(len(payload) >> 8, len(payload) & 0xFF, kind, flags, stream) + payload
+    return b"".join((_HEAD.pack(len(payload) >> 8, len(payload) & 0xFF, kind, flags, stream), payload))
 
 
 def parse_goaway(payload: bytes) -> GoAway:

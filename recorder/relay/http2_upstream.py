@@ -64,8 +64,9 @@ class StreamCarrier(Carrier):
     protocol = PROTOCOL
 
     def __init__(self, connection: "Http2Connection", *, reused: bool) -> None:
+        self._connection = connection
         super().__init__(connection.clock, connection.upstream)
-        self._connection, self.reused = connection, reused
+        self.reused = reused
         self._stream: Http2UpstreamStream | None = None
         self._waiting: list[bytes] = []
         """The request's body, until the stream is open."""
@@ -87,6 +88,15 @@ class StreamCarrier(Carrier):
     def tls_session(self) -> ssl.SSLSession | None:
         """The session by which the server offers to resume TLS."""
         return self._connection.tls_session
+
+    @property
+    def is_remembered(self) -> bool:
+        """True if the session of the connection is stored for the next one."""
+        return self._connection.is_remembered
+
+    @is_remembered.setter
+    def is_remembered(self, is_remembered: bool) -> None:
+        self._connection.is_remembered |= is_remembered
 
     # the request
 
@@ -364,7 +374,7 @@ class Http2Connection(Http2[Http2UpstreamStream]):
         self.on_settings: Callable[[], None] = lambda: None
         self.hold_client: Callable[[], None] = lambda: None
         self.release_client: Callable[[], None] = lambda: None
-        self._has_served = False
+        self._has_served = self.is_remembered = False
         self._announced: GoAway | None = None
         self._numbers: dict[int, int] = {}
         """The numbers of streams by the client's."""
@@ -598,7 +608,7 @@ async def open(transport: Transport, upstream: Upstream, clock: Clock) -> Http2C
         connection.close()
         if upstream in transport.http2:
             raise UpstreamError("protocol", "its HTTP/2 did not begin with settings") from error
-        if isinstance(error, UpstreamError) and error.ended_by == "framing":
+        if isinstance(error, TimeoutError) or error.ended_by == "framing":
             transport.http1_only.add(upstream)
         return transport.serve(await transport.open(upstream), upstream)
     except BaseException:  # the client has left

@@ -1,6 +1,7 @@
 """HTTP/2 through a recorder: each stream is an exchange, whose bytes, trailers and end are the upstream's."""
 
 import asyncio
+import random
 import ssl
 from pathlib import Path
 from typing import Any
@@ -457,3 +458,18 @@ async def test_streams_that_come_while_the_connection_opens_share_it(tmp_path: P
         for one in asked:
             assert bytes((await one.over()).body).endswith(DONE)
         assert len(upstream.peers) == 1
+
+
+@on_loop
+async def test_a_large_body_through_a_small_window_is_whole(tmp_path: Path) -> None:
+    body = random.Random(1).randbytes(3 << 20)
+
+    async def echoing(answering: Stream) -> None:
+        answering.send_head([OK])
+        await answering.until(lambda: answering.is_ended, 30)
+        await answering.send(bytes(answering.body), end=True)
+
+    async with recording(tmp_path, echoing) as (_, _, base), connect(base) as peer:
+        asked = peer.request(ask("/h/x"))
+        await asked.send(body, end=True)
+        assert bytes((await asked.over(30)).body) == body
