@@ -11,8 +11,8 @@ more slowly, so that a flood takes a bounded part of the processor and harms its
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Generic, Protocol, TypeVar
 
 from h2 import events
 from h2.config import H2Configuration
@@ -71,19 +71,52 @@ _ACKNOWLEDGED_BYTES = 32 << 10
 Headers = list[tuple[bytes, bytes]]
 
 
-class Http2Stream:
+class Receiver(Protocol):
+    """The receiver of one stream's input, which comes before the `deliver` of its read."""
+
+    @property
+    def takes_data(self) -> bool:
+        """True if plain data may come next, so that `h2` need not look at it first."""
+
+    def data_came(self, data: bytes, flow_controlled: int) -> None:
+        """Receive data; `flow_controlled` is its size with padding."""
+
+    def trailers_came(self, trailers: Headers) -> None:
+        """Receive the trailers."""
+
+    def input_ended(self) -> None:
+        """Note that the peer has ended the stream in good order."""
+
+    def input_reset(self, code: int) -> None:
+        """Note that the peer has reset the stream."""
+
+    def deliver(self, at: int) -> None:
+        """Handle all that one read, of the time `at`, has brought."""
+
+    def output_progressed(self) -> None:
+        """Continue: more of the output has been taken."""
+
+    def failed(self, error: Exception) -> None:
+        """Report that one of the above raised."""
+
+
+RX = TypeVar("RX", bound=Receiver)
+
+
+class Http2Stream(Generic[RX]):
     """The output of one stream of HTTP/2; `wiretape.recorder.relay.states.Output` has its states.
 
-    `written` counts the body bytes that were written, `unsent` those of them that the kernel has not taken.
+    `receiver` has its input. `written` counts the body bytes that were written, `unsent` those of them that the kernel
+    has not taken.
     """
 
     __slots__ = (
         "_at_end", "_head", "_http2", "_marks", "_padding", "_queue", "_taken", "_trailers", "framed", "id", "output",
-        "written",
+        "receiver", "written",
     )  # fmt: skip
 
-    def __init__(self, http2: "Http2[Any]", id: int) -> None:
-        self._http2, self.id = http2, id
+    def __init__(self, http2: "Http2[Any]", id: int, receiver: RX) -> None:
+        self._http2, self.id, self.receiver = http2, id, receiver
         self.output = Output.OPEN
         self._queue: deque[bytes | memoryview] = deque()
         self._head: Headers | None = None
@@ -252,7 +285,7 @@ class Http2Stream:
         return self._taken > before
 
 
-S = TypeVar("S", bound=Http2Stream)
+S = TypeVar("S", bound=Http2Stream[Any])
 
 
 class Http2(ABC, Generic[S]):
@@ -359,7 +392,7 @@ class Http2(ABC, Generic[S]):
     def _take(self, came: Frame) -> bool:
         """Receive plain data before `h2` accounts for it; return True if its stream expects data."""
         stream, data = self.streams.get(came.stream), came.payload
-        if stream is None or not data or not self.takes_data(stream):
+        if stream is None or not data or not stream.receiver.takes_data:
             return False
         size = len(data)
         owed = self._unaccounted.get(came.stream, 0)
@@ -369,7 +402,7 @@ class Http2(ABC, Generic[S]):
         self._unaccounted[came.stream] = owed + size
         self._unacknowledged += size
         self._touched[came.stream] = stream
-        self.data_came(stream, data, size)
+        stream.receiver.data_came(data, size)
         return True
 
     def _account(self, id: int) -> None:
@@ -408,11 +441,7 @@ class Http2(ABC, Generic[S]):
         if not self._touched:
             return
         touched, self._touched = self._touched, {}
-        if len(touched) == 1:
-            for stream in touched.values():
-                self.deliver(stream, at)
-        else:
-            self.deliver_all(touched.values(), at)
+        self.deliver(touched.values(), at)
         if self._unacknowledged >= _ACKNOWLEDGED_BYTES and not self._socket.is_closed:
             self.h2.increment_flow_control_window(self._unacknowledged)
             self._unacknowledged = 0
@@ -422,26 +451,26 @@ class Http2(ABC, Generic[S]):
         stream = self.streams.get(event.stream_id)
         if stream is not None:
             self._touched[event.stream_id] = stream
-            self.data_came(stream, event.data, event.flow_controlled_length)
+            stream.receiver.data_came(event.data, event.flow_controlled_length)
 
     def _stream_ended(self, event: events.StreamEnded) -> None:
         stream = self.streams.get(event.stream_id)
         if stream is not None:
             self._touched[event.stream_id] = stream
-            self.input_ended(stream)
+            stream.receiver.input_ended()
 
     def _stream_reset(self, event: events.StreamReset) -> None:
         stream = self.streams.get(event.stream_id)
         if stream is not None:
             self._touched[event.stream_id] = stream
             stream.ended()
-            self.input_reset(stream, int(event.error_code))
+            stream.receiver.input_reset(int(event.error_code))
 
     def _trailers_came(self, event: events.TrailersReceived) -> None:
         stream = self.streams.get(event.stream_id)
         if stream is not None:
             self._touched[event.stream_id] = stream
-            self.trailers_came(stream, plain(event.headers))
+            stream.receiver.trailers_came(plain(event.headers))
 
     def _window_opened(self, event: events.WindowUpdated) -> None:
         if event.stream_id:
@@ -468,7 +497,7 @@ class Http2(ABC, Generic[S]):
     def _pump(self, stream: S) -> None:
         if stream.unsent or stream.output is Output.ENDING:
             stream.pump()
-            self.progressed_on(stream)
+            self._progressed(stream)
 
     def _pump_all(self) -> None:
         for stream in list(self.streams.values()):
@@ -523,7 +552,7 @@ class Http2(ABC, Generic[S]):
         if self.flush():
             for stream in held:
                 if stream.all_taken():
-                    self.progressed_on(stream)
+                    self._progressed(stream)
         else:
             for stream in held:
                 stream.mark()
@@ -554,7 +583,7 @@ class Http2(ABC, Generic[S]):
             return
         self.flush()
 
-    def output_ended(self, stream: Http2Stream) -> None:
+    def output_ended(self, stream: Http2Stream[Any]) -> None:
         """Note that the end of a stream's output was sent."""
         self.grant(_EXCHANGE_CREDIT)
 
@@ -563,7 +592,7 @@ class Http2(ABC, Generic[S]):
         self._regulate()
         for stream in list(self.streams.values()):
             if stream.progressed():
-                self.progressed_on(stream)
+                self._progressed(stream)
 
     def announce(self, leaving: GoAway) -> None:
         """Send a GOAWAY frame."""
@@ -577,40 +606,27 @@ class Http2(ABC, Generic[S]):
         self.flush()
         self.ended(error, at)
 
+    def _progressed(self, stream: S) -> None:
+        """Report that more of a stream's output has been taken."""
+        try:
+            stream.receiver.output_progressed()
+        except Exception as error:  # noqa: BLE001 - one stream's fault must not end the others
+            stream.receiver.failed(error)
+        self.handled(stream)
+
+    def deliver(self, streams: Collection[S], at: int) -> None:
+        """Deliver what one read has brought for each of some streams."""
+        for stream in streams:
+            try:
+                stream.receiver.deliver(at)
+            except Exception as error:  # noqa: BLE001 - one stream's fault must not end the others
+                stream.receiver.failed(error)
+            self.handled(stream)
+
     # the side's own part
 
-    @abstractmethod
-    def deliver(self, stream: S, at: int) -> None:
-        """Handle all that one read, of the time `at`, brought for a stream."""
-
-    def deliver_all(self, streams: Iterable[S], at: int) -> None:
-        """Handle all that one read brought for several streams."""
-        for stream in streams:
-            self.deliver(stream, at)
-
-    @abstractmethod
-    def takes_data(self, stream: S) -> bool:
-        """Return True if data may come next on a stream."""
-
-    @abstractmethod
-    def data_came(self, stream: S, data: bytes, flow_controlled: int) -> None:
-        """Receive data of a stream."""
-
-    @abstractmethod
-    def trailers_came(self, stream: S, trailers: Headers) -> None:
-        """Receive the trailers of a stream."""
-
-    @abstractmethod
-    def input_ended(self, stream: S) -> None:
-        """Note that the peer has ended a stream in good order."""
-
-    @abstractmethod
-    def input_reset(self, stream: S, code: int) -> None:
-        """Note that the peer has reset a stream."""
-
-    @abstractmethod
-    def progressed_on(self, stream: S) -> None:
-        """Report that more of a stream's output has been taken."""
+    def handled(self, stream: S) -> None:
+        """Continue after a stream's input, or the progress of its output, has been handled."""
 
     @abstractmethod
     def leaving(self, announced: GoAway) -> None:

@@ -6,9 +6,8 @@ exchanges, the client's is closed, too.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from h2 import events
 from h2.errors import ErrorCodes
@@ -41,7 +40,7 @@ _CONNECTION_ONLY = frozenset({b"connection", b"keep-alive", b"proxy-connection",
 """Headers that HTTP/2 does not have (RFC 9113, 8.2.2)."""
 
 
-class ClientStream(Http2Stream):
+class ClientStream(Http2Stream["ClientStream"]):
     """One request of a client, and the answer to it (`client.Client`)."""
 
     __slots__ = (
@@ -50,7 +49,7 @@ class ClientStream(Http2Stream):
     )  # fmt: skip
 
     def __init__(self, connection: "Http2Client", id: int, request: Request) -> None:
-        super().__init__(connection, id)
+        super().__init__(connection, id, self)
         self._connection, self._request = connection, request
         self._responder: Responder | None = None
         self._is_held = False
@@ -246,18 +245,22 @@ class ClientStream(Http2Stream):
         """Note the priority of the request."""
         self._request.priority = priority
 
-    def came(self, data: bytes, flow_controlled: int) -> None:
+    def data_came(self, data: bytes, flow_controlled: int) -> None:
         """Receive a part of the request's body."""
         self._owed += flow_controlled
         self._request.pieces.append(data)
         self._request.padding += flow_controlled - len(data)
         self._request.has_news = True
 
-    def request_trailers_came(self, trailers: Headers) -> None:
+    def trailers_came(self, trailers: Headers) -> None:
         """Note the trailers after the request's body."""
         self._request.trailers = trailers
 
-    def request_ended(self) -> None:
+    def input_reset(self, code: int) -> None:
+        """Note that the client does not want the answer."""
+        self.left_by = code
+
+    def input_ended(self) -> None:
         """Note the end of the request's body."""
         self._request.complete = self._request.has_news = True
 
@@ -267,16 +270,20 @@ class ClientStream(Http2Stream):
         return self._responder is not None
 
     @property
-    def has_length(self) -> bool:
-        """True if the head of the request has the length of its body."""
-        return b"content-length" in self._request.spelling
+    def takes_data(self) -> bool:
+        """True if the request's body may go on, and no length limits it, which `h2` checks first.
+
+        To an HTTP/1.1 server, bytes beyond the length would be another request.
+        """
+        request = self._request
+        return not request.complete and self.left_by is None and b"content-length" not in request.spelling
 
     @property
     def is_complete(self) -> bool:
         """True if all of the request has come."""
         return self._request.complete
 
-    def deliver(self) -> None:
+    def deliver(self, at: int) -> None:
         """Begin with the request, or report its progress or its end to the responder.
 
         A request that is reset in the read that brought it is no exchange: nothing of it was sent on.
@@ -302,7 +309,7 @@ class ClientStream(Http2Stream):
         if responder is not None:
             responder.client_left()
 
-    def client_progressed(self) -> None:
+    def output_progressed(self) -> None:
         """Report to the responder that the client has received more."""
         if self._responder is not None:
             self._responder.client_progressed()
@@ -385,47 +392,12 @@ class Http2Client(Http2[ClientStream], Takeover):
         for connection in self._connections.values():
             connection.prioritize(_priority(event))
 
-    def takes_data(self, stream: ClientStream) -> bool:
-        """Return True if the body of a request may go on, and no length limits it, which `h2` checks first.
-
-        To an HTTP/1.1 server, bytes beyond the length would be another request.
-        """
-        return not stream.is_complete and stream.left_by is None and not stream.has_length
-
-    def data_came(self, stream: ClientStream, data: bytes, flow_controlled: int) -> None:
-        """Receive a part of a request's body."""
-        stream.came(data, flow_controlled)
-
-    def trailers_came(self, stream: ClientStream, trailers: Headers) -> None:
-        """Receive the trailers of a request."""
-        stream.request_trailers_came(trailers)
-
-    def input_ended(self, stream: ClientStream) -> None:
-        """Note the end of a request."""
-        stream.request_ended()
-
-    def input_reset(self, stream: ClientStream, code: int) -> None:
-        """Note that the client does not want the answer."""
-        stream.left_by = code
-
-    def deliver(self, stream: ClientStream, at: int) -> None:
-        """Begin with a request, or go on with it."""
-        try:
-            stream.deliver()
-        except Exception as error:  # noqa: BLE001 - one stream's fault must not end the others
-            stream.failed(error)
-        self.settle(stream)
-
-    def progressed_on(self, stream: ClientStream) -> None:
-        """Report that the client has received more of an answer."""
-        try:
-            stream.client_progressed()
-        except Exception as error:  # noqa: BLE001 - one stream's fault must not end the others
-            stream.failed(error)
+    def handled(self, stream: ClientStream) -> None:
+        """Forget the stream if it has ended."""
         self.settle(stream)
         self._end_lost()
 
-    def output_ended(self, stream: Http2Stream) -> None:
+    def output_ended(self, stream: Http2Stream[Any]) -> None:
         """Forget a stream whose answer is sent, if its request has come."""
         super().output_ended(stream)
         if isinstance(stream, ClientStream):
@@ -633,16 +605,18 @@ class Http2Client(Http2[ClientStream], Takeover):
         """End: the client closed the connection, or broke it."""
         self.ended(error, self._clock.now())
 
-    def ended(self, error: Exception | None, at: int) -> None:
+    def ended(self, reason: Exception | None, at: int) -> None:
         """End all requests, and close the connections to API servers."""
         streams, self.streams = self.streams, {}
         for stream in streams.values():
             stream.ended()
-            with contextlib.suppress(Exception):
+            try:
                 stream.leave()
+            except Exception as error:  # noqa: BLE001 - one stream's fault must not keep the others
+                self.app.client_failed(error)
         self._close_upstreams()
         if not self._socket.is_closed:  # the client broke HTTP/2
-            self.app.client_rejected(Refusal(400, f"a client broke HTTP/2: {error}"))
+            self.app.client_rejected(Refusal(400, f"a client broke HTTP/2: {reason}"))
             self._socket.end()
             self._owner.close()
 

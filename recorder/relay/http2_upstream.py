@@ -3,8 +3,7 @@
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
 
 from h2 import events
 from h2.errors import ErrorCodes
@@ -43,16 +42,6 @@ SETTLE_SECONDS = 5.0
 """Time for a server without TLS to answer HTTP/2's preface; one that does not gets HTTP/1.1."""
 
 
-class Http2UpstreamStream(Http2Stream):
-    """The output of a stream to an API server."""
-
-    __slots__ = ("carrier",)
-
-    def __init__(self, http2: Http2[Any], id: int, carrier: "StreamCarrier") -> None:
-        super().__init__(http2, id)
-        self.carrier = carrier
-
-
 class StreamCarrier(Carrier):
     """A stream to an API server, which carries one exchange; it waits until the server allows another stream."""
 
@@ -67,7 +56,7 @@ class StreamCarrier(Carrier):
         self._connection = connection
         super().__init__(connection.clock, connection.upstream)
         self.reused = reused
-        self._stream: Http2UpstreamStream | None = None
+        self._stream: Http2Stream[StreamCarrier] | None = None
         self._waiting: list[bytes] = []
         """The request's body, until the stream is open."""
         self._ends = False
@@ -110,7 +99,7 @@ class StreamCarrier(Carrier):
         self._active_at = self._clock.now()
         self._connection.admit(self)
 
-    def open(self, stream: Http2UpstreamStream) -> None:
+    def open(self, stream: "Http2Stream[StreamCarrier]") -> None:
         """Send the head, and the received part of the body, on a stream."""
         self._stream = stream
         head = self._head
@@ -169,7 +158,7 @@ class StreamCarrier(Carrier):
         """Bytes of the request's body that wait for the server's window or for the kernel."""
         return sum(map(len, self._waiting)) if self._stream is None else self._stream.unsent
 
-    def progressed(self) -> None:
+    def output_progressed(self) -> None:
         """Report that more of the request has been taken."""
         self._active_at = self._clock.now()
         self._note_sent()
@@ -204,7 +193,7 @@ class StreamCarrier(Carrier):
             self._taker.told_to_continue()
 
     @property
-    def is_receiving(self) -> bool:
+    def takes_data(self) -> bool:
         """True between the head of the response and its end."""
         return self.state is Receiving.STREAMING and not self._has_ended and self._reset_by is None
 
@@ -216,11 +205,15 @@ class StreamCarrier(Carrier):
         if data:
             self._pieces.append(data)
 
-    def response_ended(self) -> None:
+    def trailers_came(self, trailers: Headers) -> None:
+        """Receive the trailers."""
+        self.trailers = [pair for pair in trailers if _is_valid([pair]) and not pair[0].startswith(b":")]
+
+    def input_ended(self) -> None:
         """Note the end in good order."""
         self._has_ended = True
 
-    def reset_came(self, code: int) -> None:
+    def input_reset(self, code: int) -> None:
         """Note that the server has reset the stream."""
         self._reset_by = code
 
@@ -362,7 +355,7 @@ def _is_valid(headers: Headers) -> bool:
     )
 
 
-class Http2Connection(Http2[Http2UpstreamStream]):
+class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
     """A connection to an API server that speaks HTTP/2; `settled` is done when the server's settings have come."""
 
     def __init__(self, sock: Socket, clock: Clock, upstream: Upstream) -> None:
@@ -423,7 +416,7 @@ class Http2Connection(Http2[Http2UpstreamStream]):
                 return
             carrier = self._waiting.popleft()
             id = self.h2.get_next_available_stream_id()
-            stream = self.streams[id] = Http2UpstreamStream(self, id, carrier)
+            stream = self.streams[id] = Http2Stream(self, id, carrier)
             carrier.open(stream)
 
     def ask(self, id: int, head: RequestHead, *, ends: bool) -> None:
@@ -444,7 +437,9 @@ class Http2Connection(Http2[Http2UpstreamStream]):
             self.h2.prioritize(id, priority.weight, parent, priority.is_exclusive)
             self.flush()
 
-    def forget(self, carrier: StreamCarrier, stream: Http2UpstreamStream | None, code: int, *, resets: bool) -> None:
+    def forget(
+        self, carrier: StreamCarrier, stream: Http2Stream[StreamCarrier] | None, code: int, *, resets: bool
+    ) -> None:
         """Forget an exchange, and reset its stream if it has not ended."""
         if stream is None:
             if carrier in self._waiting:
@@ -481,57 +476,25 @@ class Http2Connection(Http2[Http2UpstreamStream]):
             self._touched[event.stream_id] = stream
             # Else `h2` would end all streams for one whose body has another size.
             self.h2.streams[event.stream_id]._expected_content_length = None  # noqa: SLF001
-            stream.carrier.head_came(plain(event.headers))
+            stream.receiver.head_came(plain(event.headers))
         elif event.stream_id % 2 == 0:
             raise ProtocolError(f"a response on stream {event.stream_id}, which no request has opened")
 
     def _informational_came(self, event: events.InformationalResponseReceived) -> None:
         stream = self.streams.get(event.stream_id)
         if stream is not None:
-            stream.carrier.informed(_status(plain(event.headers)))
+            stream.receiver.informed(_status(plain(event.headers)))
 
-    def takes_data(self, stream: Http2UpstreamStream) -> bool:
-        """Return True if the body of a response may go on."""
-        return stream.carrier.is_receiving
-
-    def data_came(self, stream: Http2UpstreamStream, data: bytes, flow_controlled: int) -> None:
-        """Receive a part of a response's body."""
-        stream.carrier.data_came(data, flow_controlled)
-
-    def trailers_came(self, stream: Http2UpstreamStream, trailers: Headers) -> None:
-        """Receive the trailers of a response."""
-        stream.carrier.trailers = [pair for pair in trailers if _is_valid([pair]) and not pair[0].startswith(b":")]
-
-    def input_ended(self, stream: Http2UpstreamStream) -> None:
-        """Note the end of a response."""
-        stream.carrier.response_ended()
-
-    def input_reset(self, stream: Http2UpstreamStream, code: int) -> None:
-        """Note that the server has reset a stream."""
-        stream.carrier.reset_came(code)
-
-    def deliver(self, stream: Http2UpstreamStream, at: int) -> None:
-        """Report what one read brought for an exchange."""
-        carrier = stream.carrier
-        try:
-            carrier.deliver(at)
-        except Exception as error:  # noqa: BLE001 - one exchange's fault must not end the others
-            carrier.failed(error)
-
-    def deliver_all(self, streams: Iterable[Http2UpstreamStream], at: int) -> None:
-        """Report what one read brought for several exchanges, which goes to the client in one write."""
+    def deliver(self, streams: Collection[Http2Stream[StreamCarrier]], at: int) -> None:
+        """Report what one read has brought; that for several exchanges goes to the client in one write."""
+        if len(streams) == 1:
+            super().deliver(streams, at)
+            return
         self.hold_client()
         try:
-            super().deliver_all(streams, at)
+            super().deliver(streams, at)
         finally:
             self.release_client()
-
-    def progressed_on(self, stream: Http2UpstreamStream) -> None:
-        """Report that more of a request has been taken."""
-        try:
-            stream.carrier.progressed()
-        except Exception as error:  # noqa: BLE001 - one exchange's fault must not end the others
-            stream.carrier.failed(error)
 
     def leaving(self, announced: GoAway) -> None:
         """Pass the announcement on, and end the exchanges that the server will not process."""
@@ -541,7 +504,7 @@ class Http2Connection(Http2[Http2UpstreamStream]):
         refused = UpstreamError(
             "reset", f"upstream ended the connection before the request ({name})", ErrorCodes.REFUSED_STREAM, name
         )
-        unprocessed = [stream.carrier for id, stream in self.streams.items() if id > announced.last_stream]
+        unprocessed = [stream.receiver for id, stream in self.streams.items() if id > announced.last_stream]
         for carrier in (*unprocessed, *self._waiting):
             carrier.broke(refused, self.socket.stamp)
         self._close_if_left()
@@ -567,7 +530,7 @@ class Http2Connection(Http2[Http2UpstreamStream]):
         if not self.settled.done():
             self.settled.set_exception(failure)
             self.settled.exception()  # nobody has to wait for it
-        for carrier in (*(stream.carrier for stream in self.streams.values()), *self._waiting):
+        for carrier in (*(stream.receiver for stream in self.streams.values()), *self._waiting):
             try:
                 carrier.broke(failure, at)
             except Exception as error:  # noqa: BLE001 - one exchange's fault must not end the others
@@ -584,7 +547,7 @@ class Http2Connection(Http2[Http2UpstreamStream]):
     def failed(self, error: Exception) -> None:
         """Report a fault of our own to all exchanges."""
         self.socket.close()
-        for carrier in (*(stream.carrier for stream in self.streams.values()), *self._waiting):
+        for carrier in (*(stream.receiver for stream in self.streams.values()), *self._waiting):
             carrier.failed(error)
         self.on_closed()
 
