@@ -1,11 +1,5 @@
-"""A client's HTTP/2 connection: each stream is a client of its own, with a stream to the API server.
+"""A client's HTTP/2 connection: each stream is a client of its own."""
 
-The connection to an API server speaks HTTP/2 if the server does; else each exchange takes one of HTTP/1.1. It lives as
-long as the client's: the server's announcement of its end is passed on, and where the server closes it between two
-exchanges, the client's is closed, too.
-"""
-
-import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -14,18 +8,17 @@ from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 
 from wiretape.recorder.clock import Clock
-from wiretape.recorder.errors import UpstreamError
-from wiretape.recorder.relay import http2_upstream
 from wiretape.recorder.relay.client import HTTP2, App, P, R, Request
 from wiretape.recorder.relay.guard import Refusal
-from wiretape.recorder.relay.http2 import STREAMS, Headers, Http2, Http2Stream, plain
+from wiretape.recorder.relay.http2 import Headers, Http2, Http2Stream, plain
 from wiretape.recorder.relay.http2_frames import GoAway
+from wiretape.recorder.relay.http2_mirror import Mirror
 from wiretape.recorder.relay.http2_upstream import Http2Connection
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.responder import Responder, Takeover
 from wiretape.recorder.relay.sockets import Ends, Socket
 from wiretape.recorder.relay.states import Output
-from wiretape.recorder.relay.upstream import Carrier, Connection, Instants, Priority, Transport
+from wiretape.recorder.relay.upstream import Carrier, Instants, Priority, Transport
 
 IDLE_SECONDS = 600.0
 """Time that a connection is kept without a request, unless its API server ends its own before."""
@@ -33,8 +26,6 @@ LAST_SECONDS = 60.0
 """Time that the rest of an answer is kept for a client that does not open its window, after the answer was cut."""
 LINGER_SECONDS = 2.0
 """Time for reading a connection after the last answer: a reset on unread bytes would keep the client from it."""
-KEPT = 8
-"""Limit of idle connections of HTTP/1.1 to one API server."""
 _FAULT = b"wiretape: a fault of its own\n"
 _CONNECTION_ONLY = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
 """Headers that HTTP/2 does not have (RFC 9113, 8.2.2)."""
@@ -118,7 +109,7 @@ class ClientStream(Http2Stream["ClientStream"]):
 
     def kept(self, upstream: Upstream) -> Carrier | None:
         """Return a carrier on a connection that is open already."""
-        return self._connection.kept(upstream)
+        return self._connection.mirror.kept(upstream)
 
     def connect_at_once(self, transport: Transport, upstream: Upstream, instants: Instants) -> Carrier | None:
         """Return None: the server's protocol is not known yet."""
@@ -126,11 +117,11 @@ class ClientStream(Http2Stream["ClientStream"]):
 
     async def connect(self, transport: Transport, upstream: Upstream, instants: Instants) -> Carrier:
         """Return a carrier on a new connection."""
-        return await self._connection.connect(transport, upstream, instants)
+        return await self._connection.mirror.connect(transport, upstream, instants)
 
     def keep(self, carrier: Carrier) -> None:
         """Keep a connection of HTTP/1.1 for another request."""
-        self._connection.keep(carrier)
+        self._connection.mirror.keep(carrier)
 
     # the answer
 
@@ -335,9 +326,7 @@ class Http2Client(Http2[ClientStream], Takeover):
         self._owner, self.app = owner, app
         self._handlers[events.RequestReceived] = self._request_came
         self._handlers[events.PriorityUpdated] = self._priority_came
-        self._connections: dict[Upstream, Http2Connection] = {}
-        self._opening: dict[Upstream, asyncio.Task[None]] = {}
-        self._idle: dict[Upstream, list[Connection]] = {}
+        self.mirror = Mirror(self, clock)
         self._highest = 0
         self._last: int | None = None
         """The last stream that is processed, once the client has been told so."""
@@ -348,7 +337,7 @@ class Http2Client(Http2[ClientStream], Takeover):
         owner.limit(IDLE_SECONDS)
         self._greet()
         if opened is not None:
-            self._adopt(opened)
+            self.mirror.adopt(opened)
 
     @property
     def stamp(self) -> int:
@@ -364,6 +353,11 @@ class Http2Client(Http2[ClientStream], Takeover):
     def has_ended(self) -> bool:
         """True if the client closed in good order."""
         return self._socket.has_ended
+
+    @property
+    def is_closed(self) -> bool:
+        """True after the end of the connection."""
+        return self._socket.is_closed
 
     @property
     def is_idle(self) -> bool:
@@ -389,8 +383,7 @@ class Http2Client(Http2[ClientStream], Takeover):
         if stream is not None and not stream.has_come:
             stream.prioritize(_priority(event))
             return
-        for connection in self._connections.values():
-            connection.prioritize(_priority(event))
+        self.mirror.prioritize(_priority(event))
 
     def handled(self, stream: ClientStream) -> None:
         """Forget the stream if it has ended."""
@@ -458,99 +451,19 @@ class Http2Client(Http2[ClientStream], Takeover):
 
         self._loop.call_later(seconds, drop)
 
-    # the way to API servers
+    # the API servers
 
-    def kept(self, upstream: Upstream) -> Carrier | None:
-        """Return a stream of the connection to an API server, or an idle connection of HTTP/1.1; None without any."""
-        connection = self._connections.get(upstream)
-        if connection is not None:
-            if connection.is_ready():
-                return connection.carrier()
-            self._forget(connection)
-        idle = self._idle.get(upstream)
-        while idle:
-            kept = idle.pop()
-            if kept.is_silent():
-                return kept
-            kept.close()
-        return None
-
-    async def connect(self, transport: Transport, upstream: Upstream, instants: Instants) -> Carrier:
-        """Return a stream of a new connection to an API server, or a new connection of HTTP/1.1.
-
-        Streams that need the same connection wait for it together. Raises `UpstreamError`.
-        """
-        if not self._needs_http1(transport, upstream):
-            if upstream not in self._connections:
-                await asyncio.shield(self._begin_opening(transport, upstream))
-            instants.connected = self._clock.now()
-            if carrier := self.kept(upstream):
-                return carrier
-            if not self._needs_http1(transport, upstream):
-                raise UpstreamError("eof", "upstream closed the connection before the request")
-        return await transport.connect(upstream, instants)
-
-    def _begin_opening(self, transport: Transport, upstream: Upstream) -> "asyncio.Task[None]":
-        """Return the task that opens the connection to an API server, which is one for all streams."""
-        opening = self._opening.get(upstream)
-        if opening is None:
-            opening = self._opening[upstream] = self._loop.create_task(self._open(transport, upstream))
-            opening.add_done_callback(lambda done: done.cancelled() or done.exception())  # the streams raise it
-        return opening
-
-    def _needs_http1(self, transport: Transport, upstream: Upstream) -> bool:
-        """Return True if an API server is known not to speak HTTP/2."""
-        return upstream in transport.http1_only or upstream in self._idle
-
-    async def _open(self, transport: Transport, upstream: Upstream) -> None:
-        """Open a connection to an API server, and keep it."""
-        try:
-            opened = await http2_upstream.open(transport, upstream, self._clock)
-        finally:
-            self._opening.pop(upstream, None)
-        if self._socket.is_closed:
-            opened.close()
-        elif isinstance(opened, Http2Connection):
-            self._adopt(opened)
-        else:
-            self._idle.setdefault(upstream, []).append(opened)
-
-    def _adopt(self, connection: Http2Connection) -> None:
-        """Use a connection for new streams, and mirror its end."""
-        self._connections[connection.upstream] = connection
-        connection.on_settings = self._limit_streams
-        connection.hold_client, connection.release_client = self.hold, self.release
-        connection.on_leaving = lambda announced: self._upstream_leaves(connection, announced)
-        connection.on_closed = lambda: self._upstream_closed(connection)
-        if connection.settled.done():
-            self._limit_streams()
-
-    def _limit_streams(self) -> None:
+    def limit_streams(self, allowed: int) -> None:
         """Allow as many streams as the API servers do."""
-        allowed = min(STREAMS, *(one.streams_allowed for one in self._connections.values()))
         if allowed != self.h2.local_settings.max_concurrent_streams and not self._socket.is_closed:
             self.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: allowed})
             self.flush()
 
-    def keep(self, carrier: Carrier) -> None:
-        """Keep an idle connection of HTTP/1.1 for another request."""
-        assert isinstance(carrier, Connection)
-        idle = self._idle.setdefault(carrier.upstream, [])
-        if self._socket.is_closed or len(idle) >= KEPT:
-            carrier.close()
-            return
-        carrier.keep()
-        carrier.closed_by_peer = lambda: idle.remove(carrier) if carrier in idle else None
-        idle.append(carrier)
-
-    def _upstream_leaves(self, connection: Http2Connection, announced: GoAway) -> None:
+    def upstream_leaves(self, announced: GoAway) -> None:
         """Pass the announcement on; new requests need a new connection.
 
         The requests that the server will not process are refused one by one, which is as safe to repeat.
         """
-        self._forget(connection)
-        if self._connections:
-            return
         self._is_left = True
         if announced.is_graceful:
             self.announce(announced)
@@ -562,14 +475,9 @@ class Http2Client(Http2[ClientStream], Takeover):
         self._last = self._highest
         self.announce(GoAway(self._last, code, debug))
 
-    def _upstream_closed(self, connection: Http2Connection) -> None:
+    def upstream_closed(self) -> None:
         """Close after a server closed the last connection, unless another request is being answered."""
-        self._forget(connection)
         self._loop.call_soon(self._leave_if_idle)  # after the frames that are held back
-
-    def _forget(self, connection: Http2Connection) -> None:
-        if self._connections.get(connection.upstream) is connection:
-            del self._connections[connection.upstream]
 
     def leave(self) -> None:
         """Announce the end, and refuse further requests."""
@@ -578,7 +486,7 @@ class Http2Client(Http2[ClientStream], Takeover):
 
     def _leave_if_idle(self) -> None:
         """End the connection in good order, unless a request is being answered or an API server keeps its own."""
-        if self._connections or self.streams or self._socket.is_closed:
+        if self.mirror.connections or self.streams or self._socket.is_closed:
             return
         self._announce_end(ErrorCodes.NO_ERROR)
         self._end_connection()
@@ -586,7 +494,7 @@ class Http2Client(Http2[ClientStream], Takeover):
     def _end_connection(self) -> None:
         """Close the connection when all is sent, and give the client time to read it."""
         self._last = self._highest
-        self._close_upstreams()
+        self.mirror.close()
         self.flush()
         self._socket.end()
         self._loop.call_later(LINGER_SECONDS, self._owner.close)
@@ -614,23 +522,11 @@ class Http2Client(Http2[ClientStream], Takeover):
                 stream.leave()
             except Exception as error:  # noqa: BLE001 - one stream's fault must not keep the others
                 self.app.client_failed(error)
-        self._close_upstreams()
+        self.mirror.close()
         if not self._socket.is_closed:  # the client broke HTTP/2
             self.app.client_rejected(Refusal(400, f"a client broke HTTP/2: {reason}"))
             self._socket.end()
             self._owner.close()
-
-    def _close_upstreams(self) -> None:
-        """Close the connections to API servers."""
-        for connection in self._connections.values():
-            connection.close()
-        for idle in self._idle.values():
-            for kept in idle:
-                kept.close()
-        self._connections.clear()
-        self._idle.clear()
-        for opening in self._opening.values():
-            opening.cancel()
 
     def failed(self, error: Exception) -> None:
         """Report a fault of our own, and close."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from h2.settings import SettingCodes
 
 from tests.support.http2 import DATA, PRIORITY, Limits, Peer, Stream, ask, connect, recording
 from tests.support.relay import DONE, Relay, address, chunk, kept, on_loop, select, serving, until
@@ -473,3 +474,15 @@ async def test_a_large_body_through_a_small_window_is_whole(tmp_path: Path) -> N
         asked = peer.request(ask("/h/x"))
         await asked.send(body, end=True)
         assert bytes((await asked.over(30)).body) == body
+
+
+@on_loop
+async def test_settings_of_an_upstream_that_leaves_are_no_fault(tmp_path: Path) -> None:
+    async def leaving(answering: Stream) -> None:
+        answering.send_head([OK])
+        answering.peer.leave(0, answering.id)
+        answering.peer.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: 5})
+        await answering.send(b"x", end=True)
+
+    async with recording(tmp_path, leaving) as (_, _, base), connect(base) as peer:
+        assert (await peer.request(ask("/h/x"), end=True).over()).body == b"x"

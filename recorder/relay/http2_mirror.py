@@ -1,0 +1,165 @@
+"""The connections to API servers that mirror a client's HTTP/2 connection.
+
+They speak HTTP/2 if the server does; else each exchange takes one of HTTP/1.1. They live as long as the client's: a
+server's announcement of its end is passed on, and where a server closes its connection between two exchanges, the
+client's is closed, too.
+"""
+
+import asyncio
+from typing import Protocol
+
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.errors import UpstreamError
+from wiretape.recorder.relay import http2_upstream
+from wiretape.recorder.relay.http2 import STREAMS
+from wiretape.recorder.relay.http2_frames import GoAway
+from wiretape.recorder.relay.http2_upstream import Http2Connection
+from wiretape.recorder.relay.providers import Upstream
+from wiretape.recorder.relay.upstream import Carrier, Connection, Instants, Priority, Transport
+
+KEPT = 8
+"""Limit of idle connections of HTTP/1.1 to one API server."""
+
+
+class Mirrored(Protocol):
+    """The client's connection."""
+
+    @property
+    def is_closed(self) -> bool:
+        """True after its end."""
+
+    def hold(self) -> None:
+        """Hold frames back until `release`."""
+
+    def release(self) -> None:
+        """Send the held frames."""
+
+    def limit_streams(self, allowed: int) -> None:
+        """Allow as many streams as the API servers do."""
+
+    def upstream_leaves(self, announced: GoAway) -> None:
+        """Pass the announcement of the last server on."""
+
+    def upstream_closed(self) -> None:
+        """Note that a server has closed its connection."""
+
+
+class Mirror:
+    """The connections of HTTP/2, one for each API server, and those of HTTP/1.1 to servers without it."""
+
+    def __init__(self, client: Mirrored, clock: Clock) -> None:
+        self._client, self._clock = client, clock
+        self._loop = asyncio.get_running_loop()
+        self.connections: dict[Upstream, Http2Connection] = {}
+        self._opening: dict[Upstream, asyncio.Task[None]] = {}
+        self._idle: dict[Upstream, list[Connection]] = {}
+
+    def kept(self, upstream: Upstream) -> Carrier | None:
+        """Return a stream of the connection to an API server, or an idle connection of HTTP/1.1; None without any."""
+        connection = self.connections.get(upstream)
+        if connection is not None:
+            if connection.is_ready():
+                return connection.carrier()
+            self._forget(connection)
+        idle = self._idle.get(upstream)
+        while idle:
+            kept = idle.pop()
+            if kept.is_silent():
+                return kept
+            kept.close()
+        return None
+
+    async def connect(self, transport: Transport, upstream: Upstream, instants: Instants) -> Carrier:
+        """Return a stream of a new connection to an API server, or a new connection of HTTP/1.1.
+
+        Streams that need the same connection wait for it together. Raises `UpstreamError`.
+        """
+        if not self._needs_http1(transport, upstream):
+            if upstream not in self.connections:
+                await asyncio.shield(self._begin_opening(transport, upstream))
+            instants.connected = self._clock.now()
+            if carrier := self.kept(upstream):
+                return carrier
+            if not self._needs_http1(transport, upstream):
+                raise UpstreamError("eof", "upstream closed the connection before the request")
+        return await transport.connect(upstream, instants)
+
+    def _begin_opening(self, transport: Transport, upstream: Upstream) -> "asyncio.Task[None]":
+        """Return the task that opens the connection to an API server, which is one for all streams."""
+        opening = self._opening.get(upstream)
+        if opening is None:
+            opening = self._opening[upstream] = self._loop.create_task(self._open(transport, upstream))
+            opening.add_done_callback(lambda done: done.cancelled() or done.exception())  # the streams raise it
+        return opening
+
+    def _needs_http1(self, transport: Transport, upstream: Upstream) -> bool:
+        """Return True if an API server is known not to speak HTTP/2."""
+        return upstream in transport.http1_only or upstream in self._idle
+
+    async def _open(self, transport: Transport, upstream: Upstream) -> None:
+        """Open a connection to an API server, and keep it."""
+        try:
+            opened = await http2_upstream.open(transport, upstream, self._clock)
+        finally:
+            self._opening.pop(upstream, None)
+        if self._client.is_closed:
+            opened.close()
+        elif isinstance(opened, Http2Connection):
+            self.adopt(opened)
+        else:
+            self._idle.setdefault(upstream, []).append(opened)
+
+    def adopt(self, connection: Http2Connection) -> None:
+        """Use a connection for new streams, and mirror its end."""
+        self.connections[connection.upstream] = connection
+        connection.on_settings = self._limit_streams
+        connection.hold_client, connection.release_client = self._client.hold, self._client.release
+        connection.on_leaving = lambda announced: self._leaves(connection, announced)
+        connection.on_closed = lambda: self._closed(connection)
+        if connection.settled.done():
+            self._limit_streams()
+
+    def _limit_streams(self) -> None:
+        self._client.limit_streams(min((STREAMS, *(one.streams_allowed for one in self.connections.values()))))
+
+    def prioritize(self, priority: Priority) -> None:
+        """Pass the new priority of a stream on to its server."""
+        for connection in self.connections.values():
+            connection.prioritize(priority)
+
+    def _leaves(self, connection: Http2Connection, announced: GoAway) -> None:
+        """Report the end that a server has announced, unless another server has a connection."""
+        self._forget(connection)
+        if not self.connections:
+            self._client.upstream_leaves(announced)
+
+    def _closed(self, connection: Http2Connection) -> None:
+        self._forget(connection)
+        self._client.upstream_closed()
+
+    def keep(self, carrier: Carrier) -> None:
+        """Keep an idle connection of HTTP/1.1 for another request."""
+        assert isinstance(carrier, Connection)
+        idle = self._idle.setdefault(carrier.upstream, [])
+        if self._client.is_closed or len(idle) >= KEPT:
+            carrier.close()
+            return
+        carrier.keep()
+        carrier.closed_by_peer = lambda: idle.remove(carrier) if carrier in idle else None
+        idle.append(carrier)
+
+    def _forget(self, connection: Http2Connection) -> None:
+        if self.connections.get(connection.upstream) is connection:
+            del self.connections[connection.upstream]
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in self.connections.values():
+            connection.close()
+        for idle in self._idle.values():
+            for kept in idle:
+                kept.close()
+        self.connections.clear()
+        self._idle.clear()
+        for opening in self._opening.values():
+            opening.cancel()
