@@ -11,7 +11,7 @@ more slowly, so that a flood takes a bounded part of the processor and harms its
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from typing import Any, Generic, Protocol, TypeVar
 
 from h2 import events
@@ -470,7 +470,7 @@ class Http2(ABC, Generic[S]):
         stream = self.streams.get(event.stream_id)
         if stream is not None:
             self._touched[event.stream_id] = stream
-            stream.receiver.trailers_came(plain(event.headers))
+            stream.receiver.trailers_came(list(event.headers))
 
     def _window_opened(self, event: events.WindowUpdated) -> None:
         if event.stream_id:
@@ -649,8 +649,3 @@ def _cost(came: Frame) -> float:
     if came.kind != Kind.DATA or len(came.data) == HEAD_BYTES:
         return _COSTS.get(came.kind, 1)
     return _SMALL_COST if len(came.data) < _SMALL_BYTES or came.flags & PADDED else 0
-
-
-def plain(headers: Iterable[Any]) -> Headers:
-    """Return headers as pairs of bytes, without what `h2` knows of them besides."""
-    return [(bytes(name), bytes(value)) for name, value in headers]

@@ -10,7 +10,7 @@ from h2.settings import SettingCodes
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.relay.client import HTTP2, App, P, R, Request
 from wiretape.recorder.relay.guard import Refusal
-from wiretape.recorder.relay.http2 import Headers, Http2, Http2Stream, plain
+from wiretape.recorder.relay.http2 import Headers, Http2, Http2Stream
 from wiretape.recorder.relay.http2_frames import GoAway
 from wiretape.recorder.relay.http2_mirror import Mirror
 from wiretape.recorder.relay.http2_upstream import Http2Connection
@@ -130,7 +130,7 @@ class ClientStream(Http2Stream["ClientStream"]):
         if self.output is not Output.OPEN:
             return
         self.is_answered = True
-        passed = [(name.lower(), value) for name, value in headers]
+        passed = [pair if pair[0].islower() else (pair[0].lower(), pair[1]) for pair in headers]
         head = [(b":status", b"%d" % status), *(pair for pair in passed if pair[0] not in _CONNECTION_ONLY)]
         self.begin(head)
 
@@ -370,7 +370,7 @@ class Http2Client(Http2[ClientStream], Takeover):
         if self._last is not None and event.stream_id > self._last:  # the client repeats it on another connection
             self.reset(event.stream_id, ErrorCodes.REFUSED_STREAM)
             return
-        request = _request(plain(event.headers))
+        request = _request(list(event.headers))
         request.stream = event.stream_id
         stream = ClientStream(self, event.stream_id, request)
         self._owner.limit(None)

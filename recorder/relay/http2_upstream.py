@@ -13,7 +13,7 @@ from wiretape.recorder.clock import Clock
 from wiretape.recorder.decode.exchange import reset_code
 from wiretape.recorder.errors import UpstreamError
 from wiretape.recorder.relay import guard
-from wiretape.recorder.relay.http2 import Headers, Http2, Http2Stream, plain
+from wiretape.recorder.relay.http2 import Headers, Http2, Http2Stream
 from wiretape.recorder.relay.http2_frames import GoAway
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.sockets import Socket, TlsSocket
@@ -476,14 +476,14 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
             self._touched[event.stream_id] = stream
             # Else `h2` would end all streams for one whose body has another size.
             self.h2.streams[event.stream_id]._expected_content_length = None  # noqa: SLF001
-            stream.receiver.head_came(plain(event.headers))
+            stream.receiver.head_came(list(event.headers))
         elif event.stream_id % 2 == 0:
             raise ProtocolError(f"a response on stream {event.stream_id}, which no request has opened")
 
     def _informational_came(self, event: events.InformationalResponseReceived) -> None:
         stream = self.streams.get(event.stream_id)
         if stream is not None:
-            stream.receiver.informed(_status(plain(event.headers)))
+            stream.receiver.informed(_status(list(event.headers)))
 
     def deliver(self, streams: Collection[Http2Stream[StreamCarrier]], at: int) -> None:
         """Report what one read has brought; that for several exchanges goes to the client in one write."""

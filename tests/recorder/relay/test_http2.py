@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from h2.settings import SettingCodes
+from hpack import NeverIndexedHeaderTuple
 
 from tests.support.http2 import DATA, PRIORITY, Limits, Peer, Stream, ask, connect, recording
 from tests.support.relay import DONE, Relay, address, chunk, kept, on_loop, select, serving, until
@@ -486,3 +487,17 @@ async def test_settings_of_an_upstream_that_leaves_are_no_fault(tmp_path: Path) 
 
     async with recording(tmp_path, leaving) as (_, _, base), connect(base) as peer:
         assert (await peer.request(ask("/h/x"), end=True).over()).body == b"x"
+
+
+@on_loop
+async def test_a_header_that_is_never_to_be_indexed_keeps_that_mark(tmp_path: Path) -> None:
+    async def setting(answering: Stream) -> None:
+        answering.send_head([OK, NeverIndexedHeaderTuple("x-secret", "s")], end=True)
+
+    async with recording(tmp_path, setting) as (relay, upstream, base), connect(base) as peer:
+        asked = await peer.request(ask("/h/x", NeverIndexedHeaderTuple("x-api-key", "k")), end=True).over()
+        (other,) = upstream.peers[0].streams.values()
+        for head, name in ((other.head, "x-api-key"), (asked.head, "x-secret")):
+            (found,) = [pair for pair in head if pair[0] == name]
+            assert isinstance(found, NeverIndexedHeaderTuple)
+        assert '"k"' not in (await tape_of(relay, "/x")).row["request_headers"]
