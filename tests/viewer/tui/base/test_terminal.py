@@ -131,7 +131,7 @@ ASKED = (
     ("x", "wiretape export"), ("\r", "write to"), ("\x1b", "-write to"), ("'", "saved views"), ("\x1b", "-saved views"),
     ("C ", "columns"), ("\x1b", "-columns"), ("t", "conversations"), ("q", "-conversations ·"),
     ("v", "lanes ·"), ("j", "lanes ·"), ("q", "-lanes ·"),
-    ("G\r", "1 Replay"), ("4/", "words to find"), ("content\r", "1 / "), ("q", "-Replay"),
+    ("G\r", "1 Replay"), ("4", "response 200"), ("/", "words to find"), ("content\r", "1 / "), ("q", "-Replay"),
     ("/model:gpt", "model:"), ("\x15\x1b", "-model:gpt*"), ("\x1b[15~", "theme: "),
 )  # fmt: skip
 """More of them, with texts in other styles."""
