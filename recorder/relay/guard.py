@@ -291,6 +291,7 @@ def expects_continue(headers: Headers) -> bool:
     return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
 
 
+@functools.lru_cache(1024)
 def grants_credentials(target: bytes) -> bool:
     """Return True for the path of a request that exchanges credentials: its body, or its answer, is one."""
     return _CREDENTIALS.fullmatch(target) is not None

@@ -143,7 +143,7 @@ class Priority(NamedTuple):
     is_exclusive: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class RequestHead:
     """The head of a request for an API server; `headers` are those for the server itself, without the host.
 
