@@ -14,6 +14,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Headers = list[tuple[bytes, bytes]]
 
+LINGER_SECONDS = 2.0
+"""Time for reading a connection after its last answer: a reset on unread bytes would keep the client from it."""
+FAULT = b"wiretape: a fault of its own\n"
+"""The answer to a request that a fault of wiretape's own has ended."""
 HTTP2 = "2"
 """The version of a request that came over HTTP/2."""
 
@@ -184,3 +188,16 @@ class Client(Protocol):
 
     def failed(self, error: Exception) -> None:
         """Report a fault of our own, answer the request if no answer has begun, and end."""
+
+
+def guarded(call: Callable[P, R], failed: Callable[[Exception], None]) -> Callable[P, R | None]:
+    """Return a callback whose exceptions are passed to `failed`: the event loop would only print them."""
+
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R | None:
+        try:
+            return call(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - any fault ends the client, which would wait
+            failed(error)
+            return None
+
+    return guarded

@@ -8,7 +8,7 @@ from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 
 from wiretape.recorder.clock import Clock
-from wiretape.recorder.relay.client import HTTP2, App, P, R, Request
+from wiretape.recorder.relay.client import FAULT, HTTP2, LINGER_SECONDS, App, P, R, Request, guarded
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.http2 import Headers, Http2, Http2Stream
 from wiretape.recorder.relay.http2_frames import GoAway
@@ -24,9 +24,6 @@ IDLE_SECONDS = 600.0
 """Time that a connection is kept without a request, unless its API server ends its own before."""
 LAST_SECONDS = 60.0
 """Time that the rest of an answer is kept for a client that does not open its window, after the answer was cut."""
-LINGER_SECONDS = 2.0
-"""Time for reading a connection after the last answer: a reset on unread bytes would keep the client from it."""
-_FAULT = b"wiretape: a fault of its own\n"
 _CONNECTION_ONLY = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
 """Headers that HTTP/2 does not have (RFC 9113, 8.2.2)."""
 
@@ -201,15 +198,7 @@ class ClientStream(Http2Stream["ClientStream"]):
 
     def guarded(self, call: Callable[P, R]) -> Callable[P, R | None]:
         """Return a callback for the event loop, or another thread's result, whose exceptions fail this stream."""
-
-        def guarded(*args: P.args, **kwargs: P.kwargs) -> R | None:
-            try:
-                return call(*args, **kwargs)
-            except Exception as error:  # noqa: BLE001 - the event loop would only print it, and the client wait
-                self.failed(error)
-                return None
-
-        return guarded
+        return guarded(call, self.failed)
 
     def hand_over(self, responder: Responder, other: Responder) -> None:
         """Replace a responder, if its client is still there."""
@@ -226,7 +215,7 @@ class ClientStream(Http2Stream["ClientStream"]):
                 self._connection.app.client_failed(error)
         finally:
             if not self.is_answered and self.output is Output.OPEN:
-                self.answer(500, _FAULT, "text/plain")
+                self.answer(500, FAULT, "text/plain")
             elif self.output is not Output.ENDED:
                 self.close()
 

@@ -20,7 +20,7 @@ from wiretape.recorder.clock import SYSTEM, Clock, KernelTime
 from wiretape.recorder.errors import CannotListen
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.relay import guard, local
-from wiretape.recorder.relay.client import App, Headers, P, R, Request
+from wiretape.recorder.relay.client import FAULT, LINGER_SECONDS, App, Headers, P, R, Request, guarded
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.hello import HANDSHAKE
 from wiretape.recorder.relay.http2_server import Http2Client
@@ -38,8 +38,6 @@ KEEP_ALIVE_MOST_SECONDS = 600.0
 """Keep-alive time of a connection without a request, and the maximum if its API server promises a longer one."""
 BODY_PAUSE_SECONDS = 30.0
 """Timeout of a pause within a request's body."""
-LINGER_SECONDS = 2.0
-"""Time for reading a connection after its last answer: a reset on unread bytes would keep the client from it."""
 LAST_SECONDS = 60.0
 """Time that an unread last response is kept for a slow client."""
 UPLOAD_BYTES = 256 << 10
@@ -62,7 +60,6 @@ _HTTP2 = b"PRI"
 """The first bytes of HTTP/2's preface, which begins no request of HTTP/1.1 (RFC 9113, 3.4)."""
 _TLS_MET = "a client speaks TLS to this plain port: its URL must begin with http://, not https://"
 _LAST_CHUNK = b"0\r\n\r\n"
-_FAULT = b"wiretape: a fault of its own\n"
 _ANSWERED = (Outbound.ASKED, Outbound.ANSWERING, Outbound.LAST)
 _ENDING = (Outbound.FLUSHING, Outbound.LINGERING, Outbound.CLOSED)
 
@@ -263,21 +260,13 @@ class Http1Client:
                 self._app.client_failed(error)
         finally:
             if self._outbound is Outbound.ASKED:
-                self.answer(500, _FAULT, "text/plain")
+                self.answer(500, FAULT, "text/plain")
             elif self._outbound not in _ENDING:  # else the answer is on its way, and ends the connection
                 self.close()
 
     def guarded(self, call: Callable[P, R]) -> Callable[P, R | None]:
         """Return a callback for the event loop, or another thread's result, whose exceptions fail this connection."""
-
-        def guarded(*args: P.args, **kwargs: P.kwargs) -> R | None:
-            try:
-                return call(*args, **kwargs)
-            except Exception as error:  # noqa: BLE001 - the event loop would only print it, and the client wait
-                self.failed(error)
-                return None
-
-        return guarded
+        return guarded(call, self.failed)
 
     def _release(self) -> tuple[Responder | None, Takeover | None]:
         released = self._responder, self._takeover

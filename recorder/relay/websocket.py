@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from wiretape.recorder.relay.client import Headers
+from wiretape.recorder.relay.client import LINGER_SECONDS, Headers
 from wiretape.recorder.relay.recording import ExchangeFrames
 from wiretape.recorder.relay.responder import Takeover
-from wiretape.recorder.relay.server import LINGER_SECONDS, Http1Client
+from wiretape.recorder.relay.server import Http1Client
 from wiretape.recorder.relay.sockets import Socket
 from wiretape.recorder.relay.upstream import Connection, ResponseHead, words
 

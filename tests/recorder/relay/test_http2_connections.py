@@ -1,4 +1,4 @@
-"""HTTP/2 connections of clients and API servers: the end of one, and what it means for the other and its streams."""
+"""HTTP/2 connections of clients and API servers: the effects of one's end on the other and on its streams."""
 
 import asyncio
 import socket
