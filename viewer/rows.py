@@ -54,14 +54,16 @@ _FIRST: Final = (
     "context_tool_results_bytes", "context_images_bytes", "context_documents_bytes", "context_other_bytes", "protocol",
 )  # fmt: skip
 TEXT_FIELDS: Final = ("content", "reasoning", "refusal", "tool_calls")
-CACHE: Final = ("cache_verdict", "cache_broken_at", "cache_expected_tokens", "cache_idle_ms", "cache_common_tokens")
+CACHE: Final = (
+    "cache_verdict", "cache_broken_at", "cache_expected_tokens", "cache_idle_ms", "cache_common_tokens", "cache_remedy",
+)  # fmt: skip
 CACHE_VERDICTS: Final = {
     "unknown": "the prompt of the request, or of its predecessor, is not on the tape, or not readable",
     "unreported": "usage does not say how many tokens a cache had",
     "first": "it has no predecessor whose prompt could have been read",
-    "prefix_changed": "the prompt does not begin with the predecessor's: cache_broken_at is the first difference",
     "hit": "at least 80 % of the predecessor's input tokens were read from the cache",
     "partial": "fewer were read",
+    "prefix_changed": "no read: the prompt does not begin with the predecessor's, but differs at cache_broken_at",
     "too_short": "the predecessor's prompt is below the least that the provider caches",
     "unmarked": "Anthropic: neither request marks anything with cache_control",
     "expired": "the last request with the same tools and system prompt is longer ago than the provider keeps a prefix",
@@ -199,6 +201,7 @@ class DetailRow(ListRow):
     cache_expected_tokens: int | None = None
     cache_idle_ms: float | None = None
     cache_common_tokens: int | None = None
+    cache_remedy: str | None = None
 
     @property
     def texts(self) -> dict[str, str]:

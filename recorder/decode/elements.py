@@ -71,6 +71,9 @@ _TTL_S: Final = 300
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600}
 _TTL: Final = re.compile("([0-9]{1,6})([smh])")
 _DIGEST_BYTES: Final = 8
+_ATTRIBUTION: Final = re.compile(r"x-anthropic-billing-header:[^\n]*\n?")
+"""The text in front of Claude Code's system prompt: its version, and a checksum of each request. Anthropic's own hosts
+take it off before they build a prompt; any other server reads it as the beginning of one."""
 _DEEPEST: Final = 3
 _BOM: Final = b"\xef\xbb\xbf"
 _ESCAPES: Final = re.compile(
@@ -100,6 +103,7 @@ class Element(NamedTuple):
     """An element of a prompt: `at` is its position in a list of the body, None if it is no item of one.
 
     `key` is the body's, as `tools` or `parameters.thinking`; `role` is that of a message, "" of anything else.
+    `is_attribution`: a block of the system prompt with nothing but attribution, or a system message beginning with it.
     """
 
     key: str
@@ -107,6 +111,7 @@ class Element(NamedTuple):
     digest: bytes
     shares: tuple[Share, ...]
     role: str = ""
+    is_attribution: bool = False
 
     @property
     def place(self) -> str:
@@ -125,7 +130,8 @@ class Prefix(msgspec.Struct, array_like=True, frozen=True, gc=False):
     `places` are the keys with their numbers of items, None for a key that is no list; messages begin at element
     `first`, those of the system among them are `system`. `head` is the digest of the model, the tools and the system
     prompt in front of all messages. `is_marked`: the request marks parts to cache; `ttl_s` is the shortest time for
-    which it asks to keep them.
+    which it asks to keep them. `attribution` are the elements that identify the client, and change with each request:
+    they are no part of `head`.
     """
 
     places: list[tuple[str, int | None]]
@@ -137,6 +143,7 @@ class Prefix(msgspec.Struct, array_like=True, frozen=True, gc=False):
     by_model: bool
     is_marked: bool
     ttl_s: int | None
+    attribution: list[int] = []
 
     @property
     def messages(self) -> bytes:
@@ -148,11 +155,13 @@ class Prefix(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     @property
     def leading(self) -> bytes:
-        """The digests of the model, the tools, the parameters and the system prompt."""
+        """The digests of the model, the tools, the parameters and the system prompt, without attribution."""
         until = self.first
         while until in self.system:
             until += 1
-        return self.digests[: _DIGEST_BYTES * until]
+        if not self.attribution:
+            return self.digests[: _DIGEST_BYTES * until]
+        return b"".join(self.digest(at) for at in range(until) if at not in self.attribution)
 
     def digest(self, element: int) -> bytes:
         """Return the digest of one element."""
@@ -223,7 +232,12 @@ class Elements:
         messages = self.elements[first:]
         system = [at for at, one in enumerate(messages, first) if one.role in SYSTEM]
         leading = next((at for at, one in enumerate(messages, first) if one.role not in SYSTEM), len(self.elements))
-        head = (one.digest for one in self.elements[:leading] if not one.key.startswith("parameters."))
+        attribution = [at for at, one in enumerate(self.elements) if one.is_attribution]
+        head = (
+            one.digest
+            for one in self.elements[:leading]
+            if not (one.is_attribution or one.key.startswith("parameters."))
+        )
         return _packed(
             Prefix(
                 places=places,
@@ -235,6 +249,7 @@ class Elements:
                 by_model=any(one.role == "assistant" for one in messages),
                 is_marked=self.is_marked,
                 ttl_s=min(self.ttls_s, default=None),
+                attribution=attribution,
             )
         )
 
@@ -373,7 +388,8 @@ class _Reader:
                 self._note(value)
                 continue
             shares = _tools(value, raw) if source == "tools" else (Share(source, None, len(raw)),)
-            yield Element(key, index, self._digest(value, raw, marked), shares)
+            is_attribution = source == "system" and _is_attribution(value)
+            yield Element(key, index, self._digest(value, raw, marked), shares, is_attribution=is_attribution)
             index += 1
 
     def _messages(self, key: str, marked: bool) -> Iterator[Element]:
@@ -390,7 +406,9 @@ class _Reader:
                 self.names.update(_calls(item))
             shares = self._shares(item, raw, role)
             said = {"role": "user", "content": item} if key == "input" and isinstance(item, str) else item
-            yield Element(key, index if is_list else None, self._digest(said, raw, marked), shares, role)
+            at = index if is_list else None
+            is_attribution = role in SYSTEM and isinstance(item, dict) and _begins_with_attribution(item)
+            yield Element(key, at, self._digest(said, raw, marked), shares, role, is_attribution)
 
     def _digest(self, value: object, raw: msgspec.Raw, marked: bool) -> bytes:
         if marked and _MARKS in bytes(raw):
@@ -501,6 +519,19 @@ class _Reader:
             if key in inner and (called := self.names.get(text(inner[key]))):
                 return called
         return text(inner.get("name")) or text(inner.get("tool_name")) or None
+
+
+def _is_attribution(block: object) -> bool:
+    """Return True if a block of a system prompt has nothing but attribution."""
+    written = block.get("text") if isinstance(block, dict) else block
+    return isinstance(written, str) and _ATTRIBUTION.fullmatch(written) is not None
+
+
+def _begins_with_attribution(message: JsonObject) -> bool:
+    content = message.get("content")
+    first = content[0] if isinstance(content, list) and content else content
+    written = first.get("text") if isinstance(first, dict) else first
+    return isinstance(written, str) and _ATTRIBUTION.match(written) is not None
 
 
 def _is_cache_point(value: object) -> bool:

@@ -32,7 +32,7 @@ def _summary(one: "Recorded", out: Output, limits: Thresholds) -> None:
     row, timed = one.worked_out(), Attribution(*one.observed())
     judged = verdicts(timed, row.outcome, limits)
     output.show(story.lines(row, timed, judged, one.headers().response, output.width()))
-    if row.cache_broken_at is not None:
+    if row.cache_broken_at is not None and row.cache_verdict != "hit":
         _broken_prefix(one, row.cache_broken_at)
 
 

@@ -95,10 +95,12 @@ def cache(row: DetailRow) -> Fact | None:
     """Return the verdict about the provider's cache, if there was anything to read; none for a first request."""
     if row.cache_verdict in (None, "first", "unknown"):
         return None
-    place = f" at {line(row.cache_broken_at)}" if row.cache_broken_at else ""
+    is_read = row.cache_verdict in ("hit", "partial")
+    place = f" at {line(row.cache_broken_at)}" if row.cache_broken_at and not is_read else ""
     known: list[str] = []
     if (expected := row.cache_expected_tokens) is not None:
-        common = row.cache_common_tokens if row.cache_broken_at else None
+        # An estimate by bytes is nothing beside a read of more tokens.
+        common = row.cache_common_tokens if row.cache_broken_at and row.cache_verdict != "hit" else None
         known.append(
             f"{count(expected) if common is None else f'{count(common)} of {count(expected)}'} tokens expected"
         )
@@ -106,6 +108,10 @@ def cache(row: DetailRow) -> Fact | None:
         known.append(f"{count(read)} read")
     if row.cache_verdict == "expired":
         known.append(f"the last one {ms(row.cache_idle_ms)} ms before")
+    if is_read and row.cache_broken_at:
+        known.append(f"prompts differ at {line(row.cache_broken_at)}")
+    if row.cache_remedy is not None:
+        known.append(f"try {line(row.cache_remedy)}")
     verdict = f"{line(row.cache_verdict).replace('_', ' ')}{place}"
     return Fact("cache", (f"{verdict}: {', '.join(known)}" if known else verdict,))
 

@@ -49,6 +49,7 @@ _WORKED_OUT: Final = {
     "cache_expected_tokens": "tokens that a read could have had: the input tokens of its predecessor",
     "cache_idle_ms": "time since the last request of the session with the same tools and system prompt, start to start",
     "cache_common_tokens": "of the expected tokens, those before the first difference: an estimate by bytes",
+    "cache_remedy": "a setting of the client that keeps the first difference out of the prompt",
 }
 """Fields that the viewer computes from several exchanges, the configuration, or several columns."""
 _COMPUTED_UNITS: Final = {

@@ -35,6 +35,7 @@ _LEAST_TEXTS: Final = (20, 24)
 
 _MISSED: Final = {
     "prefix_changed": "{} changed",
+    "partial": "{} changed",
     "expired": "expired",
     "provider": "the provider's own miss",
     "unmarked": "nothing marked",
@@ -176,7 +177,7 @@ def _said(one: TurnRow) -> list[Part]:
 
 def _missed(one: TurnRow) -> list[Part]:
     """Return the verdict about the provider's cache, if something can be done about it, or could not be expected."""
-    if one.cache_verdict not in _MISSED:
+    if one.cache_verdict not in _MISSED or (one.cache_verdict == "partial" and one.cache_broken_at is None):
         return []
     place = formatting.line(one.cache_broken_at or "prefix")
     read, asked = formatting.count(one.cache_read_input_tokens), formatting.count(one.input_tokens)

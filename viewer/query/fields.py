@@ -112,6 +112,7 @@ _NAMED: Final = (
     Field("cache_expected_tokens", "count", ("cache_expected_tokens",)),
     Field("cache_idle_ms", "duration", ("cache_idle_ms",)),
     Field("cache_common_tokens", "count", ("cache_common_tokens",)),
+    _text("cache_remedy"),
 )  # fmt: skip
 _OF_ROWS: Final = {"labels", *(field.name for field in _NAMED)}
 _ROWS: Final = (*_NAMED, *(_derived(rows.stored_name(name)) for name in rows.FIELDS if name not in _OF_ROWS))

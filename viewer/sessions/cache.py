@@ -5,11 +5,10 @@ a generation is compared with that of its predecessor, element by element (`wire
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from itertools import takewhile
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from wiretape.viewer.sessions.predecessors import Generation, Tie, ties
+from wiretape.viewer.sessions.predecessors import Generation, Tie, common, ties
 
 if TYPE_CHECKING:
     from wiretape.recorder.decode.elements import Prefix
@@ -38,6 +37,9 @@ TTL_S: Final[Mapping[Provider, int]] = {"anthropic": 300, "openai": 3600}
 """Seconds for which a provider keeps a prefix that is not read, if the request asks for no other time: the pages above;
 of OpenAI's in-memory caches the longest. Others document none."""
 
+UNATTRIBUTED: Final = "CLAUDE_CODE_ATTRIBUTION_HEADER=0"
+"""The setting of Claude Code that leaves its attribution out of the system prompt."""
+
 _ENOUGH: Final = 0.8
 _REPORTING: Final = ("anthropic", "openai")
 """The providers whose usage always names the tokens that a cache had."""
@@ -58,7 +60,8 @@ class Prompted(NamedTuple):
     """A generation that has ended: its request's prompt, and the tokens of its usage.
 
     `start_ns` orders the requests of a session, `input` is the total of its input tokens, `cached` those of them that a
-    cache had. `generation` has the same number.
+    cache had. `generation` has the same number. `drops_attribution`: the upstream takes the client's attribution off
+    before it builds the prompt.
     """
 
     generation: Generation
@@ -69,6 +72,7 @@ class Prompted(NamedTuple):
     model: str | None = None
     input: int | None = None
     cached: int | None = None
+    drops_attribution: bool = False
 
 
 class CacheFigures(NamedTuple):
@@ -76,7 +80,8 @@ class CacheFigures(NamedTuple):
 
     `expected_tokens` are those that a read could have had: the predecessor's input tokens. `common_tokens` estimates
     how many of them are in front of the first difference, by the bytes. `idle_ns` is the time since the last request of
-    the session that began with the same model, tools and system prompt, from start to start.
+    the session that began with the same model, tools and system prompt, from start to start. `remedy` is a setting of
+    the client that keeps the difference at `broken_at` out of the prompt.
     """
 
     verdict: str | None = None
@@ -84,16 +89,21 @@ class CacheFigures(NamedTuple):
     expected_tokens: int | None = None
     idle_ns: int | None = None
     common_tokens: int | None = None
+    remedy: str | None = None
 
 
 NONE: Final = CacheFigures()
 
 
 class Break(NamedTuple):
-    """The first place where a prompt differs from its predecessor's, and the number of elements in front of it."""
+    """The first place where a prompt differs from its predecessor's, and that one's number of elements in front of it.
+
+    `is_attribution`: what differs there identifies the client.
+    """
 
     place: str
     equal: int
+    is_attribution: bool = False
 
 
 def provider_of(service: str | None, api: str | None, model: str | None) -> Provider:
@@ -139,27 +149,35 @@ def _figures(one: Prompted, tie: Tie, before: Prompted | None, idle_ns: int | No
     if before is None or before.prefix is None:
         return CacheFigures("first" if is_reported else "unreported", idle_ns=idle_ns)
     is_named = one.generation.named is not None
-    broken = first_difference(before.prefix, one.prefix, is_named=is_named)
-    verdict = "prefix_changed" if broken else _unbroken(one, before, idle_ns)
+    broken = first_difference(before.prefix, one.prefix, is_named=is_named, drops_attribution=one.drops_attribution)
+    verdict = _judged(one, before, idle_ns, is_broken=broken is not None) if is_reported else "unreported"
     return CacheFigures(
-        verdict if is_reported else "unreported",
+        verdict,
         broken.place if broken else None,
         before.input,
         idle_ns,
         _common_tokens(before, broken, is_named=is_named or before.generation.named is not None),
+        UNATTRIBUTED if broken and broken.is_attribution and verdict != "hit" else None,
     )
 
 
-def _unbroken(one: Prompted, before: Prompted, idle_ns: int | None) -> str:
-    """Return the verdict for a prompt that begins with its predecessor's."""
+def _judged(one: Prompted, before: Prompted, idle_ns: int | None, *, is_broken: bool) -> str:
+    """Return the verdict for a prompt with a predecessor: what the provider reports decides before the bytes."""
     cached = 0 if one.cached is None and one.provider == "gemini" else one.cached  # Gemini leaves out a count of 0
+    if cached and before.input is not None:
+        return "hit" if cached >= _ENOUGH * before.input else "partial"
+    if not cached and is_broken:
+        return "prefix_changed"
     if cached is None:
         return "unreported"
     if before.input is None:
         return "unknown"
-    if cached:
-        return "hit" if cached >= _ENOUGH * before.input else "partial"
-    if before.input < least_tokens(one.model):
+    return _unread(one, before, before.input, idle_ns)
+
+
+def _unread(one: Prompted, before: Prompted, expected: int, idle_ns: int | None) -> str:
+    """Return the verdict for a prompt that begins with its predecessor's, and of which no cache had anything."""
+    if expected < least_tokens(one.model):
         return "too_short"
     marked = [asked.prefix.is_marked for asked in (before, one) if asked.prefix]
     if one.provider == "anthropic" and not any(marked):
@@ -181,44 +199,73 @@ def _common_tokens(before: Prompted, broken: Break | None, *, is_named: bool) ->
     return round(before.input * sum(sizes[: broken.equal]) / total) if total else None
 
 
-def first_difference(before: "Prefix", after: "Prefix", *, is_named: bool = False) -> Break | None:
+def first_difference(
+    before: "Prefix", after: "Prefix", *, is_named: bool = False, drops_attribution: bool = False
+) -> Break | None:
     """Return the first place where a prompt differs from one that it should begin with; None if it begins so.
 
     `is_named`: the messages of the earlier one stand in front of the later one's on the server; compared is the
-    remainder.
+    remainder. `drops_attribution`: blocks of attribution in front of the messages are not compared.
     """
-    heads = [_heads(before), _heads(after)]
+    heads = [_heads(prefix, drops_attribution=drops_attribution) for prefix in (before, after)]
     if heads[0] == heads[1] and not is_named and after.digests.startswith(before.digests):
         return None
     equal = 0
     for key in _merged([*heads[0]], [*heads[1]]):
-        count, digests = heads[0].get(key, (0, b""))
-        new_count, new_digests = heads[1].get(key, (0, b""))
-        same = _same(digests, new_digests)
-        if len(digests) != len(new_digests) or same < len(digests) // _WIDTH:
-            is_list = any(count is not None and one for count, one in ((count, digests), (new_count, new_digests)))
-            return Break(f"{key}[{same}]" if is_list else key, equal + same)
-        equal += same
+        sides = [side.get(key, _NO_ITEMS) for side in heads]
+        same = common(*(side.digests for side in sides))
+        if len(sides[0].digests) != len(sides[1].digests) or _WIDTH * same < len(sides[0].digests):
+            differing = [side for side in sides if same < len(side.items)]
+            is_list = any(side.is_list and side.items for side in sides)
+            return Break(
+                f"{key}[{differing[-1].items[same]}]" if is_list else key,
+                equal + (sides[0].items[same] if same < len(sides[0].items) else sides[0].size),
+                any(side.items[same] in side.attribution for side in differing),
+            )
+        equal += sides[0].size
     if is_named:
         return None
     messages = [one.digests[_WIDTH * one.first :] for one in (before, after)]
-    same = _same(*messages)
-    if same == len(messages[0]) // _WIDTH:
+    same = common(*messages)
+    if _WIDTH * same == len(messages[0]):
         return None
-    return Break(_place(after, same) or _place(before, same) or "messages", equal + same)
+    place = _place(after, same) or _place(before, same) or "messages"
+    return Break(place, equal + same, any(one.first + same in one.attribution for one in (before, after)))
 
 
-def _heads(prefix: "Prefix") -> dict[str, tuple[int | None, bytes]]:
-    """Return the digests in front of the messages by their key, with the number of items of a list."""
-    found: dict[str, tuple[int | None, bytes]] = {}
-    at = 0
+class _Items(NamedTuple):
+    """The compared elements of one key in front of the messages: their positions in it, and their digests.
+
+    `size` counts all elements of the key; `attribution` are the positions of those that identify the client.
+    """
+
+    is_list: bool = False
+    size: int = 0
+    items: Sequence[int] = ()
+    digests: bytes = b""
+    attribution: Sequence[int] = ()
+
+
+_NO_ITEMS: Final = _Items()
+
+
+def _heads(prefix: "Prefix", *, drops_attribution: bool) -> dict[str, _Items]:
+    """Return the elements in front of the messages by their key."""
+    heads: dict[str, _Items] = {}
+    start = 0
     for key, count in prefix.places:
-        if at >= prefix.first:
+        if start >= prefix.first:
             break
-        until = at + (1 if count is None else count)
-        found[key] = count, prefix.digests[_WIDTH * at : _WIDTH * until]
-        at = until
-    return found
+        size = 1 if count is None else count
+        attribution = [at - start for at in prefix.attribution if start <= at < start + size]
+        items: Sequence[int] = range(size)
+        digests = prefix.digests[_WIDTH * start : _WIDTH * (start + size)]
+        if drops_attribution and attribution:
+            items = [item for item in items if item not in attribution]
+            digests = b"".join(prefix.digest(start + item) for item in items)
+        heads[key] = _Items(count is not None, size, items, digests, attribution)
+        start += size
+    return heads
 
 
 def _merged(before: list[str], after: list[str]) -> list[str]:
@@ -228,12 +275,6 @@ def _merged(before: list[str], after: list[str]) -> list[str]:
         if key not in merged:
             merged.insert(merged.index(before[at - 1]) + 1 if at else 0, key)
     return merged
-
-
-def _same(a: bytes, b: bytes) -> int:
-    """Return the length of the common beginning, in digests."""
-    pairs = ((a[at : at + _WIDTH], b[at : at + _WIDTH]) for at in range(0, min(len(a), len(b)), _WIDTH))
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _place(prefix: "Prefix", message: int) -> str | None:

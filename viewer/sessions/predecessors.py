@@ -3,7 +3,9 @@
 A request may name the response of its predecessor (`previous_response_id`). Otherwise, among the earlier generations
 that did not fail, it is the one with the most equal messages (those of the system do not count), then with the longest
 common prefix of the prompt, its model, tools and system included, then the latest. A request with no message of another
-one, and no answer of a model, begins a branch. A retry has the predecessor of the request that it repeats.
+one, and no answer of a model, begins a branch. A retry has the predecessor of the request that it repeats. No cache of
+one model holds a prompt of another: a generation by another model, such as a request for a title, is a predecessor only
+if the last answer in this request is its answer.
 
 Nearly every request holds all messages of an earlier one, and only new ones behind them: one look-up finds its
 predecessor. For any other request, the messages that each earlier one added to its own beginning are counted once.
@@ -24,7 +26,8 @@ class Generation(NamedTuple):
     `messages` are the digests of its messages, 8 bytes each, without those of the system; None if the request is not on
     the tape, or not readable. `by_model`: one of the messages is a model's. `named` is the response that the request
     says it continues. `retries` counts earlier attempts, if the client says so. `head` are the digests of
-    the model, the tools, the system prompt and the parameters.
+    the model, the tools, the system prompt and the parameters. `answer` identifies the messages with the answer to
+    them, `last_answer` the last answer in the request with the messages before it.
     """
 
     no: int
@@ -35,6 +38,9 @@ class Generation(NamedTuple):
     named: str | None = None
     retries: int | None = None
     head: bytes = b""
+    model: str | None = None
+    answer: str | None = None
+    last_answer: str | None = None
 
 
 class Tie(NamedTuple):
@@ -51,8 +57,8 @@ class Tie(NamedTuple):
 
 _Token = bytes | tuple[bytes, int]
 """A message; the second of equal ones in a request is another."""
-_Latest = dict[bytes, tuple[int, int]]
-"""The newest request with each head: its position and number."""
+_Latest = dict[tuple[str | None, bytes], tuple[int, int]]
+"""The newest request to each model with each head: its position and number."""
 
 
 class _Node:
@@ -78,6 +84,8 @@ class _Session:
     is_mixed: bool = False
     """Messages that were known came behind others than before: beginnings do not find every request any more."""
     by_response: dict[str, int] = field(default_factory=dict)
+    by_answer: dict[str, tuple[int, Generation]] = field(default_factory=dict)
+    """The newest generation that gave each answer, behind its position."""
     attempts: dict[tuple[str | None, bytes], tuple[int, bool]] = field(default_factory=dict)
     """The newest attempt at each request, and True if it failed."""
     last_split: tuple[bytes, _Node | None, list[_Token]] = (b"", None, [])
@@ -102,10 +110,12 @@ class _Session:
             return
         self.attempts[one.named, one.messages] = one.no, one.failed
         if not one.failed:
-            self._enter(one.messages, one.head, (order, one.no))
+            self._enter(one.messages, (one.model, one.head), (order, one.no))
+            if one.answer is not None:
+                self.by_answer[one.answer] = order, one
 
-    def _enter(self, messages: bytes, head: bytes, newest: tuple[int, int]) -> None:
-        self.latest[head] = newest
+    def _enter(self, messages: bytes, kind: tuple[str | None, bytes], newest: tuple[int, int]) -> None:
+        self.latest[kind] = newest
         if (node := self.nodes.get(messages)) is None:
             above, added = self._split(messages)
             self.is_mixed |= not self.seen.isdisjoint(added)
@@ -113,10 +123,10 @@ class _Session:
             node = self.nodes[messages] = _Node(above, added, messages)
             if (at := bisect_right(self.counts, node.count)) == 0 or self.counts[at - 1] != node.count:
                 self.counts.insert(at, node.count)
-        node.latest[head] = newest
+        node.latest[kind] = newest
         above_it: _Node | None = node
         while above_it is not None:
-            above_it.latest_below[head] = newest
+            above_it.latest_below[kind] = newest
             above_it = above_it.above
 
     def _split(self, messages: bytes) -> tuple[_Node | None, list[_Token]]:
@@ -137,28 +147,32 @@ class _Session:
     def _nearest(self, one: Generation) -> int | None:
         messages = one.messages or b""
         beginning, added = self._split(messages)
+        candidates: list[_Rank] = []
         if not self.is_mixed and self.seen.isdisjoint(added):
-            candidates = (
-                [(beginning.count, beginning.latest_below)] if beginning is not None and beginning.count else []
-            )
+            while beginning is not None and beginning.count and not candidates:
+                candidates = [*_ranks(one, beginning.count, beginning.count, beginning.latest_below)]
+                beginning = beginning.above
         else:
-            candidates = [(_common(node.messages, messages), node.latest) for node in self._most_equal(messages)]
+            candidates = self._most_equal(one, messages)
         if not candidates and one.by_model:
-            candidates = [(0, self.latest)]
-        return max((_closest(one.head, *each) for each in candidates), default=_NONE)[-1]
+            candidates = [*_ranks(one, 0, 0, self.latest)]
+        order, answered = self.by_answer.get(one.last_answer or "", (0, one))
+        if answered.model != one.model and answered.messages is not None:
+            equal = len({*_tokens(messages, 0)}.intersection(_tokens(answered.messages, 0)))
+            prefix = common(answered.head + answered.messages, one.head + messages)
+            candidates += [(equal, prefix, order, answered.no)] * (equal > 0 or one.by_model)
+        return max(candidates, default=_NONE)[-1]
 
-    def _most_equal(self, messages: bytes) -> list[_Node]:
+    def _most_equal(self, one: Generation, messages: bytes) -> "list[_Rank]":
         """Return the requests with most equal messages, from all; without an equal one, none."""
         own = {*_tokens(messages, 0)}
         equal: dict[int, int] = {}
-        most, best = 1, list[_Node]()
+        most, ranks = 1, list[_Rank]()
         for node in self.nodes.values():
             count = equal[id(node)] = (equal[id(node.above)] if node.above else 0) + len(own.intersection(node.added))
-            if count > most:
-                most, best = count, []
-            if count == most:
-                best.append(node)
-        return best
+            if count >= most and (closest := [*_ranks(one, count, common(node.messages, messages), node.latest)]):
+                most, ranks = count, [*closest, *(ranks if count == most else ())]
+        return ranks
 
 
 def ties(generations: Iterable[Generation]) -> dict[int, Tie]:
@@ -171,17 +185,18 @@ def ties(generations: Iterable[Generation]) -> dict[int, Tie]:
 
 
 _Rank = tuple[int, int, int, int | None]
+"""The number of equal messages, the length of the common prefix, the position, and the number of a candidate."""
 _NONE: _Rank = (0, 0, 0, None)
 
 
-def _closest(head: bytes, common: int, latest: _Latest) -> _Rank:
-    """Return the number, last, of the one with the longest common prefix, then the latest, behind what ranks it so.
+def _ranks(one: Generation, equal: int, first: int, latest: _Latest) -> Iterator[_Rank]:
+    """Yield the candidates with the model of a request; each has the same number of equal `first` messages.
 
-    Each has the same number of `common` first messages; they belong to the prefix only behind an equal head.
+    These belong to the common prefix only behind an equal head.
     """
-    if common and head in latest:
-        return (len(head) // _WIDTH, common, *latest[head])
-    return max(((_common(other, head), 0, *newest) for other, newest in latest.items()), default=_NONE)
+    for (model, head), newest in latest.items():
+        if model is None or one.model is None or model == one.model:
+            yield equal, common(head, one.head) + (first if head == one.head else 0), *newest
 
 
 def _tokens(messages: bytes, start: int) -> list[_Token]:
@@ -202,8 +217,8 @@ def _digests(messages: bytes, start: int) -> Iterator[bytes]:
     return (messages[at : at + _WIDTH] for at in range(_WIDTH * start, len(messages), _WIDTH))
 
 
-def _common(a: bytes, b: bytes) -> int:
-    """Return the length of the common beginning, in messages."""
+def common(a: bytes, b: bytes) -> int:
+    """Return the length of the common beginning of two series of digests, in digests."""
     low, high = 0, min(len(a), len(b)) // _WIDTH
     while low < high:
         middle = (low + high + 1) // 2

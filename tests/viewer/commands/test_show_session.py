@@ -10,6 +10,7 @@ import pytest
 from tests.support.agents import IDS, body, session, turn
 from tests.support.commands import run
 from tests.support.sample_tape import recorded
+from wiretape.recorder.tape import journal
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +33,18 @@ def test_a_hit_has_a_line_and_a_first_turn_none(tape: Path) -> None:
     assert not any(
         line.startswith("cache") for line in run(tape, "show", IDS[0], "--format", "table").stdout.splitlines()
     )
+
+
+def test_a_read_beside_a_difference_and_a_remedy_are_named(tmp_path: Path) -> None:
+    def attributed(id: str, at: int, count: int, read: int) -> list[journal.Frame]:
+        block = {"type": "text", "text": f"x-anthropic-billing-header: cc_version=2.1.332; cch={at:05x};"}
+        return [*turn(id, at, body(count, system=[block]), 2_000, read)]
+
+    tape = recorded(tmp_path / "code.db", [*attributed(IDS[0], 0, 1, 0), *attributed(IDS[1], 5, 3, 100)])
+    shown = run(tape, "show", IDS[1], "--format", "table").stdout
+    (line,) = (line for line in shown.splitlines() if line.startswith("cache "))
+    assert line.startswith("cache      partial: ")
+    assert line.endswith(" 100 read, prompts differ at system[0], try CLAUDE_CODE_ATTRIBUTION_HEADER=0")
 
 
 def test_the_content_of_a_request_as_json_adds_up(tape: Path) -> None:

@@ -5,7 +5,16 @@ from typing import Any
 
 from tests.support.cases import each_case
 from wiretape.recorder.decode.elements import Prefix, elements, unpack
-from wiretape.viewer.sessions.cache import CacheFigures, Prompted, Provider, figures, first_difference, provider_of
+from wiretape.viewer.sessions.cache import (
+    UNATTRIBUTED,
+    Break,
+    CacheFigures,
+    Prompted,
+    Provider,
+    figures,
+    first_difference,
+    provider_of,
+)
 from wiretape.viewer.sessions.predecessors import Generation
 
 S = 1_000_000_000
@@ -24,7 +33,8 @@ def asked(
 ) -> Prompted:
     """Return a generation that asked for this; `more` are its tokens, and fields of `Generation`."""
     its = None if body is None else prefix(body, APIS.get(provider, "ollama"))
-    known = {name: more.pop(name) for name in ("input", "cached", "model", "succeeded") if name in more}
+    names = ("input", "cached", "model", "succeeded", "drops_attribution")
+    known = {name: more.pop(name) for name in names if name in more}
     link = Generation(no, its and its.messages, bool(its and its.by_model), **more)
     values: dict[str, Any] = {"succeeded": not link.failed, "input": 10_000, "cached": 0, "model": "claude-sonnet-4-5"}
     return Prompted(link, its, round(at_s * S), provider=provider, **values | known)
@@ -59,6 +69,14 @@ def of_two(*, before: dict[str, Any], after: dict[str, Any]) -> CacheFigures:
         ({"cached": None}, {}, "unreported"),
         ({"body": None}, {}, "unknown"),
         ({}, {"input": None}, "unknown"),
+        ({"cached": 8_000}, {"input": None}, "unknown"),
+        ({"body": NEXT | {"tools": []}, "cached": 8_000}, {}, "hit"),
+        ({"body": NEXT | {"tools": []}, "cached": 7_999}, {}, "partial"),
+        ({"body": NEXT | {"tools": []}}, {}, "prefix_changed"),
+        ({"body": NEXT | {"tools": []}}, {"input": 1_023}, "prefix_changed"),
+        ({"body": NEXT | {"tools": []}}, {"input": None}, "prefix_changed"),
+        ({"body": NEXT | {"tools": []}, "cached": None}, {}, "unreported"),
+        ({"body": NEXT | {"tools": []}, "cached": None, "provider": "other"}, {"provider": "other"}, "prefix_changed"),
     ],
 )
 def test_the_first_true_verdict_counts(after: dict[str, Any], before: dict[str, Any], verdict: str) -> None:
@@ -151,14 +169,63 @@ def test_the_first_difference_has_its_place(changed: dict[str, Any], place: str 
     assert before is not None
     assert after is not None
     found = first_difference(before, after)
-    assert found == (None if place is None else (place, equal))
+    assert found == (None if place is None else Break(place, equal))
 
 
 def test_a_message_that_is_left_out_is_the_first_difference() -> None:
     before, after = prefix(NEXT), prefix(FIRST)
     assert before is not None
     assert after is not None
-    assert first_difference(before, after) == ("messages[1]", 5)
+    assert first_difference(before, after) == Break("messages[1]", 5)
+
+
+def attributed(checksum: str | None, *texts: str, **more: Any) -> dict[str, Any]:
+    """Return a body whose system prompt begins as Claude Code's does, with a checksum of the request."""
+    written = f"x-anthropic-billing-header: cc_version=2.1.332.782; cc_entrypoint=cli; cch={checksum};"
+    head = [] if checksum is None else [{"type": "text", "text": written}]
+    return said(*texts, system=[*head, {"type": "text", "text": "You are Claude Code.", **MARK}], **more)
+
+
+def of_attributed(*checksums: str | None, drops: bool, **more: Any) -> CacheFigures:
+    texts = ("hi", "yes", "more")
+    session = [asked(at + 1, attributed(checksum, *texts[: 2 * at + 1]), at, drops_attribution=drops, **more)
+               for at, checksum in enumerate(checksums)]  # fmt: skip
+    return figures(session)[len(session)]
+
+
+@each_case("checksums", [("a62aa", "e27aa"), (None, "e27aa"), ("a62aa", None)])
+def test_attribution_is_no_part_of_the_prompt_at_anthropic_and_breaks_it_elsewhere(
+    checksums: tuple[str | None, str | None],
+) -> None:
+    found = of_attributed(*checksums, drops=True)
+    assert (found.verdict, found.broken_at, found.remedy) == ("provider", None, None)
+    assert (found.idle_ns, found.common_tokens) == (S, 10_000)
+    found = of_attributed(*checksums, drops=False)
+    assert (found.verdict, found.broken_at, found.remedy) == ("prefix_changed", "system[0]", UNATTRIBUTED)
+
+
+def test_a_read_of_most_tokens_needs_no_remedy_and_fewer_do() -> None:
+    found = of_attributed("a", "b", drops=False, cached=8_000)
+    assert (found.verdict, found.broken_at, found.remedy) == ("hit", "system[0]", None)
+    found = of_attributed("a", "b", drops=False, cached=7_999)
+    assert (found.verdict, found.broken_at, found.remedy) == ("partial", "system[0]", UNATTRIBUTED)
+
+
+def test_a_difference_behind_attribution_has_its_place_in_the_body() -> None:
+    other = attributed("b", "hi", "yes", "more")
+    other["system"][1]["text"] = "You are another."
+    found = figures([asked(1, attributed("a", "hi"), drops_attribution=True), asked(2, other, drops_attribution=True)])
+    assert (found[2].verdict, found[2].broken_at, found[2].remedy) == ("prefix_changed", "system[1]", None)
+
+
+def test_attribution_that_became_part_of_a_system_message_is_named_too() -> None:
+    def routed(no: int, checksum: str, *texts: str) -> Prompted:
+        body = attributed(checksum, *texts)
+        system = {"role": "system", "content": body.pop("system")}
+        return asked(no, body | {"messages": [system, *body["messages"]]}, no, "openai")
+
+    found = figures([routed(1, "a", "hi"), routed(2, "b", "hi", "yes", "more")])[2]
+    assert (found.verdict, found.broken_at, found.remedy) == ("prefix_changed", "messages[0]", UNATTRIBUTED)
 
 
 def test_common_tokens_are_estimated_by_the_bytes_before_the_difference() -> None:
@@ -183,7 +250,7 @@ def test_the_prompt_of_the_named_response_stands_before_the_input() -> None:
     first = responses(1, "a", response_id="r1")
     assert figures([first, responses(2, "b", named="r1")])[2] == CacheFigures("hit", None, 2_000, S, 2_000)
     changed = figures([first, responses(2, "b", named="r1", body={"instructions": "i"})])[2]
-    assert changed[:3] == ("prefix_changed", "instructions", 2_000)
+    assert changed[:3] == ("hit", "instructions", 2_000), "the place stays beside what the provider reports"
     assert changed.common_tokens is None, "the bytes of the whole prompt are not in the request"
     assert figures([first, responses(2, "b", named="gone")])[2].verdict == "unknown"
 

@@ -56,6 +56,21 @@ def test_the_prefix_begins_with_the_model_and_the_tools_in_front_of_the_messages
     assert before(turn(1, "a", **main), turn(2, "b", **title), turn(3, "xYz", **main))[2] == 1
 
 
+def test_a_request_to_another_model_precedes_only_one_that_holds_its_answer() -> None:
+    title, main = {"model": "small", "answer": "a T"}, {"model": "large"}
+    assert before(turn(1, "a", **title), turn(2, "a", **main)) == [None, None]
+    assert before(turn(1, "a", **title), turn(2, "aBc", last_answer="a B", **main)) == [None, None]
+    assert before(turn(1, "a", **title), turn(2, "aTc", last_answer="a T", **main)) == [None, 1]
+    assert before(turn(1, "a", **title), turn(2, "xYz", **main)) == [None, None], "a lone answer follows no other model"
+    assert before(turn(1, "a"), turn(2, "aBc", **main)) == [None, 1], "an unknown model is not another one"
+
+
+def test_the_nearest_request_to_the_same_model_is_found_behind_nearer_ones_to_another() -> None:
+    small, large = {"model": "small"}, {"model": "large"}
+    assert before(turn(1, "a", **large), turn(2, "aBc", **small), turn(3, "aBcDe", **large)) == [None, None, 1]
+    assert before(turn(1, "aB", **large), turn(2, "Bac", **small), turn(3, "cBa", **large)) == [None, None, 1]
+
+
 def test_a_rewound_dialogue_follows_the_latest_request_that_begins_so() -> None:
     assert before(turn(1, "a"), turn(2, "aBc"), turn(3, "aBcDe"), turn(4, "aBx"))[3] == 3
 
@@ -102,11 +117,19 @@ def slowly(generations: list[Generation]) -> list[int | None]:
             ranked = [
                 (len(list((letters(one) & letters(other)).elements())), prefix(one, other), at, other.no)
                 for at, other in enumerate(earlier)
-                if not other.failed
+                if not other.failed and is_candidate(other, one, earlier)
             ]
             best = max(ranked, default=(0, 0, 0, None))
             found[one.no] = best[3] if best[0] or one.by_model else None
     return list(found.values())
+
+
+def is_candidate(other: Generation, one: Generation, earlier: list[Generation]) -> bool:
+    """Return True if a request has the model of another one, or gave its last answer."""
+    if None in (other.model, one.model) or other.model == one.model:
+        return True
+    answered = [it for it in earlier if it.answer is not None and it.answer == one.last_answer and not it.failed]
+    return answered[-1:] == [other]
 
 
 def letters(one: Generation) -> Counter[int]:
@@ -119,26 +142,39 @@ def prefix(one: Generation, other: Generation) -> int:
 
 
 heads = st.sampled_from(["", "12", "13", "42"]).map(digests)
+models = st.sampled_from([None, "small", "large"])
+answers = st.sampled_from([None, "1", "2", "3"])
 requests = st.none() | st.text("abCdEf", max_size=7)
-growing = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 7), st.text("abCdEfgH", max_size=3), heads), max_size=12)
+growing = st.lists(
+    st.tuples(st.integers(0, 9), st.integers(0, 7), st.text("abCdEfgH", max_size=3), heads, models, answers, answers),
+    max_size=12,
+)
 
 
-@given(st.lists(st.tuples(requests, st.booleans(), st.integers(0, 1), heads), max_size=12))
+any_turns = st.tuples(requests, st.booleans(), st.integers(0, 1), heads, models, answers, answers)
+
+
+@given(st.lists(any_turns, max_size=12))
 def test_any_session_has_the_predecessors_of_the_slow_definition(
-    found: list[tuple[str | None, bool, int | None, bytes]],
+    found: list[tuple[str | None, bool, int | None, bytes, str | None, str | None, str | None]],
 ) -> None:
-    session = [
-        turn(no, text, failed=failed, retries=tries, head=head) for no, (text, failed, tries, head) in enumerate(found)
-    ]
+    names = ("failed", "retries", "head", "model", "answer", "last_answer")
+    session = [turn(no, text, **dict(zip(names, more, strict=True))) for no, (text, *more) in enumerate(found)]
     assert before(*session) == slowly(session)
 
 
 @given(growing)
-def test_dialogues_that_grow_branch_and_rewind_have_them_too(steps: list[tuple[int, int, str, bytes]]) -> None:
+def test_dialogues_that_grow_branch_and_rewind_have_them_too(
+    steps: list[tuple[int, int, str, bytes, str | None, str | None, str | None]],
+) -> None:
     texts = [""]
-    for start, kept, added, _ in steps:
+    for start, kept, added, *_ in steps:
         texts.append(texts[start % len(texts)][: kept or None] + added)
-    session = [turn(no, text, head=head) for no, (text, (*_, head)) in enumerate(zip(texts[1:], steps, strict=True))]
+    names = ("head", "model", "answer", "last_answer")
+    session = [
+        turn(no, text, **dict(zip(names, step[3:], strict=True)))
+        for no, (text, step) in enumerate(zip(texts[1:], steps, strict=True))
+    ]
     assert before(*session) == slowly(session)
 
 

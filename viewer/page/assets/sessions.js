@@ -206,7 +206,11 @@ function turnLine(run, one) {
 
 const sourceName = (run, place) => run.sessions.sources[place].replaceAll("_", " ");
 
-const cacheWords = (one) => `${visible(one.verdict)}${one.broken === null ? "" : ` at ${visible(one.broken)}`}`;
+const cacheWords = (one) => {
+  if (one.broken === null) return visible(one.verdict);
+  const isRead = one.verdict === "hit" || one.verdict === "partial";
+  return `${visible(one.verdict)}${isRead ? ", prompts differ" : ""} at ${visible(one.broken)}`;
+};
 
 // Return the largest source of a turn's request; null if that is unknown.
 function largestOf(run, one) {

@@ -32,7 +32,7 @@ _ASKED: Final = (
         column("model"),
         *(measures.c[name] for name in (
             "api", "outcome", "prompt_elements", "response_id", "previous_response_id", "retries", "input_tokens",
-            "cache_read_input_tokens",
+            "cache_read_input_tokens", "messages_hash", "answer_hash", "continues_hash", "continued_answer_hash",
         )),
     )
     .select_from(JOINED.join(sessions, sessions.c.no == exchanges.c.session_no))
@@ -139,30 +139,35 @@ def _prompted(asked: Sequence[Sequence[Any]]) -> list[Prompted]:
 def _generation(
     start_ns: int, no: int, upstream: str, model: str | None, api: str | None, outcome: str, elements: bytes | None,
     response_id: str | None, named: str | None, retries: int | None, input: int | None, cached: int | None,
+    *hashes: str | None,
 ) -> Prompted:  # fmt: skip
     from wiretape.recorder.decode.elements import unpack
 
     prefix = unpack(elements)
     messages = None if prefix is None else prefix.messages
     by_model, head = (prefix.by_model, prefix.leading) if prefix is not None else (False, b"")
+    answers = (None if answer is None else f"{asked} {answer}" for asked, answer in (hashes[:2], hashes[2:]))
+    service = _service(upstream)
     return Prompted(
-        Generation(no, messages, by_model, outcome in FAILURES, response_id, named, retries, head),
+        Generation(no, messages, by_model, outcome in FAILURES, response_id, named, retries, head, model, *answers),
         prefix,
         start_ns,
         outcome == "complete",
-        _provider(upstream, api, model),
+        cache.provider_of(service, api, model),
         model,
         input,
         cached,
+        service == "anthropic",
     )
 
 
 @functools.lru_cache(maxsize=256)
-def _provider(upstream: str, api: str | None, model: str | None) -> cache.Provider:
+def _service(upstream: str) -> str | None:
+    """Return the name of the API that an upstream's host serves."""
     from wiretape.recorder.relay.apis import at_host
 
     try:
-        known = at_host(urlsplit(upstream).hostname or "")
+        api = at_host(urlsplit(upstream).hostname or "")
     except ValueError:  # the cell is damaged
-        known = None
-    return cache.provider_of(known.name if known else None, api, model)
+        return None
+    return api.name if api else None

@@ -55,6 +55,7 @@ CACHE: Final = {
     "cache_expected_tokens": "cache_expected_of",
     "cache_idle_ms": "cache_idle_of",
     "cache_common_tokens": "cache_common_of",
+    "cache_remedy": "cache_remedy_of",
 }
 """SQL functions (`caching`): the figures about the provider's cache, by the fields that they give."""
 PREDECESSOR: Final = "predecessor_of"
@@ -145,7 +146,9 @@ def resolved(function: str) -> Expression:
 
 
 def _of_cache(field: str) -> Callable[[], Expression]:
-    kind: type[Text | BigInteger] = Text if field in ("cache_verdict", "cache_broken_at") else BigInteger
+    kind: type[Text | BigInteger] = (
+        Text if field in ("cache_verdict", "cache_broken_at", "cache_remedy") else BigInteger
+    )
     return lambda: getattr(func, CACHE[field])(exchanges.c.no, type_=kind)
 
 

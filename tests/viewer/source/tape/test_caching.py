@@ -8,12 +8,13 @@ import msgspec
 import pytest
 from sqlalchemy import Connection
 
-from tests.support.agents import IDS, body, session, turn
+from tests.support.agents import DIALOGUE, IDS, body, session, turn
 from tests.support.sample_tape import SESSION, recorded
-from wiretape.recorder.tape import file
+from wiretape.recorder.tape import file, journal
 from wiretape.recorder.tape.store import Store
 from wiretape.viewer import rows
 from wiretape.viewer.query.parser import parse
+from wiretape.viewer.sessions.cache import UNATTRIBUTED
 from wiretape.viewer.source.tape import conditions, overview, queries
 
 
@@ -45,7 +46,7 @@ def test_the_figures_of_a_changed_prefix(reader: Connection) -> None:
     assert row["cache_idle_ms"] is None, "no request before had these tools"
     assert 0 < row["cache_common_tokens"] < 2_100
     (hit,) = queries.exchanges(reader, rows.CACHE, where=conditions.condition(parse(f"id:{IDS[1]}")))
-    assert [*hit.values()] == ["hit", None, 2_000, 5000.0, 2_000]
+    assert [*hit.values()] == ["hit", None, 2_000, 5000.0, 2_000, None]
 
 
 def test_they_are_filtered_by(reader: Connection) -> None:
@@ -79,3 +80,50 @@ def test_without_the_request_the_verdict_is_unknown(tmp_path: Path) -> None:
     frames[0] = msgspec.structs.replace(frames[0], body=cut)
     with queries.opened(recorded(tmp_path / "cut.db", frames)) as reader:
         assert verdicts(reader)[IDS[0]] == "unknown"
+
+
+def attributed(id: str, at: int, count: int, read: int = 0) -> Iterator[journal.Frame]:
+    """Yield an exchange of Claude Code, whose first block differs in each request."""
+    text = f"x-anthropic-billing-header: cc_version=2.1.332.782; cc_entrypoint=cli; cch={at:05x};"
+    yield from turn(id, at, body(count, system=[{"type": "text", "text": text}, *body(1)["system"]]), 2_000, read)
+
+
+@pytest.mark.parametrize(
+    ("upstream", "figures"),
+    [
+        ("https://api.anthropic.com", ("provider", None, None)),
+        ("http://127.0.0.1:8000", ("prefix_changed", "system[0]", UNATTRIBUTED)),
+    ],
+)
+def test_attribution_breaks_a_prefix_only_where_the_upstream_reads_it(
+    tmp_path: Path, upstream: str, figures: tuple[str | None, ...]
+) -> None:
+    frames = [
+        msgspec.structs.replace(frame, upstream=upstream) if isinstance(frame, journal.Begin) else frame
+        for id, at, count in ((IDS[0], 0, 1), (IDS[1], 5, 3))
+        for frame in attributed(id, at, count)
+    ]
+    with queries.opened(recorded(tmp_path / "code.db", frames)) as reader:
+        (row,) = queries.exchanges(reader, rows.CACHE, where=conditions.condition(parse(f"id:{IDS[1]}")))
+        assert (row["cache_verdict"], row["cache_broken_at"], row["cache_remedy"]) == figures
+        assert row["cache_idle_ms"] == 5_000.0
+        assert [*verdicts(reader, "cache_remedy:claude_code*")] == ([] if figures[2] is None else [IDS[1]])
+
+
+def test_a_title_by_a_small_model_precedes_nothing(tmp_path: Path) -> None:
+    title = body(1, model="claude-haiku-4-5", tools=[], system="Write a title.")
+    frames = [*turn(IDS[0], 0, title, 50, text="A title"), *turn(IDS[1], 1, body(1), 2_000)]
+    with queries.opened(recorded(tmp_path / "titled.db", frames)) as reader:
+        assert [*verdicts(reader).values()] == ["first", "first"]
+
+
+def test_a_turn_of_another_model_precedes_the_one_that_has_its_answer(tmp_path: Path) -> None:
+    more = {"role": "user", "content": "More."}
+    answered = [DIALOGUE[0], {"role": "assistant", "content": "ok"}, more]
+    frames = [
+        *turn(IDS[0], 0, body(1, model="claude-haiku-4-5"), 2_000),
+        *turn(IDS[1], 1, body(0, messages=answered), 2_000),
+    ]
+    with queries.opened(recorded(tmp_path / "switched.db", frames)) as reader:
+        (row,) = queries.exchanges(reader, rows.CACHE, where=conditions.condition(parse(f"id:{IDS[1]}")))
+        assert (row["cache_verdict"], row["cache_broken_at"]) == ("prefix_changed", "model")
