@@ -67,10 +67,11 @@ _PERCENTS: Final = (50, 95)
 _LEVEL: Final = 0.95
 _BEYOND: Final = 5
 PAIRED: Final = (
-    "started_at", "model", "upstream", "status", "outcome", "finish_reason", "ttfb_ms", "ttfc_ms", "ttft_ms", "ttfo_ms",
-    "thinking_ms", "ttst_ms", "latency_ms", "duration_ms", "tpot_ms", "tps_user", "icl_mean_ms", "icl_p50_ms",
-    "icl_p90_ms", "icl_p99_ms", "icl_max_ms", "max_gap_ms", "max_silence_ms", "coalesced_fraction", "input_tokens",
-    "output_tokens", "reasoning_tokens", "tokens_per_chunk", "reads", "events", "output_chunks", "bytes", "flags",
+    "started_at", "model", "upstream", "status", "outcome", "outcome_detail", "error_code", "finish_reason", "ttfb_ms",
+    "ttfc_ms", "ttft_ms", "ttfo_ms", "thinking_ms", "ttst_ms", "latency_ms", "duration_ms", "tpot_ms", "tps_user",
+    "icl_mean_ms", "icl_p50_ms", "icl_p90_ms", "icl_p99_ms", "icl_max_ms", "max_gap_ms", "max_silence_ms",
+    "coalesced_fraction", "input_tokens", "output_tokens", "reasoning_tokens", "tokens_per_chunk", "reads", "events",
+    "output_chunks", "bytes", "flags",
 )  # fmt: skip
 _ALONE: Final = 1.96
 """Distance in standard errors of a percentile's rank at which its standard error is estimated: 95 %."""

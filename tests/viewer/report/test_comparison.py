@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tests.support.exchanges import detailed
 from wiretape.viewer.report import comparison
 from wiretape.viewer.stats import compare
 
@@ -42,3 +43,23 @@ def test_a_rate_changes_by_points() -> None:
 def test_a_base_of_0_has_its_change_in_the_unit_of_the_metric() -> None:
     rows = [row("icl_p50_p50_ms", compare.UNCLEAR, 0.0, 5.0, low=-1.0, high=6.0)]
     assert comparison.headline(rows) == "no clear difference: icl p50 +5.0 ms [−1.0, +6.0]"
+
+
+def pair_headline(a: dict[str, Any], b: dict[str, Any]) -> str:
+    usual = {"outcome": "complete", "flags": "", "latency_ns": 2_000_000_000}
+    rows = compare.pair(*(detailed(**usual | side) for side in (a, b)))
+    return comparison.pair(rows).lines[0].plain
+
+
+def test_an_answer_that_is_not_complete_is_neither_slower_nor_faster() -> None:
+    complete = {"latency_ns": 3_000_000_000}
+    failed = {"outcome": "error_event", "outcome_detail": "mid_stream"}
+    assert pair_headline({}, complete).startswith("b is slower: latency +50 %")
+    assert pair_headline(failed, complete) == "a failed: error in mid-stream"
+    assert pair_headline(complete, failed) == "b failed: error in mid-stream"
+    assert (
+        pair_headline(failed, {"outcome": "http_error", "status": 503})
+        == "a failed: error in mid-stream; b failed: 503"
+    )
+    assert pair_headline({"outcome": "open"}, {}) == "a is not complete: running"
+    assert pair_headline({}, {"outcome": "client_closed"}) == "b is not complete: cancelled by client"
