@@ -10,9 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from wiretape.recorder.decode import usage_fields
 from wiretape.recorder.decode.dialect import Chunk, Piece, ToolPiece
 from wiretape.recorder.decode.dialects.registry import tokens_of
 from wiretape.recorder.decode.encoding import Cleaner
+from wiretape.recorder.decode.finish_reasons import is_failure
 from wiretape.recorder.decode.values import JsonObject, count
 
 if TYPE_CHECKING:
@@ -28,12 +30,12 @@ _MARKERS: Final = 16
 class Answer:
     """The content of an answer, ready to be stored: `values` are fields of a row of measures.
 
-    `finished` means that every seen choice has a finish reason, `failed` that one has the reason `error`.
+    `finished` means that every seen choice has a finish reason; `failure` is one that says that the service failed.
     """
 
     values: JsonObject
     finished: bool
-    failed: bool
+    failure: str | None
     flags: frozenset[str]
 
 
@@ -107,7 +109,7 @@ def _starts_another(piece: ToolPiece, call: Call, touched: bool) -> bool:
 
 
 class _Choice:
-    __slots__ = ("calls", "content", "finish_reason", "index", "reasoning", "refusal")
+    __slots__ = ("api", "calls", "content", "finish_reason", "index", "reasoning", "refusal")
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -115,6 +117,7 @@ class _Choice:
         self.reasoning: list[str] = []
         self.refusal: list[str] = []
         self.calls = Calls()
+        self.api = ""
         self.finish_reason: str | None = None
 
     def add(self, piece: Piece) -> None:
@@ -162,12 +165,14 @@ class _Builder:
         self._attributes: JsonObject = {}
 
     def add(self, chunk: Chunk) -> None:
-        """Add one chunk; the first non-empty id and model hold, and the last non-null value of each usage field."""
+        """Add one chunk; the first non-empty id and model hold."""
         for piece in chunk.pieces:
             choice = self._choices.get(piece.index)
             if choice is None:
                 choice = self._choices[piece.index] = _Choice(piece.index)
             choice.add(piece)
+            if piece.finish_reason:
+                choice.api = chunk.api
         if chunk.id != self._id and chunk.id:
             if self._id:
                 self._flags.add("id_changed")
@@ -183,7 +188,7 @@ class _Builder:
         self._model = self._model or chunk.model
         if chunk.usage:
             self._api = chunk.api
-            self._usage.update((key, value) for key, value in chunk.usage.items() if value is not None)
+            usage_fields.merge(chunk.api, self._usage, chunk.usage)
         if chunk.flags:
             self._flags.update(chunk.flags)
         if chunk.attributes:
@@ -218,6 +223,7 @@ class _Builder:
         raised = {
             "multi_choice": len(choices) > 1,
             "no_usage": values["output_tokens"] is None,
+            "usage_from_timings": usage_fields.is_from_timings(self._usage),
             "total_unexplained": _is_unexplained(values),
             "reasoning_additive": _is_additive(values),
             "hidden_tokens": _hides_tokens(records, values, textless=self._textless),
@@ -225,7 +231,7 @@ class _Builder:
         return Answer(
             values,
             finished=bool(choices) and all(choice.finish_reason for choice in choices),
-            failed=any(choice.finish_reason == "error" for choice in choices),
+            failure=next((one.finish_reason for one in choices if is_failure(one.api, one.finish_reason)), None),
             flags=frozenset(self._flags.union(flag for flag, is_raised in raised.items() if is_raised)),
         )
 

@@ -25,6 +25,8 @@ class Ending(NamedTuple):
             return str(self.status or "HTTP error")
         if self.outcome == "error_event" and "overload" in (self.code or "").lower():
             return "overloaded"
+        if (self.outcome, self.detail) == ("error_event", "finish"):
+            return f"finish reason {safe(self.code or 'error')}"
         # The frame's kind is enough for an HTTP/2 error: `rst`, `goaway`.
         details = (self.detail, (self.detail or "").partition("_")[0], None)
         named = (_CAUSES.get((self.outcome, detail)) for detail in details)
@@ -113,7 +115,6 @@ _CAUSES: Final[dict[tuple[str, str | None], str]] = {
     ("error_event", None): "error in the stream",
     ("error_event", "before_output"): "error before output",
     ("error_event", "mid_stream"): "error in mid-stream",
-    ("error_event", "finish"): "finish reason error",
     ("malformed", None): "invalid JSON",
     ("interrupted", None): "recorder stopped",
 }

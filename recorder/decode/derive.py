@@ -193,7 +193,9 @@ def _evidence(
         fault, place = decoded.status.error, len(decoded.runs)
     if not succeeded and fault is None and decoded.data:
         fault = payloads.body_fault(decoded.data.decode("utf-8-sig", "replace"))
-    error: Any = "finish" if answer.failed else None
+    error: Any = None
+    if fault is None and answer.failure is not None and not decoded.turns:  # of a turn, it is the turn's outcome
+        error, fault = "finish", ReportedError(answer.failure, None)
     if place is not None:
         # Any payload before the error may have been output if its dialect is unknown.
         started = any(run.chunk.output for run in decoded.runs[: place + 1])

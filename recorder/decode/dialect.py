@@ -6,9 +6,12 @@ A *dialect* is how one API writes its answers as JSON objects: one module each i
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wiretape.recorder.decode.values import JsonObject, count
+
+if TYPE_CHECKING:
+    from wiretape.recorder.decode.exchange import Exchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,8 @@ class Tokens:
     """The counts that usage reports, in the terms of OpenTelemetry's conventions; None where it reports none.
 
     `input` is the total: it includes the tokens that a cache read and wrote. The other counts are copied.
-    `cache_write_1h` are the tokens of `cache_write` that the cache keeps for an hour.
+    `cache_write_1h` are the tokens of `cache_write` that the cache keeps for an hour. `has_other_models`: other models
+    than that of the answer took part, whose tokens have a price of their own.
     """
 
     input: int | None = None
@@ -99,19 +103,18 @@ class Tokens:
     cache_read: int | None = None
     cache_write: int | None = None
     cache_write_1h: int | None = None
+    has_other_models: bool = False
 
     @property
     def uncached(self) -> int | None:
         """Input tokens that neither a cache read nor wrote; None where the counts contradict each other.
 
-        A missing count of cached tokens is 0: APIs omit a count of 0, or have no such cache.
+        A missing count of cached tokens is 0: APIs omit a count of 0, or have no such cache. With other models, those
+        of this one are unknown, and so is the cost.
         """
-        return None if self.input is None else count(self.input - (self.cache_read or 0) - (self.cache_write or 0))
-
-
-def with_cache(uncached: int | None, *cached: int | None) -> int | None:
-    """Return the input tokens in all, of an API whose count of them is without those of a cache."""
-    return None if uncached is None else count(uncached + sum(one or 0 for one in cached))
+        if self.input is None or self.has_other_models:
+            return None
+        return count(self.input - (self.cache_read or 0) - (self.cache_write or 0))
 
 
 Parse = Callable[[JsonObject, str, ReportedError | None], Chunk | None]
@@ -128,10 +131,10 @@ class Dialect:
     `api` is its name on the tape, `operation` the default where the path names none. `tokens` reads the usage of a
     whole answer. `finish_ends` means that a finish reason for every choice ends a stream, as an event that `ends` does,
     and `has_done` that `[DONE]` does. `parser` makes a `Parse` for each stream, if the meaning of an object depends on
-    earlier ones; its argument is the request's body, None if the tape has none. `repeats` means that objects that are
-    equal mean the same, wherever they stand in a stream. `silent` are flags that say nothing of it: it has no such
-    things. `is_declared`: it was declared, not written in Python. `forgives_empty_errors`: an error event without a
-    code and a message is no error if output follows.
+    earlier ones, or on the request. `repeats` means that objects that are equal mean the same, wherever they stand
+    in a stream. `silent` are flags that say nothing of it: it has no such things. `is_declared`: it was declared, not
+    written in Python. `forgives_empty_errors`: an error event without a code and a message is no error if output
+    follows.
     """
 
     api: str
@@ -140,7 +143,7 @@ class Dialect:
     tokens: Callable[[JsonObject], Tokens]
     finish_ends: bool = False
     has_done: bool = False
-    parser: Callable[[bytes | None], Parse] | None = None
+    parser: "Callable[[Exchange], Parse] | None" = None
     repeats: bool = True
     silent: frozenset[str] = frozenset()
     is_declared: bool = False

@@ -49,7 +49,8 @@ OUTCOMES: Final[dict[Outcome, str]] = {
     "connect_error": "no connection, no headers",
     "timeout": "a limit was hit",
     "http_error": "status 300 or above",
-    "error_event": "an error payload, finish_reason error, or a status of gRPC or Connect, after a 2xx",
+    "error_event": "an error payload, a finish reason of a service that failed (error, abort, …), or a status of gRPC "
+    "or Connect, after a 2xx",
     "client_closed": "the client left before the stream was complete",
     "truncated": "upstream ended before the stream was complete",
     "malformed": "complete, of an API known here, but at least one data event is not JSON",
@@ -155,6 +156,7 @@ FLAGS: Final[dict[str, str]] = {
     "unframed": "JSON stood in the stream outside of any event",
     "unknown_payload": "the stream's payloads are of no dialect known here: rates and latencies leave it out",
     "unterminated": "the last event lacks its blank line",
+    "usage_from_timings": "tokens are those of llama.cpp's timings: no usage came",
 }
 """Every flag that a measure can carry, and its meaning."""
 

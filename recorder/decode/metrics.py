@@ -401,7 +401,7 @@ class Timing:
     )
 
 
-DECODER_VERSION: Final = 10
+DECODER_VERSION: Final = 11
 """Version of the decoder; raise it whenever the same facts would be derived differently."""
 
 
@@ -430,7 +430,9 @@ class Measures(Timing):
     operation: str | None = value("kind of request: chat, embeddings, models, …")
     response_model: str | None = value("the first model that the answer names")
     response_id: str | None = value("the first id that the answer names")
-    finish_reason: str | None = value("reason why the answer ended, verbatim from upstream")
+    finish_reason: str | None = value(
+        "reason why the answer ended, verbatim from upstream; of Google's numbers, the name"
+    )
     input_tokens: int | None = tokens(
         "tokens of the request, those read from and written to the provider's cache included, from usage",
         ("tok.in", "prompt_tokens"),
@@ -452,7 +454,7 @@ class Measures(Timing):
         "tokens of the request that usage counts neither as read from the provider's cache nor as written to it",
         ("tok.uncached",),
     )
-    usage: JsonObject | None = value("usage: the last non-null value of each field")
+    usage: JsonObject | None = value("usage: of each count the largest that came, of other fields the last value")
     events: int = count("events by the standard, [DONE] included")
     comments: int = count("comment lines")
     flags: tuple[str, ...] = value("flags (wiretape help outcomes), sorted", default=())

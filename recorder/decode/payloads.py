@@ -65,7 +65,7 @@ class PayloadReader:
         self._exchange = exchange
         self._parsers = _PARSERS.copy()
         for place, make in _MADE_FOR_STREAMS:
-            self._parsers[place] = make(exchange.request)
+            self._parsers[place] = make(exchange)
         self.declared: DeclaredDialect | None = None
         self.is_certain = False
         self._parse: Parse | None = None

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from wiretape.recorder.clock import THREAD, Clock
-from wiretape.recorder.decode import encoding, payloads
+from wiretape.recorder.decode import encoding, payloads, usage_fields
 from wiretape.recorder.decode.allowance import Allowance, may_be_parsed
 from wiretape.recorder.decode.audio import AudioPart
 from wiretape.recorder.decode.dialect import Chunk
@@ -212,7 +212,7 @@ class Conversation:
         if chunk is None:
             return
         if chunk.usage:
-            self._usage = _summed(self._usage, chunk.usage)
+            self._usage = usage_fields.summed(self._usage, chunk.usage)
             chunk = replace(chunk, usage=self._usage)
         self.chunks.append((chunk, item))
 
@@ -258,7 +258,7 @@ class Conversation:
         """Return a chunk as one of all responses: each is a choice of its own, and usage is a running total."""
         number = self._answers - 1
         if chunk.usage:
-            self._usage = _summed(self._usage, chunk.usage)
+            self._usage = usage_fields.summed(self._usage, chunk.usage)
             chunk = replace(chunk, usage=self._usage)
         if self.turns and not self.turns[-1].generates:
             return replace(chunk, id="", pieces=(), content=False, reasoning=False, tool=False)
@@ -285,17 +285,3 @@ def _typed(text: str) -> _Typed:
         return msgspec.json.decode(text, type=_Typed)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return _Typed()
-
-
-def _summed(before: JsonObject, usage: JsonObject) -> JsonObject:
-    """Add up the counts of two usages."""
-    summed = dict(before)
-    for name, value in usage.items():
-        known = before.get(name)
-        if isinstance(value, dict) and isinstance(known, dict):
-            summed[name] = _summed(known, value)
-        elif type(value) is int and type(known) is int:
-            summed[name] = known + value
-        elif value is not None:
-            summed[name] = value
-    return summed

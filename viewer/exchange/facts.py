@@ -260,8 +260,8 @@ def _http_error(row: ListRow) -> str:
 
 def _error_event(row: ListRow) -> str:
     message, where = fault(row), _WHERE.get(row.outcome_detail or "", "")
-    if not message and row.outcome_detail == "finish":
-        return "upstream ended the answer with the finish reason error"
+    if row.outcome_detail == "finish":
+        return f"upstream ended the answer with the finish reason {line(row.error_code or row.finish_reason)}"
     return f"upstream sent an error{where}{f': {message}' if message else ', without a message'}"
 
 

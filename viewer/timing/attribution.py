@@ -19,6 +19,7 @@ from typing import Final, Literal, NamedTuple
 
 from wiretape.recorder.decode.decoder import COMMENT, EVENT, Decoded, ItemRun
 from wiretape.recorder.decode.exchange import Exchange, Read, Reads
+from wiretape.recorder.decode.finish_reasons import is_failure
 from wiretape.recorder.decode.metrics import percentile
 from wiretape.viewer.rows import TableRow
 
@@ -144,7 +145,8 @@ class Attribution:
         failed = (
             one
             for run, one in _chunks(self.decoded)
-            if run.chunk.fault is not None or any(piece.finish_reason == "error" for piece in run.chunk.pieces)
+            if run.chunk.fault is not None
+            or any(is_failure(run.chunk.api, piece.finish_reason) for piece in run.chunk.pieces)
         )
         return next(failed, None)
 

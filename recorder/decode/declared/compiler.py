@@ -176,7 +176,8 @@ def version_of(table: Mapping[str, Any]) -> str:
 
 def tokens(usage: JsonObject) -> Tokens:
     """Return the counts of the usage of any declared dialect."""
-    return Tokens(**{name: usage.get(f"{name}_tokens") for name in _COUNTS})
+    counts: dict[str, Any] = {name: usage.get(f"{name}_tokens") for name in _COUNTS}
+    return Tokens(**counts)
 
 
 class _Events:

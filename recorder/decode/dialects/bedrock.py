@@ -7,9 +7,10 @@ another API is claimed. Exceptions are those of any AWS event stream: their API 
 from collections.abc import Callable
 from typing import Final
 
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, Tokens, ToolPiece, with_cache
+from wiretape.recorder.decode import usage_fields
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, ToolPiece
 from wiretape.recorder.decode.framings.aws_eventstream import ERROR, EXCEPTION
-from wiretape.recorder.decode.values import JsonObject, compact, count, index, text, usage_in
+from wiretape.recorder.decode.values import JsonObject, compact, index, text, usage_in
 
 API: Final = "bedrock.converse"
 
@@ -27,28 +28,10 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
     return read_answer(API, payload, fault) if "metrics" in payload and is_answer(payload) else None
 
 
-def tokens(usage: JsonObject) -> Tokens:
-    """Return the counts of `usage`; its `inputTokens` excludes cache reads and writes."""
-    read, written = count(usage.get("cacheReadInputTokens")), count(usage.get("cacheWriteInputTokens"))
-    return Tokens(
-        input=with_cache(count(usage.get("inputTokens")), read, written),
-        output=count(usage.get("outputTokens")),
-        total=count(usage.get("totalTokens")),
-        cache_read=read,
-        cache_write=written,
-        cache_write_1h=_kept_for_an_hour(usage.get("cacheDetails"), written),
-    )
+tokens: Final = usage_fields.reader(API)
 
 
 DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens)
-
-
-def _kept_for_an_hour(details: object, written: int | None) -> int | None:
-    """Return the tokens that the cache keeps for an hour, unless the parts do not add up to all that were written."""
-    parts = [one for one in details if isinstance(one, dict)] if isinstance(details, list) else []
-    counts = {one.get("ttl"): count(one.get("inputTokens")) for one in parts if isinstance(one.get("ttl"), str)}
-    hour = counts.get("1h", 0)
-    return hour if parts and hour is not None and hour + (counts.get("5m") or 0) == written else None
 
 
 def read_event(api: str, event: str, payload: JsonObject, fault: ReportedError | None = None) -> Chunk | None:

@@ -11,17 +11,16 @@ from typing import Final
 
 import msgspec
 
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, Tokens, ToolPiece, with_cache
+from wiretape.recorder.decode import usage_fields
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, Tokens, ToolPiece
 from wiretape.recorder.decode.dialects import bedrock, chat, completions, messages
 from wiretape.recorder.decode.framings.aws_eventstream import ERROR, EXCEPTION
-from wiretape.recorder.decode.values import JsonObject, compact, count, index, text
+from wiretape.recorder.decode.values import JsonObject, compact, index, text
 
 API: Final = "bedrock.invoke"
 
 _METRICS: Final = "amazon-bedrock-invocationMetrics"
 _GUARDRAIL: Final = "amazon-bedrock-guardrailAction"
-_INPUT = ("prompt_token_count", "inputTextTokenCount", "inputTokenCount")
-_OUTPUT = ("generation_token_count", "totalOutputTextTokenCount", "tokenCount", "outputTokenCount")
 
 
 def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
@@ -43,20 +42,11 @@ def tokens(usage: JsonObject) -> Tokens:
     ):
         if name in usage:
             return read(usage)
-    cached = count(usage.get("cacheReadInputTokenCount")), count(usage.get("cacheWriteInputTokenCount"))
-    return Tokens(
-        input=with_cache(_first(usage, _INPUT), *cached),
-        output=_first(usage, _OUTPUT),
-        cache_read=cached[0],
-        cache_write=cached[1],
-    )
+    return _tokens(usage)
 
 
+_tokens: Final = usage_fields.reader(API)
 DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens)
-
-
-def _first(usage: JsonObject, names: tuple[str, ...]) -> int | None:
-    return next((number for name in names if (number := count(usage.get(name))) is not None), None)
 
 
 def _unpacked(packed: str, fault: ReportedError | None) -> Chunk:

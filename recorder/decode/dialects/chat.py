@@ -11,9 +11,10 @@ Finding errors, `[DONE]` and broken framing is left to `payloads`, putting delta
 from collections.abc import Iterable
 from typing import Final
 
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, Tokens, ToolPiece
+from wiretape.recorder.decode import usage_fields
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, ToolPiece
 from wiretape.recorder.decode.dialects import embeddings
-from wiretape.recorder.decode.values import MAX_INDEX, JsonObject, compact, count, text
+from wiretape.recorder.decode.values import MAX_INDEX, JsonObject, compact, text, usage_in
 
 API: Final = "openai.chat"
 
@@ -72,11 +73,17 @@ def is_legacy(payload: JsonObject, choices: list[object]) -> bool:
 
 
 def usage_of(payload: JsonObject, choices: list[object]) -> JsonObject | None:
-    """Return the usage of a payload, wherever the server put it."""
-    usage = payload.get("usage")
-    if not isinstance(usage, dict):
-        usage = _usage_elsewhere(payload, choices)
-    return usage or None
+    """Return the usage of a payload, wherever the server put it; without one, llama.cpp's timings under their name."""
+    # Groq's extension, and Moonshot's choices: one of two usages may have counts that the other lacks.
+    holders = [holder for holder in (payload, payload.get("x_groq"), *choices) if isinstance(holder, dict)]
+    usages = [usage for holder in holders if (usage := usage_in(holder)) is not None]
+    if usages:
+        merged = usages[0] if len(usages) == 1 else {}
+        for usage in usages if not merged else ():
+            usage_fields.merge(API, merged, usage)
+        return merged
+    timings = usage_in(payload, usage_fields.TIMINGS)
+    return None if timings is None else {usage_fields.TIMINGS: timings}
 
 
 def finish_reason(choice: JsonObject) -> str | None:
@@ -85,20 +92,7 @@ def finish_reason(choice: JsonObject) -> str | None:
     return reason if isinstance(reason, str) and reason not in _NO_REASON else None
 
 
-def tokens(usage: JsonObject) -> Tokens:
-    """Return the counts of `usage`."""
-    prompt_details, details = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
-    reasoning = count(details.get("reasoning_tokens")) if isinstance(details, dict) else None
-    cached = count(prompt_details.get("cached_tokens")) if isinstance(prompt_details, dict) else None
-    return Tokens(
-        input=count(usage.get("prompt_tokens")),
-        output=count(usage.get("completion_tokens")),
-        total=count(usage.get("total_tokens")),
-        reasoning=count(usage.get("reasoning_tokens")) if reasoning is None else reasoning,
-        cache_read=count(usage.get("prompt_cache_hit_tokens")) if cached is None else cached,
-        cache_write=count(prompt_details.get("cache_write_tokens")) if isinstance(prompt_details, dict) else None,
-    )
-
+tokens: Final = usage_fields.reader(API)
 
 DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens, finish_ends=True, has_done=True)
 
@@ -114,15 +108,6 @@ def _is_chat(payload: JsonObject) -> bool:
         return False
     is_bare = all(key in _HOLDERS or not isinstance(value, dict | list) for key, value in payload.items())
     return is_bare and _OTHER_FIELDS.isdisjoint(payload)
-
-
-def _usage_elsewhere(payload: JsonObject, choices: list[object]) -> JsonObject | None:
-    groq = payload.get("x_groq")
-    for holder in [groq, *choices] if groq else choices:
-        if isinstance(holder, dict) and isinstance(holder.get("usage"), dict):
-            usage: JsonObject = holder["usage"]
-            return usage
-    return None
 
 
 class _Choices:

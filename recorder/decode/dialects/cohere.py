@@ -9,8 +9,9 @@ cannot be read is absent.
 from collections.abc import Callable
 from typing import Final
 
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, Tokens, ToolPiece
-from wiretape.recorder.decode.values import JsonObject, compact, count, index, text, usage_in
+from wiretape.recorder.decode import usage_fields
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, ToolPiece
+from wiretape.recorder.decode.values import JsonObject, compact, index, text, usage_in
 
 API: Final = "cohere.chat"
 
@@ -30,18 +31,7 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
     return _EVENTS[kind](payload, delta if isinstance(delta, dict) else {}, fault)
 
 
-def tokens(usage: JsonObject) -> Tokens:
-    """Return the counts of `usage`: those of the model, and only where it has none those that are billed."""
-    counts = usage.get("tokens")
-    if not isinstance(counts, dict):
-        counts = usage.get("billed_units")
-    if not isinstance(counts, dict):
-        counts = {}
-    return Tokens(
-        input=count(counts.get("input_tokens")),
-        output=count(counts.get("output_tokens")),
-        cache_read=count(usage.get("cached_tokens")),
-    )
+tokens: Final = usage_fields.reader(API)
 
 
 DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens)

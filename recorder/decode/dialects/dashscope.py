@@ -11,8 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Parse, Piece, ReportedError, Tokens, ToolPiece
-from wiretape.recorder.decode.values import JsonObject, compact, count, index, text, usage_in
+from wiretape.recorder.decode import usage_fields
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Parse, Piece, ReportedError, ToolPiece
+from wiretape.recorder.decode.exchange import Exchange
+from wiretape.recorder.decode.values import JsonObject, compact, index, text, usage_in
 
 API: Final = "dashscope"
 
@@ -30,23 +32,12 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
     return _read(payload, fault, _all)
 
 
-def parser(body: bytes | None) -> Parse:
-    """Return a function that reads the objects of one stream in their order; `body` is that of the request."""
-    return parse if _is_incremental(body) else _DashscopeStream().parse
+def parser(exchange: Exchange) -> Parse:
+    """Return a function that reads the objects of one stream in their order."""
+    return parse if _is_incremental(exchange.request) else _DashscopeStream().parse
 
 
-def tokens(usage: JsonObject) -> Tokens:
-    """Return the counts of `usage`; `input_tokens` includes cache reads and writes."""
-    prompt, output = usage.get("prompt_tokens_details"), usage.get("output_tokens_details")
-    prompt, output = prompt if isinstance(prompt, dict) else {}, output if isinstance(output, dict) else {}
-    return Tokens(
-        input=count(usage.get("input_tokens")),
-        output=count(usage.get("output_tokens")),
-        total=count(usage.get("total_tokens")),
-        reasoning=count(output.get("reasoning_tokens")),
-        cache_read=count(prompt.get("cached_tokens")),
-        cache_write=count(prompt.get("cache_creation_input_tokens")),
-    )
+tokens: Final = usage_fields.reader(API)
 
 
 DIALECT: Final = Dialect(

@@ -2,8 +2,9 @@
 
 from typing import Final
 
-from wiretape.recorder.decode.dialect import Chunk, Dialect, ReportedError, Tokens
-from wiretape.recorder.decode.values import JsonObject, count, text, usage_in
+from wiretape.recorder.decode import usage_fields
+from wiretape.recorder.decode.dialect import Chunk, Dialect, ReportedError
+from wiretape.recorder.decode.values import JsonObject, text, usage_in
 
 API: Final = "openai.embeddings"
 
@@ -25,9 +26,7 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
     return Chunk(API, text(payload.get("id")), text(payload.get("model")), usage=usage_in(payload), fault=fault)
 
 
-def tokens(usage: JsonObject) -> Tokens:
-    """Return the counts of `usage`; some servers count only the total."""
-    return Tokens(input=count(usage.get("prompt_tokens")), total=count(usage.get("total_tokens")))
+tokens: Final = usage_fields.reader(API)
 
 
 DIALECT: Final = Dialect(api=API, operation="embeddings", parse=parse, tokens=tokens)

@@ -3,18 +3,22 @@
 A stream is a series of such answers, each with new parts and the current usage. Parts with `thought` are reasoning. A
 function call comes whole, or with its arguments in pieces named by their paths (Vertex AI's
 `streamFunctionCallArguments`), which are assembled to JSON text. Gemini Code Assist wraps each answer in `response`.
+Values of enums are numbers where the request asks for `enum-encoding=int`, as Google's generated clients do.
 Embeddings and counted tokens are read for their usage.
 """
 
 import re
 from typing import Final
 
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Parse, Piece, ReportedError, Tokens, ToolPiece
-from wiretape.recorder.decode.values import JsonObject, compact, count, index, text, usage_in
+from wiretape.recorder.decode import finish_reasons, usage_fields
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Parse, Piece, ReportedError, ToolPiece
+from wiretape.recorder.decode.exchange import Exchange
+from wiretape.recorder.decode.values import JsonObject, compact, index, text, usage_in
 
 API: Final = "gemini"
 
-_NO_REASON = frozenset({"", "FINISH_REASON_UNSPECIFIED"})
+_VERTEX = ("/projects/", "/publishers/")
+"""Parts of the paths of Vertex AI, whose numbers of finish reasons are not those of the Gemini API."""
 _FOREIGN = frozenset({"choices", "done", "object", "type", "usage"})
 """Keys of other APIs' objects; no answer of this one has them."""
 _TEXTLESS = ("inlineData", "executableCode", "codeExecutionResult", "fileData", "toolCall", "toolResponse")
@@ -33,24 +37,13 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
     return _GeminiStream().parse(payload, event, fault)
 
 
-def parser(request: bytes | None = None) -> Parse:
+def parser(exchange: Exchange | None = None) -> Parse:
     """Return a parser for the objects of one stream: pieces of arguments continue those before them."""
-    return _GeminiStream().parse
+    path = "" if exchange is None else exchange.path
+    return _GeminiStream(is_vertex=any(part in path for part in _VERTEX)).parse
 
 
-def tokens(usage: JsonObject) -> Tokens:
-    """Return the counts of `usageMetadata`: the prompt and what tools add to it, the answer and thoughts before it.
-
-    Gemini omits a count of 0.
-    """
-    thoughts, total = count(usage.get("thoughtsTokenCount")), count(usage.get("totalTokenCount"))
-    return Tokens(
-        input=_sum(count(usage.get("promptTokenCount")), count(usage.get("toolUsePromptTokenCount"))),
-        output=_sum(count(usage.get("candidatesTokenCount")), thoughts),
-        total=count(usage.get("totalTokens")) if total is None else total,
-        reasoning=thoughts,
-        cache_read=count(usage.get("cachedContentTokenCount")),
-    )
+tokens: Final = usage_fields.reader(API)
 
 
 DIALECT: Final = Dialect(
@@ -64,18 +57,16 @@ DIALECT: Final = Dialect(
 )
 
 
-def _sum(one: int | None, other: int | None) -> int | None:
-    return None if one is None and other is None else count((one or 0) + (other or 0))
-
-
 class _GeminiStream:
     """Parses the objects of one stream; keeps the calls whose arguments are still to come, one for each candidate."""
 
-    __slots__ = ("_begun", "_calls")
+    __slots__ = ("_begun", "_blocks", "_calls", "_reasons")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_vertex: bool = False) -> None:
         self._calls: dict[int, _Call] = {}
         self._begun = 0
+        self._reasons = finish_reasons.VERTEX if is_vertex else finish_reasons.GEMINI
+        self._blocks = finish_reasons.VERTEX_BLOCKS if is_vertex else finish_reasons.GEMINI_BLOCKS
 
     def parse(self, payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
         """Read one JSON object; None if it is not of this API."""
@@ -102,8 +93,9 @@ class _GeminiStream:
                 if isinstance(candidate, dict):
                     self._candidate(candidate, position, output, pieces)
         else:
-            reason = _block_reason(answer)
-            if reason:
+            feedback = answer.get("promptFeedback")
+            blocked = feedback.get("blockReason") if isinstance(feedback, dict) else None
+            if reason := finish_reasons.name_of(blocked, self._blocks):
                 pieces.append(Piece(0, "", "", "", (), reason))
                 ends = True
         return Chunk(
@@ -121,12 +113,11 @@ class _GeminiStream:
         )
 
     def _candidate(self, candidate: JsonObject, position: int, output: "_Output", pieces: list[Piece]) -> None:
-        content, reason = candidate.get("content"), candidate.get("finishReason")
-        if not isinstance(reason, str) or reason in _NO_REASON:
-            reason = None
-            # Ratings and sources name a candidate without adding to it: that is not seeing it.
-            if not isinstance(content, dict):
-                return
+        content = candidate.get("content")
+        reason = finish_reasons.name_of(candidate.get("finishReason"), self._reasons)
+        # Ratings and sources name a candidate without adding to it: that is not seeing it.
+        if reason is None and not isinstance(content, dict):
+            return
         place = index(candidate.get("index"))
         if place is None:
             place = position
@@ -243,7 +234,7 @@ def _is_answer(payload: JsonObject) -> bool:
     candidates = payload.get("candidates")
     if isinstance(candidates, list) and candidates and isinstance(candidates[0], dict):
         first = candidates[0]
-        if isinstance(first.get("content"), dict) or isinstance(first.get("finishReason"), str):
+        if isinstance(first.get("content"), dict) or type(first.get("finishReason")) in (str, int):
             return True
     if isinstance(payload.get("promptFeedback"), dict):
         return True
@@ -261,11 +252,6 @@ def _is_embedding(payload: JsonObject) -> bool:
 
 def _is_textless(part: JsonObject) -> bool:
     return any(isinstance(part.get(name), dict) and part[name] for name in _TEXTLESS)
-
-
-def _block_reason(answer: JsonObject) -> str:
-    feedback = answer.get("promptFeedback")
-    return text(feedback.get("blockReason")) if isinstance(feedback, dict) else ""
 
 
 def _values(call: JsonObject) -> list[JsonObject]:

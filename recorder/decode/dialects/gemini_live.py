@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from wiretape.recorder.decode import audio
+from wiretape.recorder.decode import audio, usage_fields
 from wiretape.recorder.decode.allowance import may_be_parsed
 from wiretape.recorder.decode.audio import AudioPart
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, Tokens, ToolPiece
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ToolPiece
 from wiretape.recorder.decode.framings.websocket import NO_STATUS
 from wiretape.recorder.decode.turns import TurnDraft, TurnTokens
 from wiretape.recorder.decode.values import JsonObject, compact, count, text
@@ -30,17 +30,7 @@ _CLEAN: Final = frozenset({None, 1000, 1001, NO_STATUS})
 """Codes of a close that is no error; None: there was no close frame."""
 
 
-def tokens(usage: JsonObject) -> Tokens:
-    """Return the counts of `usageMetadata`."""
-    found = _turn_tokens(usage)
-    return Tokens(
-        input=found.input,
-        output=found.output,
-        total=count(_field(usage, "totalTokenCount")),
-        reasoning=count(_field(usage, "thoughtsTokenCount")),
-        cache_read=found.input_cached,
-    )
-
+tokens: Final = usage_fields.reader(API)
 
 DIALECT: Final = Dialect(
     api=API,
@@ -258,14 +248,14 @@ def _list(holder: JsonObject, name: str) -> list[JsonObject]:
 
 
 def _turn_tokens(usage: JsonObject) -> TurnTokens:
-    answered, thought = count(_field(usage, "responseTokenCount")), count(_field(usage, "thoughtsTokenCount"))
+    counts = tokens(usage)
     taken, given = (_by_modality(_list(usage, f"{side}TokensDetails")) for side in ("prompt", "response"))
     return TurnTokens(
-        input=count(_field(usage, "promptTokenCount")),
+        input=counts.input,
         input_text=taken.get("TEXT"),
         input_audio=taken.get("AUDIO"),
-        input_cached=count(_field(usage, "cachedContentTokenCount")),
-        output=None if answered is None else answered + (thought or 0),
+        input_cached=counts.cache_read,
+        output=counts.output,
         output_text=given.get("TEXT"),
         output_audio=given.get("AUDIO"),
     )

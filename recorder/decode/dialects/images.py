@@ -2,8 +2,9 @@
 
 from typing import Final
 
-from wiretape.recorder.decode.dialect import Chunk, Dialect, ReportedError, Tokens
-from wiretape.recorder.decode.values import JsonObject, count, text, usage_in
+from wiretape.recorder.decode import usage_fields
+from wiretape.recorder.decode.dialect import Chunk, Dialect, ReportedError
+from wiretape.recorder.decode.values import JsonObject, text, usage_in
 
 API: Final = "openai.images"
 
@@ -29,13 +30,7 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
     )
 
 
-def tokens(usage: JsonObject) -> Tokens:
-    """Return the counts of `usage`."""
-    return Tokens(
-        input=count(usage.get("input_tokens")),
-        output=count(usage.get("output_tokens")),
-        total=count(usage.get("total_tokens")),
-    )
+tokens: Final = usage_fields.reader(API)
 
 
 DIALECT: Final = Dialect(api=API, operation="image", parse=parse, tokens=tokens)

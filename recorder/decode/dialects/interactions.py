@@ -13,8 +13,10 @@ of an agent's run is the agent.
 from collections.abc import Iterator
 from typing import Any, Final
 
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Parse, Piece, ReportedError, Tokens, ToolPiece
-from wiretape.recorder.decode.values import JsonObject, compact, count, index, text, usage_in
+from wiretape.recorder.decode import usage_fields
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Parse, Piece, ReportedError, ToolPiece
+from wiretape.recorder.decode.exchange import Exchange
+from wiretape.recorder.decode.values import JsonObject, compact, index, text, usage_in
 
 API: Final = "gemini.interactions"
 CONTINUES: Final = "requires_continuation"
@@ -43,30 +45,17 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
     return _InteractionStream().parse(payload, event, fault)
 
 
-def parser(request: bytes | None = None) -> Parse:
+def parser(exchange: Exchange | None = None) -> Parse:
     """Return a parser for the events of one stream: deltas continue the step of their index."""
     return _InteractionStream().parse
 
 
-def tokens(usage: JsonObject) -> Tokens:
-    """Return the counts of `usage`: the prompt and what tools add to it, the answer and thoughts before it."""
-    thoughts = count(usage.get("total_thought_tokens"))
-    return Tokens(
-        input=_sum(count(usage.get("total_input_tokens")), count(usage.get("total_tool_use_tokens"))),
-        output=_sum(count(usage.get("total_output_tokens")), thoughts),
-        total=count(usage.get("total_tokens")),
-        reasoning=thoughts,
-        cache_read=count(usage.get("total_cached_tokens")),
-    )
+tokens: Final = usage_fields.reader(API)
 
 
 DIALECT: Final = Dialect(
     api=API, operation="generate_content", parse=parse, tokens=tokens, parser=parser, forgives_empty_errors=True
 )
-
-
-def _sum(one: int | None, other: int | None) -> int | None:
-    return None if one is None and other is None else count((one or 0) + (other or 0))
 
 
 class _Added:

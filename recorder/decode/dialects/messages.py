@@ -3,17 +3,20 @@
 Reads the events of a stream by their `type`, which servers that drop the `event:` lines keep, and whole messages. Of
 content blocks, text, thinking and calls of tools are read, whether they come in deltas or in the event that starts the
 block; what servers' tools return, citations and blocks of a type not known here are known and ignored. Signatures are
-opaque: no text, and no output. Every value may have the wrong type: what cannot be read is absent.
+opaque: no text, and no output. The summary of a compaction is text. Every value may have the wrong type: what cannot be
+read is absent.
 
 `message_start` comes before anything is generated: its input tokens are final, its output tokens are a placeholder
 that the last `message_delta` replaces. Without that one, the count of output tokens is unknown.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, Tokens, ToolPiece, with_cache
-from wiretape.recorder.decode.values import JsonObject, compact, count, index, text, usage_in
+from wiretape.recorder.decode import usage_fields
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, Tokens, ToolPiece
+from wiretape.recorder.decode.values import JsonObject, compact, index, text, usage_in
 
 API: Final = "anthropic.messages"
 
@@ -24,6 +27,10 @@ _ERROR_KEYS = frozenset({"type", "error", "request_id"})
 _COUNT_KEYS = frozenset({"input_tokens", "context_management"})
 _PLACEHOLDERS = frozenset({"output_tokens", "output_tokens_details"})
 """Counts of an answer that has not begun."""
+_IN_TOTAL = ("message", "fallback_message")
+"""Kinds of iterations that the counts beside them include (docs.claude.com: compaction, BetaIterationsUsage)."""
+_OF_OTHER_MODELS = ("advisor_message", "fallback_message")
+"""Kinds of iterations by another model than the one that the request names: their tokens have another price."""
 
 
 def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
@@ -46,28 +53,19 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
 
 
 def tokens(usage: JsonObject) -> Tokens:
-    """Return the counts of `usage`; its `input_tokens` excludes cache reads and writes."""
-    details, written = usage.get("output_tokens_details"), count(usage.get("cache_creation_input_tokens"))
-    read = count(usage.get("cache_read_input_tokens"))
-    return Tokens(
-        input=with_cache(count(usage.get("input_tokens")), read, written),
-        output=count(usage.get("output_tokens")),
-        reasoning=count(details.get("thinking_tokens")) if isinstance(details, dict) else None,
-        cache_read=read,
-        cache_write=written,
-        cache_write_1h=_kept_for_an_hour(usage.get("cache_creation"), written),
-    )
+    """Return the counts of `usage` and of the compactions among its iterations, which its own counts leave out."""
+    iterations = usage.get("iterations")
+    runs = [run for run in iterations if isinstance(run, dict)] if isinstance(iterations, list) else []
+    if not runs:
+        return _tokens(usage)
+    models = {text(run.get("model")) for run in runs if run.get("model")}
+    apart = [run for run in runs if run.get("type") not in _IN_TOTAL and not run.get("model")]
+    has_other_models = len(models) > 1 or any(run.get("type") in _OF_OTHER_MODELS for run in runs)
+    return replace(_tokens(usage_fields.summed(usage, *apart)), has_other_models=has_other_models)
 
 
+_tokens: Final = usage_fields.reader(API)
 DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens)
-
-
-def _kept_for_an_hour(split: object, written: int | None) -> int | None:
-    """Return the tokens that the cache keeps for an hour, unless the parts do not add up to all that were written."""
-    if not isinstance(split, dict):
-        return None
-    hour, minutes = count(split.get("ephemeral_1h_input_tokens")), count(split.get("ephemeral_5m_input_tokens"))
-    return hour if hour is not None and hour + (minutes or 0) == written else None
 
 
 def _is_message(payload: JsonObject) -> bool:
@@ -132,6 +130,8 @@ def _block(block: JsonObject, place: int | None, fault: ReportedError | None = N
     kind = block.get("type")
     if kind == "text":
         return _text(text(block.get("text")), fault)
+    if kind == "compaction":
+        return _text(text(block.get("content")), fault)
     if kind == "thinking":
         return _thinking(text(block.get("thinking")), fault)
     if kind == "redacted_thinking":
@@ -154,6 +154,8 @@ def _block_delta(payload: JsonObject, fault: ReportedError | None) -> Chunk:
             return _call(ToolPiece(index(payload.get("index")), "", "", text(delta.get("partial_json"))), fault)
         if kind == "thinking_delta":
             return _thinking(text(delta.get("thinking")), fault)
+        if kind == "compaction_delta":
+            return _text(text(delta.get("content")), fault)
     return Chunk(API, fault=fault)
 
 

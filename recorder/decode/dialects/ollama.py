@@ -5,8 +5,9 @@ Each line adds to the text; the one with `done` is the last and has the counters
 
 from typing import Final
 
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, Tokens, ToolPiece
-from wiretape.recorder.decode.values import JsonObject, compact, count, text
+from wiretape.recorder.decode import usage_fields
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, ToolPiece
+from wiretape.recorder.decode.values import JsonObject, compact, text
 
 API: Final = "ollama"
 
@@ -48,9 +49,7 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
     )
 
 
-def tokens(usage: JsonObject) -> Tokens:
-    """Return the counts of the last line's counters."""
-    return Tokens(input=count(usage.get("prompt_eval_count")), output=count(usage.get("eval_count")))
+tokens: Final = usage_fields.reader(API)
 
 
 DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens)

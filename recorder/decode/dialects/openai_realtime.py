@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
-from wiretape.recorder.decode import audio
+from wiretape.recorder.decode import audio, usage_fields
 from wiretape.recorder.decode.allowance import may_be_parsed
 from wiretape.recorder.decode.audio import AudioFormat, AudioPart
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, Tokens, ToolPiece
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, ToolPiece
 from wiretape.recorder.decode.dialects import responses
 from wiretape.recorder.decode.turns import TurnDraft, TurnOutcome, TurnTokens
 from wiretape.recorder.decode.values import JsonObject, count, index, text
@@ -23,13 +23,7 @@ from wiretape.recorder.decode.values import JsonObject, count, index, text
 API: Final = "openai.realtime"
 
 
-def tokens(usage: JsonObject) -> Tokens:
-    """Return the counts of `usage`."""
-    found = _turn_tokens(usage)
-    return Tokens(
-        input=found.input, output=found.output, total=count(usage.get("total_tokens")), cache_read=found.input_cached
-    )
-
+tokens: Final = usage_fields.reader(API)
 
 DIALECT: Final = Dialect(
     api=API,
@@ -328,13 +322,13 @@ def _details(usage: JsonObject, side: str) -> JsonObject:
 
 
 def _turn_tokens(usage: JsonObject) -> TurnTokens:
-    taken, given = _details(usage, "input"), _details(usage, "output")
+    counts, taken, given = tokens(usage), _details(usage, "input"), _details(usage, "output")
     return TurnTokens(
-        input=count(usage.get("input_tokens")),
+        input=counts.input,
         input_text=count(taken.get("text_tokens")),
         input_audio=count(taken.get("audio_tokens")),
-        input_cached=count(taken.get("cached_tokens")),
-        output=count(usage.get("output_tokens")),
+        input_cached=counts.cache_read,
+        output=counts.output,
         output_text=count(given.get("text_tokens")),
         output_audio=count(given.get("audio_tokens")),
     )

@@ -20,8 +20,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, Tokens, ToolPiece
-from wiretape.recorder.decode.values import MAX_INDEX, JsonObject, compact, count, index, text, usage_in
+from wiretape.recorder.decode import usage_fields
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, ToolPiece
+from wiretape.recorder.decode.values import MAX_INDEX, JsonObject, compact, index, text, usage_in
 
 API: Final = "openai.responses"
 REQUEST: Final = "response.create"
@@ -246,22 +247,10 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
     return _Stream().parse(payload, event, fault)
 
 
-def tokens(usage: JsonObject) -> Tokens:
-    """Return the counts of `usage`."""
-    input_details, output_details = usage.get("input_tokens_details"), usage.get("output_tokens_details")
-    if not isinstance(input_details, dict):
-        input_details = {}
-    return Tokens(
-        input=count(usage.get("input_tokens")),
-        output=count(usage.get("output_tokens")),
-        total=count(usage.get("total_tokens")),
-        reasoning=count(output_details.get("reasoning_tokens")) if isinstance(output_details, dict) else None,
-        cache_read=count(input_details.get("cached_tokens")),
-        cache_write=count(input_details.get("cache_write_tokens")),
-    )
+tokens: Final = usage_fields.reader(API)
 
 
-DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens, parser=lambda request: _Stream().parse)
+DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens, parser=lambda exchange: _Stream().parse)
 
 
 def _id(item: object) -> str:

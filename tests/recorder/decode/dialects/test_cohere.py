@@ -154,7 +154,7 @@ def test_an_empty_response_is_a_response():
     [
         ({**USAGE, "cached_tokens": 64.0}, Tokens(input=71, output=10, cache_read=64)),
         ({"billed_units": {"input_tokens": 5, "output_tokens": 10, "search_units": 1}}, Tokens(input=5, output=10)),
-        ({"tokens": {}, "billed_units": {"input_tokens": 5}}, Tokens()),
+        ({"tokens": {}, "billed_units": {"input_tokens": 5}}, Tokens(input=5)),
         ({"tokens": {"input_tokens": "71", "output_tokens": 1.5}, "cached_tokens": True}, Tokens()),
         ({"tokens": [], "billed_units": None}, Tokens()),
         ({}, Tokens()),

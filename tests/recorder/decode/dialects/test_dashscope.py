@@ -9,6 +9,7 @@ from tests.support.decoding import cut_everywhere, derived, said
 from wiretape.recorder.decode.dialect import Chunk, Piece, ReportedError, Tokens, ToolPiece
 from wiretape.recorder.decode.dialects import bedrock, bedrock_invoke, chat, messages
 from wiretape.recorder.decode.dialects.dashscope import API, parse, parser, tokens
+from wiretape.recorder.decode.exchange import Exchange
 
 USAGE = {
     "input_tokens": 26,
@@ -41,9 +42,14 @@ def call(arguments, id="c1", name="find", **fields):
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}, **fields}
 
 
+def asked(body):
+    """Return an exchange with the body of its request."""
+    return Exchange(200, "text/event-stream", None, "end", None, None, None, request=body)
+
+
 def stream(payloads, body=None):
     """Return the chunks of one stream."""
-    read = parser(body)
+    read = parser(asked(body))
     return [read(json.loads(json.dumps(payload)), "result", None) for payload in payloads]
 
 
@@ -221,7 +227,7 @@ def test_tokens_are_copied():
     )
 )
 def test_no_value_of_a_wrong_type_is_an_error(payload):
-    read = parser(json.dumps({"parameters": payload}).encode())
+    read = parser(asked(json.dumps({"parameters": payload}).encode()))
     for chunk in (parse(payload), read(payload, "result", None), read(payload, "result", ReportedError("X", "m"))):
         hostile.assert_sound(chunk)
         hostile.assert_counts(tokens((chunk.usage if chunk else payload) or {}))

@@ -197,7 +197,7 @@ def test_candidates_are_choices_by_index_or_place():
         ("FINISH_REASON_UNSPECIFIED", None),
         ("", None),
         (None, None),
-        (1, None),
+        (1.5, None),
     ],
 )
 def test_the_finish_reason_is_the_native_one(reason, expected):
@@ -222,7 +222,7 @@ def test_a_blocked_prompt_ends_the_stream_with_its_reason():
     assert not chunk.output
 
 
-@pytest.mark.parametrize("feedback", [{}, {"safetyRatings": []}, {"blockReason": 7}])
+@pytest.mark.parametrize("feedback", [{}, {"safetyRatings": []}, {"blockReason": [7]}])
 def test_feedback_without_a_reason_ends_nothing(feedback):
     chunk = parse({"promptFeedback": feedback})
     assert (chunk.api, chunk.pieces, chunk.ends) == (API, (), False)

@@ -71,7 +71,8 @@ def test_redacted_thinking_is_reasoning_without_text():
     [
         delta({"type": "signature_delta", "signature": "EqQB"}),
         delta({"type": "citations_delta", "citation": {"type": "char_location", "cited_text": "x"}}),
-        delta({"type": "compaction_delta", "content": "summary"}),
+        delta({"type": "compaction_delta", "content": None}),
+        start({"type": "compaction", "content": None}),
         delta({"type": "new_delta", "text": "x"}),
         delta({"type": "text_delta", "text": ""}),
         start({"type": "text", "text": ""}),
@@ -202,7 +203,10 @@ def test_counted_tokens_are_a_usage_and_no_message(more):
             },
             Tokens(cache_write=9, cache_write_1h=7),
         ),
-        ({"cache_creation_input_tokens": 9, "cache_creation": {"ephemeral_5m_input_tokens": 9}}, Tokens(cache_write=9)),
+        (
+            {"cache_creation_input_tokens": 9, "cache_creation": {"ephemeral_5m_input_tokens": 9}},
+            Tokens(cache_write=9, cache_write_1h=0),
+        ),
         ({"cache_creation_input_tokens": 9, "cache_creation": {"ephemeral_1h_input_tokens": 8}}, Tokens(cache_write=9)),
         ({"cache_creation_input_tokens": 9, "cache_creation": [9]}, Tokens(cache_write=9)),
         ({"input_tokens": "61", "output_tokens": -1, "output_tokens_details": []}, Tokens()),
@@ -476,3 +480,15 @@ def test_an_answer_that_is_not_streamed_is_read(payload, values):
     found = said(derived(json.dumps(payload), content_type="application/json"))
     assert values.items() <= found.items()
     assert ("content" in found) == (payload is MESSAGE)
+
+
+def test_a_compaction_is_output_and_text():
+    events = (block(0, "compaction"), block(1, "text", "Two swans."))
+    summary = {"type": "content_block_delta", "index": 0, "delta": {"type": "compaction_delta", "content": "So far: "}}
+    body = stream(
+        START, {**events[0][0], "content_block": {"type": "compaction", "content": None}}, summary, *events[1]
+    )
+    found = derived(body, body.index("event: content_block_delta"))
+    assert (found.content, found.output_chunks) == ("So far: Two swans.", 2)
+    whole = {"type": "message", "model": "m", "content": [{"type": "compaction", "content": "So far"}]}
+    assert parse(whole).pieces[0].content == "So far"

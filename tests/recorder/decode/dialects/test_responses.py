@@ -541,7 +541,6 @@ def test_a_stream_without_its_last_event_was_truncated():
     ("status", "details", "reason"),
     [
         ("incomplete", {"reason": "content_filter"}, "content_filter"),
-        ("cancelled", None, "cancelled"),
         ("completed", None, "completed"),
     ],
 )

@@ -1,0 +1,316 @@
+"""Pure: the fields in which each API's usage counts tokens, as one table, and usage that comes in several parts.
+
+Counts are cumulative: of two of the same field the larger holds, whatever comes last. Servers repeat usage with zeros
+behind the real one (SGLang's and gateways' `message_delta`, closing chunks of chat), or leave counts out.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Final
+
+from wiretape.recorder.decode.declared import paths
+from wiretape.recorder.decode.dialect import Tokens
+from wiretape.recorder.decode.values import JsonObject, count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageFields:
+    """Places of the counts in one API's usage: of each count's paths, the first with a value that is not 0 counts.
+
+    `tools` is what tools add to the input. `cache_write_5m` and `cache_write_1h` are the parts of `cache_write` by the
+    time for which the cache keeps them. `is_uncached`: `input` is without what a cache read and wrote.
+    `is_thoughtless`: `output` is without the reasoning, unless `input` and `output` alone make the total.
+    """
+
+    input: Sequence[str] = ()
+    tools: Sequence[str] = ()
+    output: Sequence[str] = ()
+    total: Sequence[str] = ()
+    reasoning: Sequence[str] = ()
+    cache_read: Sequence[str] = ()
+    cache_write: Sequence[str] = ()
+    cache_write_5m: Sequence[str] = ()
+    cache_write_1h: Sequence[str] = ()
+    is_uncached: bool = False
+    is_thoughtless: bool = False
+
+
+_OPENAI: Final = UsageFields(
+    # Chat and completions, or Responses; servers of each send the names of the other, too.
+    input=("prompt_tokens", "input_tokens"),
+    output=("completion_tokens", "output_tokens"),
+    total=("total_tokens",),
+    reasoning=(
+        "completion_tokens_details.reasoning_tokens",
+        "output_tokens_details.reasoning_tokens",
+        "reasoning_tokens",  # SGLang, Perplexity
+    ),
+    cache_read=(
+        # OpenAI and most others; Mistral: docs.mistral.ai (prompt-caching), xAI: docs.x.ai (prompt-caching)
+        "prompt_tokens_details.cached_tokens",
+        "input_tokens_details.cached_tokens",
+        "prompt_cache_hit_tokens",  # DeepSeek: api-docs.deepseek.com, kv_cache
+        "cached_tokens",  # Moonshot: platform.kimi.ai; Together, StepFun
+        "cache_read_input_tokens",  # LiteLLM: litellm/types/utils.py, Usage; Databricks
+        "num_cached_tokens",  # Mistral before prompt_tokens_details
+        "precached_prompt_tokens",  # GigaChat: developers.sber.ru
+    ),
+    cache_write=(
+        "prompt_tokens_details.cache_write_tokens",  # OpenAI, OpenRouter
+        "input_tokens_details.cache_write_tokens",
+        "prompt_tokens_details.cache_creation_tokens",  # LiteLLM
+        "prompt_tokens_details.cache_creation_input_tokens",  # Alibaba Cloud Model Studio, context-cache
+        "input_tokens_details.cache_creation_tokens",
+        "input_tokens_details.cache_creation_input_tokens",
+        "cache_creation_input_tokens",  # LiteLLM, Databricks
+    ),
+    cache_write_5m=(
+        "prompt_tokens_details.cache_creation_token_details.ephemeral_5m_input_tokens",  # LiteLLM
+        "prompt_tokens_details.cache_creation.ephemeral_5m_input_tokens",  # Model Studio
+        "cache_creation.ephemeral_5m_input_tokens",
+    ),
+    cache_write_1h=(
+        "prompt_tokens_details.cache_creation_token_details.ephemeral_1h_input_tokens",
+        "prompt_tokens_details.cache_creation.ephemeral_1h_input_tokens",
+        "cache_creation.ephemeral_1h_input_tokens",
+    ),
+)
+
+TIMINGS: Final = "timings"
+"""The field in which llama.cpp (tools/server/README.md) has its counters, also where it sends no usage."""
+
+FIELDS: Final = {
+    "openai.chat": _OPENAI,
+    "openai.completions": _OPENAI,
+    "openai.responses": _OPENAI,
+    # Some servers count only the total.
+    "openai.embeddings": UsageFields(input=("prompt_tokens",), total=("total_tokens",)),
+    "openai.images": UsageFields(input=("input_tokens",), output=("output_tokens",), total=("total_tokens",)),
+    # Realtime's details have names in the singular; Responses over a WebSocket has them in the plural.
+    "openai.realtime": UsageFields(
+        input=("input_tokens",),
+        output=("output_tokens",),
+        total=("total_tokens",),
+        cache_read=("input_token_details.cached_tokens", "input_tokens_details.cached_tokens"),
+    ),
+    # docs.claude.com: prompt caching, token counting, extended thinking
+    "anthropic.messages": UsageFields(
+        input=("input_tokens",),
+        output=("output_tokens",),
+        reasoning=("output_tokens_details.thinking_tokens",),
+        cache_read=("cache_read_input_tokens",),
+        cache_write=("cache_creation_input_tokens",),
+        cache_write_5m=("cache_creation.ephemeral_5m_input_tokens",),
+        cache_write_1h=("cache_creation.ephemeral_1h_input_tokens",),
+        is_uncached=True,
+    ),
+    # ai.google.dev/api/generate-content, UsageMetadata; a count of 0 is left out. `totalTokens`: countTokens
+    "gemini": UsageFields(
+        input=("promptTokenCount",),
+        tools=("toolUsePromptTokenCount",),
+        output=("candidatesTokenCount",),
+        total=("totalTokenCount", "totalTokens"),
+        reasoning=("thoughtsTokenCount",),
+        cache_read=("cachedContentTokenCount",),
+        is_thoughtless=True,
+    ),
+    # ai.google.dev/api/live, UsageMetadata; some SDKs write the names with underscores
+    "gemini.live": UsageFields(
+        input=("promptTokenCount", "prompt_token_count"),
+        tools=("toolUsePromptTokenCount", "tool_use_prompt_token_count"),
+        output=("responseTokenCount", "response_token_count"),
+        total=("totalTokenCount", "total_token_count"),
+        reasoning=("thoughtsTokenCount", "thoughts_token_count"),
+        cache_read=("cachedContentTokenCount", "cached_content_token_count"),
+        is_thoughtless=True,
+    ),
+    # ai.google.dev/gemini-api/docs/interactions
+    "gemini.interactions": UsageFields(
+        input=("total_input_tokens",),
+        tools=("total_tool_use_tokens",),
+        output=("total_output_tokens",),
+        total=("total_tokens",),
+        reasoning=("total_thought_tokens",),
+        cache_read=("total_cached_tokens",),
+        is_thoughtless=True,
+    ),
+    # docs.ollama.com/api/usage
+    "ollama": UsageFields(input=("prompt_eval_count",), output=("eval_count",)),
+    # docs.cohere.com/reference/chat: the tokens of the model, and only where it has none those that are billed
+    "cohere.chat": UsageFields(
+        input=("tokens.input_tokens", "billed_units.input_tokens"),
+        output=("tokens.output_tokens", "billed_units.output_tokens"),
+        cache_read=("cached_tokens",),
+    ),
+    # docs.aws.amazon.com/bedrock: API_runtime_TokenUsage, CacheDetail
+    "bedrock.converse": UsageFields(
+        input=("inputTokens",),
+        output=("outputTokens",),
+        total=("totalTokens",),
+        cache_read=("cacheReadInputTokens", "cacheReadInputTokenCount"),
+        cache_write=("cacheWriteInputTokens", "cacheWriteInputTokenCount"),
+        cache_write_5m=("cacheDetails[?ttl=5m].inputTokens",),
+        cache_write_1h=("cacheDetails[?ttl=1h].inputTokens",),
+        is_uncached=True,
+    ),
+    # Models of Llama and Titan, then Bedrock's own metrics; the usage of other models is in the names of their APIs.
+    "bedrock.invoke": UsageFields(
+        input=("prompt_token_count", "inputTextTokenCount", "inputTokenCount"),
+        output=("generation_token_count", "totalOutputTextTokenCount", "tokenCount", "outputTokenCount"),
+        cache_read=("cacheReadInputTokenCount",),
+        cache_write=("cacheWriteInputTokenCount",),
+        is_uncached=True,
+    ),
+    # help.aliyun.com: Model Studio's own API, qwen-api-reference
+    "dashscope": UsageFields(
+        input=("input_tokens",),
+        output=("output_tokens",),
+        total=("total_tokens",),
+        reasoning=("output_tokens_details.reasoning_tokens",),
+        cache_read=("prompt_tokens_details.cached_tokens", "cached_tokens"),
+        cache_write=("prompt_tokens_details.cache_creation_input_tokens",),
+        cache_write_5m=("prompt_tokens_details.cache_creation.ephemeral_5m_input_tokens",),
+    ),
+    # `prompt_n` are the tokens that were evaluated, `cache_n` those before them that were not.
+    TIMINGS: UsageFields(
+        input=("timings.prompt_n",),
+        output=("timings.predicted_n",),
+        cache_read=("timings.cache_n",),
+        is_uncached=True,
+    ),
+}
+"""The fields of each API's usage, with the documents that define them."""
+
+_COUNTS: Final = tuple(one.name for one in fields(UsageFields) if not one.name.startswith("is_"))
+_READERS: Final[dict[str, dict[str, list[paths.Getter]]]] = {
+    api: {name: [paths.number(path) for path in getattr(places, name)] for name in _COUNTS}
+    for api, places in FIELDS.items()
+}
+
+
+def reader(api: str) -> Callable[[JsonObject], Tokens]:
+    """Return the function from an API's usage to its counts."""
+    places, getters = FIELDS[api], _READERS[api]
+
+    def tokens(usage: JsonObject) -> Tokens:
+        counts = {name: _first(usage, getters[name]) for name in _COUNTS}
+        if places is _OPENAI and counts["input"] is None and counts["output"] is None and TIMINGS in usage:
+            return _from_timings(usage)
+        return _tokens(counts, places)
+
+    return tokens
+
+
+_from_timings: Final = reader(TIMINGS)
+
+
+def is_from_timings(usage: JsonObject) -> bool:
+    """Return True if a usage has no counts but those of llama.cpp's timings."""
+    return TIMINGS in usage and all(
+        _first(usage, _READERS["openai.chat"][name]) is None for name in ("input", "output")
+    )
+
+
+def _first(usage: JsonObject, getters: Sequence[paths.Getter]) -> int | None:
+    """Return the first count that is not 0; without one 0 if there is any."""
+    counts = [number for get in getters if (number := get(usage)) is not None]
+    return next(filter(None, counts), 0 if counts else None)
+
+
+def _tokens(counts: dict[str, int | None], places: UsageFields) -> Tokens:
+    given, answered, total = _sum(counts["input"], counts["tools"]), counts["output"], counts["total"]
+    read, written, reasoning = counts["cache_read"], counts["cache_write"], counts["reasoning"]
+    cached = (read or 0) + (written or 0)
+    # Gateways to Anthropic's API pass its count on at times, which is without cached tokens: then the total shows it.
+    is_beside = total is not None and total == _sum(given, cached, answered) and cached != reasoning
+    if given is not None and cached and (places.is_uncached or is_beside):
+        given = count(given + cached)
+    if places.is_thoughtless and (not reasoning or total is None or _sum(given, answered) != total):
+        # Vertex AI and gateways count thoughts within the answer at times: then both counts alone make the total.
+        answered = _sum(answered, reasoning)
+    return Tokens(
+        input=given,
+        output=answered,
+        total=total,
+        reasoning=reasoning,
+        cache_read=read,
+        cache_write=written,
+        cache_write_1h=_kept_for_an_hour(counts["cache_write_1h"], counts["cache_write_5m"], written),
+    )
+
+
+def _sum(*counts: int | None) -> int | None:
+    """Add up the known counts; None if none is."""
+    known = [one for one in counts if one is not None]
+    return count(sum(known)) if known else None
+
+
+def _kept_for_an_hour(hour: int | None, minutes: int | None, written: int | None) -> int | None:
+    """Return the tokens that the cache keeps for an hour, unless the parts do not add up to all that were written."""
+    return (hour or 0) if (hour, minutes) != (None, None) and _sum(hour, minutes) == written else None
+
+
+def merge(api: str, total: JsonObject, usage: JsonObject) -> None:
+    """Merge another report of a stream's usage into `total`: of two counts the larger holds, of other values the last.
+
+    Where a count of input is without cached tokens, its parts change together: the report with more input has them all.
+    """
+    keys = _INPUT_KEYS.get(api, frozenset())
+    before = {key: total[key] for key in keys if key in total}
+    last = before | {key: usage[key] for key in keys if usage.get(key) is not None}
+    if last:
+        is_less = (_input(api, last) or 0) < (_input(api, before) or 0)
+        total.update(before if is_less else last)
+    _enlarge(total, {key: value for key, value in usage.items() if key not in keys} if keys else usage, _DEEPEST)
+
+
+_DEEPEST: Final = 8
+"""Levels of objects in a usage that are merged; below them the last holds."""
+_INPUT_KEYS: Final = {
+    api: frozenset(
+        path.partition(".")[0].partition("[")[0]
+        for name in ("input", "cache_read", "cache_write", "cache_write_5m", "cache_write_1h")
+        for path in getattr(places, name)
+    )
+    for api, places in FIELDS.items()
+    if places.is_uncached
+}
+
+
+def _input(api: str, usage: JsonObject) -> int | None:
+    return reader(api)(usage).input
+
+
+def _enlarge(total: JsonObject, usage: JsonObject, depth: int) -> None:
+    """Merge counts in place: the work is linear in the report, however large the total is."""
+    for name, value in usage.items():
+        earlier = total.get(name)
+        if isinstance(value, dict) and depth:
+            if not isinstance(earlier, dict):
+                earlier = total[name] = {}  # not the report's own: it is read again
+            _enlarge(earlier, value, depth - 1)
+        elif type(value) is int and type(earlier) is int:
+            total[name] = max(value, earlier)
+        elif value is not None and (earlier is None or value or value is False):
+            total[name] = value
+
+
+def summed(*usages: JsonObject) -> JsonObject:
+    """Add up the counts of usages; of other values the last holds."""
+    total: JsonObject = {}
+    for usage in usages:
+        _add(total, usage, _DEEPEST)
+    return total
+
+
+def _add(total: JsonObject, usage: JsonObject, depth: int) -> None:
+    for name, value in usage.items():
+        earlier = total.get(name)
+        if isinstance(value, dict) and depth:
+            if not isinstance(earlier, dict):
+                earlier = total[name] = {}
+            _add(earlier, value, depth - 1)
+        elif type(value) is int and type(earlier) is int:
+            total[name] = earlier + value
+        elif value is not None:
+            total[name] = value
