@@ -9,6 +9,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
+
+YEARS: Final = range(1970, 9000)
+"""Years of a wall time on a tape: `Clock.wall` writes them with four digits, and any reader can parse them."""
 
 _SAMPLES = 3
 _SUSPICIOUS_NS = 200_000

@@ -56,7 +56,9 @@ def derive(
     # If one of several responses was cut, the total of tokens is unknown.
     tokens = answer.values["output_tokens"] if decoded.ended or not decoded.turns else None
     timeline = Timeline(exchange, reads, decoded if is_timed else None, tokens)
-    values = measured(timeline) | ({} if exchange.is_timed else {"bytes": len(body)})  # without reads
+    values = measured(timeline) | (
+        {} if exchange.is_timed else {"bytes": len(body) + exchange.gap_bytes}
+    )  # without reads
     if is_timed and not understood:
         values["chunks"] = 0
     api = _api(exchange, decoded, succeeded)

@@ -40,6 +40,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.types import NullType, TypeDecorator, TypeEngine
 
+from wiretape.recorder.clock import YEARS
 from wiretape.recorder.decode.exchange import OUTCOMES
 from wiretape.recorder.decode.turns import TurnMeasures
 from wiretape.recorder.errors import sqlite_code
@@ -98,7 +99,8 @@ class Kind:
 
 def _is_moment(value: str) -> bool:
     try:
-        return "1970" <= value[:4] < "9000" and datetime.fromisoformat(value).tzinfo is not None
+        time = datetime.fromisoformat(value)
+        return time.year in YEARS and time.tzinfo is not None
     except ValueError:
         return False
 

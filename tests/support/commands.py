@@ -16,8 +16,8 @@ from wiretape.viewer.cli import group
 RUN = (sys.executable, *CLI)
 
 
-def run(tape: Path, *arguments: str, code: int = 0) -> Result:
-    result = CliRunner().invoke(group, [*arguments], env={"WIRETAPE_DB": str(tape)})
+def run(tape: Path, *arguments: str, code: int = 0, input: bytes | None = None) -> Result:
+    result = CliRunner().invoke(group, [*arguments], env={"WIRETAPE_DB": str(tape)}, input=input)
     assert result.exit_code == code, result.output
     return result
 

@@ -1,7 +1,11 @@
 """The command `import`: exchanges that other programs recorded."""
 
 import contextlib
+import json
 import mmap
+import os
+import stat
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.commands import dialects
 from wiretape.recorder.commands.options import db, read_labels, tape_path
 from wiretape.recorder.errors import NotFound
@@ -21,6 +26,7 @@ from wiretape.viewer.importing.found import Data, ImportedFile, NotImportable
 if TYPE_CHECKING:
     from wiretape.viewer.importing.tape import ImportReport
 
+_STANDARD_INPUT: Final = Path("-")
 _SHOWN: Final = 20
 _REASON: Final = 300
 """Characters of a reason that are shown: it may quote the file."""
@@ -36,8 +42,6 @@ _REASON: Final = 300
 @click.option(
     "--url", metavar="URL", help="For a bare body: its request's URL, such as https://api.example.com/v1/messages"
 )
-@click.option("--date", type=click.DateTime(["%Y-%m-%d"]), metavar="DAY",
-              help="For times without a date: the day of the first one. [default: the file's date]")  # fmt: skip
 @dialects.given
 def import_(
     files: tuple[Path, ...],
@@ -45,29 +49,38 @@ def import_(
     format: str | None,
     labels: tuple[str, ...],
     url: str | None,
-    date: datetime | None,
     declared: tuple[Path, ...],
 ) -> None:
     """Import exchanges that other programs recorded.
 
-    The tape is created if it does not exist. FILE's format is recognised by its content, JSON also by a name that ends
-    in .har. Data that the source lacks is unknown on the tape, too; the flags imported, no_timing, coarse_clock and
-    rebuilt show how complete the source was (wiretape help imports). Keys are redacted as in a recording. Exchanges
-    that are on the tape already are left out: an import can be repeated. Failures are listed, and the exit code is 3.
+    The tape is created if it does not exist. FILE may be a pipe; - is standard input. Its format is recognised by its
+    content, JSON also by a name that ends in .har. Data that the source lacks is unknown on the tape, too; the flags
+    imported, no_timing, coarse_clock and rebuilt show how complete the source was (wiretape help imports). Keys are
+    redacted as in a recording. Exchanges that are on the tape already are left out: an import can be repeated. Failures
+    are listed, and the exit code is 3.
     """
     chosen, path, own = read_labels(labels), tape_path(db), dialects.read(declared)
-    sources = [(file, _source(file, url, date)) for file in files]
+    sources = [(file, _source(file, url, json.dumps(own) if own else None)) for file in files]
     failed = sum(_import(path, file, source, format, chosen, own) for file, source in sources)
     if failed:
         raise NotImportable(f"{failed:,} could not be imported: see above")
 
 
-def _source(file: Path, url: str | None, date: datetime | None) -> ImportedFile:
-    if not file.is_file():
-        raise NotFound(f"no file at {click.format_filename(file)}")
-    modified = datetime.fromtimestamp(file.stat().st_mtime, UTC)
-    name = file.name.encode("utf-8", "replace").decode()
-    return ImportedFile(name, modified, date and date.date(), url)
+def _source(file: Path, url: str | None, dialects: str | None) -> ImportedFile:
+    """Return the facts about a file; a pipe has no time of its own."""
+    shown, modified_ns = click.format_filename(file), SYSTEM.wall_ns()
+    try:
+        if file != _STANDARD_INPUT:
+            status = file.stat()
+            if stat.S_ISDIR(status.st_mode):
+                raise NotFound(f"{shown} is a directory: name the files in it")
+            modified_ns = status.st_mtime_ns if stat.S_ISREG(status.st_mode) else modified_ns
+        modified = datetime.fromtimestamp(modified_ns / 1e9, UTC)
+    except FileNotFoundError as error:
+        raise NotFound(f"no file at {shown}") from error
+    except (OSError, ValueError, OverflowError) as error:
+        raise NotFound(f"cannot read {shown}: {safe(str(error))}") from error
+    return ImportedFile(file.name.encode("utf-8", "replace").decode(), modified, url, dialects)
 
 
 def _import(
@@ -105,12 +118,20 @@ def _import(
 
 @contextlib.contextmanager
 def _mapped(file: Path) -> Iterator[Data]:
-    """Yield the bytes of a file, which are read when they are looked at."""
-    with file.open("rb") as opened:
-        if not file.stat().st_size:
+    """Yield the bytes of a file, which are read when they are looked at; those of a pipe are read at once."""
+    with contextlib.ExitStack() as opened:
+        if file == _STANDARD_INPUT:
+            data: Data = sys.stdin.buffer.read()
+        else:
+            source = opened.enter_context(file.open("rb"))
+            status = os.fstat(source.fileno())
+            if stat.S_ISREG(status.st_mode) and status.st_size:
+                data = opened.enter_context(mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ))
+            else:
+                data = source.read()
+        if not len(data):
             raise NotImportable("it is empty")
-        with mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            yield data
+        yield data
 
 
 def _report(name: str, path: Path, format: str, report: "ImportReport") -> None:

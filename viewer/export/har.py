@@ -24,21 +24,28 @@ from wiretape.viewer import rows
 from wiretape.viewer.rows import Headers, RequestRow
 from wiretape.viewer.source.tape.exchange import FullExchange
 
+_PAGE: Final = "page_1"
+"""The id of the only page of an archive, to which all entries belong."""
 _PHASES: Final = ("connect", "send", "wait", "receive")
 _OWN: Final = (
     "id", "outcome", "outcome_detail", "ended_by", "ended_detail", "clock", "flags", "labels", "protocol", "reset_code",
+    "gap_bytes",
 )  # fmt: skip
 
 
 def write(out: BinaryIO, found: Iterable[FullExchange], version: str) -> int:
     """Write an archive, one entry in each line, and return their count; `version` is wiretape's."""
     creator = json.dumps({"name": "wiretape", "version": version})
-    out.write(f'{{"log": {{"version": "1.2", "creator": {creator}, "pages": [], "entries": ['.encode())
-    count = 0
+    out.write(f'{{"log": {{"version": "1.2", "creator": {creator}, "entries": ['.encode())
+    count, earliest = 0, ""
     for one in found:
         out.write(f"{',' if count else ''}\n{json.dumps(entry(one), separators=(',', ':'))}".encode())
+        earliest = min(earliest or one.row.started_at, one.row.started_at)
         count += 1
-    out.write(b"\n]}}\n")
+    # Safari opens no archive without a page; it is the last part, as only then the earliest time is known.
+    timings = {"onContentLoad": -1, "onLoad": -1}
+    page = {"startedDateTime": earliest, "id": _PAGE, "title": "wiretape", "pageTimings": timings}
+    out.write(f'\n], "pages": {json.dumps([page] if count else [])}}}}}\n'.encode())
     return count
 
 
@@ -46,6 +53,7 @@ def entry(one: FullExchange) -> JsonObject:
     """Return one exchange as an entry of an archive."""
     phases = timings(one)
     found = {
+        "pageref": _PAGE,
         "startedDateTime": one.row.started_at,
         "time": round(sum(phases[name] for name in _PHASES if phases[name] > 0), 6),
         "request": _request(one.request, _version(one)),

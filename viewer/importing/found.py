@@ -7,11 +7,12 @@ A parser yields a `Found` for each exchange, and an `Unimportable` for each that
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from mmap import mmap
 from typing import Final, TypeVar
 from urllib.parse import quote, urlsplit
 
+from wiretape.recorder.clock import YEARS
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.exchange import PROTOCOLS
 from wiretape.recorder.errors import WiretapeError
@@ -29,6 +30,7 @@ _MOST_BYTES: Final = 1 << 50
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _IN_PATH: Final = "/?:@!$&'()*+,;=%~[]|^`{}<>\"\\"
 _NO_BODY: Final = (204, 304)
+_EARLIEST, _LATEST = datetime(YEARS.start, 1, 1, tzinfo=UTC), datetime(YEARS.stop, 1, 1, tzinfo=UTC)
 _PROTOCOLS: Final = {name.lower(): known for known, other in PROTOCOLS.items() for name in (known, other)}
 
 
@@ -40,12 +42,12 @@ class NotImportable(WiretapeError):
 
 @dataclass(frozen=True, slots=True)
 class ImportedFile:
-    """The facts about a file beside its bytes: its name, the day of its first time, the URL of the request."""
+    """The facts about a file beside its bytes: its name and time, its request's URL, declared dialects as JSON."""
 
     name: str
     modified: datetime
-    day: date | None = None
     url: str | None = None
+    dialects: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,8 @@ class Found:
 
     `body` came in pieces of `sizes` bytes at `at_ns`; without these, its times are unknown. `missing` bytes of it the
     source does not have; `is_lost`: not even their number. `is_coarse`: the times are not those of reads. `is_rebuilt`:
-    the bytes are not those that came. `request` is None where the source does not have the request's body, which had
-    `request_size` bytes. `protocol` and `reset_code` are as `Exchange` has them.
+    the bytes are not those that came. `request` is None where the source does not have the request's body, and only its
+    beginning if that had more, `request_size`, bytes. `protocol` and `reset_code` are as `Exchange` has them.
     """
 
     place: str
@@ -137,19 +139,38 @@ def problem(found: Found) -> str | None:
         return f"its URL cannot be read ({error})"
     if not found.url.isprintable():
         return "its URL has control characters"
-    times = [found.connected_ns, found.sent_ns, found.headers_ns, found.end_ns, *found.at_ns]
-    known = [at_ns for at_ns in times if at_ns is not None]
-    if known and (min(known) < 0 or max(known) > _MOST_NS):
-        return f"a time is before its beginning, or more than {_MOST_DAYS} days after it"
+    if (reason := _problem_of_times(found)) is not None:
+        return reason
     if not 0 <= found.missing < _MOST_BYTES or not 0 <= (found.request_size or 0) < _MOST_BYTES:
         return "a size is too large"
-    if any(after < before for before, after in zip(found.at_ns, found.at_ns[1:], strict=False)):
-        return "its times go backwards"
     if not _TOKEN.fullmatch(found.method):
         return "its method is not one of HTTP"
     if found.status is not None and not 100 <= found.status <= 999:
         return f"its status {found.status} is not one of HTTP"
     return None
+
+
+def _problem_of_times(found: Found) -> str | None:
+    if not is_dated(found.started):
+        return f"its date is of the year {found.started.year}: such a date stands for an unknown one"
+    times = [found.connected_ns, found.sent_ns, found.headers_ns, found.end_ns, *found.at_ns]
+    known = [at_ns for at_ns in times if at_ns is not None]
+    if known and (min(known) < 0 or max(known) > _MOST_NS):
+        return f"a time is before its beginning, or more than {_MOST_DAYS} days after it"
+    if any(after < before for before, after in zip(found.at_ns, found.at_ns[1:], strict=False)):
+        return "its times go backwards"
+    return None
+
+
+def is_dated(started: datetime) -> bool:
+    """Return True if a time can be that of an exchange; programs write the year 1, or 9999, where they know none."""
+    return _EARLIEST <= started < _LATEST
+
+
+def has_body(headers: Headers) -> bool:
+    """Return True if the head of a message says that a body of at least one byte follows it."""
+    length = header(headers, "content-length")
+    return length is not None and length.strip("0") != ""
 
 
 def header(headers: Headers, name: str) -> str | None:
@@ -195,9 +216,12 @@ def framing(method: str, status: int, headers: Headers, protocol: str | None = N
     return "length" if header(headers, "content-length") is not None else None
 
 
-def decoded(headers: Headers) -> tuple[Headers, bool]:
-    """Return the headers that fit a body whose content coding was undone, and whether it had one."""
-    if encoding.is_identity(header(headers, "content-encoding")):
+def decoded(headers: Headers, *, is_rebuilt: bool = False) -> tuple[Headers, bool]:
+    """Return the headers that fit a body whose content coding was undone, or all of it built anew; and whether either.
+
+    They have neither that coding nor the length of the body that came.
+    """
+    if not is_rebuilt and encoding.is_identity(header(headers, "content-encoding")):
         return headers, False
     dropped = (b"content-encoding", b"content-length")
     return [(name, value) for name, value in headers if name.lower() not in dropped], True

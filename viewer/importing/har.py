@@ -20,6 +20,7 @@ import msgspec
 from wiretape.recorder.decode.decoder import STREAM_TYPES
 from wiretape.recorder.decode.exchange import ENDED_BY, RESET_CODE
 from wiretape.recorder.decode.framings.sse import Event, EventCursor
+from wiretape.recorder.plurals import counted
 from wiretape.viewer.importing import found
 from wiretape.viewer.importing.found import Data, Found, Headers, ImportedFile, NotImportable, Unimportable
 
@@ -63,6 +64,7 @@ class _Message(msgspec.Struct):
 
 class _PostData(msgspec.Struct):
     text: str | None = None
+    params: list[Any] | None = None
     encoding: str | None = msgspec.field(default=None, name="_encoding")
 
 
@@ -119,6 +121,7 @@ class _Own(msgspec.Struct):
     protocol: str | None = None
     reset_code: str | None = None
     clock: str | None = None
+    gap_bytes: int = 0
     flags: list[str] = []
     labels: dict[str, str] = {}
     reads: list[_Read] = []
@@ -217,12 +220,10 @@ def _found(place: str, entry: _Entry) -> tuple[Found, str | None]:
     started, status, marks = _started(entry.started), response.status or None, _marks(entry)
     headers, was_coded = found.decoded(_headers(response.headers))
     protocol = _protocol(entry)
-    request = _bytes(entry.request.post.text, entry.request.post.encoding) if entry.request.post else None
-    size = entry.request.body_size
-    request_size = int(size) if request is None and size is not None and size >= 0 else None
+    request, request_size = _request_body(entry)
     body = _body(entry, started, marks.end_ns, was_coded=was_coded)
-    if entry.own is None and ended_by == "end" and not body.data and not body.missing and _had_body(entry, headers):
-        raise ValueError("its body was streamed past the program that wrote the archive, which kept nothing of it")
+    if entry.own is None and ended_by == "end" and (200 <= response.status < 300):
+        _require_body(entry, body)
     made = Found(
         place=place,
         id=own.id if own.id and _ID.fullmatch(own.id) else None,
@@ -231,7 +232,7 @@ def _found(place: str, entry: _Entry) -> tuple[Found, str | None]:
         method=entry.request.method,
         url=entry.request.url,
         request_headers=_headers(entry.request.headers),
-        request=b"" if request_size == 0 else request,
+        request=request,
         request_size=request_size,
         status=status,
         response_headers=headers,
@@ -263,13 +264,31 @@ def _protocol(entry: _Entry) -> str | None:
     return found.protocol(entry.response.version or entry.request.version or "")
 
 
-def _had_body(entry: _Entry, headers: Headers) -> bool:
-    """Return True if an answer had a body by its head: bytes, or a stream of a type that is never empty."""
-    status, length = entry.response.status, found.header(headers, "content-length")
-    if not 200 <= status < 300 or found.framing(entry.request.method, status, headers) == "none":
-        return False
+def _request_body(entry: _Entry) -> tuple[bytes | None, int | None]:
+    """Return the body of a request, and its size; None: not known. An empty text may stand for what was not kept."""
+    post, stated = entry.request.post or _PostData(), entry.request.body_size
+    size = int(stated) if stated is not None and stated >= 0 else None
+    body = _bytes(post.text, post.encoding)
+    if not body and size == 0:
+        return b"", 0
+    if body == b"" and (size or post.params or found.has_body(_headers(entry.request.headers))):
+        body = None
+    return body, size
+
+
+def _require_body(entry: _Entry, body: _Body) -> None:
+    """Raise `ValueError` unless the archive has the whole body of an answer: without it, nobody knows how it ended."""
+    headers, size = _headers(entry.response.headers), len(body.data)
+    if found.framing(entry.request.method, entry.response.status, headers) == "none":
+        return
+    if body.missing:
+        part = f"only {counted(size, 'byte')}" if size else "nothing"
+        raise ValueError(f"the archive has {part} of its body of {body.missing + size:,} bytes")
     kind = (found.header(headers, "content-type") or "").partition(";")[0].strip().lower()
-    return length.strip("0") != "" if length is not None else kind in _NEVER_EMPTY
+    has_length = found.header(headers, "content-length") is not None
+    is_body = found.has_body(headers) if has_length else body.is_lost or kind in _NEVER_EMPTY
+    if not size and is_body:
+        raise ValueError("its body was streamed past the program that wrote the archive, which kept nothing of it")
 
 
 def _started(text: str) -> datetime:
@@ -306,12 +325,15 @@ def _marks(entry: _Entry) -> _Marks:
     if own is not None and own.end_ms is not msgspec.UNSET:  # its phases are 0 if unknown
         known = (own.connected_ms, own.sent_ms, own.headers_ms, own.end_ms)
         return _Marks(*(None if at is None else round(at * 1e6) for at in known))
+    if not phases.wait and not phases.receive:  # 0 may stand for what is not known: no answer takes no time at all
+        phases = _Timings()
     queued = sum(value for value in (phases.blocked, phases.dns) if value is not None and value > 0)
     connected = _after(queued, phases.connect)
     sent = _after(queued if connected is None else connected, phases.send)
     headers = _after(sent, phases.wait)
     end = _after(headers, phases.receive)
-    return _Marks(*(None if at is None else round(at * 1e6) for at in (connected, sent, headers, end)))
+    marks = (connected, sent, headers if phases.wait else None, end)
+    return _Marks(*(None if at is None else round(at * 1e6) for at in marks))
 
 
 def _after(before: float | None, phase: _Number) -> float | None:
@@ -342,17 +364,28 @@ def _body(entry: _Entry, started: datetime, end_ns: int | None, *, was_coded: bo
         return _timed(data, ends, times, end_ns)._replace(is_rebuilt=True)
     if data is None:
         is_known = content.size is not None and content.size >= 0
-        return _Body(b"", [], [], int(content.size or 0) if is_known else 0, is_lost=not is_known)
+        return _Body(b"", [], [], own.gap_bytes or (int(content.size or 0) if is_known else 0), is_lost=not is_known)
+    missing = own.gap_bytes if entry.own else _missing(content, data, was_coded=was_coded)
     sizes = [one.size for one in own.reads]
     if sizes and sum(sizes) == len(data) and not was_coded:
-        return _Body(data, [round(one.at_ms * 1e6) for one in own.reads], sizes)
+        return _Body(data, [round(one.at_ms * 1e6) for one in own.reads], sizes, missing)
     ends, note = _ends(data, messages), None
     if not ends and entry.own is None and _is_event_stream(entry) and (original := _misread(content)) is not None:
         data, ends, note = original, _ends(original, messages), "its text was not read as UTF-8: it has been put right"
     body = _timed(data, ends, times, end_ns)
     if not body.at_ns and any(at_ns is not None for at_ns in times):
         note = "the times of its events go backwards, or are of other events"
-    return body._replace(note=note)
+    return body._replace(note=note, missing=missing)
+
+
+def _missing(content: _Content, data: bytes, *, was_coded: bool) -> int:
+    """Return how many bytes of a body its text lacks by the size that the archive gives.
+
+    Where a content coding was undone, some programs give the size before; a text may lack the mark of its encoding.
+    """
+    if was_coded or content.size is None or content.size <= len(data) + len(_BOM):
+        return 0
+    return int(content.size) - len(data)
 
 
 def _is_event_stream(entry: _Entry) -> bool:

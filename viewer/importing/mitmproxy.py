@@ -140,6 +140,7 @@ def _found(place: str, value: object) -> Found:
         raise ValueError("it is a WebSocket, and mitmproxy does not have its bytes")
     request, response = flow.request, flow.response
     ended_by, detail = _ending(flow)
+    is_unsaid = request.content == b"" and found.has_body(_headers(request))
     began = _began(flow)
     ended = flow.error.timestamp if flow.error else response.timestamp_end if response else None
     server = flow.server_conn or _Server()
@@ -157,7 +158,7 @@ def _found(place: str, value: object) -> Found:
         method=method,
         url=_url(request),
         request_headers=_headers(request),
-        request=request.content,
+        request=None if is_unsaid else request.content,
         status=response.status_code if response else None,
         response_headers=_headers(response) if response else [],
         response_trailers=(response.trailers if response else None) or [],
@@ -187,7 +188,7 @@ def _ending(flow: _Flow) -> tuple[str, str | None]:
     if flow.error is None:
         if flow.response is None:
             raise ValueError("it has no answer: it still ran when it was saved")
-        if flow.response.content is None:
+        if flow.response.content is None or _lacks_body(flow.request, flow.response):
             raise ValueError("its body was streamed past mitmproxy, which kept nothing of it")
         return "end", None
     said = flow.error.msg
@@ -196,6 +197,13 @@ def _ending(flow: _Flow) -> tuple[str, str | None]:
         raise ValueError(f"its ending is not known: {said}")
     lost = "; mitmproxy kept nothing of the body" if flow.response and flow.response.content is None else ""
     return ended_by, said + lost
+
+
+def _lacks_body(request: _FlowRequest, response: _FlowResponse) -> bool:
+    """Return True if an answer is empty although its head says that it has a body."""
+    headers, method = _headers(response), request.method.decode("latin-1")
+    is_bare = found.framing(method, response.status_code, headers) == "none" or response.status_code >= 300
+    return not response.content and not is_bare and found.has_body(headers)
 
 
 def _headers(side: _Side) -> found.Headers:

@@ -63,7 +63,7 @@ class Importer:
         dialects: list[dict[str, Any]] | None = None,
     ) -> None:
         self.report = ImportReport()
-        self._open_store, self._labels, self._format = open_store, labels, format
+        self._open_store, self._labels, self._format, self._source = open_store, labels, format, source
         now = SYSTEM.wall()
         listen, upstreams = "", list[tuple[str, str]]()
         self._session = journal.Session(
@@ -124,7 +124,9 @@ class Importer:
 
     def _id_of(self, one: Found) -> str:
         """Return the id of an exchange; equal exchanges in one file have different ids."""
-        parts = (self._format, one.stamp, one.method, one.url, one.request or b"", one.status, one.ended_by, one.body)
+        # Equal exchanges without a time, in files of other names, are no repetition that anybody knows of.
+        stamp = one.stamp or self._source
+        parts = (self._format, stamp, one.method, one.url, one.request or b"", one.status, one.ended_by, one.body)
         digest = hashlib.sha256(msgspec.msgpack.encode(parts)).digest()
         self._seen[digest] += 1
         return hashlib.sha256(digest + str(self._seen[digest]).encode()).hexdigest()[:16]
@@ -145,6 +147,8 @@ class Importer:
 def frames(id: str, one: Found, labels: dict[str, str]) -> Iterator[journal.Frame]:
     """Yield the frames of an exchange, as a recorder sends them to its writer."""
     request = one.request
+    size = one.request_size if request is None else max(len(request), one.request_size or 0)
+    is_whole = request is not None and size == len(request)
     yield journal.Begin(
         id=id,
         started_at=SYSTEM.wall(round(one.started.timestamp() * 1e6) * 1000),
@@ -153,8 +157,8 @@ def frames(id: str, one: Found, labels: dict[str, str]) -> Iterator[journal.Fram
         upstream=one.base,
         headers=one.request_headers,
         body=request and request[:REQUEST_STORED_BYTES],
-        body_size=one.request_size if request is None else len(request),
-        body_sha256=None if request is None else hashlib.sha256(request).hexdigest(),
+        body_size=size,
+        body_sha256=hashlib.sha256(request).hexdigest() if request is not None and is_whole else None,
         labels={**one.labels, **labels},
         coarse_clock=one.is_coarse,
         rebuilt=one.is_rebuilt,

@@ -1,13 +1,17 @@
 """Pure: cassettes of vcrpy, as pytest-recording and pytest-vcr keep them: YAML, or JSON.
 
 A cassette has whole bodies without any time; the day and the second of an answer are those of its `Date` header. A body
-that is stored as a text came without a content coding, even if its headers name one: coded bytes are hardly ever UTF-8.
+that is stored as a text is without its content coding, even if its headers name one: coded bytes are hardly ever UTF-8.
+Some bodies are stored as values, not as bytes: a request as aiohttp was given it (`json=`), and both sides by
+serializers that write `parsed_body` in place of `body`. They are written as JSON again, and flagged `rebuilt`. Only
+`body: null` of a request says that there was none; an answer without a body in the cassette is refused.
 YAML needs PyYAML, the extra `wiretape[vcr]`; its tags make texts, bytes and lists, and no other object.
 """
 
 import base64
 import functools
 import importlib
+import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -23,13 +27,16 @@ from wiretape.viewer.importing.found import Data, Found, Headers, ImportedFile, 
 
 _JSON: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*\{")
 _TEXT_TAGS: Final = "python/str", "python/unicode"
+_MOST_JSON: Final = 64 << 20
+"""Limit of a body that is written as JSON, in characters: aliases of YAML make small files endless."""
 
 
 class _Request(msgspec.Struct):
     method: str
     uri: str
     headers: dict[str, Any] | None = None
-    body: Any = None
+    body: Any = msgspec.UNSET
+    parsed: Any = msgspec.field(default=None, name="parsed_body")
 
 
 class _Status(msgspec.Struct):
@@ -42,6 +49,7 @@ class _Response(msgspec.Struct):
     headers: dict[str, Any] | None = None
     status: _Status | None = None
     body: Any = None
+    parsed: Any = msgspec.field(default=None, name="parsed_body")
     status_code: int | None = None
     content: Any = None
 
@@ -105,23 +113,79 @@ def _found(place: str, one: object, source: ImportedFile) -> Found:
     status = response.status.code if response.status is not None else response.status_code
     if status is None:
         raise ValueError("its answer has no status")
-    stored = response.body if response.content is None else response.content
-    headers, body = _headers(response.headers), _bytes(stored)
-    if isinstance(_content(stored), str):
-        headers, _ = found.decoded(headers)
+    stored_headers = _headers(response.headers)
+    body, is_value = _response_body(response)
+    is_text = is_value or isinstance(body, str)
+    headers, was_coded = found.decoded(stored_headers, is_rebuilt=is_value) if is_text else (stored_headers, False)
+    body = _bytes(body)
+    framing = found.framing(request.method, status, headers)
+    if not body and status < 300 and framing != "none" and (body is None or found.has_body(stored_headers)):
+        raise ValueError("the cassette does not have the body of its answer")
+    request_headers = _headers(request.headers)
+    request_body, is_value_sent = _request_body(request, request_headers)
     return Found(
         place=place,
         started=_date(headers) or source.modified,
         stamp=found.header(headers, "date") or "",
         method=request.method,
         url=request.uri,
-        request_headers=_headers(request.headers),
-        request=_bytes(request.body) or b"",
+        request_headers=request_headers,
+        request=request_body,
         status=status,
         response_headers=headers,
-        framing=found.framing(request.method, status, headers),
+        framing=framing,
         body=body or b"",
+        is_lost=body is None and framing != "none",
+        is_rebuilt=was_coded or is_value or is_value_sent,
     )
+
+
+def _response_body(response: _Response) -> tuple[object, bool]:
+    """Return the text or the bytes of an answer, None if the cassette has none, and whether a value was stored."""
+    if response.parsed is not None:
+        return _json(response.parsed), True
+    stored = response.body if response.content is None else response.content
+    if not isinstance(stored, dict):
+        return stored, False
+    coded = stored.get("base64_string")
+    return (stored.get("string") if coded is None else base64.b64decode(_text(coded))), False
+
+
+def _request_body(request: _Request, headers: Headers) -> tuple[bytes | None, bool]:
+    """Return the body of a request, None if it is unknown, and whether a value was stored."""
+    if request.parsed is not None:
+        return _json(request.parsed), True
+    stored, kind = request.body, found.header(headers, "content-type") or ""
+    is_value = isinstance(stored, dict) or (
+        isinstance(stored, list) and ("json" in kind or not all(isinstance(part, str | bytes) for part in stored))
+    )
+    if is_value:
+        # A form that aiohttp was given is a mapping, too: only its type tells them apart.
+        return (_json(stored), True) if not kind or "json" in kind else (None, False)
+    if stored is msgspec.UNSET or (not stored and found.has_body(headers)):
+        return None, False
+    return _bytes(stored) or b"", False
+
+
+def _json(value: object) -> bytes:
+    """Return a value as JSON. Raises `ValueError` for one that JSON does not have, or that is too large."""
+    if _extent(value, {}) > _MOST_JSON:
+        raise ValueError("a body is too large as JSON")
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except TypeError as error:
+        raise ValueError(f"a body cannot be written as JSON ({error})") from error
+
+
+def _extent(value: object, extents: dict[int, int]) -> int:
+    """Return the least length of a value as JSON, where a part is written wherever it is referred to."""
+    if not isinstance(value, dict | list):
+        return len(value) if isinstance(value, str) else 1
+    if id(value) not in extents:
+        extents[id(value)] = 0  # in case it holds itself
+        parts = [*value, *value.values()] if isinstance(value, dict) else value
+        extents[id(value)] = 2 + sum(_extent(part, extents) for part in parts)
+    return extents[id(value)]
 
 
 def _headers(given: dict[str, Any] | None) -> Headers:
@@ -137,24 +201,16 @@ def _text(value: object) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
-def _content(body: object) -> object:
-    """Return the text or the bytes of a body, which may stand in a table of their own."""
-    if not isinstance(body, dict):
-        return body
-    coded = body.get("base64_string")
-    return body.get("string") if coded is None else base64.b64decode(_text(coded))
-
-
 def _bytes(body: object) -> bytes | None:
     """Return a body as bytes, None where there is none. Raises `ValueError` for anything else."""
-    match _content(body):
+    match body:
         case None:
             return None
         case bytes() as data:
             return data
         case str() as text:
             return text.encode("utf-8", "surrogatepass")
-        case list() as parts if not any(isinstance(part, list | dict) for part in parts):
+        case list() as parts if all(isinstance(part, str | bytes) for part in parts):
             return b"".join(_bytes(part) or b"" for part in parts)
         case other:
             raise ValueError(f"its body is a {type(other).__name__}, not a text and no bytes")
@@ -162,7 +218,10 @@ def _bytes(body: object) -> bytes | None:
 
 def _date(headers: Headers) -> datetime | None:
     """Return the time at which the server began to answer, to the second."""
+    text = found.header(headers, "date") or ""
     try:
-        return parsedate_to_datetime(found.header(headers, "date") or "").astimezone(UTC)
-    except (ValueError, OverflowError):
+        date = parsedate_to_datetime(text)
+        is_of_text = f"{date.year:04}" in text  # the year 0001 is read as 2001
+        return date.astimezone(UTC) if is_of_text and found.is_dated(date) else None
+    except (ValueError, OverflowError, TypeError):
         return None

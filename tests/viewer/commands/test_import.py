@@ -1,19 +1,25 @@
 """`import`: the tape has the facts that other programs recorded, and no others."""
 
 import gzip
+import itertools
 import json
 import os
 import stat
+import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.cases import each_case
 from tests.support.commands import run
 from tests.support.frames import opened
 from tests.support.wires import CHAT
 from wiretape.recorder.tape import cut
 from wiretape.recorder.tape import reading as tape_reading
+from wiretape.viewer.importing import formats
+from wiretape.viewer.importing.found import Found, ImportedFile, NotImportable
 
 DATA = Path(__file__).parents[2] / "data" / "imports"
 KEY = "sk-0123456789abcdefghij"
@@ -72,6 +78,81 @@ def test_what_is_on_the_tape_already_is_left_out(tape: Path, tmp_path: Path) -> 
     assert run(tape, "ls", "--format", "jsonl").stdout.count("\n") == 2
 
 
+def test_equal_answers_in_files_of_other_names_are_exchanges_of_their_own(tape: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "1.sse", tmp_path / "2.sse"
+    for source in (first, second):
+        source.write_bytes(ANSWER)
+    printed = imported(tape, first, second)
+    assert printed.count("1 exchange of sse imported") == 2
+    assert printed.count("already") == 0
+
+
+@each_case(
+    "lines",
+    [
+        b'{"request":{"path":"/v1/messages"},"response":{"status":200}}\n' * 2,
+        b'{"level":"info","message":"started"}\n{"level":"info","message":"stopped"}\n',
+        b'[{"name":"a"},{"name":"b"}]',
+        b"id: 5\nretry: 3\nname: a file of settings\n",
+        b'{"error": {"message": "no", "type": "overloaded_error"}}',
+    ],
+)
+def test_lines_that_are_no_answer_of_an_api_are_refused(lines: bytes) -> None:
+    with pytest.raises(NotImportable, match="no answer of an API"):
+        list(formats.read("sse", lines, ImportedFile("t", datetime(2026, 3, 1, tzinfo=UTC))))
+
+
+def test_an_export_as_rows_is_no_stream(tape: Path, tmp_path: Path) -> None:
+    (source := tmp_path / "answer.sse").write_bytes(ANSWER)
+    imported(tape, source)
+    for table, format in itertools.product(("exchanges", "texts", "chunks", "conversations"), ("jsonl", "json")):
+        rows = tmp_path / f"{table}.{format}"
+        run(tape, "export", "--table", table, "-o", str(rows))
+        assert "no answer of an API" in imported(tape, rows, code=1)
+
+
+@each_case(
+    "body",
+    [
+        b'{"model":"m","created_at":"2026-01-01T00:00:00Z","message":{"role":"assistant","content":"a"},"done":false}\n',
+        b'{"object":"chat.completion","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"a"},'
+        b'"finish_reason":"stop"}]}',
+        b'[{"candidates":[{"content":{"parts":[{"text":"a"}]}}]}]',
+        b": keep-alive\n\n",
+        b"\xef\xbb\xbfevent: ping\ndata\n\n",
+    ],
+)
+def test_json_of_a_known_api_and_fields_of_an_event_stream_are_answers(body: bytes) -> None:
+    (one,) = formats.read("sse", body, ImportedFile("t", datetime(2026, 3, 1, tzinfo=UTC)))
+    assert isinstance(one, Found)
+    assert one.body == body
+
+
+def test_an_error_alone_is_an_answer_of_the_api_that_the_url_names() -> None:
+    source = ImportedFile("t", datetime(2026, 3, 1, tzinfo=UTC), "https://api.test/v1/messages")
+    (one,) = formats.read("sse", b'{"type":"error","error":{"type":"overloaded_error","message":"no"}}', source)
+    assert isinstance(one, Found)
+
+
+def test_a_pipe_and_standard_input_are_read_like_a_file(tape: Path, tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe")
+    writer = threading.Thread(target=pipe.write_bytes, args=(ANSWER,))
+    writer.start()
+    assert "pipe: 1 exchange of sse imported" in imported(tape, pipe)
+    writer.join()
+    assert "-: 1 exchange of sse imported" in run(tape, "import", "-", input=ANSWER).output
+    assert run(tape, "play", "@").stdout_bytes == ANSWER
+    assert "it is empty" in run(tape, "import", "-", input=b"", code=1).output
+
+
+def test_a_directory_and_a_time_that_no_calendar_has_are_named(tape: Path, tmp_path: Path) -> None:
+    assert "is a directory: name the files in it" in str(run(tape, "import", str(tmp_path), code=1).exception)
+    (source := tmp_path / "answer.sse").write_bytes(ANSWER)
+    os.utime(source, (-86_400, -86_400))
+    assert "of the year 1969: such a date stands for an unknown one" in imported(tape, source, code=1)
+    assert not tape.exists()
+
+
 def test_an_import_without_timing_survives_a_cut_as_text_and_a_merge(tape: Path, tmp_path: Path) -> None:
     (source := tmp_path / "answer.sse").write_bytes(ANSWER)
     imported(tape, source)
@@ -111,15 +192,6 @@ def test_files_that_are_no_recording_are_named_and_make_no_tape(tape: Path, tmp_
     imported(tape, tmp_path / "nowhere", code=1)
 
 
-def test_a_trace_of_curl_is_measured_like_a_recording_and_holds_no_key(tape: Path) -> None:
-    assert "1 exchange of curl imported" in imported(tape, DATA / "curl-7.88-chunked.trace", "--date", "2026-11-23")
-    row = shown(tape)
-    assert (row["outcome"], row["flags"], row["clock"]) == ("complete", ["imported"], "imported")
-    assert (row["ttft_ms"], row["max_gap_ms"], row["latency_ms"]) == (81.614, 250.303, 372.134)
-    assert b"sk-secretsecret" not in tape.read_bytes()
-    assert dict(row["request_headers"])["authorization"].startswith("REDACTED")
-
-
 def test_what_cannot_be_imported_is_named_and_the_rest_is_on_the_tape(tape: Path, tmp_path: Path) -> None:
     bad = {"startedDateTime": "\u001b[31mnever"}
     good = {"startedDateTime": "2026-03-01T12:00:00Z", "time": 30, "timings": {"send": 0, "wait": 10, "receive": 20},
@@ -138,7 +210,7 @@ def test_what_cannot_be_imported_is_named_and_the_rest_is_on_the_tape(tape: Path
 
 def test_an_archive_of_imports_brings_back_what_was_unknown(tape: Path, tmp_path: Path) -> None:
     (source := tmp_path / "answer.sse").write_bytes(ANSWER)
-    imported(tape, source, DATA / "mitmproxy-11.flows", DATA / "curl-7.88-chunked.trace")
+    imported(tape, source, DATA / "mitmproxy-11.flows")
     event = {"time": 1772366400.5, "eventName": "message", "data": "x"}
     chrome = {"startedDateTime": "2026-03-01T12:00:00Z", "request": {"method": "GET", "url": "http://api.test/"},
               "response": {"status": 200}, "_eventSourceMessages": [event]}  # fmt: skip
@@ -147,7 +219,7 @@ def test_an_archive_of_imports_brings_back_what_was_unknown(tape: Path, tmp_path
     assert {"coarse_clock", "rebuilt"} < set(shown(tape)["flags"])
     archive, again = tmp_path / "a.har", tmp_path / "again.db"
     run(tape, "export", "-o", str(archive))
-    assert "6 exchanges of har imported" in imported(again, archive)
+    assert "5 exchanges of har imported" in imported(again, archive)
     first, second = (run(one, "export", "--table", "texts", "--format", "jsonl").stdout for one in (tape, again))
     assert sorted(map(stable, first.splitlines())) == sorted(map(stable, second.splitlines()))
 

@@ -72,7 +72,11 @@ def test_an_archive_is_the_golden_file_byte_for_byte(connection: Connection) -> 
 
 def test_an_archive_has_the_structure_of_har(connection: Connection) -> None:
     log = json.loads(archive(connection))["log"]
-    assert (log["version"], log["creator"], log["pages"]) == ("1.2", {"name": "wiretape", "version": "0"}, [])
+    assert (log["version"], log["creator"]) == ("1.2", {"name": "wiretape", "version": "0"})
+    (page,) = log["pages"]
+    assert page["startedDateTime"] == min(one["startedDateTime"] for one in log["entries"])
+    assert {"id", "title", "pageTimings"} < page.keys()
+    assert {one["pageref"] for one in log["entries"]} == {page["id"]}
     for found in log["entries"]:
         assert_of_shape(found, ENTRY)
         assert datetime.fromisoformat(found["startedDateTime"]).tzinfo

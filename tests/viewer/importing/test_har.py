@@ -156,12 +156,25 @@ def test_times_that_are_not_those_of_the_body_are_not_used(messages: list[dict[s
 
 
 def test_what_an_archive_does_not_have_is_unknown() -> None:
-    bare = only(entry({"size": 9}, timings={"send": -1, "wait": None, "receive": 3}))
+    bare = only(entry({"size": 9}, response_status=429, timings={"send": -1, "wait": None, "receive": 3}))
     assert (bare.body, bare.missing, bare.is_timed, bare.end_ns, bare.headers_ns) == (b"", 9, False, None, None)
+    untimed = [
+        only(entry({"text": "{}"}, timings={"send": 1, "wait": 0, "receive": 9} | more))
+        for more in ({}, {"receive": 0})
+    ]
+    assert [(one.sent_ns, one.headers_ns, one.end_ns) for one in untimed] == [
+        (1_000_000, None, 10_000_000), (None, None, None),
+    ]  # fmt: skip
     sent = only(entry({"text": "{}"}, request_bodySize=7, request_method="POST"))
     assert (sent.request, sent.request_size) == (None, 7)
     assert only(entry({"text": "{}"}, request_postData={"text": "é"})).request == "é".encode()
     assert only(entry({"text": "{}"})).request is None
+    for unsaid in ({"bodySize": 7}, {"headers": [NINE]}, {"postData": {"text": "", "params": [{"name": "a"}]}}):
+        fields = {"postData": {"text": ""}} | unsaid
+        emptied = only(entry({"text": "{}"}, **{f"request_{name}": value for name, value in fields.items()}))
+        assert (emptied.request, emptied.request_size) == (None, unsaid.get("bodySize"))
+    begun = only(entry({"text": "{}"}, request_postData={"text": "ab"}, request_bodySize=7))
+    assert (begun.request, begun.request_size) == (b"ab", 7)
     odd = only(entry({"text": "{}"}, timings=None, response_headers=[{"name": "a", "value": None}, {"value": "b"}]))
     assert (odd.response_headers, odd.end_ns) == ([(b"a", b"")], None)
 
@@ -184,6 +197,7 @@ JSON, CHUNKED, ZERO, NINE = (
         {"response_content": {"size": -1}},
         {"response_headers": [JSON, CHUNKED]},
         {"response_headers": [NINE]},
+        {"response_content": {}, "response_headers": [CHUNKED]},
     ],
 )
 def test_an_answer_whose_body_the_archive_never_had_is_refused(changes: dict[str, Any]) -> None:
@@ -191,6 +205,17 @@ def test_an_answer_whose_body_the_archive_never_had_is_refused(changes: dict[str
     assert isinstance(refused, Unimportable)
     assert "streamed past" in refused.reason
     assert isinstance(other, Found)
+
+
+def test_an_answer_whose_size_is_known_but_not_all_of_its_text_is_refused() -> None:
+    absent, begun = parsed(entry({"size": 9}), entry({"size": 5_321, "text": TEXT}))
+    assert isinstance(absent, Unimportable)
+    assert isinstance(begun, Unimportable)
+    assert absent.reason == "the archive has nothing of its body of 9 bytes"
+    assert begun.reason == "the archive has only 35 bytes of its body of 5,321 bytes"
+    assert only(entry({"size": len(TEXT) + 3, "text": TEXT})).missing == 0  # it began with the mark of UTF-8
+    coded = [{"name": "Content-Encoding", "value": "gzip"}]
+    assert only(entry({"size": 99, "text": TEXT}, response_headers=coded)).missing == 0
 
 
 @each_case(
@@ -202,7 +227,7 @@ def test_an_answer_whose_body_the_archive_never_had_is_refused(changes: dict[str
         {"response_status": 429},
         {"request_method": "HEAD"},
         {"response__error": "net::ERR_ABORTED"},
-        {"response_content": {"size": 9}},
+        {"response__error": "net::ERR_ABORTED", "response_content": {"size": 9}},
     ],
 )
 def test_an_answer_without_a_body_or_whose_end_is_known_is_imported(changes: dict[str, Any]) -> None:
@@ -261,13 +286,16 @@ def test_an_entry_of_which_nothing_can_be_made_is_named_and_the_others_go_in(
     [
         {"_eventSourceMessages": [{"time": 1e300, "data": "a"}], "response_content": {}},
         {"_eventSourceMessages": [{"time": STARTED + 101 * 86_400, "data": "a"}], "response_content": {}},
-        {"response_content": {"size": 1e300}},
+        {"response_content": {"size": 1e300}, "response_status": 429},
         {"request_bodySize": 1e300},
         {"request_url": "http://[x/"},
         {"request_url": "http://a\0b/"},
         {"request_method": "GE T"},
         {"response_status": 7},
         {"timings": {"blocked": 1e15, "send": 1, "wait": 1, "receive": 1}},
+        {"startedDateTime": "0001-01-01T00:00:00Z"},
+        {"startedDateTime": "1970-01-01T00:00:00.000+05:30"},
+        {"startedDateTime": "9999-12-31T23:59:59.999Z"},
     ],
 )
 def test_what_no_tape_may_hold_is_a_problem(changes: dict[str, Any]) -> None:

@@ -84,6 +84,13 @@ def test_times_count_from_when_mitmproxy_had_the_request() -> None:
     assert (early.started.timestamp(), early.headers_ns, early.connected_ns) == (100.0, 10**9, None)
 
 
+def test_an_empty_request_whose_head_has_a_length_is_unknown() -> None:
+    for length, request in ((b"9", None), (b"0", b"")):
+        one = only(request=REQUEST | {"content": b"", "headers": [[b"content-length", length]]})
+        assert isinstance(one, Found)
+        assert one.request == request
+
+
 @pytest.mark.parametrize(("version", "protocol"), [("HTTP/2.0", "h2"), ("HTTP/1.1", "http/1.1"), ("HTTP/3", "h3")])
 def test_a_flow_has_the_protocol_of_its_answer_and_its_trailers(version: str, protocol: str) -> None:
     trailers = [[b"grpc-status", b"0"]]
@@ -116,6 +123,7 @@ def test_how_a_flow_without_an_answer_ended(message: str, ended_by: str) -> None
         ({"websocket": {"messages": []}}, "WebSocket"),
         ({"response": None}, "still ran"),
         ({"response": RESPONSE | {"content": None}}, "streamed past"),
+        ({"response": RESPONSE | {"content": b""}}, "streamed past"),
         ({"error": {"msg": "?"}, "response": None}, "not known"),
         ({"request": {}}, "missing required field"),
         ({"request": REQUEST | {"port": "x"}}, "Expected `int`"),

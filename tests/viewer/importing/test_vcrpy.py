@@ -64,6 +64,7 @@ def test_a_text_came_without_its_content_coding_and_bytes_with_it() -> None:
     text = found(response={"headers": headers})
     assert text.response_headers == [(b"Transfer-Encoding", b"chunked")]
     assert text.framing == framing("POST", 200, text.response_headers) == "chunked"
+    assert text.is_rebuilt
     coded = found(response={"headers": headers, "body": {"string": b"\x8b\xff"}})
     assert (coded.body, header(coded.response_headers, "content-encoding")) == (b"\x8b\xff", "br")
 
@@ -80,8 +81,7 @@ def test_a_header_has_several_values_or_one() -> None:
         ({"string": b"\xff"}, b"\xff"),
         ({"base64_string": "/w=="}, b"\xff"),
         ("x", b"x"),
-        (None, b""),
-        ({"string": None}, b""),
+        ({"string": ""}, b""),
     ],
 )
 def test_a_body_is_stored_in_several_ways(stored: Any, body: bytes) -> None:
@@ -98,9 +98,71 @@ def test_a_request_without_a_body_has_an_empty_one() -> None:
     assert found(request={"body": ["a", "b"]}).request == b"ab"
 
 
+QUESTION: dict[str, Any] = {"messages": [{"content": "é", "role": "user"}], "model": "m", "string": "not alone"}
+
+
+def test_a_request_that_is_stored_as_a_value_is_that_value_as_json() -> None:
+    for stored in (QUESTION, [QUESTION], [1, "a"], {}):
+        one = found(request={"body": stored})
+        assert json.loads(one.request or b"") == stored
+        assert one.is_rebuilt
+    assert "é".encode() in (found(request={"body": QUESTION}).request or b"")
+    typed = found(request={"body": ["a"], "headers": {"Content-Type": ["application/json"]}})
+    assert typed.request == b'["a"]'
+    form = found(request={"body": {"a": "b"}, "headers": {"content-type": "application/x-www-form-urlencoded"}})
+    assert (form.request, form.request_size, form.is_rebuilt) == (None, None, False)
+
+
+def test_a_parsed_body_is_json_on_both_sides_and_no_length_is_stated_of_it() -> None:
+    headers = {"content-type": ["application/json"], "content-length": ["233"], "content-encoding": ["gzip"]}
+    one = only_without_body({"parsed_body": QUESTION}, {"parsed_body": QUESTION, "headers": headers})
+    assert json.loads(one.request or b"") == json.loads(one.body) == QUESTION
+    assert one.response_headers == [(b"content-type", b"application/json")]
+    assert (one.is_rebuilt, one.is_lost) == (True, False)
+
+
+def only_without_body(request: dict[str, Any], response: dict[str, Any]) -> Found:
+    """Return the exchange of an interaction whose sides have no `body` of their own."""
+    sides = [{name: value for name, value in side.items() if name != "body"} for side in (REQUEST, RESPONSE)]
+    made = {"request": sides[0] | request, "response": sides[1] | response}
+    (one,) = read(json.dumps({"version": 1, "interactions": [made]}).encode())
+    assert isinstance(one, Found), one
+    return one
+
+
+def test_a_body_that_the_cassette_does_not_have_is_unknown_and_never_empty() -> None:
+    assert only_without_body({}, {"body": {"string": "x"}}).request is None
+    assert found(request={"body": "", "headers": {"Content-Length": "9"}}).request is None
+    failed = only_without_body({}, {"status": {"code": 429}})
+    assert (failed.body, failed.is_lost) == (b"", True)
+    none = only_without_body({"method": "HEAD"}, {})
+    assert (none.body, none.is_lost) == (b"", False)
+
+
+def test_values_that_are_endless_or_no_json_are_refused() -> None:
+    bomb: Any = ["x"]
+    for _ in range(40):
+        bomb = {"a": bomb, "b": bomb}
+    one = only_of_yaml({"body": bomb})
+    assert isinstance(one, Unimportable)
+    assert "too large as JSON" in one.reason
+    recursive: dict[str, Any] = {}
+    recursive["a"] = recursive
+    assert isinstance(only_of_yaml({"body": recursive}), Unimportable)
+    binary = only_of_yaml({"body": {"a": b"\xff"}})
+    assert isinstance(binary, Unimportable)
+    assert "cannot be written as JSON" in binary.reason
+
+
+def only_of_yaml(request: dict[str, Any]) -> Found | Unimportable:
+    (one,) = read(yaml.dump({"interactions": [{"request": REQUEST | request, "response": RESPONSE}]}).encode())
+    return one
+
+
 def test_without_a_date_an_exchange_is_of_the_file_s() -> None:
     assert found().started == SOURCE.modified
-    assert found(response={"headers": {"Date": ["tomorrow"]}}).started == SOURCE.modified
+    for unusable in ("tomorrow", "Mon, 01 Jan 0001 00:00:00 GMT", "Thu, 01 Jan 1970 00:00:00 +0530"):
+        assert found(response={"headers": {"Date": [unusable]}}).started == SOURCE.modified
 
 
 @each_case(
@@ -108,7 +170,11 @@ def test_without_a_date_an_exchange_is_of_the_file_s() -> None:
     [
         ({"response": {"status": None}}, "no status"),
         ({"response": {"body": {"string": 5}}}, "its body is a int"),
-        ({"request": {"body": [["a"]]}}, "its body is a list"),
+        ({"request": {"body": 5}}, "its body is a int"),
+        ({"response": {"body": None}}, "does not have the body"),
+        ({"response": {"body": {"string": None}}}, "does not have the body"),
+        ({"response": {"body": {"other": "x"}}}, "does not have the body"),
+        ({"response": {"body": {"string": ""}, "headers": {"Content-Length": ["233"]}}}, "does not have the body"),
         ({"request": {"headers": {"a": [["b"]]}}}, "a header or a body is a list"),
         ({"request": {"method": None}}, "method"),
     ],
