@@ -28,6 +28,10 @@ _DECIDING = frozenset({
 _END_TO_END = re.compile(rb"auth|key|token|cookie|^content-|^host$")
 TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A method, or the name of a header (RFC 9110, 5.6.2)."""
+FORBIDDEN = bytes(range(0x09)) + bytes(range(0x0A, 0x20)) + b"\x7f"
+"""Characters that no value of a header may have: they would break a head of HTTP/1.1."""
+CONNECTION_ONLY = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
+"""Headers that HTTP/2 does not have (RFC 9113, 8.2.2)."""
 _LENGTH_DIGITS = 18
 _TARGET = re.compile(rb"/(?!/)[\x21-\x7e]*")
 _PROXIED_TARGET = re.compile(rb"/[\x21-\x7e]*")
@@ -237,6 +241,23 @@ def _check_connection(method: str, named: Named) -> Refusal | None:
         if _END_TO_END.search(name) and name not in HOP_BY_HOP:
             return Refusal(400, "the Connection header names an end-to-end header")
     return None
+
+
+def are_fields(headers: Headers) -> bool:
+    """Return True if no header, pseudo-header or trailer breaks a head of HTTP/1.1."""
+    return all(
+        TOKEN.fullmatch(name.removeprefix(b":")) and value.translate(None, FORBIDDEN) == value
+        for name, value in headers
+    )
+
+
+def is_request(headers: Headers) -> bool:
+    """Return True if the head of a request over HTTP/2 has no header that would change its framing in HTTP/1.1."""
+    names = [name for name, _ in headers]
+    lengths = [value for name, value in headers if name == b"content-length"]
+    is_framed = not lengths or (len(lengths) == 1 and content_length({b"content-length": lengths}) is not None)
+    is_lower = all(name == name.lower() for name in names)
+    return is_framed and is_lower and CONNECTION_ONLY.isdisjoint(names) and are_fields(headers)
 
 
 def asks_for_websocket(headers: Headers) -> bool:

@@ -4,8 +4,9 @@
 windows open again as data is taken, so that a slow reader slows its own stream alone. The connection's window stays
 wide open: a stream that is held back must not hold its neighbours back.
 
-Frames that carry no data cost their sender: a peer that sends too many of them, or resets too many streams, is read
-more slowly, so that a flood takes a bounded part of the processor and harms its own connection alone.
+Frames that carry no data cost their sender, by the work that their bytes and entries cause: a peer that sends too many
+of them, or resets too many streams, is read more slowly, so that a flood takes a bounded part of the processor and
+harms its own connection alone. What is kept for a peer has a limit, too.
 """
 
 import asyncio
@@ -14,10 +15,10 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any, Generic, Protocol, TypeVar
 
+import hpack
 from h2 import events
 from h2.config import H2Configuration
 from h2.connection import H2Connection
-from h2.errors import ErrorCodes
 from h2.exceptions import H2Error, ProtocolError
 from h2.settings import SettingCodes, Settings
 
@@ -34,6 +35,7 @@ from wiretape.recorder.relay.http2_frames import (
     frame,
     goaway,
     parse_goaway,
+    with_settings,
 )
 from wiretape.recorder.relay.sockets import Socket
 from wiretape.recorder.relay.states import OUTPUT, Output, step
@@ -52,21 +54,36 @@ CREDIT = 10_000
 CREDIT_A_SECOND = 2_000
 """The cost of frames without data that a peer may send at once, and in each second from then on."""
 _COSTS: dict[int | None, float] = {Kind.HEADERS: 10, Kind.RST_STREAM: 10, Kind.SETTINGS: 10, Kind.PUSH_PROMISE: 10}
-"""The cost of frames that cause work besides their own; that of any other is 1."""
+"""The least cost of frames that cause work besides their own; that of any other is 1."""
+_BYTES_A_CREDIT = 64
+"""Bytes of a frame without data that cost as much as a small one: so long take 64 bytes of Huffman, or 10 settings."""
+_FIELDS_A_HEAD = 40
+_FIELDS_A_CREDIT = 16
+"""Fields that the cost of a head includes, and further ones for a credit: by the table, each may be a single byte."""
 _SMALL_BYTES = 64
 _SMALL_COST = 0.25
 """The cost of a DATA frame that is smaller than `_SMALL_BYTES`, or padded; a larger one has none."""
+_STRAY_COST = 1
+"""The cost of any DATA frame of a stream that is over: `h2` answers it."""
 _DATA_CREDIT = 3
-"""Credit for a piece of data that went out whole: the peer may open its windows for it."""
-_EXCHANGE_CREDIT = 40
+"""Credit for a piece of data that went out whole: the peer may open its windows for it; a small part costs as much."""
+_EXCHANGE_CREDIT = 100
 """Credit for a stream that ended in good order: more than its heads, its trailers and its window cost."""
 _FRAMES_AT_ONCE = 64
-"""Limit of frames that are handled before other connections have their turn."""
+_COST_AT_ONCE = 640
+"""Limits of frames, and of their cost, that are handled before other connections have their turn."""
+_TABLE_BYTES = 4096
+"""Size of the table by which heads are compressed: it is searched for each field."""
 _PACE_SECONDS = 0.05
 _ACCOUNTED_BYTES = FRAME_BYTES
 """Limit of the data of a stream that is received before `h2` counts it."""
 _ACKNOWLEDGED_BYTES = 32 << 10
 """Data for which a window is opened again at once; less of it waits for more."""
+
+_SETTINGS = frozenset(map(int, SettingCodes))
+_HEADS = (
+    events.RequestReceived, events.ResponseReceived, events.InformationalResponseReceived, events.TrailersReceived,
+)  # fmt: skip
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -147,7 +164,8 @@ class Http2Stream(Generic[RX]):
     def end(self, trailers: Headers | None = None) -> None:
         """End the body, with trailers if there are any; `pump` sends the end."""
         if self.output is Output.OPEN:
-            self.output, self._trailers = step(OUTPUT, self.output, "end"), trailers
+            # `h2` makes no block without a field, which says no more than the end alone.
+            self.output, self._trailers = step(OUTPUT, self.output, "end"), trailers or None
 
     def pad(self, size: int) -> None:
         """Pad the next piece within the room of a frame and of the peer's window."""
@@ -241,6 +259,8 @@ class Http2Stream(Generic[RX]):
                 self._http2.add(self.id, rest[:room])
                 queue[0] = rest[room:]
                 self.framed += room
+                if room < _SMALL_BYTES:
+                    self._http2.grant(-_DATA_CREDIT)
                 continue
             queue.popleft()
             ends = self._is_end_next
@@ -288,6 +308,24 @@ class Http2Stream(Generic[RX]):
 S = TypeVar("S", bound=Http2Stream[Any])
 
 
+class _Encoder(hpack.Encoder):
+    """HPACK with a small table, however large a one the peer allows; changes of its size do not add up."""
+
+    @property
+    def header_table_size(self) -> int:
+        """The size of the table, in bytes."""
+        return self.header_table.maxsize
+
+    @header_table_size.setter
+    def header_table_size(self, allowed: int) -> None:
+        size = min(allowed, _TABLE_BYTES)
+        if size == self.header_table.maxsize:
+            return
+        self.header_table.maxsize = size
+        smallest = min(self.table_size_changes, default=size)
+        self.table_size_changes = [smallest, size] if smallest < size else [size]
+
+
 class Http2(ABC, Generic[S]):
     """One side of a connection; `streams` are the open ones by their number."""
 
@@ -309,8 +347,12 @@ class Http2(ABC, Generic[S]):
         else:
             settings[SettingCodes.MAX_CONCURRENT_STREAMS] = STREAMS
         self.h2.local_settings = Settings(client=is_client, initial_values=settings)
+        self.h2.encoder = _Encoder()
         self._reader = FrameReader(has_preface=not is_client)
         self._credit, self._credited_at = float(CREDIT), clock.now()
+        self._spent = 0.0
+        """The cost of the frames of the current turn of the loop."""
+        self._is_broken = False
         self._pacing: asyncio.TimerHandle | asyncio.Handle | None = None
         self._came_at = 0
         """The timestamp of the last read; the clock's ns."""
@@ -354,16 +396,28 @@ class Http2(ABC, Generic[S]):
             is_done = self._read_frames()
             self._deliver(at)
         except (ProtocolError, BadFrame) as error:
-            self._deliver(at)
+            self._deliver_last(at)
             self.broken(error, at)
             return
         self.flush()
-        if not is_done and not self._socket.is_closed:
+        if not is_done and not self.is_over:
             self._socket.pause()
             self._pacing = (
                 self._loop.call_soon(self._go_on) if self._credit > 0 else
                 self._loop.call_later(_PACE_SECONDS, self._go_on)
             )  # fmt: skip
+
+    def _deliver_last(self, at: int) -> None:
+        """Deliver what came before a frame that broke the connection, behind which nothing can be sent."""
+        self._is_broken = True
+        for stream in self.streams.values():
+            stream.ended()
+        self._deliver(at)
+
+    @property
+    def is_over(self) -> bool:
+        """True if nothing can be sent: the connection is closed, or the peer broke HTTP/2."""
+        return self._is_broken or self._socket.is_closed
 
     def _go_on(self) -> None:
         if self._socket.is_closed:
@@ -378,16 +432,23 @@ class Http2(ABC, Generic[S]):
     def _read_frames(self) -> bool:
         """Handle frames until none is left; return False if the peer has to wait for credit."""
         self._refill()
-        left = _FRAMES_AT_ONCE
+        left, self._spent = _FRAMES_AT_ONCE, 0.0
         while (came := self._reader.next()) is not None:
             if not (came.kind == Kind.DATA and not came.flags and self._take(came)):
                 self._account(came.stream)
                 self._receive(came)
-            self._credit -= _cost(came)
+            cost = _cost(came) if came.stream in self.streams or came.kind != Kind.DATA else _STRAY_COST
+            if cost:
+                self._charge(cost)
             left -= 1
-            if not left or self._credit <= 0:
+            if not left or self._credit <= 0 or self._spent >= _COST_AT_ONCE:
                 return False
         return True
+
+    def _charge(self, cost: float) -> None:
+        """Decrease the peer's credit."""
+        self._credit -= cost
+        self._spent += cost
 
     def _take(self, came: Frame) -> bool:
         """Receive plain data before `h2` accounts for it; return True if its stream expects data."""
@@ -413,19 +474,17 @@ class Http2(ABC, Generic[S]):
 
     def _receive(self, came: Frame) -> None:
         if came.kind == Kind.GOAWAY:  # `h2` would take it for the end of all streams
-            self._goaway_came(came)
+            self.leaving(parse_goaway(came.payload))
             return
+        if came.kind == Kind.SETTINGS:
+            came = with_settings(came, _SETTINGS)
         handlers = self._handlers
         for event in self.h2.receive_data(came.data):
+            if isinstance(event, _HEADS) and len(event.headers) > _FIELDS_A_HEAD:
+                self._charge((len(event.headers) - _FIELDS_A_HEAD) / _FIELDS_A_CREDIT)
             handle = handlers.get(type(event))
             if handle is not None:
                 handle(event)
-
-    def _goaway_came(self, came: Frame) -> None:
-        try:
-            self.leaving(parse_goaway(came.payload))
-        except ValueError as error:
-            raise BadFrame(str(error)) from error
 
     def _refill(self) -> None:
         now = self._clock.now()
@@ -442,7 +501,7 @@ class Http2(ABC, Generic[S]):
             return
         touched, self._touched = self._touched, {}
         self.deliver(touched.values(), at)
-        if self._unacknowledged >= _ACKNOWLEDGED_BYTES and not self._socket.is_closed:
+        if self._unacknowledged >= _ACKNOWLEDGED_BYTES and not self.is_over:
             self.h2.increment_flow_control_window(self._unacknowledged)
             self._unacknowledged = 0
 
@@ -483,13 +542,17 @@ class Http2(ABC, Generic[S]):
     def _settings_came(self, event: events.RemoteSettingsChanged) -> None:
         self.settings_came()
         if SettingCodes.INITIAL_WINDOW_SIZE in event.changed_settings:
+            self._charge(len(self.streams) / _FIELDS_A_CREDIT)
             self._pump_all()
 
     def acknowledge(self, stream: S, size: int) -> bool:
         """Open a stream's window for `size` more bytes, unless they are too few; return True if it was opened."""
-        if size < _ACKNOWLEDGED_BYTES or self._socket.is_closed:
+        if size < _ACKNOWLEDGED_BYTES or self.is_over:
             return False
-        self.h2.increment_flow_control_window(size, stream.id)
+        try:
+            self.h2.increment_flow_control_window(size, stream.id)
+        except H2Error:  # it has ended, or was reset
+            return False
         return True
 
     # output
@@ -500,8 +563,14 @@ class Http2(ABC, Generic[S]):
             self._progressed(stream)
 
     def _pump_all(self) -> None:
+        """Send as much as the windows allow, without a look at streams that have to wait for their own."""
+        h2 = self.h2
         for stream in list(self.streams.values()):
-            self._pump(stream)
+            if h2.outbound_flow_control_window <= 0:
+                return
+            flow = h2.streams.get(stream.id)
+            if flow is not None and flow.outbound_flow_control_window > 0:
+                self._pump(stream)
 
     def flush(self) -> bool:
         """Send the frames that were made, unless they are held; return True if the kernel has taken all."""
@@ -602,7 +671,7 @@ class Http2(ABC, Generic[S]):
     def broken(self, error: Exception, at: int) -> None:
         """End the connection, whose peer broke HTTP/2, and tell the peer."""
         if isinstance(error, BadFrame):
-            self.announce(GoAway(self.h2.highest_inbound_stream_id, ErrorCodes.FRAME_SIZE_ERROR, b""))
+            self.announce(GoAway(self.h2.highest_inbound_stream_id, error.code, b""))
         self.flush()
         self.ended(error, at)
 
@@ -647,5 +716,5 @@ class Http2(ABC, Generic[S]):
 def _cost(came: Frame) -> float:
     """Return a frame's cost for its sender."""
     if came.kind != Kind.DATA or len(came.data) == HEAD_BYTES:
-        return _COSTS.get(came.kind, 1)
+        return max(_COSTS.get(came.kind, 1), len(came.data) / _BYTES_A_CREDIT)
     return _SMALL_COST if len(came.data) < _SMALL_BYTES or came.flags & PADDED else 0

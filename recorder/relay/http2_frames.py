@@ -4,7 +4,9 @@
 byte has the timestamp of its read and is relayed at once.
 """
 
+import re
 import struct
+from collections.abc import Collection
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -13,12 +15,22 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 FRAME_BYTES = 16384
 """Limit of a frame's payload that HTTP/2 has unless a peer allows more."""
 HEAD_BYTES = 9
-END_STREAM = 0x1
+END_STREAM = ACK = 0x1
 PADDED = 0x8
+_PRIORITY = 0x20
+BLOCK_BYTES = 64 << 10
+"""Limit of the encoded fields of a head or trailers: what a peer may say of them is no larger when decoded."""
+_SIZE_UPDATES = re.compile(rb"(?:[\x20-\x3e]|\x3f[\x80-\xff]{0,4}[\x00-\x7f]){3}")
+"""More changes of the table's size than a block begins with: the smallest and the last (RFC 7541, 4.2).
+
+HPACK has no limit, and each takes as long as a field.
+"""
+_SIZE_UPDATES_BYTES = 18
 _LARGEST_STREAM = 0x7FFFFFFF
 _GOAWAY = struct.Struct(">II")
 _HEAD = struct.Struct(">HBBBI")
 """The length in two parts, the kind, the flags and the stream."""
+_SETTING = struct.Struct(">HI")
 
 
 class Kind(IntEnum):
@@ -36,8 +48,20 @@ class Kind(IntEnum):
     CONTINUATION = 9
 
 
+class Error(IntEnum):
+    """The codes of errors in frames that `h2` does not see (RFC 9113, 7)."""
+
+    FRAME_SIZE = 0x6
+    COMPRESSION = 0x9
+    ENHANCE_YOUR_CALM = 0xB
+
+
 class BadFrame(Exception):
-    """A frame is larger than its sender may make it, or smaller than its kind needs."""
+    """A frame breaks HTTP/2, by its size or by what it would cost."""
+
+    def __init__(self, code: Error, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Frame(NamedTuple):
@@ -75,6 +99,8 @@ class FrameReader:
         self._needs_preface = has_preface
         self._left = self._flags = self._stream = 0
         """The remainder of a DATA frame in bytes, its flags and its stream."""
+        self._block_size, self._block_start = 0, b""
+        """The size of a head or trailers in HPACK so far, and their first bytes."""
 
     def feed(self, data: memoryview) -> None:
         """Add a read."""
@@ -93,16 +119,31 @@ class FrameReader:
             return None
         size = int.from_bytes(data[at : at + 3])
         if size > FRAME_BYTES:
-            raise BadFrame(f"a frame of {size} bytes, where {FRAME_BYTES} are allowed")
+            raise BadFrame(Error.FRAME_SIZE, f"a frame of {size} bytes, where {FRAME_BYTES} are allowed")
         kind, flags = data[at + 3], data[at + 4]
         stream = int.from_bytes(data[at + 5 : body]) & _LARGEST_STREAM
         if body + size <= len(data):
             self._position = body + size
+            if kind in (Kind.HEADERS, Kind.CONTINUATION):
+                self._check_block(kind, flags, data[body : body + size])
             return Frame(kind, flags, stream, data[at : body + size])
         if kind != Kind.DATA or flags & PADDED or len(data) == body:
             return None
         self._left, self._flags, self._stream, self._position = size, flags, stream, body
         return self._part(data[body:])
+
+    def _check_block(self, kind: int, flags: int, payload: bytes) -> None:
+        """Check a head or trailers, which HPACK decodes at their end, at one go. Raises `BadFrame`."""
+        if kind == Kind.HEADERS:
+            self._block_size, self._block_start = 0, b""
+            payload = payload[bool(flags & PADDED) + 5 * bool(flags & _PRIORITY) :]
+        self._block_size += len(payload)
+        if self._block_size > BLOCK_BYTES:
+            raise BadFrame(Error.ENHANCE_YOUR_CALM, f"a head or trailers of more than {BLOCK_BYTES} bytes in HPACK")
+        if len(self._block_start) < _SIZE_UPDATES_BYTES:
+            self._block_start += payload[:_SIZE_UPDATES_BYTES]
+            if _SIZE_UPDATES.match(self._block_start):
+                raise BadFrame(Error.COMPRESSION, "a head changes the size of HPACK's table more than twice")
 
     def _preface(self) -> Frame | None:
         if len(self._data) < len(PREFACE):
@@ -124,9 +165,9 @@ def frame(kind: Kind, flags: int, stream: int, payload: bytes | memoryview) -> b
 
 
 def parse_goaway(payload: bytes) -> GoAway:
-    """Parse the payload of a GOAWAY frame. Raises `ValueError` if it is too short."""
+    """Parse the payload of a GOAWAY frame. Raises `BadFrame` if it is too short."""
     if len(payload) < _GOAWAY.size:
-        raise ValueError(f"a GOAWAY frame of {len(payload)} bytes")
+        raise BadFrame(Error.FRAME_SIZE, f"a GOAWAY frame of {len(payload)} bytes")
     last, code = _GOAWAY.unpack_from(payload)
     return GoAway(last & _LARGEST_STREAM, code, payload[_GOAWAY.size :])
 
@@ -134,3 +175,15 @@ def parse_goaway(payload: bytes) -> GoAway:
 def goaway(announced: GoAway) -> bytes:
     """Return a GOAWAY frame."""
     return frame(Kind.GOAWAY, 0, 0, _GOAWAY.pack(announced.last_stream, announced.code) + announced.debug)
+
+
+def with_settings(received: Frame, codes: Collection[int]) -> Frame:
+    """Return a SETTINGS frame with the last value of each of some settings alone: `h2` would keep all of them."""
+    payload = received.payload
+    if received.flags & ACK or len(payload) % _SETTING.size:
+        return received
+    values = {code: value for code, value in _SETTING.iter_unpack(payload) if code in codes}
+    if len(values) * _SETTING.size == len(payload):
+        return received
+    settings = b"".join(_SETTING.pack(code, value) for code, value in values.items())
+    return received._replace(data=frame(Kind.SETTINGS, received.flags, received.stream, settings))

@@ -6,6 +6,7 @@ client's is closed, too.
 """
 
 import asyncio
+from collections.abc import Collection
 from typing import Protocol
 
 from wiretape.recorder.clock import Clock
@@ -37,8 +38,8 @@ class Mirrored(Protocol):
     def limit_streams(self, allowed: int) -> None:
         """Allow as many streams as the API servers do."""
 
-    def upstream_leaves(self, announced: GoAway) -> None:
-        """Pass the announcement of the last server on."""
+    def upstream_leaves(self, announced: GoAway, refused: Collection[int]) -> None:
+        """Pass the announcement of the last server on; it will not process the `refused` streams of the client."""
 
     def upstream_closed(self) -> None:
         """Note that a server has closed its connection."""
@@ -114,7 +115,7 @@ class Mirror:
         self.connections[connection.upstream] = connection
         connection.on_settings = self._limit_streams
         connection.hold_client, connection.release_client = self._client.hold, self._client.release
-        connection.on_leaving = lambda announced: self._leaves(connection, announced)
+        connection.on_leaving = lambda *news: self._leaves(connection, *news)
         connection.on_closed = lambda: self._closed(connection)
         if connection.settled.done():
             self._limit_streams()
@@ -127,11 +128,11 @@ class Mirror:
         for connection in self.connections.values():
             connection.prioritize(priority)
 
-    def _leaves(self, connection: Http2Connection, announced: GoAway) -> None:
+    def _leaves(self, connection: Http2Connection, announced: GoAway, refused: Collection[int]) -> None:
         """Report the end that a server has announced, unless another server has a connection."""
         self._forget(connection)
         if not self.connections:
-            self._client.upstream_leaves(announced)
+            self._client.upstream_leaves(announced, refused)
 
     def _closed(self, connection: Http2Connection) -> None:
         self._forget(connection)

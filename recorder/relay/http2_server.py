@@ -1,6 +1,6 @@
 """A client's HTTP/2 connection: each stream is a client of its own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from h2 import events
@@ -8,9 +8,10 @@ from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 
 from wiretape.recorder.clock import Clock
+from wiretape.recorder.relay import guard
 from wiretape.recorder.relay.client import FAULT, HTTP2, LINGER_SECONDS, App, P, R, Request, guarded
 from wiretape.recorder.relay.guard import Refusal
-from wiretape.recorder.relay.http2 import Headers, Http2, Http2Stream
+from wiretape.recorder.relay.http2 import STREAMS, Headers, Http2, Http2Stream
 from wiretape.recorder.relay.http2_frames import GoAway
 from wiretape.recorder.relay.http2_mirror import Mirror
 from wiretape.recorder.relay.http2_upstream import Http2Connection
@@ -24,8 +25,8 @@ IDLE_SECONDS = 600.0
 """Time that a connection is kept without a request, unless its API server ends its own before."""
 LAST_SECONDS = 60.0
 """Time that the rest of an answer is kept for a client that does not open its window, after the answer was cut."""
-_CONNECTION_ONLY = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
-"""Headers that HTTP/2 does not have (RFC 9113, 8.2.2)."""
+_ANNOUNCEMENTS = 8
+"""Limit of announcements of an API server's end that are passed on: a client may read none of them."""
 
 
 class ClientStream(Http2Stream["ClientStream"]):
@@ -128,7 +129,7 @@ class ClientStream(Http2Stream["ClientStream"]):
             return
         self.is_answered = True
         passed = [pair if pair[0].islower() else (pair[0].lower(), pair[1]) for pair in headers]
-        head = [(b":status", b"%d" % status), *(pair for pair in passed if pair[0] not in _CONNECTION_ONLY)]
+        head = [(b":status", b"%d" % status), *(pair for pair in passed if pair[0] not in guard.CONNECTION_ONLY)]
         self.begin(head)
 
     def add(self, body: bytes) -> None:
@@ -234,7 +235,7 @@ class ClientStream(Http2Stream["ClientStream"]):
 
     def trailers_came(self, trailers: Headers) -> None:
         """Note the trailers after the request's body."""
-        self._request.trailers = trailers
+        self._request.trailers = [pair for pair in trailers if guard.is_request([pair]) and pair[0][:1] != b":"]
 
     def input_reset(self, code: int) -> None:
         """Note that the client does not want the answer."""
@@ -266,12 +267,14 @@ class ClientStream(Http2Stream["ClientStream"]):
     def deliver(self, at: int) -> None:
         """Begin with the request, or report its progress or its end to the responder.
 
-        A request that is reset in the read that brought it is no exchange: nothing of it was sent on.
+        A request that is reset in the read that brought it is no exchange, nor is one before a frame that broke the
+        connection: nothing of it was sent on.
         """
         if not self.has_come:
             self.has_come = True
             self._request.has_news = False
-            if self.left_by is None:
+            is_wanted = self.left_by is None and self.output is Output.OPEN
+            if is_wanted:
                 responder = self._connection.app.serve(self, self._request)
                 if self.output is Output.OPEN and self.left_by is None:
                     self._responder = responder
@@ -288,6 +291,12 @@ class ClientStream(Http2Stream["ClientStream"]):
         responder, self._responder = self._responder, None
         if responder is not None:
             responder.client_left()
+
+    def drop(self, ended_by: str, detail: str) -> None:
+        """Report to the responder that wiretape has closed the connection."""
+        responder, self._responder = self._responder, None
+        if responder is not None:
+            responder.dropped(ended_by, detail)
 
     def output_progressed(self) -> None:
         """Report to the responder that the client has received more."""
@@ -315,6 +324,7 @@ class Http2Client(Http2[ClientStream], Takeover):
         self._owner, self.app = owner, app
         self._handlers[events.RequestReceived] = self._request_came
         self._handlers[events.PriorityUpdated] = self._priority_came
+        self._handlers[events.SettingsAcknowledged] = self._settings_acknowledged
         self.mirror = Mirror(self, clock)
         self._highest = 0
         self._last: int | None = None
@@ -323,6 +333,10 @@ class Http2Client(Http2[ClientStream], Takeover):
         """True after an API server has announced the end of its connection."""
         self._lost: set[ClientStream] = set()
         """The streams whose server has lost its connection."""
+        self._announcements = 0
+        self._streams_allowed = self._streams_announced = STREAMS
+        """Limits of streams: the one that API servers have, and the one that the client was told last."""
+        self._has_unacknowledged_limit = False
         owner.limit(IDLE_SECONDS)
         self._greet()
         if opened is not None:
@@ -359,7 +373,12 @@ class Http2Client(Http2[ClientStream], Takeover):
         if self._last is not None and event.stream_id > self._last:  # the client repeats it on another connection
             self.reset(event.stream_id, ErrorCodes.REFUSED_STREAM)
             return
-        request = _request(list(event.headers))
+        headers = list(event.headers)
+        if not guard.is_request(headers):
+            self.app.client_rejected(Refusal(400, "a request over HTTP/2 breaks HTTP by a name or a value in its head"))
+            self.reset(event.stream_id, ErrorCodes.PROTOCOL_ERROR)
+            return
+        request = _request(headers)
         request.stream = event.stream_id
         stream = ClientStream(self, event.stream_id, request)
         self._owner.limit(None)
@@ -443,25 +462,43 @@ class Http2Client(Http2[ClientStream], Takeover):
     # the API servers
 
     def limit_streams(self, allowed: int) -> None:
-        """Allow as many streams as the API servers do."""
-        if allowed != self.h2.local_settings.max_concurrent_streams and not self._socket.is_closed:
+        """Allow as many streams as the API servers do, once the client has acknowledged the limit before."""
+        self._streams_allowed = allowed
+        if allowed != self._streams_announced and not self._has_unacknowledged_limit and not self.is_over:
+            self._streams_announced, self._has_unacknowledged_limit = allowed, True
             self.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: allowed})
             self.flush()
 
-    def upstream_leaves(self, announced: GoAway) -> None:
-        """Pass the announcement on; new requests need a new connection.
+    def _settings_acknowledged(self, event: events.SettingsAcknowledged) -> None:
+        if SettingCodes.MAX_CONCURRENT_STREAMS in event.changed_settings:
+            self._has_unacknowledged_limit = False
+            self.limit_streams(self._streams_allowed)
 
-        The requests that the server will not process are refused one by one, which is as safe to repeat.
+    def upstream_leaves(self, announced: GoAway, refused: Collection[int]) -> None:
+        """Pass the announcement on, with the client's number of the last stream that the server has not `refused`.
+
+        New requests need a new connection, where the client repeats those after that number. A refused one before it
+        is reset on its own.
         """
         self._is_left = True
+        self._announcements += 1
+        if self._announcements > _ANNOUNCEMENTS:
+            return
         if announced.is_graceful:
             self.announce(announced)
-        else:
-            self._announce_end(announced.code, announced.debug)
+            return
+        last = self._highest
+        while last in refused:
+            last -= 2  # a client's streams have odd numbers
+        self._announce_end(max(last, 0), announced.code, announced.debug)
+        for id in refused:
+            stream = self.streams.get(id)
+            if stream is not None and id > last:
+                stream.ended()
 
-    def _announce_end(self, code: int, debug: bytes = b"") -> None:
-        """Send a GOAWAY frame: no further request is processed."""
-        self._last = self._highest
+    def _announce_end(self, last: int, code: int = ErrorCodes.NO_ERROR, debug: bytes = b"") -> None:
+        """Send a GOAWAY frame: no request after the stream `last` is processed."""
+        self._last = last if self._last is None else min(last, self._last)
         self.announce(GoAway(self._last, code, debug))
 
     def upstream_closed(self) -> None:
@@ -470,19 +507,20 @@ class Http2Client(Http2[ClientStream], Takeover):
 
     def leave(self) -> None:
         """Announce the end, and refuse further requests."""
-        if self._last is None and not self._socket.is_closed:
-            self._announce_end(ErrorCodes.NO_ERROR)
+        if self._last is None and not self.is_over:
+            self._announce_end(self._highest)
 
     def _leave_if_idle(self) -> None:
         """End the connection in good order, unless a request is being answered or an API server keeps its own."""
         if self.mirror.connections or self.streams or self._socket.is_closed:
             return
-        self._announce_end(ErrorCodes.NO_ERROR)
+        self.leave()
         self._end_connection()
 
     def _end_connection(self) -> None:
         """Close the connection when all is sent, and give the client time to read it."""
-        self._last = self._highest
+        if self._last is None:
+            self._last = self._highest
         self.mirror.close()
         self.flush()
         self._socket.end()
@@ -500,28 +538,36 @@ class Http2Client(Http2[ClientStream], Takeover):
 
     def lost(self, error: Exception | None) -> None:
         """End: the client closed the connection, or broke it."""
-        self.ended(error, self._clock.now())
+        self._end_streams(ClientStream.leave)
 
-    def ended(self, reason: Exception | None, at: int) -> None:
-        """End all requests, and close the connections to API servers."""
-        streams, self.streams = self.streams, {}
-        for stream in streams.values():
-            stream.ended()
-            try:
-                stream.leave()
-            except Exception as error:  # noqa: BLE001 - one stream's fault must not keep the others
-                self.app.client_failed(error)
-        self.mirror.close()
-        if not self._socket.is_closed:  # the client broke HTTP/2
-            self.app.client_rejected(Refusal(400, f"a client broke HTTP/2: {reason}"))
-            self._socket.end()
-            self._owner.close()
+    def dropped(self, ended_by: str, detail: str) -> None:
+        """End: wiretape closed the connection."""
+        self._end_streams(lambda stream: stream.drop(ended_by, detail))
+
+    def ended(self, error: Exception | None, at: int) -> None:
+        """End, and close the connection: the client broke HTTP/2."""
+        reason = f"a client broke HTTP/2: {error}"
+        self.dropped("client", f"wiretape closed the connection: {reason}")
+        self.app.client_rejected(Refusal(400, reason))
+        self._socket.end()
+        self._owner.close()
 
     def failed(self, error: Exception) -> None:
         """Report a fault of our own, and close."""
         self.app.client_failed(error)
         self._owner.close()
-        self.ended(None, self._clock.now())
+        self.dropped("died", f"a fault of wiretape's own: {type(error).__name__}")
+
+    def _end_streams(self, end: Callable[[ClientStream], None]) -> None:
+        """End all requests, and close the connections to API servers."""
+        streams, self.streams = self.streams, {}
+        for stream in streams.values():
+            stream.ended()
+            try:
+                end(stream)
+            except Exception as error:  # noqa: BLE001 - one stream's fault must not keep the others
+                self.app.client_failed(error)
+        self.mirror.close()
 
 
 def _priority(event: events.PriorityUpdated) -> Priority:

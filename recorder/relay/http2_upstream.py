@@ -13,13 +13,12 @@ from wiretape.recorder.clock import Clock
 from wiretape.recorder.decode.exchange import reset_code
 from wiretape.recorder.errors import UpstreamError
 from wiretape.recorder.relay import guard
-from wiretape.recorder.relay.http2 import Headers, Http2, Http2Stream
+from wiretape.recorder.relay.http2 import UNREAD_BYTES, Headers, Http2, Http2Stream
 from wiretape.recorder.relay.http2_frames import GoAway
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.sockets import Socket, TlsSocket
 from wiretape.recorder.relay.states import RECEIVING, SENDING, Flow, Output, Receiving, Sending, step
 from wiretape.recorder.relay.upstream import (
-    FORBIDDEN,
     LOOKS,
     NO_BODY,
     RUNNING,
@@ -207,7 +206,7 @@ class StreamCarrier(Carrier):
 
     def trailers_came(self, trailers: Headers) -> None:
         """Receive the trailers."""
-        self.trailers = [pair for pair in trailers if _is_valid([pair]) and not pair[0].startswith(b":")]
+        self.trailers = [pair for pair in trailers if guard.are_fields([pair]) and not pair[0].startswith(b":")]
 
     def input_ended(self) -> None:
         """Note the end in good order."""
@@ -263,7 +262,7 @@ class StreamCarrier(Carrier):
         if not (status.isdigit() and len(status) == 3):
             self._break("protocol", "an answer without a status", ErrorCodes.PROTOCOL_ERROR)
             return None
-        if not _is_valid(headers):
+        if not guard.are_fields(headers):
             self._break("protocol", "a character in a header that HTTP does not allow", ErrorCodes.PROTOCOL_ERROR)
             return None
         head = self.head
@@ -347,14 +346,6 @@ def _status(headers: Headers) -> bytes:
     return next((value for name, value in headers if name == b":status"), b"")
 
 
-def _is_valid(headers: Headers) -> bool:
-    """Return True if no header breaks a head of HTTP/1.1, as which a recording may be served."""
-    return all(
-        (guard.TOKEN.fullmatch(name.lstrip(b":")) and value.translate(None, FORBIDDEN) == value)
-        for name, value in headers
-    )
-
-
 class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
     """A connection to an API server that speaks HTTP/2; `settled` is done when the server's settings have come."""
 
@@ -362,7 +353,7 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
         super().__init__(sock, clock, is_client=True)
         self.clock, self.socket, self.upstream = clock, sock, upstream
         self.settled: asyncio.Future[None] = self._loop.create_future()
-        self.on_leaving: Callable[[GoAway], None] = lambda _: None
+        self.on_leaving: Callable[[GoAway, Collection[int]], None] = lambda *_: None
         self.on_closed: Callable[[], None] = lambda: None
         self.on_settings: Callable[[], None] = lambda: None
         self.hold_client: Callable[[], None] = lambda: None
@@ -398,7 +389,7 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
         for _ in range(LOOKS):
             if self.streams or not self.socket.look():
                 break
-        return not self.socket.is_closed and self._announced is None
+        return not self.is_over and self._announced is None
 
     def carrier(self) -> StreamCarrier:
         """Return the carrier of one exchange."""
@@ -411,8 +402,9 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
         self._admit()
 
     def _admit(self) -> None:
+        """Open streams for waiting exchanges while the server allows it, and takes what was sent to it."""
         while self._waiting and len(self.streams) < self.streams_allowed:
-            if self.socket.is_closed:
+            if self.is_over or self.unsent > UNREAD_BYTES:
                 return
             carrier = self._waiting.popleft()
             id = self.h2.get_next_available_stream_id()
@@ -430,9 +422,9 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
         self.h2.send_headers(id, fields, ends, priority.weight, parent, priority.is_exclusive)
 
     def prioritize(self, priority: Priority) -> None:
-        """Pass a stream's new priority on, if the stream is one of this connection."""
+        """Pass a stream's new priority on, if the stream is one of this connection, and the server reads."""
         id = self._numbers.get(priority.stream)
-        if id is not None and not self.socket.is_closed:
+        if id is not None and not self.is_over and self.unsent <= UNREAD_BYTES:
             parent = self._numbers.get(priority.parent, 0)
             self.h2.prioritize(id, priority.weight, parent, priority.is_exclusive)
             self.flush()
@@ -445,7 +437,7 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
             if carrier in self._waiting:
                 self._waiting.remove(carrier)
             return
-        if self.streams.pop(stream.id, None) is None or self.socket.is_closed:
+        if self.streams.pop(stream.id, None) is None or self.is_over:
             return
         self._numbers.pop(carrier.client_stream, None)
         if resets:
@@ -499,15 +491,21 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
     def leaving(self, announced: GoAway) -> None:
         """Pass the announcement on, and end the exchanges that the server will not process."""
         self._announced = announced
-        self.on_leaving(announced)
+        unprocessed = [stream.receiver for id, stream in self.streams.items() if id > announced.last_stream]
+        unprocessed += self._waiting
+        self.on_leaving(announced, frozenset(carrier.client_stream for carrier in unprocessed))
         name = reset_code("goaway", announced.code)
         refused = UpstreamError(
             "reset", f"upstream ended the connection before the request ({name})", ErrorCodes.REFUSED_STREAM, name
         )
-        unprocessed = [stream.receiver for id, stream in self.streams.items() if id > announced.last_stream]
-        for carrier in (*unprocessed, *self._waiting):
+        for carrier in unprocessed:
             carrier.broke(refused, self.socket.stamp)
         self._close_if_left()
+
+    def progressed(self) -> None:
+        """The kernel has taken more."""
+        super().progressed()
+        self._admit()
 
     # the end
 
@@ -541,11 +539,12 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
 
     def close(self) -> None:
         """Close at once; exchanges on it have ended."""
-        self.on_closed, self.on_leaving = lambda: None, lambda _: None
+        self.on_closed, self.on_leaving = lambda: None, lambda *_: None
         self.socket.close()
 
     def failed(self, error: Exception) -> None:
-        """Report a fault of our own to all exchanges."""
+        """Report a fault of our own to all exchanges, after the data that came before."""
+        self._deliver_last(self.socket.stamp)
         self.socket.close()
         for carrier in (*(stream.receiver for stream in self.streams.values()), *self._waiting):
             carrier.failed(error)

@@ -440,14 +440,16 @@ class RelayedExchange(Responder):
     def came(self, at: int, head: ResponseHead | None, body: bytes, over: bool) -> None:
         """Send a read to the client at once, then to the tap."""
         if head is None and not over:
-            taken, relayed = self._client.send(body), self._now()
-            self._relayed(at, relayed if taken else None, body)
+            relayed = None
+            try:
+                if self._client.send(body):
+                    relayed = self._now()
+            finally:  # a read is recorded whatever fails behind it
+                self._relayed(at, relayed, body)
             return
         connection = self._connection
         assert connection is not None
-        if head is not None:
-            self._start(head)
-        if self._stage is Stage.RELAYING:
+        if head is not None or self._stage is Stage.RELAYING:
             self._send_edge(at, head, body, ends=over, is_whole=over and connection.failure is None)
         if over and self._waiting and connection.failure is None:
             self._stage = step(STAGE, self._stage, "drain")
@@ -456,18 +458,23 @@ class RelayedExchange(Responder):
 
     def _send_edge(self, at: int, head: ResponseHead | None, body: bytes, *, ends: bool, is_whole: bool) -> None:
         """Send a read that holds the head or the end of an answer."""
-        client = self._client
-        if body:
-            client.add(body)
-        if is_whole and self._connection is not None:
-            client.add_end(self._connection.trailers)
-        taken, relayed = client.flush(), self._now()
-        if head is not None:
-            self._recording.head(head.status, head.headers, head.framing)
-            if not ends:
-                self._limit(self._proxy.transport.limits.idle)
-        if body:
-            self._relayed(at, relayed if taken else None, body)
+        client, relayed = self._client, None
+        try:
+            if head is not None:
+                self._start(head)
+            if body:
+                client.add(body)
+            if is_whole and self._connection is not None:
+                client.add_end(self._connection.trailers)
+            if client.flush():
+                relayed = self._now()
+        finally:
+            if head is not None:
+                self._recording.head(head.status, head.headers, head.framing)
+                if not ends:
+                    self._limit(self._proxy.transport.limits.idle)
+            if body:
+                self._relayed(at, relayed, body)
 
     def _start(self, head: ResponseHead) -> None:
         """Begin the answer."""
@@ -648,15 +655,22 @@ class RelayedExchange(Responder):
         return None if code is None else reset_code("rst", code)
 
     def client_left(self) -> None:
-        """End because the client left; if the whole response had been received by then, as that ended."""
-        if self._stage is Stage.ENDED:
-            return
-        self._recording.client_closed = self._now()
+        """End because the client left."""
+        if self._stage is not Stage.ENDED:
+            self._recording.client_closed = self._now()
+            self._end_with_client("client", None, self._recording.client_closed)
+
+    def dropped(self, ended_by: str, detail: str) -> None:
+        """End because wiretape closed the client's connection."""
+        self._end_with_client(ended_by, detail, self._now())
+
+    def _end_with_client(self, ended_by: str, detail: str | None, at: int) -> None:
+        """End without a client; if the whole response had been received by then, as that ended."""
         if self._stage in (Stage.DRAINING, Stage.UPLOADING):
             assert self._connection is not None
             self._end("end", None, self._connection.ended_at)
         else:
-            self._end("client", None, self._recording.client_closed)
+            self._end(ended_by, detail, at)
 
     def end_if_stalled(self, since: int) -> None:
         """End if the client has taken nothing since then."""

@@ -3,6 +3,8 @@
 Their callbacks do nothing unless they are overridden.
 """
 
+import errno
+
 from wiretape.recorder.relay.guard import Refusal
 
 
@@ -17,6 +19,10 @@ class Responder:
 
     def client_left(self) -> None:
         """End: the client closed its connection, or broke it."""
+
+    def dropped(self, ended_by: str, detail: str) -> None:
+        """End: wiretape closed the client's connection."""
+        self.client_left()
 
     def client_progressed(self) -> None:
         """Continue: the kernel has taken more of the answer."""
@@ -55,6 +61,10 @@ class Takeover:
 
     def lost(self, error: Exception | None) -> None:
         """End: the peer closed the connection (None), or it broke."""
+
+    def dropped(self, ended_by: str, detail: str) -> None:
+        """End: wiretape closed the connection."""
+        self.lost(ConnectionAbortedError(errno.ECONNABORTED, detail))
 
     def failed(self, error: Exception) -> None:
         """Report that one of the callbacks raised."""

@@ -8,7 +8,6 @@ requests. A client that closes its sending side has left: a full close and a hal
 
 import asyncio
 import contextlib
-import errno
 import http
 import socket
 from collections import deque
@@ -133,11 +132,13 @@ class Http1Client:
         """Connections that wait for another exchange, by their API server; the one used last is the last."""
 
     def open(self) -> None:
-        """Begin to read; at once, for bytes that came with the connection."""
+        """Begin to read; at once, for bytes that came with the connection.
+
+        The deadline is set first: the first read may hand the connection over, or answer a request, and set its own.
+        """
+        self._set_deadline(HEAD_SECONDS)
         self._socket.start(self)
         self._socket.look()
-        if not self._requests and self._outbound is not Outbound.CLOSED:
-            self._set_deadline(HEAD_SECONDS, only_sooner=True)
 
     # sockets.Handler
 
@@ -684,8 +685,14 @@ class Http1Client:
         self._kept.clear()
 
     def drop(self) -> None:
-        """Close the connection for a reason of our own, and report it."""
-        self.lost(ConnectionAbortedError(errno.ECONNABORTED, "closed by wiretape"))
+        """Close the connection for a reason of our own, and report it: the client has not left."""
+        responder, takeover = self._release()
+        self.close()
+        ended_as = "shutdown", "wiretape closed the connection"
+        if takeover is not None:
+            takeover.dropped(*ended_as)
+        elif responder is not None:
+            responder.dropped(*ended_as)
 
     def close(self) -> None:
         """Close the connection, and those to API servers that belong to it, at once."""

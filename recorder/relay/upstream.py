@@ -37,7 +37,6 @@ UPGRADE = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
 _WAITING, _STREAMING = Receiving.WAITING, Receiving.STREAMING
 HEADLESS = (_WAITING, Receiving.CONTINUED)
 RUNNING = (_STREAMING, *HEADLESS)
-FORBIDDEN = bytes(range(0x09)) + bytes(range(0x0A, 0x20)) + b"\x7f"
 
 
 class _ExpectedAnswer(Enum):
@@ -566,13 +565,13 @@ class Connection(Carrier):
             self.head = ResponseHead()
 
     def on_status(self, reason: bytes) -> None:
-        if self.state in HEADLESS and reason.translate(None, FORBIDDEN) == reason:
+        if self.state in HEADLESS and reason.translate(None, guard.FORBIDDEN) == reason:
             self.head.reason += reason
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.state not in HEADLESS:
             return  # a trailer, or of a surplus response
-        if value.translate(None, FORBIDDEN) != value:
+        if value.translate(None, guard.FORBIDDEN) != value:
             raise ValueError("a control character in a header")
         self.head.headers.append((name, value.strip()))
 

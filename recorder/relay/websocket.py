@@ -131,6 +131,10 @@ class WebSocket(Takeover):
         self._recording.client_closed = self._now()
         self._end(*(self._ending or ("client", None, self._now())))
 
+    def dropped(self, ended_by: str, detail: str) -> None:
+        """End because wiretape closed the client's connection."""
+        self._end(*(self._ending or (ended_by, detail, self._now())))
+
     def failed(self, error: Exception) -> None:
         """End because of wiretape's own fault."""
         self._owner.failed(error)

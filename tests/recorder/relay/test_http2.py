@@ -10,7 +10,20 @@ import pytest
 from h2.settings import SettingCodes
 from hpack import NeverIndexedHeaderTuple
 
-from tests.support.http2 import DATA, PRIORITY, Limits, Peer, Stream, ask, connect, recording
+from tests.support.http2 import (
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    PRIORITY,
+    Limits,
+    Peer,
+    Stream,
+    ask,
+    connect,
+    frame,
+    recording,
+)
 from tests.support.relay import DONE, Relay, address, chunk, kept, on_loop, select, serving, until
 from wiretape.recorder.demo.upstream import answer
 from wiretape.recorder.relay import intercept
@@ -18,6 +31,8 @@ from wiretape.recorder.relay import intercept
 SSE = ("content-type", "text/event-stream")
 OK = (":status", "200")
 CANCEL, REFUSED, CALM = 8, 7, 11
+EMPTY = {"/empty": b"", "/pseudo": b"\x8d", "/invalid": b"\x00\x01x\x03a\rb"}
+"""Trailers of which nothing is left, in HPACK."""
 
 
 async def stream(answering: Stream) -> None:
@@ -186,6 +201,27 @@ async def test_a_body_goes_up_as_it_comes_with_its_trailers(tmp_path: Path) -> N
         await asked.until(lambda: asked.body == b"first")
         asked.send_head([("x-end", "1")], end=True)
         assert bytes((await asked.over()).body) == b"first|[('x-end', '1')]"
+
+
+@on_loop
+async def test_trailers_without_a_field_end_a_request_and_its_answer(tmp_path: Path) -> None:
+    async def echoing(answering: Stream) -> None:
+        await answering.until(lambda: answering.is_ended)
+        answering.peer.raw(
+            frame(HEADERS, answering.id, b"\x88", END_HEADERS)
+            + frame(DATA, answering.id, answering.body)
+            + frame(HEADERS, answering.id, EMPTY[answering.headers[":path"]], END_HEADERS | END_STREAM)
+        )
+
+    async with recording(tmp_path, echoing) as (relay, _, base), connect(base) as peer:
+        for path in EMPTY:
+            asked = peer.request(ask(f"/h{path}"))
+            await asked.send(b"question")
+            peer.raw(frame(HEADERS, asked.id, b"", END_HEADERS | END_STREAM))
+            await asked.over()
+            assert (bytes(asked.body), asked.is_ended, asked.trailers) == (b"question", True, None)
+            tape = await tape_of(relay, path)
+            assert (tape.outcome, tape.body) == (("complete", None), b"question")
 
 
 @on_loop

@@ -183,30 +183,82 @@ async def flood(peer: Peer, frames: bytes, count: int = FLOOD) -> None:
         await asyncio.sleep(0)
 
 
-FLOODS: dict[str, bytes] = {
-    "ping": b"",
-    "settings": frame(SETTINGS, payload=struct.pack(">HI", 1, 4096)),
-    "empty settings": frame(SETTINGS),
-    "priority": frame(PRIORITY, 1001, struct.pack(">IB", 0, 15)),
-    "connection window": frame(WINDOW_UPDATE, 0, struct.pack(">I", 1)),
-    "unknown": frame(0x77, 0, b"?"),
-    "goaway": frame(GOAWAY, 0, struct.pack(">II", 0x7FFFFFFF, 0)),
+UNKNOWN_SETTINGS = b"".join(struct.pack(">HI", code, 1) for code in range(1000, 3000))
+FLOODS: dict[str, tuple[bytes, float]] = {
+    "ping": (b"", 0),
+    "settings": (frame(SETTINGS, payload=struct.pack(">HI", 1, 4096)), 10),
+    "empty settings": (frame(SETTINGS), 10),
+    "unknown settings": (frame(SETTINGS, payload=UNKNOWN_SETTINGS), 187),
+    "priority": (frame(PRIORITY, 1001, struct.pack(">IB", 0, 15)), 1),
+    "connection window": (frame(WINDOW_UPDATE, 0, struct.pack(">I", 1)), 1),
+    "unknown": (frame(0x77, 0, b"?"), 1),
+    "large unknown": (frame(0x77, 0, bytes(16_384)), 256),
+    "goaway": (frame(GOAWAY, 0, struct.pack(">II", 0x7FFFFFFF, 0)), 1),
 }
+"""Frames of a flood, and their cost."""
 
 
 @pytest.mark.parametrize("name", FLOODS)
 @on_site
 async def test_a_flood_is_read_at_the_pace_of_its_credit(site: Site, name: str) -> None:
-    frames = FLOODS[name]
+    frames, cost = FLOODS[name]
 
     async def attack(peer: Peer) -> None:
         await flood(peer, frames)
 
-    each = 11 if "settings" in name else 2 if frames else 1  # SETTINGS cost as much as ten others
+    each = 1 + cost  # a PING goes with them
     async with site.attacked(attack) as attacked:
         await attacked.peer.until(lambda: attacked.peer.frames[PING] * each > CREDIT * 0.9)
         await site.neighbour()
         assert attacked.peer.frames[PING] * each <= attacked.allowance()
+
+
+@on_site
+async def test_a_head_costs_by_its_fields(site: Site) -> None:
+    block = request_block("/h/never/fields") + b"\x93" * 1000  # each byte is a field
+    each = 10 + 1000 / 16 + 10 + 1  # HEADERS, fields, RST_STREAM, PING
+
+    async def attack(peer: Peer) -> None:
+        for number in range(1000):
+            peer.raw(frame(HEADERS, 2 * number + 1, block, END_HEADERS | END_STREAM))
+            peer.raw(frame(RST_STREAM, 2 * number + 1, bytes(4)) + frame(PING, payload=bytes(8)))
+            await peer.drain()
+            await asyncio.sleep(0)
+
+    async with site.attacked(attack) as attacked:
+        await attacked.peer.until(lambda: attacked.peer.frames[PING] * each > CREDIT * 0.9)
+        await site.neighbour()
+        assert attacked.peer.frames[PING] * each <= attacked.allowance() + 10 * each
+
+
+@on_site
+async def test_windows_that_open_by_single_bytes_are_opened_at_the_pace_of_their_credit(site: Site) -> None:
+    async def attack(peer: Peer) -> None:
+        stream = peer.request(ask("/h/endless/bytes"), end=True)
+        await stream.until(lambda: len(stream.body) == peer.limits.connection)
+        peer.h2.increment_flow_control_window(FLOOD)  # its own h2 is not told of the raw frames
+        peer.h2.clear_outbound_data_buffer()
+        await flood(peer, frame(WINDOW_UPDATE, 0, struct.pack(">I", 1)))
+
+    each = 1 + 1 + 3  # PING, WINDOW_UPDATE, and a frame of a byte
+    async with site.attacked(attack, Limits(window=1 << 20, is_manual=True)) as attacked:
+        await attacked.peer.until(lambda: attacked.peer.frames[PING] * each > CREDIT * 0.9)
+        await site.neighbour()
+        assert attacked.peer.frames[PING] * each <= attacked.allowance()
+
+
+@on_site
+async def test_data_of_a_stream_that_is_over_is_read_at_the_pace_of_its_credit(site: Site) -> None:
+    async def attack(peer: Peer) -> None:
+        stream = peer.request(ask("/h/never/over"))
+        await until(lambda: site.stream("/never/over"))
+        peer.raw(frame(RST_STREAM, stream.id, bytes(4)))
+        await flood(peer, frame(DATA, stream.id, bytes(100)))
+
+    async with site.attacked(attack) as attacked:
+        await attacked.peer.until(lambda: attacked.peer.frames[PING] * 2 > CREDIT * 0.9)
+        await site.neighbour()
+        assert attacked.peer.frames[PING] * 2 <= attacked.allowance()
 
 
 @on_site
@@ -391,6 +443,7 @@ WRONG: dict[str, tuple[bytes, tuple[int, ...]]] = {
     "padding beyond the frame": (frame(DATA, 1, b"\xff", PADDED), (PROTOCOL_ERROR,)),
     "a stream of the upstream's": (frame(HEADERS, 2, NEVER, END_HEADERS), (PROTOCOL_ERROR,)),
     "a push": (frame(PUSH_PROMISE, 1, struct.pack(">I", 2) + NEVER, END_HEADERS), (PROTOCOL_ERROR,)),
+    "changes of the table's size": (frame(HEADERS, 1, b"\x20" * 16_384, 0), _HPACK),
     "a naked continuation": (frame(CONTINUATION, 1, b"", END_HEADERS), (PROTOCOL_ERROR,)),
     "a reset of no stream": (frame(RST_STREAM, 1, bytes(4)), (PROTOCOL_ERROR,)),
     "a name in capitals": (frame(HEADERS, 1, header_block((b"X-A", b"1")), END_HEADERS), (PROTOCOL_ERROR,)),
@@ -458,6 +511,7 @@ BROKEN: dict[str, Callable[[int], bytes]] = {
     "unknown stream": lambda id: frame(DATA, id + 1000, b"x"),
     "invalid hpack": lambda id: frame(HEADERS, id, b"\xff" * 8, END_HEADERS | END_STREAM),
     "endless head": _endless_head,
+    "table sizes": lambda id: frame(HEADERS, id, b"\x20" * 16_384, 0),
     "bomb": _bomb,
     "large frame": lambda id: frame(DATA, id, bytes(20_000)),
     "window overflow": lambda id: frame(WINDOW_UPDATE, 0, struct.pack(">I", 0x7FFFFFFF)),
@@ -468,6 +522,7 @@ BROKEN: dict[str, Callable[[int], bytes]] = {
 FLOODS_OF_UPSTREAM: dict[str, Callable[[int], bytes]] = {
     "ping": lambda id: b"",
     "settings": lambda id: frame(SETTINGS, 0, struct.pack(">HI", 3, 100)),
+    "unknown-settings": lambda id: frame(SETTINGS, 0, UNKNOWN_SETTINGS),
     "data": lambda id: frame(DATA, id),
     "informational": lambda id: frame(HEADERS, id, hpack.Encoder().encode([(":status", "103")]), END_HEADERS),
     "window": lambda id: frame(WINDOW_UPDATE, id, struct.pack(">I", 1)),
@@ -513,7 +568,7 @@ async def test_a_flood_of_an_upstream_is_read_at_the_pace_of_its_credit(site: Si
 
     async with site.attacked(attack) as attacked:
         peer = (await until(lambda: site.stream(f"/flood/{name}"))).peer
-        each = {"ping": 1, "informational": 11, "settings": 11}.get(name, 2)
+        each = {"ping": 1, "informational": 11, "settings": 11, "unknown-settings": 188}.get(name, 2)
         await until(lambda: peer.frames[PING] * each > CREDIT * 0.9)
         await site.neighbour()
         assert peer.frames[PING] * each <= attacked.allowance()

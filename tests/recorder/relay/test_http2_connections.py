@@ -5,15 +5,33 @@ import socket
 from pathlib import Path
 from typing import Any
 
+import hpack
 import pytest
+from h2.settings import SettingCodes
 
-from tests.support.http2 import Limits, Stream, Upstream, ask, connect, recording
-from tests.support.relay import DONE, Relay, chunk, kept, on_loop, until
+from tests.support.http2 import (
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    GOAWAY,
+    HEADERS,
+    PREFACE,
+    SETTINGS,
+    Limits,
+    Stream,
+    Upstream,
+    ask,
+    connect,
+    frame,
+    recording,
+)
+from tests.support.relay import DONE, Relay, address, chunk, kept, on_loop, until
+from wiretape.recorder.relay import server
 from wiretape.recorder.relay.upstream import Timeouts
 
 SSE = ("content-type", "text/event-stream")
 OK = (":status", "200")
-INTERNAL_ERROR, PROTOCOL_ERROR, REFUSED, CANCEL = 2, 1, 7, 8
+INTERNAL_ERROR, PROTOCOL_ERROR, REFUSED, CANCEL, HTTP_1_1_REQUIRED = 2, 1, 7, 8, 13
 
 
 async def outcome_of(relay: Relay, path: str) -> Any:
@@ -267,6 +285,129 @@ async def test_bytes_beyond_a_requests_length_do_not_reach_an_upstream_of_http_1
         asked = peer.request(ask("/v1/x", ("content-length", "2")))
         await asked.send(b"{}POST /v1/other HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{}")
         await peer.until(lambda: peer.is_closed)
+    await relay.stop()
+    assert relay.upstream.requests == []
+    assert [one.status for one in relay.refused] == [400]
+
+
+@on_loop
+async def test_streams_of_a_client_that_spoke_before_it_was_accepted_outlive_the_limit_of_a_head(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.1)
+
+    async def slow(answering: Stream) -> None:
+        answering.send_head([OK, SSE])
+        await asyncio.sleep(0.4)
+        await answering.send(DONE, end=True)
+
+    block = hpack.Encoder().encode(ask("/h/x"))
+    async with recording(tmp_path, slow) as (relay, _, base):
+        with socket.create_connection(address(base)) as connected:  # the relay, in the same loop, has not accepted it
+            connected.sendall(PREFACE + frame(SETTINGS) + frame(HEADERS, 1, block, END_HEADERS | END_STREAM))
+            connected.setblocking(False)
+            received = b""
+            async with asyncio.timeout(10):
+                while DONE not in received:
+                    part = await asyncio.get_running_loop().sock_recv(connected, 65_536)
+                    assert part, received
+                    received += part
+        assert await outcome_of(relay, "/x") == ("complete", None)
+
+
+@on_loop
+async def test_a_client_that_breaks_http_2_is_closed_by_wiretape_which_says_so(tmp_path: Path) -> None:
+    async def endless(answering: Stream) -> None:
+        answering.send_head([OK, SSE])
+        await answering.send(chunk("a"))
+
+    async with recording(tmp_path, endless) as (relay, _, base), connect(base) as peer:
+        asked = peer.request(ask("/h/x"), end=True)
+        await asked.until(lambda: asked.body)
+        block = hpack.Encoder().encode(ask("/none"))
+        peer.raw(frame(HEADERS, 3, block, END_HEADERS | END_STREAM) + frame(DATA, 0, b"x"))
+        await peer.until(lambda: peer.is_closed)
+        row = (await until(lambda: kept(relay.tape, "/x"))).row
+        assert (row["ended_by"], row["outcome"]) == ("client", "client_closed")
+        assert row["ended_detail"].startswith("wiretape closed the connection: a client broke HTTP/2: ")
+        assert 3 not in peer.h2.streams  # nothing is answered behind the frame that broke the connection
+
+
+@pytest.mark.parametrize("size", [100, 60_000])
+@on_loop
+async def test_what_came_before_a_frame_that_broke_the_connection_is_kept(tmp_path: Path, size: int) -> None:
+    async def breaking(answering: Stream) -> None:
+        answering.send_head([OK, SSE])
+        await answering.until(lambda: answering.peer.h2.local_flow_control_window(answering.id) > size)
+        data = b"".join(frame(DATA, answering.id, bytes(at)) for at in (16_000,) * (size // 16_000) + (size % 16_000,))
+        answering.peer.raw(data + frame(DATA, 0, b"x"))
+        await answering.until(lambda: False)
+
+    async with recording(tmp_path, breaking) as (relay, _, base), connect(base, Limits(window=1 << 20)) as peer:
+        asked = await peer.request(ask("/h/x"), end=True).over()
+        tape = await until(lambda: kept(relay.tape, "/x"))
+        assert (tape.outcome, len(tape.body), len(asked.body)) == (("truncated", "framing"), size, size)
+
+
+@on_loop
+async def test_a_goaway_that_refuses_a_request_reaches_the_client_as_it_came(tmp_path: Path) -> None:
+    async def refusing(answering: Stream) -> None:
+        if answering.headers[":path"] == "/whole":
+            await whole(answering)
+            return
+        answering.peer.leave(HTTP_1_1_REQUIRED, answering.id - 2, b"over HTTP/1.1, please")
+        answering.peer.finish()
+
+    async with recording(tmp_path, refusing) as (relay, _, base), connect(base) as peer:
+        first = await peer.request(ask("/h/whole"), end=True).over()
+        asked = peer.request(ask("/h/x"), end=True)
+        await peer.until(lambda: peer.is_closed)
+        assert peer.goaway == (HTTP_1_1_REQUIRED, first.id)
+        assert (peer.frames[GOAWAY], asked.reset_code) == (1, None)
+        assert await outcome_of(relay, "/x") == ("connect_error", "goaway_http_1_1_required")
+
+
+@on_loop
+async def test_repeated_announcements_are_not_kept_for_a_client(tmp_path: Path) -> None:
+    async def leaving(answering: Stream) -> None:
+        answering.send_head([OK, SSE])
+        for code in range(100):
+            answering.peer.leave(code, 0x7FFFFFFF - code, bytes(16_000))
+            await answering.peer.drain()
+        await answering.send(DONE, end=True)
+
+    async with recording(tmp_path, leaving) as (_, _, base), connect(base) as peer:
+        asked = await peer.request(ask("/h/x"), end=True).over()
+        assert bytes(asked.body) == DONE
+        assert 1 <= peer.frames[GOAWAY] <= 10
+
+
+@on_loop
+async def test_the_table_of_our_heads_is_small_however_large_a_one_the_peer_allows(tmp_path: Path) -> None:
+    async with recording(tmp_path, whole) as (_, _, base):
+        for allowed, size in ((1 << 30, 4096), (100, 100)):
+            limits = Limits(others={SettingCodes.HEADER_TABLE_SIZE: allowed})
+            async with connect(base, limits) as peer:
+                await peer.until(lambda peer=peer: peer.acks)  # type: ignore[misc] # our SETTINGS are in force
+                for _ in range(2):
+                    assert bytes((await peer.request(ask("/h/x"), end=True).over()).body) == DONE
+                assert peer.h2.decoder.header_table_size == size
+
+
+@pytest.mark.parametrize(
+    "header",
+    [("x-a", "1\r\nx-b: 2"), ("x-a", "1\0"), ("a name", "1"), ("X-A", "1"), ("content-length", "1_0"),
+     ("transfer-encoding", "chunked"), (":path", "/v1/x HTTP/1.1\r\nx: y")],
+)  # fmt: skip
+@on_loop
+async def test_a_header_that_would_break_http_1_1_is_no_request(tmp_path: Path, header: tuple[str, str]) -> None:
+    relay = Relay(tmp_path)
+    await relay.start()
+    async with connect(relay.base) as peer:
+        fields = [pair for pair in ask("/v1/x") if pair[0] != header[0]]
+        pseudo = [header] if header[0].startswith(":") else []
+        asked = peer.request([*pseudo, *fields, *([] if pseudo else [header])])
+        await peer.until(lambda: asked.reset_code is not None or peer.is_closed)
     await relay.stop()
     assert relay.upstream.requests == []
     assert [one.status for one in relay.refused] == [400]

@@ -1,13 +1,35 @@
 """Frames of HTTP/2 in reads of any size."""
 
 import itertools
+import struct
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.http2 import DATA, END_STREAM, GOAWAY, HEADERS, PADDED, PREFACE, frame
-from wiretape.recorder.relay.http2_frames import BadFrame, FrameReader, GoAway, goaway, parse_goaway
+from tests.support.http2 import (
+    CONTINUATION,
+    DATA,
+    END_STREAM,
+    GOAWAY,
+    HEADERS,
+    PADDED,
+    PREFACE,
+    SETTINGS,
+    frame,
+)
+from wiretape.recorder.relay.http2_frames import (
+    BadFrame,
+    Frame,
+    FrameReader,
+    GoAway,
+    goaway,
+    parse_goaway,
+    with_settings,
+)
+
+PRIORITIZED = 0x20
+COMPRESSION_ERROR, CALM = 9, 11
 
 
 def read(*reads: bytes, has_preface: bool = False) -> list[list[tuple[int | None, int, int, bytes]]]:
@@ -60,5 +82,44 @@ def test_a_goaway_is_what_it_was_made_of() -> None:
     sent = goaway(GoAway(7, 11, b"why"))
     assert sent == frame(GOAWAY, 0, b"\0\0\0\7\0\0\0\x0bwhy")
     assert parse_goaway(sent[9:]) == GoAway(7, 11, b"why")
-    with pytest.raises(ValueError, match="4 bytes"):
+    with pytest.raises(BadFrame, match="4 bytes"):
         parse_goaway(b"\0\0\0\0")
+
+
+UPDATES = [b"\x20", b"\x3f\xe1\x1f", b"\x3e"]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_a_head_may_change_the_table_to_the_smallest_and_the_last_size(count: int) -> None:
+    block = b"".join(UPDATES[:count]) + b"\x82\x86"
+    assert [payload for *_, payload in read(frame(HEADERS, 1, block))[0]] == [block]
+
+
+@pytest.mark.parametrize(
+    "prefix", [(b"", 0), (b"\1", PADDED), (bytes(5), PRIORITIZED), (bytes(6), PADDED | PRIORITIZED)]
+)
+@pytest.mark.parametrize("size", [1, 4, 100])
+def test_a_head_that_changes_the_table_again_and_again_is_refused_at_its_beginning(
+    prefix: tuple[bytes, int], size: int
+) -> None:
+    block, (fields, flags) = b"".join(UPDATES) + b"\x20" * 100, prefix
+    parts = [block[at : at + size] for at in range(0, len(block), size)]
+    with pytest.raises(BadFrame, match="table") as caught:
+        read(frame(HEADERS, 1, fields + parts[0], flags), *(frame(CONTINUATION, 1, part) for part in parts[1:]))
+    assert caught.value.code == COMPRESSION_ERROR
+
+
+def test_a_head_is_no_larger_in_hpack_than_without() -> None:
+    parts = [frame(CONTINUATION, 1, bytes(16_384))] * 3
+    assert read(frame(HEADERS, 1, bytes(16_384)), *parts, frame(HEADERS, 3, b"\x82"))
+    with pytest.raises(BadFrame, match="65536") as caught:
+        read(frame(HEADERS, 1, bytes(16_384)), *parts, frame(CONTINUATION, 1, b"\x82"))
+    assert caught.value.code == CALM
+
+
+def test_settings_that_are_not_asked_for_and_earlier_values_are_dropped() -> None:
+    pairs = [(4, 1), (0x4A0A, 7), (3, 100), (4, 2)]
+    received = Frame(SETTINGS, 0, 0, frame(SETTINGS, 0, b"".join(struct.pack(">HI", *pair) for pair in pairs)))
+    assert with_settings(received, {3, 4}).payload == struct.pack(">HIHI", 4, 2, 3, 100)
+    for untouched in (frame(SETTINGS, 0, b"", 1), frame(SETTINGS, 0, b"odd")):
+        assert with_settings(Frame(SETTINGS, untouched[4], 0, untouched), {3}).data == untouched

@@ -137,6 +137,19 @@ async def test_what_follows_a_request_does_not_touch_its_response(
 
 
 @on_loop
+async def test_the_row_of_a_connection_that_wiretape_closes_names_wiretape(relay: Relay) -> None:
+    held, listening = Held(relay), server.listen("127.0.0.1", 0)
+    closing = server.Server(relay.recorder.proxy, listening)
+    async with dial(server.base_url(listening)) as (reader, writer):
+        await held.begun(reader, writer)
+        closing.close()
+        await closing.wait_closed(0)
+    kept = await relay.kept(held.target)
+    assert kept.outcome == ("interrupted", "shutdown")
+    assert (kept.row["ended_detail"], kept.row["client_closed_ns"]) == ("wiretape closed the connection", None)
+
+
+@on_loop
 async def test_a_head_that_came_in_part_may_be_completed_after_the_response(
     relay: Relay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
