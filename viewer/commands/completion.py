@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import (
@@ -29,7 +30,10 @@ from wiretape.recorder import destinations
 from wiretape.recorder.commands import options
 from wiretape.recorder.sanitize import safe
 
-Item = CompletionItem[str]
+if TYPE_CHECKING:
+    Item = CompletionItem[str]
+else:
+    Item = CompletionItem  # which has no parameter before click 8.5
 Completer = Callable[[click.Context, click.Parameter, str], list[Item]]
 
 VARIABLE = "_WIRETAPE_COMPLETE"
@@ -317,12 +321,12 @@ class Zsh(ZshComplete):
 
     source_template = _ZSH
 
-    def format_completion(self, item: CompletionItem[str]) -> str:
+    def format_completion(self, item: Item) -> str:
         """Return the three lines: type, value and help."""
         return f"{_type(item)}\n{item.value}\n{item.help or '_'}"
 
 
-def _type(item: CompletionItem[str]) -> str:
+def _type(item: Item) -> str:
     return "open" if item.is_open else item.type
 
 

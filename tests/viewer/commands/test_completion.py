@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 import pytest
-from click.shell_completion import CompletionItem
 
 from tests.support.forked import ROOT
 from tests.support.sample_tape import COMPLETE, FAILED, HOSTILE, LIVE, TOOLS, begin
@@ -18,12 +17,12 @@ from wiretape.recorder.tape import file, journal
 from wiretape.recorder.tape.store import Store
 from wiretape.viewer.cli import group
 from wiretape.viewer.commands import completion, options, topics
-from wiretape.viewer.commands.completion import Completer
+from wiretape.viewer.commands.completion import Completer, Item
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.stats import check, metrics
 
 
-def offered(completer: Completer, tape: Path | None, typed: str = "", **params: object) -> list[CompletionItem[str]]:
+def offered(completer: Completer, tape: Path | None, typed: str = "", **params: object) -> list[Item]:
     command = click.Command("x")
     context = click.Context(command, resilient_parsing=True)
     context.params.update(db=tape, **params)
