@@ -15,6 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from wiretape.recorder.clock import THREAD, Clock
@@ -29,7 +30,7 @@ from wiretape.recorder.decode.framings import aws_eventstream, json_array, lengt
 from wiretape.recorder.decode.operation import api_asked
 from wiretape.recorder.decode.payloads import PayloadReader
 from wiretape.recorder.decode.templates import Templates, filler
-from wiretape.recorder.decode.turns import TurnDraft
+from wiretape.recorder.decode.turns import TurnDraft, union
 
 if TYPE_CHECKING:
     from wiretape.recorder.decode.websocket import ResponseTurn
@@ -266,23 +267,29 @@ class Decoded:
     def answering_ns(self) -> Sequence[int | None]:
         """The timestamps of all items, on a clock that runs only while upstream has a request to answer.
 
-        Over a WebSocket it begins with the message that asks first, stands still when a response has ended, and goes on
-        with the message that asks for the next. Items of a response that generates nothing, or whose request the tape
-        does not have, have no time.
+        Over a WebSocket it begins with the message that asks first, stands still when all responses have ended, and
+        goes on with the message that asks for the next. Items of a response that generates nothing, or whose request
+        the tape does not have, have no time.
         """
         if not self.turns:
             return self.at_ns
-        times: list[int | None] = [None] * len(self.at_ns)
-        before = 0
+        # Responses of Realtime overlap, by the thousand if a peer likes: no item is looked at once for each.
+        latest_ns = max((at for at in self.at_ns if at is not None), default=0)
+        borders, asked = [0] * (len(self.at_ns) + 1), list[tuple[int, int]]()
         for turn in self.turns:
             asked_ns = None if turn.asked is None or not turn.generates else self.at_ns[turn.asked]
-            items = range(turn.first, len(times) if turn.last is None else turn.last + 1)
             if asked_ns is None:
                 continue
-            for item in items:
-                at_ns = self.at_ns[item]
-                times[item] = None if at_ns is None else before + at_ns - asked_ns
-            before = max((before, *(at for item in items if (at := times[item]) is not None)))
+            ended_ns = None if turn.last is None else self.at_ns[turn.last]
+            asked.append((asked_ns, max(asked_ns, latest_ns if ended_ns is None else ended_ns)))
+            borders[turn.first] += 1
+            borders[-1 if turn.last is None else turn.last + 1] -= 1
+        spans = union(asked)
+        before = list(accumulate((end - start for start, end in spans), initial=0))
+        times: list[int | None] = []
+        for at_ns, open_turns in zip(self.at_ns, accumulate(borders), strict=False):
+            place = bisect_right(spans, at_ns, key=itemgetter(0)) - 1 if open_turns and at_ns is not None else -1
+            times.append(None if place < 0 else before[place] + min(at_ns or 0, spans[place][1]) - spans[place][0])
         return times
 
     def turn_of(self, item: int) -> int:

@@ -13,7 +13,8 @@ default).
 
 Over a WebSocket, times from T0 count from the message that asked for the first response, and the time between a
 response and the message that asks for the next does not count: gaps lie within a response, and latency and duration are
-those of all responses added up. Only `connect_ns` and `ttfb_ns` are of the WebSocket itself.
+those of all responses added up, where several ran at once only once. Only `connect_ns` and `ttfb_ns` are of the
+WebSocket itself.
 
 `chat` decides on the content of a chunk, `outcome` on the end of an exchange; statistics over many are the viewer's.
 """
@@ -33,6 +34,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 from wiretape.recorder.decode.dialect import Chunk
 from wiretape.recorder.decode.exchange import Exchange, Reads
 from wiretape.recorder.decode.stalls import DEFAULT, output_gaps
+from wiretape.recorder.decode.turns import union
 from wiretape.recorder.decode.values import JsonObject
 
 if TYPE_CHECKING:
@@ -190,7 +192,10 @@ class Timeline:
 
 
 def _turns(decoded: "Decoded", exchange: Exchange) -> list[tuple[int, int]]:
-    """Return the times of the request and the end of each response over a WebSocket, if both are known."""
+    """Return the times in which responses over a WebSocket ran, from their requests to their ends, if both are known.
+
+    Those that overlap are one: time counts once.
+    """
     known = []
     for turn in decoded.turns:
         if not turn.generates:
@@ -199,7 +204,7 @@ def _turns(decoded: "Decoded", exchange: Exchange) -> list[tuple[int, int]]:
         end_ns = exchange.end_ns if turn.last is None else decoded.at_ns[turn.last]
         if asked_ns is not None and end_ns is not None:
             known.append((asked_ns, max(end_ns, asked_ns)))
-    return known
+    return union(known)
 
 
 def _between(reads: Reads, start_ns: int, end_ns: int) -> Reads:

@@ -4,7 +4,7 @@ Readers of the wires (`dialects.openai_realtime`, `dialects.gemini_live`) note t
 numbers of the items; `measured` turns these into timestamps.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, Literal
 
@@ -129,6 +129,17 @@ class TurnMeasures:
 
 TURN_FIELDS: Final = {one.name: one for one in fields(TurnMeasures)}
 """The fields of a turn by their names."""
+
+
+def union(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return spans of time in their order, each with a start and an end, those that overlap or touch as one."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((start, end))
+    return merged
 
 
 def numbered(drafts: Sequence[TurnDraft]) -> list[TurnDraft]:

@@ -6,7 +6,7 @@ commit or timeout; else at `response.created`. The text of an answer is the tran
 the user said is none of it. An error that names no request changes no turn: sessions survive most.
 """
 
-from collections import deque
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -86,7 +86,6 @@ class _Ask:
     """A client's `response.create` without a response yet."""
 
     item: int
-    event_id: str
     generates: bool
 
 
@@ -103,7 +102,9 @@ class RealtimeReader:
         self.turns: list[TurnDraft] = []
         self.fault: tuple[int, ReportedError] | None = None
         """The last error before any turn began, and its item."""
-        self._asks: deque[_Ask] = deque()
+        self._asks: OrderedDict[int, _Ask] = OrderedDict()
+        """The requests without an answer, by their items."""
+        self._items_by_event: dict[str, int] = {}
         self._wait: tuple[int, str] | None = None
         self._by_id: dict[str, TurnDraft | None] = {}
         self._places: dict[TurnDraft, int] = {}
@@ -119,7 +120,8 @@ class RealtimeReader:
         kind = text(message.type)
         if is_client:
             if kind == responses.REQUEST:
-                self._asks.append(_Ask(item, text(message.event_id), message.generate is not False))
+                self._asks[item] = _Ask(item, message.generate is not False)
+                self._items_by_event.setdefault(text(message.event_id), item)
             elif kind == _APPEND and text(message.audio):
                 self.audio[item] = AudioPart(audio.size_of(text(message.audio)), self._input_format)
             return None
@@ -147,7 +149,7 @@ class RealtimeReader:
         Of a session in which none began, the last error is theirs.
         """
         item, fault = self.fault if self.fault is not None and not self.turns else (None, None)
-        for ask in self._asks:
+        for ask in self._asks.values():
             if ask.generates and fault is not None and item is not None and item > ask.item:
                 self.turns.append(TurnDraft(item, responses.REQUEST, ask.item, item, "error", error=fault.code))
             elif ask.generates:
@@ -182,7 +184,7 @@ class RealtimeReader:
     def _created(self, item: int, response: JsonObject) -> Chunk:
         format = _format(response, "output") or self._format
         turn = TurnDraft(item, start=item, id=text(response.get("id")), format=format)
-        ask = self._asks.popleft() if self._asks else None
+        ask = self._asks.popitem(last=False)[1] if self._asks else None
         if ask is not None:
             turn.begun_by, turn.start = responses.REQUEST, ask.item
         elif self._wait is not None:
@@ -256,7 +258,7 @@ class RealtimeReader:
         if self._errors_end_turns and self._last is not None and running:
             self._last.end, self._last.outcome, self._last.error = item, "error", code
         elif (ask := self._refused(text(given.get("event_id")), code)) is not None:
-            self._asks.remove(ask)
+            del self._asks[ask.item]
             self.turns.append(TurnDraft(item, responses.REQUEST, ask.item, item, "error", error=code))
         elif not self.turns:
             self.fault = item, ReportedError(code, text(given.get("message")) or None)
@@ -264,10 +266,10 @@ class RealtimeReader:
     def _refused(self, id: str, code: str | None) -> _Ask | None:
         """Return the request for a response that an error refuses."""
         if self._errors_end_turns:
-            return self._asks[0] if self._asks else None
+            return next(iter(self._asks.values()), None)
         if id:
-            return next((ask for ask in self._asks if ask.event_id == id), None)
-        return self._asks[-1] if self._asks and code == _BUSY else None
+            return self._asks.get(self._items_by_event.get(id, -1))
+        return next(reversed(self._asks.values()), None) if code == _BUSY else None
 
 
 def _message(data: bytes) -> _Message:

@@ -363,3 +363,34 @@ def test_the_size_of_audio_is_read_from_its_base64(size: int) -> None:
 def test_a_format_is_known_by_its_name_and_rate(name: object, rate: object, bytes_a_second: int | None) -> None:
     format = audio.named(name, rate)
     assert (None if format is None else 1_000_000_000 * 1000 // format.duration_ns(1000)) == bytes_a_second
+
+
+def test_the_time_of_responses_at_once_counts_once() -> None:
+    asks = [(at, "client", CREATE) for at in (100, 200, 300)]
+    begun = [created(at + 10, id) for at, id in ((300, "r1"), (300, "r2"), (300, "r3"))]
+    spoken = [delta(at, "output_text", "x", id) for at, id in ((400, "r1"), (450, "r2"), (470, "r3"), (600, "r3"))]
+    later = [(1500, "client", CREATE), created(1510, "r4"), delta(1600, "output_text", "x", "r4"), done(1700, "r4")]
+    found = derive(
+        *session(REALTIME, [*asks, *begun, *spoken, done(700, "r2"), done(720, "r1"), done(800, "r3"), *later])
+    )
+    assert found.duration_ns == (800 - 100 + 1700 - 1500) * MS
+    assert (found.ttft_ns, found.latency_ns) == ((400 - 100) * MS, (800 - 100 + 1600 - 1500) * MS)
+    assert [turn["last_ns"] for turn in found.turns or ()] == [300 * MS, 250 * MS, 300 * MS, 100 * MS]
+
+
+def test_a_response_without_an_end_runs_until_the_last_message() -> None:
+    messages = [(100, "client", CREATE), (150, "client", CREATE), created(200), created(210, "r2"), done(400, "r2")]
+    times = decode(*session(REALTIME, [*messages, delta(900, "output_text", "x")])).answering_ns
+    assert times[2:6] == [100 * MS, 110 * MS, 300 * MS, 800 * MS]
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_the_time_of_a_thousand_responses_counts_once(is_answered: bool) -> None:
+    count = 1_000
+    asks = [(100, "client", CREATE | {"event_id": f"e{number}"}) for number in range(count)]
+    if is_answered:
+        answers = [created(200, f"r{number}") for number in range(count)] + [done(300, f"r{n}") for n in range(count)]
+    else:
+        answers = [(200, "server", {"type": "error", "error": {"event_id": f"e{n}"}}) for n in reversed(range(count))]
+    found = derive(*session(REALTIME, [*asks, *answers]))
+    assert (len(found.turns or ()), found.duration_ns) == (count, (200 if is_answered else 100) * MS)
