@@ -18,7 +18,7 @@ from wiretape.recorder.decode.finish_reasons import is_failure
 from wiretape.recorder.decode.values import JsonObject, count
 
 if TYPE_CHECKING:
-    from wiretape.recorder.decode.decoder import (
+    from wiretape.recorder.decode.runs import (
         ItemRun,  # it loads the parser of JSON: a shell that completes a line waits for it
     )
 
@@ -81,31 +81,39 @@ class Calls:
             if piece.index is not None:
                 self._by_index[piece.index] = call
             call.id = call.id or piece.id
-            self._by_id.setdefault(call.id, call)
+            self._by_id.setdefault(piece.id or call.id, call)
             if piece.name != call.name:
                 call.name += piece.name
             call.arguments.append(piece.arguments)
             found.append(call)
         return found
 
+    def at(self, index: int | None, id: str) -> Call | None:
+        """Return the latest call with an index, or without one that with an id; None if there is none."""
+        return self._by_id.get(id) if index is None else self._by_index.get(index)
+
     def _continued(self, piece: ToolPiece) -> Call | None:
         if piece.index is not None:
             return self._by_index.get(piece.index)
-        if piece.id:
-            return self._by_id.get(piece.id)
-        return self.calls[-1] if self.calls else None
+        last = self.calls[-1] if self.calls else None
+        return self._by_id.get(piece.id, last if _is_addition(piece) else None) if piece.id else last
 
 
 def _starts_another(piece: ToolPiece, call: Call, touched: bool) -> bool:
-    # A new id on a used index is another call (Gemini's compatible endpoint puts every call on index 0). So is, without
-    # any id, another name after arguments have come, or a second name in the same delta.
+    # A new id on a used index is another call (Gemini's compatible endpoint puts every call on index 0), unless it only
+    # adds arguments: some servers (Poolside, gateways) have another id for each chunk. So is, without any id, another
+    # name after arguments have come, or a second name in the same delta.
     if piece.whole:
         return True
     if piece.id and call.id:
-        return piece.id != call.id
+        return piece.id != call.id and not _is_addition(piece)
     if piece.id or not piece.name:
         return False
     return touched or (piece.name != call.name and any(call.arguments))
+
+
+def _is_addition(piece: ToolPiece) -> bool:
+    return piece.arguments != "" and not piece.name
 
 
 class _Choice:

@@ -19,7 +19,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from wiretape.recorder.clock import THREAD, Clock
-from wiretape.recorder.decode import encoding, payloads, rpc
+from wiretape.recorder.decode import choices, encoding, finals, payloads, rpc
 from wiretape.recorder.decode.allowance import REPAIRED_BYTES, Allowance, TooMuchError
 from wiretape.recorder.decode.audio import AudioPart
 from wiretape.recorder.decode.declared.compiler import DeclaredDialect
@@ -29,7 +29,8 @@ from wiretape.recorder.decode.exchange import CloseFrame, Exchange, Read, Reads
 from wiretape.recorder.decode.framings import aws_eventstream, json_array, length_prefixed, ndjson, sse
 from wiretape.recorder.decode.operation import api_asked
 from wiretape.recorder.decode.payloads import PayloadReader
-from wiretape.recorder.decode.templates import Templates, filler
+from wiretape.recorder.decode.runs import ItemRun
+from wiretape.recorder.decode.templates import Templates
 from wiretape.recorder.decode.turns import TurnDraft, union
 
 if TYPE_CHECKING:
@@ -104,42 +105,6 @@ class TimedChunk(NamedTuple):
     end: int
 
 
-@dataclass(slots=True)
-class ItemRun:
-    """One chunk, or several in a row that are equal but for one text, each in an item of its own.
-
-    `part` (one of `templates.PARTS`) names that text, `texts` has it for each chunk; a chunk by itself has the part
-    None. `item` is the number of the first one's item; the others are in the items that follow it.
-    """
-
-    chunk: Chunk
-    part: str | None
-    texts: list[str]
-    item: int
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    @property
-    def items(self) -> slice:
-        """The items of its chunks, to be taken from a column."""
-        return slice(self.item, self.item + len(self.texts))
-
-    @property
-    def is_one_text(self) -> bool:
-        """True if all of several chunks add to the same text of the answer, and to no other."""
-        tools = self.chunk.pieces[0].tools
-        return len(tools) == 1 and not tools[0].name if self.part == "arguments" else not tools
-
-    def chunk_of(self, place: int) -> Chunk:
-        """Return one of its chunks with its own text."""
-        return self.chunk if self.part is None else filler(self.chunk, self.part)(self.texts[place])
-
-    def chunks(self) -> list[Chunk]:
-        """Return its chunks, each with its own text."""
-        return [self.chunk] if self.part is None else list(map(filler(self.chunk, self.part), self.texts))
-
-
 @dataclass
 class Decoded:
     """A decoded body. `data` is the body without its content coding, `whole` whether all of it was decoded.
@@ -156,8 +121,9 @@ class Decoded:
     that claimed the payload, "unknown" if none did, None if there is none. `declared` is the declared dialect that
     recognised the exchange or its stream, `is_recognised` that it did so by more than the path. `done_item` is the item
     with the last `[DONE]`, `end_item` the one with the last event that ends a stream of its dialect; `is_aborted`: an
-    event said that the answer stays incomplete. Of a call by gRPC or Connect, `status` is the one that came, and
-    `message_coding` that of compressed messages; `is_cut`: the end cuts a message off.
+    event said that the answer stays incomplete. `is_cut`: the end cuts an event or a message off. `may_repeat`: some
+    text may have come twice. Of a call by gRPC or Connect, `status` is the one that came, and `message_coding` that of
+    compressed messages.
     """
 
     data: bytes
@@ -188,6 +154,7 @@ class Decoded:
     status: rpc.CallStatus | None = None
     message_coding: str | None = None
     is_cut: bool = False
+    may_repeat: bool = False
 
     @property
     def is_call(self) -> bool:
@@ -233,7 +200,15 @@ class Decoded:
         self.runs.append(ItemRun(chunk, None, [""], item))
         if chunk.ends:
             self.end_item = item
+        if not chunk.api and "malformed" in chunk.flags:
+            self.flags.add("malformed")
         self.is_aborted = self.is_aborted or chunk.aborts
+        self.may_repeat = self.may_repeat or chunk.may_repeat
+
+    def settle(self) -> None:
+        """Count no text twice that came in deltas and whole, once all chunks are there."""
+        if self.may_repeat and len(self.runs) > 1:
+            finals.settle(self.runs)
 
     def item(self, no: int) -> Item:
         """Return an item with its text, read from its bytes."""
@@ -343,6 +318,8 @@ def decode(exchange: Exchange, reads: Sequence[Read], body: bytes, clock: Clock 
     except TooMuchError:
         decoded.flags.add("decode_limit")
         decoded.whole = False
+    choices.merge(decoded.runs, exchange.request)
+    decoded.settle()
     _set_times(decoded, columns, plain.ends, places, is_identity=plain.ends is span_ends)
     decoded.declared, decoded.is_recognised = reader.declared, reader.is_certain
     decoded.api = _api(decoded, api_asked(exchange))
@@ -511,6 +488,7 @@ def _decode_websocket(exchange: Exchange, reads: Reads, body: bytes, clock: Cloc
     )
     for chunk, item in found.chunks:
         decoded.add(chunk, item)
+    decoded.settle()
     raised = {"malformed": found.has_fault, "decode_limit": not found.is_whole}
     decoded.flags.update(flag for flag, is_raised in raised.items() if is_raised)
     return decoded

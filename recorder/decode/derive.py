@@ -203,8 +203,8 @@ def _evidence(
         started = any(run.chunk.output for run in decoded.runs[: place + 1])
         error = "mid_stream" if started or (decoded.api == "unknown" and place > 0) else "before_output"
     finish_ends = decoded.dialect is None or decoded.dialect.finish_ends
-    declared = decoded.declared if decoded.is_recognised or decoded.declared is decoded.dialect else None
-    eof_ends = declared is not None and not decoded.is_aborted and declared.eof_ends(exchange)
+    dialect = decoded.declared if decoded.is_recognised else decoded.dialect
+    eof_ends = dialect is not None and dialect.eof_ends(exchange) and not (decoded.is_aborted or decoded.is_cut)
     # A program that imports may not know trailers: then the status of a call is unknown, not missing.
     lacks_status = decoded.is_call and decoded.status is None and not exchange.is_imported
     is_judged_call = decoded.status is not None or lacks_status

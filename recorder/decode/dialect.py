@@ -5,8 +5,8 @@ A *dialect* is how one API writes its answers as JSON objects: one module each i
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wiretape.recorder.decode.values import JsonObject, count
 
@@ -26,7 +26,7 @@ class ReportedError:
 class ToolPiece:
     """The addition of one chunk to one tool call; `index` and `id` are the wire's, None and "" where it has none.
 
-    `whole` means that the call came in one piece: it never continues another.
+    `whole` means that the call came in one piece: it never continues another, and arguments that follow hold instead.
     """
 
     index: int | None
@@ -38,7 +38,10 @@ class ToolPiece:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The addition of one chunk to one choice. Text is "" where nothing came."""
+    """The addition of one chunk to one choice. Text is "" where nothing came.
+
+    `part` tells apart texts of one choice that are finished one by one, in the wire's numbers; None if it has none.
+    """
 
     index: int
     content: str
@@ -46,6 +49,22 @@ class Piece:
     refusal: str
     tools: tuple[ToolPiece, ...]
     finish_reason: str | None
+    part: int | None = field(default=None, compare=False)
+
+
+class FinalText(NamedTuple):
+    """A finished text, which deltas may have brought before: `finals` compares it with them.
+
+    `name` is `content`, `reasoning`, `refusal` or `arguments`, `part` the part of a text, or the index of a call, which
+    may have an `id` instead. Texts of a higher `level` hold all those of a lower one: an item holds its parts.
+    """
+
+    choice: int
+    name: str
+    part: int | None
+    text: str
+    level: int = 0
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +76,8 @@ class Chunk:
     on the event that ends a stream of the dialect, and on a whole answer; a stream without it was truncated. A `ping`
     only keeps the connection open. `aborts` is set on the event that says that the answer stays incomplete.
     `is_cumulative`: its text depends on the chunks before, so that an equal payload may mean another text. `attributes`
-    are values of it by names.
+    are values of it by names. `whole`: its pieces are whole messages, no additions. `finals` are texts that it
+    finishes.
     """
 
     api: str
@@ -75,6 +95,15 @@ class Chunk:
     aborts: bool = False
     is_cumulative: bool = False
     attributes: tuple[tuple[str, Any], ...] = ()
+    whole: bool = False
+    finals: tuple[FinalText, ...] = field(default=(), compare=False)
+
+    @property
+    def may_repeat(self) -> bool:
+        """True if it may bring texts that came before, or that come again: see `finals`."""
+        if self.finals or self.whole:
+            return True
+        return self.tool and any([one.whole and one.index is not None for piece in self.pieces for one in piece.tools])
 
     @property
     def output(self) -> bool:
@@ -130,11 +159,11 @@ class Dialect:
 
     `api` is its name on the tape, `operation` the default where the path names none. `tokens` reads the usage of a
     whole answer. `finish_ends` means that a finish reason for every choice ends a stream, as an event that `ends` does,
-    and `has_done` that `[DONE]` does. `parser` makes a `Parse` for each stream, if the meaning of an object depends on
-    earlier ones, or on the request. `repeats` means that objects that are equal mean the same, wherever they stand
-    in a stream. `silent` are flags that say nothing of it: it has no such things. `is_declared`: it was declared, not
-    written in Python. `forgives_empty_errors`: an error event without a code and a message is no error if output
-    follows.
+    and `has_done` that `[DONE]` does; `eof_ends` returns True if the end of the body as framed ends the stream of an
+    exchange. `parser` makes a `Parse` for each stream, if the meaning of an object depends on earlier ones, or on the
+    request. `repeats` means that objects that are equal mean the same, wherever they stand in a stream. `silent` are
+    flags that say nothing of it: it has no such things. `is_declared`: it was declared, not written in Python.
+    `forgives_empty_errors`: an error event without a code and a message is no error if output follows.
     """
 
     api: str
@@ -143,6 +172,7 @@ class Dialect:
     tokens: Callable[[JsonObject], Tokens]
     finish_ends: bool = False
     has_done: bool = False
+    eof_ends: "Callable[[Exchange], bool]" = lambda _: False
     parser: "Callable[[Exchange], Parse] | None" = None
     repeats: bool = True
     silent: frozenset[str] = frozenset()

@@ -56,6 +56,7 @@ _PATHS: Final = tuple(
         (r":(?:stream)?[gG]enerateContent$", "generate_content", "gemini"),
         (r"/interactions$", "generate_content", "gemini.interactions"),
         (r"/interactions/[^/]+/cancel$", "other", "gemini.interactions"),
+        (r"/cortex/inference:complete$", "chat", "snowflake.cortex"),
         (r"/api/chat$", "chat", "ollama"),
         (r"/api/generate$", "text_completion", "ollama"),
         (r"/api/(?:pull|push|create|copy)$", "other", "ollama"),

@@ -171,16 +171,16 @@ def filler(chunk: Chunk, part: str) -> Callable[[str], Chunk]:
     def filled(piece: Piece) -> Chunk:
         return Chunk(chunk.api, chunk.id, chunk.model, (piece,), *flags, attributes=attributes)
 
-    index, tools, reason = old.index, old.tools, old.finish_reason
+    index, tools, reason, of = old.index, old.tools, old.finish_reason, old.part
     if part == "arguments":
         (tool,) = tools
         call = (tool.index, tool.id, tool.name)
-        return lambda text: filled(Piece(index, "", "", "", (ToolPiece(*call, text),), reason))
+        return lambda text: filled(Piece(index, "", "", "", (ToolPiece(*call, text),), reason, of))
     if part == "content":
-        return lambda text: filled(Piece(index, text, "", "", tools, reason))
+        return lambda text: filled(Piece(index, text, "", "", tools, reason, of))
     if part == "reasoning":
-        return lambda text: filled(Piece(index, "", text, "", tools, reason))
-    return lambda text: filled(Piece(index, "", "", text, tools, reason))
+        return lambda text: filled(Piece(index, "", text, "", tools, reason, of))
+    return lambda text: filled(Piece(index, "", "", text, tools, reason, of))
 
 
 def _open_text(chunk: Chunk) -> tuple[str, str] | None:

@@ -83,6 +83,7 @@ FIELDS: Final = {
     "openai.chat": _OPENAI,
     "openai.completions": _OPENAI,
     "openai.responses": _OPENAI,
+    "snowflake.cortex": _OPENAI,
     # Some servers count only the total.
     "openai.embeddings": UsageFields(input=("prompt_tokens",), total=("total_tokens",)),
     "openai.images": UsageFields(input=("input_tokens",), output=("output_tokens",), total=("total_tokens",)),

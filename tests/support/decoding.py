@@ -4,11 +4,12 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from wiretape.recorder.decode.decoder import EVENT, Decoded, ItemRun
+from wiretape.recorder.decode.decoder import EVENT, Decoded
 from wiretape.recorder.decode.derive import derive
 from wiretape.recorder.decode.dialect import Chunk
 from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.recorder.decode.metrics import Measures
+from wiretape.recorder.decode.runs import ItemRun
 
 
 def of_runs(

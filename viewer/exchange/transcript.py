@@ -14,8 +14,9 @@ from typing import Final
 
 from wiretape.recorder.decode import decoder, payloads, turns
 from wiretape.recorder.decode.assembly import Calls
-from wiretape.recorder.decode.decoder import BODY, COMMENT, Decoded, Framing, ItemRun
+from wiretape.recorder.decode.decoder import BODY, COMMENT, Decoded, Framing
 from wiretape.recorder.decode.dialect import Chunk, Piece, ToolPiece
+from wiretape.recorder.decode.runs import ItemRun
 from wiretape.recorder.decode.turns import TurnMeasures
 from wiretape.viewer.text import json_spans, sparkline
 
@@ -297,7 +298,7 @@ class Transcript:
         is_one_text = run.is_one_text
         for place in range(1 if is_one_text else len(run)):
             self._say(texts, event + place, run.chunk_of(place).pieces)
-        if is_one_text:
+        if is_one_text and self._first[event] != UNKNOWN:  # a finished text may have replaced these
             later = range(event + 1, event + len(run))
             self._tracks[self._first[event]].extend(later, run.texts[1:])
             self._first[event + 1 : event + len(run)] = array("q", (self._first[event],)) * len(later)

@@ -17,10 +17,11 @@ from itertools import accumulate, pairwise, repeat, takewhile
 from operator import add, ne, sub
 from typing import Final, Literal, NamedTuple
 
-from wiretape.recorder.decode.decoder import COMMENT, EVENT, Decoded, ItemRun
+from wiretape.recorder.decode.decoder import COMMENT, EVENT, Decoded
 from wiretape.recorder.decode.exchange import Exchange, Read, Reads
 from wiretape.recorder.decode.finish_reasons import is_failure
 from wiretape.recorder.decode.metrics import percentile
+from wiretape.recorder.decode.runs import ItemRun
 from wiretape.viewer.rows import TableRow
 
 Who = Literal["upstream", "relay", "client"]

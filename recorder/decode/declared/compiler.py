@@ -97,9 +97,8 @@ _Action = Callable[[Any, _Draft, _Past], None]
 class DeclaredDialect(Dialect):
     """A dialect that was declared: `declaration` is its table, `version` a hash of that.
 
-    `attributes_of` returns the values that it names of an exchange, `eof_ends` whether a clean close ends the stream
-    of one; `unread` are keys of events, common in wires, that it does not read; `ignored` are the keys of the table
-    that mean nothing here.
+    `attributes_of` returns the values that it names of an exchange; `unread` are keys of events, common in wires, that
+    it does not read; `ignored` are the keys of the table that mean nothing here.
     """
 
     declaration: Mapping[str, Any]
@@ -107,7 +106,6 @@ class DeclaredDialect(Dialect):
     match: tuple[Alternative, ...]
     parser_of: Callable[[Exchange, bool], Parse]
     attributes_of: Callable[[Exchange], JsonObject]
-    eof_ends: Callable[[Exchange], bool]
     unread: tuple[str, ...]
     ignored: tuple[Key, ...] = ()
 

@@ -7,6 +7,7 @@ of the stream. The last one has Bedrock's own counts, which are the usage where 
 
 import binascii
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -50,12 +51,13 @@ DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens)
 
 
 def _unpacked(packed: str, fault: ReportedError | None) -> Chunk:
+    """Read a packed object; what is none tells no API: other event streams of AWS hold bytes, too."""
     try:
         inner = msgspec.json.decode(binascii.a2b_base64(packed))
     except (ValueError, RecursionError):  # no base64, or no JSON
         inner = None
     if not isinstance(inner, dict):
-        return Chunk(API, fault=fault, flags=("malformed",))
+        return Chunk("", fault=fault, flags=("malformed",))
     for key, read in _SHAPES:
         if key in inner:
             return read(inner, fault)
@@ -94,20 +96,7 @@ def _ours(chunk: Chunk | None, usage: JsonObject | None, fault: ReportedError | 
     """Return the chunk of another dialect as one of this."""
     if chunk is None:
         return Chunk(API, usage=usage, fault=fault, ends=ends)
-    return Chunk(
-        API,
-        chunk.id,
-        chunk.model,
-        chunk.pieces,
-        chunk.content,
-        chunk.reasoning,
-        chunk.tool,
-        chunk.usage or usage,
-        chunk.fault,
-        chunk.flags,
-        chunk.ends or ends,
-        chunk.ping,
-    )
+    return replace(chunk, api=API, usage=chunk.usage or usage, ends=chunk.ends or ends)
 
 
 def _anthropic(inner: JsonObject, fault: ReportedError | None) -> Chunk:

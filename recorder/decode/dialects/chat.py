@@ -1,7 +1,7 @@
 """One JSON payload of the chat-completions family, as a `Chunk`.
 
 Reads what OpenAI's schema defines and what servers that call themselves compatible send instead: deltas or whole
-messages; content as a list of parts; reasoning under three names; tool calls without an index; usage in four places.
+messages; content as a list of parts; reasoning under many names; tool calls without an index; usage in four places.
 The shape decides, never `object` alone. Every value may have the wrong type: what cannot be read is absent. The content
 of audio is its transcript.
 
@@ -23,6 +23,19 @@ _NO_REASON = frozenset({"", "null"})
 _CHUNK_OBJECTS = frozenset({"", "chat.completion.chunk"})
 _OTHER_OBJECTS = ("response", "response.compaction", "thread.")
 """Beginnings of `object` in OpenAI's other APIs: Responses and Assistants."""
+_REASONING: Final = ("reasoning_content", "reasoning", "reasoning_text")
+"""Names of reasoning in a delta: of DeepSeek and vLLM, OpenRouter and Groq, GitHub Copilot; the first one counts."""
+_THOUGHTS: Final = ("thinking", "reasoning")
+"""Types of the parts of a content with reasoning: Mistral's, Databricks'."""
+_BARE = frozenset({"choices", "id", "created"})
+"""Keys that a payload may have alone."""
+_ENVELOPE = frozenset({"object", "model", "usage", "error", "prompt_filter_results", "moderation", "x_groq", "timings"})
+"""Keys of which a payload has at least one where its choices do not tell."""
+_OF_CHOICE = frozenset({
+    "delta", "message", "finish_reason", "stop_reason", "logprobs", "content_filter_results", "content_filter_offsets",
+    "error",
+})  # fmt: skip
+"""Keys of which a choice has at least one."""
 _USAGE_FIELDS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 _OTHER_USAGE_FIELDS = frozenset({"input_tokens", "output_tokens"})
 _OTHER_FIELDS = frozenset({"type", "event_type", "event", "kind", "status", "jsonrpc", "output"})
@@ -38,7 +51,7 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
         if not _is_chat(payload):
             return None
         choices = []
-    elif is_legacy(payload, choices):
+    elif not are_choices(payload, choices) or is_legacy(payload, choices):
         return None
     read = _Choices(choices)
     kind = payload.get("object")
@@ -55,7 +68,15 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
         usage_of(payload, choices),
         fault,
         tuple(read.flags),
+        whole=read.whole,
     )
+
+
+def are_choices(payload: JsonObject, choices: list[object]) -> bool:
+    """Return True if the choices of a payload are answers: other objects have choices, too, as polls do."""
+    if payload.keys() <= _BARE or not _ENVELOPE.isdisjoint(payload):
+        return True
+    return any([isinstance(choice, dict) and not _OF_CHOICE.isdisjoint(choice) for choice in choices])
 
 
 def is_legacy(payload: JsonObject, choices: list[object]) -> bool:
@@ -99,7 +120,9 @@ DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens, 
 
 def _is_chat(payload: JsonObject) -> bool:
     kind = text(payload.get("object"))
-    if "choices" in payload or kind.startswith("chat.completion"):
+    if "choices" in payload:
+        return payload["choices"] is None and are_choices(payload, [])
+    if kind.startswith("chat.completion"):
         return True
     usage = payload.get("usage")
     if not isinstance(usage, dict) or kind.startswith(_OTHER_OBJECTS) or embeddings.is_list(payload):
@@ -159,7 +182,7 @@ class _Choices:
         return self._full_piece(index, delta, content, thoughts, reason)
 
     def _full_piece(self, index: int, delta: JsonObject, content: str, thoughts: str, reason: str | None) -> Piece:
-        reasoning = text(delta.get("reasoning_content")) or text(delta.get("reasoning"))
+        reasoning = next(filter(None, (text(delta.get(name)) for name in _REASONING)), "")
         details = delta.get("reasoning_details")
         if isinstance(details, list) and details:
             reasoning = reasoning or self._details(details)
@@ -169,7 +192,7 @@ class _Choices:
         if isinstance(audio, dict):
             content = content or text(audio.get("transcript"))
             self.content = self.content or bool(content or audio.get("data"))
-        if refusal:
+        if refusal or _has_media(delta):
             self.content = True
         if reasoning:
             self.reasoning = True
@@ -179,8 +202,8 @@ class _Choices:
         return Piece(index, content, reasoning, refusal, tools, reason)
 
     def _parts(self, parts: list[object]) -> tuple[str, str]:
-        thoughts = [part for part in parts if isinstance(part, dict) and part.get("type") == "thinking"]
-        answers = [part for part in parts if not isinstance(part, dict) or part.get("type") != "thinking"]
+        thoughts = [part for part in parts if isinstance(part, dict) and part.get("type") in _THOUGHTS]
+        answers = [part for part in parts if not isinstance(part, dict) or part.get("type") not in _THOUGHTS]
         answer = _joined(answers, "text")
         # A part that is not text (an image, say) is output too, though it adds nothing to the text.
         if answer or any(isinstance(part, dict) and part.get("type") != "text" for part in answers):
@@ -202,8 +225,16 @@ def _joined(parts: Iterable[object], key: str) -> str:
 
 
 def _thinking(part: JsonObject) -> str:
-    thought = part.get("thinking")
-    return _joined(thought, "text") if isinstance(thought, list) else text(thought)
+    for name in ("thinking", "summary", "reasoning", "text"):
+        if thought := part.get(name):
+            return _joined(thought, "text") if isinstance(thought, list) else text(thought)
+    return ""
+
+
+def _has_media(delta: JsonObject) -> bool:
+    """Return True if a delta brings images, as OpenRouter and LiteLLM stream them."""
+    images = delta.get("images")
+    return isinstance(images, list) and any(images)
 
 
 def _tools(delta: JsonObject) -> tuple[ToolPiece, ...]:

@@ -16,7 +16,9 @@ from wiretape.recorder.decode.values import JsonObject, compact, index, text, us
 API: Final = "cohere.chat"
 
 _FAILED = frozenset({"ERROR", "ERROR_TOXIC"})
+_REASONS = frozenset({"COMPLETE", "STOP_SEQUENCE", "MAX_TOKENS", "TOOL_CALL", "TIMEOUT", *_FAILED})
 _FAMILY = ("message-", "content-", "tool-plan-", "tool-call-", "citation-")
+_WITHOUT_DELTA = frozenset({"content-end", "tool-call-end", "citation-end"})
 
 
 def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
@@ -24,11 +26,17 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
     kind = payload.get("type")
     if type(kind) is not str:
         return _response(payload, fault) if _is_response(payload) else _billed(payload, fault)
-    if kind not in _EVENTS:
-        is_ours = kind.startswith(_FAMILY) and isinstance(payload.get("delta"), dict)
-        return Chunk(API, fault=fault) if is_ours else None
     delta = payload.get("delta")
-    return _EVENTS[kind](payload, delta if isinstance(delta, dict) else {}, fault)
+    if kind in _WITHOUT_DELTA:
+        return Chunk(API, fault=fault) if "index" in payload else None
+    if not isinstance(delta, dict) and kind == "message-end":
+        delta = {}
+    if not isinstance(delta, dict):
+        return None
+    if kind not in _EVENTS:
+        is_ours = kind.startswith(_FAMILY) and isinstance(delta.get("message"), dict)
+        return Chunk(API, fault=fault) if is_ours else None
+    return _EVENTS[kind](payload, delta, fault)
 
 
 tokens: Final = usage_fields.reader(API)
@@ -38,7 +46,11 @@ DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens)
 
 
 def _is_response(payload: JsonObject) -> bool:
-    return "finish_reason" in payload and isinstance(payload.get("message"), dict) and "choices" not in payload
+    message, reason = payload.get("message"), payload.get("finish_reason")
+    if not isinstance(message, dict) or "choices" in payload or "finish_reason" not in payload:
+        return False
+    is_reason = reason is None or (isinstance(reason, str) and reason in _REASONS)
+    return is_reason and message.get("role") in (None, "assistant")
 
 
 def _response(payload: JsonObject, fault: ReportedError | None) -> Chunk:
@@ -56,8 +68,10 @@ def _billed(payload: JsonObject, fault: ReportedError | None) -> Chunk | None:
     if "embeddings" not in payload and "results" not in payload:
         return None
     meta = _held(payload, "meta")
+    if not isinstance(meta.get("billed_units"), dict):
+        return None
     usage: JsonObject = {name: meta[name] for name in ("tokens", "billed_units") if name in meta}
-    return Chunk(API, text(payload.get("id")), usage=usage, fault=fault) if usage else None
+    return Chunk(API, text(payload.get("id")), usage=usage, fault=fault)
 
 
 def _message_start(payload: JsonObject, delta: JsonObject, fault: ReportedError | None) -> Chunk:
@@ -127,21 +141,13 @@ def _fault(reason: str | None, holder: JsonObject) -> ReportedError | None:
     return ReportedError(code, message) if code or message else None
 
 
-def _ignored(payload: JsonObject, delta: JsonObject, fault: ReportedError | None) -> Chunk:
-    return Chunk(API, fault=fault)
-
-
 _EVENTS: Final[dict[str, Callable[[JsonObject, JsonObject, ReportedError | None], Chunk]]] = {
     "message-start": _message_start,
     "content-start": _content,
     "content-delta": _content,
-    "content-end": _ignored,
     "tool-plan-delta": _plan,
     "tool-call-start": _call,
     "tool-call-delta": _call,
-    "tool-call-end": _ignored,
-    "citation-start": _ignored,
-    "citation-end": _ignored,
     "message-end": _message_end,
 }
 

@@ -15,7 +15,9 @@ API: Final = "openai.completions"
 def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
     """Read one JSON object; None if it is not of this API."""
     choices = payload.get("choices")
-    if not isinstance(choices, list) or not chat.is_legacy(payload, choices):
+    if not isinstance(choices, list):
+        return None
+    if not chat.are_choices(payload, choices) or not chat.is_legacy(payload, choices):
         return None
     read = [_piece(choice, position) for position, choice in enumerate(choices) if isinstance(choice, dict)]
     pieces = tuple([piece for piece in read if piece is not None])

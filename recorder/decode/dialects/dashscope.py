@@ -21,6 +21,8 @@ API: Final = "dashscope"
 _NO_REASON = frozenset({"", "null"})
 _ERROR_KEYS = frozenset({"code", "message", "request_id", "status_code"})
 _TEXT_KEYS = ("text", "finish_reason", "audio")
+_OUTPUT_KEYS = frozenset({*_TEXT_KEYS, "choices", "embeddings", "results", "task_id", "task_status"})
+"""Keys of an output: other APIs have an output and a request id, too."""
 
 _Key = tuple[int, str, int]
 _Grow = Callable[[_Key, str], str]
@@ -89,6 +91,9 @@ def _read(payload: JsonObject, fault: ReportedError | None, grow: _Grow) -> Chun
     if not isinstance(output, dict):
         is_error = fault is not None and "code" in payload and payload.keys() <= _ERROR_KEYS
         return Chunk(API, request_id, fault=fault) if is_error else None
+    is_error = fault is not None and "code" in payload
+    if _OUTPUT_KEYS.isdisjoint(output) and not isinstance(payload.get("usage"), dict) and not is_error:
+        return None
     choices = output.get("choices")
     if isinstance(choices, list) and choices:
         read = [_choice(choice, place, grow) for place, choice in enumerate(choices) if isinstance(choice, dict)]

@@ -10,14 +10,20 @@ API: Final = "openai.images"
 
 _KINDS = ("image_generation.", "image_edit.")
 _IMAGE_KEYS = ("b64_json", "url")
+_EVENT_KEYS = frozenset({"b64_json", "partial_image_index", "usage", "error", "created_at"})
+"""Keys of which an event has at least one."""
 
 
 def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
     """Read one JSON object, an event or a whole answer; None if it is not of this API."""
     kind = text(payload.get("type"))
-    if kind.startswith(_KINDS):
+    if kind.startswith(_KINDS) and not _EVENT_KEYS.isdisjoint(payload):
         images: list[object] = [payload]
-    elif "created" in payload and payload.keys().isdisjoint(("choices", "object", "type")) and _is_list(payload):
+    elif (
+        type(payload.get("created")) is int
+        and payload.keys().isdisjoint(("choices", "object", "type"))
+        and _is_list(payload)
+    ):
         images = payload["data"]
     else:
         return None

@@ -27,6 +27,8 @@ _STATES: Final = frozenset({
     *_COMPLETED, "interaction.created", "interaction.start", "interaction.status_update", "interaction.in_progress",
     "interaction.requires_action",
 })  # fmt: skip
+_STATE_KEYS: Final = frozenset({"interaction", "interaction_id", "status", "event_id", "event_type"})
+"""Keys of which an event about the interaction has at least one."""
 _STARTS: Final = {"step.start": "step", "content.start": "content"}
 _DELTAS: Final = frozenset({"step.delta", "content.delta"})
 _STOPS: Final = frozenset({"step.stop", "content.stop"})
@@ -128,7 +130,7 @@ class _InteractionStream:
             return self._start(payload, payload[_STARTS[kind]], fault)
         if kind in _STOPS and "index" in payload:
             return self._stop(payload, fault)
-        if kind in _STATES:
+        if kind in _STATES and not _STATE_KEYS.isdisjoint(payload):
             return self._state(payload, kind, fault)
         if payload.get("event_type") == "error":
             return Chunk(API, fault=fault if payload.get("error") and fault is not None else _EMPTY_ERROR)

@@ -37,18 +37,19 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
     """Read one JSON object; None if it is not of this API."""
     kind = payload.get("type")
     if type(kind) is not str:
-        if "input_tokens" in payload and payload.keys() <= _COUNT_KEYS:
+        if type(payload.get("input_tokens")) is int and payload.keys() <= _COUNT_KEYS:
             # The answer to `count_tokens`: no message, but a usage.
             return Chunk(API, usage=payload, fault=fault)
         kind = event if event in _EVENTS else ""
     if "choices" in payload:
         return None
-    read = _EVENTS.get(kind)
-    if read is not None:
+    if kind in _HOLDS and _HOLDS[kind].isdisjoint(payload):
+        return None
+    if (read := _EVENTS.get(kind)) is not None:
         return read(payload, fault)
     if kind == "message":
         return _message(payload, fault, whole=True) if _is_message(payload) else None
-    is_ours = _is_error(payload) if kind == "error" else kind.startswith(("message_", "content_block_"))
+    is_ours = _is_error(payload) if kind == "error" else kind.startswith("content_block_") and "index" in payload
     return Chunk(API, fault=fault) if is_ours else None
 
 
@@ -139,8 +140,10 @@ def _block(block: JsonObject, place: int | None, fault: ReportedError | None = N
     if isinstance(kind, str) and kind in _CALLS:
         given = block.get("input")
         # At the start of a block an empty input is a placeholder for the deltas.
+        # One that is not may come again in deltas, which hold.
         arguments = compact(given) if isinstance(given, dict) and (given or whole) else ""
-        return _call(ToolPiece(place, text(block.get("id")), text(block.get("name")), arguments), fault)
+        is_whole = arguments != "" and not whole
+        return _call(ToolPiece(place, text(block.get("id")), text(block.get("name")), arguments, is_whole), fault)
     return Chunk(API, fault=fault)
 
 
@@ -188,6 +191,16 @@ _EVENTS: Final[dict[str, Callable[[JsonObject, ReportedError | None], Chunk]]] =
     "message_stop": _message_stop,
     "ping": _ping,
 }
+
+
+_HOLDS: Final = {
+    "message_start": frozenset({"message"}),
+    "content_block_start": frozenset({"content_block"}),
+    "content_block_delta": frozenset({"delta"}),
+    "content_block_stop": frozenset({"index"}),
+    "message_delta": frozenset({"delta", "usage"}),
+}
+"""Keys of which an event has at least one: other wires have events of these names."""
 
 
 def _text(added: str, fault: ReportedError | None) -> Chunk:

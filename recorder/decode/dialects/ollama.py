@@ -21,15 +21,22 @@ _COUNTERS = (
 )
 
 
+_ADDED = frozenset({"response", "thinking", "image", "done_reason", *_COUNTERS})
+"""Keys of which a line without a message has at least one."""
+
+
 def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
     """Read one JSON object; None if it is not of this API."""
-    done, model = payload.get("done"), payload.get("model")
+    model, message = payload.get("model"), payload.get("message")
     if not isinstance(model, str) or "choices" in payload or "candidates" in payload:
         return None
-    if type(done) is not bool:
-        is_embedding = isinstance(payload.get("embeddings"), list) and "total_duration" in payload
-        return Chunk(API, "", model, usage=_usage(payload), fault=fault) if is_embedding else None
-    message = payload.get("message")
+    if isinstance(payload.get("embeddings"), list) and "total_duration" in payload:
+        return Chunk(API, "", model, usage=_usage(payload), fault=fault)
+    # Newer servers end a stream with a reason alone; a mere `done` is the mark of many a job.
+    has_mark = type(payload.get("done")) is bool
+    done = payload["done"] is True if has_mark else text(payload.get("done_reason")) != ""
+    if not (has_mark or done) or not (isinstance(message, dict) or not _ADDED.isdisjoint(payload)):
+        return None
     if isinstance(message, dict):
         content, reasoning, tools = text(message.get("content")), text(message.get("thinking")), _tools(message)
     else:

@@ -30,10 +30,12 @@ from wiretape.recorder.decode.dialects import (
     ollama,
     openai_realtime,
     responses,
+    snowflake,
 )
 from wiretape.recorder.decode.values import JsonObject
 
 DIALECTS: Final[tuple[Dialect, ...]] = (
+    snowflake.DIALECT,
     chat.DIALECT,
     responses.DIALECT,
     messages.DIALECT,

@@ -1,7 +1,8 @@
 """One JSON payload of OpenAI's Responses API, as a `Chunk`: an event of a stream, or a whole response.
 
 An answer is a list of output items, each with parts. Every text is taken once: from its deltas, or, without deltas,
-from the `*.done` events or else from the response in the last event, as some servers send only those. The texts
+from the `*.done` events or else from the response in the last event, as some servers send only those. Where deltas came
+before, the finished text is compared with them (`finals`): some servers (GitHub Copilot) stream ciphertext. The texts
 received are noted for each output item, by its place: ids change from event to event on some wires (Copilot), the
 numbers of parts from delta to delta on others (vLLM). Only an item without a place is known by its id (llama.cpp).
 Texts of several items or parts follow each other as they came.
@@ -18,10 +19,11 @@ The finish reason is that of `incomplete_details`, else the status. Usage and er
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from wiretape.recorder.decode import usage_fields
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, ToolPiece
+from wiretape.recorder.decode.dialect import Chunk, Dialect, FinalText, Piece, ReportedError, ToolPiece
 from wiretape.recorder.decode.values import MAX_INDEX, JsonObject, compact, index, text, usage_in
 
 API: Final = "openai.responses"
@@ -39,6 +41,8 @@ _DELTAS: Final = {
     "response.refusal.delta": _REFUSAL,
     "response.reasoning_summary_text.delta": _SUMMARY,
     "response.reasoning_text.delta": _REASONING,
+    "response.reasoning_summary.delta": _SUMMARY,
+    "response.reasoning.delta": _REASONING,
     "response.function_call_arguments.delta": _ARGUMENTS,
     "response.custom_tool_call_input.delta": _ARGUMENTS,
     "response.mcp_call_arguments.delta": _ARGUMENTS,
@@ -50,6 +54,8 @@ _DONE: Final = {
     "response.refusal.done": (_REFUSAL, "refusal"),
     "response.reasoning_summary_text.done": (_SUMMARY, "text"),
     "response.reasoning_text.done": (_REASONING, "text"),
+    "response.reasoning_summary.done": (_SUMMARY, "text"),
+    "response.reasoning.done": (_REASONING, "text"),
     "response.function_call_arguments.done": (_ARGUMENTS, "arguments"),
     "response.custom_tool_call_input.done": (_ARGUMENTS, "input"),
     "response.mcp_call_arguments.done": (_ARGUMENTS, "arguments"),
@@ -89,10 +95,26 @@ _BUILT_IN: Final = {
 }
 """The items that call tools without a name of their own: their name here, and the field of their arguments."""
 
-_ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
+_ENDS: Final = frozenset({
+    "response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done",
+})  # fmt: skip
+"""The events that end a stream; the last one is that of servers in the manner of Realtime."""
+_OF_ANY_ENDING: Final = {"response.completed": "completed", "response.done": "completed"}
+"""The events that end a stream in any way, and the status of a response that has none."""
 _WHOLE: Final = _ENDS | {""}
 """The events with a whole response; "" is the response by itself."""
+_LEVELS: Final = dict.fromkeys(_DONE, 0) | dict.fromkeys(_PARTS_DONE, 1) | {"response.output_item.done": 2}
+"""The levels of the events that finish texts, below that of a whole response."""
+_NAMES: Final = {
+    _CONTENT: "content", _REFUSAL: "refusal", _SUMMARY: "reasoning", _REASONING: "reasoning", _ARGUMENTS: "arguments",
+}  # fmt: skip
+"""The fields with a text, and the names of these in a chunk."""
 _FINISHED: Final = frozenset({"completed", "incomplete", "cancelled"})
+_KEYS: Final = frozenset({
+    "sequence_number", "output_index", "item_id", "item", "part", "delta", "response", "response_id",
+})  # fmt: skip
+"""Keys of the events: one without any of them is of another wire."""
+_PARTS_OF_OBJECT: Final = frozenset({"output", "status", "usage", "error"})
 _OBJECTS: Final = frozenset({"response", "response.compaction"})
 
 
@@ -125,11 +147,16 @@ class _Stream:
         if not isinstance(kind, str) or "choices" in payload:
             return None
         field = _DELTAS.get(kind)
-        if field is not None:
+        if field is not None and "delta" in payload:
             return self._delta(payload, kind, field, fault)
         if kind.startswith("response."):
-            return self._event(payload, kind, fault)
-        if text(payload.get("object")) in _OBJECTS and "type" not in payload:
+            is_ours = not _KEYS.isdisjoint(payload) or kind in _DONE or kind in _ENDS
+            return self._event(payload, kind, fault) if is_ours else None
+        if (
+            text(payload.get("object")) in _OBJECTS
+            and "type" not in payload
+            and not _PARTS_OF_OBJECT.isdisjoint(payload)
+        ):
             return self._response(payload, "", fault)
         if payload.get("object") == "response.input_tokens" and "type" not in payload:
             # Tokens are counted without a response: the answer itself is the usage.
@@ -140,6 +167,8 @@ class _Stream:
 
     def _delta(self, payload: JsonObject, kind: str, field: str, fault: ReportedError | None) -> Chunk:
         delta = payload.get("delta")
+        if isinstance(delta, dict) and field in (_SUMMARY, _REASONING):
+            delta = delta.get("text")  # an earlier form of reasoning
         if not isinstance(delta, str) or not delta:
             return Chunk(API, fault=fault)
         place = index(payload.get("output_index"))
@@ -148,13 +177,14 @@ class _Stream:
         if (field, place) not in self._given:
             self._give(field, place, kind)
         if field == _CONTENT:
-            return Chunk(API, "", "", (Piece(0, delta, "", "", (), None),), True, False, False, None, fault)
+            return Chunk(API, "", "", (Piece(0, delta, "", "", (), None, place),), True, False, False, None, fault)
         if field == _ARGUMENTS:
             piece = Piece(0, "", "", "", (ToolPiece(place, "", "", delta),), None)
             return Chunk(API, "", "", (piece,), False, False, True, None, fault)
         if field == _REFUSAL:
-            return Chunk(API, "", "", (Piece(0, "", "", delta, (), None),), True, False, False, None, fault)
-        return Chunk(API, "", "", (Piece(0, "", delta, "", (), None),), False, True, False, None, fault)
+            return Chunk(API, "", "", (Piece(0, "", "", delta, (), None, place),), True, False, False, None, fault)
+        part = _part(field, place)
+        return Chunk(API, "", "", (Piece(0, "", delta, "", (), None, part),), False, True, False, None, fault)
 
     def _event(self, payload: JsonObject, kind: str, fault: ReportedError | None) -> Chunk:
         if kind == "response.steer.failed":
@@ -186,15 +216,17 @@ class _Stream:
         ends = kind in _ENDS
         status = text(response.get("status"))
         # Some servers (vLLM) send the same last event for all endings; the status names the ending.
-        if ends and (kind != "response.completed" or status not in (*_FINISHED, "failed")):
-            status = kind.removeprefix("response.")
+        if ends and (kind not in _OF_ANY_ENDING or status not in (*_FINISHED, "failed")):
+            status = _OF_ANY_ENDING.get(kind) or kind.removeprefix("response.")
         if fault is None and status == "failed":
             fault = _fault(response.get("error"))
         output = response.get("output") if kind in _WHOLE else None
         items = output if isinstance(output, list) else []
         parts = [part for place, item in enumerate(items) for part in _item(item, self._places.get(_id(item), place))]
+        finals = self._finals(parts)
         return _chunk(
             self._missing(parts, kind),
+            finals=finals,
             id=text(response.get("id")),
             model=text(response.get("model")),
             finish_reason=_finish_reason(status, response.get("incomplete_details")),
@@ -232,6 +264,16 @@ class _Stream:
         ]
         return self._unseen(missing, kind)
 
+    def _finals(self, parts: list[_Part]) -> tuple[FinalText, ...]:
+        """Return the texts of a whole response that came before, where its items have the places of those that came."""
+        finals: list[FinalText] = []
+        for field in _NAMES:
+            received = {place for name, place in self._given if name == field}
+            texts = [part for part in parts if part.field == field and part.text]
+            if received and received == {part.place for part in texts}:
+                finals += _joined(texts, 3)
+        return tuple(finals)
+
     def _unseen(self, parts: Iterable[_Part], kind: str) -> list[_Part]:
         unseen = [part for part in parts if part.text and self._give(part.field, part.place, kind) == kind]
         if kind not in _WHOLE:
@@ -239,7 +281,10 @@ class _Stream:
         return unseen
 
     def _new(self, parts: Iterable[_Part], kind: str, fault: ReportedError | None) -> Chunk:
-        return _chunk(self._unseen(parts, kind), fault=fault)
+        parts = list(parts)
+        unseen = self._unseen(parts, kind)
+        seen = [part for part in parts if part.field in _NAMES and part not in unseen]
+        return _chunk(unseen, finals=tuple(_joined(seen, _LEVELS.get(kind, 0))), fault=fault)
 
 
 def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
@@ -312,20 +357,26 @@ def _chunk(
     usage: JsonObject | None = None,
     fault: ReportedError | None = None,
     ends: bool = False,
+    finals: tuple[FinalText, ...] = (),
 ) -> Chunk:
     """Put the parts that one payload gives into the one choice that there is."""
-    fields = {part.field for part in parts}
-    content, reasoning, refusal = (
-        "".join([part.text for part in parts if part.field in wanted])
-        for wanted in ((_CONTENT,), (_SUMMARY, _REASONING), (_REFUSAL,))
+    fields, places = {part.field for part in parts}, {part.place for part in parts}
+    content, summary, reasoning, refusal = (
+        "".join([part.text for part in parts if part.field == field])
+        for field in (_CONTENT, _SUMMARY, _REASONING, _REFUSAL)
     )
-    piece = Piece(0, content, reasoning, refusal, tuple(_tools(parts)), finish_reason)
+    place = places.pop() if len(places) == 1 else None
+    pieces = [Piece(0, content, summary, refusal, tuple(_tools(parts)), finish_reason, place)]
+    if reasoning and not summary:
+        pieces = [replace(pieces[0], reasoning=reasoning, part=_part(_REASONING, place))]
+    elif reasoning:
+        pieces.append(Piece(0, "", reasoning, "", (), None, _part(_REASONING, place)))
     is_empty = fields <= {_IMAGE, _ENCRYPTED} and finish_reason is None
     return Chunk(
         API,
         id,
         model,
-        () if is_empty else (piece,),
+        () if is_empty else tuple(pieces),
         content=not fields.isdisjoint((_CONTENT, _REFUSAL, _IMAGE)),
         reasoning=not fields.isdisjoint((_SUMMARY, _REASONING, _ENCRYPTED)),
         tool=not fields.isdisjoint((_CALL, _ARGUMENTS)),
@@ -333,7 +384,24 @@ def _chunk(
         fault=fault,
         flags=("opaque_reasoning",) if _ENCRYPTED in fields else (),
         ends=ends,
+        finals=finals,
     )
+
+
+def _part(field: str, place: int | None) -> int | None:
+    """Return the number of a text of the item at a place: an item of reasoning has its summary, and its text."""
+    return place if field != _REASONING or place is None else ~place
+
+
+def _joined(parts: Iterable[_Part], level: int) -> Iterator[FinalText]:
+    """Yield the finished texts of parts, those of one field of one item as one."""
+    texts: dict[tuple[str, int | None], str] = {}
+    for part in parts:
+        key = (part.field, part.place)
+        texts[key] = texts.get(key, "") + part.text
+    for (field, place), joined in texts.items():
+        if joined:
+            yield FinalText(0, _NAMES[field], _part(field, place), joined, level)
 
 
 def _tools(parts: list[_Part]) -> Iterator[ToolPiece]:

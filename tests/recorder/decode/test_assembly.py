@@ -1,8 +1,8 @@
 from tests.support.cases import each_case
 from wiretape.recorder.decode.assembly import assemble
-from wiretape.recorder.decode.decoder import ItemRun
 from wiretape.recorder.decode.dialects.chat import parse
 from wiretape.recorder.decode.encoding import Cleaner
+from wiretape.recorder.decode.runs import ItemRun
 from wiretape.recorder.decode.values import count
 
 

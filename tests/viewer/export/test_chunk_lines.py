@@ -12,8 +12,9 @@ from sqlalchemy import Connection
 from tests.support.cases import each_case
 from tests.support.decoding import of_runs
 from tests.support.sample_tape import HOSTILE
-from wiretape.recorder.decode.decoder import Decoded, ItemRun
+from wiretape.recorder.decode.decoder import Decoded
 from wiretape.recorder.decode.dialect import Chunk, Piece, ReportedError, ToolPiece
+from wiretape.recorder.decode.runs import ItemRun
 from wiretape.recorder.decode.templates import PARTS, filler
 from wiretape.recorder.errors import TapeDamaged
 from wiretape.viewer import rows

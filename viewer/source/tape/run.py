@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, null, select
 
-from wiretape.recorder.decode.decoder import ItemRun
 from wiretape.recorder.decode.elements import SOURCES
+from wiretape.recorder.decode.runs import ItemRun
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer import rows
 from wiretape.viewer.source.tape import queries

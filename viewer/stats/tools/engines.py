@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Final
 
-from wiretape.recorder.decode.decoder import Decoded, ItemRun
+from wiretape.recorder.decode.decoder import Decoded
 from wiretape.recorder.decode.dialects import completions, responses
+from wiretape.recorder.decode.runs import ItemRun
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.viewer.stats.tools.request import (
     MeasuredRequest,

@@ -17,9 +17,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from wiretape.recorder.decode.decoder import COMMENT, EVENT, RECORD, Decoded, Item, ItemRun
+from wiretape.recorder.decode.decoder import COMMENT, EVENT, RECORD, Decoded, Item
 from wiretape.recorder.decode.dialects import chat, registry
 from wiretape.recorder.decode.exchange import NOT_SHIPPED, Exchange
+from wiretape.recorder.decode.runs import ItemRun
 from wiretape.recorder.decode.values import JsonObject
 
 Numbers = dict[str, "float | list[float] | array[float] | None"]

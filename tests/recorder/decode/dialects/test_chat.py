@@ -139,7 +139,10 @@ def test_usage_is_found_where_servers_put_it(payload, usage):
     [
         ({"choices": []}, True),
         ({"choices": None}, True),
-        ({"choices": {"0": {}}}, True),
+        ({"choices": {"0": {}}}, False),
+        ({"question": "Which?", "choices": [{"label": "Yes"}, {"label": "No"}]}, False),
+        ({"question": "Which?", "choices": ["Yes", "No"]}, False),
+        ({"question": "Which?", "choices": []}, False),
         ({"object": "chat.completion.chunk"}, True),
         ({}, False),
         ({"type": "message_delta", "usage": {"completion_tokens": 1}}, False),
@@ -188,3 +191,29 @@ def test_what_cannot_be_written_is_empty():
         deep = [deep]
     assert compact(deep) == ""
     assert compact({"é": [1, 2]}) == '{"é":[1,2]}'
+
+
+@each_case(
+    "piece",
+    [
+        {"reasoning_text": "Hm"},
+        {"content": [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm"}]}]},
+        {"content": [{"type": "reasoning", "reasoning": "Hm"}]},
+        {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}]},
+    ],
+)
+def test_reasoning_has_many_names(piece):
+    chunk = delta(piece)
+    assert (chunk.pieces[0].reasoning, chunk.pieces[0].content) == ("Hm", "")
+    assert (chunk.reasoning, chunk.content) == (True, False)
+
+
+def test_what_a_server_wants_back_of_its_reasoning_is_no_output():
+    assert not delta({"reasoning_opaque": "b3BhcXVl"}).output
+
+
+def test_an_image_is_output_without_text():
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBO"}}
+    assert delta({"content": "", "images": [image]}).content
+    assert parse({"choices": [{"message": {"content": "", "images": [image]}, "finish_reason": "stop"}]}).content
+    assert not delta({"content": "", "images": []}).output

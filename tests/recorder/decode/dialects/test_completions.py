@@ -58,6 +58,7 @@ def test_an_answer_has_an_id_a_model_and_usage():
         ({"object": "text_completion", "choices": None}, False),
         ({"object": "text_completion"}, False),
         ({"choices": []}, False),
+        ({"question": "Which?", "choices": [{"text": "Yes", "votes": 2}]}, False),
         ({"choices": [{"finish_reason": "error"}], "error": {"code": "x"}}, False),
         ({"text": "t"}, False),
     ],

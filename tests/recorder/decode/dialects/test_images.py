@@ -20,7 +20,7 @@ USAGE = {"total_tokens": 1100, "input_tokens": 50, "output_tokens": 1050, "input
             {"type": "image_generation.completed", "b64_json": "iVBO", "usage": USAGE},
             Chunk(API, content=True, usage=USAGE, ends=True),
         ),
-        ({"type": "image_edit.of_a_later_year"}, Chunk(API)),
+        ({"type": "image_edit.of_a_later_year", "created_at": 1}, Chunk(API)),
     ],
 )
 def test_an_image_is_output_without_text(payload, chunk):

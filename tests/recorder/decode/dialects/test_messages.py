@@ -51,7 +51,7 @@ def test_a_call_begins_with_its_name_and_is_output(kind):
 )
 def test_a_call_can_come_whole_at_its_start(given, arguments):
     (piece,) = start({"type": "tool_use", "id": "t", "name": "f", "input": given}).pieces
-    assert piece.tools == (ToolPiece(0, "t", "f", arguments),)
+    assert piece.tools == (ToolPiece(0, "t", "f", arguments, whole=arguments != ""),)
 
 
 @pytest.mark.parametrize("text", ['{"a"', "", "no JSON at all"])
@@ -84,7 +84,6 @@ def test_redacted_thinking_is_reasoning_without_text():
         start({"type": "new_block", "text": "x"}),
         parse({"type": "content_block_stop", "index": 0}),
         parse({"type": "content_block_new", "index": 0}),
-        parse({"type": "message_new"}),
     ],
 )
 def test_what_adds_nothing_to_the_answer_is_known_and_ignored(chunk):
@@ -124,7 +123,9 @@ def test_a_message_delta_without_a_stop_reason_adds_no_piece(value):
 
 def test_only_message_stop_ends_a_stream():
     kinds = ["message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta"]
-    assert [kind for kind in [*kinds, "message_stop", "ping"] if parse({"type": kind}).ends] == ["message_stop"]
+    held = {"message": {}, "content_block": {}, "delta": {}, "index": 0}
+    chunks = {kind: parse({"type": kind, **held}) for kind in [*kinds, "message_stop", "ping"]}
+    assert [kind for kind, chunk in chunks.items() if chunk.ends] == ["message_stop"]
 
 
 def test_a_ping_counts_for_nothing_and_claims_no_stream():

@@ -43,7 +43,6 @@ def generate(response, done=False, **more):
         (generate("x"), "x", ""),
         (generate("", thinking="t"), "", "t"),
         (generate(""), "", ""),
-        ({"model": "qwen3", "done": False}, "", ""),
     ],
 )
 def test_a_line_adds_its_text(payload, content, reasoning):

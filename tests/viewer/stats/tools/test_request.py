@@ -7,9 +7,10 @@ import pytest
 
 from tests.support.cases import each_case
 from tests.support.tools import CHUNK, request
-from wiretape.recorder.decode.decoder import ItemRun, decode
+from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.derive import derive
 from wiretape.recorder.decode.exchange import Exchange, Read
+from wiretape.recorder.decode.runs import ItemRun
 from wiretape.viewer.stats.tools import request as seen
 from wiretape.viewer.stats.tools.request import ToolError
 from wiretape.viewer.stats.tools.summary import measure
