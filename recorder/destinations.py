@@ -10,6 +10,7 @@ its message never holds a credential.
 
 import hashlib
 import ipaddress
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from wiretape.recorder import paths
 from wiretape.recorder.sanitize import clipped, safe
 
 CENTRE: Final = "clickhouse://"
@@ -202,7 +204,7 @@ def parse_archive(url: str) -> Archive:
         path = url.removeprefix(DIRECTORY)
         if not path or "\0" in path:
             raise ValueError(f"an archive is {ARCHIVE_FORM}")
-        directory = Path(path).expanduser().resolve()
+        directory = paths.real(Path(os.path.expanduser(path)))
         return Archive(f"{DIRECTORY}{directory}", directory)
     address, _, query = url.removeprefix(BUCKET).partition("?")
     bucket, _, prefix = address.rstrip("/").partition("/")

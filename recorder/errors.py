@@ -28,6 +28,10 @@ class WiretapeError(Exception):
 
     exit_code = 1
 
+    def __str__(self) -> str:
+        """The message, as text that can be encoded: a path in it need not be UTF-8."""
+        return super().__str__().encode("utf-8", "backslashreplace").decode()
+
 
 class NotFound(WiretapeError):
     """The requested tape or exchange does not exist, or the id given fits several exchanges."""

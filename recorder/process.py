@@ -17,6 +17,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
+from wiretape.recorder import paths
+
 State = Literal["running", "ended", "lost"]
 LOST_MS: Final = 15_000
 """Silence after which a recorder counts as lost, in ms; it reports every 5 s."""
@@ -86,7 +88,7 @@ def _exists(pid: int) -> bool:
 
 _PROC = Path("/proc")
 _TABLES = _PROC / "self/net/tcp", _PROC / "self/net/tcp6"
-HAS_PROC = all(path.exists() for path in (_PROC / "self/environ", _TABLES[0]))
+HAS_PROC = all(paths.exists(path) for path in (_PROC / "self/environ", _TABLES[0]))
 _LOCAL, _REMOTE, _STATE, _INODE = 1, 2, 3, 9
 _ESTABLISHED, _LISTENS = "01", "0A"
 _LOOPBACK = ("7F", "00000000000000000000000001000000")

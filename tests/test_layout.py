@@ -58,3 +58,10 @@ def test_no_test_replaces_or_imports_a_private_name() -> None:
     private = re.compile(r"""setattr\([^)\n]*"_[a-z]|"wiretape\.[\w.]*\._[a-z]|^ *from wiretape\b.* _[a-z]""", re.M)
     for path in TESTS.rglob("*.py"):
         assert private.findall(path.read_text("utf-8")) == [], path
+
+
+def test_one_module_looks_at_paths() -> None:
+    """Those of `pathlib` raise where the system refuses a look; the functions of `recorder/paths.py` do not."""
+    raising = re.compile(r"(?<!\bpaths)\.(?:exists|is_file|is_dir|is_symlink|resolve|absolute|cwd|home)\(")
+    found = {path.name for path in MODULES if raising.search(path.read_text("utf-8"))}
+    assert found == {"paths.py"}

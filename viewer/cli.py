@@ -10,6 +10,7 @@ from typing import TextIO
 
 import click
 
+from wiretape.recorder import paths
 from wiretape.recorder.commands import dialects
 from wiretape.recorder.commands.cli import COMMANDS, judge_stalls
 from wiretape.recorder.commands.cli import main as group
@@ -53,10 +54,9 @@ def _stall_owners(tape: Path, ids: Sequence[str]) -> Mapping[str, int]:
 
 
 def _configured_dialects() -> list[dialects.Declaration]:
-    import platformdirs
-
-    files = (Path(".wiretape.toml"), Path(platformdirs.user_config_path("wiretape")) / "config.toml")
-    if not any(one.exists() for one in files):  # to load its reader takes a tenth of a second
+    directory = paths.of_user("config")
+    files = [Path(".wiretape.toml"), *([directory / "config.toml"] if directory else [])]
+    if not any(paths.exists(file) for file in files):  # to load its reader takes a tenth of a second
         return []
     from wiretape.viewer import config
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-import platformdirs
 
+from wiretape.recorder import paths
 from wiretape.recorder.commands.dialects import declarations
 from wiretape.recorder.decode.stalls import LIMITS, Thresholds
 from wiretape.recorder.documents import Document, Key, load, value_at
@@ -71,16 +71,17 @@ class Config:
             raise self.error("theme", f"there is no theme {safe(self.theme)}: {meant}")
 
 
-def user_file() -> Path:
-    """Return the path of the user's configuration, which need not exist."""
-    return Path(platformdirs.user_config_path("wiretape")) / "config.toml"
+def user_file() -> Path | None:
+    """Return the path of the user's configuration, which need not exist; None for a user without a home."""
+    directory = paths.of_user("config")
+    return None if directory is None else directory / "config.toml"
 
 
 def read() -> Config:
     """Read both files. Raises `ConfigError`."""
     config = Config()
-    for path in (Path(LOCAL_FILE), user_file()):
-        if not path.exists():
+    for path in filter(None, (Path(LOCAL_FILE), user_file())):
+        if not paths.exists(path):
             continue
         document = load(path)
         for name in document.tables:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from wiretape.recorder import private
+from wiretape.recorder import paths, private
 from wiretape.recorder.errors import OutputRefused, WiretapeError
 
 _DATABASE: Final = b"SQLite format 3\x00"
@@ -38,7 +38,7 @@ def replacing(path: Path, tape: Path | None = None) -> Iterator[BinaryIO]:
             with _directly(path) as file:
                 yield file
             return
-        path = path.resolve()
+        path = paths.real(path)
         _refuse(path, tape)
         with _created(path.with_name(f"{path.name}.part")) as (part, file):
             yield file
@@ -75,7 +75,7 @@ def _kind(path: Path) -> int | None:
 
 def _refuse(path: Path, tape: Path | None) -> None:
     """Raise `OutputRefused` if `path`, which is resolved, must not be replaced."""
-    own = [] if tape is None else [Path(f"{tape.resolve()}{end}") for end in ("", *_BESIDE)]
+    own = [] if tape is None else [Path(f"{paths.real(tape)}{end}") for end in ("", *_BESIDE)]
     if path in own or any(_is_same(path, one) for one in own):
         raise OutputRefused(f"{path} belongs to the tape that is read: name another file")
     for end in _BESIDE:

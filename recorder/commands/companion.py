@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from wiretape.recorder import children
+from wiretape.recorder import children, paths
 from wiretape.recorder.children import LAST_SECONDS, LEAVE
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.destinations import COLLECTOR, TENANT, Collector, Destination
@@ -56,7 +56,7 @@ class Shipment:
 
     def _arguments(self, settings: "Options") -> Iterator[str]:
         to, labels, files = self.destination, Redactor(None).labels(settings.labels), {"--ca-file": settings.ca_file}
-        yield from ("ship", "--beside", "--db", str(settings.tape.absolute()))
+        yield from ("ship", "--beside", "--db", str(paths.absolute(settings.tape)))
         if isinstance(to, Collector):
             yield from ("--to", f"{COLLECTOR}{to.url}", "--since-version", str(SYSTEM.wall_ns() // 1000))
             files["--otlp-headers"] = to.headers_file
@@ -64,7 +64,7 @@ class Shipment:
             yield from ("--to", to.url, *(["--bodies"] if self.bodies else []))
             labels = {name: value for name, value in labels.items() if name == TENANT}
         for option, file in files.items():
-            yield from [] if file is None else [option, str(file.absolute())]
+            yield from [] if file is None else [option, str(paths.absolute(file))]
         for name, value in labels.items():  # redacted: others see the arguments of a process
             yield from ("--label", f"{name}={value}")
 

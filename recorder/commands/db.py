@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from wiretape.recorder import paths
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.commands import dialects, options
 from wiretape.recorder.commands.cli import CommandGroup
@@ -293,7 +294,7 @@ def vacuum(db: Path | None, dry_run: bool) -> None:
 
 def _report_rewritten(path: Path, before: "Size", after: "Size") -> None:
     click.echo(f"{path}: {bytes_(before.file)} → {bytes_(after.file)}; it has no deleted data any more")
-    backups = sorted(one.name for one in path.resolve().parent.glob(f"{path.resolve().name}.before-*"))
+    backups = sorted(one.name for one in paths.real(path).parent.glob(f"{paths.real(path).name}.before-*"))
     named = f" (beside it: {', '.join(backups)})" if backups else ""
     click.echo(f"not cleaned: copies and backups of the tape{named}, snapshots, and spare blocks of the disk")
 
@@ -329,7 +330,7 @@ def merged(
 
     merge.refuse_itself(path, tapes)
     tapes = tuple(map(cut.readable, tapes))
-    plan = None if path.exists() else merge.plan(None, tapes, selected)  # no tape is made of an unreadable source
+    plan = None if paths.exists(path) else merge.plan(None, tapes, selected)  # no tape is made of an unreadable source
     if dry_run:
         if plan is None:
             with file.reading(path) as connection:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from wiretape.recorder import paths
 from wiretape.recorder.commands import options
 from wiretape.recorder.relay import apis, providers
 from wiretape.recorder.sanitize import safe
@@ -56,7 +57,7 @@ def recorders(path: Path) -> list[tuple[str, list[providers.Upstream]]]:
     """Return the base URL and upstreams of each recorder that runs on the tape, the newest first."""
     from wiretape.recorder.tape import file, lock, reading
 
-    if not path.exists() or not lock.holder(path):
+    if not paths.exists(path) or not lock.holder(path):
         return []
     with file.read_engine(path).connect() as connection:
         runs = reading.running(connection)

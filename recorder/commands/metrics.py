@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from wiretape.recorder import __version__
+from wiretape.recorder import __version__, paths
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.commands.companion import CompanionProgram, keep_running
 from wiretape.recorder.relay import server
@@ -64,7 +64,7 @@ async def served(
         return
     url = server.base_url(sock)
     hosts = settings.allow_hosts | {url.removeprefix("http://").rpartition(":")[0]}
-    setup = msgspec.json.encode(Setup(settings.tape, recorder.session, __version__, hosts), enc_hook=str)
+    setup = msgspec.json.encode(Setup(settings.tape, recorder.session, __version__, hosts), enc_hook=paths.to_json)
     program = CompanionProgram(PROGRAM, "serves metrics", (str(sock.fileno()),), (sock.fileno(),))
     keeping = asyncio.create_task(keep_running(program, lambda process: _feed(process, setup, recorder), screen))
     screen.line(f"metrics     {url}/metrics")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from wiretape.recorder import paths
 from wiretape.recorder.process import boot_id, is_gone
 from wiretape.recorder.relay import providers
 from wiretape.recorder.relay.apis import BY_NAME, BY_VARIABLE
@@ -42,7 +43,7 @@ def mark(pid: int, base: str, tape: Path, plan: PointingPlan, *, intercepts: boo
     import msgspec
 
     own = [one.name for one in plan.upstreams if one.name in BY_NAME and one.url == BY_NAME[one.name].url]
-    marker = OuterRecorder(pid, boot_id(), base, str(tape.resolve()), own, intercepts)
+    marker = OuterRecorder(pid, boot_id(), base, paths.text(paths.real(tape)), own, intercepts)
     return {VARIABLE: msgspec.json.encode(marker).decode()}
 
 
@@ -93,5 +94,5 @@ def resolved(environ: Mapping[str, str], base: str, upstreams: Sequence[Upstream
 def _is_left(name: str, value: str, marker: OuterRecorder) -> bool:
     """Return True if a variable names the recorder as a proxy, or certificates that went with a recorder."""
     if _CERTIFICATES in value:
-        return not Path(value).exists()
+        return not paths.exists(value)
     return name.lower() in _PROXIES and urlsplit(value).netloc.rpartition("@")[2] == urlsplit(marker.base).netloc

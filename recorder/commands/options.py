@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from wiretape.recorder import destinations
+from wiretape.recorder import destinations, paths
 from wiretape.recorder.children import PROXY_PASSWORD
 from wiretape.recorder.commands import dialects
-from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.errors import NotFound, WiretapeError
 
 if TYPE_CHECKING:
     from wiretape.recorder.relay import providers
@@ -97,7 +97,7 @@ class TapeFile(click.Path):
 
 db = click.option(
     "--db",
-    type=TapeFile(path_type=Path),
+    type=TapeFile(path_type=Path, readable=False),
     envvar="WIRETAPE_DB",
     help="The tape. [default: in the user's data directory]",
 )
@@ -320,18 +320,23 @@ def is_installed(module: str) -> bool:
 
 def naming(tape: Path) -> str:
     """Return the option that names a tape in a command line, with a space before; "" where it is the default."""
-    return "" if tape == tape_path(None) else f" --db {shlex.quote(str(tape))}"
+    return "" if tape == default_tape() else f" --db {shlex.quote(str(tape))}"
 
 
 def tape_path(given: Path | None) -> Path:
-    """Return the tape's path: as given, else `WIRETAPE_DB`, else `tape.db` in the user's data directory.
+    """Return the tape's path: as given, else the default one. Raises `NotFound` for a user who has none."""
+    tape = default_tape() if given is None else given
+    if tape is None:
+        raise NotFound(f"no tape is named, and {paths.NO_HOME}, or name one with --db")
+    return tape
+
+
+def default_tape() -> Path | None:
+    """Return the path in `WIRETAPE_DB`, else `tape.db` in the user's data directory; None for a user without a home.
 
     No database library is loaded for it: a shell that completes a line asks, too.
     """
-    if given is not None:
-        return given
     if named := os.environ.get("WIRETAPE_DB"):
         return Path(named)
-    import platformdirs
-
-    return Path(platformdirs.user_data_path("wiretape")) / "tape.db"
+    directory = paths.of_user("data")
+    return None if directory is None else directory / "tape.db"

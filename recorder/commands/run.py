@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
+from wiretape.recorder import paths
 from wiretape.recorder.commands import daemons, job, nested, options
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.relay import apis, pointing, providers
@@ -78,7 +79,7 @@ def run(common: options.RecordingValues, command: tuple[str, ...]) -> None:
 
     from wiretape.recorder.errors import WiretapeError
 
-    labels = provenance(command[0], Path.cwd())
+    labels = provenance(command[0], paths.current_directory())
     alone = daemons.without(command, environ)
     if len(alone) > len(command):
         _report(f"{alone[0]} is started with {alone[1]}: its daemon would go past this run, or outlive it")
@@ -107,7 +108,7 @@ def make_plan(common: options.RecordingValues, environ: Mapping[str, str], comma
 def _asks_for_more(common: options.RecordingValues, marker: nested.OuterRecorder) -> bool:
     """Return True if the command line asks for another tape or upstream than those of the recorder around it."""
     source = click.get_current_context().get_parameter_source
-    is_other_tape = source("db") is ParameterSource.COMMANDLINE and str(common.tape.resolve()) != marker.tape
+    is_other_tape = source("db") is ParameterSource.COMMANDLINE and paths.text(paths.real(common.tape)) != marker.tape
     is_more = bool(common.intercept) and not marker.intercepts
     return is_other_tape or is_more or source("upstreams") is ParameterSource.COMMANDLINE
 
@@ -193,8 +194,8 @@ async def _record(
     attempt = explain.Attempt(plan, settings.interception is not None)
     finished: list[Finished] = []
     troubles: list[str] = []
-    recorder = Recorder(settings, _observer(attempt, finished, troubles))
     try:
+        recorder = Recorder(settings, _observer(attempt, finished, troubles))
         await recorder.start()
     except WiretapeError as error:
         _report(str(error))
@@ -320,13 +321,15 @@ def _summarise(recorder: "Recorder", finished: Sequence["Finished"], unstored: i
     _report(f"{', '.join(parts)}{look}")
 
 
-def provenance(program: str, directory: Path) -> dict[str, str]:
+def provenance(program: str, directory: Path | None) -> dict[str, str]:
     """Return `argv0`, `cwd` and `commit`: names only, never a command's arguments.
 
-    A name that is empty or not printable is left out, and so is an unknown commit.
+    A name that is empty or not printable is left out, and so is an unknown commit, or a directory that was removed.
     """
-    known = {"argv0": PurePath(program).name, "cwd": directory.name, "commit": _checked_out(directory)}
-    return {key: value[:_PROVENANCE_CHARACTERS] for key, value in known.items() if value and value.isprintable()}
+    names = {"argv0": PurePath(program).name}
+    if directory is not None:
+        names |= {"cwd": directory.name, "commit": _checked_out(directory)}
+    return {key: value[:_PROVENANCE_CHARACTERS] for key, value in names.items() if value and value.isprintable()}
 
 
 def _checked_out(directory: Path) -> str:

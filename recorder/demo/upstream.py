@@ -16,6 +16,7 @@ from typing import Literal
 import httptools
 
 from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.relay import local
 
 End = Literal["end", "fin", "reset", "stall"]
 """`end`: as framed, connection kept; `fin`: close; `reset`: TCP reset; `stall`: silence until the peer leaves."""
@@ -95,7 +96,10 @@ class ScriptedUpstream:
         self.url = ""
 
     async def __aenter__(self) -> "ScriptedUpstream":
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
+        try:
+            self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
+        except OSError as error:
+            raise local.cannot_listen("127.0.0.1", 0, error) from error
         port = self._server.sockets[0].getsockname()[1]
         self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{port}"
         return self

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
+from wiretape.recorder import paths
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.errors import WiretapeError
 
@@ -156,7 +157,7 @@ def _piped(data: bytes) -> Iterator[str]:
     try:
         with os.fdopen(writing, "wb") as pipe:
             pipe.write(data)  # all of it: a pipe takes at least 4 KiB at once
-        if not os.path.exists(path := f"/dev/fd/{reading}"):
+        if not paths.exists(path := f"/dev/fd/{reading}"):
             raise WiretapeError("interception needs /dev/fd, by which a key is handed over that is no file: mount it")
         yield path
     finally:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from wiretape.recorder import private, process
+from wiretape.recorder import paths, private, process
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.relay import local
 from wiretape.recorder.sanitize import clipped
@@ -178,7 +178,7 @@ def _cache(environ: Mapping[str, str]) -> Path | None:
     place = Path(home) / "wiretape"
     with contextlib.suppress(OSError):  # it may be a file, or a link to nowhere
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return place if place.is_dir() and os.access(place, os.W_OK | os.X_OK) else None
+    return place if paths.is_directory(place) and os.access(place, os.W_OK | os.X_OK) else None
 
 
 def _trust_store(bundle: str) -> bytes:

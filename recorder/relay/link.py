@@ -102,7 +102,7 @@ async def reach(tape: Path, purpose: str, before: Identity | None = None) -> Lin
                 path = Path(listener.getsockname())
                 found.name(purpose, path)
                 known = () if before is None else (str(before),)
-                process = _start(found, listener, (str(tape), *known, purpose))
+                process = _start(found, listener, (str(found.tape), *known, purpose))
                 return await _connect(path, process)
         except OSError as error:
             if process is not None:

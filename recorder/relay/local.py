@@ -11,6 +11,8 @@ import resource  # at once: where no file can be opened, it cannot be imported e
 import sys
 import tempfile
 
+from wiretape.recorder.errors import CannotListen
+
 WANTED_DESCRIPTORS = (65536, 10240)
 """Soft limits of open files that a recorder tries to set, in this order."""
 _A_FEW = 4
@@ -32,6 +34,23 @@ def cause(error: OSError) -> str:
     if error.errno in _DISK:
         return f"no space is left in {tempfile.gettempdir()}: free some, or set TMPDIR to a directory that has more"
     return f"{error.strerror or str(error) or type(error).__name__}"
+
+
+def cannot_listen(host: str, port: int, error: OSError, option: str = "--listen") -> CannotListen:
+    """Return the error for an address at which nobody can listen; `option` names another."""
+    match error.errno:
+        case errno.EADDRNOTAVAIL | errno.EAFNOSUPPORT if host == "127.0.0.1":  # a namespace of IPv6 only
+            cure = "this machine's loopback has no IPv4: 'ip addr add 127.0.0.1/8 dev lo' adds it"
+        case errno.EADDRNOTAVAIL | errno.EAFNOSUPPORT:
+            cure = f"this machine has no such address: name one that it has with {option}"
+        case errno.EACCES:
+            cure = f"use a port above 1023, or {option} :0"
+        case errno.EADDRINUSE:
+            cure = f"stop what does, or use {option} :0"
+        case _:
+            return CannotListen(f"cannot listen on {host}:{port}: {cause(error)}")
+    reason = os.strerror(error.errno)  # asyncio's own words are a sentence
+    return CannotListen(f"cannot listen on {host}:{port} ({reason}): {cure}")
 
 
 def no_descriptors() -> str:

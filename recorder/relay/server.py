@@ -16,7 +16,6 @@ from collections.abc import Callable
 import httptools
 
 from wiretape.recorder.clock import SYSTEM, Clock, KernelTime
-from wiretape.recorder.errors import CannotListen
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.relay import guard, local
 from wiretape.recorder.relay.client import FAULT, LINGER_SECONDS, App, Headers, P, R, Request, guarded
@@ -830,9 +829,9 @@ def listen(
     that have `joins` listen on it as well, and the system spreads connections over all of them. `option` names the
     address.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock = None
     try:
+        sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if joins:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -843,9 +842,9 @@ def listen(
         send_at_once(sock)  # as each connection that it accepts
         ask_for_times(sock)  # it exists as long as the recorder, so that no connection is the first
     except OSError as error:
-        sock.close()
-        reason = error.strerror or str(error)
-        raise CannotListen(f"cannot listen on {host}:{port} ({reason}): stop what does, or use {option} :0") from error
+        if sock is not None:
+            sock.close()
+        raise local.cannot_listen(host, port, error, option) from error
     return sock
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from wiretape.recorder import __version__
+from wiretape.recorder import __version__, paths
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.process import boot_id
@@ -239,7 +239,7 @@ class Recorder:
         options = dataclasses.replace(self._options, port=port, purpose=self._purpose)
         settings = WorkerSettings(options, self._session)
         try:
-            await self._workers.start(msgspec.json.encode(settings, enc_hook=str))
+            await self._workers.start(msgspec.json.encode(settings, enc_hook=paths.to_json))
         except BaseException:
             await self.stop()
             raise

@@ -10,6 +10,7 @@ import sys
 
 import msgspec
 
+from wiretape.recorder import paths
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.relay import loop, server, service
@@ -125,17 +126,13 @@ async def _main() -> int:
     reporter = _Reporter(*await loop.connect_write_pipe(_Pipe, sys.stdout))
     code = 0
     try:
-        settings = msgspec.json.decode(await commands.readline(), type=WorkerSettings, dec_hook=_decode)
+        settings = msgspec.json.decode(await commands.readline(), type=WorkerSettings, dec_hook=paths.from_json)
         await _RelayWorker(settings, reporter).run(commands)
     except WiretapeError as error:
         reporter.send(WorkerReport(failure=(error.exit_code, str(error))))
         code = error.exit_code
     await reporter.close()
     return code
-
-
-def _decode(kind: type, value: object) -> object:
-    return kind(value)
 
 
 def main() -> int:

@@ -35,6 +35,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DatabaseError
 from sqlalchemy.types import NullType
 
+from wiretape.recorder import paths
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.exchange import FAILURES, SUSPECT_NS, Reads
@@ -182,7 +183,7 @@ def verify(path: Path, uuid: str, seconds: float, after: int = 0) -> Verified:
 
     Its exchanges are numbered above `after`. Unreadable data of a damaged file counts as missing.
     """
-    if not path.exists():
+    if not paths.exists(path):
         return Verified(0, 0, 0, ["it was removed"])
     held = Verified(None, None, None, [])
     try:

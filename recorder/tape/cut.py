@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 from sqlalchemy import JSON, Connection, LargeBinary, Table, func, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from wiretape.recorder import private
+from wiretape.recorder import paths, private
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.decode import encoding, rpc
 from wiretape.recorder.decode.assembly import token_counts
@@ -534,7 +534,7 @@ def make_tape(lines: Iterable[bytes], out: BinaryIO, name: str = "the text") -> 
         path, compact = directory / "tape.db", directory / "compact.db"
         with _passing(path, lines, name) as connection:
             connection.rollback()
-            file.driver_of(connection).execute("VACUUM INTO ?", (str(compact),))
+            file.driver_of(connection).execute("VACUUM INTO ?", (paths.sqlite_uri(compact, "mode=rwc"),))
         with compact.open("rb") as source:
             shutil.copyfileobj(source, out)
 
@@ -576,7 +576,7 @@ def _made_of(path: Path, _changed_ns: int, _size: int) -> Path:
 
 
 def _check_there(path: Path) -> None:
-    if not path.is_file():
+    if not paths.is_file(path):
         raise NotFound(f"no tape at {path}: cut one with 'wiretape db cut', or name another with --db")
 
 

@@ -14,17 +14,16 @@ import json
 import math
 import operator
 import os
-import shutil
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event, pool
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from wiretape.recorder import paths
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.errors import (
     DAMAGED,
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
 _MAGIC = b"SQLite format 3\x00"
 _ID_OFFSET = 68
 BUSY_MS = 5000
-_LEAST_FREE = 64 << 10
 _LOCK = "tape_lock"
 _READABLE = operator.methodcaller("decode", "utf-8", "replace")
 _STEPS = 100_000
@@ -63,19 +61,31 @@ The longest known query, counting over 10 million exchanges, takes a tenth of it
 
 
 def identify(path: Path) -> None:
-    """Raise unless `path` is a tape: `NotFound`, or `ForeignFile`. Reads the file's header and nothing else."""
-    if not path.exists():
+    """Raise unless `path` is a tape: `NotFound`, `ForeignFile`, or `TapeBusy` if the system lets nobody look.
+
+    Reads the file's header and nothing else.
+    """
+    if reason := paths.refusal(path):
+        raise _unreadable(path, reason)
+    if not paths.exists(path):
         raise NotFound(f"no tape at {path}: record one with 'wiretape record', or name another with --db")
-    if not path.is_file():
+    if not paths.is_file(path):
         raise ForeignFile(f"{path} is not a regular file, so it cannot be a tape: name another with --db")
     if _application_id(path) == APPLICATION_ID:
         return
-    with path.open("rb") as file:
-        head = file.read(100)
+    try:
+        with path.open("rb") as file:
+            head = file.read(100)
+    except OSError as error:
+        raise _unreadable(path, error.strerror or str(error)) from error
     application_id = int.from_bytes(head[_ID_OFFSET : _ID_OFFSET + 4], "big")
     if head and (not head.startswith(_MAGIC) or application_id != APPLICATION_ID):
         kind = "another application's database" if head.startswith(_MAGIC) else "not a database"
         raise ForeignFile(f"{path} is {kind}, not a wiretape tape: name another with --db")
+
+
+def _unreadable(path: Path, reason: str) -> TapeBusy:
+    return TapeBusy(f"{path} cannot be read ({reason}): ask its owner, or name another with --db")
 
 
 def _application_id(path: Path) -> int:
@@ -83,7 +93,7 @@ def _application_id(path: Path) -> int:
 
     SQLite reads it: a process that closes a descriptor of its own loses the locks of its connections to the file.
     """
-    uri = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
+    uri = paths.sqlite_uri(paths.real(path), "mode=ro&immutable=1")
     try:
         with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
             return int(connection.execute("PRAGMA application_id").fetchone()[0])
@@ -97,7 +107,7 @@ def read_engine(path: Path, *, limited: bool = True) -> Engine:
     If `limited`, each query may take `query_seconds`.
     """
     identify(path)
-    path = path.resolve()
+    path = paths.real(path)
     with _peeked(path) as driver:
         _check_revision(revision(driver), path)
     engine = _reader(path, settled=_is_immutable(path))
@@ -149,7 +159,7 @@ def stopped(path: Path) -> TapeError:
 
 def read_uri(path: Path) -> str:
     """Return the SQLite URI that opens a tape for reading only."""
-    path = path.resolve()
+    path = paths.real(path)
     return _uri(path, settled=_is_immutable(path))
 
 
@@ -163,7 +173,7 @@ def reader_beside_writer(path: Path) -> Engine:
 
     Only SQLite opens the file there: closing any other descriptor of it drops the locks that SQLite holds.
     """
-    return _reader(path.resolve(), settled=False)
+    return _reader(paths.real(path), settled=False)
 
 
 @contextlib.contextmanager
@@ -176,7 +186,7 @@ def _peeked(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _is_settled(path: Path) -> bool:
-    return not Path(f"{path}-wal").exists()
+    return not paths.exists(f"{path}-wal")
 
 
 def _reader(path: Path, *, settled: bool) -> Engine:
@@ -187,7 +197,7 @@ def _reader(path: Path, *, settled: bool) -> Engine:
 
 
 def _uri(path: Path, *, settled: bool) -> str:
-    return f"file:{quote(str(path))}?mode=ro" + ("&immutable=1" if settled else "")
+    return paths.sqlite_uri(path, "mode=ro&immutable=1" if settled else "mode=ro")
 
 
 def _set_up_reader(connection: sqlite3.Connection, _: Any) -> None:
@@ -244,7 +254,7 @@ def driver_of(connection: Connection) -> sqlite3.Connection:
 def statements(path: Path) -> list[str]:
     """Return the SQL that makes a tape with this tape's schema, of any revision."""
     identify(path)
-    with _peeked(path.resolve()) as driver:
+    with _peeked(paths.real(path)) as driver:
         numbers = [f"PRAGMA {name} = {driver.execute(f'PRAGMA {name}').fetchone()[0]}" for name in _NUMBERS]
         rows = driver.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'")
         return [*numbers, *(str(sql) for (sql,) in rows)]
@@ -287,7 +297,7 @@ def writing(
 
 
 def _writer(path: Path) -> Engine:
-    engine = _engine(f"file:{quote(str(path))}?mode=rw")
+    engine = _engine(paths.sqlite_uri(path, "mode=rw"))
     event.listen(engine, "connect", _set_up_writer)
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     return engine
@@ -296,7 +306,7 @@ def _writer(path: Path) -> Engine:
 @contextlib.contextmanager
 def _created(path: Path, lock: locking.Lock) -> Iterator[None]:
     """Create the tape's file if it does not exist, and lock it, before SQLite opens it."""
-    if not path.exists():
+    if not paths.exists(path):
         _create(path)
     with lock.on_file():
         yield
@@ -314,13 +324,12 @@ def name_holder(connection: Connection, purpose: str) -> None:
 
 def _admit(path: Path, create: bool, any_revision: bool) -> Path:
     """Return the real path; raise, without leaving a trace, unless it may become, or is, a tape to be written."""
-    if not path.exists():
-        if not create:
-            identify(path)
-        locking.check_place(path)
-        return path.absolute()
+    if not create:
+        identify(path)
     locking.check_place(path)
-    path = path.resolve()
+    path = paths.real(path)
+    if not paths.exists(path):
+        return path
     identify(path)
     with _peeked(path) as driver:
         number = revision(driver)
@@ -354,12 +363,13 @@ def compact_json(value: Any) -> str:
 
 def _create(path: Path) -> None:
     """Make the file private before SQLite opens it, and make its name durable."""
-    if not path.parent.exists():
+    if not paths.exists(path.parent):
         path.parent.mkdir(mode=0o700, parents=True)
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
     except OSError as error:
-        raise TapeError(f"{path} cannot be created ({error.strerror}): record to another tape with --db") from error
+        cure = paths.shortage(path) or "record to another tape with --db"
+        raise TapeError(f"{path} cannot be created ({error.strerror}): {cure}") from error
     _sync_directory(path.parent)
 
 
@@ -467,7 +477,7 @@ def scripts() -> Path:
     """Return the directory of the migrations: in an installed wiretape inside the package, else beside it."""
     package = Path(__file__).parents[1]
     shipped = package / "migrations"
-    return shipped if shipped.is_dir() else package.resolve().parent / "migrations"
+    return shipped if paths.is_directory(shipped) else paths.real(package).parent / "migrations"
 
 
 def upgrade(
@@ -505,9 +515,9 @@ def _work_beside(connection: Connection, path: Path) -> Path:
     now = path.stat()
     work = path.with_name(f"{path.name}.{now.st_mtime_ns:x}-{now.st_size:x}.upgrading")
     for left in path.parent.glob(f"{glob.escape(path.name)}.*.upgrading*"):
-        if not left.name.startswith(work.name) or not work.exists():
+        if not left.name.startswith(work.name) or not paths.exists(work):
             left.unlink()
-    if not work.exists():
+    if not paths.exists(work):
         driver.execute(f"PRAGMA auto_vacuum={schema.AUTO_VACUUM}")  # of the file that VACUUM writes
         _back_up(connection, path, f"{work.name.removeprefix(path.name + '.')}.begun").rename(work)
     return work
@@ -558,11 +568,6 @@ def too_open(path: Path) -> bool:
     return bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
 
 
-def _is_full(path: Path) -> bool:
-    """Return True if the disk has no room for an index of the log, which SQLite reports as an I/O error."""
-    return path.parent.exists() and shutil.disk_usage(path.parent).free < _LEAST_FREE
-
-
 @contextlib.contextmanager
 def explained(path: Path) -> Iterator[None]:
     """Translate SQLite's errors to a `TapeError` that names the failure, its cause and the remedy."""
@@ -580,9 +585,7 @@ def _explanation(path: Path, code: int | None, cause: object) -> TapeError:
         case sqlite3.SQLITE_INTERRUPT:
             return stopped(path)
         case sqlite3.SQLITE_FULL:
-            return TapeBusy(f"{path} cannot be written, the disk is full: free some space")
-        case sqlite3.SQLITE_IOERR if _is_full(path):
-            return TapeBusy(f"{path} cannot be written, the disk is full: free some space")
+            return TapeBusy(f"{path} cannot be written, {paths.shortage(path) or 'the disk is full: free some space'}")
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return TapeBusy(f"{path} is locked by another program: close it there, or use another tape")
         case sqlite3.SQLITE_READONLY:
@@ -590,6 +593,8 @@ def _explanation(path: Path, code: int | None, cause: object) -> TapeError:
         case sqlite3.SQLITE_CANTOPEN if not (_is_settled(path) or os.access(path.parent, os.W_OK)):
             both = f"{path.name} and {path.name}-wal"
             return TapeBusy(f"{path} was not closed, and its directory is read-only: copy {both} to another")
+        case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_CANTOPEN if reason := paths.shortage(path):
+            return TapeBusy(f"{path} cannot be written, {reason}")
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB | None:  # None: a text that cannot be decoded
             return TapeDamaged(f"{path} is damaged ({cause}): run 'wiretape db check', or restore it from a backup")
     return TapeError(f"{path} cannot be used ({cause}): run 'wiretape db check'")
@@ -600,7 +605,7 @@ def _back_up(connection: Connection, path: Path, name: str) -> Path:
     copy = path.with_name(f"{path.name}.{name}")
     copy.unlink(missing_ok=True)
     _create(copy)
-    connection.connection.execute("VACUUM INTO ?", (str(copy),))
+    connection.connection.execute("VACUUM INTO ?", (paths.sqlite_uri(copy, "mode=rw"),))
     with copy.open("rb") as file:  # SQLite does not
         os.fsync(file.fileno())
     return copy

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from wiretape.recorder import paths
 from wiretape.recorder.errors import ForeignFile, TapeBusy, TapeError, TapeGone
 from wiretape.recorder.tape.journal import PROTOCOL
 
@@ -206,8 +207,9 @@ def claim(tape: Path) -> Claim | Path:
     Raises `TapeBusy` for a tape that another kind of process holds, or as `check_place`.
     """
     check_place(tape)
+    tape = paths.real(tape)  # a link is followed here, and nowhere else: later, anybody may have put it there
     path = lock_of(tape)
-    is_new = not path.exists()
+    is_new = not paths.exists(path)
     descriptor = _open(path)
     is_taken = False
     try:
@@ -222,14 +224,18 @@ def claim(tape: Path) -> Claim | Path:
 
 def check_place(tape: Path) -> None:
     """Raise `TapeBusy` if a tape cannot be written, `ForeignFile` if a new one has the name of a tape as text."""
-    exists = tape.exists()
+    exists = paths.exists(tape)
     if not exists and tape.suffix == TEXT_SUFFIX:
         hint = f"name another, such as {tape.with_suffix('.db').name}; 'wiretape db cut' makes a text of a tape"
         raise ForeignFile(f"{tape} has the name of a tape as text, which is not recorded or copied to: {hint}")
-    tape = tape.resolve() if exists else tape.absolute()
-    if tape.is_file() and (not tape.stat().st_mode & 0o222 or not os.access(tape, os.W_OK)):
+    link, tape = tape, paths.real(tape)
+    if reason := paths.refusal(tape):
+        raise TapeBusy(f"{tape} cannot be written ({reason}): ask its owner, or record to another tape with --db")
+    if paths.is_link(link) and not paths.exists(tape.parent):  # such as a missing disk: nothing takes its place
+        raise TapeBusy(f"{link} is a link to {tape}, whose directory does not exist: make that, or name another --db")
+    if paths.is_file(tape) and (not tape.stat().st_mode & 0o222 or not os.access(tape, os.W_OK)):
         raise TapeBusy(f"{tape} is read-only: make it writable, or record to another tape with --db")
-    if tape.parent.exists() and not os.access(tape.parent, os.W_OK):
+    if paths.exists(tape.parent) and not os.access(tape.parent, os.W_OK):
         raise TapeBusy(f"{tape.parent} may not be written: record to another tape with --db")
 
 
@@ -296,7 +302,7 @@ def _named(lock: Lock) -> Iterator[Lock]:
 
 def lock_of(tape: Path) -> Path:
     """Return the path of a tape's lock file: beside the file itself, not beside a symbolic link to it."""
-    tape = tape.resolve()
+    tape = paths.real(tape)
     return tape.with_name(tape.name + ".lock")
 
 
@@ -364,7 +370,8 @@ def _open(path: Path) -> int:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise TapeBusy(f"{path} cannot be opened ({error.strerror}): record to another tape with --db") from error
+        cure = paths.shortage(path) or "record to another tape with --db"
+        raise TapeBusy(f"{path} cannot be opened ({error.strerror}): {cure}") from error
 
 
 @contextlib.contextmanager

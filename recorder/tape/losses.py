@@ -22,6 +22,7 @@ from pathlib import Path
 
 import msgspec
 
+from wiretape.recorder import paths
 from wiretape.recorder.errors import TapeBusy
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.tape.journal import Verified
@@ -210,10 +211,10 @@ class Unstored(msgspec.Struct, array_like=True, frozen=True):
 
 def path_of(tape: Path, session: str = "") -> Path:
     """Return the path of the file of a session's losses beside a tape; without a session, that of the first."""
-    tape = tape.resolve()
+    tape = paths.real(tape)
     first = tape.with_name(tape.name + ".unstored")
     own = first.with_name(f"{first.name}.{session}")
-    return own if session and own.exists() else first
+    return own if session and paths.exists(own) else first
 
 
 def prepare(tape: Path, session: str, others: Collection[str] = ()) -> None:
@@ -234,7 +235,8 @@ def prepare(tape: Path, session: str, others: Collection[str] = ()) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        cure = "free some space" if error.errno == errno.ENOSPC else "mend or remove it"
+        full = "free some space" if error.errno == errno.ENOSPC else ""
+        cure = paths.shortage(path, _SLOTS * SLOT_BYTES) or full or "mend or remove it"
         raise TapeBusy(f"{path} cannot be written ({error.strerror}): {cure}, or use another tape") from error
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Table, select
 
+from wiretape.recorder import paths
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.tape import cells, checks, file, lock
@@ -176,5 +177,5 @@ def _attached(connection: Connection, source: Path) -> Iterator[None]:
 def refuse_itself(path: Path, sources: Sequence[Path]) -> None:
     """Raise `WiretapeError` if a source is the target itself, also through a link."""
     for source in sources:
-        if path.exists() and source.exists() and path.samefile(source):
+        if paths.exists(path) and paths.exists(source) and path.samefile(source):
             raise WiretapeError(f"{source} is the target itself: name other tapes")

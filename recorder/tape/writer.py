@@ -34,6 +34,7 @@ from typing import TypeVar
 import msgspec
 from sqlalchemy.exc import OperationalError
 
+from wiretape.recorder import paths
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.errors import (
     DAMAGED,
@@ -405,7 +406,7 @@ class Writer:
         if self._holder is None and not relay.relay.is_worker:
             self._hold_for(relay)
         joined = None if self._holder in (None, relay) else self._holder.session
-        relay.answer(journal.Ready(str(self._path), warnings, relay.after, joined.pid if joined else None))
+        relay.answer(journal.Ready(paths.text(self._path), warnings, relay.after, joined.pid if joined else None))
 
     def _enter(self, session: journal.Session, relay: Channel) -> list[str]:
         """Enter a session, or find it again; return warnings about the tape for the user."""
@@ -415,7 +416,8 @@ class Writer:
         relay.session = session
         if not file.too_open(self._path):
             return []
-        return [f"{self._path} may be read by others on this machine: chmod 600 {self._path}"]
+        path = paths.text(self._path)
+        return [f"{path} may be read by others on this machine: chmod 600 {path}"]
 
     def _choose_limits(self) -> None:
         """Apply the limits of the recorder that has had some for the longest."""
@@ -667,7 +669,7 @@ def _write(claimed: Claim, relays: Channels, before: Sequence[str], purpose: str
         return error.exit_code
     except OSError as error:
         reason = error.strerror or str(error)
-        message = f"{path} cannot be used ({reason}): mend that, or use another tape"
+        message = f"{paths.text(path)} cannot be used ({reason}): mend that, or use another tape"
         _refuse(relays, journal.Fatal(TapeBusy.exit_code, message), path)
         return TapeBusy.exit_code
     return 0

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from wiretape.recorder import paths
 from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.recorder.tape import cells
 from wiretape.recorder.tape.file import explained
@@ -341,7 +342,7 @@ def _reachable(offset: int) -> int:
 def _file(path: Path) -> tuple[int, bool] | None:
     """Return the identity of a tape's file, and whether it has a log; None without a file."""
     try:
-        return path.stat().st_ino, Path(f"{path}-wal").exists()
+        return path.stat().st_ino, paths.exists(f"{path}-wal")
     except OSError:
         return None
 

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from wiretape.recorder import paths
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.commands import options
 from wiretape.recorder.errors import WiretapeError
@@ -86,7 +87,7 @@ def doctor(db: Path | None, urls: tuple[str, ...], out: Output) -> None:
     """
     from importlib.util import find_spec
 
-    path = options.tape_path(db).absolute()
+    path = paths.absolute(options.tape_path(db))
     results = [*of_programs(), *of_tape(path), *of_disk(path)]
     results.append(judge_open_files(*local.descriptor_limits(), local.WANTED_DESCRIPTORS[0]))
     results += [of_clock(), *of_environment(path, os.environ), *map(of_upstream, urls), of_terminal()]
@@ -129,9 +130,9 @@ def of_tape(path: Path) -> Iterator[Finding]:
     from wiretape.recorder.tape import lock
     from wiretape.recorder.tape.schema import REVISION
 
-    run, refusal = _newest_run(path) if path.exists() else (None, None)
-    yield judge_tape(path, path.exists(), refusal, REVISION)
-    if path.exists() and refusal is None:
+    run, refusal = _newest_run(path) if paths.exists(path) else (None, None)
+    yield judge_tape(path, paths.exists(path), refusal, REVISION)
+    if paths.exists(path) and refusal is None:
         yield _privacy(path)
         yield from _of_shipping(path)
     yield judge_recorder(lock.holder(path), run, SYSTEM.wall_ns())
@@ -164,14 +165,14 @@ def of_disk(path: Path) -> Iterator[Finding]:
     """Look at the directory, and at the disk below it: free space, kind, speed."""
     import shutil
 
-    place = path.resolve().parent
-    nearest = next(parent for parent in (place, *place.parents) if parent.exists())
-    is_writable = nearest.is_dir() and os.access(nearest, os.W_OK)
-    yield judge_directory(place, place.exists(), is_writable)
+    place = paths.real(path).parent
+    nearest = next((parent for parent in (place, *place.parents) if paths.exists(parent)), Path("/"))
+    is_writable = paths.is_directory(nearest) and os.access(nearest, os.W_OK)
+    yield judge_directory(place, paths.exists(place), is_writable)
     yield judge_space(shutil.disk_usage(nearest).free)
-    mounts = _MOUNTS.read_text("utf-8", "replace") if _MOUNTS.exists() else ""
+    mounts = _MOUNTS.read_text("utf-8", "replace") if paths.exists(_MOUNTS) else ""
     yield judge_filesystem(filesystem_of(nearest, mounts))
-    if is_writable and place.exists():
+    if is_writable and paths.exists(place):
         yield judge_flush(_flushes(place))
 
 
@@ -191,7 +192,7 @@ def of_environment(path: Path, environment: Mapping[str, str]) -> Iterator[Findi
     expected = dict.fromkeys(apis.BY_VARIABLE, "") | _bases(path)
     yield from judge_base_urls(environment, expected)
     yield from judge_proxies(environment, expected)
-    missing = [name for name in CERTIFICATES if (value := environment.get(name)) and not Path(value).exists()]
+    missing = [name for name in CERTIFICATES if (value := environment.get(name)) and not paths.exists(value)]
     known = ssl.get_default_verify_paths()
     yield judge_certificates(missing, bool(known.cafile or known.capath))
 
@@ -239,8 +240,8 @@ def _newest_run(path: Path) -> tuple[RecorderRun | None, str | None]:
 
 
 def _privacy(path: Path) -> Finding:
-    files = [file for file in (path, *(Path(f"{path.resolve()}{end}") for end in ("-wal", "-shm"))) if file.exists()]
-    status_of = {str(file): file.stat() for file in files}
+    files = (path, *(Path(f"{paths.real(path)}{end}") for end in ("-wal", "-shm")))
+    status_of = {str(file): file.stat() for file in files if paths.exists(file)}
     foreign = [name for name, status in status_of.items() if status.st_uid != os.geteuid()]
     return judge_privacy({name: stat.S_IMODE(status.st_mode) for name, status in status_of.items()}, foreign)
 

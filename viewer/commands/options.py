@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 from click.core import ParameterSource
 
-from wiretape.recorder import destinations
+from wiretape.recorder import destinations, paths
 from wiretape.recorder.commands.options import TapeFile, gathered, tape_path
 from wiretape.recorder.decode.stalls import LIMITS
 from wiretape.recorder.plurals import counted
@@ -83,7 +83,7 @@ _TAPE_SUFFIXES = (".db", ".jsonl", ".sqlite")
 
 def is_file(word: str) -> bool:
     """Return True if a word is the path of a tape, by its suffix, or of another file."""
-    return word.endswith(_TAPE_SUFFIXES) or ("/" in word and Path(word).is_file())
+    return word.endswith(_TAPE_SUFFIXES) or ("/" in word and paths.is_file(word))
 
 
 def file_advice(word: str) -> str:
@@ -115,14 +115,14 @@ exchange_id = click.argument("id", required=False, metavar="[ID]", type=_Referen
 
 db = click.option(
     "--db",
-    type=_SourceType(path_type=Path),
+    type=_SourceType(path_type=Path, readable=False),
     envvar="WIRETAPE_DB",
     help="The tape, or a server: clickhouse://HOST/DATABASE. [default: in the user's data directory]",
 )
 """Adds `--db` to a command that reads tapes and servers alike; the command gets a `Place`, or None."""
 tape_db = click.option(
     "--db",
-    type=_TapeType(path_type=Path),
+    type=_TapeType(path_type=Path, readable=False),
     envvar="WIRETAPE_DB",
     help="The tape. [default: in the user's data directory]",
 )

@@ -3,7 +3,6 @@
 import os
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -157,5 +156,5 @@ class _Writer:
 def _private_words() -> Iterator[str]:
     """Yield the names of this machine and of its user."""
     host = socket.gethostname()
-    yield from (host, host.partition(".")[0], Path.home().name)
+    yield from (host, host.partition(".")[0], os.path.basename(os.path.expanduser("~")))
     yield from filter(None, (os.environ.get(name) for name in ("USER", "LOGNAME")))

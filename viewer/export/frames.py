@@ -20,6 +20,7 @@ surrogate, which UTF-8 cannot encode, is replaced by its escape, as in an export
 
 import contextlib
 import itertools
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,7 +72,7 @@ def open_tape(path: str | Path | None = None) -> "Tape":
     Nothing is kept open: each call of the tape's methods connects for reading and sees the exchanges recorded by then.
     Raises `wiretape.recorder.errors.NotFound` or `ForeignFile` if there is no tape.
     """
-    found = options.tape_path(None if path is None else Path(path).expanduser())
+    found = options.tape_path(None if path is None else Path(os.path.expanduser(path)))
     file.identify(found)
     return Tape(found)
 

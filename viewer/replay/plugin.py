@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from wiretape.recorder import paths
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.replay import marks
 
@@ -122,7 +123,7 @@ def _begin(config: pytest.Config, item: pytest.Item) -> "WiretapeServer":
                            config.getini("wiretape_record"))  # fmt: skip
     except ValueError as error:
         raise _failure(str(error)) from None
-    if asked.options.record == "none" and not asked.tape.exists():
+    if asked.options.record == "none" and not paths.exists(asked.tape):
         raise _failure(f"no tape at {asked.tape}: record it by 'pytest {_quoted(item)} --wiretape-record=once'")
     try:
         return _background(config).begin(asked, item.nodeid, os.environ)

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from wiretape.recorder import paths
 from wiretape.recorder.decode.exchange import FAILURES
 from wiretape.recorder.errors import TapeBusy, WiretapeError
 from wiretape.recorder.plurals import counted
@@ -81,7 +82,7 @@ class RecordedTape:
                 directory = Path(tempfile.mkdtemp(prefix="wiretape-"))
                 opened.callback(shutil.rmtree, directory, ignore_errors=True)
                 self.path = directory / f"{tape.stem}.db"
-                if tape.is_file() and tape.stat().st_size:
+                if paths.is_file(tape) and tape.stat().st_size:
                     cut.made(tape, self.path)
                 self._opened = opened.pop_all()
 
@@ -275,7 +276,7 @@ class TextFile:
     """The text at `path`, to which the exchanges of one session in the database `tape` are added, or some removed."""
 
     def __init__(self, path: Path, tape: Path, session: str) -> None:
-        self._path, self._tape, self._session = path.resolve(), tape, session
+        self._path, self._tape, self._session = paths.real(path), tape, session
 
     def check(self) -> None:
         """Raise `WiretapeError` if the text cannot be written, before anything is recorded."""
@@ -283,8 +284,10 @@ class TextFile:
             self._path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise self._unwritable(error.strerror or str(error)) from error
-        if self._path.is_dir() or not os.access(self._path.parent, os.W_OK):
-            raise self._unwritable("it is a directory" if self._path.is_dir() else "its directory is read-only")
+        if paths.is_directory(self._path):
+            raise self._unwritable("it is a directory")
+        if not os.access(self._path.parent, os.W_OK):
+            raise self._unwritable("its directory is read-only")
 
     def _unwritable(self, cause: str) -> WiretapeError:
         return WiretapeError(f"{self._path} cannot be written ({cause}): name another tape, or see to it")
@@ -297,7 +300,7 @@ class TextFile:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with _locked(self._path.parent):
-                before = self._path.read_bytes() if self._path.exists() else b""
+                before = self._path.read_bytes() if paths.exists(self._path) else b""
                 outfile.replace_private(self._path, self._changed(before, kept, gone))
         except (OSError, ValueError) as error:
             raise self._unwritable(str(error)) from error

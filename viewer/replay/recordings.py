@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
+from wiretape.recorder import paths
 from wiretape.recorder.tape import cut
 from wiretape.recorder.tape.redact import Redactor
 from wiretape.viewer.query.parser import parse
@@ -57,7 +58,7 @@ class Shelf:
 
     def suffices(self, tape: Path, where: str | None, test: str) -> bool:
         """Return True if a tape need not be recorded for a test. Raises `WiretapeError`."""
-        if not tape.exists():
+        if not paths.exists(tape):
             return False
         self.excerpt(tape, where, test)
         return self._opened[tape, where].recordings.suffices(test)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from wiretape.recorder import paths
 from wiretape.recorder.destinations import TENANT
 from wiretape.recorder.errors import TapeBusy, WiretapeError
 
@@ -99,7 +100,7 @@ class Acknowledged:
 
 def path_of(tape: Path, centre: str) -> Path:
     """Return the path of the progress file of a tape and a destination."""
-    tape = tape.resolve()
+    tape = paths.real(tape)
     return tape.with_name(f"{tape.name}.shipped-{re.sub('[^A-Za-z0-9._-]+', '-', centre)}")
 
 
@@ -139,7 +140,7 @@ def _is_locked(descriptor: int) -> bool:
 
 def destinations(tape: Path, identity: str | None) -> Iterator[tuple[str, int]]:
     """Yield the destinations of a tape, each with the version up to which all of it is there."""
-    tape = tape.resolve()
+    tape = paths.real(tape)
     for path in sorted(tape.parent.glob(f"{glob.escape(tape.name)}.shipped-*")):
         if path.suffix in (".lock", ".new"):
             continue

@@ -7,6 +7,7 @@ the traceback goes to a private file.
 
 import asyncio
 import contextlib
+import errno
 import gc
 import os
 import signal
@@ -29,6 +30,7 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Input, OptionList, Static
 from textual.worker import Worker, WorkerError
 
+from wiretape.recorder import paths
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.errors import WiretapeError
@@ -412,10 +414,11 @@ class CrampedScreen(ModalScreen[None]):
 
 def report_crash(error: BaseException | None, clock: Clock) -> str:
     """Write the traceback to a private file of the user. Return five lines about it."""
-    import platformdirs
-
-    path = Path(platformdirs.user_state_path("wiretape")) / "log" / f"view-{clock.wall_ns() // 1_000_000}.txt"
+    directory, path = paths.of_user("state"), Path("log", f"view-{clock.wall_ns() // 1_000_000}.txt")
     try:
+        if directory is None:
+            raise FileNotFoundError(errno.ENOENT, paths.NO_HOME)
+        path = directory / path
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.touch(mode=0o600)  # a traceback may quote recorded text
         path.write_text("".join(traceback.format_exception(error)) if error else "", "utf-8", "backslashreplace")

@@ -241,13 +241,10 @@ def test_a_tape_whose_making_was_cut_short_is_finished_by_the_next_writer(
     read(tape)
 
 
-@pytest.mark.parametrize("where", ["file/tape.db", "dangling.db"])
-def test_a_tape_that_cannot_be_made_is_explained(tape: Path, where: str) -> None:
+def test_a_tape_that_cannot_be_made_is_explained(tape: Path) -> None:
     (tape.parent / "file").touch()
-    (tape.parent / "dangling.db").symlink_to(tape.parent / "elsewhere.db")
     with pytest.raises(TapeError, match="record to another tape with --db"):
-        write(tape.parent / where)
-    assert not (tape.parent / "elsewhere.db").exists()
+        write(tape.parent / "file" / "tape.db")
 
 
 @pytest.mark.damages

@@ -28,6 +28,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
+from wiretape.recorder import paths
 from wiretape.recorder.commands.metrics import RecorderState, Setup
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.relay.app import HttpApp
@@ -189,7 +190,7 @@ async def _main(descriptor: int) -> int:
     loop = asyncio.get_running_loop()
     lines = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
-    setup = msgspec.json.decode(await lines.readline(), type=Setup, dec_hook=lambda kind, value: kind(value))
+    setup = msgspec.json.decode(await lines.readline(), type=Setup, dec_hook=paths.from_json)
     app, ended = Metrics(setup, conventions.chosen(os.environ)), asyncio.Event()
     codes: list[int] = []
 

@@ -8,8 +8,8 @@ import json
 import sqlite3
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
+from wiretape.recorder import paths
 from wiretape.recorder.tape import definitions
 
 _LATEST = 50
@@ -64,10 +64,10 @@ def labels(path: Path) -> list[tuple[str, str]]:
 
 def _rows(path: Path, statement: str, *values: str) -> list[Any]:
     """Query a tape without waiting, for no longer than a few million steps, and without leaving a trace."""
-    if not path.is_file():
+    if not paths.is_file(path):
         return []
-    settled = "" if Path(f"{path}-wal").exists() else "&immutable=1"
-    uri = f"file:{quote(str(path.resolve()))}?mode=ro{settled}"
+    settled = "" if paths.exists(f"{path}-wal") else "&immutable=1"
+    uri = paths.sqlite_uri(paths.real(path), f"mode=ro{settled}")
     with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=_TIMEOUT_SECONDS)) as connection:
         connection.text_factory = lambda text: text.decode("utf-8", "replace")
         connection.set_progress_handler(lambda: True, _MOST_STEPS)

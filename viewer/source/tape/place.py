@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wiretape.recorder import paths
 from wiretape.recorder.commands import options
 from wiretape.viewer.source.base import Browsed, Copied, Place, Progress
 
@@ -36,8 +37,8 @@ class TapePlace(Place):
 
     def option(self) -> list[str]:
         """Return `--db` and the path, unless a command finds the tape by itself from any directory."""
-        default, path = options.tape_path(None), self.file.absolute()
-        return [] if default.is_absolute() and default == path else ["--db", str(path)]
+        default, path = options.default_tape(), paths.absolute(self.file)
+        return [] if default and default.is_absolute() and default == path else ["--db", str(path)]
 
     def copied(self, numbers: Sequence[int], directory: Path, progress: Progress) -> Copied:
         return Copied(self.file, set(numbers))

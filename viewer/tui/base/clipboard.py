@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from textual.app import App
 
+from wiretape.recorder import paths
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
 
@@ -39,7 +40,7 @@ def copy(app: App[Any], label: str, text: str, instead: str = "") -> None:
 def save(text: str) -> Path | None:
     """Write a text to a file that only the user can read. Return its path, None if it cannot be written."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if not runtime or not Path(runtime).is_dir():
+    if not runtime or not paths.is_directory(runtime):
         return None
     path = Path(runtime) / "wiretape" / "clip"
     try:

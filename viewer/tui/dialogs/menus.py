@@ -25,6 +25,7 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from wiretape.recorder import paths
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.errors import ConfigError, WiretapeError
 from wiretape.recorder.sanitize import clipped, safe
@@ -270,7 +271,7 @@ def file_name(label: str, arguments: Sequence[str]) -> str:
     format = arguments[arguments.index("--format") + 1] if "--format" in arguments[:-1] else "csv"
     stem = "-".join("".join(sign if sign.isascii() and sign.isalnum() else " " for sign in label).split()) or "export"
     names = [f"{stem}{f'-{n}' if n else ''}.{_SUFFIXES.get(format, format)}" for n in range(1000)]
-    return next((name for name in names if not Path(name).exists()), names[0])
+    return next((name for name in names if not paths.exists(name)), names[0])
 
 
 def _no_file(name: str) -> str | None:
@@ -374,8 +375,9 @@ class ViewsMenu(Menu[str]):
 
     def _help(self, typed: str) -> Content:
         if not self._views:
-            user_file = formatting.line(str(config.user_file()))
-            places = f"Write some into {config.LOCAL_FILE} of this directory, or into {user_file}:"
+            user_file = config.user_file()
+            alternative = f", or into {formatting.line(str(user_file))}" if user_file else ""
+            places = f"Write some into {config.LOCAL_FILE} of this directory{alternative}:"
             empty: Part = ("No view is saved yet. ", "strong")
             return content([empty, (f"{places}\n\n", "plain"), (_VIEW_EXAMPLES, "accent")])
         if not self._shown:

@@ -6,6 +6,7 @@ which is read and written beside the loop.
 """
 
 import asyncio
+import errno
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final
 
-import platformdirs
 from rich.highlighter import Highlighter
 from rich.text import Text
 from textual.app import ComposeResult
@@ -27,6 +27,7 @@ from textual.timer import Timer
 from textual.widgets import Input, Static
 from textual.worker import Worker
 
+from wiretape.recorder import paths
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.sanitize import safe
@@ -470,8 +471,11 @@ class Completions(Toned):
 
 
 def history_file() -> Path:
-    """Return the path of the history, in the user's state directory; neither need exist."""
-    return Path(platformdirs.user_state_path("wiretape")) / "filters.json"
+    """Return the path of the history, in the user's state directory; neither need exist. Raises `OSError`."""
+    directory = paths.of_user("state")
+    if directory is None:
+        raise FileNotFoundError(errno.ENOENT, paths.NO_HOME)
+    return directory / "filters.json"
 
 
 def read_history(path: Path) -> list[str]:
