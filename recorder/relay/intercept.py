@@ -390,7 +390,7 @@ class Opening(Takeover):
             return
         self._came, self._how = b"", Way()
         self._client.limit(KEEP_ALIVE_SECONDS)
-        secured.start(self._client)
+        secured.start(self._client, is_read_to_end=True)
 
     def lost(self, error: Exception | None) -> None:
         """Report the client if it leaves on seeing our certificate."""

@@ -136,7 +136,7 @@ class Http1Client:
         The deadline is set first: the first read may hand the connection over, or answer a request, and set its own.
         """
         self._set_deadline(HEAD_SECONDS)
-        self._socket.start(self)
+        self._socket.start(self, is_read_to_end=True)
         self._socket.look()
 
     # sockets.Handler

@@ -12,10 +12,12 @@ import errno
 import functools
 import ipaddress
 import os
+import select
 import socket
 import ssl
 import struct
 import sys
+import weakref
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -58,6 +60,49 @@ def ask_for_times(sock: socket.socket) -> None:
             sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
 
 
+class _HangUps:
+    """The watch of one event loop's sockets for hang-ups: a reset, or an end in both directions.
+
+    uvloop calls the reader of a socket that has an error once, and drops it with the error and all bytes beyond that
+    read unread; and no loop looks at a socket while its reading is paused. An epoll instance that asks for no event
+    gets hang-ups alone, so that a read costs nothing. A system without epoll reports an error until it is read.
+    """
+
+    _by_loop: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _HangUps]" = weakref.WeakKeyDictionary()
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._sockets: dict[int, Socket] = {}
+        if sys.platform == "linux":
+            self._epoll = select.epoll()
+            loop.add_reader(self._epoll, self._report)
+
+    @classmethod
+    def of(cls, loop: asyncio.AbstractEventLoop) -> "_HangUps":
+        """Return the watch of a loop."""
+        watch = cls._by_loop.get(loop)
+        if watch is None:
+            watch = cls._by_loop[loop] = cls(loop)
+        return watch
+
+    def add(self, descriptor: int, sock: "Socket") -> None:
+        """Report the hang-up of a socket to it, once."""
+        if sys.platform == "linux":
+            self._sockets[descriptor] = sock
+            self._epoll.register(descriptor, select.EPOLLONESHOT)
+
+    def remove(self, descriptor: int, *, is_closed: bool) -> None:
+        """Forget a socket; the system forgets one that is closed by itself."""
+        self._sockets.pop(descriptor, None)
+        if sys.platform == "linux" and not is_closed:
+            self._epoll.unregister(descriptor)
+
+    def _report(self) -> None:
+        for descriptor, _ in self._epoll.poll(0):
+            sock = self._sockets.get(descriptor)
+            if sock is not None:
+                sock.hung_up()
+
+
 class Handler(Protocol):
     """The receiver of a socket's events."""
 
@@ -96,17 +141,28 @@ class Socket:
         self._handler: Handler
         self._unsent: deque[memoryview] = deque()
         self._is_reading = self._is_writing = False
-        self._is_ending = False
+        self._is_ending = self._has_hung_up = self._is_read_to_end = False
+        self._next_read: asyncio.Handle | None = None
+        """The next read after a hang-up, which the event loop need not wait for."""
+        self._write_error: OSError | None = None
+        """The reset that a write has met; a read then meets only an end."""
         self.is_closed = self.has_ended = False
         self.has_kernel_time = False
         self.unsent = self.written = 0
         self.stamp = self.since = 0
+        self._hang_ups: _HangUps | None = None
         if kernel_time is not None:
             ask_for_times(sock)
 
-    def start(self, handler: Handler) -> None:
-        """Report to `handler` from now on."""
-        self._handler = handler
+    def start(self, handler: Handler, *, is_read_to_end: bool = False) -> None:
+        """Report to `handler` from now on.
+
+        `is_read_to_end`: after a hang-up reading cannot be paused, as nobody is left to wait for.
+        """
+        self._handler, self._is_read_to_end = handler, is_read_to_end
+        if self._hang_ups is None and not self.is_closed:
+            self._hang_ups = _HangUps.of(self._loop)
+            self._hang_ups.add(self._sock.fileno(), self)
         self.resume()
 
     def expect(self) -> None:
@@ -121,14 +177,45 @@ class Socket:
 
     def pause(self) -> None:
         """Read nothing more until `resume`."""
-        if self._is_reading:
-            self._is_reading = False
-            self._loop.remove_reader(self._sock)
+        if self._is_reading and not (self._has_hung_up and self._is_read_to_end):
+            self._stop_reading()
+
+    def _stop_reading(self) -> None:
+        self._is_reading = False
+        if self._next_read is not None:
+            self._next_read.cancel()
+            self._next_read = None
+        self._loop.remove_reader(self._sock)
 
     def resume(self) -> None:
         """Read on."""
-        if not self._is_reading and not self.is_closed:
-            self._is_reading = True
+        if self._is_reading or self.is_closed:
+            return
+        self._is_reading = True
+        if self._has_hung_up:
+            self._next_read = self._loop.call_soon(self._read_on)
+        else:
+            self._loop.add_reader(self._sock, self.look)
+
+    def hung_up(self) -> None:
+        """Read to the end from now on, without waiting for the event loop, which may not look at the socket again."""
+        self._has_hung_up = True
+        if self._is_reading:
+            self._stop_reading()
+            self.resume()
+        elif self._is_read_to_end:
+            self.resume()
+
+    def _read_on(self) -> None:
+        """Read once, and again in the next turn of the loop, in which other sockets have theirs."""
+        self._next_read = None
+        has_read = self.look()
+        if not self._is_reading or self._next_read is not None:
+            return
+        if has_read:
+            self._next_read = self._loop.call_soon(self._read_on)
+        else:  # an earlier socket of the same number has hung up
+            self._has_hung_up = False
             self._loop.add_reader(self._sock, self.look)
 
     @property
@@ -166,7 +253,7 @@ class Socket:
             self._stamp(ancillary)
             self._pass_on(_READ[:size])
         else:
-            self._lose(None)
+            self._lose(self._write_error)
         return True
 
     def _stamp(self, ancillary: list[tuple[int, int, bytes]]) -> None:
@@ -240,9 +327,14 @@ class Socket:
             self._loop.remove_writer(self._sock)
 
     def _stop_writing(self, error: OSError) -> None:
+        if error.errno != errno.EPIPE:  # which follows an end that is read as one
+            self._write_error = error
         self._drop_unsent()
         self._is_ending = True
-        self._loop.call_soon(self._tell_write_failed, error)
+        if self._is_read_to_end and isinstance(error, ConnectionError):
+            self.hung_up()
+        else:
+            self._loop.call_soon(self._tell_write_failed, error)
 
     def _tell_write_failed(self, error: OSError) -> None:
         if not self.is_closed:
@@ -267,15 +359,21 @@ class Socket:
     def close(self) -> None:
         """Close at once and drop unsent bytes. The handler gets no more events."""
         if not self.is_closed:
-            self.pause()
+            self._leave_loop(is_closed=True)
             self._drop_unsent()
-            self.is_closed = True
             self._sock.close()
+
+    def _leave_loop(self, *, is_closed: bool) -> None:
+        if self._is_reading:
+            self._stop_reading()
+        if self._hang_ups is not None:
+            self._hang_ups.remove(self._sock.fileno(), is_closed=is_closed)
+        self.is_closed = True
 
     def detach(self) -> socket.socket:
         """Return the socket, without unsent bytes, to a new owner: for this object it is closed."""
-        self.pause()
-        self.is_closed = True
+        if not self.is_closed:
+            self._leave_loop(is_closed=False)
         return self._sock
 
     def _lose(self, error: Exception | None) -> None:
@@ -363,11 +461,11 @@ class TlsSocket(Socket):
         """The peer's session for a later resumption; in TLS 1.3 only after a read."""
         return self._tls.session
 
-    def start(self, handler: Handler) -> None:
+    def start(self, handler: Handler, *, is_read_to_end: bool = False) -> None:
         """Report to `handler` from now on, beginning with the bytes that came with the end of the handshake."""
-        super().start(handler)
         if self._secured is None and self._incoming.pending:
-            self._loop.call_soon(self._pass_on, _READ[:0])
+            self._loop.call_soon(self._pass_on, _READ[:0])  # before the next read, which may be the reset
+        super().start(handler, is_read_to_end=is_read_to_end)
 
     def _pass_on(self, data: memoryview) -> None:
         if self.is_closed:

@@ -74,22 +74,26 @@ class Tunnel(Responder, Takeover):
 
 
 class _TunnelDirection:
-    """One direction of the tunnel; `passed` counts its reads."""
+    """One direction of the tunnel, after the bytes that came `early`; `passed` counts its reads."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
+    def __init__(self, source: socket.socket, target: socket.socket, early: bytes = b"") -> None:
+        self._source, self._target, self._early = source, target, early
         self.passed = 0
 
     async def run(self) -> bool:
-        """Pass bytes on; return True if they ended in good order."""
+        """Pass bytes on; return True if they ended in good order.
+
+        A read comes after all bytes before it are written, and straight from the socket: the streams of asyncio drop
+        their buffers on a reset, and those of uvloop take one that comes with data for an end in good order.
+        """
+        loop = asyncio.get_running_loop()
         try:
-            while data := await self._reader.read(_READ_BYTES):
-                self._writer.write(data)
-                await self._writer.drain()
+            await loop.sock_sendall(self._target, self._early)
+            while data := await loop.sock_recv(self._source, _READ_BYTES):
+                await loop.sock_sendall(self._target, data)
                 self.passed += 1
-            self._writer.write_eof()
-            await self._writer.drain()
-        except (OSError, RuntimeError):  # one side has broken, or is closed
+            self._target.shutdown(socket.SHUT_WR)
+        except OSError:  # one side has broken
             return False
         return True
 
@@ -99,10 +103,7 @@ async def _splice(near: socket.socket, early: bytes, far: socket.socket) -> None
 
     A full close looks like a half close: after one side has ended, the other may not be silent for ever.
     """
-    near_reader, near_writer = await asyncio.open_connection(sock=near, limit=_READ_BYTES)
-    far_reader, far_writer = await asyncio.open_connection(sock=far, limit=_READ_BYTES)
-    far_writer.write(early)
-    directions = _TunnelDirection(near_reader, far_writer), _TunnelDirection(far_reader, near_writer)
+    directions = _TunnelDirection(near, far, early), _TunnelDirection(far, near)
     tasks = [asyncio.create_task(direction.run()) for direction in directions]
     try:
         ended, running = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -113,5 +114,4 @@ async def _splice(near: socket.socket, early: bytes, far: socket.socket) -> None
     finally:
         for task in tasks:
             task.cancel()
-        near_writer.transport.abort()
-        far_writer.transport.abort()
+        await asyncio.gather(*tasks, return_exceptions=True)  # they leave the event loop before the sockets close

@@ -158,10 +158,7 @@ class WebSocket(Takeover):
     def upstream_lost(self, error: Exception | None, at: int) -> None:
         """End as upstream closed, and let the client have all that came."""
         self._ending = ("end", None, at) if error is None else ("reset", words(error), at)
-        if error is not None:
-            self._end(*self._ending)
-            self._client.close()
-        elif self._down.waits_since is None:
+        if self._down.waits_since is None:
             self._end_with_upstream(*self._ending)
 
     def _end_with_upstream(self, ended_by: str, detail: str | None, at: int) -> None:

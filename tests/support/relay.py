@@ -19,7 +19,7 @@ import zlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from socket import SO_LINGER, SOL_SOCKET
+from socket import SO_LINGER, SOL_SOCKET, create_server, socket
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -258,6 +258,20 @@ def serving(authority: Path, name: str) -> ssl.SSLContext:
 
 
 @contextlib.asynccontextmanager
+async def relaying(relay: "Relay", port: int) -> AsyncIterator[str]:
+    """Serve a relay's tape before an upstream on a port; give the base URL for clients."""
+    proxy = Proxy([providers.parse(f"http://127.0.0.1:{port}")], Transport(), relay.recorder.tap)
+    listening = server.listen("127.0.0.1", 0)
+    own = server.Server(proxy, listening)
+    try:
+        yield server.base_url(listening)
+    finally:
+        own.close()
+        proxy.cut()
+        await own.wait_closed(1)
+
+
+@contextlib.asynccontextmanager
 async def serving_raw(relay: "Relay", upstream: Callable[..., Coroutine[Any, Any, None]]) -> AsyncIterator[str]:
     """Serve a relay's tape before an upstream that reads and writes by itself; give the base URL for clients."""
     serving: set[asyncio.Task[None]] = set()
@@ -272,21 +286,48 @@ async def serving_raw(relay: "Relay", upstream: Callable[..., Coroutine[Any, Any
             writer.transport.close()
 
     listener = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 20)
-    port = listener.sockets[0].getsockname()[1]
-    proxy = Proxy([providers.parse(f"http://127.0.0.1:{port}")], Transport(), relay.recorder.tap)
-    listening = server.listen("127.0.0.1", 0)
-    base = server.base_url(listening)
-    own = server.Server(proxy, listening)
     try:
-        yield base
+        async with relaying(relay, listener.sockets[0].getsockname()[1]) as base:
+            yield base
     finally:
-        own.close()
-        proxy.cut()
-        await own.wait_closed(1)
         listener.close()
         for task in serving:
             task.cancel()
         await asyncio.gather(*serving, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def accepting(play: Callable[[socket], Coroutine[Any, Any, None]]) -> AsyncIterator[int]:
+    """Play to one connection after another on a port, which is given.
+
+    Its bytes and its reset are with the peer at once: no turn of the event loop comes between them.
+    """
+    loop = asyncio.get_running_loop()
+
+    async def accept() -> None:
+        while True:
+            sock, _ = await loop.sock_accept(listener)
+            with sock:
+                sock.setblocking(False)
+                await play(sock)
+
+    with create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        task = asyncio.create_task(accept())
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+def reset_at_once(sock: socket, data: bytes = b"") -> None:
+    """Send as much as the peer's kernel takes, and leave with a TCP reset."""
+    if data:
+        sock.send(data)
+    sock.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
+    sock.close()
 
 
 # A socket
@@ -304,7 +345,7 @@ class ByHand(Socket):
         self.news: list[bytes] = []
         self.handler: Handler
 
-    def start(self, handler: Handler) -> None:
+    def start(self, handler: Handler, *, is_read_to_end: bool = False) -> None:
         self.handler = handler
 
     def expect(self) -> None:
@@ -383,7 +424,7 @@ class Relay:
     """A recorder before a scripted upstream, which plays a scene to requests for the target from `plays`."""
 
     def __init__(self, directory: Path, **options: Any) -> None:
-        self.runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+        self.runner = asyncio.Runner(loop_factory=options.pop("loop", uvloop.new_event_loop))
         self.tape = directory / "tape.db"
         self.upstream = ScriptedUpstream(options.pop("choose", self._choose), options.pop("tls", None))
         self.refused: list[Refusal] = []

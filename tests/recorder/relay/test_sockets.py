@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -11,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.relay import LOOPS, on_loop, reset, run, serving, until
+from tests.support.relay import LOOPS, on_loop, reset, reset_at_once, run, serving, until
 from wiretape.recorder.clock import SYSTEM, Clock, KernelTime
-from wiretape.recorder.relay.sockets import Socket, TlsSocket, connect
+from wiretape.recorder.relay.sockets import READ_BYTES, Socket, TlsSocket, connect
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
 both_loops = pytest.mark.parametrize("loop", LOOPS, ids=["asyncio", "uvloop"])
@@ -249,6 +250,116 @@ async def test_a_look_finds_what_came_and_the_end(authority: Path, tls: bool) ->
         writer.close()
         await until(lambda: sock.look() and sock.is_closed)
         assert told.events == [("lost", None)]
+
+
+# Hang-ups
+
+
+LARGE = bytes(range(256)) * 400
+"""More than a read, and less than the window that a kernel opens at once."""
+
+
+@both_loops
+@on_loop
+async def test_all_that_came_with_a_reset_is_received_before_it(loop: Loop) -> None:
+    for data in (b"", b"little", LARGE):
+        told = Told()
+        with loopback() as (near, far):
+            sock = Socket(near, SYSTEM, KernelTime(SYSTEM))
+            sock.start(told)
+            reset_at_once(far, data)
+            await until(lambda told=told: told.events)
+        assert (told.data, told.events) == (data, [("lost", ConnectionResetError)])
+
+
+@both_loops
+@on_loop
+async def test_all_that_came_with_a_reset_over_tls_is_received_before_it(loop: Loop, authority: Path) -> None:
+    told, has_left, data = Told(), threading.Event(), LARGE[:60_000]  # several records, in one window
+
+    def take(secured: ssl.SSLSocket) -> None:
+        secured.recv(1)
+        secured.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else the reset drops what the kernel holds
+        secured.sendall(data)
+        secured.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        socket.socket(fileno=secured.detach()).close()
+        has_left.set()
+
+    port, thread = spoken_to(authority, take)
+    trusting = ssl.create_default_context(cafile=str(authority / "ca.pem"))
+    sock = TlsSocket(await connect("127.0.0.1", port), SYSTEM, None, trusting, "127.0.0.1", None)
+    await sock.shake_hands()
+    sock.start(told)
+    sock.write(b"x")
+    assert has_left.wait(10)  # the loop is held up
+    await until(lambda: told.events)
+    thread.join(10)
+    assert (told.data, told.events) == (data, [("lost", ConnectionResetError)])
+
+
+@both_loops
+@on_loop
+async def test_a_paused_socket_that_was_reset_is_read_when_it_is_resumed(loop: Loop) -> None:
+    told = Told(lambda: sock.pause())
+    with loopback() as (near, far):
+        sock = Socket(near, SYSTEM)
+        sock.start(told)
+        reset_at_once(far, LARGE)
+        reads = -(-len(LARGE) // READ_BYTES)
+        for count in range(1, reads + 1):
+            await until(lambda count=count: len(told.reads) == count)
+            await asyncio.sleep(0.01)
+            assert (len(told.reads), told.events) == (count, [])
+            sock.resume()
+        await until(lambda: told.events)
+    assert (told.data, told.events) == (LARGE, [("lost", ConnectionResetError)])
+
+
+@both_loops
+@on_loop
+async def test_a_socket_that_is_read_to_its_end_cannot_be_paused_after_a_reset(loop: Loop) -> None:
+    told = Told(lambda: sock.pause())
+    with loopback() as (near, far):
+        sock = Socket(near, SYSTEM)
+        sock.start(told, is_read_to_end=True)
+        sock.pause()
+        far.send(b"waits")
+        await asyncio.sleep(0.01)
+        assert told.reads == []
+        reset_at_once(far, LARGE)
+        await until(lambda: told.events)
+    assert (told.data, told.events) == (b"waits" + LARGE, [("lost", ConnectionResetError)])
+
+
+@both_loops
+@pytest.mark.parametrize("is_read_to_end", [False, True])
+@on_loop
+async def test_a_reset_that_a_write_meets_is_no_end_in_good_order(loop: Loop, is_read_to_end: bool) -> None:
+    told = Told()
+    with loopback() as (near, far):
+        sock = Socket(near, SYSTEM)
+        sock.start(told, is_read_to_end=is_read_to_end)
+        reset_at_once(far, LARGE)
+        assert not sock.write(b"x")
+        await until(lambda: sock.is_closed)
+    assert (told.data, told.events[-1]) == (LARGE, ("lost", ConnectionResetError))
+
+
+@both_loops
+@on_loop
+async def test_a_hang_up_of_an_earlier_socket_ends_nothing(loop: Loop) -> None:
+    told = Told()
+    with loopback() as (near, far):
+        sock = Socket(near, SYSTEM)
+        sock.start(told)
+        sock.hung_up()
+        for data in (b"one", b"two"):
+            told.reads.clear()
+            far.send(data)
+            await until(lambda: told.reads)
+            assert told.data == data
+        sock.close()
+    assert told.events == []
 
 
 # Timestamps
