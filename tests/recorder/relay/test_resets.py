@@ -1,0 +1,291 @@
+"""Connections that are reset in the same moment as data comes: no byte is lost, and the other side ends at once."""
+
+import asyncio
+import contextlib
+import socket
+import struct
+import zlib
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import h2.config
+import h2.connection
+import pytest
+from h2.events import StreamEnded
+
+from tests.support import http2
+from tests.support.relay import (
+    CHUNKED,
+    DONE,
+    HEAD,
+    LOOPS,
+    Relay,
+    accepting,
+    address,
+    chunk,
+    dial,
+    fetch,
+    on_loop,
+    post,
+    relaying,
+    reset_at_once,
+    select,
+)
+from tests.support.websockets import ASK, response, side
+
+Play = Callable[[socket.socket], Coroutine[Any, Any, None]]
+LARGE = b"".join(chunk(f"{number:0600}") for number in range(120))
+"""An answer of more than a read, and less than what the kernel takes of it at once on a new connection."""
+SMALLER = LARGE[:50_000]
+"""The same for a connection on which there was traffic."""
+SWITCH = (
+    b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: a\r\n\r\n"
+)
+UPGRADE = [("connection", "Upgrade"), ("upgrade", "websocket"), ("sec-websocket-key", "x3JJHMbDL1EzLkh9GBhXDw==")]
+
+
+@pytest.fixture(scope="module", params=LOOPS, ids=["asyncio", "uvloop"])
+def relay(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Relay]:
+    """One recorder on each loop for all tests."""
+    with Relay(tmp_path_factory.mktemp("relay"), loop=request.param) as relay:
+        yield relay
+        assert relay.troubles == []
+
+
+async def head_of(sock: socket.socket) -> bytes:
+    """Receive a head of HTTP/1.1, with the bytes that came with its end."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        data += await asyncio.get_running_loop().sock_recv(sock, 65536)
+    return data
+
+
+def resetting(data: bytes) -> Play:
+    """Return an upstream that answers with these bytes, and resets its connection."""
+
+    async def play(sock: socket.socket) -> None:
+        await head_of(sock)
+        reset_at_once(sock, data)
+
+    return play
+
+
+class Silent:
+    """An upstream that answers with some bytes, and then only receives, until its client has left."""
+
+    def __init__(self, data: bytes = b"", *, receives: bool = True) -> None:
+        self._data, self._receives = data, receives
+        self.received = b""
+        self.has_head = asyncio.Event()
+        self.is_left = asyncio.Event()
+
+    async def __call__(self, sock: socket.socket) -> None:
+        self.received = await head_of(sock)
+        self.has_head.set()
+        sock.send(self._data) if self._data else None
+        if not self._receives:
+            await self.is_left.wait()
+        with contextlib.suppress(ConnectionError):
+            while data := await asyncio.get_running_loop().sock_recv(sock, 65536):
+                self.received += data
+        self.is_left.set()
+
+
+def framed(body: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(body), body)
+
+
+# Upstream
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(CHUNKED + framed(LARGE), id="chunked"),
+        pytest.param(HEAD + b"content-length: 999999\r\n\r\n" + LARGE, id="length"),
+        pytest.param(HEAD + b"\r\n" + LARGE, id="eof"),
+    ],
+)
+@on_loop
+async def test_all_that_came_with_upstreams_reset_is_relayed_and_stored(relay: Relay, answer: bytes) -> None:
+    path = f"/v1/chat/completions?upstream-{len(answer)}"
+    async with accepting(resetting(answer)) as port, relaying(relay, port) as base:
+        got = await fetch(base, post(path))
+    tape = await relay.kept(path)
+    assert (got.body, got.complete) == (LARGE, False)
+    assert (tape.body, tape.outcome) == (LARGE, ("truncated", "reset"))
+
+
+@pytest.mark.parametrize("answer", [b"", HEAD], ids=["nothing", "half_a_head"])
+@on_loop
+async def test_a_reset_before_a_whole_head_is_a_failed_connection(relay: Relay, answer: bytes) -> None:
+    path = f"/v1/chat/completions?head-{len(answer)}"
+    async with accepting(resetting(answer)) as port, relaying(relay, port) as base:
+        got = await fetch(base, post(path))
+    assert (got.status, (await relay.kept(path)).outcome) == (502, ("connect_error", "reset"))
+
+
+@on_loop
+async def test_a_reset_behind_the_streams_own_end_is_only_flagged(relay: Relay) -> None:
+    path = "/v1/chat/completions?done"
+    body = chunk("a", finish="stop") + DONE
+    async with accepting(resetting(CHUNKED + framed(body))) as port, relaying(relay, port) as base:
+        assert (await fetch(base, post(path))).body == body
+    tape = await relay.kept(path)
+    assert (tape.outcome, "unclean_end" in tape.flags) == (("complete", None), True)
+
+
+@on_loop
+async def test_an_answer_that_came_with_a_reset_of_its_upload_is_passed_on(relay: Relay) -> None:
+    path, refusal = "/v1/chat/completions?upload", b"HTTP/1.1 413 Too Large\r\ncontent-length: 3\r\n\r\nbig"
+    async with accepting(resetting(refusal)) as port, relaying(relay, port) as base:
+        got = await fetch(base, post(path, b"x" * 1_000_000))
+    assert (got.status, got.body, (await relay.kept(path)).body) == (413, b"big", b"big")
+
+
+@on_loop
+async def test_all_messages_that_came_with_upstreams_reset_pass_a_websocket(relay: Relay) -> None:
+    path = "/v1/responses?upstream"
+    server = side()
+    data = b"".join(bytes(server.send_data(message)) for message in response(1, *(["Hel"] * 900))[:-1])
+    async with (
+        accepting(resetting(SWITCH + data)) as port,
+        relaying(relay, port) as base,
+        dial(base) as (reader, writer),
+    ):
+        writer.write(post(path, b"", UPGRADE, method="GET"))
+        got = await reader.read()
+    tape = await relay.kept(path)
+    assert len(data) > 65536
+    assert got.endswith(data)
+    assert (tape.body, tape.outcome) == (data, ("truncated", "reset"))
+
+
+async def request_of(sock: socket.socket) -> tuple[h2.connection.H2Connection, int]:
+    """Receive a request over HTTP/2; return the connection and the stream."""
+    loop = asyncio.get_running_loop()
+    connection = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False))
+    connection.initiate_connection()
+    while True:
+        await loop.sock_sendall(sock, connection.data_to_send())
+        for event in connection.receive_data(await loop.sock_recv(sock, 65536)):
+            if isinstance(event, StreamEnded):
+                return connection, event.stream_id
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"), [(None, ("truncated", "reset")), (2, ("truncated", "rst_internal_error"))]
+)
+@on_loop
+async def test_all_frames_that_came_with_upstreams_reset_pass_http_2(
+    relay: Relay, code: int | None, outcome: tuple[str, str]
+) -> None:
+    path = f"/v1/chat/completions?h2-{code}"
+
+    async def play(sock: socket.socket) -> None:
+        connection, stream = await request_of(sock)
+        connection.send_headers(stream, [(":status", "200"), ("content-type", "text/event-stream")])
+        for start in range(0, len(SMALLER), 5_000):
+            connection.send_data(stream, SMALLER[start : start + 5_000])
+        if code is not None:
+            connection.reset_stream(stream, code)
+        reset_at_once(sock, connection.data_to_send())
+
+    async with accepting(play) as port, relaying(relay, port) as base, http2.connect(base) as peer:
+        stream = peer.request(http2.ask(path), end=True)
+        await stream.over()
+    tape = await relay.kept(path)
+    assert bytes(stream.body) == tape.body == SMALLER
+    assert (tape.outcome, stream.is_ended) == (outcome, False)
+
+
+# The client
+
+
+async def leave(base: str, data: bytes) -> None:
+    """Send bytes, and leave with a reset."""
+    sock = socket.create_connection(address(base))
+    sock.setblocking(False)
+    reset_at_once(sock, data)
+
+
+@on_loop
+async def test_a_client_that_resets_behind_its_request_ends_upstreams_silence(relay: Relay) -> None:
+    path, upstream = "/v1/chat/completions?client", Silent()
+    async with accepting(upstream) as port, relaying(relay, port) as base:
+        await leave(base, post(path))
+        await asyncio.wait_for(upstream.is_left.wait(), 5)
+    tape = await relay.kept(path)
+    assert (tape.outcome, tape.row["request_body"]) == (("client_closed", None), b"{}")
+
+
+@on_loop
+async def test_a_clients_reset_within_its_upload_is_noticed_with_all_that_came(relay: Relay) -> None:
+    path, upstream, piece = "/v1/chat/completions?upload-left", Silent(), b"x" * 80_000
+    request = post(path, headers=[("content-length", "1000000")], body=b"") + piece
+    async with accepting(upstream) as port, relaying(relay, port) as base:
+        await leave(base, request)
+        await asyncio.wait_for(upstream.is_left.wait(), 5)
+    tape = await relay.kept(path)
+    assert (tape.outcome, tape.row["request_body"], tape.row["request_truncated"]) == (
+        ("client_closed", None), piece, 1,
+    )  # fmt: skip
+    assert upstream.received.endswith(piece)
+
+
+@on_loop
+async def test_a_clients_reset_is_noticed_while_its_upload_is_held(relay: Relay) -> None:
+    path, upstream = "/v1/chat/completions?held", Silent(receives=False)
+    async with accepting(upstream) as port, relaying(relay, port) as base:
+        with socket.create_connection(address(base)) as sock:
+            sock.setblocking(False)
+            sock.send(post(path, headers=[("content-length", "1000000000")], body=b""))
+            held = 0
+            while held < 20:  # nothing has been taken for a while
+                try:
+                    sock.send(bytes(1 << 20))
+                    held = 0
+                except BlockingIOError:
+                    held += 1
+                    await asyncio.sleep(0.005)
+            reset_at_once(sock)
+        assert (await relay.kept(path)).outcome == ("client_closed", None)
+        upstream.is_left.set()
+
+
+@on_loop
+async def test_all_messages_that_came_with_a_clients_reset_pass_a_websocket(relay: Relay) -> None:
+    path, upstream, client = "/v1/responses?client", Silent(SWITCH), side(client=True)
+    data = b"".join(bytes(client.send_data(ASK)) for _ in range(len(SMALLER) // len(ASK)))
+    async with accepting(upstream) as port, relaying(relay, port) as base:
+        with socket.create_connection(address(base)) as sock:
+            sock.setblocking(False)
+            sock.send(post(path, b"", UPGRADE, method="GET"))
+            assert b"101" in await head_of(sock)
+            reset_at_once(sock, data)
+        await asyncio.wait_for(upstream.is_left.wait(), 5)
+    tape = await relay.kept(path)
+    packed = select(relay.tape, "SELECT data FROM client_bodies WHERE exchange_no = ?", tape.row["no"])[0][0]
+    assert zlib.decompress(packed) == data
+    assert upstream.received.endswith(data)
+    assert tape.outcome == ("client_closed", None)
+
+
+@on_loop
+async def test_a_client_of_http_2_that_resets_ends_upstreams_silence(relay: Relay) -> None:
+    path, is_left = "/v1/chat/completions?h2-client", asyncio.Event()
+
+    async def play(sock: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(ConnectionError):
+            await request_of(sock)
+            peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            peer.close()
+            while await loop.sock_recv(sock, 65536):
+                pass
+        is_left.set()
+
+    async with accepting(play) as port, relaying(relay, port) as base, http2.connect(base) as peer:
+        peer.request(http2.ask(path), end=True)
+        await asyncio.wait_for(is_left.wait(), 5)
+    assert (await relay.kept(path)).outcome == ("client_closed", None)
