@@ -92,7 +92,8 @@ class Frame:
 class MeasuredRequest:
     """The input of a tool's rule: one exchange. Timestamps are ns since T0.
 
-    `decoded` is the body, None where no tool looks at it, and `api` its API. `requested_tokens` is the limit of the
+    `decoded` is the body, None where no tool looks at it, and `api` its API; `is_litellm`: LiteLLM's proxy answered, as
+    its headers say. `requested_tokens` is the limit of the
     answer's tokens in the request. `count_tokens` is None without a tokenizer. Without `has_usage_chunks`, chunks
     without choices are hidden from the rule.
     """
@@ -105,6 +106,7 @@ class MeasuredRequest:
     duration_ns: int | None = None
     decoded: Decoded | None = None
     api: str = chat.API
+    is_litellm: bool = False
     requested_tokens: int | None = None
     count_tokens: CountTokens | None = None
     has_usage_chunks: bool = True
@@ -169,28 +171,38 @@ class MeasuredRequest:
         counted = (run for run in runs if (run.chunk.output if output else run.chunk.counts))
         return [at for run in counted for at in at_ns[run.items] if at is not None]
 
+    def finish_ns(self) -> int | None:
+        """Return the timestamp of the last chunk with a finish reason."""
+        if self.decoded is None:
+            return None
+        runs = (run for run in reversed(self.decoded.runs) if any(piece.finish_reason for piece in run.chunk.pieces))
+        return next((self.decoded.at_ns[run.items.stop - 1] for run in runs), None)
+
     def without_usage_chunks(self) -> "MeasuredRequest":
         """Return the same request, had its upstream sent no chunk without choices."""
         return replace(self, has_usage_chunks=False)
 
 
 def request(
-    exchange: Exchange, body: Decoded, judged: Judged, apis: Collection[str] = (chat.API,)
+    exchange: Exchange, body: Decoded, judged: Judged, apis: Collection[str] = (chat.API,), *, has_whole: bool = False
 ) -> MeasuredRequest | str:
     """Return an exchange as seen by a tool that measures these APIs, or the reason to leave it out.
 
-    A stream that no dialect has recognised is taken for one of chat completions.
+    A stream that no dialect has recognised is taken for one of chat completions. A tool that `has_whole` measures
+    answers that are not streamed, too.
     """
     facts = exchange.status, exchange.ended_by, exchange.end_ns, judged.outcome or "open"
     seen = MeasuredRequest(*facts, judged.error_code, judged.duration_ns)
     api = body.api if body.api is not None and body.api in apis else chat.API
     is_known = body.framing == "sse" and (body.api in (api, None) or "malformed" in body.flags)
+    is_litellm = any(name.startswith("x-litellm-") for name, _ in exchange.headers.response)
+    is_whole_answer = has_whole and not body.stream and body.api == api
     return admitted(
         seen,
-        replace(seen, decoded=body, api=api),
-        is_stream=body.stream or NOT_SHIPPED in judged.flags,
+        replace(seen, decoded=body, api=api, is_litellm=is_litellm),
+        is_stream=body.stream or is_whole_answer or NOT_SHIPPED in judged.flags,
         is_whole=is_whole(exchange, body) and NOT_SHIPPED not in judged.flags,
-        is_known=is_known and not (body.runs and EVENT not in body.kinds),
+        is_known=is_whole_answer or (is_known and not (body.runs and EVENT not in body.kinds)),
     )
 
 

@@ -310,7 +310,8 @@ def measure(
     count_tokens: CountTokens | None = None,
 ) -> Measured:
     """Measure one exchange as a tool does; `judged` are its measures, or a row that has their outcome."""
-    seen = request(exchange, body, judged, authority(tool).apis)
+    rule = authority(tool)
+    seen = request(exchange, body, judged, rule.apis, has_whole=rule.has_whole)
     if not isinstance(seen, str):
         seen = replace(seen, requested_tokens=requested_tokens, count_tokens=count_tokens)
     return measure_seen(tool, seen)

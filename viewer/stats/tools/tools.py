@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from wiretape.recorder.decode.dialects import chat, completions, messages, responses
+from wiretape.recorder.decode.dialects import chat, completions, gemini, messages, responses
 from wiretape.viewer.stats.tools import clients, engines, tracers
 from wiretape.viewer.stats.tools.request import MeasuredRequest, Numbers
 
@@ -88,7 +88,7 @@ class MeasuringTool:
 
     `last` is the key in `Numbers` of the ms from a request's start to its last timestamp in the tool's run duration;
     without it, a run lasts from the first request's start to the last one's end, failures included. `apis` are the APIs
-    that the tool measures.
+    that the tool measures; `has_whole`: also their answers that are not streamed.
     """
 
     source: str
@@ -101,6 +101,7 @@ class MeasuringTool:
     last: str | None = None
     reads_request: bool = False
     apis: Collection[str] = (chat.API,)
+    has_whole: bool = False
 
 
 _VLLM_METRICS: Final = (
@@ -292,10 +293,12 @@ AUTHORITIES: Final[dict[str, MeasuringTool]] = {
             ToolMetric("latency_s", "litellm_llm_api_latency_metric", "s"),
             ToolMetric("per_token_s", "gen_ai.server.time_per_output_token", "s", way="numpy", needs_tokens=True),
         ),
-        "The first chunk with a role or output is the first token: TTFT ends at the role chunk; time per token has the"
-        " first one in its divisor, not in its time; a stream without finish_reason fails; percentiles are estimates"
-        " within histogram buckets.",
+        "The first token is the first chunk with a role or output, so the role chunk; any event of Responses, and of"
+        " Messages that its proxy answers. Time per token has the first one in its divisor, not in its time; a stream"
+        " without finish_reason fails, but of Gemini; percentiles are estimates within histogram buckets.",
         (Total("litellm_output_tokens_metric", "tokens", "output_tokens", per_s=None),),
+        apis=(chat.API, responses.API, messages.API, gemini.API),
+        has_whole=True,
     ),
     "traceloop": MeasuringTool(
         "OpenLLMetry, opentelemetry-instrumentation-openai",

@@ -1,7 +1,8 @@
 """Measures of one exchange by SDKs that trace a program's own requests: Langfuse, LiteLLM and OpenLLMetry.
 
 Follows Langfuse's `langfuse/openai.py` and the measures of its server's `dataModel.ts`, LiteLLM's
-`litellm_core_utils/streaming_handler.py` and `integrations/prometheus.py`, and OpenLLMetry's
+`litellm_core_utils/streaming_handler.py`, `responses/streaming_iterator.py`,
+`llms/anthropic/messages/native/streaming_iterator.py` and `integrations/prometheus.py`, and OpenLLMetry's
 `opentelemetry/instrumentation/openai/shared/chat_wrappers.py`, of the releases that `tools` names. Each stamps the
 first item that the SDK below yields: any event with JSON data.
 """
@@ -9,6 +10,7 @@ first item that the SDK below yields: any event with JSON data.
 from collections.abc import Iterator
 from typing import Final
 
+from wiretape.recorder.decode.dialects import chat, gemini, messages, responses
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.viewer.stats.tools.request import (
     ClientLeft,
@@ -49,10 +51,33 @@ def langfuse(request: MeasuredRequest) -> Numbers:
 
 
 def litellm(request: MeasuredRequest) -> Numbers:
-    """Measure as LiteLLM: the first chunk with a role or output is the first token."""
+    """Measure as LiteLLM, by the API that it asks, or answers itself."""
     request.check_status(_SUCCESSES)
-    first_ns: int | None = None
     texts: list[str] = []
+    if request.decoded is not None and not request.decoded.stream:
+        first_ns, end_ns = _whole(request)
+    elif request.api == chat.API:
+        first_ns, end_ns = _chat(request, texts)
+    else:
+        first_ns, end_ns = _LITELLM[request.api](request)
+    tokens = request.reported_tokens()
+    tokens = request.tokens_of(texts) if tokens is None and texts else tokens
+    generating_ns = end_ns - first_ns if end_ns is not None and first_ns is not None else None
+    return {
+        "ttft_s": None if first_ns is None else first_ns / 1e9,
+        "latency_s": None if end_ns is None else end_ns / 1e9,
+        "per_token_s": generating_ns / 1e9 / tokens if generating_ns and tokens else None,
+        "output_tokens": tokens,
+    }
+
+
+_Times = tuple[int | None, int | None]
+"""The timestamps of the first token and of the end."""
+
+
+def _chat(request: MeasuredRequest, texts: list[str]) -> _Times:
+    """Take the first chunk with a role or output as the first token, and collect the texts."""
+    first_ns: int | None = None
     is_finished = False
     for frame, payload in _items(request):
         choice = first_choice(payload) or {}
@@ -64,15 +89,57 @@ def litellm(request: MeasuredRequest) -> Numbers:
     request.check_end()
     if not is_finished:
         raise ToolError("RemoteProtocolError: stream ended before a finish_reason")
-    end_ns, tokens = request.duration_ns, request.reported_tokens()
-    tokens = request.tokens_of(texts) if tokens is None else tokens
-    generating_ns = end_ns - first_ns if end_ns is not None and first_ns is not None else None
-    return {
-        "ttft_s": None if first_ns is None else first_ns / 1e9,
-        "latency_s": None if end_ns is None else end_ns / 1e9,
-        "per_token_s": generating_ns / 1e9 / tokens if generating_ns and tokens else None,
-        "output_tokens": tokens,
-    }
+    return first_ns, request.duration_ns
+
+
+def _messages(request: MeasuredRequest) -> _Times:
+    """Take the first output as the first token; LiteLLM's own answers pass through, with any event as the first."""
+    if request.is_litellm:
+        request.check_end()
+        return _first_event(request), request.duration_ns
+    _check_faults(request)
+    request.check_end()
+    end_ns = request.finish_ns()
+    if end_ns is None:
+        raise ToolError("APIConnectionError: stream ended before a finish_reason")
+    return next(iter(request.chunk_times(output=True)), None), end_ns
+
+
+def _gemini(request: MeasuredRequest) -> _Times:
+    """Take the first output as the first token; a stream without a finish reason is a success."""
+    _check_faults(request)
+    request.check_end()
+    return next(iter(request.chunk_times(output=True)), None), request.duration_ns
+
+
+def _responses(request: MeasuredRequest) -> _Times:
+    """Take the first event of any kind as the first token."""
+    _check_faults(request)
+    request.check_end()
+    if request.decoded is None or request.decoded.end_item is None:
+        raise ToolError("APIConnectionError: the stream was closed before any terminal event")
+    return _first_event(request), request.duration_ns
+
+
+def _whole(request: MeasuredRequest) -> _Times:
+    """Return the end of an answer that is not streamed, which has no first token."""
+    _check_faults(request)
+    request.check_end()
+    return None, request.duration_ns
+
+
+_LITELLM: Final = {messages.API: _messages, gemini.API: _gemini, responses.API: _responses}
+
+
+def _check_faults(request: MeasuredRequest) -> None:
+    """Raise `ToolError` if a payload reports an error."""
+    if request.decoded is not None and any(run.chunk.fault is not None for run in request.decoded.runs):
+        raise ToolError("MidStreamFallbackError: error payload in the stream")
+
+
+def _first_event(request: MeasuredRequest) -> int | None:
+    """Return the timestamp of the first event with data."""
+    return next((frame.at_ns[0] for frame in request.frames if frame.data and not frame.comment), None)
 
 
 def traceloop(request: MeasuredRequest) -> Numbers:

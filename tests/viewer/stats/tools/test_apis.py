@@ -99,6 +99,7 @@ BY_API = {
     "openai.responses": RESPONSE,
     "anthropic.messages": (START, TEXT, STOP),
     "openai.completions": (completion("a"), USAGE, DONE),
+    "gemini": (f"data: {json.dumps({'candidates': [{'finishReason': 'STOP'}], 'modelVersion': 'g'})}\n\n",),
 }
 
 

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from tests.support.cases import each_case
-from tests.support.tools import DONE, RESPONSE, chunk, measure_as, stream, words
+from tests.support.tools import DONE, RESPONSE, chunk, measure_as, named, stream, words
+from wiretape.recorder.decode.exchange import Headers
 from wiretape.viewer.stats.tools.summary import measure
 
 TRACERS = ["langfuse", "litellm", "traceloop"]
@@ -72,3 +73,94 @@ def test_litellm_has_percentiles_of_its_buckets_and_counts_tokens_itself():
     assert rows["litellm_llm_api_latency_metric"].p50 == pytest.approx((0.025 + 0.05) / 2)
     assert rows["litellm_output_tokens_metric"].value == 1
     assert "litellm_output_tokens_metric" in measure_as("litellm", [stream(ROLE, WORD, FINISH, DONE)]).omitted
+
+
+MESSAGE = {"id": "m", "type": "message", "role": "assistant", "model": "c", "content": [], "usage": {"input_tokens": 5}}
+START = named("message_start", message=MESSAGE)
+TEXT_BLOCK = named("content_block_start", index=0, content_block={"type": "text", "text": ""})
+TEXT = named("content_block_delta", index=0, delta={"type": "text_delta", "text": "Hi"})
+STOP = named("message_delta", delta={"stop_reason": "end_turn"}, usage={"output_tokens": 12})
+MESSAGES = (START, TEXT_BLOCK, TEXT, TEXT, STOP, named("message_stop"))
+FAULT = named("error", error={"type": "overloaded_error", "message": "m"})
+PROXY = Headers(response=(("x-litellm-call-id", "1"),))
+
+
+GEMINI_USAGE = {"promptTokenCount": 4, "candidatesTokenCount": 7, "totalTokenCount": 11}
+
+
+def gemini(*parts, **more):
+    candidate = {"content": {"role": "model", "parts": list(parts)}, "index": 0, **more}
+    return (
+        f"data: {json.dumps({'candidates': [candidate], 'modelVersion': 'g', 'usageMetadata': GEMINI_USAGE})}\r\n\r\n"
+    )
+
+
+GEMINI = (gemini(), gemini({"text": "Hm", "thought": True}), gemini({"text": "Hi"}, finishReason="STOP"))
+
+
+@each_case(
+    ("events", "facts", "first_s", "latency_s", "tokens"),
+    [
+        (MESSAGES, {}, 0.03, 0.05, 12),
+        (MESSAGES, {"headers": PROXY}, 0.01, 0.06, 12),
+        (GEMINI, {}, 0.02, 0.035, 7),
+        (RESPONSE, {}, 0.01, 0.09, 5),
+    ],
+)
+def test_litellm_measures_each_api_from_its_own_first_token(events, facts, first_s, latency_s, tokens):
+    found = measure("litellm", *stream(*events, **facts)).numbers
+    assert found == {
+        "ttft_s": first_s, "latency_s": pytest.approx(latency_s), "output_tokens": tokens,
+        "per_token_s": pytest.approx((latency_s - first_s) / tokens),
+    }  # fmt: skip
+
+
+@each_case(
+    ("events", "facts", "failed"),
+    [
+        ((START, TEXT, FAULT), {}, "MidStreamFallbackError: error payload in the stream"),
+        ((START, TEXT, FAULT), {"headers": PROXY}, None),
+        ((START, TEXT), {}, "APIConnectionError: stream ended before a finish_reason"),
+        ((START, TEXT), {"headers": PROXY}, None),
+        (GEMINI[:2], {}, None),
+        ((*GEMINI[:2], ERROR), {}, "MidStreamFallbackError: error payload in the stream"),
+        (RESPONSE[:-1], {}, "APIConnectionError: the stream was closed before any terminal event"),
+    ],
+)
+def test_litellm_fails_where_the_route_to_an_api_raises(events, facts, failed):
+    assert measure("litellm", *stream(*events, **facts)).failed == failed
+
+
+CHAT_ANSWER = {"object": "chat.completion", "choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}
+
+
+@each_case(
+    "answer",
+    [
+        CHAT_ANSWER | {"usage": {"completion_tokens": 4}},
+        {
+            **MESSAGE,
+            "content": [{"type": "text", "text": "Hi"}],
+            "stop_reason": "end_turn",
+            "usage": {"output_tokens": 4},
+        },
+        {"candidates": [{"finishReason": "STOP"}], "usageMetadata": {"candidatesTokenCount": 4}},
+        {"object": "response", "id": "r", "status": "completed", "output": [], "usage": {"output_tokens": 4}},
+    ],
+)
+def test_a_whole_answer_has_a_latency_but_no_first_token_for_litellm_alone(answer):
+    given = stream(json.dumps(answer), content_type="application/json")
+    assert measure("litellm", *given).numbers == {
+        "ttft_s": None, "latency_s": 0.015, "per_token_s": None, "output_tokens": 4
+    }  # fmt: skip
+    assert measure("langfuse", *given).left_out == "not streamed"
+
+
+def test_whole_answers_of_other_requests_are_left_out():
+    embeddings = {
+        "object": "list",
+        "data": [{"object": "embedding", "embedding": [0.1]}],
+        "usage": {"prompt_tokens": 1},
+    }
+    given = stream(json.dumps(embeddings), content_type="application/json")
+    assert measure("litellm", *given).left_out == "not streamed"
