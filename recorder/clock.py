@@ -56,6 +56,30 @@ def wall_ns(text: str) -> int | None:
         return None
 
 
+def zone() -> str:
+    """Return the names of the local time zone, such as `CET/CEST`."""
+    return "/".join(dict.fromkeys(time.tzname[: 2 if time.daylight else 1]))
+
+
+def local_offsets() -> list[tuple[int, int]]:
+    """Return the offsets of local time from UTC, in seconds, each with the time from which it holds.
+
+    Times are seconds since the epoch, in ascending order, from the year 2000 to 2050.
+    """
+    before, until = 946_684_800, 2_524_608_000
+    week = 7 * 86_400  # no zone changes its offset twice in a week
+    offsets = [(before, time.localtime(before).tm_gmtoff)]
+    for at in range(before + week, until, week):
+        if time.localtime(at).tm_gmtoff != offsets[-1][1]:
+            low, high = before, at
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (middle, high) if time.localtime(middle).tm_gmtoff == offsets[-1][1] else (low, middle)
+            offsets.append((high, time.localtime(high).tm_gmtoff))
+        before = at
+    return offsets
+
+
 SYSTEM = Clock()
 
 THREAD = Clock(time.thread_time_ns)

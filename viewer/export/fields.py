@@ -34,8 +34,8 @@ _OWN: Final = {
     "model": "the model asked for; where the request names none, the one that answered",
     "labels": "the labels of its request: {key: value}; in CSV and TSV words, key=value, a space is %20",
     "gap_bytes": "bytes of the body that could not be stored",
-    "day": "the day when the exchanges started, UTC",
-    "hour": "the hour when the exchanges started, UTC",
+    "day": "the day when the exchanges started, local time",
+    "hour": "the hour when the exchanges started, local time",
 }
 _WORKED_OUT: Final = {
     "conversation": "the conversation: by the key that its client gave, or else by the id of its first exchange",

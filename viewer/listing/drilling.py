@@ -15,8 +15,8 @@ from wiretape.viewer.query.parser import FilterError
 from wiretape.viewer.query.syntax import Among, Compare, Filter, Labelled, Match, Not, Or, Regex
 from wiretape.viewer.query.values import REGEX_CHARACTERS
 from wiretape.viewer.stats.heatmap import Heatmap
+from wiretape.viewer.stats.metrics import PERIODS
 
-_PERIODS: Final = {"day": timedelta(days=1), "hour": timedelta(hours=1)}
 _FIELDS: Final = {"gap": "gap", "ttft": "ttft_ms", "tps": "tps_user"}
 _ANY = ("", "")
 _LONGEST_SIGN = len(r"\U00000000")
@@ -66,7 +66,7 @@ def group(name: str, value: Any, others: Iterable[object] = ()) -> str:
 
     `others` are the values of the groups beside it, which it must not select.
     """
-    if name in _PERIODS:
+    if name in PERIODS:
         return _period(name, value)
     if name.startswith("label."):
         key = name.removeprefix("label.")
@@ -115,6 +115,7 @@ def _spelled(value: str) -> str:
 
 
 def _period(name: str, value: str) -> str:
-    start = datetime.fromisoformat(f"{value}T00:00" if name == "day" else f"{value}:00")
-    end = start + _PERIODS[name]
-    return f"since:{start:%Y-%m-%dT%H:%MZ} until:{end:%Y-%m-%dT%H:%MZ}"
+    if name == "day":
+        return f"at:{value}"
+    start = datetime.fromisoformat(f"{value}:00")
+    return f"since:{start:%Y-%m-%dT%H:%M} until:{start + timedelta(hours=1):%Y-%m-%dT%H:%M}"

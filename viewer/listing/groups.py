@@ -9,6 +9,7 @@ from typing import Any, Final
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
 from wiretape.viewer.rows import TableRow
+from wiretape.viewer.stats.metrics import group_title
 from wiretape.viewer.text import formatting
 
 GROUPS: Final = (
@@ -111,12 +112,13 @@ def table(
         for column in _COLUMNS
         if objective or column.field != "goodput_pct"
     }
-    longest = max([len(by), *map(len, names)])
+    head = by if by.startswith("label.") else group_title(by).upper()
+    longest = max([len(head), *map(len, names)])
     widths, with_units = _columns(texts, width - min(longest, max(_NARROWEST_NAME, width // 3)))
     first = max(min(longest, width - sum(size + _BETWEEN for size in widths.values())), 1)
     lines = [(clipped(own, first), *(texts[column][at] for column in widths)) for at, own in enumerate(names)]
     titles = (column.title(with_unit=with_units) for column in widths)
-    heads = (by if by.startswith("label.") else by.upper(), *titles)
+    heads = (head, *titles)
     last = lines.pop() if has_total else None
     return GroupLayout(heads, lines, (first, *widths.values()), last)
 

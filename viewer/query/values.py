@@ -57,7 +57,7 @@ def period(text: str, now: datetime) -> Period:
     try:
         start, length = _moment(text, now)
         # A local day may have 23 or 25 hours: its end is the next day's beginning.
-        end = start.astimezone(UTC) + length if length < _DAY else _midnight(start + _DAY)
+        end = _utc(start) + length if length < _DAY else _midnight(start + _DAY)
         return _iso(start), None if not length else _iso(end)
     except (ValueError, OverflowError, OSError):
         raise ValueError(f"expected {KINDS['time'].expected}") from None
@@ -93,7 +93,18 @@ def _midnight(moment: datetime) -> datetime:
 
 
 def _iso(moment: datetime) -> str:
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    return _utc(moment).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+def _utc(moment: datetime) -> datetime:
+    """Return a time in UTC; of a local one that occurs twice, the first, and of one that is skipped, that of the skip.
+
+    For skipped times Python takes the offset behind the skip, which is that of an hour earlier.
+    """
+    utc = moment.astimezone(UTC)
+    if moment.tzinfo is None and utc.astimezone().replace(tzinfo=None) != moment:
+        return moment.replace(fold=1).astimezone(UTC)
+    return utc
 
 
 def pattern(text: str) -> Pattern:

@@ -16,7 +16,7 @@ from wiretape.recorder.sanitize import safe
 from wiretape.viewer.report import stats
 from wiretape.viewer.report.tables import OF_TIME, Column, Table, number, paragraph, table
 from wiretape.viewer.rows import TableRow
-from wiretape.viewer.stats.metrics import QUANTITIES
+from wiretape.viewer.stats.metrics import QUANTITIES, group_title
 from wiretape.viewer.stats.summary import Attempts, field_name
 from wiretape.viewer.text.formatting import UNKNOWN, cell
 
@@ -84,7 +84,7 @@ def groups(
 
 
 def _key(name: str) -> Column:
-    return Column(name, name, lambda row: cell(row[name]))
+    return Column(name, group_title(name), lambda row: cell(row[name]))
 
 
 def _figure(name: str, statistic: str, title: str) -> Column:

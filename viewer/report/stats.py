@@ -15,7 +15,7 @@ from wiretape.viewer.report.tables import Table, fitting, grid, number, paragrap
 from wiretape.viewer.rows import TableRow
 from wiretape.viewer.stats import summary
 from wiretape.viewer.stats.histogram import Bucket
-from wiretape.viewer.stats.metrics import QUANTITIES, STATISTICS, Quantity
+from wiretape.viewer.stats.metrics import QUANTITIES, STATISTICS, Quantity, group_title
 from wiretape.viewer.stats.summary import UNMEASURED
 from wiretape.viewer.text.formatting import amount
 
@@ -93,7 +93,10 @@ def _heading(title: str, of: str, width: int | None) -> list[Text]:
 
 
 def _title(row: TableRow, by: Sequence[str]) -> str:
-    return ", ".join(f"{safe(name)} {_UNKNOWN if row[name] is None else safe(str(row[name]))}" for name in by) or "all"
+    return (
+        ", ".join(f"{safe(group_title(name))} {_UNKNOWN if row[name] is None else safe(str(row[name]))}" for name in by)
+        or "all"
+    )
 
 
 def _span(row: TableRow) -> str:

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from wiretape.recorder.clock import zone
 from wiretape.recorder.decode.metrics import METRICS, Measures, Metric
 from wiretape.viewer import rows
 from wiretape.viewer.query.fields import closest_first, others
@@ -86,7 +87,10 @@ GROUPS: Final = (
     "outcome_detail", "error_code", "finish_reason", "day", "hour", "conversation", "upstream_name",
     "cache_verdict", "cache_broken_at", "protocol",
 )  # fmt: skip
-"""Keys of groups of exchanges, besides `label.KEY`; days and hours are UTC."""
+"""Keys of groups of exchanges, besides `label.KEY`; days and hours are local time."""
+
+PERIODS: Final = ("day", "hour")
+"""The groups by the time of the start."""
 
 BOUNDED: Final = {name: quantity for name, quantity in QUANTITIES.items() if quantity.column is not None}
 """Quantities that an objective can bound: one value of each exchange."""
@@ -114,6 +118,11 @@ def groups(text: str) -> tuple[str, ...]:
         if key not in GROUPS and not _LABEL.fullmatch(key):
             raise ValueError(f"{key!r} is no group: choose from {', '.join(closest_first(key, known))}")
     return keys
+
+
+def group_title(key: str) -> str:
+    """Return the heading of groups; that of days and hours has the names of their time zone."""
+    return f"{key} ({zone()})" if key in PERIODS else key
 
 
 def amount(text: str, unit: str) -> float:

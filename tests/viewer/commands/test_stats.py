@@ -6,10 +6,12 @@ import json
 import re
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 from xml.etree import ElementTree
 
 import click
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
@@ -18,6 +20,8 @@ from tests.support.cases import each_case
 from tests.support.commands import on_terminal
 from tests.support.frames import begin, body, end, head, opened, record
 from tests.support.sample_tape import COMPLETE, LIMITED, TOOLS, recorded
+from tests.support.zones import local_time
+from wiretape.recorder import clock
 from wiretape.recorder.demo import synthetic
 from wiretape.recorder.errors import NotFound, OutputRefused
 from wiretape.recorder.tape import file, journal
@@ -27,6 +31,7 @@ from wiretape.viewer.commands.ls import ls
 from wiretape.viewer.commands.stats import check, stats
 from wiretape.viewer.commands.stats import compare as comparing
 from wiretape.viewer.exchange import changes
+from wiretape.viewer.listing import drilling
 from wiretape.viewer.report import tools as reports
 from wiretape.viewer.stats import compare, summary
 from wiretape.viewer.stats.tools import tools
@@ -436,3 +441,34 @@ def test_a_tape_with_exchanges_that_are_not_measured_is_not_judged_as_good(tmp_p
     checked = CliRunner().invoke(check, ["--db", str(tape), "--min", "n=0", "--all-operations"])
     assert (checked.exit_code, "1 of 2 exchanges are not measured yet: " in checked.stderr) == (4, True)
     assert "not measured yet: 'wiretape db rebuild --db " in CliRunner().invoke(stats, ["--db", str(tape)]).stderr
+
+
+@pytest.mark.parametrize(
+    "zone", ["UTC", "Asia/Tokyo", "America/Los_Angeles", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Beirut"]
+)
+def test_a_group_of_days_or_hours_has_the_exchanges_that_its_filter_selects(zone: str, tmp_path: Path) -> None:
+    starts = (
+        "2026-11-28T20:17:10", "2026-11-28T10:00:00", "2026-03-29T00:30:00", "2026-03-29T01:30:00",
+        "2026-10-24T23:30:00", "2026-10-25T00:30:00", "2026-10-25T01:30:00", "2026-07-01T23:59:59",
+        "2026-03-28T21:30:00", "2026-03-28T22:30:00", "2026-10-03T15:15:00", "2026-10-03T15:45:00",
+        "2026-04-04T14:45:00", "2026-04-04T15:15:00",
+    )  # fmt: skip
+    with opened(path := tmp_path / "tape.db") as store:
+        for number, start in enumerate(starts):
+            id = f"{number:016x}"
+            began = msgspec.structs.replace(begin(id), started_at=f"{start}.000000Z")
+            record(store, [began, head(id), end(id, [])])
+    with local_time(zone):
+        for period in ("day", "hour"):
+            listed = run(
+                path, "stats", "--by", period, "--all-operations", "--columns", f"{period},n", "--format", "json"
+            )
+            groups = {row[period]: row["n"] for row in json.loads(listed.stdout)}
+            assert sum(groups.values()) == len(starts)
+            assert all(datetime.fromisoformat(name) for name in groups)
+            for name, count in groups.items():
+                where = drilling.group(period, name)
+                rows = run(path, "stats", "-f", where, "--all-operations", "--columns", "n", "--format", "json").stdout
+                assert json.loads(rows)[0]["n"] == count, (name, where)
+        shown = run(path, "stats", "--by", "day", "--format", "table").stdout
+        assert shown.startswith(f"day ({clock.zone()})")

@@ -7,6 +7,7 @@ expression that needs a tape raises `NotAtCentre`. Every construct that release 
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 from sqlalchemy import Column, TableValuedAlias, null, types
@@ -17,6 +18,7 @@ from sqlalchemy.sql.compiler import GenericTypeCompiler, IdentifierPreparer, SQL
 from sqlalchemy.sql.elements import Case, False_
 from sqlalchemy.sql.functions import Function
 
+from wiretape.recorder.clock import local_offsets
 from wiretape.recorder.tape import schema
 from wiretape.viewer import config
 from wiretape.viewer.source.clickhouse import driver
@@ -157,6 +159,13 @@ class Compiler(SQLCompiler):
     def visit_instr_func(self, function: Any, **kw: Any) -> str:
         """Compile `instr()` to `position()`."""
         return f"position{self.function_argspec(function, **kw)}"
+
+    def visit_strftime_func(self, function: Any, **kw: Any) -> str:
+        """Compile a part of the local start; the engine need not know the zone."""
+        format, offsets = next(iter(function.clauses)).value, local_offsets()
+        parts = [f"toUInt32(started) < {since}, {before}" for (_, before), (since, _) in pairwise(offsets)]
+        offset = f"multiIf({', '.join(parts)}, {offsets[-1][1]})" if parts else str(offsets[0][1])
+        return f"formatDateTime(started + ({offset}), {_fixed(format)}, 'UTC')"
 
     def visit_substr_func(self, function: Any, **kw: Any) -> str:
         """Compile `substr()` to `substring()`."""

@@ -35,7 +35,8 @@ MOST_GAPS: Final = 12_000_000
 """More pooled gaps than this are not held in memory, of 8 bytes each: their figures are left to the command."""
 
 
-_HEADS: Final = {"day": len("2026-01-01"), "hour": len("2026-01-01T00")}
+_PERIODS: Final = {"day": "%Y-%m-%d", "hour": "%Y-%m-%dT%H"}
+"""Formats of the groups by time."""
 _CODES: Final = {name: code for code, name in enumerate((*OUTCOMES, UNMEASURED))}
 FLAGGED: Final = (
     and_(flagged("burst"), measures.c.tps_user.is_not(None)),
@@ -132,9 +133,11 @@ def group_of(name: str) -> ColumnElement[Any]:
     """Return the expression of a group's name: `label.KEY`, or one of `GROUPS`."""
     if name.startswith("label."):
         return label(name.removeprefix("label."))
-    if name in _HEADS:
-        head = func.substr(exchanges.c.started_at, 1, _HEADS[name], type_=Text)
-        return case((func.typeof(exchanges.c.started_at) == "text", head))  # of a blob it is one, too
+    if name in _PERIODS:
+        # A day is that of a person's clock, as in filters (`at:2026-11-28`). SQLite takes other texts for times, too.
+        started = exchanges.c.started_at
+        is_time = and_(func.typeof(started) == "text", started.like("____-__-__T%"))
+        return case((is_time, func.strftime(_PERIODS[name], started, "localtime", type_=Text)))
     return column(name)
 
 

@@ -19,6 +19,7 @@ from tests.support import shapes
 from tests.support.clickhouse import servers, varied
 from tests.support.sample_tape import frames, recorded
 from tests.support.session_tape import session_tape
+from tests.support.zones import local_time
 from wiretape.recorder import destinations as centres
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.demo import synthetic
@@ -176,6 +177,10 @@ def check_answers(tape: Path, to: str) -> None:
     for question in QUESTIONS:
         command = question.split()
         assert answer(*command, *ended, "--db", to) == answer(*command, *ended, "--db", tape), question
+    for zone in ("Asia/Kolkata", "Europe/Berlin", "America/St_Johns"):
+        with local_time(zone):
+            command = ("stats", "--format", "csv", "--by", "day,hour", "--columns", "day,hour,n", *ended)
+            assert answer(*command, "--db", to) == answer(*command, "--db", tape), zone
     for where in FILTERS:
         asked = ("ls", "--format", "ids", *ended, "-f", where)
         assert answer(*asked, "--db", to) == answer(*asked, "--db", tape), where
