@@ -29,6 +29,7 @@ from wiretape.recorder.decode.exchange import Exchange, Reads
 from wiretape.recorder.decode.metrics import Measures, Timeline, measured
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.ids import exchange_id
 from wiretape.recorder.tape import packing, reading
 from wiretape.recorder.tape.schema import bodies, exchanges, measures, segments, sessions, settlements
 
@@ -340,7 +341,7 @@ def _moment(at: int) -> str:
 def _identity_columns(at: int, seed: int, random: Generator) -> JsonObject:
     return {
         "no": at + 1,
-        "id": hashlib.sha256(f"{seed}/{at}".encode()).hexdigest()[:16],
+        "id": exchange_id(hashlib.sha256(f"{seed}/{at}".encode()).hexdigest()[:16]),
         "started_at": _moment(at),
         "labels": {"team": _TEAMS[random.integers(len(_TEAMS))], "run": f"r{at // 1000}"},
     }

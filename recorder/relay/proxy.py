@@ -23,6 +23,7 @@ from h2.errors import ErrorCodes
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.decode.exchange import reset_code
 from wiretape.recorder.errors import UpstreamError
+from wiretape.recorder.ids import exchange_id
 from wiretape.recorder.relay import apis, guard, providers
 from wiretape.recorder.relay.app import HttpApp
 from wiretape.recorder.relay.client import HTTP2, Client, Headers, Request
@@ -53,12 +54,12 @@ os.register_at_fork(after_in_child=_forget)  # else both processes would generat
 
 
 def new_id() -> str:
-    """Return a new id: 16 random hexadecimal digits."""
+    """Return a new id, made of 16 random hexadecimal digits."""
     global _buffered_digits
     if not _buffered_digits:
         _buffered_digits = os.urandom(ID_BYTES * _BUFFERED_IDS).hex()
     id, _buffered_digits = _buffered_digits[: 2 * ID_BYTES], _buffered_digits[2 * ID_BYTES :]
-    return id
+    return exchange_id(id)
 
 
 UNSENT_BYTES = 256 << 10

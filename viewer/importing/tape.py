@@ -16,6 +16,7 @@ import msgspec
 
 from wiretape.recorder import __version__
 from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.ids import exchange_id
 from wiretape.recorder.process import boot_id
 from wiretape.recorder.relay.recording import REQUEST_STORED_BYTES, STORED_BYTES
 from wiretape.recorder.tape import journal
@@ -129,7 +130,7 @@ class Importer:
         parts = (self._format, stamp, one.method, one.url, one.request or b"", one.status, one.ended_by, one.body)
         digest = hashlib.sha256(msgspec.msgpack.encode(parts)).digest()
         self._seen[digest] += 1
-        return hashlib.sha256(digest + str(self._seen[digest]).encode()).hexdigest()[:16]
+        return exchange_id(hashlib.sha256(digest + str(self._seen[digest]).encode()).hexdigest()[:16])
 
     def _write(self) -> None:
         if not self._waiting:
