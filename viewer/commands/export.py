@@ -269,6 +269,7 @@ _SUFFIXES: Final = {f".{name}": name for name in ("csv", "tsv", "jsonl", "json",
     click.option("--size", metavar="COLSxLINES", help="… and the size of the screen. [default: 80x24]"),
 )
 @click.option("--schema", is_flag=True, help="Print type, unit and meaning of each column.")
+@click.option("--bom", is_flag=True, help="CSV, TSV: begin with the mark of UTF-8, which Excel needs.")
 @output.formatted(
     (*output.FORMATS, "parquet", *_WHOLE),
     "csv; sse is the body of one exchange, asciicast and gif the replay of one or the race of two, har and html any "
@@ -292,6 +293,7 @@ def export(
     new: str | None,
     film: _FilmOptions,
     schema: bool,
+    bom: bool,
     out: Output,
 ) -> None:
     """Export exchanges as CSV, JSON, Parquet, HAR, HTML, GIF or SSE.
@@ -313,7 +315,7 @@ def export(
     if html and out.format not in (None, "html"):
         raise click.UsageError(f"--html and --format {out.format} exclude each other")
     format = "html" if html else out.format or (_format_of(file) if file is not None else None)
-    out = replace(out, format=format or (None if schema and file is None else "csv"))
+    out = replace(out, format=format or (None if schema and file is None else "csv"), mark=bom)
     job = _ExportJob(table or "exchanges", out, file, options.groups(by), limit, options.place(db))
     job = replace(job, where=where, with_text=with_text, with_bodies=with_bodies, sides=_sides(base, new))
     job = replace(job, every_operation=all_operations, with_messages=with_messages, film=film)
@@ -390,7 +392,9 @@ def _refuse(job: _ExportJob, table: str | None, schema: bool) -> None:
 
 
 def _require(job: _ExportJob) -> None:
-    """Raise `Unsupported` if the source lacks the data of an export."""
+    """Raise `Unsupported` if the source lacks the data of an export, or a usage error if the format has no mark."""
+    if job.out.mark and job.format not in ("csv", "tsv"):
+        raise click.UsageError("--bom is for CSV and TSV: other formats need no mark")
     if job.table == "conversations":
         job.place.require("conversations", "--table conversations")
     elif job.whole or job.table not in _OF_ALL:

@@ -45,6 +45,7 @@ class Output:
     raw_csv: bool = False
     no_header: bool = False
     columns: str | None = None
+    mark: bool = False
 
     @property
     def chosen(self) -> str:
@@ -100,7 +101,9 @@ class Output:
         header = header and not self.no_header and not is_ids
         with stdout() if file is None else contextlib.nullcontext(file) as out:
             is_shown = file is None and on_terminal()
-            return text.write(out, format, fields, rows, raw_csv=self.raw_csv, terminal=is_shown, header=header)
+            return text.write(
+                out, format, fields, rows, raw_csv=self.raw_csv, terminal=is_shown, header=header, mark=self.mark
+            )
 
     def put_rounded(
         self,
@@ -160,7 +163,11 @@ def formatted(
         return gathered("out", lambda format, raw_csv, no_header: Output(format, raw_csv, no_header), *added)
     text = "Only these columns, in this order, such as id,model,ttft_ms; 'help' lists all of them."
     named = click.option("--columns", metavar="NAMES", shell_complete=completion.columns, help=text)
-    return gathered("out", Output, named, *added)
+
+    def make(format: str | None, raw_csv: bool, no_header: bool, columns: str | None) -> Output:
+        return Output(format, raw_csv, no_header, columns)
+
+    return gathered("out", make, named, *added)
 
 
 def _column(name: str, known: Mapping[str, str]) -> str:

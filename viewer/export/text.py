@@ -1,13 +1,15 @@
 """Rows as bytes: CSV, TSV, JSON Lines and JSON, written as they come, so that memory does not grow with the tape.
 
-CSV follows RFC 4180 (CRLF, minimal quoting, UTF-8, no mark). A text that a spreadsheet would take for a formula gets a
-leading `'`, as OWASP's ASVS 1.2.10 asks; numbers never do. TSV has no quotes: tab, line feed, carriage return and
-backslash are written as `\\t`, `\\n`, `\\r` and `\\\\`, so that a line is a row and `cut` works. JSON is exact. A lone
-surrogate, which UTF-8 has no bytes for, is written as its escape in all of them. Numbers are rounded to the nanosecond,
-to six decimals (of seconds nine); costs are exact. Booleans are `true` and `false`. In CSV, TSV and Markdown, flags and
-labels are words with a space in between: `no_usage stall`, `run=a7 step=2`. Only on its way to a terminal is text
-changed: CSV cells pass `safe`, in JSON what `safe` would change is escaped. Markdown is for people: its texts pass
-`safe` and have no markup. Which rows there are is left to `queries`.
+CSV follows RFC 4180 (CRLF, UTF-8, no mark unless asked for; quotes only where needed). A text that a spreadsheet would
+take for a formula gets a leading `'`, as OWASP's ASVS 1.2.10 asks; numbers never do. Spreadsheets separate cells at
+semicolons and tabs, too: a text with one is quoted, and a formula behind one gets its `'` as well. In TSV, tab, line
+feed, carriage return and backslash are written as `\\t`, `\\n`, `\\r` and `\\\\`, so that a line is a row and `cut`
+works; a text is quoted only if it begins with a quotation mark: nearly all readers would take that for a quote. JSON is
+exact. A lone surrogate, which UTF-8 has no bytes for, is written as its escape in all of them. Numbers are rounded to
+the nanosecond, to six decimals (of seconds nine); costs are exact. Booleans are `true` and `false`. In CSV, TSV and
+Markdown, flags and labels are words with a space in between: `no_usage stall`, `run=a7 step=2`. Only on its way to a
+terminal is text changed: CSV cells pass `safe`, in JSON what `safe` would change is escaped. Markdown is for people:
+its texts pass `safe` and have no markup. Which rows there are is left to `queries`.
 """
 
 import csv
@@ -37,23 +39,27 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\0")
 _LINE_ENDS = ("\x85", "\u2028", "\u2029")
 _TSV = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 _TO_ESCAPE = re.compile(r"[\\\t\n\r]").search
-_ESCAPED_IN_LINES = "\\\t\r"
+_ESCAPED_IN_LINES = '\\\t\r"'
 _MARKUP = re.compile(r"[\\`*\[\]<>|~&@$]|(?<!\w)_|_(?!\w)|:(?=//)|(?<=www)\.")
 _ESCAPED = r"\\\g<0>"
 _QUOTE = '"'
-_TO_QUOTE = re.compile(r'[",\r\n]').search
-_UNQUOTED = re.compile(r'[^",\r\n=+\-@\t\0][^",\r\n]*+').fullmatch
+_TO_QUOTE = re.compile(r'[",\r\n;\t]').search
+_UNQUOTED = re.compile(r'[^",\r\n=+\-@\t\0;][^",\r\n;\t]*+').fullmatch
+_INNER_FORMULA = re.compile(r'(?<=[;\t])(?="*[=+\-@\t\r\n\0])')
+"""The place of a formula behind what a spreadsheet may take for a separator; quotes before it do not disarm it."""
 _ASIS = frozenset({NoneType, int, float, str})
 _ASIS_THERE = _ASIS - {str}
 _NONE = ()
 _TEXT = frozenset({NoneType, str})
 _TRUTH = frozenset({NoneType, bool})
 _TRUTHS = {None: "", False: "false", True: "true"}
-_QUOTED_IN_LINES = '",\r'
+_QUOTED_IN_LINES = '",\r;\t'
+_MARK: Final = "\ufeff"
+"""The mark at the beginning of UTF-8, without which Excel takes a file for one of the system's old encoding."""
 _GUARDED_LINE = re.compile(r"\n[=+\-@\t\0]").search
 _FLUSH = 1 << 16
 _FIRST: Final = rows.CHUNK_FIELDS.index("event") + 1
-_ORDINARY: Final = re.compile(r"[ \w][ \w.;:!?'()—-]*+").fullmatch
+_ORDINARY: Final = re.compile(r"[ \w][ \w.:!?'()—-]*+").fullmatch
 """Match of a text that needs no quotes or escapes in CSV."""
 _TEXTS = rows.FIELDS + rows.TEXT_FIELDS
 
@@ -77,11 +83,14 @@ def write(
     raw_csv: bool = False,
     terminal: bool = False,
     header: bool = True,
+    mark: bool = False,
 ) -> int:
     """Write rows in a format, and return their count. `raw_csv` leaves texts that look like formulas unchanged.
 
-    With `header`, CSV and TSV begin with the names of the fields.
+    With `header`, CSV and TSV begin with the names of the fields; with `mark`, with the mark of UTF-8 before these.
     """
+    if mark:
+        out.write(_encoded(_MARK))
     match format:
         case "csv":
             return _write_csv(out, fields, found, raw_csv, terminal, header)
@@ -101,8 +110,9 @@ def write_object(out: BinaryIO, row: TableRow, *, terminal: bool = False) -> Non
 
 
 def guarded(text: str) -> str:
-    """Prefix a text that a spreadsheet would take for a formula with `'`."""
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    """Prefix what a spreadsheet would take for a formula in a text with `'`."""
+    text = f"'{text}" if text.startswith(_FORMULA) else text
+    return _INNER_FORMULA.sub("'", text) if ";" in text or "\t" in text else text
 
 
 def _rounded(fields: Sequence[str], found: Iterable[TableRow]) -> Iterator[TableRow]:
@@ -126,7 +136,11 @@ def _write_csv(
         return _write_columns(out, found, ",", end, functools.partial(_csv_texts, raw=raw))
     count = 0
     for row in _rounded(fields, found):
-        writer.writerow(_cells([row[field] for field in fields], raw, terminal))
+        cells = _cells([row[field] for field in fields], raw, terminal)
+        if any(type(cell) is str and (";" in cell or "\t" in cell) for cell in cells):  # `csv` would not quote them
+            buffer.write(",".join("" if cell is None else _in_quotes(str(cell)) for cell in cells) + end)
+        else:
+            writer.writerow(cells)
         count += 1
         if buffer.tell() > _FLUSH:
             _drain(buffer, out)
@@ -196,7 +210,8 @@ def _cells(values: Iterable[Any], raw: bool, terminal: bool) -> list[Any]:
     asis, marks = _ASIS_THERE if terminal else _ASIS, _NONE if raw else _FORMULA
     return [
         value
-        if (kind := type(value)) in asis and (kind is not str or value[:1] not in marks)
+        if (kind := type(value)) in asis
+        and (kind is not str or (value[:1] not in marks and ";" not in value and "\t" not in value))
         else _cell(value, raw, terminal)
         for value in values
     ]
@@ -286,7 +301,11 @@ def _quoted(value: Any, raw: bool) -> str:
     if type(value) is str and _UNQUOTED(value):  # nearly every cell
         return value
     cell = _cell(value, raw, terminal=False)
-    text = "" if cell is None else str(cell)
+    return "" if cell is None else _in_quotes(str(cell))
+
+
+def _in_quotes(text: str) -> str:
+    """Return the cell of a text: in quotes if a reader would take a sign in it for a separator or a quote."""
     return f'"{text.replace(_QUOTE, _QUOTE * 2)}"' if _TO_QUOTE(text) else text
 
 
@@ -346,6 +365,8 @@ def _unquoted(value: Any, terminal: bool) -> str:
     flat = value if kind in _TEXT else rows.words(value)
     text = "" if flat is None else str(flat)
     text = text.translate(_TSV) if _TO_ESCAPE(text) else text  # few texts need it, and a search is faster
+    if text.startswith(_QUOTE):
+        text = f'"{text.replace(_QUOTE, _QUOTE * 2)}"'
     return safe(text) if terminal else text
 
 

@@ -105,6 +105,42 @@ def test_a_text_that_looks_like_a_formula_is_guarded_unless_raw(text: str) -> No
     assert next(csv.DictReader(io.StringIO(raw.decode(), newline=""))) == row
 
 
+@each_case(
+    ("text", "guarded"),
+    [
+        ("ok;=1+1", "ok;'=1+1"),
+        ("a\t@b", "a\t'@b"),
+        ("\t=1", "'\t'=1"),
+        ('ok;"=1+1"', 'ok;\'"=1+1"'),
+        ("x;+1;-1", "x;'+1;'-1"),
+        ("a; b\tc", "a; b\tc"),
+    ],
+)
+def test_a_formula_behind_what_may_be_a_separator_is_guarded_and_its_text_quoted(text: str, guarded: str) -> None:
+    cell = f'"{guarded.replace(chr(34), 2 * chr(34))}"'.encode()
+    assert written("csv", [{"a": text, "b": None}]) == b"a,b\r\n%b,\r\n" % cell
+    by_column = io.BytesIO()
+    export.write(by_column, "csv", ("a", "b"), Exchanges(("a", "b"), [[(1, text, None)]]))
+    assert by_column.getvalue() == b"a,b\r\n%b,\r\n" % cell
+    raw = f'"{text.replace(chr(34), 2 * chr(34))}"'.encode()
+    assert written("csv", [{"a": text, "b": None}], raw_csv=True) == b"a,b\r\n%b,\r\n" % raw
+
+
+@each_case("text", ['"', '"Hello, he said', '"a" and "b"', 'no "quote" at its beginning', '""'])
+def test_a_quotation_mark_at_the_beginning_of_a_cell_swallows_no_row_of_tsv(text: str) -> None:
+    found = [{"a": text, "b": "x"}, {"a": "second", "b": None}]
+    by_row, by_column = written("tsv", found), io.BytesIO()
+    export.write(by_column, "tsv", ("a", "b"), Exchanges(("a", "b"), [[(1, text, "x"), (2, "second", None)]]))
+    assert by_column.getvalue() == by_row
+    cells = [*csv.reader(io.StringIO(by_row.decode(), newline=""), delimiter="\t")]
+    assert cells == [["a", "b"], [text, "x"], ["second", ""]]
+
+
+def test_a_mark_of_utf8_comes_once_before_the_header() -> None:
+    assert written("csv", [{"a": "é"}], mark=True) == "\ufeffa\r\né\r\n".encode()
+    assert written("tsv", [{"a": "é"}], mark=True) == "\ufeffa\né\n".encode()
+
+
 def test_numbers_are_never_quoted_or_guarded_and_unknown_is_empty() -> None:
     assert written("csv", [{"a": -1, "b": -0.5, "c": None, "d": False, "e": 0}]) == b"a,b,c,d,e\r\n-1,-0.5,,false,0\r\n"
 
