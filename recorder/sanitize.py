@@ -2,7 +2,7 @@
 
 Recorded text is hostile: an ESC may rename a window, fill a clipboard or reset a terminal, a bidi control may turn a
 line around. `safe` maps each such code point to one visible cell and keeps all others; it never changes the length of
-a text. Bytes on a pipe stay exact: this is for terminals only.
+a text. Rows of tables are made safe on a pipe, too, which often ends at a terminal; exports and bodies stay exact.
 """
 
 _PICTURES = {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421}

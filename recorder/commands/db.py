@@ -70,7 +70,7 @@ def schema(db: Path | None) -> None:
     from wiretape.recorder.tape.schema import statements
 
     for statement in statements() if db is None else file.statements(db):
-        click.echo(f"{safe(statement.expandtabs(2), multiline=True) if sys.stdout.isatty() else statement};")
+        click.echo(f"{safe(statement.expandtabs(2), multiline=True)};")
 
 
 @db.command()

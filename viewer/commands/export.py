@@ -315,7 +315,7 @@ def export(
     if html and out.format not in (None, "html"):
         raise click.UsageError(f"--html and --format {out.format} exclude each other")
     format = "html" if html else out.format or (_format_of(file) if file is not None else None)
-    out = replace(out, format=format or (None if schema and file is None else "csv"), mark=bom)
+    out = replace(out, format=format or (None if schema and file is None else "csv"), mark=bom, exact=True)
     job = _ExportJob(table or "exchanges", out, file, options.groups(by), limit, options.place(db))
     job = replace(job, where=where, with_text=with_text, with_bodies=with_bodies, sides=_sides(base, new))
     job = replace(job, every_operation=all_operations, with_messages=with_messages, film=film)

@@ -39,13 +39,14 @@ _NAMED = 10
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The format of rows (None: the default), and its options."""
+    """The format of rows (None: the default), and its options; rows that are `exact` keep the bytes of their texts."""
 
     format: str | None = None
     raw_csv: bool = False
     no_header: bool = False
     columns: str | None = None
     mark: bool = False
+    exact: bool = False
 
     @property
     def chosen(self) -> str:
@@ -102,7 +103,15 @@ class Output:
         with stdout() if file is None else contextlib.nullcontext(file) as out:
             is_shown = file is None and on_terminal()
             return text.write(
-                out, format, fields, rows, raw_csv=self.raw_csv, terminal=is_shown, header=header, mark=self.mark
+                out,
+                format,
+                fields,
+                rows,
+                raw_csv=self.raw_csv,
+                terminal=is_shown,
+                exact=self.exact,
+                header=header,
+                mark=self.mark,
             )
 
     def put_rounded(
@@ -126,7 +135,7 @@ class Output:
         from wiretape.viewer.export.text import write_object
 
         with stdout() as out:
-            write_object(out, row, terminal=on_terminal())
+            write_object(out, row)
 
     def explain(self, meanings: Mapping[str, str]) -> None:
         """Write the meaning of each field of a row."""

@@ -7,9 +7,9 @@ feed, carriage return and backslash are written as `\\t`, `\\n`, `\\r` and `\\\\
 works; a text is quoted only if it begins with a quotation mark: nearly all readers would take that for a quote. JSON is
 exact. A lone surrogate, which UTF-8 has no bytes for, is written as its escape in all of them. Numbers are rounded to
 the nanosecond, to six decimals (of seconds nine); costs are exact. Booleans are `true` and `false`. In CSV, TSV and
-Markdown, flags and labels are words with a space in between: `no_usage stall`, `run=a7 step=2`. Only on its way to a
-terminal is text changed: CSV cells pass `safe`, in JSON what `safe` would change is escaped. Markdown is for people:
-its texts pass `safe` and have no markup. Which rows there are is left to `queries`.
+Markdown, flags and labels are words with a space in between: `no_usage stall`, `run=a7 step=2`. Rows that are not
+`exact` may reach a terminal, if only through `head`: cells of CSV and TSV pass `safe`, in JSON what `safe` would change
+is escaped. Markdown is for people: its texts pass `safe` and have no markup. Which rows there are is left to `queries`.
 """
 
 import csv
@@ -20,7 +20,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import NoneType
-from typing import Any, BinaryIO, Final, Literal
+from typing import Any, BinaryIO, Final, Literal, NamedTuple
 
 import msgspec
 from sqlalchemy import Connection
@@ -34,6 +34,7 @@ from wiretape.viewer.source.tape import queries, sessions
 Format = Literal["csv", "tsv", "jsonl", "json", "markdown"]
 Source = tuple[Sequence[str], Callable[[Connection], Iterator[TableRow]]]
 Texts = Callable[[Sequence[Any]], Sequence[str]]
+Shown = Callable[[str], str]
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\0")
 _LINE_ENDS = ("\x85", "\u2028", "\u2029")
@@ -82,31 +83,35 @@ def write(
     *,
     raw_csv: bool = False,
     terminal: bool = False,
+    exact: bool = True,
     header: bool = True,
     mark: bool = False,
 ) -> int:
     """Write rows in a format, and return their count. `raw_csv` leaves texts that look like formulas unchanged.
 
-    With `header`, CSV and TSV begin with the names of the fields; with `mark`, with the mark of UTF-8 before these.
+    On a `terminal`, no row is `exact`. With `header`, CSV and TSV begin with the names of the fields; with `mark`, with
+    the mark of UTF-8 before these.
     """
+    is_safe = terminal or not exact
+    ending: tuple[str, Shown | None] = ("\n", safe) if terminal else ("\r\n", None if exact else _safe_lines)
     if mark:
         out.write(_encoded(_MARK))
     match format:
         case "csv":
-            return _write_csv(out, fields, found, raw_csv, terminal, header)
+            return _write_csv(out, fields, found, _Csv(*ending, raw_csv), header)
         case "tsv":
-            return _write_tsv(out, fields, found, terminal, header)
+            return _write_tsv(out, fields, found, is_safe, header)
         case "jsonl":
-            return _write_text(out, (f"{_json(row, terminal)}\n" for row in _rounded(fields, found)))
+            return _write_text(out, (f"{_json(row, is_safe)}\n" for row in _rounded(fields, found)))
         case "json":
-            return _write_json(out, _rounded(fields, found), terminal)
+            return _write_json(out, _rounded(fields, found), is_safe)
         case "markdown":
             return _write_markdown(out, fields, _rounded(fields, found))
 
 
-def write_object(out: BinaryIO, row: TableRow, *, terminal: bool = False) -> None:
+def write_object(out: BinaryIO, row: TableRow) -> None:
     """Write one row as one JSON object, indented."""
-    out.write(_encoded(_json(rows.rounded(row, filter(rows.is_rounded, row)), terminal, indent=2) + "\n"))
+    out.write(_encoded(_json(rows.rounded(row, filter(rows.is_rounded, row)), is_safe=True, indent=2) + "\n"))
 
 
 def guarded(text: str) -> str:
@@ -120,25 +125,30 @@ def _rounded(fields: Sequence[str], found: Iterable[TableRow]) -> Iterator[Table
     return (rows.rounded(row, names) for row in found) if names else iter(found)
 
 
-def _write_csv(
-    out: BinaryIO, fields: Sequence[str], found: Iterable[TableRow], raw: bool, terminal: bool, header: bool
-) -> int:
-    end = "\n" if terminal else "\r\n"
+class _Csv(NamedTuple):
+    """The variant of CSV: its line end, the function that makes texts safe, if any, and whether formulas are `raw`."""
+
+    end: str
+    shown: Shown | None
+    raw: bool
+
+
+def _write_csv(out: BinaryIO, fields: Sequence[str], found: Iterable[TableRow], form: _Csv, header: bool) -> int:
     buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator=end)
+    writer = csv.writer(buffer, lineterminator=form.end)
     if header:
         writer.writerow(fields)
-    if isinstance(found, Chunks) and tuple(fields) == rows.CHUNK_FIELDS and not terminal:
+    if isinstance(found, Chunks) and tuple(fields) == rows.CHUNK_FIELDS and form.shown is None:
         _drain(buffer, out)
-        return _write_lines(out, found, raw, end)
-    if isinstance(found, Exchanges) and tuple(fields) == found.fields and len(fields) > 1 and not terminal:
+        return _write_lines(out, found, form)
+    if isinstance(found, Exchanges) and tuple(fields) == found.fields and len(fields) > 1:
         _drain(buffer, out)
-        return _write_columns(out, found, ",", end, functools.partial(_csv_texts, raw=raw))
+        return _write_columns(out, found, ",", form.end, functools.partial(_csv_texts, form=form))
     count = 0
     for row in _rounded(fields, found):
-        cells = _cells([row[field] for field in fields], raw, terminal)
+        cells = _cells([row[field] for field in fields], form)
         if any(type(cell) is str and (";" in cell or "\t" in cell) for cell in cells):  # `csv` would not quote them
-            buffer.write(",".join("" if cell is None else _in_quotes(str(cell)) for cell in cells) + end)
+            buffer.write(",".join("" if cell is None else _in_quotes(str(cell)) for cell in cells) + form.end)
         else:
             writer.writerow(cells)
         count += 1
@@ -182,46 +192,52 @@ def _label_words(stored: str) -> Any:
     return rows.words(json.loads(stored))
 
 
-def _csv_texts(stored: Sequence[Any], raw: bool) -> Sequence[str]:
+def _csv_texts(stored: Sequence[Any], form: _Csv) -> Sequence[str]:
     """Write a column's values as `csv.writer` writes the cells of them."""
-    return _texts(stored, _QUOTED_IN_LINES, functools.partial(_quoted, raw=raw))
+    return _texts(stored, _QUOTED_IN_LINES, functools.partial(_quoted, form=form), is_safe=form.shown is not None)
 
 
-def _tsv_texts(stored: Sequence[Any]) -> Sequence[str]:
+def _tsv_texts(stored: Sequence[Any], is_safe: bool) -> Sequence[str]:
     """Write a column's values as `_unquoted` does."""
-    return _texts(stored, _ESCAPED_IN_LINES, functools.partial(_unquoted, terminal=False))
+    return _texts(stored, _ESCAPED_IN_LINES, functools.partial(_unquoted, is_safe=is_safe), is_safe=is_safe)
 
 
-def _texts(stored: Sequence[Any], special: str, cell: Callable[[Any], str]) -> Sequence[str]:
-    """Write a column's values with `cell`, unless all are texts of one line without a `special` sign or a formula."""
+def _texts(stored: Sequence[Any], special: str, cell: Callable[[Any], str], *, is_safe: bool) -> Sequence[str]:
+    """Write a column's values with `cell`, unless all are texts of one line without a `special` sign or a formula.
+
+    If they have to be safe, all of them are ASCII that can be printed, too.
+    """
     if not set(map(type, stored)) <= _TEXT:
         return [*map(cell, stored)]
     texts = ["" if text is None else text for text in stored]
     lines = "\n".join(texts)
     is_ordinary = lines.count("\n") == len(texts) - 1 and not any(sign in lines for sign in special)
+    if is_safe and is_ordinary:
+        joined = "".join(texts)
+        is_ordinary = joined.isascii() and joined.isprintable()
     if is_ordinary and not _GUARDED_LINE(f"\n{lines}"):  # which is searched for a single sign: that is fast
         return texts
     written = {text: cell(text) for text in set(texts)}  # often few distinct ones, such as labels
     return [*map(written.__getitem__, texts)]
 
 
-def _cells(values: Iterable[Any], raw: bool, terminal: bool) -> list[Any]:
+def _cells(values: Iterable[Any], form: _Csv) -> list[Any]:
     # Nearly every cell is written as it is; a call for each would take as long as all the rest.
-    asis, marks = _ASIS_THERE if terminal else _ASIS, _NONE if raw else _FORMULA
+    asis, marks = _ASIS if form.shown is None else _ASIS_THERE, _NONE if form.raw else _FORMULA
     return [
         value
         if (kind := type(value)) in asis
         and (kind is not str or (value[:1] not in marks and ";" not in value and "\t" not in value))
-        else _cell(value, raw, terminal)
+        else _cell(value, form)
         for value in values
     ]
 
 
-def _write_lines(out: BinaryIO, found: Chunks, raw: bool, end: str) -> int:
+def _write_lines(out: BinaryIO, found: Chunks, form: _Csv) -> int:
     count = 0
-    cell = functools.partial(_quoted, raw=raw)
+    cell = functools.partial(_quoted, form=form)
     for id, decoded in found.found:
-        lines = chunk_lines(id, decoded, cell, end)
+        lines = chunk_lines(id, decoded, cell, form.end)
         if found.limit is not None:
             del lines[found.limit - count :]
         out.write(_encoded("".join(lines)))
@@ -296,11 +312,11 @@ def _around(row: TableRow, part: str | None, cell: Callable[[Any], str], end: st
     return "".join(f"{one}," for one in cells[:place]), "".join(f",{one}" for one in cells[place + 1 :]) + end
 
 
-def _quoted(value: Any, raw: bool) -> str:
+def _quoted(value: Any, form: _Csv) -> str:
     """Write one value as `csv.writer` writes the cell of it."""
-    if type(value) is str and _UNQUOTED(value):  # nearly every cell
+    if type(value) is str and form.shown is None and _UNQUOTED(value):  # nearly every cell
         return value
-    cell = _cell(value, raw, terminal=False)
+    cell = _cell(value, form)
     return "" if cell is None else _in_quotes(str(cell))
 
 
@@ -309,12 +325,17 @@ def _in_quotes(text: str) -> str:
     return f'"{text.replace(_QUOTE, _QUOTE * 2)}"' if _TO_QUOTE(text) else text
 
 
-def _cell(value: Any, raw: bool, terminal: bool) -> str | int | float | None:
+def _cell(value: Any, form: _Csv) -> str | int | float | None:
     flat = rows.words(value)
     if not isinstance(flat, str):
         return flat
-    text = flat if raw else guarded(flat)
-    return safe(text) if terminal else text
+    text = flat if form.raw else guarded(flat)
+    return text if form.shown is None else form.shown(text)
+
+
+def _safe_lines(text: str) -> str:
+    """Return a text safe for a terminal, with its line feeds and tabs, which do no harm there."""
+    return "\t".join(safe(part, multiline=True) for part in text.split("\t"))
 
 
 def _drain(buffer: io.StringIO, out: BinaryIO) -> None:
@@ -323,20 +344,20 @@ def _drain(buffer: io.StringIO, out: BinaryIO) -> None:
     buffer.truncate()
 
 
-def _write_json(out: BinaryIO, found: Iterable[TableRow], terminal: bool) -> int:
+def _write_json(out: BinaryIO, found: Iterable[TableRow], is_safe: bool) -> int:
     out.write(b"[")
-    count = _write_text(out, (f"{',' if at else ''}\n{_json(row, terminal)}" for at, row in enumerate(found)))
+    count = _write_text(out, (f"{',' if at else ''}\n{_json(row, is_safe)}" for at, row in enumerate(found)))
     out.write(b"\n]\n")
     return count
 
 
-def _write_tsv(out: BinaryIO, fields: Sequence[str], found: Iterable[TableRow], terminal: bool, header: bool) -> int:
+def _write_tsv(out: BinaryIO, fields: Sequence[str], found: Iterable[TableRow], is_safe: bool, header: bool) -> int:
     if header:
         out.write(_encoded("\t".join(fields) + "\n"))
-    if isinstance(found, Exchanges) and tuple(fields) == found.fields and not terminal:
-        return _write_columns(out, found, "\t", "\n", _tsv_texts)
+    if isinstance(found, Exchanges) and tuple(fields) == found.fields:
+        return _write_columns(out, found, "\t", "\n", functools.partial(_tsv_texts, is_safe=is_safe))
     return _write_text(
-        out, ("\t".join(_unquoted(row[field], terminal) for field in fields) + "\n" for row in _rounded(fields, found))
+        out, ("\t".join(_unquoted(row[field], is_safe) for field in fields) + "\n" for row in _rounded(fields, found))
     )
 
 
@@ -358,7 +379,7 @@ def _write_text(out: BinaryIO, lines: Iterable[str]) -> int:
     return count
 
 
-def _unquoted(value: Any, terminal: bool) -> str:
+def _unquoted(value: Any, is_safe: bool) -> str:
     kind = type(value)
     if kind is float or kind is int:
         return str(value)
@@ -367,17 +388,17 @@ def _unquoted(value: Any, terminal: bool) -> str:
     text = text.translate(_TSV) if _TO_ESCAPE(text) else text  # few texts need it, and a search is faster
     if text.startswith(_QUOTE):
         text = f'"{text.replace(_QUOTE, _QUOTE * 2)}"'
-    return safe(text) if terminal else text
+    return safe(text) if is_safe else text
 
 
-def _json(row: TableRow, terminal: bool, indent: int | None = None) -> str:
+def _json(row: TableRow, is_safe: bool, indent: int | None = None) -> str:
     separators = (",", ":") if indent is None else (",", ": ")
     text = json.dumps(row, ensure_ascii=False, separators=separators, indent=indent)
     # Many readers split lines at these too; in JSON they may be escaped.
     for sign in _LINE_ENDS:
         if sign in text:
             text = text.replace(sign, _escape(sign))
-    return _escaped(text) if terminal else text
+    return _escaped(text) if is_safe else text
 
 
 def _escaped(text: str) -> str:

@@ -53,7 +53,7 @@ def pieces(one: FullExchange, form: Form, *, terminal: bool, turn: int | None = 
         case "events":
             found = _lines(one)
         case "jsonl":
-            found = _rows(one, terminal)
+            found = _rows(one)
         case "audio":
             sounds = wav.sounds(one.decoded, turn)
             found = (TimedPiece(sound.at_ns or 0, wav.pcm(sound)) for sound in sounds)
@@ -128,9 +128,9 @@ def _lines(one: FullExchange) -> Iterator[TimedPiece]:
     yield from (TimedPiece(at_ns, f"{line}\n".encode()) for at_ns, line in zip(transcript.at, lines, strict=True))
 
 
-def _rows(one: FullExchange, terminal: bool) -> Iterator[TimedPiece]:
+def _rows(one: FullExchange) -> Iterator[TimedPiece]:
     transcript = _transcript(one)
     for at_ns, row in zip(transcript.at, events.table(transcript, one.decoded), strict=True):
         line = io.BytesIO()
-        text.write(line, "jsonl", list(row), [row], terminal=terminal)
+        text.write(line, "jsonl", list(row), [row], exact=False)
         yield TimedPiece(at_ns, line.getvalue())

@@ -14,7 +14,9 @@ from rich.text import Text
 
 from tests.support import forked
 from tests.support.commands import on_terminal
+from tests.support.sample_tape import ODD
 from wiretape.recorder.errors import WiretapeError
+from wiretape.viewer.cli import group
 from wiretape.viewer.commands.output import Output, formatted, has_utf8, show, width
 
 ROWS = [{"name": "=x", "n": 1}, {"name": "b", "n": None}]
@@ -131,3 +133,27 @@ def test_columns_without_room_are_named_and_so_is_what_shows_them(tape: Path) ->
 
 def plain(shown: str) -> str:
     return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", shown).split())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(f"{command} --format {format}"
+          for command in ("ls --columns id,model,labels,error_message,content", "ls --by conversation", f"show {ODD}",
+                          "stats --by model,label.k --all-operations", "stats --as vllm --by model", f"compare {ODD} @")
+          for format in ("table", "tsv", "csv", "jsonl", "json", "markdown")),
+        *(f"show {ODD} --part {part} --format tsv" for part in ("events", "timing")),
+        f"play {ODD} --as events --speed 1000",
+        "ls -f model:nobody", "db info", "db schema",
+    ],
+)  # fmt: skip
+def test_recorded_text_on_a_pipe_drives_no_terminal_behind_it(tape: Path, command: str) -> None:
+    result = CliRunner().invoke(group, command.split(), env={"WIRETAPE_DB": str(tape)})
+    assert result.exit_code == 0, result.output
+    assert not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e]|\r(?!\n)", result.stdout)
+
+
+def test_an_export_keeps_every_byte_of_recorded_text(tape: Path) -> None:
+    command = ("export", ODD, "--table", "texts", "--columns", "id,content", "--format", "tsv")
+    result = CliRunner().invoke(group, command, env={"WIRETAPE_DB": str(tape)})
+    assert "\x1b" in result.stdout

@@ -234,7 +234,7 @@ def test_json_for_a_terminal_is_the_same_value_without_its_controls() -> None:
 
 def test_one_object_is_indented_and_escaped_for_a_terminal() -> None:
     out = io.BytesIO()
-    export.write_object(out, {"a": "\x9b\u202e\x7f"}, terminal=True)
+    export.write_object(out, {"a": "\x9b\u202e\x7f"})
     assert out.getvalue() == b'{\n  "a": "\\u009b\\u202e\\u007f"\n}\n'
 
 
