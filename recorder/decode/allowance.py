@@ -21,6 +21,10 @@ MAX_VALUES: Final = 8_000_000
 MAX_SECONDS: Final = 20.0
 """Limit of the CPU time for decoding one body, in seconds."""
 
+LEAST_TEXT: Final = 1 << 20
+TEXTS_OF_BODY: Final = 2
+"""Limit of the texts that declared rules make of one body, in characters: so often its size, and `LEAST_TEXT`."""
+
 _LOOK: Final = 256
 """Interval between readings of the clock, in lines; a reading takes as long as a line."""
 
@@ -38,11 +42,12 @@ class TooMuchError(Exception):
 
 
 class Allowance:
-    """The remaining work allowed for one body; `clock` measures its time."""
+    """The remaining work allowed for one body of a size in bytes; `clock` measures its time."""
 
-    __slots__ = ("_left", "_look_at", "_now", "_until")
+    __slots__ = ("_left", "_look_at", "_now", "_text_left", "_until")
 
-    def __init__(self, clock: Clock = THREAD) -> None:
+    def __init__(self, clock: Clock = THREAD, size: int = 0) -> None:
+        self._text_left = LEAST_TEXT + TEXTS_OF_BODY * size
         self._now = clock.now
         self._until = self._now() + round(MAX_SECONDS * 1e9)
         self._left = MAX_LINES
@@ -55,3 +60,9 @@ class Allowance:
             if self._left < 0 or self._now() >= self._until:
                 raise TooMuchError
             self._look_at = max(self._left - _LOOK, -1)
+
+    def take_text(self, size: int) -> None:
+        """Subtract the length of texts that rules made. Raises `TooMuchError` if less than that is left."""
+        self._text_left -= size
+        if self._text_left < 0:
+            raise TooMuchError

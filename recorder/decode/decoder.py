@@ -19,7 +19,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from wiretape.recorder.clock import THREAD, Clock
-from wiretape.recorder.decode import choices, encoding, finals, payloads, rpc
+from wiretape.recorder.decode import choices, encoding, finals, payloads, remarks, rpc
 from wiretape.recorder.decode.allowance import REPAIRED_BYTES, Allowance, TooMuchError
 from wiretape.recorder.decode.audio import AudioPart
 from wiretape.recorder.decode.declared.compiler import DeclaredDialect
@@ -122,8 +122,9 @@ class Decoded:
     recognised the exchange or its stream, `is_recognised` that it did so by more than the path. `done_item` is the item
     with the last `[DONE]`, `end_item` the one with the last event that ends a stream of its dialect; `is_aborted`: an
     event said that the answer stays incomplete. `is_cut`: the end cuts an event or a message off. `may_repeat`: some
-    text may have come twice. Of a call by gRPC or Connect, `status` is the one that came, and `message_coding` that of
-    compressed messages.
+    text may have come twice. `remark` is the last text that upstream put outside of the events, or instead of their
+    JSON: often the reason why a stream broke. Of a call by gRPC or Connect, `status` is the one that came, and
+    `message_coding` that of compressed messages.
     """
 
     data: bytes
@@ -155,6 +156,7 @@ class Decoded:
     message_coding: str | None = None
     is_cut: bool = False
     may_repeat: bool = False
+    remark: str | None = None
 
     @property
     def is_call(self) -> bool:
@@ -198,12 +200,19 @@ class Decoded:
     def add(self, chunk: Chunk, item: int) -> None:
         """Add a chunk that stands in an item."""
         self.runs.append(ItemRun(chunk, None, [""], item))
+        if chunk.begins:
+            self.done_item = self.end_item = None
         if chunk.ends:
             self.end_item = item
+        self.remark = chunk.reason or self.remark
         if not chunk.api and "malformed" in chunk.flags:
             self.flags.add("malformed")
         self.is_aborted = self.is_aborted or chunk.aborts
         self.may_repeat = self.may_repeat or chunk.may_repeat
+
+    def note(self, text: str) -> None:
+        """Note a text that is no payload; one that begins as JSON is the part of a payload that was cut."""
+        self.remark = remarks.plain(text) or self.remark
 
     def settle(self) -> None:
         """Count no text twice that came in deltas and whole, once all chunks are there."""
@@ -309,10 +318,11 @@ def decode(exchange: Exchange, reads: Sequence[Read], body: bytes, clock: Clock 
     decoded = Decoded(plain.data, framing_of(exchange, plain.data), whole=plain.flag is None)
     if plain.flag is not None:
         decoded.flags.add(plain.flag)
-    reader = PayloadReader(exchange)
+    allowance = Allowance(clock, len(plain.data))
+    reader = PayloadReader(exchange, allowance)
     try:
         if decoded.stream:
-            _decode_stream(decoded, exchange, reader, Allowance(clock))
+            _decode_stream(decoded, exchange, reader, allowance)
         elif plain.data:
             _decode_whole(decoded, reader)
     except TooMuchError:
@@ -376,16 +386,20 @@ def _decode_stream(decoded: Decoded, exchange: Exchange, reader: PayloadReader, 
 
 def _decode_records(decoded: Decoded, reader: PayloadReader, allowance: Allowance) -> None:
     """Decode a stream of records that are no server-sent events; a record is an event with one payload."""
+    read = 0
     for record in _RECORDS[decoded.framing].records(decoded.data):
         allowance.take()
         if 2 * len(decoded.kinds) >= MAX_ITEMS:
             raise TooMuchError
-        item = len(decoded.kinds)
+        item, read = len(decoded.kinds), record.end
         decoded.kinds.append(EVENT)
         decoded.starts.append(record.start)
         decoded.ends.append(record.end)
         chunk = payloads.MALFORMED if record.broken else payloads.read(record.data, record.type, reader)
+        if chunk is payloads.MALFORMED and decoded.framing == "ndjson":
+            decoded.note(record.data)
         _take(decoded, chunk, item)
+    decoded.is_cut = decoded.framing == "aws-eventstream" and read < len(decoded.data)
 
 
 def _take(decoded: Decoded, chunk: Chunk, item: int) -> None:
@@ -542,7 +556,8 @@ def _api(decoded: Decoded, asked: str | None) -> str | None:
     if not decoded.stream:
         return claimed if is_named else None
     if claimed is not None:
-        return claimed if is_named or decoded.done or asked is not None else "unknown"
+        is_foreign = any(run.chunk.counts and not run.chunk.api for run in decoded.runs)
+        return claimed if is_named or ((decoded.done or asked is not None) and not is_foreign) else "unknown"
     if decoded.flags & {"malformed", "undecoded"} or any(run.chunk.counts for run in decoded.runs):
         return "unknown"
     # Unless the path names another API, [DONE] alone ends an answer of chat.
@@ -572,10 +587,10 @@ class _StreamDecoder:
                 item = cursor.step()
                 if item is not None:
                     self._take(item)
-        tail = cursor.finish()
+        is_open, tail = cursor.in_block, cursor.finish()
         self._between(tail.start if tail else size)
-        if tail:
-            self._tail(tail)
+        is_sent = tail is not None and self._tail(tail)
+        self._decoded.is_cut = is_open and not is_sent
         if cursor.has_error:
             self._error_lines()
 
@@ -620,6 +635,8 @@ class _StreamDecoder:
             self._allowance.take(len(event.data) // REPAIRED_BYTES)
             for repaired in self._repaired(event):
                 self._add(repaired, item)
+                if repaired is payloads.MALFORMED:
+                    self._decoded.note(event.data)
         elif chunk is payloads.EMPTY:
             self._empty(event, item)
         elif chunk is payloads.DONE or chunk is payloads.UNREAD:
@@ -665,8 +682,11 @@ class _StreamDecoder:
         else:
             self._decoded.add(chunk, item)
 
-    def _tail(self, tail: sse.Event) -> None:
-        # The standard discards it. If it can be read, it was sent; if not, it is where the stream was cut.
+    def _tail(self, tail: sse.Event) -> bool:
+        """Decode the event that the standard discards, and return True if it can be read: then it was sent.
+
+        If not, it is where the stream was cut.
+        """
         sent = [
             chunk for chunk in self._repaired(tail) if chunk is not payloads.MALFORMED and chunk is not payloads.EMPTY
         ]
@@ -678,6 +698,9 @@ class _StreamDecoder:
                 self._decoded.ids[item] = tail.id
             for chunk in sent:
                 self._add(chunk, item)
+        else:
+            self._decoded.note(tail.data)
+        return bool(sent)
 
     def _repaired(self, event: sse.Event) -> list[Chunk]:
         block = self._data[event.start : event.end].decode("utf-8", "replace")
@@ -690,6 +713,8 @@ class _StreamDecoder:
         start = self._covered
         if not self._data[start:end].strip():
             return
+        if self._data.find(b"\n", start, end) >= 0 or end == len(self._data):
+            self._decoded.remark = remarks.around_fields(self._data[start:end]) or self._decoded.remark
         # Escaped, not replaced: the length of each character in bytes must not be lost.
         region = self._data[start:end].decode("utf-8", "surrogateescape")
         done = 0

@@ -27,6 +27,8 @@ _OF_THE_END = frozenset({
 })  # fmt: skip
 """Values that stay unknown where decoding stopped before the end of the stream."""
 
+_FAILED_STREAM = frozenset({"truncated", "timeout", "malformed", "interrupted"})
+"""Outcomes of a stream whose reason may stand in it outside of the events."""
 _STREAM_ONLY = frozenset({"no_usage", "object_mismatch", "id_changed", "hidden_tokens"})
 
 
@@ -127,6 +129,8 @@ def _reported(fault: ReportedError | None, outcome: str, decoded: Decoded, clean
     """Return the error that upstream reported, also as the reason for which it closed a WebSocket."""
     if outcome == "truncated" and decoded.close is not None:
         fault = ReportedError(str(decoded.close.code), decoded.close.reason)
+    if fault is None and outcome in _FAILED_STREAM:
+        fault = ReportedError(None, decoded.remark)
     if fault is None:
         return {}
     return {"error_code": cleaner.optional(fault.code), "error_message": cleaner.optional(fault.message)}
@@ -220,6 +224,8 @@ def _evidence(
         pending=any(turn.last is None for turn in decoded.turns) or _lacks_its_end(exchange, decoded),
         broken=_is_broken(decoded),
         lacks_status=lacks_status,
+        cut=decoded.is_cut and not decoded.is_call,
+        aborted=decoded.is_aborted,
     )
 
 

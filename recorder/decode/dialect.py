@@ -75,6 +75,7 @@ class Chunk:
     count although they add no text. `flags` are the flags of `exchange.FLAGS` that this payload raises. `ends` is set
     on the event that ends a stream of the dialect, and on a whole answer; a stream without it was truncated. A `ping`
     only keeps the connection open. `aborts` is set on the event that says that the answer stays incomplete.
+    `begins` is set on the event that begins an answer, also behind the end of another one; `reason` is why it aborts.
     `is_cumulative`: its text depends on the chunks before, so that an equal payload may mean another text. `attributes`
     are values of it by names. `whole`: its pieces are whole messages, no additions. `finals` are texts that it
     finishes.
@@ -96,6 +97,8 @@ class Chunk:
     is_cumulative: bool = False
     attributes: tuple[tuple[str, Any], ...] = ()
     whole: bool = False
+    begins: bool = False
+    reason: str = ""
     finals: tuple[FinalText, ...] = field(default=(), compare=False)
 
     @property

@@ -99,6 +99,7 @@ DETAILS: Final[dict[Outcome, tuple[str, ...]]] = {
         "reset",
         "length",
         "framing",
+        "aborted (upstream said so itself, as the AI SDK does when its answer is stopped)",
         "close_N (upstream closed a WebSocket with the code N)",
         _RST_OR_GOAWAY,
         "no_status (a stream of gRPC or Connect ended without the status of its call)",
@@ -333,7 +334,8 @@ class Evidence:
     `stream` and `understood`: it is an event stream, and of a dialect known here. `whole`: all received data could be
     decoded. `done`: the event that ends a stream of the dialect was seen. `finished`: every seen choice has a finish
     reason, in a dialect where that ends a stream. Of a WebSocket: `close` has its code and reason, `pending` is True if
-    a requested response has not ended, `broken` if upstream broke the protocol.
+    a requested response has not ended, `broken` if upstream broke the protocol. `cut`: the body ends
+    inside an event. `aborted`: upstream said that the answer stays incomplete.
     """
 
     stream: bool = False
@@ -347,6 +349,8 @@ class Evidence:
     pending: bool = False
     broken: bool = False
     lacks_status: bool = False
+    cut: bool = False
+    aborted: bool = False
 
 
 def judge(exchange: Exchange, evidence: Evidence) -> Verdict:
@@ -384,7 +388,7 @@ def _is_complete(exchange: Exchange, evidence: Evidence) -> bool:
     is_known = evidence.whole and exchange.gap_bytes == 0
     if exchange.framing == "websocket" and is_known:
         return not evidence.pending and evidence.close is not None and evidence.close.is_clean
-    if exchange.ended_by != "end" or (evidence.stream and evidence.understood and is_known):
+    if exchange.ended_by != "end" or (evidence.stream and (evidence.understood or evidence.cut) and is_known):
         return False
     return exchange.framing != "close" or not evidence.stream or evidence.understood
 
@@ -433,9 +437,11 @@ def _cut(exchange: Exchange, evidence: Evidence) -> str:
     ended = exchange.ended_by
     if evidence.broken:
         return "framing"
+    if ended == "end" and evidence.aborted:
+        return "aborted"
     if ended == "end" and evidence.lacks_status:
         return "no_status"
-    if ended == "end" and evidence.stream and not evidence.understood:
+    if ended == "end" and evidence.stream and not evidence.understood and not evidence.cut:
         return "unknown"
     return _reset(exchange) or (ended if ended in ("reset", "length", "framing") else "eof")
 

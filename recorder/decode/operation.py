@@ -121,8 +121,9 @@ def operation(exchange: Exchange, dialect: "Dialect | None" = None) -> str:
         return named[0]
     if exchange.method == "GET" and _MODELS.search(_without_query(exchange.path)):
         return "models"
-    # A program that names a model and gets no answer wanted one, wherever it sent that.
-    return "chat" if exchange.method == "POST" and exchange.request_model else "other"
+    # A program that names a model wants an answer, wherever it sends that; one that was refused may want anything.
+    is_answered = exchange.status is not None and exchange.status < 300
+    return "chat" if exchange.method == "POST" and exchange.request_model and is_answered else "other"
 
 
 def api_asked(exchange: Exchange) -> str | None:

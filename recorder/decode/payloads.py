@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from wiretape.recorder.decode.allowance import may_be_parsed
+from wiretape.recorder.decode.allowance import Allowance, may_be_parsed
 from wiretape.recorder.decode.declared.compiler import DeclaredDialect
 from wiretape.recorder.decode.declared.paths import Condition
 from wiretape.recorder.decode.dialect import Chunk, Parse, ReportedError
@@ -59,10 +59,10 @@ class PayloadReader:
     event is asked after them.
     """
 
-    __slots__ = ("_exchange", "_parse", "_parsers", "_waiting", "declared", "is_certain")
+    __slots__ = ("_allowance", "_exchange", "_parse", "_parsers", "_waiting", "declared", "is_certain")
 
-    def __init__(self, exchange: Exchange = _UNASKED) -> None:
-        self._exchange = exchange
+    def __init__(self, exchange: Exchange = _UNASKED, allowance: Allowance | None = None) -> None:
+        self._exchange, self._allowance = exchange, allowance or Allowance()
         self._parsers = _PARSERS.copy()
         for place, make in _MADE_FOR_STREAMS:
             self._parsers[place] = make(exchange)
@@ -89,7 +89,7 @@ class PayloadReader:
 
     def _adopt(self, dialect: DeclaredDialect, *, is_certain: bool) -> None:
         self.declared, self.is_certain = dialect, is_certain
-        self._parse = dialect.parser_of(self._exchange, is_certain)
+        self._parse = dialect.parser_of(self._exchange, self._allowance, is_certain)
 
     def __call__(self, payload: JsonObject, event: str = "message") -> Chunk:
         """Read one JSON object of an event; one of the type "error" is an error, in any shape."""

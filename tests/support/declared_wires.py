@@ -14,7 +14,8 @@ class DeclaredWire:
     """One stream: its events, the facts of its request, and the values that must be derived of it.
 
     `cut` is the number of the events after which it was cut, and `said` its text up to there; `failure` is the error in
-    their place, with its code and its message.
+    their place, with its code and its message. `torn` is the beginning of the next event, of a wire that has no end of
+    its own: only there it can be cut.
     """
 
     api: str
@@ -27,6 +28,7 @@ class DeclaredWire:
     request: bytes | None = None
     headers: Headers = field(default_factory=Headers)
     ending: tuple[bytes, ...] = ()
+    torn: bytes = b""
 
 
 def event(payload: Any, name: str = "") -> bytes:
@@ -181,6 +183,7 @@ LANGGRAPH = DeclaredWire(
     3,
     "Let me ",
     (event({"error": "ValueError", "message": "bad input"}, "error"), "ValueError", "bad input"),
+    torn=b'event: values\ndata: {"mess',
 )  # fmt: skip
 
 LANGGRAPH_PARTIAL = DeclaredWire(
@@ -199,6 +202,7 @@ LANGGRAPH_PARTIAL = DeclaredWire(
     3,
     "Let ",
     (event({"error": "ValueError", "message": "bad input"}, "error"), "ValueError", "bad input"),
+    torn=b'event: values\ndata: {"mess',
 )  # fmt: skip
 
 _TASK = {"taskId": "t1", "contextId": "c1"}
@@ -334,9 +338,28 @@ LLAMACPP = DeclaredWire(
     (event({"error": {"code": 500, "message": "context shift", "type": "server_error"}}), "500", "context shift"),
 )  # fmt: skip
 
+WORKERS_AI = DeclaredWire(
+    "workers-ai",
+    "/client/v4/accounts/0a/ai/run/@cf/meta/llama-t",
+    _events(
+        {"response": "Let me "},
+        {"response": "see.", "p": "abcd"},
+        {"response": "", "tool_calls": [{"name": "lamp", "arguments": {"on": True}}]},
+        {"response": "", "usage": {"prompt_tokens": 8, "completion_tokens": 4, "total_tokens": 12}},
+    ),
+    {
+        "content": "Let me see.", "calls": [(None, "lamp", '{"on":true}')], "input_tokens": 8, "output_tokens": 4,
+        "operation": "chat",
+    },
+    2,
+    "Let me see.",
+    (event({"errors": [{"code": 3040, "message": "Capacity exceeded"}]}), "3040", "Capacity exceeded"),
+    ending=(DONE,),
+)  # fmt: skip
+
 DECLARED_WIRES: Final = {
     "ai-sdk-ui": AI_SDK_UI, "mcp": MCP, "mcp-2026": MCP_2026, "ag-ui": AG_UI, "langgraph": LANGGRAPH,
     "langgraph-partial": LANGGRAPH_PARTIAL, "a2a": A2A, "a2a-http": A2A_OVER_HTTP, "a2a-0.3": A2A_03,
     "speech": SPEECH, "transcription": TRANSCRIPTION,
-    "cartesia": SPEECH_OF_CARTESIA, "tgi": TGI, "llamacpp": LLAMACPP,
+    "cartesia": SPEECH_OF_CARTESIA, "tgi": TGI, "llamacpp": LLAMACPP, "workers-ai": WORKERS_AI,
 }  # fmt: skip

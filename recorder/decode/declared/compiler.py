@@ -11,14 +11,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from wiretape.recorder.decode import rpc
+from wiretape.recorder.decode.allowance import Allowance
 from wiretape.recorder.decode.declared import matching, paths
 from wiretape.recorder.decode.declared.matching import Alternative
 from wiretape.recorder.decode.declared.paths import Condition, Getter
 from wiretape.recorder.decode.declared.table import CheckedTable, DeclarationError, Key, flag, tests, text, texts
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Parse, Piece, ReportedError, Tokens, ToolPiece
+from wiretape.recorder.decode.dialect import Chunk, Dialect, FinalText, Parse, Piece, ReportedError, Tokens, ToolPiece
 from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.decode.operation import OPERATIONS, UNKNOWN
 from wiretape.recorder.decode.values import JsonObject, compact, index
@@ -28,6 +29,8 @@ _WORD = re.compile(r"\w+")
 _COUNTED: Final = frozenset({"timestamp", "index", "sequence_number", "obfuscation", "created"})
 """Keys of values that differ from event to event in many wires, and that few declarations read."""
 _KEY = re.compile(r"event:(?: before (\S))?")
+_WORK_OF_LINE: Final = 100
+"""Steps of rules for the cost of a line: what a rule does, or each value that it visits on its way through lists."""
 _COUNTS: Final = ("input", "output", "total", "reasoning", "cache_read", "cache_write")
 
 
@@ -46,15 +49,32 @@ class _Draft:
     fault: ReportedError | None = None
     is_audio: bool = False
     ends: bool = False
+    begins: bool = False
     aborts: bool = False
+    reason: str = ""
     is_cumulative: bool = False
+    finals: list[FinalText] | None = None
+
+    @property
+    def has_findings(self) -> bool:
+        """True if there is anything but a text or a finish reason."""
+        marks = (self.is_audio, self.ends, self.begins, self.aborts, self.finals, self.fault, self.usage, self.id)
+        return any(marks)
+
+    @property
+    def size(self) -> int:
+        """The length of its texts."""
+        tools = sum([len(tool.arguments) for tool in self.tools or ()])
+        return len(self.content) + len(self.reasoning) + tools + sum([len(final.text) for final in self.finals or ()])
 
 
 @dataclass(slots=True)
 class _Past:
     """The findings in the earlier events of a stream: texts by message, calls with arguments, usage by answer.
 
-    `foreign` are the ids of messages that are not the answer's, `message` the id of the latest message.
+    `foreign` are the ids of messages that are not the answer's, `message` the id of the latest message, `held` texts
+    that are the answer only if no other comes, and `waiting` the ids of requests of a batch without an answer. `work`
+    is what the allowance has not been told of.
     """
 
     is_known: bool = False
@@ -66,6 +86,9 @@ class _Past:
     total: Counter[str] = field(default_factory=Counter)
     foreign: set[str] = field(default_factory=set)
     message: str = ""
+    held: list[str] = field(default_factory=list)
+    waiting: set[str] = field(default_factory=set)
+    work: int = 0
 
 
 @dataclass(slots=True)
@@ -93,6 +116,24 @@ class _TextSoFar:
 _Action = Callable[[Any, _Draft, _Past], None]
 
 
+class _Rule(NamedTuple):
+    """An action, and how often it may visit each value of an event."""
+
+    action: _Action
+    walks: int
+
+
+class _Rules(NamedTuple):
+    """The actions for events of one kind, and how often all together may visit each value of an event."""
+
+    actions: tuple[_Action, ...]
+    walks: int
+
+    @classmethod
+    def of(cls, rules: Sequence[_Rule]) -> "_Rules":
+        return cls(tuple([rule.action for rule in rules]), sum([rule.walks for rule in rules]))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DeclaredDialect(Dialect):
     """A dialect that was declared: `declaration` is its table, `version` a hash of that.
@@ -104,7 +145,7 @@ class DeclaredDialect(Dialect):
     declaration: Mapping[str, Any]
     version: str
     match: tuple[Alternative, ...]
-    parser_of: Callable[[Exchange, bool], Parse]
+    parser_of: Callable[[Exchange, Allowance, bool], Parse]
     attributes_of: Callable[[Exchange], JsonObject]
     unread: tuple[str, ...]
     ignored: tuple[Key, ...] = ()
@@ -129,7 +170,7 @@ def compile(table: Mapping[str, Any], reserved: Sequence[str] = ()) -> DeclaredD
     return DeclaredDialect(
         api=name,
         operation=operation,
-        parse=events.parser(None, is_certain=False),
+        parse=events.parser(None, Allowance(), is_certain=False),
         tokens=tokens,
         finish_ends=events.finish_ends,
         has_done=events.has_done,
@@ -139,7 +180,7 @@ def compile(table: Mapping[str, Any], reserved: Sequence[str] = ()) -> DeclaredD
         declaration=table,
         version=version_of(table),
         match=match,
-        parser_of=lambda exchange, is_certain: events.parser(exchange, is_certain=is_certain),
+        parser_of=lambda exchange, allowance, is_certain: events.parser(exchange, allowance, is_certain=is_certain),
         attributes_of=from_request,
         eof_ends=eof,
         unread=tuple(sorted(_COUNTED - {*_WORD.findall(json.dumps(table, default=str))})),
@@ -191,34 +232,39 @@ class _Events:
         self._ids = [_path(path) for path, wanted in (self._answer or {}).items() if str(wanted).startswith("$")]
         self.has_done = table.read("done", flag, False)
         self.finish_ends = table.read("finish-ends", flag, False)
-        self._common: list[_Action] = []
-        self._by_kind: dict[str, list[_Action]] = {}
+        self._common: list[_Rule] = []
+        self._by_kind: dict[str, list[_Rule]] = {}
         self._read(table)
 
-    def parser(self, exchange: Exchange | None, *, is_certain: bool) -> Parse:
+    def parser(self, exchange: Exchange | None, allowance: Allowance, *, is_certain: bool) -> Parse:
         """Return the parser of one stream; `is_certain`: all events are its own, also those that say nothing."""
-        past = _Past()
+        past = _Past(waiting=self._ids_of_batch(exchange))
         answers = self._condition_of_answer(exchange)
-        name, kind_of, root_of, only, ids = self._name, self._kind, self._root, self._only, self._ids
-        common = tuple(self._common)
-        by_kind = {kind: tuple(actions) for kind, actions in self._by_kind.items()}
+        name, kind_of, root_of, only = self._name, self._kind, self._root, self._only
+        common = _Rules.of(self._common)
+        by_kind = {kind: _Rules.of(rules) for kind, rules in self._by_kind.items()}
 
         def parse(payload: Any, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
             kind = None if kind_of is None else kind_of(payload, event)
             is_answer = answers is not None and answers(payload)
             if answers is not None and not is_answer:
-                actions = self._attributes
+                rules = _Rules.of(self._attributes)
             else:
-                actions = common if kind is None else by_kind.get(kind, common)
-            is_of_another = answers is not None and not is_answer and any([get(payload) is not None for get in ids])
-            draft = _Draft(ends=is_answer, fault=None if kind is not None or is_of_another else fault)
+                rules = common if kind is None else by_kind.get(kind, common)
+            past.work += len(rules.actions) + (rules.walks * _breadth(payload) if rules.walks else 0)
+            if past.work >= _WORK_OF_LINE:
+                allowance.take(past.work // _WORK_OF_LINE)
+                past.work %= _WORK_OF_LINE
+            draft = self._begun(payload, past, None if kind is not None else fault, answers, is_answer=is_answer)
             root = payload if root_of is None else root_of(payload, kind)
             if (root is not None or payload is None) and (only is None or only(root)):
-                for act in actions:
+                for act in rules.actions:
                     act(root, draft, past)
+                _of_progress(draft, past)
             past.is_known = past.is_known or is_certain or kind in by_kind
             chunk = _chunk(name, draft, is_answer, past.is_known)
             past.is_known = past.is_known or chunk is not None
+            allowance.take_text(draft.size)
             return chunk
 
         def parse_batch(payload: Any, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
@@ -227,6 +273,18 @@ class _Events:
             return _together([chunk for one in payload if (chunk := parse(one, event)) is not None])
 
         return parse if answers is None else parse_batch
+
+    def _begun(
+        self, payload: Any, past: _Past, fault: ReportedError | None, answers: Condition | None, *, is_answer: bool
+    ) -> _Draft:
+        """Return the draft of an event before its rules: an answer ends a stream, if no other of a batch is missing."""
+        if answers is None:
+            return _Draft(fault=fault)
+        ids = [str(id) for get in self._ids if (id := get(payload)) is not None]
+        if is_answer:
+            past.waiting.difference_update(ids)
+            return _Draft(ends=not past.waiting, fault=fault)
+        return _Draft(fault=None if ids else fault)
 
     def _condition_of_answer(self, exchange: Exchange | None) -> Condition | None:
         if self._answer is None:
@@ -238,23 +296,55 @@ class _Events:
 
         return paths.condition(self._answer, known)
 
+    def _ids_of_batch(self, exchange: Exchange | None) -> set[str]:
+        """Return the ids of the requests that one request holds, each of which has an answer."""
+        batch = None if exchange is None or not self._ids else matching.request_value(exchange, ".")
+        ids = [get(one) for one in batch for get in self._ids] if isinstance(batch, list) else []
+        return {str(id) for id in ids if id is not None}
+
     def _read(self, table: CheckedTable) -> None:
         """Read the rules; one that names no kinds is for the events of all kinds."""
-        rules: list[tuple[tuple[str, ...], _Action]] = []
+        rules: list[tuple[tuple[str, ...], _Rule]] = []
         for name, make in _MAKERS.items():
             for one in table.tables(name, "at" if name in _BARE else None):
                 on, when = one.read("on", texts, ()), one.read("when", _when, None)
                 action = make(one)
-                rules.append((on, action if when is None else _guarded(when, action)))
+                rule = _Rule(action if when is None else _guarded(when, action), _walks(one.values))
+                rules.append((on, rule))
         of_wire = table.read("kinds", texts, ())
         if self._kind is None and (of_wire or any(on for on, _ in rules)):
             raise DeclarationError(table.key, "on names kinds of events: key must say where an event has its kind")
         from_events = table.read("attributes", _of_events, {})
-        self._attributes = tuple(_attribute(name, get) for name, get in from_events.items())
-        rules += [((), action) for action in self._attributes]
+        paths_by_name = table.values.get("attributes", {})
+        self._attributes = [
+            _Rule(_attribute(name, get), _walks({name: paths_by_name[name]})) for name, get in from_events.items()
+        ]
+        rules += [((), rule) for rule in self._attributes]
         kinds = {kind for on, _ in rules for kind in on} | {*of_wire}
-        self._by_kind = {kind: [action for on, action in rules if not on or kind in on] for kind in kinds}
-        self._common = [action for on, action in rules if not on]
+        self._by_kind = {kind: [rule for on, rule in rules if not on or kind in on] for kind in kinds}
+        self._common = [rule for on, rule in rules if not on]
+
+
+def _walks(entry: Mapping[str, Any]) -> int:
+    """Return how often a rule may visit each value of an event: 0 if its paths walk through no list."""
+    paths_of_rule = [one for value in entry.values() for one in (value if isinstance(value, dict | list) else [value])]
+    texts_of_rule = [one for one in paths_of_rule if isinstance(one, str)]
+    if "each" not in entry and not any("[" in one for one in texts_of_rule):
+        return 0
+    return sum(1 + one.count("|") for one in texts_of_rule)
+
+
+def _breadth(payload: Any) -> int:
+    """Return the number of values in an event's data."""
+    count, left = 0, [payload]
+    while left:
+        value = left.pop()
+        count += 1
+        if type(value) is dict:
+            left += value.values()
+        elif type(value) is list:
+            left += value
+    return count
 
 
 def _chunk(api: str, draft: _Draft, is_answer: bool, is_own: bool) -> Chunk | None:
@@ -263,7 +353,7 @@ def _chunk(api: str, draft: _Draft, is_answer: bool, is_own: bool) -> Chunk | No
     tools = tuple(draft.tools) if draft.tools else ()
     if draft.content or draft.reasoning or tools or draft.finish:
         pieces = (Piece(0, draft.content, draft.reasoning, "", tools, draft.finish),)
-    elif not (is_own or draft.is_audio or draft.ends or draft.aborts or draft.fault or draft.usage or draft.id):
+    elif not (is_own or draft.has_findings):
         return None
     return Chunk(
         api,
@@ -279,6 +369,9 @@ def _chunk(api: str, draft: _Draft, is_answer: bool, is_own: bool) -> Chunk | No
         aborts=draft.aborts,
         is_cumulative=draft.is_cumulative,
         attributes=tuple(draft.attributes) if draft.attributes else (),
+        begins=draft.begins,
+        reason=draft.reason,
+        finals=tuple(draft.finals) if draft.finals else (),
     )
 
 
@@ -335,6 +428,32 @@ def _content(entry: CheckedTable) -> _Action:
     return act
 
 
+def _final(entry: CheckedTable) -> _Action:
+    get, _, _ = _text_rule(entry)
+
+    def act(root: Any, draft: _Draft, past: _Past) -> None:
+        if text_of_all := get(root):
+            draft.finals = [*(draft.finals or ()), FinalText(0, "content", None, text_of_all)]
+
+    return act
+
+
+def _progress(entry: CheckedTable) -> _Action:
+    get, _, _ = _text_rule(entry)
+
+    def act(root: Any, draft: _Draft, past: _Past) -> None:
+        if note := get(root):
+            past.held.append(note)
+
+    return act
+
+
+def _of_progress(draft: _Draft, past: _Past) -> None:
+    """Make the texts on the way the answer, where a stream ends without another."""
+    if past.held and not past.has_content and (draft.ends or draft.finish):
+        draft.content, draft.is_cumulative, past.has_content = "".join(past.held), True, True
+
+
 def _reasoning(entry: CheckedTable) -> _Action:
     get, message, if_none = _text_rule(entry)
 
@@ -377,8 +496,13 @@ def _tool(entry: CheckedTable) -> _Action:
             named, place = _str(id(call)), index(key(call))
             same = named or ("" if place is None else str(place))
             said = _written(arguments(call))
-            if not said and same not in past.called and (entire := whole(call)) is not None:
-                said, draft.is_cumulative = _written(entire), True
+            if not said and (entire := whole(call)) is not None:
+                draft.is_cumulative = True
+                if same in past.called:
+                    final = FinalText(0, "arguments", place, _written(entire), id=named)
+                    draft.finals = [*(draft.finals or ()), final]
+                else:
+                    said = _written(entire)
             if said and same:
                 past.called.add(same)
             piece = ToolPiece(place, named, _str(name(call)), said)
@@ -472,20 +596,31 @@ def _end(entry: CheckedTable) -> _Action:
     return act
 
 
+def _begin(entry: CheckedTable) -> _Action:
+    def act(root: Any, draft: _Draft, past: _Past) -> None:
+        draft.begins = True
+
+    return act
+
+
 def _abort(entry: CheckedTable) -> _Action:
+    reason = entry.read("reason", lambda value: paths.text(text(value)), None)
+
     def act(root: Any, draft: _Draft, past: _Past) -> None:
         draft.aborts = True
+        draft.reason = "" if reason is None else reason(root)
 
     return act
 
 
 _MAKERS: Final[dict[str, Callable[[CheckedTable], _Action]]] = {
-    "foreign": _foreign, "text": _content, "reasoning": _reasoning, "audio": _audio, "tool": _tool, "usage": _usage,
-    "model": _model, "id": _id, "finish": _finish, "error": _error, "end": _end, "abort": _abort,
+    "foreign": _foreign, "text": _content, "final": _final, "progress": _progress, "reasoning": _reasoning,
+    "audio": _audio, "tool": _tool, "usage": _usage,
+    "model": _model, "id": _id, "finish": _finish, "error": _error, "begin": _begin, "end": _end, "abort": _abort,
 }  # fmt: skip
 """The rules for events, in the order in which they are followed: errors and ends look at the finish reason."""
-_TEXTS: Final = ("text", "reasoning", "tool")
-_BARE: Final = ("text", "reasoning", "audio", "model", "id", "finish")
+_TEXTS: Final = ("text", "final", "progress", "reasoning", "tool")
+_BARE: Final = ("text", "final", "progress", "reasoning", "audio", "model", "id", "finish")
 
 
 def _attribute(name: str, get: Getter) -> _Action:

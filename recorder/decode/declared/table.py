@@ -57,6 +57,11 @@ class CheckedTable:
             yield table
             table.close()
 
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """The values as they are."""
+        return self._values
+
     def get(self, name: str) -> Any:
         """Return a value as it is; None if it is absent."""
         return self._values.get(name)

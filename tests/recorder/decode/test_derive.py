@@ -301,10 +301,22 @@ ASSISTANT = (
 )
 
 
-def test_a_stream_with_usage_alone_is_of_chat_only_if_its_path_names_an_api():
-    body = b'data: {"kind": "part"}\n\ndata: {"usage": {"total_tokens": 3}}\n\n'
-    for path, api in (("/v2/parts", "unknown"), ("/v1/chat/completions", "openai.chat")):
-        assert derive(exchange(path=path), cut(body, (len(body),)), body).api == api
+@each_case(
+    ("path", "parts", "api"),
+    [
+        ("/v2/parts", b"", "unknown"),
+        ("/v1/chat/completions", b"", "openai.chat"),
+        # Payloads of no dialect are an answer of another wire, not one of chat without output.
+        ("/v1/chat/completions", b'data: {"response": "Hi"}\n\n', "unknown"),
+        ("/v2/parts", b'data: {"generated_text": "Hi"}\n\n', "unknown"),
+    ],
+)
+def test_a_stream_with_usage_alone_is_of_chat_only_if_its_path_names_an_api(path, parts, api):
+    body = parts + b'data: {"usage": {"total_tokens": 3}}\n\n'
+    assert derive(exchange(path=path), cut(body, (len(body),)), body).api == api
+    if parts:
+        done = body + b"data: [DONE]\n\n"
+        assert derive(exchange(path=path), cut(done, (len(done),)), done).api == api
 
 
 @each_case("path", ["/v1/threads/thread_1/runs", "/v1/threads/runs", "/v1/threads/t/runs/run_1/submit_tool_outputs"])

@@ -284,3 +284,22 @@ def test_any_json_is_read_by_every_dialect_of_the_package(payloads: list[Any]) -
             Headers((), (("x-vercel-ai-ui-message-stream", "v1"),)),
         ):
             assert derived(body, path=path, headers=headers).outcome in ("complete", "truncated", "error_event")
+
+
+def many(count: int, at: str = "v") -> dict[str, Any]:
+    rules = [{"at": at}] * count
+    return {"name": "own", "match": {"path": "/v2/parts"}, "text": rules, "reasoning": rules}
+
+
+def test_texts_that_rules_make_of_one_body_have_one_limit() -> None:
+    body = event({"v": "x" * 1000}) * 2000
+    for count, is_cut in ((1, False), (100, True)):
+        found = derived(body, path="/v2/parts", dialects=json.dumps([many(count)]))
+        assert ("decode_limit" in found.flags) is is_cut
+        assert len(found.content or "") < 3 * len(body) + (2 << 20)
+
+
+def test_rules_are_work_that_is_limited() -> None:
+    large = event({"l": [{"y": 1}] * 100_000})
+    found = derived(large, path="/v2/parts", dialects=json.dumps([many(100, " | ".join(["l[].z"] * 24))]))
+    assert "decode_limit" in found.flags

@@ -52,7 +52,7 @@ def test_a_whole_stream_is_complete_with_its_texts_and_its_tokens(wire: Declared
 
 @each_wire
 def test_a_stream_that_a_clean_end_cut_is_truncated(wire: DeclaredWire) -> None:
-    found = measured(wire, *wire.events[: wire.cut])
+    found = measured(wire, *wire.events[: wire.cut], wire.torn)
     assert (found.api, found.outcome, found.outcome_detail) == (wire.api, "truncated", "eof")
     assert (found.content, found.operation) == (wire.said, wire.expected["operation"])
 
@@ -81,15 +81,62 @@ def test_a_long_stream_has_the_text_of_each_event(name: str) -> None:
     wire = DECLARED_WIRES[name]
     at = next(at for at, one in enumerate(wire.events) if b"see." in one)
     words = [f"word {number}. " for number in range(40)]
+    whole = "Let me " + "".join(words)
     many = [wire.events[at].replace(b"see.", word.encode()) for word in words]
-    found = measured(wire, *wire.events[:at], *many, *wire.events[at + 1 :], *wire.ending)
-    assert found.content == "Let me " + "".join(words)
+    last = [one.replace(b"Let me see.", whole.encode()) for one in wire.events[at + 1 :]]
+    assert measured(wire, *wire.events[:at], *many, *last, *wire.ending).content == whole
 
 
-def test_an_abort_is_no_end_of_the_ai_sdks_stream() -> None:
+def test_an_abort_of_the_ai_sdk_is_one_with_its_reason() -> None:
     for more in ((), (event({"type": "finish"}),)):
         found = measured(AI_SDK_UI, *AI_SDK_UI.events[:9], event({"type": "abort", "reason": "stop"}), *more, DONE)
-        assert (found.outcome, found.content) == ("truncated", "Let me see.")
+        assert (found.outcome, found.outcome_detail, found.content) == ("truncated", "aborted", "Let me see.")
+        assert found.error_message == "stop"
+
+
+def test_the_whole_input_of_a_call_holds_against_its_pieces() -> None:
+    calls = [
+        {"type": "start"},
+        {"type": "start-step"},
+        {"type": "tool-input-start", "toolCallId": "t", "toolName": "lamp"},
+        {"type": "tool-input-delta", "toolCallId": "t", "inputTextDelta": '{"on": fal'},
+        {"type": "tool-input-available", "toolCallId": "t", "toolName": "lamp", "input": {"on": True}},
+        {"type": "finish"},
+    ]
+    found = measured(AI_SDK_UI, *map(event, calls), DONE)
+    assert [call["arguments"] for call in found.tool_calls or ()] == ['{"on":true}']
+
+
+def test_a_batch_by_mcp_has_ended_once_each_request_is_answered() -> None:
+    asked = json.dumps([{"jsonrpc": "2.0", "id": number, "method": "tools/list"} for number in (1, 2)]).encode()
+    first, second = (event({"jsonrpc": "2.0", "id": number, "result": {"content": []}}) for number in (1, 2))
+    assert measured(MCP, first, second, request=asked).outcome == "complete"
+    assert measured(MCP, first, request=asked).outcome == "truncated"
+    both = json.loads(f"[{first[6:].decode()}, {second[6:].decode()}]")
+    assert measured(MCP, event(both), request=asked).outcome == "complete"
+
+
+def test_a_stream_that_ends_inside_an_event_is_cut() -> None:
+    found = measured(MCP, MCP.events[1], b'data: {"jsonrpc', method="GET", request=None)
+    assert (found.outcome, found.outcome_detail) == ("truncated", "eof")
+
+
+def test_a_second_run_by_ag_ui_that_is_cut_is_truncated() -> None:
+    assert measured(AG_UI, *AG_UI.events, *AG_UI.events).outcome == "complete"
+    assert measured(AG_UI, *AG_UI.events, *AG_UI.events[:2]).outcome == "truncated"
+
+
+@pytest.mark.parametrize("has_artifact", [False, True])
+def test_messages_on_the_way_are_the_answer_of_an_agent_without_another(has_artifact: bool) -> None:
+    def status(state: str, text: str = "") -> bytes:
+        message = {"message": {"parts": [{"text": text}]}} if text else {}
+        update = {"taskId": "t", "status": {"state": f"TASK_STATE_{state}", **message}}
+        return event({"jsonrpc": "2.0", "id": 1, "result": {"statusUpdate": update}})
+
+    artifact = {"taskId": "t", "artifact": {"artifactId": "a", "parts": [{"text": "Lit."}]}}
+    more = [event({"jsonrpc": "2.0", "id": 1, "result": {"artifactUpdate": artifact}})] if has_artifact else []
+    found = measured(A2A, status("WORKING", "Let me "), status("WORKING", "see."), *more, status("COMPLETED"))
+    assert (found.outcome, found.content) == ("complete", "Lit." if has_artifact else "Let me see.")
 
 
 def test_the_ai_sdks_stream_without_its_header_is_known_by_its_first_event() -> None:
@@ -123,8 +170,13 @@ def test_a_stream_that_no_request_by_mcp_waits_for_has_no_end_of_its_own(method:
     assert measured(MCP, MCP.events[1], method=method, request=asked, ended_by="reset").outcome == "truncated"
 
 
-def test_a_finish_reason_and_a_clean_close_end_a_run_of_langgraph() -> None:
-    assert measured(LANGGRAPH, *LANGGRAPH.events[:-1]).outcome == "complete"
+def test_a_clean_close_ends_a_run_of_langgraph() -> None:
+    values = [event({"messages": [{"content": text, "type": kind}]}, "values") for text, kind in (("hi", "human"),) * 2]
+    with_crlf = [one.replace(b"\n", b"\r\n") for one in values]
+    for events in (LANGGRAPH.events[:-1], values, with_crlf):
+        assert measured(LANGGRAPH, *events).outcome == "complete"
+    for ended_by in ("eof", "reset", "length"):
+        assert measured(LANGGRAPH, *values, ended_by=ended_by).outcome == "truncated"
 
 
 def test_a_path_that_other_wires_use_names_no_dialect_by_itself() -> None:
@@ -169,7 +221,8 @@ def test_a_run_by_ag_ui_is_known_by_its_request_and_by_an_error_in_its_place() -
 @pytest.mark.parametrize("mode", ["values", "updates", "custom", "tasks", "values|sub:1"])
 def test_a_run_of_langgraph_that_is_joined_and_cut_is_truncated_in_any_mode(mode: str) -> None:
     payload = {"choices": [{"index": 0, "delta": {"content": "a state's own"}}], "error": "its own, too"}
-    found = measured(LANGGRAPH, event(payload, mode), method="GET", path="/threads/t1/runs/r1/stream")
+    cut = (event(payload, mode), LANGGRAPH.torn)
+    found = measured(LANGGRAPH, *cut, method="GET", path="/threads/t1/runs/r1/stream")
     assert (found.api, found.outcome, found.content, found.error_code) == ("langgraph", "truncated", None, None)
 
 

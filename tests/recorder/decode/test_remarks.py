@@ -1,0 +1,80 @@
+"""Texts outside of events: the only explanation of many a failure."""
+
+import json
+import struct
+from zlib import crc32
+
+import pytest
+
+from tests.support.decoding import derived
+
+CHAT = 'data: {"choices":[{"index":0,"delta":{"content":"Two swa"},"finish_reason":null}]}\n\n'
+PAGE = "<html>\r\n<head><title>502 Bad&nbsp;Gateway</title></head>\r\n<body>\r\n\r\n<hr>nginx</body></html>\r\n"
+
+
+@pytest.mark.parametrize(
+    ("tail", "reason"),
+    [
+        ("upstream error: read ECONNRESET\n", "upstream error: read ECONNRESET"),
+        ("upstream error: read ECONNRESET", "upstream error: read ECONNRESET"),
+        ("data: error: engine ran out of memory\n\n", "error: engine ran out of memory"),
+        ("data: error: engine ran out of memory", "error: engine ran out of memory"),
+        (PAGE, "502 Bad Gateway"),
+        ("Internal Server Error", "Internal Server Error"),
+        ('data: {"choices":[{"de', None),
+        (": keep-alive", None),
+        ("event: x\nid: 7\nretry: 3\n", None),
+        ("", None),
+    ],
+)
+def test_a_text_outside_of_events_is_the_reason_of_the_end(tail, reason):
+    found = derived(CHAT + tail, path="/v1/chat/completions")
+    assert (found.outcome, found.outcome_detail) == ("truncated", "eof")
+    assert found.error_message == reason
+
+
+def test_a_complete_stream_has_no_reason():
+    end = 'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    assert derived(CHAT + "proxy: bye\n\n" + end).error_message is None
+
+
+def test_a_line_among_lines_of_json_is_the_reason():
+    lines = '{"model":"q","message":{"content":"Hi"},"done":false}\nupstream error: timeout\n'
+    found = derived(lines, content_type="application/x-ndjson", path="/api/chat")
+    assert (found.outcome, found.error_message) == ("truncated", "upstream error: timeout")
+
+
+@pytest.mark.parametrize(
+    ("tail", "outcome"),
+    [
+        ("", ("complete", None)),
+        (": bye", ("complete", None)),
+        ('data: {"part": 2}', ("complete", None)),
+        ('data: {"part": ', ("truncated", "eof")),
+        ("event: part\n", ("truncated", "eof")),
+        ("gateway timeout\n", ("truncated", "eof")),
+        ('data: {"error": {"message": "no"}}\n\n', ("error_event", "mid_stream")),
+    ],
+)
+def test_a_stream_that_no_dialect_knows_is_whole_unless_it_ends_inside_an_event(tail, outcome):
+    found = derived('data: {"part": 1}\n\n' + tail, path="/v2/parts")
+    assert (found.outcome, found.outcome_detail) == outcome
+
+
+def frame(payload):
+    headers = b"".join(
+        bytes((len(name),)) + name + b"\x07" + struct.pack(">H", len(value)) + value
+        for name, value in ((b":event-type", b"chunk"), (b":message-type", b"event"))
+    )
+    data = json.dumps(payload).encode()
+    head = struct.pack(">II", 16 + len(headers) + len(data), len(headers))
+    head += struct.pack(">I", crc32(head)) + headers + data
+    return head + struct.pack(">I", crc32(head))
+
+
+def test_an_event_stream_of_aws_that_is_not_known_is_whole_unless_it_ends_inside_a_frame():
+    body = frame({"bytes": "VHdv"}) + frame({"bytes": "IHN3YW5z"})
+    facts = {"content_type": "application/vnd.amazon.eventstream", "path": "/agents/A/agentAliases/B/sessions/s/text"}
+    for size, outcome in ((len(body), "complete"), (len(body) - 5, "truncated")):
+        found = derived(body[:size], **facts)
+        assert (found.api, found.outcome, "malformed" in found.flags) == ("unknown", outcome, False)
