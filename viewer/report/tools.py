@@ -17,7 +17,7 @@ from wiretape.viewer.report.tables import Table
 from wiretape.viewer.rows import TableRow
 from wiretape.viewer.stats.compare import change
 from wiretape.viewer.stats.tools.summary import MetricSummary, ToolReport
-from wiretape.viewer.stats.tools.tools import authority
+from wiretape.viewer.stats.tools.tools import EARLIER, authority
 
 MEANINGS: Final = {
     "tool": "the tool whose definitions these are",
@@ -146,6 +146,7 @@ def remarks(measured: ToolReport, width: int | None = None) -> Iterator[Text]:
         "complete here, fails there": f"{measured.refused:,}" if measured.refused else "",
         "left out": _counted(measured.left_out.most_common()),
         "omitted": _omitted(measured),
+        "older than this rule": _older(measured),
         "not known here": f"{', '.join(measured.absent)}: 'wiretape pull' copies to a tape" if measured.absent else "",
     }
     for label, text in remarks.items():
@@ -171,6 +172,15 @@ def _omitted(measured: ToolReport) -> str:
         case [number]:
             return f"{', '.join(omitted)} (tokens not known of {counted(number, 'request')}{hint})"
     return f"{_counted(omitted.items())} (requests of which tokens are not known{hint})"
+
+
+def _older(measured: ToolReport) -> str:
+    """Return the count of requests to servers that seem older than the rule, and the rule that is nearest to them."""
+    if not measured.older:
+        return ""
+    nearest = f"{measured.tool}@{EARLIER[measured.tool][-1].releases.first}"
+    other = "" if nearest == f"{measured.tool}@{measured.rule.releases.first}" else f"; see --as {nearest}"
+    return f"the servers of {counted(measured.older, 'request')}, as their names of reasoning show{other}"
 
 
 def _counted(counts: Iterable[tuple[str, int]]) -> str:

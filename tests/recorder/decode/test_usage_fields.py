@@ -201,5 +201,11 @@ def test_timings_of_each_chunk_are_running_counts():
     assert derived(sse(*pieces)).output_tokens == 3
 
 
+def test_cached_tokens_of_a_native_stream_of_llamacpp_are_in_its_timings():
+    last = {"content": "", "stop": True, "stop_type": "eos", "tokens_evaluated": 237, "tokens_predicted": 35}
+    found = derived(sse({"content": "Hi", "stop": False}, last | {"timings": TIMINGS}), path="/completion")
+    assert (found.api, found.input_tokens, found.cache_read_input_tokens) == ("llamacpp", 237, 236)
+
+
 def test_every_built_in_dialect_has_its_fields_in_the_table():
     assert {*registry.BY_API} <= {*FIELDS}

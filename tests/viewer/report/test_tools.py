@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 from tests.support.cases import each_case
 from tests.support.commands import run
 from tests.support.sample_tape import COMPLETE, ODD
+from tests.support.tools import COMPLETED, CREATED, DONE, chunk, measure_as, named, stream
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer.report import tools
 from wiretape.viewer.report.tools import FIELDS, render, schema
@@ -181,3 +182,24 @@ def test_what_hinders_each_omitted_metric_is_counted_and_a_given_tokenizer_is_no
     said = "omitted: TPOT × 8, Output token throughput (retokenized) × 29 (requests of which tokens are not known"
     assert f"{said}: see --tokenizer)" in [line.plain for line in render(report).lines]
     assert f"{said})" in [line.plain for line in render(replace(report, is_tokenized=True)).lines]
+
+
+OLD = chunk({"role": "assistant", "content": ""}), chunk({"reasoning_content": "t"}), chunk({"content": "a"}), DONE
+OLD_RESPONSE = CREATED, named("response.reasoning.delta", delta="t"), COMPLETED
+LABEL = "older than this rule: "
+
+
+def older(tool: str, *events: str) -> list[str]:
+    lines = [line.plain for line in render(measure_as(tool, [stream(*events)])).lines]
+    return [line.removeprefix(LABEL) for line in lines if line.startswith(LABEL)]
+
+
+def test_a_server_that_is_older_than_the_rules_of_vllm_is_said_to_be() -> None:
+    servers = "the servers of 1 request, as their names of reasoning show"
+    for tool in ("vllm", "vllm@0.32"):
+        assert older(tool, *OLD) == [f"{servers}; see --as vllm@0.20"]
+    assert older("vllm@0.20", *OLD) == [servers]
+    assert older("vllm", *OLD_RESPONSE) == [f"{servers}; see --as vllm@0.20"]
+    assert older("vllm", *(event.replace("reasoning_content", "reasoning") for event in OLD)) == []
+    assert older("vllm", chunk({"content": '"reasoning_content":'}), DONE) == []
+    assert older("sglang", *OLD) == []

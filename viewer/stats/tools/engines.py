@@ -40,6 +40,7 @@ _TEXT_DELTA: Final = "response.output_text.delta"
 _TOKEN_DELTAS: Final = frozenset({_TEXT_DELTA, "response.reasoning_text.delta"})
 _TERMINALS: Final = frozenset({"response.completed", "response.incomplete"})
 _FAULTS: Final = frozenset({"error", "response.failed"})
+_OLDER: Final = (b'"reasoning_content":', b'"response.reasoning.delta"')
 _MOST_TRIES: Final = 100
 """Limit of the attempts to parse an unfinished event as JSON: a hostile body must not take quadratic time."""
 
@@ -57,6 +58,15 @@ class _VllmRule:
     strips: bool
     usage_ends: bool
     needs_event: bool
+
+
+def is_of_older_vllm(request: MeasuredRequest) -> bool:
+    """Return True if a stream has what vLLM's servers sent before the first release whose rule is known.
+
+    Reasoning has been `reasoning` since 0.11, and `reasoning_content` beside it until 0.15 (vllm-project/vllm#27752,
+    #33402); Responses had events of another name.
+    """
+    return request.decoded is not None and any(sign in request.decoded.data for sign in _OLDER)
 
 
 def vllm(request: MeasuredRequest) -> Numbers:

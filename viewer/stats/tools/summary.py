@@ -160,13 +160,15 @@ class Measured:
     """One exchange as a tool measures it: its numbers, or the reason of its failure or of its exclusion.
 
     `without_usage_chunks` are the numbers of a tool that failed only on a chunk without choices. `numbers` has those
-    that a failed operation still records, too (OpenTelemetry's durations).
+    that a failed operation still records, too (OpenTelemetry's durations). `is_older`: its server seems older than the
+    tool's releases.
     """
 
     numbers: Numbers = field(default_factory=dict)
     failed: str | None = None
     left_out: str | None = None
     without_usage_chunks: Numbers | None = None
+    is_older: bool = False
 
 
 Addend = tuple[Measured, str, int | None, int | None]
@@ -193,8 +195,8 @@ class ToolReport:
 
     `failures` counts the tool's reasons; `forgiven` counts by outcome the exchanges that fail here and succeed there,
     `refused` those that are complete here and fail there. `left_out` counts reasons of exclusion, `unknown` by metric
-    the requests without the value on the tape. `is_tokenized` is True with a tokenizer. `absent` are the names of
-    metrics that the source has for no request.
+    the requests without the value on the tape, `older` those to servers that seem older than the rule. `is_tokenized`
+    is True with a tokenizer. `absent` are the names of metrics that the source has for no request.
     """
 
     tool: str
@@ -204,6 +206,7 @@ class ToolReport:
     attempts: int = 0
     failed: int = 0
     refused: int = 0
+    older: int = 0
     failures: Counter[str] = field(default_factory=Counter)
     forgiven: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
@@ -235,6 +238,7 @@ class ToolReport:
             self.left_out[measured.left_out] += 1
             return
         self.attempts += 1
+        self.older += measured.is_older
         if measured.failed is not None:
             self.failed += 1
             self.refused += outcome == "complete"
@@ -322,8 +326,9 @@ def measure_seen(tool: str, seen: MeasuredRequest | str) -> Measured:
     if isinstance(seen, str):
         return Measured(left_out=seen)
     rule = authority(tool)
+    is_older = rule.is_older is not None and rule.is_older(seen)
     try:
-        return Measured(rule.measure(seen))
+        return Measured(rule.measure(seen), is_older=is_older)
     except ClientLeft:
         return Measured(left_out=LEFT)
     except ToolError as error:
@@ -331,7 +336,7 @@ def measure_seen(tool: str, seen: MeasuredRequest | str) -> Measured:
         if error.usage_only:
             with contextlib.suppress(ToolError, ClientLeft):
                 spared = rule.measure(seen.without_usage_chunks())
-        return Measured(error.numbers or {}, str(error), without_usage_chunks=spared)
+        return Measured(error.numbers or {}, str(error), without_usage_chunks=spared, is_older=is_older)
 
 
 def measure_observed(tool: str, observed: Observed, count_tokens: CountTokens | None = None) -> Addend:

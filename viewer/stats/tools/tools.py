@@ -88,7 +88,8 @@ class MeasuringTool:
 
     `last` is the key in `Numbers` of the ms from a request's start to its last timestamp in the tool's run duration;
     without it, a run lasts from the first request's start to the last one's end, failures included. `apis` are the APIs
-    that the tool measures; `has_whole`: also their answers that are not streamed.
+    that the tool measures; `has_whole`: also their answers that are not streamed. `is_older` tells a request to a
+    server that is older than the tool's releases.
     """
 
     source: str
@@ -102,6 +103,7 @@ class MeasuringTool:
     reads_request: bool = False
     apis: Collection[str] = (chat.API,)
     has_whole: bool = False
+    is_older: Callable[[MeasuredRequest], bool] | None = None
 
 
 _VLLM_METRICS: Final = (
@@ -128,6 +130,7 @@ AUTHORITIES: Final[dict[str, MeasuringTool]] = {
         " successes, and of Responses neither.",
         _ENGINE_TOTALS,
         apis=(chat.API, completions.API, responses.API),
+        is_older=engines.is_of_older_vllm,
     ),
     "sglang": MeasuringTool(
         "sglang.benchmark.serving",
