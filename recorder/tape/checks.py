@@ -230,10 +230,13 @@ def _interrupted_after(connection: Connection, seconds: float) -> Iterator[None]
     """Interrupt SQLite, and leave the block, when it works for longer than `seconds`."""
     driver: Any = connection.connection.driver_connection
     done = threading.Event()
+    is_interrupted = False
 
     def interrupt() -> None:
+        nonlocal is_interrupted
         wait = seconds
         while not done.wait(wait):  # repeatedly, as the first interrupt may come between two statements
+            is_interrupted = True
             driver.interrupt()
             wait = _INTERRUPT_SECONDS
 
@@ -241,12 +244,16 @@ def _interrupted_after(connection: Connection, seconds: float) -> Iterator[None]
     thread.start()
     try:
         yield
-    except DatabaseError as error:
+    except (DatabaseError, sqlite3.Error) as error:
         if sqlite_code(error) != sqlite3.SQLITE_INTERRUPT:
             raise
     finally:
         done.set()
         thread.join()
+        if is_interrupted:
+            # An interrupt stays in force while any statement is open, and would end a rollback, too.
+            connection.invalidate()
+            connection.rollback()
 
 
 def _of_tape(connection: Connection, check: str) -> Iterator[str]:

@@ -1,10 +1,12 @@
+import gc
 import sqlite3
+import time
 import zlib
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import Engine, event
 
 from tests.support.frames import SESSION, STREAM, damage, exchange, opened, reading, record
 from wiretape.recorder.clock import Clock
@@ -164,3 +166,20 @@ def test_an_exchange_that_is_measured_while_it_is_checked_is_no_damage(tape: Pat
 
         assert checks.damage(connection, 1.0, Clock(now=now)) == []
     assert len(calls) == 2
+
+
+@pytest.mark.parametrize("part", ["FROM bodies", "FROM segments", "FROM client_bodies"])
+def test_a_check_that_is_interrupted_leaves_no_error_behind(
+    recorded: Path, caplog: pytest.LogCaptureFixture, part: str
+) -> None:
+    def wait(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        if part in statement and "sum(" not in statement.partition("FROM")[0]:
+            time.sleep(0.4)  # an exchange is being read, which takes longer than all may
+
+    event.listen(Engine, "before_cursor_execute", wait)
+    try:
+        assert checks.verify(recorded, SESSION.uuid, 5).problems == []
+    finally:
+        event.remove(Engine, "before_cursor_execute", wait)
+    gc.collect()
+    assert caplog.records == []
