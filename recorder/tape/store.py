@@ -558,14 +558,20 @@ class Store:
         return finished
 
     def take_unsettled(self, numbers: deque[int], most: int = 1, most_bytes: int = 0) -> list[Unsettled]:
-        """Remove exchanges from the queue's front and read their facts for settling: at least one, within limits."""
+        """Remove exchanges from the queue's front and read their facts for settling: at least one, within limits.
+
+        An exchange may be in the queue twice: a relay that has lost its connection to the writer sends its end again.
+        """
         taken: list[Unsettled] = []
+        settling = set[int]()
         size = 0
         with self.connection.begin():
             not_kept = [no for no in islice(numbers, most) if no not in self._ended]
             stored = _Stored.of(self.connection, self._within(not_kept, most_bytes))
             while numbers and (not taken or (len(taken) < most and size < most_bytes)):
-                no = numbers.popleft()
+                if (no := numbers.popleft()) in settling:
+                    continue
+                settling.add(no)
                 if (facts := self._ended.pop(no, None)) is not None:
                     self._kept -= facts.size
                     taken.append(facts.unsettled(no, self._dialects_of(facts.row["session_no"])))

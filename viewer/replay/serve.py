@@ -32,6 +32,8 @@ from wiretape.viewer.source.tape.replayed import ExchangeHead
 UNSENT_BYTES = 256 << 10
 """Limit of bytes that a client has not taken; beyond it its answer waits."""
 BODY_BYTES = 64 << 20
+ALL_BODIES_BYTES = 256 << 20
+"""Limits of the body of a request, and of the bodies of all requests, until their answers begin."""
 CLOSE_NS = 1_000_000
 _LISTED = 1000
 T = TypeVar("T")
@@ -127,6 +129,7 @@ class Replay(HttpApp):
         self._planner: Planner
         self.pacer: Pacer
         self.live: set[Live] = set()
+        self._body_bytes = 0
 
     async def start(self) -> Sequence[ExchangeHead]:
         """Open the recordings, and return them. Raises `WiretapeError`."""
@@ -168,6 +171,19 @@ class Replay(HttpApp):
         """Run `find` on the planner, in the thread."""
         return asyncio.get_running_loop().run_in_executor(self._thread, lambda: find(self._planner))
 
+    def refuse_body(self, size: int, more: int) -> Refusal | None:
+        """Count `more` bytes of a request's body of `size`; return the refusal of one for which there is no room."""
+        self._body_bytes += more
+        if size > BODY_BYTES:
+            return Refusal(413, f"the request's body is larger than {BODY_BYTES >> 20} MiB")
+        if self._body_bytes > ALL_BODIES_BYTES:
+            return Refusal(503, f"the bodies of all requests are larger than {ALL_BODIES_BYTES >> 20} MiB: try again")
+        return None
+
+    def forget_body(self, size: int) -> None:
+        """Make room for others: a request's body of `size` is no longer held."""
+        self._body_bytes -= size
+
     def recorded(self, id: str) -> None:
         """Note that an exchange is being recorded to answer a request."""
         self._planner.recorded(id)
@@ -205,6 +221,7 @@ class Response(Responder):
         app.on_came(self._served, client)
         self._pieces: list[bytes] = []
         self._size = 0
+        self._asked: ReplayRequest | None = None
         self._settling: asyncio.Task[None] | None = None
         self._is_asked = self._is_over = self._is_held = self._has_settled = False
         self._plan: AnswerPlan
@@ -220,8 +237,9 @@ class Response(Responder):
         piece = self._request.take()
         self._pieces.append(piece)
         self._size += len(piece)
-        if self._size > BODY_BYTES:
-            self.request_failed(Refusal(413, f"the request's body is larger than {BODY_BYTES >> 20} MiB"))
+        refusal = self._app.refuse_body(self._size, len(piece))
+        if refusal is not None:
+            self.request_failed(refusal)
         elif self._request.complete:
             self._is_asked = True
             self._served.uploaded_ns = self._now() - self._t0
@@ -257,7 +275,7 @@ class Response(Responder):
             case Miss():
                 self._miss(found)
             case AnswerPlan():
-                self._pieces.clear()
+                self._forget_body()
                 self._begin(found)
 
     def _miss(self, miss: Miss, status: int = 404) -> None:
@@ -271,6 +289,7 @@ class Response(Responder):
         try:
             if not self._has_settled and await upstreams.settle(found):
                 self._has_settled = True
+                assert self._asked is not None  # it is kept until it is answered
                 self._app.plan(self._asked).add_done_callback(self._client.guarded(self._planned))
             elif not self._is_over:
                 self._relay(upstreams, found)
@@ -326,9 +345,15 @@ class Response(Responder):
         if self._is_over:
             return
         self._is_over = True
+        self._forget_body()
         self._served.ended, self._served.ended_ns = ended, self._now() - self._t0
         self._app.live.discard(self)
         self._app.on_served(self._served)
+
+    def _forget_body(self) -> None:
+        """Keep the request's body no longer; one that is relayed is its exchange's."""
+        self._app.forget_body(self._size)
+        self._pieces, self._size, self._asked = [], 0, None
 
     # the answer
 

@@ -59,6 +59,8 @@ class Upgrade(Responder, Takeover):
         self._greeting: Greeting
         self._socket: Socket
         self._incoming: Incoming
+        self._held = 0
+        """Bytes of the client, all of which are kept."""
         self._came: deque[tuple[int, WebSocketMessage]] = deque()
         """Messages of the client that are still to be looked at."""
         self._count = 0
@@ -178,10 +180,14 @@ class Upgrade(Responder, Takeover):
         """Process the client's data."""
         if self._is_over or self._is_closing:
             return
+        self._held += len(data)
+        refusal = self._app.refuse_body(self._held, len(data))
         for message in self._incoming.feed(bytes(data)):
             self._take(at, message)
-        if self._incoming.size > BODY_BYTES:
+        if self._held > BODY_BYTES:
             self._close_with(f"1009 the client sent more than {BODY_BYTES >> 20} MiB")
+        elif refusal is not None:
+            self._close_with(f"1013 {refusal.message}")
 
     def _take(self, at: int, message: WebSocketMessage) -> None:
         if message.kind == "ping":
@@ -379,6 +385,8 @@ class Upgrade(Responder, Takeover):
             self._is_over = True
             self._served.ended, self._served.ended_ns = ended, self._now() - self._t0
             self._app.live.discard(self)
+            self._app.forget_body(self._held)
+            self._held = 0
             self._app.on_served(self._served)
 
 

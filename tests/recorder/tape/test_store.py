@@ -669,3 +669,13 @@ def test_what_a_client_sent_over_a_websocket_is_kept_checked_copied_and_deleted_
     with opened(tape) as store:
         assert list(retention.erase(store.connection, ["ws"])) == [1]
     assert rows(tape, FROM_CLIENT.bodies) == []
+
+
+def test_an_exchange_that_is_queued_twice_is_settled_once(tape: Path) -> None:
+    with opened(tape) as store:
+        frames = exchange("e1")
+        numbers = store.append([*frames, frames[-1]])
+        queue = deque([*numbers, *store.append([*exchange("e2"), frames[-1]])])
+        finished = store.put([storing.settle(facts) for facts in store.take_unsettled(queue, 10, 1 << 20)])
+        assert [one.id for one in finished] == ["e1", "e2"]
+        assert (list(queue), store.unsettled()) == ([], [])

@@ -26,6 +26,7 @@ from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.service import Observer, Recorder
 from wiretape.recorder.relay.service import Options as Recording
 from wiretape.recorder.tape import journal, retention
+from wiretape.viewer.replay import serve
 from wiretape.viewer.replay.faults import parse
 from wiretape.viewer.replay.planning import Planner, ServingOptions
 from wiretape.viewer.replay.serve import Replay, Served
@@ -452,3 +453,19 @@ async def test_an_answer_of_a_head_alone_is_served_as_one_frame(tape: Path) -> N
         await asked.send(REQUEST, end=True)
         await asked.over()
         assert (asked.headers["grpc-status"], peer.frames[http2.DATA]) == ("8", 0)
+
+
+@on_loop
+async def test_the_bodies_of_all_requests_have_one_limit(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "ALL_BODIES_BYTES", 100_000)
+    begun = post(CHAT, bytes(70_000))[:-10_000]
+    async with serving(taped(tape, *exchange("a1"))) as replay, dial(replay.base) as one, dial(replay.base) as other:
+        answers = {asyncio.create_task(reader.readline()) for reader, _ in (one, other)}
+        for _, writer in (one, other):
+            writer.write(begun)
+        done, waiting = await asyncio.wait(answers, return_when=asyncio.FIRST_COMPLETED, timeout=10)
+        assert [b" 503 " in task.result() for task in done] == [True]
+        assert (await replay.ask(CHAT, bytes(40_000))).status == 404  # there is room again
+        for task in waiting:
+            task.cancel()
+    assert [refusal.status for refusal in replay.refused] == [503]
