@@ -2,7 +2,8 @@
 
 A request and a recorded one are compared by method, path and body. A path counts from below the upstream's URL, as the
 recorder routes it: with or without the provider's mount, with or without a version that is a part of the base URL. A
-value redacted on the tape equals any credential. A body of JSON is compared by its values: neither the order of keys
+value redacted on the tape equals any credential; neither the order of a query's fields nor the way in which a
+character is percent-encoded matters. A body of JSON is compared by its values: neither the order of keys
 nor white space matters.
 """
 
@@ -16,6 +17,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
 from typing import Any, Final, Literal, NamedTuple
+from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 
@@ -32,6 +34,9 @@ MODES: Final[tuple[Mode, ...]] = ("request", "model", "sequence", "random", "id"
 _MARK = re.compile(r"REDACTED:sha256:[0-9a-f]{8}")
 _NAMED = re.compile(rb"/@([0-9A-Za-z-]{1,64})(/.*|$)", re.DOTALL)
 _MOUNT = re.compile(rb"/([a-z0-9][a-z0-9_-]*)(?=[/?])")
+_IN_FIELD = "!$'()*,;:@~/?"
+_IN_SEGMENT = "!$&'()*+,;=:@~"
+"""Characters that stand for themselves in a query's field, and in a segment of a path (RFC 3986, 3.3 and 3.4)."""
 _LEAST_PREFIX = 4
 _MOST_DIFFERENCES = 3
 _COUNTED_DIFFERENCES = 200
@@ -193,7 +198,7 @@ class Library:
                 continue
             if head.upstream not in self._upstreams:
                 self._upstreams[head.upstream] = _mounts(head.upstream)
-            same = self._by_path.setdefault((head.method, head.upstream, _plain(head.path)), [])
+            same = self._by_path.setdefault((head.method, head.upstream, _comparable(head.path)), [])
             if same and same[-1].no > head.no:  # it has ended after a later one
                 bisect.insort(same, head, key=lambda one: one.no)
             else:
@@ -241,7 +246,7 @@ class Library:
             return None
         body = read_body(asked.body, self._ignored)
         what = {"random": None, "model": _model(asked, body)}.get(self._mode, body.digest)
-        return asked.method, asked.target, what
+        return asked.method, _comparable(asked.target.decode("latin-1")), what
 
     def before(self, asked: ReplayRequest, until: int) -> Sequence[ExchangeHead]:
         """Return the recordings, with numbers up to `until`, that a new one of a request is to replace.
@@ -305,7 +310,7 @@ class Library:
             chosen = [one for one in upstreams if one.name] if mounted else [one for one in upstreams if not one.name]
             for target in targets:
                 if (route := providers.route(chosen, target)) is not None:
-                    yield asked.method, url, _plain(_REDACTOR.path(route[1].decode("latin-1")))
+                    yield asked.method, url, _comparable(_REDACTOR.path(route[1].decode("latin-1")))
 
     def _same(self, heads: Sequence[ExchangeHead], body: Body) -> Sequence[ExchangeHead]:
         """Return those whose body is the same; each is read once."""
@@ -377,8 +382,21 @@ def _mounts(url: str) -> list[Upstream]:
     return [root, *named]
 
 
-def _plain(path: str) -> str:
-    return _MARK.sub("REDACTED", path) if "REDACTED" in path else path
+def _comparable(path: str) -> str:
+    """Return a path as it is compared: with one percent-encoding and one mark of any key, its query in one order.
+
+    Programs, cassettes and proxies write the same request differently: `%3a`, `%3A` or `:`; fields sorted or not.
+    """
+    head, _, query = (_MARK.sub("REDACTED", path) if "REDACTED" in path else path).partition("?")
+    fields = [field.replace("+", " ").partition("=") for field in query.split("&") if field]
+    named = [(_recoded(name, _IN_FIELD), mark + _recoded(value, _IN_FIELD)) for name, mark, value in fields]
+    named.sort(key=lambda field: field[0])  # fields of one name are a list, whose order counts
+    segments = "/".join(_recoded(segment, _IN_SEGMENT) for segment in head.split("/"))
+    return "?".join([segments, *filter(None, ["&".join(name + value for name, value in named)])])
+
+
+def _recoded(text: str, plain: str) -> str:
+    return text if text.isalnum() and text.isascii() else quote(unquote_to_bytes(text), safe=plain)
 
 
 def _model(asked: ReplayRequest, body: Body) -> str | None:
