@@ -15,7 +15,6 @@ from wiretape.recorder.commands import dialects
 from wiretape.recorder.commands.cli import COMMANDS, judge_stalls
 from wiretape.recorder.commands.cli import main as group
 from wiretape.recorder.errors import WiretapeError
-from wiretape.recorder.sanitize import safe
 from wiretape.viewer.commands import catalogue
 from wiretape.viewer.commands.completion import completion
 
@@ -98,7 +97,7 @@ def _run() -> int:
         code = group.main(prog_name="wiretape", standalone_mode=False)
         sys.stdout.flush()
     except WiretapeError as error:
-        print(f"wiretape: {safe(str(error))}", file=sys.stderr)
+        print(_redacted(f"wiretape: {error}"), file=sys.stderr)
         return error.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
@@ -126,7 +125,14 @@ def _message(error: click.ClickException) -> str:
     path = "wiretape" if context is None else context.command_path
     hint = "" if context is None else f" (see {path} --help)"
     said = (guesses.message(error) if isinstance(error, click.UsageError) else None) or error.format_message()
-    return f"{path}: {safe(' '.join(said.split()))}{hint}"
+    return _redacted(f"{path}: {' '.join(said.split())}{hint}")
+
+
+def _redacted(line: str) -> str:
+    """Return a line about an error, which may quote an argument with a key in it, without that."""
+    from wiretape.recorder.tape.redact import shown
+
+    return shown(line)
 
 
 def _unread() -> int:

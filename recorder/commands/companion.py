@@ -13,7 +13,7 @@ from wiretape.recorder import children, paths
 from wiretape.recorder.children import LAST_SECONDS, LEAVE
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.destinations import COLLECTOR, TENANT, Collector, Destination
-from wiretape.recorder.tape.redact import Redactor
+from wiretape.recorder.tape.redact import Redactor, shown
 
 if TYPE_CHECKING:
     from wiretape.recorder.commands.status import Screen
@@ -108,14 +108,14 @@ async def keep_running(
                 start_new_session=True,
             )
         except OSError as error:
-            screen.line(f"wiretape: the process that {program.does} cannot start ({error.strerror}); trying again")
+            screen.report(f"the process that {program.does} cannot start ({error.strerror}); trying again")
         else:
             _TELLING[process] = asyncio.create_task(_tell(process, screen, said))
             code = await attend(process)
-            line = f"wiretape: the process that {program.does} ended (exit code {code}); starting another"
+            line = f"the process that {program.does} ended (exit code {code}); starting another"
             if line not in said:
                 said[line] = process
-                screen.line(line)
+                screen.report(line)
         if has_lasted := SYSTEM.now() - started > _MOST_AGAIN_SECONDS * 1e9:
             said.clear()
         wait = _AGAIN_SECONDS if has_lasted else min(2 * wait, _MOST_AGAIN_SECONDS)
@@ -142,7 +142,7 @@ async def _tell(process: asyncio.subprocess.Process, screen: "Screen", said: dic
             return
         text = line.decode("utf-8", "replace").rstrip("\n")
         if said.setdefault(text, process) is process:
-            screen.line(text)
+            screen.line(shown(text))
 
 
 class Companion:
@@ -169,16 +169,14 @@ class Companion:
         if not self._keeping.done():
             await self.leave()
         if self._process is None or self._process.returncode is not None:
-            self._screen.line(f"wiretape: the process that {self._program.does} has ended: the rest is on the tape")
+            self._screen.report(f"the process that {self._program.does} has ended: the rest is on the tape")
             return
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
             await asyncio.wait_for(self._process.wait(), LAST_SECONDS + _LEAVE_SECONDS)
         except TimeoutError:
-            self._screen.line(
-                f"wiretape: the process that {self._program.does} cannot end in time: the rest is on the tape"
-            )
+            self._screen.report(f"the process that {self._program.does} cannot end in time: the rest is on the tape")
             with contextlib.suppress(ProcessLookupError):  # it has just ended
                 self._process.kill()  # it only reads
             await self._process.wait()

@@ -14,6 +14,7 @@ from wiretape.recorder.commands import dialects, options
 from wiretape.recorder.commands.cli import CommandGroup
 from wiretape.recorder.errors import TapeDamaged
 from wiretape.recorder.plurals import counted
+from wiretape.recorder.tape.redact import message
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -135,7 +136,6 @@ def rebuild(db: Path | None, declared: tuple[Path, ...]) -> None:
     On a tape of this version nothing changes. Declarations of dialects that are given, or configured, replace those of
     the same names on the tape.
     """
-    from wiretape.recorder.sanitize import safe
     from wiretape.recorder.tape import cells, file
     from wiretape.recorder.tape.schema import metadata
     from wiretape.recorder.tape.store import Store
@@ -148,7 +148,7 @@ def rebuild(db: Path | None, declared: tuple[Path, ...]) -> None:
         derived, changed = _derive(store)
         connection.rollback()
         for line in cells.damage_of(connection).lines(connection, metadata):
-            click.echo(f"wiretape: {safe(line)}", err=True)
+            click.echo(message(line), err=True)
     click.echo(f"{path}: {counted(derived, 'exchange')} derived again, {changed} changed")
 
 
@@ -324,7 +324,6 @@ def merged(
 
     `purpose` is shown to others that find the tape locked. Raises `TapeDamaged` if some could not be copied.
     """
-    from wiretape.recorder.sanitize import safe
     from wiretape.recorder.tape import cut, file, merge
     from wiretape.recorder.tape.store import Store
 
@@ -349,7 +348,7 @@ def merged(
                 store.settle([no])
         done = f"{counted(copied, 'exchange')} copied to {path}"
     for line in plan.damaged[:_DAMAGED_SHOWN]:
-        click.echo(f"wiretape: {safe(line)}", err=True)
+        click.echo(message(line), err=True)
     parts = [(plan.present, "on it already"), (plan.running, "still running"), (len(plan.damaged), "damaged")]
     left_out = ", ".join(f"{count:,} {why}" for count, why in parts if count)
     click.echo(f"{done}; left out: {left_out}" if left_out else done)

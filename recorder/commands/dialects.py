@@ -9,6 +9,7 @@ import click
 
 from wiretape.recorder.errors import ConfigError
 from wiretape.recorder.sanitize import safe
+from wiretape.recorder.tape.redact import message
 
 if TYPE_CHECKING:
     from wiretape.recorder.documents import Document
@@ -98,5 +99,5 @@ def _of_configuration() -> list[Declaration]:
     try:
         return _configured()
     except ConfigError as error:
-        click.echo(f"wiretape: the dialects of the configuration are left out: {safe(str(error))}", err=True)
+        click.echo(message(f"the dialects of the configuration are left out: {error}"), err=True)
         return []

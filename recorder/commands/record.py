@@ -217,20 +217,20 @@ def _observer(screen: "Screen", faults: list[str], tally: "Tally") -> "Observer"
 
     def failed(message: str) -> None:
         faults.append(message)
-        screen.line(f"wiretape: {message}")
+        screen.report(message)
 
     def asked(host: str, how: str) -> None:
         if how in ("tunnelled", "relayed") and host not in passed:
             passed.add(host)
-            screen.line(f"wiretape: {host} is {how}, not recorded: it is no known API's")
+            screen.report(f"{host} is {how}, not recorded: it is no known API's")
 
     return Observer(
         finished=finished,
-        trouble=lambda message: screen.line(f"wiretape: storing: {message or 'works again'}"),
-        refused=lambda refusal: screen.line(f"wiretape: refused ({refusal.status}): {refusal.message}"),
+        trouble=lambda message: screen.report(f"storing: {message or 'works again'}"),
+        refused=lambda refusal: screen.report(f"refused ({refusal.status}): {refusal.message}"),
         failed=failed,
         asked=asked,
-        notice=lambda message: screen.line(f"wiretape: {message}"),
+        notice=screen.report,
     )
 
 
@@ -269,11 +269,11 @@ def _introduce(screen: "Screen", recorder: "Recorder", settings: "Options", verb
         for variable, value in bases.items():
             screen.line(f"SDKs        export {variable}={value}")
     if recorder.tap.joined is not None:
-        screen.line(f"wiretape: joins the recorder of pid {recorder.tap.joined}")
+        screen.report(f"joins the recorder of pid {recorder.tap.joined}")
     for warning in recorder.tap.warnings:
-        screen.line(f"wiretape: warning: {warning}")
+        screen.report(f"warning: {warning}")
     if settings.allow_hosts:
-        screen.line("wiretape: warning: other machines that reach this address may relay through it")
+        screen.report("warning: other machines that reach this address may relay through it")
 
 
 def _exports(
@@ -323,9 +323,9 @@ def _conclude(screen: "Screen", recorder: "Recorder", unstored: int, faults: int
     screen.status("")
     totals = recorder.totals()
     for problem in totals.problems:
-        screen.line(f"wiretape: {problem}")
+        screen.report(problem)
     if totals.unmeasured:
-        screen.line(f"wiretape: {status.unmeasured(totals.unmeasured, totals.recorded, options.naming(tape))}")
+        screen.report(status.unmeasured(totals.unmeasured, totals.recorded, options.naming(tape)))
     lost = {"byte": totals.missing_bytes, "frame": unstored, "exchange": totals.missing_exchanges + faults}
     missing = ", ".join(counted(count, thing) for thing, count in lost.items())
     deleted = recorder.counts.deleted

@@ -18,7 +18,7 @@ from wiretape.recorder.commands import daemons, job, nested, options
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.relay import apis, pointing, providers
 from wiretape.recorder.relay.pointing import PointingPlan
-from wiretape.recorder.sanitize import safe
+from wiretape.recorder.tape import redact
 
 if TYPE_CHECKING:
     import asyncio
@@ -261,7 +261,7 @@ _OBEYING = set["asyncio.Task[None]"]()
 
 
 def _report(message: str) -> None:
-    click.echo(f"wiretape: {safe(message)}", err=True)
+    click.echo(redact.message(message), err=True)
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped, safe
 from wiretape.recorder.tape.journal import Finished
 from wiretape.recorder.tape.losses import Totals
+from wiretape.recorder.tape.redact import message, shown
 
 _WAITING = 1000
 _LINE_CHARACTERS = 4096
@@ -45,6 +46,10 @@ class Screen:
         self._waiting: queue.Queue[str | None] = queue.Queue(_WAITING)
         self._thread = threading.Thread(target=self._print, daemon=True)
         self._thread.start()
+
+    def report(self, text: str) -> None:
+        """Print a message, without credentials in it."""
+        self.line(message(text))
 
     def line(self, text: str) -> None:
         """Print one line; recorded text in it is made safe, and clipped."""
@@ -96,7 +101,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
 def finished_line(one: Finished, clock: str) -> str:
     """Return an exchange's line: `14:01:57 7f3a81d0 complete 200 gpt-x ttft 388 ms icl p50 11 max gap 2914 ms`."""
     outcome = one.outcome if one.outcome_detail is None else f"{one.outcome}/{one.outcome_detail}"
-    name = clipped(one.model or f"{one.method} {one.path}", _NAME_CHARACTERS)
+    name = clipped(shown(one.model) if one.model else f"{one.method} {one.path}", _NAME_CHARACTERS)
     parts = [clock, one.id[:8], outcome, str(one.status or "–"), name]
     if one.ttft_ns is not None:
         parts.append(f"ttft {_ms(one.ttft_ns)} ms")

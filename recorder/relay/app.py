@@ -9,6 +9,7 @@ from wiretape.recorder.relay import guard
 from wiretape.recorder.relay.client import Client, Request
 from wiretape.recorder.relay.guard import Policy, Refusal
 from wiretape.recorder.relay.responder import Responder
+from wiretape.recorder.tape.redact import shown
 
 LIVE = 4096
 """Limit of requests answered at a time; further ones are refused."""
@@ -62,9 +63,9 @@ class HttpApp:
         client.answer(refusal.status, text.encode(), "text/plain; charset=utf-8")
 
     def client_rejected(self, refusal: Refusal) -> None:
-        """Report a refusal, which the client has in its answer."""
-        self.on_refused(refusal)
+        """Report a refusal, which the client has in its answer, without credentials that its message may quote."""
+        self.on_refused(Refusal(refusal.status, shown(refusal.message)))
 
     def client_failed(self, error: Exception) -> None:
         """Report a fault of wiretape's own on a client's connection."""
-        self.on_trouble(f"a connection failed by a fault of wiretape's own: {error!r}")
+        self.on_trouble(f"a connection failed by a fault of wiretape's own: {shown(repr(error))}")

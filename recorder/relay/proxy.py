@@ -150,10 +150,6 @@ class Proxy(HttpApp):
         self.client_rejected(refusal)
         self.refuse(client, refusal, headers)
 
-    def client_rejected(self, refusal: Refusal) -> None:
-        """Report a refusal, without credentials that its message may quote."""
-        self.on_refused(Refusal(refusal.status, Redactor(None).text(refusal.message)))
-
     def client_failed(self, error: Exception) -> None:
         """Report a fault of wiretape's own."""
         self.on_trouble(f"a connection failed by a fault of wiretape's own: {_where(error)}")

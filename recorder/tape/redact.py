@@ -16,6 +16,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote, unquote_plus
 
+from wiretape.recorder.sanitize import safe
+
 _STEM = re.compile(
     r"auth(?!ors?(?:-|$)|orit)|cookie|secret|passw|passphrase|credential|signature|session-?id|assertion|bearer"
     r"|token(?!iz|limit)|(?:api|access|private|signing|subscription|license|master|service|account)-?key"
@@ -225,6 +227,20 @@ class Redactor:
         in_query = match.string[max(match.start() - 1, 0) : match.start()] in ("?", "&")
         is_credential = is_secret(name, value) and (in_query or _names_credential(name, value))
         return whole.removesuffix(value) + self.mark(value) if is_credential else whole
+
+
+_SHOWN = Redactor(None)
+
+
+@functools.lru_cache(_KNOWN)
+def shown(text: str) -> str:
+    """Return text for a screen or a log: one line that is safe to show, without credentials."""
+    return safe(_SHOWN.text(text))
+
+
+def message(text: str) -> str:
+    """Return the line by which a command reports something on standard error; errors and targets may quote a key."""
+    return f"wiretape: {shown(text)}"
 
 
 def _names_credential(name: str, value: str) -> bool:

@@ -237,3 +237,25 @@ def test_a_command_is_run_without_a_stdout_all_the_same(tmp_path: Path) -> None:
     command = f"exec {sys.executable} -m wiretape.viewer.cli run --db {tmp_path}/t.db -- {program} >&-"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT, timeout=30)
     assert (done.returncode, done.stderr.splitlines()[0]) == (9, "err")
+
+
+KEY = "sk-ant-api03-q9Zk3LmN8vXw2RtY7uKpQs1fG4hJ6dB0c"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [KEY],
+        ["help", KEY],
+        ["show", KEY],
+        ["ls", "--db", f"/none/{KEY}.db"],
+        ["import", f"/none/{KEY}.har"],
+        ["run", "--", f"/none/{KEY}"],
+        ["serve", "--fault", KEY],
+        ["record", "--upstream", f"https://user:{KEY}@host:port"],
+    ],
+)
+def test_an_error_does_not_quote_a_key(arguments: list[str], tmp_path: Path) -> None:
+    done = run(arguments, WIRETAPE_DB=str(tmp_path / "tape.db"))
+    assert done.returncode
+    assert KEY not in done.stdout + done.stderr

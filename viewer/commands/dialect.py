@@ -10,6 +10,7 @@ from wiretape.recorder.commands import dialects
 from wiretape.recorder.commands.cli import CommandGroup
 from wiretape.recorder.errors import NotFound
 from wiretape.recorder.sanitize import safe
+from wiretape.recorder.tape.redact import message
 from wiretape.viewer.commands import options, output
 from wiretape.viewer.commands.output import Output
 
@@ -73,7 +74,7 @@ def try_(file: Path, id: str | None, db: "Place | None", most: int, out: Output)
     else:
         out.put_one(report.row(found))
     for key in found.ignored:
-        click.echo(f"wiretape: {safe(key)} means nothing in a declaration, and is ignored", err=True)
+        click.echo(message(f"{key} means nothing in a declaration, and is ignored"), err=True)
     if not found.is_recognised:
         raise NotFound(
             f"no declaration in {safe(str(file))} recognises this stream, nor does one of wiretape: see match"

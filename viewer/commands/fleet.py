@@ -12,6 +12,7 @@ import click
 from wiretape.recorder import destinations
 from wiretape.recorder.commands.cli import CommandGroup
 from wiretape.recorder.commands.options import ca_file, read_age
+from wiretape.recorder.tape.redact import message
 from wiretape.viewer.commands import output
 from wiretape.viewer.commands.options import connected_to
 from wiretape.viewer.commands.output import Output
@@ -155,7 +156,7 @@ def _cell(name: str, value: str | int | None) -> str | int | None:
 
 
 def _note(line: str) -> None:
-    click.echo(f"wiretape: {line}", err=True)
+    click.echo(message(line), err=True)
 
 
 def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float | None:

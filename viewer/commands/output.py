@@ -16,6 +16,7 @@ import click
 from wiretape.recorder.commands.options import gathered
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.plurals import counted
+from wiretape.recorder.tape.redact import message
 from wiretape.viewer.commands import completion
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def opened(place: "Place") -> Iterator["Source"]:
     """Open a source whose measures are to be shown; report on stderr if they are old, or missing."""
     with place.opened() as source:
         for line in filter(None, (source.advice(), source.unmeasured())):
-            click.echo(f"wiretape: {line}", err=True)
+            click.echo(message(line), err=True)
         yield source
 
 

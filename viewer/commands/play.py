@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from wiretape.recorder.clock import SYSTEM
-from wiretape.recorder.sanitize import safe
+from wiretape.recorder.tape.redact import message
 from wiretape.viewer.commands import options, output
 from wiretape.viewer.timing.playback import Pace
 
@@ -131,7 +131,7 @@ def play(
                 connection.rollback()
                 ended = _play(one, job, out)
                 if ended and place < len(numbers):
-                    click.echo(f"wiretape: {safe(one.row.id)}: {safe(ended)}", err=True)
+                    click.echo(message(f"{one.row.id}: {ended}"), err=True)
 
 
 def _refuse(job: _PlayJob, file: Path | None, ids: tuple[str, ...]) -> None:

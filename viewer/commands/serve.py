@@ -22,7 +22,7 @@ from wiretape.recorder.commands.options import (
     upstream,
 )
 from wiretape.recorder.plurals import counted
-from wiretape.recorder.sanitize import safe
+from wiretape.recorder.tape.redact import Redactor, message
 from wiretape.viewer.commands import options
 from wiretape.viewer.timing.playback import Pace
 
@@ -259,18 +259,19 @@ class _Report:
     def __init__(self) -> None:
         from wiretape.viewer.replay.pacing import Lateness
 
-        self._all = Lateness()
+        self._all, self._redactor = Lateness(), Redactor(None)
         self._answered = self._missed = self._recorded = self._failed = self._close = self.code = 0
 
     def served(self, one: "Served") -> None:
         """Log the end of a request."""
         from wiretape.viewer.replay import pacing
 
+        path = self._redactor.path(one.path)
         if one.head is None or one.miss is not None:
             self._missed += one.miss is not None
             if one.ended not in ("list", "relayed"):
                 why = "the client left before it was answered" if one.ended == "client" else one.ended
-                _say(f"{one.status or '–'} {one.method} {one.path}: {one.miss.message if one.miss else why}")
+                _say(f"{one.status or '–'} {one.method} {path}: {one.miss.message if one.miss else why}")
             return
         self._answered += 1
         self._close += one.close
@@ -281,7 +282,7 @@ class _Report:
         notes += [f"{counted(one.close, 'write')} closer to the one before than recorded"] if one.close else []
         notes += [f"held by the client {counted(len(one.held), 'time')}"] if one.held else []
         notes += [f"{counted(one.missing, 'byte')} not on the tape: cut there"] if one.missing else []
-        _say(f"{one.status or '–'} {one.method} {one.path} → {one.head.id}: {', '.join(notes)}")
+        _say(f"{one.status or '–'} {one.method} {path} → {one.head.id}: {', '.join(notes)}")
 
     def refused(self, refusal: "Refusal") -> None:
         """Log a refused request."""
@@ -325,4 +326,4 @@ class _Report:
 
 
 def _say(line: str) -> None:
-    click.echo(f"wiretape: {safe(line)}", err=True)
+    click.echo(message(line), err=True)

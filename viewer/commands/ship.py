@@ -162,7 +162,7 @@ def _ship(tape: Path, sink: "Sink", target: Destination, *, once: bool, beside: 
     with contextlib.closing(Screen()) as screen:
 
         def warn(message: str) -> None:
-            screen.line(f"wiretape: shipping: {message or 'works again'}")
+            screen.report(f"shipping: {message or 'works again'}")
 
         with (
             ending.until_end(tape, with_recorder=beside) as end,

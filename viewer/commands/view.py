@@ -17,7 +17,7 @@ import click
 
 from wiretape.recorder import private
 from wiretape.recorder.decode.stalls import Thresholds
-from wiretape.recorder.sanitize import safe
+from wiretape.recorder.tape.redact import message
 from wiretape.viewer.commands import completion, options, output
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ async def _serve_until_signal(settings: "Settings", address: tuple[str, int], id
 
 
 def _say(line: str) -> None:
-    print(f"wiretape: {safe(line)}", file=sys.stderr, flush=True)
+    print(message(line), file=sys.stderr, flush=True)
 
 
 def _take_screen(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.cases import each_case
 from tests.support.growth import WORDS, grows_too_fast, hostile
-from wiretape.recorder.tape.redact import Redactor
+from wiretape.recorder.tape.redact import Redactor, message
 
 CANARY = "sk-CANARY-p4ssw0rd/+=%?&"
 PLAIN = "CANARYp4ssw0rd"
@@ -440,3 +440,9 @@ def test_no_header_is_too_odd(name: bytes, value: bytes) -> None:
     ((stored_name, stored),) = REDACTOR.headers([(name, value)])
     assert stored_name == name.decode("latin-1").lower()
     assert isinstance(stored, str)
+
+
+def test_a_message_is_a_safe_line_without_credentials() -> None:
+    assert message("GET /x?key=AIzaSyq9Zk3LmN8vXw2RtY7uKpQs1 \x1b[2J gone") == (
+        "wiretape: GET /x?key=REDACTED \u241b[2J gone"
+    )

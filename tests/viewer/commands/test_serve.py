@@ -63,3 +63,23 @@ def test_a_ready_file_that_cannot_be_written_is_reported_in_a_line(tape: Path, t
 )
 def test_options_that_mean_nothing_are_refused(tape: Path, options: list[str], message: str) -> None:
     assert message in run(tape, "serve", *options, code=2).output
+
+
+KEY = "AIzaSyq9Zk3LmN8vXw2RtY7uKpQs1fG4hJ6dB0c"
+
+
+def test_a_key_in_a_target_is_not_in_the_log(tape: Path) -> None:
+    targets = (f"/@{COMPLETE}/v1?key={KEY}", f"/v1/x?alt=sse&key={KEY}", f"/v1/x?X-Amz-Signature={KEY}", f"/v1/{KEY}/x",
+               f"/v1/x?%6bey={KEY}", "/v1/x?access_token=short")  # fmt: skip
+    with started("serve", "--db", str(tape), "--no-wait") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        base = process.stdout.readline().decode().strip()
+        statuses = [httpx.get(f"{base}{target}", trust_env=False).status_code for target in targets]
+        process.send_signal(signal.SIGTERM)
+        report = process.stderr.read().decode()
+        assert process.wait(30) == 0
+    assert statuses == [200] + [404] * 5
+    assert KEY not in report
+    assert "short" not in report
+    assert report.count("REDACTED") >= len(targets)

@@ -35,7 +35,7 @@ from wiretape.recorder.relay.app import HttpApp
 from wiretape.recorder.relay.client import Client, Headers, Request
 from wiretape.recorder.relay.guard import Policy, Refusal
 from wiretape.recorder.relay.server import Server
-from wiretape.recorder.sanitize import safe
+from wiretape.recorder.tape.redact import message
 from wiretape.viewer.stats import conventions
 from wiretape.viewer.stats.conventions import RELEASED, Conventions, Labels
 from wiretape.viewer.stats.dashboard import OWN, TIME, DashboardCounts, Histogram
@@ -183,7 +183,7 @@ def accepts_gzip(headers: Headers) -> bool:
 
 
 def _say(line: str) -> None:
-    print(f"wiretape: {safe(line)}", file=sys.stderr, flush=True)
+    print(message(line), file=sys.stderr, flush=True)
 
 
 async def _main(descriptor: int) -> int:

@@ -28,6 +28,7 @@ from wiretape.recorder.decode.metrics import DECODER_VERSION
 from wiretape.recorder.errors import NotFound, TapeDamaged, TapeError
 from wiretape.recorder.sanitize import safe
 from wiretape.recorder.tape import cells, file, reading
+from wiretape.recorder.tape.redact import message
 from wiretape.recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, REQUEST_BODY
 from wiretape.recorder.tape.schema import bodies as _bodies
 from wiretape.recorder.tape.schema import exchanges as _exchanges
@@ -115,7 +116,7 @@ def _damage(connection: Connection) -> list[str]:
 
 def report_damage(line: str) -> None:
     """Print a line about damage on standard error."""
-    print(f"wiretape: {safe(line)}", file=sys.stderr)
+    print(message(line), file=sys.stderr)
 
 
 @contextlib.contextmanager
