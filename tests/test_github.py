@@ -105,6 +105,15 @@ def test_ci_runs_on_every_supported_version_of_python() -> None:
     assert workflow["jobs"]["test"]["steps"][-1]["run"] == ".ci/run"
 
 
+def test_ci_runs_tests_with_the_oldest_version_of_each_dependency() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert [name for name in project["dependencies"] if not re.match(r"[\w.-]+>=\d", name)] == []
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text("utf-8"))
+    install, test = (step["run"] for step in workflow["jobs"]["oldest"]["steps"][-2:])
+    assert "--resolution lowest-direct pyproject.toml" in install
+    assert all((ROOT / directory).is_dir() for directory in test.split()[1:])
+
+
 def test_rules_that_hold_give_a_table_in_the_summary(demo: tuple[Path, str], tmp_path: Path) -> None:
     rules = "--max ttft.p95=60s\n--min n=1 --filter 'model:demo-* -is:truncated'\n"
     code, runner = checked(tmp_path, demo[0], rules)
