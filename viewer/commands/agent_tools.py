@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,6 +34,7 @@ from wiretape.viewer.rows import HEADER_FIELDS
 from wiretape.viewer.source.base import Browsed, Selection, Unsupported, names_session
 from wiretape.viewer.source.tape import sql
 from wiretape.viewer.source.tape.place import TapePlace
+from wiretape.viewer.source.tape.querying import QueryProcess
 
 if TYPE_CHECKING:
     from wiretape.viewer.query.syntax import Filter
@@ -102,6 +103,7 @@ class TapeTools:
     place: "Place"
     texts: bool
     room: int
+    queries: QueryProcess = field(default_factory=QueryProcess)
     _last: tuple[object, str, list[str]] | None = None
 
     def all(self) -> list[Callable[..., str]]:
@@ -110,7 +112,9 @@ class TapeTools:
         return [*asking, self.schema, self.sql]
 
     def load(self) -> None:
-        """Load libraries and the links of sessions, so that no call of an agent waits for them."""
+        """Load libraries and the links of sessions, and start the process of `sql`, so that no call waits for them."""
+        if self.place.file is not None:
+            self.queries.start()
         import wiretape.viewer.report.comparison
         import wiretape.viewer.report.digest
         import wiretape.viewer.source.tape.overview
@@ -133,7 +137,8 @@ class TapeTools:
         limit, offset = _bounded(limit), _reachable(offset)
         arguments = ["--format=jsonl", f"--limit={offset + limit + 1}", f"--columns={columns or _COLUMNS}"]
         arguments += [f"--filter={filter}"] * bool(filter) + [f"--sort={sort}"] * bool(sort)
-        self._check_columns([*columns.split(","), sort.removeprefix("-")])
+        self._check_columns(columns.split(","))
+        self._check_sort(sort)
         return self._table(*self._run(ls, *arguments), offset, limit)
 
     def show(self, id: str = "@", part: str = "summary", offset: int = 0) -> str:
@@ -234,7 +239,8 @@ class TapeTools:
         """
         if self.place.file is None:
             raise Unsupported("sql: only a tape can do this: copy to one with 'wiretape pull'")
-        found = sql.answer(self.place.file, query, _reachable(offset) + _bounded(limit), texts=self.texts)
+        most = _reachable(offset) + _bounded(limit)
+        found = self.queries.answer(self.place.file, query, most, texts=self.texts)
         notes = [f"withheld, not unknown: {', '.join(found.withheld)}; {_WITH_TEXT}"] * bool(found.withheld)
         return answers.table(found.columns, found.rows[offset:], offset, self.room, notes, more=found.is_cut)
 
@@ -289,6 +295,12 @@ class TapeTools:
         closed = {name.strip() for name in names if NAMES.get(name.strip(), name.strip()) in _TEXTS}
         if closed and not self.texts:
             raise WiretapeError(f"{', '.join(sorted(closed))}: text of prompts and answers; {_WITH_TEXT}")
+
+    def _check_sort(self, sort: str) -> None:
+        """Raise `WiretapeError` for an order by text, if there are none: the order of texts tells of them."""
+        order = options.read_sort(sort or None)
+        if order is not None and order[0] in _TEXTS and not self.texts:
+            raise WiretapeError(f"{sort.removeprefix('-')}: text of prompts and answers; {_WITH_TEXT}")
 
     def _check_filter(self, text: str) -> None:
         """Raise `WiretapeError` for a filter that searches texts, if there are none: its matches would tell them."""

@@ -3,18 +3,21 @@
 Its library is loaded when a server runs; the tools are `agent_tools`'.
 """
 
+import contextlib
 import functools
 import inspect
 import os
+import select
 import signal
 import sys
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from wiretape.recorder import __version__
+from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.commands.options import check_extra
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.sanitize import safe
@@ -24,10 +27,13 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver.tools import Tool
 
     from wiretape.viewer.source.base import Place
+    from wiretape.viewer.source.tape.querying import QueryProcess
 
 T = TypeVar("T")
 
 _PAGE: Final = "agents"
+_LAST_S: Final = 0.5
+"""Time allowed for the server to end by itself after its client, in seconds."""
 _SKILL: Final = """---
 name: wiretape
 description: Record the LLM API streams of a coding agent or another program with wiretape, and answer questions on \
@@ -90,13 +96,29 @@ def _serve(place: "Place", with_text: bool, max_bytes: int) -> None:
     read_only = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     offered = list[Tool]()
     for tool in tools.all():
-        called, described = _one_by_one(tool, turn), inspect.getdoc(tool)
+        # A query runs in a process of its own: other tools go on beside it.
+        lock = contextlib.nullcontext() if tool == tools.sql else turn
+        called, described = _one_by_one(tool, lock), inspect.getdoc(tool)
         made = Tool.from_function(called, description=described, annotations=read_only, structured_output=False)
         offered.append(_strict(made))
     server = MCPServer("wiretape", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR", tools=offered)
     threading.Thread(target=_one_by_one(tools.load, turn), daemon=True).start()
+    threading.Thread(target=_end_with_client, args=(os.dup(0), tools.queries), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupt would wait for the next line of standard input
-    server.run()
+    try:
+        server.run()
+    finally:
+        tools.queries.close()
+
+
+def _end_with_client(stdin: int, queries: "QueryProcess") -> None:
+    """End this process when its client is gone: the server would wait for the tool that runs, however long it takes."""
+    closed = select.poll()
+    closed.register(stdin, select.POLLHUP | getattr(select, "POLLRDHUP", 0))
+    closed.poll()
+    SYSTEM.sleep(_LAST_S)
+    queries.close()
+    os._exit(0)
 
 
 def _strict(tool: "Tool") -> "Tool":
@@ -110,7 +132,7 @@ def _strict(tool: "Tool") -> "Tool":
     return tool
 
 
-def _one_by_one(tool: Callable[..., T], turn: threading.Lock) -> Callable[..., T]:
+def _one_by_one(tool: Callable[..., T], turn: contextlib.AbstractContextManager[Any]) -> Callable[..., T]:
     """Return a tool that waits for its turn, as commands share standard output, and fails as the protocol asks."""
     from mcp.server.mcpserver.exceptions import ToolError
 

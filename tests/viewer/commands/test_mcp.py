@@ -203,17 +203,53 @@ def test_damage_is_told_with_each_answer_that_meets_it(new: Path) -> None:
             assert any("measures.ttft_ns" in note for note in client.page("find", columns=columns)["notes"])
 
 
-def test_an_interrupt_ends_the_server_while_its_input_is_open(demo: tuple[Path, str]) -> None:
-    with subprocess.Popen([*RUN, "mcp", "--db", demo[0]], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
+class Server:
+    """A server of a tape that a test talks to line by line."""
+
+    def __init__(self, tape: Path) -> None:
+        self.process = subprocess.Popen(
+            [*RUN, "mcp", "--db", str(tape)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "old", "version": "1"}}
-        hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}
-        server.stdin.write(f"{json.dumps(hello)}\n".encode())
-        server.stdin.flush()
-        assert json.loads(server.stdout.readline())["result"]["protocolVersion"] == "2025-06-18"
-        server.send_signal(signal.SIGINT)
-        assert server.wait(20) == -signal.SIGINT
+        self.send(id=1, method="initialize", params=client)
+        assert self.answer()["result"]["protocolVersion"] == "2025-06-18"
+        self.send(method="notifications/initialized")
+
+    def send(self, **message: Any) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{json.dumps({'jsonrpc': '2.0'} | message)}\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> Any:
+        assert self.process.stdout is not None
+        return json.loads(self.process.stdout.readline())
+
+
+@pytest.fixture
+def server(demo: tuple[Path, str]) -> Iterator[Server]:
+    one = Server(demo[0])
+    with one.process:
+        yield one
+        one.process.kill()
+
+
+def test_an_interrupt_ends_the_server_while_its_input_is_open(server: Server) -> None:
+    server.process.send_signal(signal.SIGINT)
+    assert server.process.wait(20) == -signal.SIGINT
+
+
+def test_other_tools_answer_beside_a_query_and_nothing_outlives_the_client(server: Server) -> None:
+    function = "instr(zeroblob(1000000), zeroblob(500000) || x'01')"
+    query = {"name": "sql", "arguments": {"query": f"SELECT {', '.join([function] * 30)}"}}
+    server.send(id=2, method="tools/call", params=query)
+    server.send(id=3, method="tools/call", params={"name": "schema", "arguments": {}})
+    answers = {(answer := server.answer())["id"]: answer["result"] for _ in range(2)}
+    assert not answers[3]["isError"]
+    assert "stopped after 1 s" in answers[2]["content"][0]["text"]
+    server.send(id=4, method="tools/call", params=query)
+    assert server.process.stdin is not None
+    server.process.stdin.close()
+    server.process.wait(20)
 
 
 @pytest.mark.parametrize(
@@ -332,6 +368,12 @@ def test_with_text_prompts_and_answers_are_returned(secrets: Path) -> None:
 @pytest.mark.parametrize("tool", ["find", "stats", "sessions"])
 def test_a_filter_that_searches_texts_is_refused(sample_agent: Agent, tool: str, filter: str) -> None:
     assert "searches prompts or answers" in sample_agent.refusal(tool, filter=filter)
+
+
+@pytest.mark.parametrize("sort", ["content", "-Content", "REASONING", "Error_Message"])
+def test_the_order_of_texts_is_refused_as_their_words_are(sample_agent: Agent, sort: str) -> None:
+    assert "text of prompts and answers" in sample_agent.refusal("find", sort=sort, columns="id")
+    assert sample_agent.page("find", sort="-Ttft", columns="id")["recorded"]
 
 
 def test_a_filter_of_other_fields_is_accepted(sample_agent: Agent) -> None:

@@ -27,8 +27,11 @@ TIMEOUT_S: Final = 1.0
 LONGEST: Final = 1000
 """Length of a value in an answer, in characters."""
 
+STOPPED: Final = f"the query was stopped after {TIMEOUT_S:g} s: select fewer rows, by exchange_no or by started_at"
+"""The message for a query that exceeded its timeout."""
+
 _LARGEST: Final = 1 << 20
-"""Length of a value in a query, in bytes: a function is not stopped, and `instr` needs the square of it."""
+"""Length of a value in a query, in bytes: this limits its memory."""
 _STEPS: Final = 1000
 _LIMITS: Final = {
     sqlite3.SQLITE_LIMIT_LENGTH: _LARGEST,
@@ -118,7 +121,7 @@ def _limited(path: Path, access: "_Access", clock: Clock) -> Iterator[sqlite3.Co
 
 def _failure(error: Exception) -> str:
     if sqlite_code(error) == sqlite3.SQLITE_INTERRUPT:
-        return f"the query was stopped after {TIMEOUT_S:g} s: select fewer rows, by exchange_no or by started_at"
+        return STOPPED
     if sqlite_code(error) == sqlite3.SQLITE_TOOBIG:
         return f"the query failed: a value of it is longer than {_LARGEST:,} bytes: select its length, or show it"
     return f"the query failed: {safe(str(error))}"
