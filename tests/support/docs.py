@@ -230,7 +230,7 @@ def families(those: "Conventions") -> str:
 def prometheus(those: "Conventions") -> str:
     """Return the metrics of OpenTelemetry's conventions under their names for Prometheus."""
     labels = {family: f"; label {family.label}" if family.label else "" for family in those.families}
-    return defined({family.prometheus: family.meaning + label for family, label in labels.items()})
+    return defined({family.prometheus: family.prometheus_meaning + label for family, label in labels.items()})
 
 
 def engines() -> str:

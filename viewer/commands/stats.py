@@ -230,7 +230,7 @@ def _show_digest(
 
 def _counted(place: "Place", source: "Source", covered: "Selection") -> "Counted":
     """Count how exchanges ended, and whose their stalls were if they are few enough to be judged."""
-    from wiretape.viewer.query.syntax import Match
+    from wiretape.viewer.query.syntax import Match, every
     from wiretape.viewer.report.digest import Counted
     from wiretape.viewer.source.base import JUDGED
     from wiretape.viewer.timing import wording
@@ -242,7 +242,12 @@ def _counted(place: "Place", source: "Source", covered: "Selection") -> "Counted
     )
     owners = Counter(map(wording.by, stalls.values())) if len(stalls) == stalled else Counter[str]()
     noun = "generation" if covered.generations else "exchange"
-    return Counted(noun, shlex.join(["", *place.option()])[2:], endings, owners)
+    # Others report usage unasked, or never; a stream that broke off would have ended with it.
+    named = {"api": ("openai.chat", "openai.completions"), "outcome": ("complete",), "flags": ("no_usage",)}
+    unasked = covered.narrowed(
+        every([Match(field, tuple((value,) for value in values)) for field, values in named.items()])
+    )
+    return Counted(noun, shlex.join(["", *place.option()])[2:], endings, owners, source.count(unasked))
 
 
 def stall_owners(tape: Path, ids: Sequence[str]) -> Mapping[str, int]:

@@ -47,13 +47,14 @@ _LABEL: Final = 11
 class Counted:
     """Counts of the endings of exchanges, and of the parties that caused their stalls: empty if these were not judged.
 
-    `tape` is the option that names their source.
+    `tape` is the option that names their source. `unasked` counts the answers that would report usage on request.
     """
 
     noun: str
     tape: str = ""
     endings: Mapping[Ending, int] = field(default_factory=dict)
     stalls: Mapping[str, int] = field(default_factory=dict)
+    unasked: int = 0
 
 
 def page(row: TableRow, found: Counted, objective: str | None = None, width: int | None = None) -> Table:
@@ -120,8 +121,10 @@ def _notes(row: TableRow, found: Counted, objective: str | None) -> Iterator[tup
             yield f"{'slow':<{_LABEL}}", f"{text}: wiretape ls{safe(found.tape)} -f flag:{flag}"
     for label, text in stats.paid(row, objective):
         yield f"{label:<{_LABEL}}", text
-    if row["usage_missing_n"]:
-        yield f"{'missing':<{_LABEL}}", f"usage of {counted(row['usage_missing_n'], 'answer')}: ask with {_USAGE}"
+    if missing := row["usage_missing_n"]:
+        some = "" if found.unasked == missing else f" for {found.unasked:,} of them"
+        remedy = f": ask{some} with {_USAGE}" if found.unasked else ""
+        yield f"{'missing':<{_LABEL}}", f"usage of {counted(missing, 'answer')}{remedy}"
     notes = (_note(row, *warning.partition(":")[::2]) for warning in row["warnings"])
     yield from ((f"{'note':<{_LABEL}}", note) for note in notes if note)
     few = [

@@ -89,6 +89,13 @@ class Family(NamedTuple):
         return "_".join([*self.name.split("."), *(end for end in ends if end)])
 
     @property
+    def prometheus_meaning(self) -> str:
+        """The meaning, with the highest quantile that Prometheus can compute of durations."""
+        if self.unit != "seconds":
+            return self.meaning
+        return f"{self.meaning}; quantiles above {self.bounds[-1]:g} s, the top bucket, read {self.bounds[-1]:g} s"
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """The names of all labels."""
         return Labels._fields + ((self.label,) if self.label else ())

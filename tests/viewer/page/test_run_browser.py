@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 import numpy as np
@@ -218,6 +219,26 @@ def test_the_curve_of_a_selections_gaps_is_that_of_the_tape(page: Page, syntheti
         (sample,) = overview.samples(connection)
     assert sum(counts) == np.count_nonzero(sample.gaps)
     assert counts == page.run("run.groups[''][0].counts")
+
+
+@pytest.mark.parametrize("filter", ["model:gpt-x", "stall>2s", "gap.max<25ms", ""])
+def test_percentiles_of_a_selections_gaps_are_those_of_the_tape_and_never_above_the_longest(
+    page: Page, synthetic: Path, fixture: Path, filter: str
+) -> None:
+    page.open(synthetic, f"q={quote(filter)}&metric=gap&by=")
+    with queries.opened(fixture) as connection:
+        (sample,) = overview.samples(connection, (), conditions.condition(parser.parse(filter)) if filter else None)
+    gaps = sample.gaps[sample.gaps > 0] / 1e6
+    cells = page.run("""(() => {
+      const ofGaps = (one) => one.caption?.textContent.startsWith("gap ");
+      const cells = [...document.querySelectorAll("table")].find(ofGaps).querySelectorAll("tbody td");
+      return [...cells].map((one) => one.textContent.replaceAll(",", ""));
+    })()""")
+    figures = dict(zip((5, 25, 50, 75, 90, 95, 99), map(float, cells[2:]), strict=True))
+    assert int(cells[1]) == len(gaps)
+    for percent, figure in figures.items():
+        assert figure == pytest.approx(np.percentile(gaps, percent), rel=0.012, abs=0.01)
+    assert max(figures.values()) <= round(gaps.max(), 2)
 
 
 def test_the_text_at_a_timestamp_is_what_had_come_by_then(page: Page, told: Path, demo: tuple[Path, str]) -> None:

@@ -37,10 +37,21 @@ def test_a_percentile_is_shown_of_enough_values_only(connection: Connection) -> 
     assert cells(row_of(connection, ttft=100), "ttft") == ["100", "50.5", "95.0", "99.0", "100.0"]
 
 
+def missing(connection: Connection, unasked: int) -> str:
+    found = Counted("generation", unasked=unasked)
+    lines = (line.plain for line in digest.page(row_of(connection), found).lines)
+    (text,) = (line.removeprefix("missing").strip() for line in lines if line.startswith("missing"))
+    return text
+
+
 def test_a_page_says_what_is_missing_and_how_to_get_it(connection: Connection) -> None:
-    text = " ".join(line.plain for line in digest.page(row_of(connection), Counted("generation"), None, 80).lines)
-    assert "missing    usage of 4 answers: ask with" in text
-    assert 'stream_options={"include_usage": true}' in " ".join(text.split())
+    assert missing(connection, 4) == 'usage of 4 answers: ask with stream_options={"include_usage": true}'
+
+
+def test_usage_is_asked_for_of_the_answers_that_report_it_on_request(connection: Connection) -> None:
+    some = 'usage of 4 answers: ask for 1 of them with stream_options={"include_usage": true}'
+    assert missing(connection, 1) == some
+    assert missing(connection, 0) == "usage of 4 answers"
 
 
 def test_a_page_fits_its_terminal_and_names_whose_the_stalls_were(connection: Connection) -> None:

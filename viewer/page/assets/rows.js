@@ -88,6 +88,26 @@ function percentile(ascending, percent) {
   return low + (ascending[Math.ceil(rank)] - low) * (rank - Math.floor(rank));
 }
 
+// Return the gaps between reads of some rows, ascending, in ms: stalls and the longest of each row exactly, others to
+// 1 %, and none above the longest.
+function gapValues(run, rows) {
+  const found = new Float64Array(rows.reduce((all, row) => all + (run.gaps(row) || 0), 0));
+  let from = 0;
+  for (const row of rows) {
+    const steps = run.steps(row);
+    const longest = run.rows.max_gap_ms[row] ?? Infinity;
+    let last = 0;
+    steps.forEach((step, place) => {
+      found[from + place] = Math.min(run.scale[step], longest) / 1000;
+      if (step > steps[last]) last = place;
+    });
+    for (const stall of run.stallsOf.get(row) ?? []) found[from + stall.gap] = stall.us / 1000;
+    if (steps.length && longest < Infinity) found[from + last] = longest / 1000;
+    from += steps.length;
+  }
+  return found.sort().subarray(found.findIndex((gap) => gap > 0));
+}
+
 // Return the cumulative distribution of ascending values: [value, share of those up to it].
 function cumulative(ascending) {
   const points = [];
@@ -98,11 +118,11 @@ function cumulative(ascending) {
   return points;
 }
 
-// Return the same of gaps, given how many are of each step of the scale.
-function cumulativeSteps(run, steps, counts) {
+// Return the same of gaps, given how many are of each step of the scale, and the longest in ms.
+function cumulativeSteps(run, steps, counts, longest) {
   const n = counts.reduce((all, count) => all + count, 0);
   let sum = 0;
-  return steps.map((step, place) => [run.scale[step] / 1000, (sum += counts[place]) / n]);
+  return steps.map((step, place) => [Math.min(run.scale[step] / 1000, longest), (sum += counts[place]) / n]);
 }
 
 // Return the edges of logarithmic buckets: 1, 2, 5 in each decade as `stats --hist` has them, finer where values are

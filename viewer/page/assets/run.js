@@ -2,6 +2,7 @@
 
 const OUTCOME_COLOURS = { success: "good", warning: "warn", error: "bad", accent: "accent" };
 
+const STATISTICS = ["n", "p50", "p90", "p95", "p99", "max"]; // the order of a group's figures
 const POOLED = "gap"; // all gaps between reads with output together; other quantities have one value of each exchange
 
 // Return a distribution of some rows. Of all exchanges together it is of what the program counted, also where the page
@@ -12,13 +13,17 @@ function seriesOf(run, metric, name, sign, rows, group = null) {
     const values = valuesOf(run, metric, measured);
     return { name, sign, n: values.length, values, points: cumulative(values) };
   }
-  const { steps, counts } = group ? { steps: group.steps, counts: group.counts } : stepsOf(run, measured);
+  const { steps, counts } = group ? { steps: undelta(group.steps), counts: group.counts } : stepsOf(run, measured);
+  const longest = group ? group.figures.gap[5] : longestGap(run, measured);
   return {
     name,
     sign,
     n: counts.reduce((all, one) => all + one, 0),
-    values: null,
-    points: cumulativeSteps(run, steps, counts),
+    figures: group?.figures.gap,
+    get values() {
+      return group ? null : gapValues(run, measured);
+    },
+    points: cumulativeSteps(run, steps, counts, longest ?? Infinity),
   };
 }
 
@@ -140,7 +145,7 @@ function outcomes(run, apply) {
 function groupTable(run, by) {
   const rows = run.groups[by];
   const figure = (label, name, statistic) =>
-    column(label, (row) => row.figures[name][["n", "p50", "p90", "p95", "p99", "max"].indexOf(statistic)], {
+    column(label, (row) => row.figures[name][STATISTICS.indexOf(statistic)], {
       number: true,
       title: run.quantities[name][1],
       shown: (value) => format.number(value, 1),
@@ -186,14 +191,21 @@ function groupTable(run, by) {
   ];
 }
 
+// Return the longest gap of some rows, in ms; 0 without any.
+function longestGap(run, rows) {
+  return rows.reduce((most, row) => Math.max(most, run.rows.max_gap_ms[row] ?? 0), 0) / 1000;
+}
+
 function distributionTable(run, shown) {
-  const rows = shown.series().map((one) => ({
-    ...one,
-    of: (percent) =>
-      one.values
-        ? percentile(one.values, percent)
-        : (one.points.find((point) => point[1] >= percent / 100)?.[0] ?? null),
-  }));
+  const rows = shown.series().map((one) => {
+    const { values } = one;
+    const of = (percent) => {
+      if (values) return percentile(values, percent);
+      const counted = one.figures[STATISTICS.indexOf(`p${percent}`)];
+      return counted ?? one.points.find((point) => point[1] >= percent / 100)?.[0] ?? null;
+    };
+    return { name: one.name, n: one.n, of };
+  });
   const columns = [
     column(shown.by || "all", (row) => row.name),
     column("n", (row) => row.n, { number: true, shown: (value) => format.number(value) }),
@@ -210,14 +222,13 @@ function distributionTable(run, shown) {
 
 // Return the 99th percentile of the gaps of some rows, which is exact of all and else to 1 %, and their longest.
 function gapsOf(run, shown, measured) {
-  const longest = measured.reduce((most, row) => Math.max(most, run.rows.max_gap_ms[row] ?? 0), 0);
+  const longest = longestGap(run, measured);
   if (!longest || measured.some((row) => run.gaps(row) === null)) return [];
   const isWhole = shown.isAll() && run.size === run.total;
-  const { points } = isWhole ? { points: [] } : seriesOf(run, POOLED, "", 0, measured);
-  const p99 = isWhole ? run.groups[""][0].figures.gap[4] : points.find((point) => point[1] >= 0.99)?.[0];
+  const p99 = isWhole ? run.groups[""][0].figures.gap[4] : percentile(gapValues(run, measured), 99);
   return [
     p99 ? `gap p99 ${isWhole ? "" : "≈ "}${shownValue(p99, "ms")}` : null,
-    `longest gap ${shownValue(longest / 1000, "ms")}`,
+    `longest gap ${shownValue(longest, "ms")}`,
   ];
 }
 

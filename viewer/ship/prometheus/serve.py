@@ -74,7 +74,7 @@ class Exposition(Collector):
 
 def _measured(figures: DashboardCounts[Histogram]) -> Iterator[Metric]:
     for family, histograms in figures.histograms.items():
-        metric = HistogramMetricFamily(family.prometheus, family.meaning, labels=family.labels)
+        metric = HistogramMetricFamily(family.prometheus, family.prometheus_meaning, labels=family.labels)
         for labels, histogram in histograms.items():
             buckets = [(_bound(bound), count) for bound, count in histogram.cumulative]
             metric.add_metric(labels, buckets, histogram.sum)

@@ -13,6 +13,7 @@ from tests.support.commands import run
 from tests.support.exchanges import ONE
 from wiretape.recorder.commands.metrics import RecorderState, Setup
 from wiretape.viewer.ship.prometheus.serve import Exposition
+from wiretape.viewer.stats.tools.clients import OTEL_SECONDS
 
 NONE = Path("none.db")
 BOARD: Final[dict[str, Any]] = json.loads(run(NONE, "help", "metrics", "--dashboard").stdout)
@@ -46,6 +47,12 @@ def test_a_query_names_metrics_and_labels_that_are_exposed(
     grouped = {label.strip() for group in _GROUPED.findall(query) for label in group.split(",")}
     assert {*_MATCHER.findall(query), *grouped} <= labels
     assert set(_LEGEND.findall(target["legendFormat"])) <= grouped
+
+
+def test_a_panel_of_quantiles_says_where_the_top_bucket_caps_them() -> None:
+    capped = [one for one in PANELS if any("histogram_quantile" in target["expr"] for target in one["targets"])]
+    assert capped
+    assert all(f" {OTEL_SECONDS[-1]:g} s" in one["description"] for one in capped)
 
 
 def test_variables_are_labels_and_every_panel_goes_by_the_chosen_source(samples: dict[str, set[str]]) -> None:
