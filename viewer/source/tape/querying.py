@@ -35,6 +35,7 @@ class QueryProcess:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_ready = False
 
     def start(self) -> None:
         """Start the process, so that no query waits for it."""
@@ -46,7 +47,9 @@ class QueryProcess:
         with self._lock:
             process = self._running()
             try:
-                _receive(process, _START_S)
+                if not self._is_ready:
+                    _receive(process, _START_S)
+                    self._is_ready = True
                 pickle.dump((path, query, limit, texts), cast(IO[bytes], process.stdin))
                 cast(IO[bytes], process.stdin).flush()
                 answer = _receive(process, sql.TIMEOUT_S + _GRACE_S)
@@ -82,7 +85,7 @@ class QueryProcess:
         return self._process
 
     def _kill(self) -> None:
-        process, self._process = self._process, None
+        process, self._process, self._is_ready = self._process, None, False
         if process is not None:
             process.kill()
             with contextlib.suppress(BrokenPipeError), process:
@@ -98,19 +101,17 @@ def _receive(process: "subprocess.Popen[bytes]", timeout_s: float) -> Any:
 
 
 def answer_queries() -> None:
-    """Answer the queries of standard input on standard output, each behind an object that says that it can be sent."""
+    """Answer the queries of standard input on standard output, after one object that says that they can be sent."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core would hold recorded texts
     with contextlib.suppress(EOFError, BrokenPipeError):
+        answer: SqlAnswer | str | None = None
         while True:
-            pickle.dump(None, sys.stdout.buffer)
+            pickle.dump(answer, sys.stdout.buffer)
             sys.stdout.buffer.flush()
             path, query, limit, texts = pickle.load(sys.stdin.buffer)
             used, (_, hard) = resource.getrusage(resource.RUSAGE_SELF), resource.getrlimit(resource.RLIMIT_CPU)
             resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(used.ru_utime + used.ru_stime) + _CPU_S, hard))
-            answer: SqlAnswer | str
             try:
                 answer = sql.answer(path, query, limit, texts=texts)
             except WiretapeError as error:
                 answer = str(error)
-            pickle.dump(answer, sys.stdout.buffer)
-            sys.stdout.buffer.flush()
