@@ -52,6 +52,7 @@ _FIRST: Final = (
     "conversation", "cache_write_1h_input_tokens", "input_uncached_tokens",
     "context_system_bytes", "context_tools_bytes", "context_user_bytes", "context_assistant_bytes",
     "context_tool_results_bytes", "context_images_bytes", "context_documents_bytes", "context_other_bytes", "protocol",
+    "rpc_method", "tool_name",
 )  # fmt: skip
 TEXT_FIELDS: Final = ("content", "reasoning", "refusal", "tool_calls")
 CACHE: Final = (

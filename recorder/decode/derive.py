@@ -6,7 +6,7 @@ hostile, is an error: what cannot be read is left out and flagged. Reading and w
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from wiretape.recorder.decode import encoding, payloads, request, turns
 from wiretape.recorder.decode.assembly import Answer, assemble
@@ -18,7 +18,7 @@ from wiretape.recorder.decode.encoding import Cleaner
 from wiretape.recorder.decode.exchange import Evidence, Exchange, Read, Reads, judge, transport_flags
 from wiretape.recorder.decode.metrics import Measures, Timeline, measured
 from wiretape.recorder.decode.operation import GENERATIONS, GPT_LIVE, UNKNOWN, api_asked, operation, resumed
-from wiretape.recorder.decode.values import JsonObject
+from wiretape.recorder.decode.values import JsonObject, text
 
 _OF_THE_END = frozenset({
     "latency_ns", "tail_ns", "max_gap_ns", "tpot_ns", "tpot_est_ns", "tpot_adj_ns", "tps_user", "e2e_tps",
@@ -29,6 +29,9 @@ _OF_THE_END = frozenset({
 
 _FAILED_STREAM = frozenset({"truncated", "timeout", "malformed", "interrupted"})
 """Outcomes of a stream whose reason may stand in it outside of the events."""
+_METHODS: Final = ("mcp.method.name", "rpc.method")
+_TOOL: Final = "gen_ai.tool.name"
+"""OpenTelemetry's names of the attributes with the method and the tool of a call."""
 _STREAM_ONLY = frozenset({"no_usage", "object_mismatch", "id_changed", "hidden_tokens"})
 
 
@@ -95,7 +98,11 @@ def _declared(exchange: Exchange, answer: Answer, decoded: Decoded, api: str | N
     if dialect is None or dialect.api != api:
         return {}
     found = cleaner.value(dialect.attributes_of(exchange)) | (answer.values["attributes"] or {})
-    return {"dialect_version": dialect.version, "attributes": found or None}
+    method = next((name for key in _METHODS if (name := text(found.get(key)))), None)
+    # Prompts have names, too.
+    tool = text(found.get(_TOOL)) if method in (None, "tools/call") else ""
+    called = {"rpc_method": method, "tool_name": tool or None}
+    return called | {"dialect_version": dialect.version, "attributes": found or None}
 
 
 def _of_request(

@@ -471,6 +471,11 @@ class Measures(Timing):
     attributes: JsonObject | None = value(
         "values that a declared dialect names: method, tool, id and progress of a call by MCP, …"
     )
+    rpc_method: str | None = value(
+        "the method of a call by MCP or Agent2Agent, as its attributes name it",
+        aliases=("mcp.method.name", "rpc.method"),
+    )
+    tool_name: str | None = value("the tool of a call by MCP", aliases=("gen_ai.tool.name",))
     dialect_version: str | None = value("hash of the declaration that decoded it; unknown: a built-in dialect did")
     conversation_key: str | None = internal("the conversation that the client names; of a redacted header, its hash")
     conversation_key_from: str | None = value("the header, or the field of the request's body, that names it")

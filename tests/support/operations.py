@@ -1,5 +1,6 @@
 """The exchanges of a program that probes a server and lists its models before its first generation."""
 
+import json
 from collections.abc import Iterator
 
 import msgspec
@@ -21,3 +22,13 @@ def frames(*, failed: bool = False) -> Iterator[journal.Frame]:
     yield from (first, *response(first.id, COMPLETE_READS), end(first.id, COMPLETE_READS))
     parts = NOT_FOUND if failed else COMPLETE_READS
     yield from (second, *response(second.id, parts, 404 if failed else 200), end(second.id, parts))
+
+
+def calls_by_mcp() -> Iterator[journal.Frame]:
+    """Yield two calls of the tool `search`, the second of which fails, and a list of tools."""
+    for no, (method, is_error) in enumerate((("tools/call", False), ("tools/call", True), ("tools/list", False)), 1):
+        asked = {"jsonrpc": "2.0", "id": no, "method": method, "params": {"name": "search"}}
+        result = {"content": [{"type": "text", "text": "no such page"}], "isError": is_error}
+        parts = [(40, b"data: " + json.dumps({"jsonrpc": "2.0", "id": no, "result": result}).encode() + b"\n\n")]
+        first = begin(f"cccc00000000000{no}", no, json.dumps(asked).encode(), "/mcp")
+        yield from (first, *response(first.id, parts), end(first.id, parts))

@@ -85,7 +85,7 @@ RATES: Final = ("error_rate", "error_rate_all", "stream_error_rate", "cancel_rat
 GROUPS: Final = (
     "model", "request_model", "response_model", "operation", "api", "upstream", "method", "path", "status", "outcome",
     "outcome_detail", "error_code", "finish_reason", "day", "hour", "conversation", "upstream_name",
-    "cache_verdict", "cache_broken_at", "protocol",
+    "cache_verdict", "cache_broken_at", "protocol", "rpc_method", "tool_name",
 )  # fmt: skip
 """Keys of groups of exchanges, besides `label.KEY`; days and hours are local time."""
 

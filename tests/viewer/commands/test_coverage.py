@@ -1,5 +1,6 @@
 """Rates and latencies cover generations, in every command that states them, unless the filter asks for more."""
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.support.operations import frames
+from tests.support.operations import calls_by_mcp, frames
 from tests.support.sample_tape import COMPLETE_READS, begin, end, recorded, response
 from wiretape.viewer.commands.export import export
 from wiretape.viewer.commands.ls import ls
@@ -167,3 +168,22 @@ def forget(path: Path) -> None:
 
     with file.writing(path, "a test") as connection, connection.begin():
         connection.exec_driver_sql("UPDATE measures SET operation = NULL")
+
+
+def test_calls_by_mcp_are_listed_filtered_and_grouped_by_method_and_tool(tmp_path: Path) -> None:
+    tape = recorded(tmp_path / "calls.db", list(calls_by_mcp()))
+    listed = run(tape, "ls", "--columns", "id,rpc_method,tool_name", "-f", "tool_name:search").stdout
+    assert [line.split("\t")[1:] for line in listed.splitlines()] == [
+        ["rpc_method", "tool_name"],
+        ["tools/call", "search"],
+        ["tools/call", "search"],
+    ]
+    failed = run(tape, "ls", "--columns", "id", "-f", "gen_ai.tool.name:sea* is:err rpc_method:tools/call").stdout
+    assert failed.splitlines()[1:] == ["cccc000000000002"]
+    groups = figures(tape, "stats", "--by", "rpc_method,tool_name", "--all-operations")
+    assert {(row["rpc_method"], row["tool_name"]): row["error_rate_pct"] for row in groups} == {
+        ("tools/call", "search"): 50,
+        ("tools/list", None): 0,
+    }
+    first, *_ = csv.DictReader(run(tape, "export", "--format", "csv").stdout.splitlines())
+    assert (first["rpc_method"], first["tool_name"]) == ("tools/call", "search")

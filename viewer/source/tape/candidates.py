@@ -31,6 +31,8 @@ FIELDS: Final = {
     "path": "e.path",
     "upstream": "e.upstream",
     "protocol": "e.protocol",
+    "rpc_method": "m.rpc_method",
+    "tool_name": "m.tool_name",
 }
 """The SQL of the fields that have candidates."""
 

@@ -17,7 +17,8 @@ from wiretape.viewer.source.tape.conditions import Condition
 TEXTS: Final = (
     "method", "path", "upstream", "model", "request_model", "response_model", "operation", "api", "outcome",
     "outcome_detail", "error_code", "error_message", "finish_reason", "framing", "ended_by", "clock", "flags",
-    "conversation", "sparkline", "cache_verdict", "cache_broken_at", "protocol",
+    "conversation", "sparkline", "cache_verdict", "cache_broken_at", "protocol", "rpc_method",
+    "tool_name",
 )  # fmt: skip
 """The text fields of an exchange whose values often repeat."""
 

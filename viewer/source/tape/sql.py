@@ -52,7 +52,8 @@ _OPEN_TEXTS: Final = frozenset({
     "ended_detail", "framing", "clock", "protocol", "reset_code", "version_num", "dialect_version",
     "outcome", "outcome_detail", "error_code", "finish_reason", "flags", "usage", "operation", "api",
     "response_model", "response_id", "sparkline", "conversation_key", "conversation_key_from",
-    "previous_response_id", "at_ns", "relayed_ns", "sizes", "icl", "gap_hist",
+    "previous_response_id", "at_ns", "relayed_ns", "sizes", "icl", "gap_hist", "rpc_method",
+    "tool_name",
 })  # fmt: skip
 """Columns of texts and bytes that hold no prompt, answer or header."""
 _TABLES: Final = {table.name: table for table in (*metadata.tables.values(), alembic_version)}

@@ -153,6 +153,34 @@ def test_a_whole_answer_by_json_is_read_as_the_stream_is() -> None:
     assert (accepted.api, accepted.operation, accepted.outcome) == ("mcp", "mcp", "complete")
 
 
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_tool_that_failed_is_a_failed_call_by_mcp(is_whole: bool) -> None:
+    parts = [{"type": "text", "text": "no such lamp"}]
+    result = {"jsonrpc": "2.0", "id": 3, "result": {"content": parts, "isError": True}}
+    if is_whole:
+        found = measured(MCP, json.dumps(result).encode(), content_type="application/json")
+    else:
+        found = measured(MCP, MCP.events[1], event(result, "message"))
+    assert (found.outcome, found.outcome_detail, found.error_message) == (
+        "error_event",
+        "before_output",
+        "no such lamp",
+    )
+    assert (found.content, found.rpc_method, found.tool_name) == (None, "tools/call", "lamp")
+
+
+def test_a_tool_that_failed_without_a_text_has_failed() -> None:
+    result = {"jsonrpc": "2.0", "id": 3, "result": {"content": [], "isError": True}}
+    assert measured(MCP, event(result, "message")).outcome == "error_event"
+
+
+@pytest.mark.parametrize(("method", "tool"), [("tools/call", "lamp"), ("prompts/get", None), ("tools/list", None)])
+def test_the_method_and_the_tool_of_a_call_are_values_of_their_own(method: str, tool: str | None) -> None:
+    asked = json.dumps({"jsonrpc": "2.0", "id": 3, "method": method, "params": {"name": "lamp"}}).encode()
+    found = measured(MCP, MCP.events[-1], request=asked)
+    assert (found.rpc_method, found.tool_name) == (method, tool)
+
+
 def test_a_refused_call_by_mcp_is_one_by_its_request() -> None:
     found = measured(MCP, b'{"error": "no such session"}', content_type="application/json", status=404)
     assert (found.api, found.operation, found.outcome) == ("mcp", "mcp", "http_error")
