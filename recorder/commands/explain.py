@@ -15,6 +15,7 @@ _NAMED = 4
 """Limit of variables, hosts or refusals named in one line."""
 
 
+_HEEDS_NONE = "aiohttp, for one, heeds no proxy unless trust_env=True"
 _CONTAINERS = frozenset(("docker", "podman", "nerdctl"))
 _CERTIFICATES = '"${SSL_CERT_FILE%/*}:${SSL_CERT_FILE%/*}:ro"'
 
@@ -93,16 +94,18 @@ def _connected(attempt: Attempt) -> str:
     if attempt.connections:
         return f"{counted(attempt.connections, 'connection')}, but no request to an API that is served"
     if attempt.is_intercepting:
-        return "nothing: the program made no call, or does not heed these variables"
+        return f"nothing: the program made no call, or does not heed these variables: {_HEEDS_NONE}"
     return "nothing: the program made no call, or does not read these variables"
 
 
 def _advice(attempt: Attempt, program: str) -> str:
     unseen = [host.rpartition(":")[0] for host, how in attempt.asked.items() if how in ("tunnelled", "relayed")]
     if attempt.daemons:
-        pids, local = " ".join(map(str, attempt.daemons)), next(filter(is_loopback, unseen), "")
-        is_api = f"--host {local}, if that is an API, or " if local else ""
-        return f"{is_api}kill {pids}, if that makes the program's calls, and run again: it starts one that is recorded"
+        # It may be the API's own server, which nobody wants to end: one that makes calls for others comes last.
+        local = next(filter(is_loopback, unseen), "")
+        served = f"--host {local}" if local else "--base-url, or the program's own setting for its base URL"
+        whose = f"if pid {' or '.join(map(str, attempt.daemons))} serves an API"
+        return f"{served}, {whose}; a daemon that makes the program's calls has to be started within the run"
     if not attempt.is_intercepting:
         return f"wiretape run -- {program}, without --base-url, which records programs with a URL of their own"
     if "untrusted" in attempt.asked.values():

@@ -137,6 +137,12 @@ def api_at(path: str) -> str | None:
     return named[1] if named else None
 
 
+def is_api(path: str) -> bool:
+    """Return True if calls of a known API, or such that make text or vectors of text, are posted to a path."""
+    named = _named(path)
+    return named is not None and (named[1] is not None or named[0] in (*GENERATIONS, "embeddings", "rerank"))
+
+
 def resumed(exchange: Exchange) -> str | None:
     """Return the id of the response whose stream a request resumes; else None."""
     found = _RESUMED.search(exchange.path) if exchange.method == "GET" else None

@@ -10,7 +10,9 @@ import asyncio
 import base64
 import fnmatch
 import functools
+import re
 import secrets
+import socket
 import ssl
 import weakref
 from collections.abc import Sequence
@@ -18,7 +20,6 @@ from dataclasses import dataclass, field, replace
 
 from wiretape.recorder import process
 from wiretape.recorder.clock import SYSTEM
-from wiretape.recorder.decode import operation
 from wiretape.recorder.destinations import is_loopback
 from wiretape.recorder.errors import UpstreamError
 from wiretape.recorder.relay import authority, environment, guard, hello, providers
@@ -39,6 +40,7 @@ _PASSWORD_BYTES = 24
 _UPSTREAMS = 1024
 _PAST = "and no HTTP: it is let through unrecorded"
 _HTTP1 = "http/1.1"
+_HOST = re.compile(rb"\r\nhost:[ \t]*([^\r\n]*)\r\n", re.IGNORECASE)
 _DISTRUST = ("UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "UNSUPPORTED_CERTIFICATE", "CERTIFICATE_REVOKED")
 
 
@@ -74,8 +76,12 @@ def make(hosts: tuple[str, ...], password: str = "") -> Interception:
 class Forward:
     """The app of a recorder's server that is a forward proxy, too; `port` is the one that it listens on."""
 
-    def __init__(self, proxy: Proxy, settings: Interception, port: int, observer: Observer) -> None:
+    def __init__(
+        self, proxy: Proxy, settings: Interception, port: int, observer: Observer, dialects: str | None = None
+    ) -> None:
         self._proxy, self._settings, self._port, self._observer = proxy, settings, port, observer
+        self._dialects = dialects
+        """The declarations that the recorder was given, as JSON."""
         self._certificates = Certificates(settings.authority)
         self._credential = settings.credential
         self._members: weakref.WeakSet[object] = weakref.WeakSet()
@@ -159,12 +165,25 @@ class Forward:
         request.headers = [(b"host", origin.authority.encode()), *others]
         if self._is_own(origin):
             return self._proxy.serve(client, request)
-        is_recorded = self._wants(origin) or _calls_local_api(origin, request)
-        self._observer.asked(origin.authority, "intercepted" if is_recorded else "relayed")
-        return self.relay(client, request, origin, Way(is_recorded))
+        return self.relay(client, request, origin, self._way(origin, request))
 
-    def relay(self, client: Client, request: Request, origin: Origin, how: Way) -> RelayedExchange | None:
-        """Relay a request that names no host but `origin`."""
+    def _way(self, origin: Origin, request: Request) -> Way:
+        """Return the options of a request for plain HTTP: it is recorded where the host, or the path, is an API's."""
+        is_recorded = self._wants(origin) or self._calls_local_api(origin, request)
+        self._observer.asked(origin.authority, "intercepted" if is_recorded else "relayed")
+        return Way(is_recorded)
+
+    def _calls_local_api(self, origin: Origin, request: Request) -> bool:
+        """Return True for a request to an API that a server of this machine has at its usual path."""
+        if request.method != "POST" or not is_loopback(origin.host):
+            return False
+        from wiretape.recorder.decode.dialects import registry  # with all dialects, which most runs do not need
+
+        return registry.is_posted_to(request.target.decode("latin-1"), self._dialects)
+
+    def relay(self, client: Client, request: Request, origin: Origin, how: Way | None) -> RelayedExchange | None:
+        """Relay a request that names no host but `origin`; without options, by those of plain HTTP."""
+        how = how or self._way(origin, request)
         refusal = guard.check_proxied(request.method, request.target, request.headers, origin)
         if refusal := refusal or self._proxy.admit(client, request):
             self._proxy.reject(client, refusal)
@@ -253,7 +272,27 @@ class Forward:
     def tunnel(self, client: Http1Client, origin: Origin, opened: tuple[Socket, bytes] | None = None) -> Tunnel:
         """Return a blind tunnel to the server."""
         self._observer.asked(origin.authority, "tunnelled")
-        return Tunnel(client, origin, opened)
+        is_plain = opened is None and is_loopback(origin.host)
+        return Tunnel(client, origin, opened, functools.partial(self._read_on, client, origin) if is_plain else None)
+
+    def _read_on(
+        self, client: Http1Client, origin: Origin, opened: Socket, near: socket.socket, far: socket.socket, came: bytes
+    ) -> bool:
+        """Read the requests of plain HTTP in a tunnel to this machine, and relay them over the tunnel's connection.
+
+        Return False for a request that names another host, which only its server can judge.
+        """
+        plain = Origin("http", origin.host, origin.port)
+        named = _HOST.search(came)
+        if named and named[1].decode("latin-1").lower() not in (plain.authority, f"{origin.host}:{origin.port}"):
+            return False
+        client.adopt(self._proxy.transport.over(far, self._upstream(plain)))
+        sock = Socket(near, SYSTEM, opened.kernel_time)
+        sock.stamp = SYSTEM.now()
+        client.replace(sock)
+        sock.start(client)
+        client.read_on(Inside(self, self._proxy, plain, None), came)
+        return True
 
 
 class Identifying(Responder):
@@ -296,7 +335,7 @@ class Inside:
     forward: Forward
     proxy: Proxy
     origin: Origin
-    how: Way
+    how: Way | None
 
     def serve(self, client: Client, request: Request) -> RelayedExchange | None:
         """Relay a request to the server that was connected to."""
@@ -408,13 +447,6 @@ class Opening(Takeover):
     def failed(self, error: Exception) -> None:
         """Report a fault of our own."""
         self._forward.client_failed(error)
-
-
-def _calls_local_api(origin: Origin, request: Request) -> bool:
-    """Return True for a request to an API that a server of this machine has at its usual path."""
-    if request.method != "POST" or not is_loopback(origin.host):
-        return False
-    return operation.api_at(request.target.decode("latin-1")) is not None
 
 
 def _place(host: str) -> str:

@@ -5,6 +5,12 @@
 
 const [major, minor] = process.versions.node.split(".").map(Number);
 const isOld = major < 22 || (major === 22 && minor < 21) || major === 23 || (major === 24 && minor < 5);
+
+// NODE_USE_ENV_PROXY makes Node 22 warn of its own agent, which no program asked for.
+const plainEmit = process.emit;
+process.emit = function emit(name, ...given) {
+  return name === "warning" && given[0]?.code === "UNDICI-EHPA" ? false : plainEmit.call(this, name, ...given);
+};
 if (process.env.HTTPS_PROXY) {
   try {
     install(new URL(process.env.HTTPS_PROXY));

@@ -7,6 +7,7 @@ With several workers, further processes relay beside this one: `wiretape.recorde
 
 import asyncio
 import dataclasses
+import json
 import os
 import socket
 import uuid
@@ -117,7 +118,8 @@ class Front:
         settings = self._options.interception
         if self._sock is not None:
             port = self._sock.getsockname()[1]
-            app = Forward(self.proxy, settings, port, self._observer) if settings else self.proxy
+            dialects = json.dumps(self._options.dialects)
+            app = Forward(self.proxy, settings, port, self._observer, dialects) if settings else self.proxy
             self._server = server.Server(app, self._sock, self._observer.refused)
 
     async def drain(self) -> None:

@@ -1,7 +1,14 @@
-"""A blind tunnel: bytes go both ways between a client and the host that it asked for, and nothing is recorded."""
+"""A blind tunnel: bytes go both ways between a client and the host that it asked for, and nothing is recorded.
+
+One to this machine waits for its first bytes: Node's `fetch` asks for a tunnel also where it speaks plain HTTP. Where
+the client begins with a request of HTTP/1.1, that may be for an API, and the connection is read as any other.
+"""
 
 import asyncio
+import contextlib
+import re
 import socket
+from collections.abc import Callable
 
 from wiretape.recorder.errors import UpstreamError
 from wiretape.recorder.relay.guard import Origin
@@ -13,16 +20,41 @@ HALF_OPEN_SECONDS = 60.0
 """Silence allowed on one side after the other has ended."""
 _CONNECT_SECONDS = 10.0
 _READ_BYTES = 64 << 10
+_LINE_BYTES = 8 << 10
+"""Size up to which a client's first line may be that of a request."""
+_REQUEST_LINE = re.compile(rb"[A-Z]{1,20} /[^ \r\n]* HTTP/1\.1\r\n")
+_PART_OF_LINE = re.compile(rb"[A-Z]{1,20}(?: (?:/[^ \r\n]*(?: H?T?T?P?/?1?\.?1?\r?)?)?)?")
+
+ReadOn = Callable[[Socket, socket.socket, socket.socket, bytes], bool]
+"""Reads a client's requests; returns False if it does not.
+
+The arguments are the client's connection, the sockets of the client and of the server, and the client's first bytes.
+"""
+
+
+def begins_with_request(data: bytes) -> bool | None:
+    """Return True if a client's bytes begin with a request of HTTP/1.1; None if more of them will tell."""
+    if _REQUEST_LINE.match(data):
+        return True
+    is_part = len(data) < _LINE_BYTES and _PART_OF_LINE.fullmatch(data)
+    return None if not data or is_part else False
 
 
 class Tunnel(Responder, Takeover):
     """A blind tunnel: answers a `CONNECT` and takes the connection over. The end of a recorder does not wait for it.
 
-    `opened` is the client's socket with the bytes received on it, if the `CONNECT` has been answered already.
+    `opened` is the client's socket with the bytes received on it, if the `CONNECT` has been answered already. With
+    `read_on`, the tunnel gives way to a client that speaks HTTP/1.1.
     """
 
-    def __init__(self, client: Http1Client, origin: Origin, opened: tuple[Socket, bytes] | None = None) -> None:
-        self._client, self._origin, self._opened = client, origin, opened
+    def __init__(
+        self,
+        client: Http1Client,
+        origin: Origin,
+        opened: tuple[Socket, bytes] | None = None,
+        read_on: ReadOn | None = None,
+    ) -> None:
+        self._client, self._origin, self._opened, self._read_on = client, origin, opened, read_on
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
@@ -34,14 +66,19 @@ class Tunnel(Responder, Takeover):
             else:
                 self._client.close()
             return
-        with far:
+        with contextlib.ExitStack() as sockets:
+            sockets.enter_context(far)
+            sockets.callback(self._client.close)
             near, early = self._opened or self._client.switch(200, b"Connection established", [], self)
-            try:
-                if not near.unsent:
-                    with near.detach() as detached:
-                        await _splice(detached, early, far)
-            finally:
-                self._client.close()
+            if near.unsent:
+                return
+            detached = sockets.enter_context(near.detach())
+            if self._read_on is not None:
+                early = await _first_bytes(detached, early, far)
+                if begins_with_request(early) and self._read_on(near, detached, far, early):
+                    sockets.pop_all()
+                    return
+            await _splice(detached, early, far)
 
     async def _connect(self) -> socket.socket:
         try:
@@ -96,6 +133,26 @@ class _TunnelDirection:
         except OSError:  # one side has broken
             return False
         return True
+
+
+async def _first_bytes(near: socket.socket, came: bytes, far: socket.socket) -> bytes:
+    """Return the client's first bytes, as soon as they tell what it speaks, or the server speaks or leaves."""
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    for sock in (near, far):
+        loop.add_reader(sock, readable.set)
+    try:
+        with contextlib.suppress(OSError):  # it is the server that can be read; or the client broke, as is seen later
+            while begins_with_request(came) is None:
+                await readable.wait()
+                readable.clear()
+                data = near.recv(_LINE_BYTES)
+                if not data:
+                    break
+                came += data
+    finally:
+        loop.remove_reader(near)
+        loop.remove_reader(far)
+    return came
 
 
 async def _splice(near: socket.socket, early: bytes, far: socket.socket) -> None:

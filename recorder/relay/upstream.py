@@ -724,6 +724,10 @@ class Transport:
         instants.connected = self._clock.now()
         return self.serve(sock, upstream)
 
+    def over(self, sock: socket.socket, upstream: Upstream) -> Connection:
+        """Return a connection of HTTP/1.1 without TLS over a socket that others have connected."""
+        return self.serve(Socket(sock, self._clock, self._kernel_time), upstream)
+
     def serve(self, sock: Socket, upstream: Upstream) -> Connection:
         """Return a connection of HTTP/1.1 over an open socket."""
         connection = Connection(sock, self._clock, upstream)

@@ -17,6 +17,8 @@ from wiretape.recorder.decode.declared.table import CheckedTable, DeclarationErr
 from wiretape.recorder.decode.exchange import Exchange
 
 Test = Callable[[Exchange], bool]
+PathPattern = Sequence[tuple[str, ...]]
+"""The last segments of a path, each as the texts around its `*`."""
 _EXPRESSION: Final = frozenset("()^$|\\?+[]")
 """Signs of regular expressions."""
 _NAMES: Final = ("header", "request-header", "request", "method", "path", "first")
@@ -26,8 +28,8 @@ _NAMES: Final = ("header", "request-header", "request", "method", "path", "first
 class Alternative:
     """One way to recognise a wire: tests of the exchange, of the first event, and of the one after it, if any.
 
-    `is_certain`: the tests look at more than the path. `headers` are the names of those they look at: one decides also
-    where the path names a built-in API.
+    `patterns` are those of the path. `is_certain`: the tests look at more than the path. `headers` are the names of
+    those they look at: one decides also where the path names a built-in API.
     """
 
     tests: tuple[Test, ...]
@@ -35,6 +37,11 @@ class Alternative:
     then: Condition | None
     is_certain: bool
     headers: frozenset[str]
+    patterns: tuple[PathPattern, ...] = ()
+
+    def is_at(self, path: str) -> bool:
+        """Return True if a path is one of those that are named."""
+        return any(_ends_with(path, pattern) for pattern in self.patterns)
 
     def fits(self, exchange: Exchange) -> bool:
         """Return True if the tests of the exchange hold."""
@@ -68,7 +75,8 @@ def _alternative(table: CheckedTable) -> Alternative:
     methods = table.read("method", texts, ())
     if methods:
         found.append(lambda exchange: exchange.method in methods)
-    if patterns := table.read("path", lambda value: [_segments(one) for one in texts(value)], None):
+    patterns = table.read("path", lambda value: tuple(_segments(pattern) for pattern in texts(value)), ())
+    if patterns:
         found.append(lambda exchange: any(_ends_with(exchange.path, pattern) for pattern in patterns))
     first = table.read("first", lambda value: paths.condition(tests(value)), None)
     then = table.read("then", lambda value: paths.condition(tests(value)), None)
@@ -77,7 +85,8 @@ def _alternative(table: CheckedTable) -> Alternative:
     if not found and not headers and first is None:
         raise DeclarationError(table.key, f"match has no condition: it has some of {', '.join(_NAMES)}")
     is_certain = bool(headers) or wanted is not None or first is not None
-    return Alternative((*answered.values(), *asked_with.values(), *found), first, then, is_certain, headers)
+    tests_of_all = (*answered.values(), *asked_with.values(), *found)
+    return Alternative(tests_of_all, first, then, is_certain, headers, patterns)
 
 
 def _header_tests(
@@ -116,7 +125,7 @@ def _parts(pattern: str) -> tuple[str, ...]:
     return tuple(pattern.split("*"))
 
 
-def _ends_with(path: str, pattern: Sequence[tuple[str, ...]]) -> bool:
+def _ends_with(path: str, pattern: PathPattern) -> bool:
     segments = _split(path)[-len(pattern) :]
     return len(segments) == len(pattern) and all(map(_fits, segments, pattern))
 

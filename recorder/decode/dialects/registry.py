@@ -9,6 +9,7 @@ import tomllib
 from importlib.resources import files
 from typing import Final
 
+from wiretape.recorder.decode import operation
 from wiretape.recorder.decode.declared import compiler
 from wiretape.recorder.decode.declared.compiler import DeclaredDialect
 from wiretape.recorder.decode.declared.matching import Alternative
@@ -91,6 +92,11 @@ def declared(declarations: str | None) -> tuple[DeclaredDialect, ...]:
 def ways(declarations: str | None) -> tuple[tuple[DeclaredDialect, Alternative], ...]:
     """Return the ways to recognise each declared dialect, in their order."""
     return tuple((dialect, way) for dialect in declared(declarations) for way in dialect.match)
+
+
+def is_posted_to(path: str, declarations: str | None = None) -> bool:
+    """Return True if calls of an API that is decoded here are posted to a path, whatever server has it."""
+    return operation.is_api(path) or any(way.is_at(path) for _, way in ways(declarations))
 
 
 def _listed(declarations: str | None) -> list[dict[str, object]]:

@@ -76,7 +76,7 @@ async def test_what_ends_soon_after_the_command_is_not_named(tmp_path: Path) -> 
 
 
 @on_loop
-async def test_a_daemon_that_ran_before_is_what_to_end_where_nothing_was_recorded(
+async def test_a_daemon_that_ran_before_is_named_and_not_to_be_killed_where_nothing_was_recorded(
     tmp_path: Path, daemon: "subprocess.Popen[str]"
 ) -> None:
     assert daemon.stdout is not None
@@ -85,7 +85,8 @@ async def test_a_daemon_that_ran_before_is_what_to_end_where_nothing_was_recorde
     async with wiretape("run", "--db", tmp_path / "tape.db", "--", sys.executable, "-c", call) as process:
         _, _, err = await finish(process)
     assert f"called on this machine: pid {daemon.pid} (python" in err
-    assert f"try: kill {daemon.pid}, if that makes the program's calls" in err
+    assert f"if pid {daemon.pid} serves an API; a daemon that makes the program's calls has to be started" in err
+    assert "kill" not in err
 
 
 @on_loop
@@ -104,7 +105,7 @@ async def test_a_daemon_that_is_asked_of_the_proxy_is_found_as_well(
     async with wiretape("run", *options, "--", sys.executable, "-c", call) as process:
         _, out, err = await finish(process)
     assert "200" in out
-    assert f"try: --host 127.0.0.1, if that is an API, or kill {daemon.pid}, if that makes the program's calls" in err
+    assert f"try: --host 127.0.0.1, if pid {daemon.pid} serves an API; " in err
 
 
 def test_a_program_is_started_without_its_daemon_if_it_has_an_option_for_that(tmp_path: Path) -> None:

@@ -43,7 +43,8 @@ def test_a_host_that_was_not_intercepted_is_what_to_try_next() -> None:
 def test_a_server_of_this_machine_that_was_called_is_tried_before_its_end() -> None:
     asked = {"telemetry.test:443": "tunnelled", "127.0.0.1:8000": "relayed"}
     text = explained(is_intercepting=True, connections=1, asked=asked, daemons={7: "pid 7 (vllm serve)"})
-    assert "try: --host 127.0.0.1, if that is an API, or kill 7, " in text
+    assert "try: --host 127.0.0.1, if pid 7 serves an API; " in text
+    assert "kill" not in text
 
 
 @pytest.mark.parametrize("command", ["docker run --rm app", "sudo podman run app"])

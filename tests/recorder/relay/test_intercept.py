@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.support.cases import each_case
 from tests.support.relay import DONE, Relay, address, chunk, dial, on_loop, post, raw, serving, take, until
 from wiretape.recorder.demo.upstream import Scene, answer
 from wiretape.recorder.relay import intercept, tunnel
@@ -216,6 +217,62 @@ async def test_a_tunnel_to_an_api_may_hold_plain_http(relay: Intercepting) -> No
         writer.write(relay.connect(place, relay.authorization) + request)
         await reader.readuntil(b"\r\n\r\n")
         assert (await take(reader)).status == 421
+
+
+@on_loop
+async def test_plain_http_in_a_tunnel_to_this_machine_is_recorded_from_an_api(relay: Intercepting) -> None:
+    seen = list[bytes]()
+    calls = [("GET", "/health", b""), ("POST", "/infill", b"{}"), ("POST", "/text-to-speech/a/with-timestamps", b"{}")]
+
+    async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(b"connection")
+        with contextlib.suppress(asyncio.IncompleteReadError):  # the end
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                seen.append(head.split()[0])
+                await reader.readexactly(2 * head.startswith(b"POST"))
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+        writer.close()
+
+    async with await asyncio.start_server(answers, "127.0.0.3", 0) as server, dial(relay.base) as (reader, writer):
+        place = "{}:{}".format(*server.sockets[0].getsockname())
+        writer.write(relay.connect(place, relay.authorization))
+        await reader.readuntil(b"\r\n\r\n")
+        for method, path, body in calls:
+            request = post(path, body, method=method).replace(b"localhost", place.encode())
+            writer.write(request[:7])  # the first line comes in two reads
+            await writer.drain()
+            writer.write(request[7:])
+            assert (await take(reader, method)).status == 200
+            assert relay.asked[-1] == (place, "intercepted" if body else "relayed")
+    assert seen == [b"connection", b"GET", b"POST", b"POST"]
+    for _, path, _ in calls[1:]:
+        assert (await relay.kept(path)).row["upstream"] == f"http://{place}"
+
+
+@each_case("first", ["server", "other protocol", "other host"])
+def test_any_other_tunnel_to_this_machine_stays_blind(intercepting: Intercepting, first: str) -> None:
+    sent = {
+        "server": b"",
+        "other protocol": b"GET / HTTP/1.1 \r\n",
+        "other host": b"POST /api/chat HTTP/1.1\r\nhost: tenant.test\r\n\r\n",
+    }[first]
+
+    async def speaks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 ready" if first == "server" else await reader.readexactly(len(sent)))
+        await reader.read()
+        writer.close()
+
+    async def calls() -> bytes:
+        async with await asyncio.start_server(speaks, "127.0.0.3", 0) as server, dial(relay.base) as (reader, writer):
+            place = "{}:{}".format(*server.sockets[0].getsockname())
+            writer.write(relay.connect(place, relay.authorization) + sent)
+            await reader.readuntil(b"\r\n\r\n")
+            got = await reader.readexactly(len(sent) or 9)
+            writer.write_eof()
+            return got + await reader.read()
+
+    relay = intercepting
+    assert relay.runner.run(calls()) == (sent or b"220 ready")
 
 
 @on_loop

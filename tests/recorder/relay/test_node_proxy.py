@@ -107,6 +107,13 @@ const echo = (stream) => { stream.respond(); stream.pipe(stream); };
 SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\n"
 
 
+LOCAL_SCRIPT = """
+process.emitWarning("not ours", { code: "OTHER" });
+process.emitWarning("EnvHttpProxyAgent is experimental", { code: "UNDICI-EHPA" });
+fetch(process.argv[1], { method: "POST", body: "{}" }).then((answer) => answer.text()).then(console.log);
+"""
+
+
 async def printed(relay: Relay, settings: Interception, authority: Path, script: str, *arguments: str) -> list[str]:
     """Run a script by Node in the environment of an intercepting recorder; return the lines that it prints."""
     own = settings.authority.certificate
@@ -116,6 +123,7 @@ async def printed(relay: Relay, settings: Interception, authority: Path, script:
             *(NODE or "", "-e", script, *arguments),
             env=environment.proxied(plain, settings.proxy_url(relay.base), files),
             stdout=asyncio.subprocess.PIPE,
+            stderr=None if script is not LOCAL_SCRIPT else asyncio.subprocess.STDOUT,
         )
         try:
             async with asyncio.timeout(30):
@@ -164,3 +172,18 @@ def test_http2_of_node_goes_by_the_proxy_with_and_without_tls_and_ends_with_its_
     assert asked == [*(f"127.0.0.1:{port}" for port in ports), "127.0.0.3:1"]
     assert connected == "connected"
     assert refused == "the proxy answered 502 for 127.0.0.3:1"
+
+
+@pytest.mark.skipif(NODE is None, reason="there is no Node")
+def test_nodes_fetch_to_a_plain_server_of_this_machine_is_recorded_without_a_warning(
+    tmp_path: Path, authority: Path
+) -> None:
+    settings = intercept.make(())
+    stream = answer([(0, chunk("Hello", finish="stop")), (0, DONE)])
+    with Relay(tmp_path, choose=lambda _: stream, interception=settings) as relay:
+        url = f"{relay.upstream.url}/v1/chat/completions"
+        lines = relay.runner.run(printed(relay, settings, authority, LOCAL_SCRIPT, url))
+        found = relay.runner.run(relay.kept("/v1/chat/completions"))
+    assert found.outcome == ("complete", None)
+    assert "data: [DONE]" in lines
+    assert [("not ours" in line, "UNDICI-EHPA" in line) for line in lines if "Warning" in line] == [(True, False)]
