@@ -10,11 +10,16 @@ _ANY: Final = frozenset({"error"})
 """Of gateways to any API: OpenRouter's chunks of errors, vLLM's internal errors, the AI SDK."""
 _OVERLOAD: Final = "overload"
 """Part of the reasons of engines without room, such as Moonshot's engine_overloaded."""
+_GEMINI: Final = frozenset({
+    "MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "MISSING_THOUGHT_SIGNATURE", "UNEXPECTED_TOOL_CALL",
+})  # fmt: skip
+"""ai.google.dev/api/generate-content, FinishReason: no answer, or no call of a function, that could be read."""
 _OPENAI: Final = frozenset({
     "abort",  # vLLM (v1/engine, FinishReason) and SGLang: the engine gave the request up; MiniMax, Novita
     "aborted",
     "insufficient_system_resource",  # DeepSeek: api-docs.deepseek.com/api/create-chat-completion
     "network_error",  # Z.ai: docs.z.ai/api-reference/llm/chat-completion
+    *_GEMINI,
 })  # fmt: skip
 _BEDROCK: Final = frozenset({"malformed_model_output", "malformed_tool_use"})
 """docs.aws.amazon.com/bedrock: API_runtime_Converse, stopReason."""
@@ -26,10 +31,7 @@ FAILURES: Final = {
     "openai.completions": _OPENAI,
     # Nobody cancels a response of a stream but by another request; docs: responses/cancel.
     "openai.responses": _OPENAI | {"cancelled"},
-    # ai.google.dev/api/generate-content, FinishReason: no function call that could be run, or none that was allowed
-    "gemini": frozenset({
-        "MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "MISSING_THOUGHT_SIGNATURE", "UNEXPECTED_TOOL_CALL",
-    }),
+    "gemini": _GEMINI,
     "cohere.chat": _COHERE,
     "bedrock.converse": _BEDROCK,
     "bedrock.invoke": _BEDROCK | _COHERE | _OPENAI,
@@ -64,7 +66,9 @@ def is_failure(api: str, reason: str | None) -> bool:
     """Return True if a finish reason of an API says that the service failed."""
     if reason is None:
         return False
-    return reason in _ANY or reason in FAILURES.get(api, _ANY) or _OVERLOAD in reason.lower()
+    # Gemini's compatible endpoint names its filter before the reason: "function_call_filter: MALFORMED_FUNCTION_CALL".
+    failures = FAILURES.get(api, _ANY)
+    return not _ANY.union(failures).isdisjoint((reason, reason.rpartition(": ")[2])) or _OVERLOAD in reason.lower()
 
 
 def name_of(value: object, names: tuple[str, ...]) -> str | None:

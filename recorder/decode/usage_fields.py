@@ -53,6 +53,7 @@ _OPENAI: Final = UsageFields(
         "cached_tokens",  # Moonshot: platform.kimi.ai; Together, StepFun
         "cache_read_input_tokens",  # LiteLLM: litellm/types/utils.py, Usage; Databricks
         "num_cached_tokens",  # Mistral before prompt_tokens_details
+        "prompt_token_details.cached_tokens",  # Mistral, for a while
         "precached_prompt_tokens",  # GigaChat: developers.sber.ru
     ),
     cache_write=(
@@ -256,13 +257,14 @@ def merge(api: str, total: JsonObject, usage: JsonObject) -> None:
 
     Where a count of input is without cached tokens, its parts change together: the report with more input has them all.
     """
-    keys = _INPUT_KEYS.get(api, frozenset())
-    before = {key: total[key] for key in keys if key in total}
-    last = before | {key: usage[key] for key in keys if usage.get(key) is not None}
-    if last:
+    keys = _INPUT_KEYS.get(api)
+    if keys is not None:
+        before = {key: total[key] for key in keys if key in total}
+        last = before | {key: usage[key] for key in keys if usage.get(key) is not None}
         is_less = (_input(api, last) or 0) < (_input(api, before) or 0)
         total.update(before if is_less else last)
-    _enlarge(total, {key: value for key, value in usage.items() if key not in keys} if keys else usage, _DEEPEST)
+        usage = {key: value for key, value in usage.items() if key not in keys}
+    _enlarge(total, usage, _DEEPEST)
 
 
 _DEEPEST: Final = 8
@@ -285,13 +287,14 @@ def _input(api: str, usage: JsonObject) -> int | None:
 def _enlarge(total: JsonObject, usage: JsonObject, depth: int) -> None:
     """Merge counts in place: the work is linear in the report, however large the total is."""
     for name, value in usage.items():
-        earlier = total.get(name)
-        if isinstance(value, dict) and depth:
+        earlier, kind = total.get(name), type(value)
+        if kind is dict and depth:
             if not isinstance(earlier, dict):
                 earlier = total[name] = {}  # not the report's own: it is read again
             _enlarge(earlier, value, depth - 1)
-        elif type(value) is int and type(earlier) is int:
-            total[name] = max(value, earlier)
+        elif kind is type(earlier) and (kind is int or count(value) is not None):
+            if value > earlier:
+                total[name] = value
         elif value is not None and (earlier is None or value or value is False):
             total[name] = value
 

@@ -95,16 +95,17 @@ def is_legacy(payload: JsonObject, choices: list[object]) -> bool:
 
 def usage_of(payload: JsonObject, choices: list[object]) -> JsonObject | None:
     """Return the usage of a payload, wherever the server put it; without one, llama.cpp's timings under their name."""
+    usage = usage_in(payload)
     # Groq's extension, and Moonshot's choices: one of two usages may have counts that the other lacks.
-    holders = [holder for holder in (payload, payload.get("x_groq"), *choices) if isinstance(holder, dict)]
-    usages = [usage for holder in holders if (usage := usage_in(holder)) is not None]
-    if usages:
-        merged = usages[0] if len(usages) == 1 else {}
-        for usage in usages if not merged else ():
-            usage_fields.merge(API, merged, usage)
-        return merged
-    timings = usage_in(payload, usage_fields.TIMINGS)
-    return None if timings is None else {usage_fields.TIMINGS: timings}
+    for holder in (payload["x_groq"], *choices) if "x_groq" in payload else choices:
+        if isinstance(holder, dict) and "usage" in holder and (more := usage_in(holder)) is not None:
+            merged: JsonObject = {}
+            for one in (usage or {}, more):
+                usage_fields.merge(API, merged, one)
+            usage = merged
+    if usage is None and (timings := usage_in(payload, usage_fields.TIMINGS)) is not None:
+        return {usage_fields.TIMINGS: timings}
+    return usage
 
 
 def finish_reason(choice: JsonObject) -> str | None:

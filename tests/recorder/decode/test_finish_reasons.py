@@ -17,7 +17,10 @@ def chat(reason, content="Two swa"):
     return sse({"choices": [{"index": 0, "delta": {"content": content}}]}, {"choices": [last]}) + "data: [DONE]\n\n"
 
 
-REASONS = ["insufficient_system_resource", "abort", "network_error", "error", "engine_overloaded"]
+REASONS = [
+    "insufficient_system_resource", "abort", "network_error", "error", "engine_overloaded",
+    "function_call_filter: MALFORMED_FUNCTION_CALL",
+]  # fmt: skip
 
 
 @each_case("reason", REASONS)
