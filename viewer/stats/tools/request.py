@@ -21,6 +21,7 @@ from wiretape.recorder.decode.decoder import COMMENT, EVENT, RECORD, Decoded, It
 from wiretape.recorder.decode.dialects import chat, registry
 from wiretape.recorder.decode.exchange import NOT_SHIPPED, Exchange
 from wiretape.recorder.decode.runs import ItemRun
+from wiretape.recorder.decode.usage_fields import is_from_timings
 from wiretape.recorder.decode.values import JsonObject
 
 Numbers = dict[str, "float | list[float] | array[float] | None"]
@@ -158,9 +159,10 @@ class MeasuredRequest:
         return None if self.count_tokens is None else self.count_tokens("".join(texts), special)
 
     def reported_tokens(self) -> int | None:
-        """Return the completion tokens of the last usage that has them, wherever it stands."""
+        """Return the completion tokens of the last usage that has them, wherever it stands; no tool reads timings."""
         runs = self.decoded.runs if self.decoded is not None else ()
-        reported = (registry.tokens(run.chunk).output for run in reversed(runs))
+        chunks = (run.chunk for run in reversed(runs) if run.chunk.usage and not is_from_timings(run.chunk.usage))
+        reported = (registry.tokens(chunk).output for chunk in chunks)
         return next((tokens for tokens in reported if tokens is not None), None)
 
     def chunk_times(self, *, output: bool) -> list[int]:

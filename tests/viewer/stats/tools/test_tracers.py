@@ -164,3 +164,9 @@ def test_whole_answers_of_other_requests_are_left_out():
     }
     given = stream(json.dumps(embeddings), content_type="application/json")
     assert measure("litellm", *given).left_out == "not streamed"
+
+
+@each_case("tool", TRACERS)
+def test_timings_of_llamacpp_are_no_usage_for_a_tool(tool):
+    timings = f"data: {json.dumps({'choices': [], 'timings': {'prompt_n': 3, 'predicted_n': 9}})}\n\n"
+    assert measure(tool, *stream(ROLE, WORD, FINISH, timings, DONE)).numbers["output_tokens"] is None
