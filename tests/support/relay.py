@@ -5,6 +5,7 @@ The client's side is read by h11 and the tape by plain sqlite3, so that nothing 
 
 import asyncio
 import contextlib
+import fcntl
 import functools
 import itertools
 import json
@@ -15,6 +16,7 @@ import ssl
 import struct
 import subprocess
 import sys
+import termios
 import zlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -328,6 +330,28 @@ def reset_at_once(sock: socket, data: bytes = b"") -> None:
         sock.send(data)
     sock.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
     sock.close()
+
+
+async def fill(sock: socket, piece: bytes) -> int:
+    """Send a piece again and again, until nothing is taken for a while; return the size that the peer's kernel has."""
+    refusals, sent = 0, 0
+    while refusals < 20:
+        try:
+            sent += sock.send(piece[sent % len(piece) :])
+            refusals = 0
+        except BlockingIOError:
+            refusals += 1
+            await asyncio.sleep(0.005)
+    return sent - int(struct.unpack("i", fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4)))[0])
+
+
+async def sip(sock: socket) -> bytes:
+    """Receive until the end, more slowly than a relay does."""
+    received = b""
+    while data := await asyncio.get_running_loop().sock_recv(sock, 65536):
+        received += data
+        await asyncio.sleep(0.001)
+    return received
 
 
 # A socket

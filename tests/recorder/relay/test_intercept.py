@@ -11,7 +11,23 @@ import httpx
 import pytest
 
 from tests.support.cases import each_case
-from tests.support.relay import DONE, Relay, address, chunk, dial, on_loop, post, raw, serving, take, until
+from tests.support.relay import (
+    DONE,
+    Relay,
+    accepting,
+    address,
+    chunk,
+    dial,
+    fill,
+    on_loop,
+    post,
+    raw,
+    reset_at_once,
+    serving,
+    sip,
+    take,
+    until,
+)
 from wiretape.recorder.demo.upstream import Scene, answer
 from wiretape.recorder.relay import intercept, tunnel
 from wiretape.recorder.relay.upstream import Timeouts
@@ -163,6 +179,25 @@ async def test_a_tunnel_ends_though_its_server_does_not_close(
         writer.write_eof()
         assert await reader.read() == b"the last"
         seen.set()
+
+
+@on_loop
+async def test_a_slow_client_gets_all_that_came_through_a_tunnel_before_a_reset(relay: Intercepting) -> None:
+    counts: asyncio.Queue[int] = asyncio.Queue()
+
+    async def play(server: socket.socket) -> None:
+        counts.put_nowait(await fill(server, bytes(60_000)))
+        reset_at_once(server)
+
+    async with accepting(play) as port:
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+            client.connect(address(relay.base))
+            client.setblocking(False)
+            client.send(relay.connect(f"127.0.0.1:{port}", relay.authorization))
+            count = await asyncio.wait_for(counts.get(), 10)
+            got = await sip(client)
+    assert len(got.partition(b"\r\n\r\n")[2]) >= count > 1_000_000
 
 
 @pytest.mark.parametrize("wrong", [(), ("content-length", "4"), ("transfer-encoding", "chunked")])

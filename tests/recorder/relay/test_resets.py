@@ -25,11 +25,13 @@ from tests.support.relay import (
     chunk,
     dial,
     fetch,
+    fill,
     on_loop,
     post,
     relaying,
     reset_at_once,
     select,
+    sip,
 )
 from tests.support.websockets import ASK, response, side
 
@@ -161,6 +163,39 @@ async def test_all_messages_that_came_with_upstreams_reset_pass_a_websocket(rela
     assert (tape.body, tape.outcome) == (data, ("truncated", "reset"))
 
 
+@pytest.mark.parametrize(
+    ("head", "piece"),
+    [
+        pytest.param(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", framed(bytes(60_000)), id="http_1_1"),
+        pytest.param(SWITCH, bytes(side().send_data(bytes(60_000))), id="websocket"),
+    ],
+)
+@on_loop
+async def test_a_slow_client_gets_all_that_was_read_before_upstreams_reset(
+    relay: Relay, head: bytes, piece: bytes
+) -> None:
+    path, is_reset = f"/slow/{len(head)}", asyncio.Event()
+
+    async def play(sock: socket.socket) -> None:
+        await head_of(sock)
+        sock.send(head)
+        await fill(sock, piece)
+        reset_at_once(sock)
+        is_reset.set()
+
+    async with accepting(play) as port, relaying(relay, port) as base:
+        with socket.socket() as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+            sock.connect(address(base))
+            sock.setblocking(False)
+            sock.send(post(path, b"", UPGRADE if head == SWITCH else (), method="GET"))
+            await asyncio.wait_for(is_reset.wait(), 10)
+            got = await sip(sock)
+    tape = await relay.kept(path)
+    assert (tape.outcome, "backpressure" in tape.flags) == (("truncated", "reset"), True)
+    assert got.count(0) == tape.body.count(0) > 1_000_000
+
+
 async def request_of(sock: socket.socket) -> tuple[h2.connection.H2Connection, int]:
     """Receive a request over HTTP/2; return the connection and the stream."""
     loop = asyncio.get_running_loop()
@@ -240,14 +275,7 @@ async def test_a_clients_reset_is_noticed_while_its_upload_is_held(relay: Relay)
         with socket.create_connection(address(base)) as sock:
             sock.setblocking(False)
             sock.send(post(path, headers=[("content-length", "1000000000")], body=b""))
-            held = 0
-            while held < 20:  # nothing has been taken for a while
-                try:
-                    sock.send(bytes(1 << 20))
-                    held = 0
-                except BlockingIOError:
-                    held += 1
-                    await asyncio.sleep(0.005)
+            await fill(sock, bytes(1 << 20))
             reset_at_once(sock)
         assert (await relay.kept(path)).outcome == ("client_closed", None)
         upstream.is_left.set()
