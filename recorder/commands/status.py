@@ -13,7 +13,7 @@ from typing import TextIO
 
 from wiretape.recorder.decode import causes
 from wiretape.recorder.decode.causes import Ending
-from wiretape.recorder.decode.exchange import NOTABLE
+from wiretape.recorder.decode.exchange import NOTABLE, UNDECODED
 from wiretape.recorder.decode.operation import is_covered
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped, safe
@@ -116,10 +116,11 @@ def finished_line(one: Finished, clock: str) -> str:
 
 @dataclass(slots=True)
 class Tally:
-    """The endings of finished generations, and the ids of some that stalled."""
+    """The endings of finished generations, the ids of some that stalled, and the count of streams not decoded."""
 
     endings: Counter[Ending] = field(default_factory=Counter)
     stalled: list[str] = field(default_factory=list)
+    undecoded: int = 0
 
     @property
     def is_judged(self) -> bool:
@@ -127,7 +128,8 @@ class Tally:
         return 0 < len(self.stalled) <= _MOST_STALLED
 
     def add(self, one: Finished) -> None:
-        """Count an exchange if it is a generation."""
+        """Count an exchange: its ending if it is a generation."""
+        self.undecoded += UNDECODED in one.flags
         if is_covered(one.operation):
             self.endings[one.ending] += 1
             if one.ending.stalled and len(self.stalled) <= _MOST_STALLED:
@@ -154,7 +156,13 @@ def summary(
         parts = [f"{generations}: {causes.listed(tally.endings)}", ", ".join(slow)]
     parts.append(", ".join(latencies(finished)))
     parts += [counted(totals.others, "other request")] if totals.others else []
+    parts += [undecoded(tally.undecoded)] if tally.undecoded else []
     return " · ".join(part for part in parts if part)
+
+
+def undecoded(count: int) -> str:
+    """Return the notice that no dialect knows some streams."""
+    return f"{counted(count, 'stream')} not decoded: wiretape help dialects"
 
 
 def unmeasured(count: int, total: int, naming: str = "", *, soon: bool = False) -> str:

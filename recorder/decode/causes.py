@@ -111,6 +111,7 @@ _CAUSES: Final[dict[tuple[str, str | None], str]] = {
     ("timeout", "headers"): "no answer in time",
     ("timeout", "idle"): "upstream fell silent",
     ("truncated", None): "cut by upstream",
+    ("truncated", "aborted"): "aborted by upstream",
     ("truncated", "no_status"): "ended without a status",
     ("error_event", None): "error in the stream",
     ("error_event", "before_output"): "error before output",

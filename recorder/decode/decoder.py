@@ -314,10 +314,10 @@ def decode(exchange: Exchange, reads: Sequence[Read], body: bytes, clock: Clock 
     if exchange.framing == "websocket":
         return _decode_websocket(exchange, columns, body, clock)
     span_ends, places = encoding.spans(columns.start, columns.size, len(body))
-    plain = encoding.plain(exchange.coding, body, span_ends)
+    plain, is_miscoded = encoding.fitting(exchange.coding, body, span_ends)
     decoded = Decoded(plain.data, framing_of(exchange, plain.data), whole=plain.flag is None)
-    if plain.flag is not None:
-        decoded.flags.add(plain.flag)
+    decoded.flags |= {plain.flag} if plain.flag is not None else set()
+    decoded.flags |= {"wrong_coding"} if is_miscoded else set()
     allowance = Allowance(clock, len(plain.data))
     reader = PayloadReader(exchange, allowance)
     try:

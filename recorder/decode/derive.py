@@ -32,6 +32,8 @@ _FAILED_STREAM = frozenset({"truncated", "timeout", "malformed", "interrupted"})
 _METHODS: Final = ("mcp.method.name", "rpc.method")
 _TOOL: Final = "gen_ai.tool.name"
 """OpenTelemetry's names of the attributes with the method and the tool of a call."""
+_OF_BYTES = frozenset({"decode_limit", "undecoded", "wrong_coding"})
+"""Flags of an answer with any status."""
 _STREAM_ONLY = frozenset({"no_usage", "object_mismatch", "id_changed", "hidden_tokens"})
 
 
@@ -68,7 +70,11 @@ def derive(
         values["chunks"] = 0
     api = _api(exchange, decoded, succeeded)
     asked_for = operation(exchange, decoded.declared if decoded.is_recognised else decoded.dialect)
-    flags = transport_flags(exchange, outcome, decoded.close) | decoded.flags & {"decode_limit", "undecoded"}
+    flags = transport_flags(exchange, outcome, decoded.close) | decoded.flags & {
+        "decode_limit",
+        "undecoded",
+        "wrong_coding",
+    }
     if succeeded:
         flags |= _flags(decoded, answer, outcome, timeline)
     flags = _of_operation(flags, asked_for, exchange, asked)
@@ -222,7 +228,8 @@ def _evidence(
     return fault, Evidence(
         stream=decoded.stream,
         understood=decoded.api != "unknown" or is_judged_call,
-        whole=decoded.whole,
+        # Of a body whose coding breaks in the middle, the part before tells whether its end had come.
+        whole=decoded.whole or ("undecoded" in decoded.flags and bool(decoded.data)),
         done=decoded.ended or (eof_ends and exchange.ended_by == "end" and not decoded.is_call),
         finished=answer.finished and finish_ends and not decoded.is_aborted and not decoded.is_call,
         error=error,

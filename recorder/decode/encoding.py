@@ -8,6 +8,7 @@ streams compress 5 to 20 times, bombs 1,000 and more; curl undoes no more than f
 
 import binascii
 import math
+import re
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,6 +34,9 @@ _REPLACEMENT = "\ufffd"
 _IDENTITY = frozenset({"", "identity", "none"})
 BASE64 = "application/base64"
 """The coding of a body in base64, which no content encoding names: its name is none of a header's tokens."""
+_SIGNATURES = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}
+"""Beginnings of compressed bodies; those of deflate and br have no signature."""
+_CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f]")
 _GZIP_WINDOW = 31
 _ZLIB_WINDOW = 15
 _ZSTD_WINDOW = 23
@@ -101,6 +105,36 @@ def plain(content_encoding: str | None, body: bytes, ends: Sequence[int]) -> Pla
     if found.flag == "undecoded":  # a failing decompressor does not return its output from the bytes before
         found, _ = _undone(codings, body, ends, broken_at)
     return found
+
+
+def fitting(content_encoding: str | None, body: bytes, ends: Sequence[int]) -> tuple[Plain, bool]:
+    """Undo the coding that a body has; return also True if that is not the one of its header.
+
+    Gateways decompress a body and leave the header on it, or compress one twice. A coding is known by its beginning.
+    """
+    found = plain(content_encoding, body, ends)
+    is_decoded = found.flag != "undecoded" and (found.data or not body) and _begun(found.data) is None
+    if is_decoded or BASE64 in (content_encoding or ""):
+        return found, False
+    codings: list[str] = []
+    data = body
+    while (coding := _begun(data)) is not None and len(codings) < _MAX_CODINGS:
+        codings.insert(0, coding)
+        data = plain(", ".join(codings), body[:_SLICE], (min(len(body), _SLICE),)).data
+    if codings == _codings(content_encoding) or not _is_text(data):
+        return found, False
+    other = plain(", ".join(codings), body, ends)
+    return other, True
+
+
+def _begun(data: bytes) -> str | None:
+    """Return the coding whose signature a body begins with; None if it begins with none."""
+    return next((coding for coding, signature in _SIGNATURES.items() if data.startswith(signature)), None)
+
+
+def _is_text(data: bytes) -> bool:
+    head = data[:_SLICE]
+    return bool(head) and _CONTROL.search(head) is None and is_utf8(head)
 
 
 def uncoded(headers: Iterable[Sequence[str]], body: bytes) -> bytes:

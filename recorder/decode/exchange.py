@@ -157,11 +157,14 @@ FLAGS: Final[dict[str, str]] = {
     "unframed": "JSON stood in the stream outside of any event",
     "unknown_payload": "the stream's payloads are of no dialect known here: rates and latencies leave it out",
     "unterminated": "the last event lacks its blank line",
+    "wrong_coding": "the Content-Encoding is not that of the body, which was decoded by its beginning: clients fail",
     "usage_from_timings": "tokens are those of llama.cpp's timings: no usage came",
 }
 """Every flag that a measure can carry, and its meaning."""
 
 NOT_SHIPPED: Final = "bytes_not_shipped"
+UNDECODED: Final = "unknown_payload"
+"""The flag of a stream whose dialect is not known."""
 
 SUSPECT_NS: Final = 1_000_000
 """Timestamps that may be later than this are flagged `clock_suspect`."""
@@ -170,7 +173,7 @@ FAILURES: Final = tuple(name for name in OUTCOMES if name not in ("complete", "o
 """The outcomes of a failed exchange; a running one, or one that the client left, has not failed."""
 
 NOTABLE: Final = (
-    "stall", "burst", "storage_gap", "malformed", "empty", "backpressure", "unclean_end", "undecoded",
+    "stall", "burst", "storage_gap", "malformed", "empty", "backpressure", "unclean_end", "undecoded", "wrong_coding",
     "unknown_payload", "no_timing", "coarse_clock", "clock_suspect", "coalesced",
 )  # fmt: skip
 """The flags that are shown where an exchange has only one line, the gravest first."""

@@ -362,12 +362,17 @@ measured = gathered(
 def covered(source: "Source", selection: "Selection", all_operations: bool) -> "Selection":
     """Return the part of a selection that rates and latencies cover: generations, or all on request.
 
-    A filter that names the operation, or `--all-operations`, requests all. Excluded exchanges are reported on stderr
-    when the command ends, below its output.
+    A filter that names the operation, or `--all-operations`, requests all. Excluded exchanges, and streams that no
+    dialect knows, are reported on stderr when the command ends, below its output.
     """
+    from wiretape.recorder.commands.status import undecoded
+    from wiretape.recorder.decode.exchange import UNDECODED
     from wiretape.viewer.query import coverage
+    from wiretape.viewer.query.syntax import Match
 
     covered = selection.covered(all_operations)
+    if count := source.count(selection.narrowed(Match("flags", ((UNDECODED,),)))):
+        click.get_current_context().call_on_close(lambda: click.echo(f"wiretape: {undecoded(count)}", err=True))
     if covered.generations and (left_out := source.left_out(selection)):
         note = f"wiretape: {coverage.described(left_out)}: add operation:… to the filter, or --all-operations"
         click.get_current_context().call_on_close(lambda: click.echo(note, err=True))

@@ -232,6 +232,8 @@ def _truncated(row: ListRow) -> str:
         return f"upstream closed the WebSocket {_after(row)}, before the answer was complete: {fault(row)}"
     if row.outcome_detail == "unknown":
         return f"upstream closed the connection {_after(row)}; the stream, which is not decoded, may have been whole"
+    if row.outcome_detail == "aborted":
+        return f"upstream aborted the answer {_after(row)}"
     if row.outcome_detail == "no_status":
         return f"upstream ended the stream {_after(row)}, without the status of the call"
     missing = [sign for flag, sign in _MISSING.items() if flag in row.flags]

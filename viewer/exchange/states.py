@@ -46,7 +46,6 @@ STATES: Final[dict[str, ExchangeState]] = {
 ORPHAN: Final = ExchangeState("?", "warning", "orphan", "?")
 """An exchange that is open although nothing records it any more."""
 
-_UNDECODED: Final = "unknown_payload"
 _JUDGED: Final = ("complete", "truncated")
 """The outcomes that say nothing of a stream that is not decoded: nobody knows if it succeeded."""
 _WARNING: Final = frozenset({"stall", "burst", "malformed", "empty", "backpressure"})
@@ -88,7 +87,7 @@ def state(row: ListRow, *, recording: bool = True) -> ExchangeState:
     is_lost = row.outcome == "open" and not recording and row.ended_by is None
     if is_lost or row.outcome == ORPHAN.word:
         return ORPHAN
-    if row.outcome in _JUDGED and _UNDECODED in row.flags and row.api not in rpc.FRAMINGS:
+    if row.outcome in _JUDGED and exchange.UNDECODED in row.flags and row.api not in rpc.FRAMINGS:
         return ExchangeState("?", "muted", row.outcome, "?")
     return STATES.get(row.outcome, ExchangeState("?", "muted", formatting.line(row.outcome), "?"))
 

@@ -36,6 +36,8 @@ MOST_EXCHANGES: Final = 5
 LONGEST_TEXT: Final = 2000
 """Most characters of an error's message and of an answer."""
 
+_LEFT_OUT: Final = "message left out"
+"""Stands for the code of an error that has only a message."""
 _MOST_IDS: Final = 5
 _ID: Final = re.compile(r"[0-9a-f]{16}")
 _CLOSE: Final = re.compile(r"close_[0-9]{1,5}")
@@ -252,7 +254,7 @@ def reported(one: Examined, rule: Disclosure, limits: Thresholds, *, with_text: 
     known = {
         "model": rule.name(one.row.request_model),
         "response_model": rule.name(one.row.response_model),
-        "error_code": rule.name(one.row.error_code),
+        "error_code": rule.name(one.row.error_code) or (_LEFT_OUT if one.row.error_message and not with_text else None),
         "error_type": rule.name(_error_type(one.timed)),
         "response_id": rule.name(one.row.response_id),
         "finish_reason": rule.name(one.row.finish_reason),
@@ -315,7 +317,7 @@ def _cleaned(row: DetailRow, rule: Disclosure) -> DetailRow:
         outcome_detail=_detail(outcome, row.outcome_detail),
         ended_by=row.ended_by if row.ended_by in ENDED_BY else None,
         ended_detail=None,
-        error_code=rule.word(row.error_code) or ("message left out" if row.error_code or row.error_message else None),
+        error_code=rule.word(row.error_code) or (_LEFT_OUT if row.error_code or row.error_message else None),
         error_message=None,
         finish_reason=rule.word(row.finish_reason),
         api=row.api if row.api in rpc.FRAMINGS or registry.named(row.api) is not None else None,

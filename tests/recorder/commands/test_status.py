@@ -141,6 +141,13 @@ def test_a_summary_counts_generations_with_causes_and_the_other_requests_after_t
     )
 
 
+def test_a_summary_counts_the_streams_that_no_dialect_knows() -> None:
+    foreign = msgspec.structs.replace(ONE, operation="other", flags=["unknown_payload"])
+    assert summary(Totals(2, 0, 0, 0, others=2), tallied(foreign, foreign)) == (
+        "0 generations, 0 failed · 2 other requests · 2 streams not decoded: wiretape help dialects"
+    )
+
+
 def test_a_summary_names_the_owners_of_a_few_stalls() -> None:
     asked: list[Sequence[str]] = []
 

@@ -222,3 +222,37 @@ def inflating(size: int) -> Iterator[bytes]:
     packer, piece = zlib.compressobj(9), bytes(1 << 20)
     yield from (packer.compress(piece) for _ in range(size >> 20))
     yield packer.flush()
+
+
+def coded(body: bytes, *codings: str) -> bytes:
+    for coding in codings:
+        body = gzip.compress(body) if coding == "gzip" else zstd.compress(body)
+    return body
+
+
+@pytest.mark.parametrize(
+    ("header", "codings"),
+    [
+        ("gzip", ()), ("deflate", ()), ("br", ()), ("zstd", ()), ("utf-8", ()), ("gzip, gzip", ("gzip",)),
+        ("zstd", ("gzip",)), ("gzip", ("zstd",)), (None, ("gzip",)), (None, ("zstd",)), ("gzip", ("gzip", "gzip")),
+        ("br", ("gzip",)), ("aws-chunked", ("gzip",)),
+    ],
+)  # fmt: skip
+def test_a_body_is_decoded_whatever_its_header_says(header: str | None, codings: tuple[str, ...]) -> None:
+    text = b'data: {"part": 1}\n\n' * 9
+    body = coded(text, *codings)
+    found, is_wrong = encoding.fitting(header, body, (len(body),))
+    assert (found.data, found.flag, is_wrong) == (text, None, True)
+
+
+@pytest.mark.parametrize(
+    ("header", "body"),
+    [
+        (None, b"data: x"), ("gzip", coded(b"data: x", "gzip")), ("gzip", b""), ("gzip", b"\xff\xfe\x00\x01"),
+        (None, coded(b"\x00\x01binary", "gzip")), ("gzip", coded(b"data: x" * 99, "gzip")[:-9] + b"\xff" * 40),
+    ],
+)  # fmt: skip
+def test_a_header_that_fits_or_a_body_that_is_no_text_is_taken_at_its_word(header: str | None, body: bytes) -> None:
+    found, is_wrong = encoding.fitting(header, body, (len(body),))
+    assert not is_wrong
+    assert found == encoding.plain(header, body, (len(body),))

@@ -2,6 +2,7 @@
 
 import json
 import struct
+import zlib
 from zlib import crc32
 
 import pytest
@@ -78,3 +79,12 @@ def test_an_event_stream_of_aws_that_is_not_known_is_whole_unless_it_ends_inside
     for size, outcome in ((len(body), "complete"), (len(body) - 5, "truncated")):
         found = derived(body[:size], **facts)
         assert (found.api, found.outcome, "malformed" in found.flags) == ("unknown", outcome, False)
+
+
+def test_a_stream_whose_coding_breaks_in_its_middle_is_not_complete():
+    packer = zlib.compressobj(wbits=31)
+    part = packer.compress(CHAT.encode()) + packer.flush(zlib.Z_SYNC_FLUSH)
+    facts = {"content_encoding": "gzip", "path": "/v1/chat/completions"}
+    for tail, flags in ((b"", set()), (b"upstream error\n" * 4, {"undecoded"})):
+        found = derived(part + tail, **facts)
+        assert (found.outcome, found.content, flags <= {*found.flags}) == ("truncated", "Two swa", True)

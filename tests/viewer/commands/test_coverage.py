@@ -59,6 +59,7 @@ def test_streams_that_are_not_decoded_neither_succeed_nor_fail(unread: Path) -> 
     (row,) = figures(unread, "stats")
     assert (row["n"], row["error_rate_pct"], row["duration_n"]) == (1, 0, 1)
     assert "2 exchanges are not generations (2 unknown)" in run(unread, "stats").stderr
+    assert "wiretape: 2 streams not decoded: wiretape help dialects" in run(unread, "stats").stderr.splitlines()
     (row,) = figures(unread, "stats", "-f", "operation:unknown")
     assert (row["n"], row["error_rate_pct"]) == (2, 50)
     run(unread, "check", "--max", "error_rate=1%")
