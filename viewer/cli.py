@@ -3,14 +3,19 @@
 import gc
 import io
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
+if os.getpid() == 1:  # of a container: the kernel drops signals to it without a handler, and libraries take a while
+    for _number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(_number, lambda number, _: sys.exit(128 + number))
+
 import click
 
-from wiretape.recorder import paths
+from wiretape.recorder import paths, terminals
 from wiretape.recorder.commands import dialects
 from wiretape.recorder.commands.cli import COMMANDS, judge_stalls
 from wiretape.recorder.commands.cli import main as group
@@ -76,8 +81,9 @@ def main() -> None:
         print("wiretape: stdout is closed: send it to a file, a pipe or /dev/null", file=sys.stderr)
         sys.exit(1)
     gc.set_threshold(_COLLECTED_OBJECTS)  # by default, collections of imported modules take a seventh of a start
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 is no reason to fail
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            terminals.adapt(stream)
     sys.exit(_run())
 
 

@@ -1,5 +1,6 @@
 """The commands `wiretape db …`: show, check, rebuild, prune, merge and make up tapes."""
 
+import shutil
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import timedelta
@@ -360,7 +361,7 @@ def _progress() -> "Progress":
     from rich.console import Console
     from rich.progress import Progress
 
-    console = Console(stderr=True)
+    console = Console(stderr=True, width=shutil.get_terminal_size().columns)  # rich takes COLUMNS=0 for a width
     return Progress(console=console, disable=not console.is_terminal, transient=True)
 
 

@@ -84,12 +84,14 @@ class Screen:
             descriptor: int | None = self._stream.fileno()
         except (OSError, ValueError):
             descriptor = None
+        # Of a terminal as it was adapted, else UTF-8 whatever the locale is: what is piped is often kept.
+        encoding = (self._stream.encoding, self._stream.errors or "replace") if self.live else ("utf-8", "replace")
         with contextlib.suppress(OSError, ValueError):  # the reader is gone: recording goes on
             while (text := self._waiting.get()) is not None:
                 if descriptor is None:
                     self._stream.write(text)
                 else:
-                    _write_all(descriptor, text.encode("utf-8", "replace"))
+                    _write_all(descriptor, text.encode(*encoding))
         self.live = False
 
 

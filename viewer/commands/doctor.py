@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from wiretape.recorder import paths
+from wiretape.recorder import paths, terminals
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.commands import options
 from wiretape.recorder.errors import WiretapeError
@@ -220,9 +220,9 @@ def of_terminal() -> Finding:
     """Look at stdout's abilities."""
     from rich.console import Console
 
-    console = Console(file=sys.stdout)
+    console = Console(file=sys.stdout, width=output.width())
     colours = None if console.no_color else console.color_system
-    return judge_terminal(output.on_terminal(), output.has_utf8(), colours, console.width)
+    return judge_terminal(output.on_terminal(), terminals.has_utf8(), colours, console.width)
 
 
 def _newest_run(path: Path) -> tuple[RecorderRun | None, str | None]:

@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from wiretape.recorder import __version__
+from wiretape.recorder import __version__, terminals
 from wiretape.viewer.commands import completion, topics
 
 
@@ -77,7 +77,7 @@ def _print(markdown: str) -> None:
     """Print a topic: drawn on a terminal, as Markdown on a pipe and where there is no UTF-8."""
     from wiretape.viewer.commands import output
 
-    if not (output.on_terminal() and output.has_utf8()):
+    if not (output.on_terminal() and terminals.has_utf8()):
         click.echo(markdown, nl=False)
         return
     from rich.console import Console

@@ -3,7 +3,6 @@
 import contextlib
 import io
 import os
-import re
 import select
 import shutil
 import sys
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 import click
 
+from wiretape.recorder import terminals
 from wiretape.recorder.commands.options import gathered
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.plurals import counted
@@ -222,7 +222,7 @@ def show(lines: "Iterable[Text]", *, ascii: bool = False) -> None:
     """
     from wiretape.viewer.report import tables
 
-    if ascii or (on_terminal() and not has_utf8()):
+    if ascii or (on_terminal() and not terminals.has_utf8()):
         lines = map(tables.in_ascii, lines)
     if not on_terminal() and not os.environ.get("FORCE_COLOR"):
         with stdout() as out:
@@ -230,7 +230,7 @@ def show(lines: "Iterable[Text]", *, ascii: bool = False) -> None:
         return
     from rich.console import Console
 
-    console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    console = Console(file=sys.stdout, width=width(), highlight=False, markup=False, emoji=False, soft_wrap=True)
     for line in lines:
         console.print(line)
 
@@ -291,14 +291,6 @@ def raise_if_unread() -> None:
         return
     if any(what & select.POLLERR for _, what in poll.poll(0)):
         raise BrokenPipeError
-
-
-def has_utf8() -> bool:
-    """Return True if the locale is a UTF-8 one, or if there is none."""
-    everything, characters, language = (os.environ.get(name, "") for name in ("LC_ALL", "LC_CTYPE", "LANG"))
-    if characters == "C.UTF-8" and language in ("C", "POSIX"):
-        characters = ""  # Python itself has set it
-    return re.search(r"utf-?8", everything or characters or language or "utf-8", re.IGNORECASE) is not None
 
 
 @contextlib.contextmanager

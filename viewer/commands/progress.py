@@ -5,6 +5,7 @@ two rows, a few times a second, and is removed when the work ends, also by an er
 drawn.
 """
 
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, Self, TypeVar
@@ -101,7 +102,8 @@ class ProgressBar:
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
         columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[text]}")
-        progress = Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False,
+        console = Console(stderr=True, width=shutil.get_terminal_size().columns)  # rich takes COLUMNS=0 for a width
+        progress = Progress(*columns, console=console, transient=True, auto_refresh=False,
                             get_time=lambda: self._clock.now() / 1e9)  # fmt: skip
         progress.add_task(self._description, total=self._total(), text="")
         progress.start()

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wiretape.recorder import private
+from wiretape.recorder import private, terminals
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.tape.redact import message
-from wiretape.viewer.commands import completion, options, output
+from wiretape.viewer.commands import completion, options
 
 if TYPE_CHECKING:
     from textual.screen import Screen
@@ -217,7 +217,7 @@ def _show(
         follow=follow,
         opened=opened,
         selected=selected,
-        ascii=ascii or not output.has_utf8(),
+        ascii=ascii or not terminals.has_utf8(),
     )
     configured.check_theme(app.theme_choices)
     if theme is not None:

@@ -15,9 +15,10 @@ from rich.text import Text
 from tests.support import forked
 from tests.support.commands import on_terminal
 from tests.support.sample_tape import ODD
+from wiretape.recorder import terminals
 from wiretape.recorder.errors import WiretapeError
 from wiretape.viewer.cli import group
-from wiretape.viewer.commands.output import Output, formatted, has_utf8, show, width
+from wiretape.viewer.commands.output import Output, formatted, show, width
 
 ROWS = [{"name": "=x", "n": 1}, {"name": "b", "n": None}]
 
@@ -88,7 +89,7 @@ def test_the_locale_says_whether_a_terminal_has_utf8(
 ) -> None:
     for name in ("LC_ALL", "LC_CTYPE", "LANG"):
         monkeypatch.setenv(name, locale.get(name, ""))
-    assert has_utf8() is expected
+    assert terminals.has_utf8() is expected
 
 
 def test_a_header_can_be_left_out_where_there_is_one() -> None:

@@ -16,6 +16,7 @@ from textual.content import Content
 from textual.filter import LineFilter
 from textual.strip import Strip
 
+from wiretape.recorder import terminals
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.exchange import states
 from wiretape.viewer.text import curve
@@ -24,10 +25,7 @@ Part: TypeAlias = "tuple[str, Style | None]"
 """A text, recorded or not, and its style."""
 
 _ASCII_SIGNS: Final = (
-    str.maketrans(
-        "▁▂▃▄▅▆▇█▌▐▎▏░▒▓▚·•…–—−→←↑↓⇧▲▼▶▸▾‖│┃╷┊┆─━┄╱┌┐└┘├┤┬┴┼╭╮╰╯×≥≤′’‘“”Δµ◆○",
-        ".:-=+*#@||||:+#%..~---><^v^^v>>v|||'::-=-/+++++++++++++x><''`\"\"du*o",
-    )
+    terminals.SIGNS
     | {ord(state.sign): state.ascii for state in states.STATES.values()}
     | dict.fromkeys(range(0x2400, 0x2422), ".")  # pictures of controls: as in any hex dump
     | {sign: "." if sign & curve.LOWER else "'" for sign in range(0x2801, 0x2900)}
