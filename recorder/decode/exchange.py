@@ -451,5 +451,6 @@ def _cut(exchange: Exchange, evidence: Evidence) -> str:
 
 def _reset(exchange: Exchange) -> str | None:
     """Return the HTTP/2 error by which upstream or the client ended the stream, or upstream its connection, if any."""
-    is_refusal = exchange.ended_by == "eof" and exchange.reset_code != "goaway_no_error"
-    return exchange.reset_code if is_refusal or exchange.ended_by in ("reset", "client") else None
+    if exchange.reset_code == "goaway_no_error" and not (exchange.ended_by == "reset" and exchange.status is None):
+        return None  # an announced end, which broke off no answer; a request after it was refused by that name
+    return exchange.reset_code if exchange.ended_by in ("eof", "reset", "client") else None

@@ -120,18 +120,21 @@ def test_the_error_of_an_http2_stream_is_the_detail_of_a_reset(ended_by, status,
 
 
 @each_case(
-    ("code", "status", "evidence", "outcome", "detail"),
+    ("ended_by", "code", "status", "evidence", "outcome", "detail"),
     [
-        ("goaway_enhance_your_calm", None, BODY, "connect_error", "goaway_enhance_your_calm"),
-        ("goaway_enhance_your_calm", 200, CUT, "truncated", "goaway_enhance_your_calm"),
-        ("goaway_no_error", None, BODY, "connect_error", "reset"),
-        ("goaway_no_error", 200, CUT, "truncated", "eof"),
+        ("eof", "goaway_enhance_your_calm", None, BODY, "connect_error", "goaway_enhance_your_calm"),
+        ("eof", "goaway_enhance_your_calm", 200, CUT, "truncated", "goaway_enhance_your_calm"),
+        ("eof", "goaway_no_error", None, BODY, "connect_error", "reset"),
+        ("eof", "goaway_no_error", 200, CUT, "truncated", "eof"),
+        ("reset", "goaway_enhance_your_calm", 200, CUT, "truncated", "goaway_enhance_your_calm"),
+        ("reset", "goaway_no_error", None, BODY, "connect_error", "goaway_no_error"),
+        ("reset", "goaway_no_error", 200, CUT, "truncated", "reset"),
     ],
 )
 def test_a_connection_that_upstream_announced_to_end_has_its_error_if_it_was_one(
-    code, status, evidence, outcome, detail
+    ended_by, code, status, evidence, outcome, detail
 ):
-    closed = replace(exchange("eof", status), protocol="h2", reset_code=code)
+    closed = replace(exchange(ended_by, status), protocol="h2", reset_code=code)
     assert judge(closed, evidence) == (outcome, detail)
 
 

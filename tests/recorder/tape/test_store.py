@@ -548,7 +548,7 @@ def test_what_a_recorder_knew_and_could_not_store_is_entered_by_the_next(tape: P
             end_ns=6 * STEP,
             began=BEGAN,
             protocol="h2",
-            reset_code="goaway_no_error",
+            reset_code="goaway_internal_error",
         ),
         Relayed("e8", 3, framing="websocket", client_bytes=2, began=BEGAN),
     ]
@@ -576,7 +576,7 @@ def test_what_a_recorder_knew_and_could_not_store_is_entered_by_the_next(tape: P
         columns = "protocol, reset_code, outcome_detail"
         joined = "exchanges JOIN measures ON exchange_no = no WHERE id = 'e7'"
         (known,) = connection.exec_driver_sql(f"SELECT {columns} FROM {joined}").all()
-    assert tuple(known) == ("h2", "goaway_no_error", "goaway_no_error")
+    assert tuple(known) == ("h2", "goaway_internal_error", "goaway_internal_error")
     assert [id for id, raised in sorted(flags.items()) if "storage_gap" in raised] == ["e1", "e2", "e7", "e8"]
     with reading(tape) as connection:
         assert list(checks.problems(connection)) == []
