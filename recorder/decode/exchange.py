@@ -157,8 +157,8 @@ FLAGS: Final[dict[str, str]] = {
     "unframed": "JSON stood in the stream outside of any event",
     "unknown_payload": "the stream's payloads are of no dialect known here: rates and latencies leave it out",
     "unterminated": "the last event lacks its blank line",
-    "wrong_coding": "the Content-Encoding is not that of the body, which was decoded by its beginning: clients fail",
     "usage_from_timings": "tokens are those of llama.cpp's timings: no usage came",
+    "wrong_coding": "the Content-Encoding is not that of the body, which was decoded by its beginning: clients fail",
 }
 """Every flag that a measure can carry, and its meaning."""
 
