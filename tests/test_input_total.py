@@ -118,6 +118,7 @@ def test_rows_of_an_older_tape_have_the_total_after_its_upgrade_even_without_the
         connection.execute("DROP VIEW turns")
         for name in (
             "input_uncached_tokens", "answers_tools", "turn_spans", "turns", "attributes", "dialect_version",
+            "rpc_method", "tool_name",
         ):  # fmt: skip
             connection.execute(f"ALTER TABLE measures DROP COLUMN {name}")
         for name in ("boot_ns", "protocol", "response_trailers", "reset_code"):

@@ -13,7 +13,7 @@ from textual.keys import format_key
 import wiretape.viewer.cli
 from tests.support.declared_wires import DECLARED_WIRES, DeclaredWire, event
 from tests.support.decoding import derived
-from tests.support.wires import COMPLETIONS, WIRES, Wire
+from tests.support.wires import COMPLETIONS, CORTEX, WIRES, Wire
 from wiretape.recorder.decode.decoder import framing_of
 from wiretape.recorder.decode.exchange import DETAILS, OUTCOMES, Exchange, Read, Reads
 from wiretape.recorder.decode.metrics import METRICS, Measures
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from wiretape.recorder.relay import apis
     from wiretape.viewer.stats.conventions import Conventions
 
-_WIRES = (*WIRES.values(), COMPLETIONS)
+_WIRES = (*WIRES.values(), COMPLETIONS, CORTEX)
 _READ = {
     "text": "content",
     "reasoning": "reasoning",

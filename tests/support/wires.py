@@ -338,3 +338,17 @@ COMPLETIONS: Final = Wire(
     _sse(_OPENAIS)[0],
 )  # fmt: skip
 """A wire without reasoning and tools."""
+
+
+def _cortex(kind: str, **delta: Any) -> dict[str, Any]:
+    return {"id": "s1", "model": "claude-x", "choices": [{"delta": {"type": kind, **delta}}], "usage": {}}
+
+
+CORTEX: Final = Wire(
+    "snowflake.cortex", "/api/v2/cortex/inference:complete", SSE,
+    _sse(_cortex("text", content="Let me "), _cortex("text", content="see."),
+         _cortex("tool_use", tool_use_id="c1", name=TOOL), _cortex("tool_use", input=ARGUMENTS),
+         _cortex("text", content="") | {"usage": _COUNTED}),
+    _sse(_OPENAIS)[0],
+)  # fmt: skip
+"""A wire without reasoning and finish reasons."""

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from tests.support.commands import run
 from tests.support.eventstream import event
-from tests.support.wires import ARGUMENTS, COMPLETIONS, CONTENT, FAULT, FRAMES, REASONING, TOOL, WIRES
+from tests.support.wires import ARGUMENTS, COMPLETIONS, CONTENT, CORTEX, FAULT, FRAMES, REASONING, TOOL, WIRES
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.decode.exchange import Exchange
@@ -152,7 +152,7 @@ def test_an_error_in_mid_stream_is_an_event_with_its_message(name: str) -> None:
 
 def test_there_is_a_wire_of_every_api_that_generates() -> None:
     generating = {dialect.api for dialect in registry.DIALECTS if dialect.operation in GENERATIONS}
-    assert {wire.api for wire in (*WIRES.values(), COMPLETIONS)} == generating
+    assert {wire.api for wire in (*WIRES.values(), COMPLETIONS, CORTEX)} == generating
 
 
 @each_wire
