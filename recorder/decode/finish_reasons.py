@@ -7,7 +7,7 @@ order all the same: with a finish reason, and `[DONE]`.
 from typing import Final
 
 _ANY: Final = frozenset({"error"})
-"""Of gateways to any API: OpenRouter's chunks of errors, vLLM's internal errors, the AI SDK."""
+"""Reasons of gateways to any API: of OpenRouter, of vLLM for internal errors, of the AI SDK."""
 _OVERLOAD: Final = "overload"
 """Part of the reasons of engines without room, such as Moonshot's engine_overloaded."""
 _GEMINI: Final = frozenset({

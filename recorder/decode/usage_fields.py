@@ -1,6 +1,6 @@
 """Pure: the fields in which each API's usage counts tokens, as one table, and usage that comes in several parts.
 
-Counts are cumulative: of two of the same field the larger holds, whatever comes last. Servers repeat usage with zeros
+Counts are cumulative: of two of the same field the larger holds, also if it came first. Servers repeat usage with zeros
 behind the real one (SGLang's and gateways' `message_delta`, closing chunks of chat), or leave counts out.
 """
 
@@ -18,8 +18,8 @@ class UsageFields:
     """Places of the counts in one API's usage: of each count's paths, the first with a value that is not 0 counts.
 
     `tools` is what tools add to the input. `cache_write_5m` and `cache_write_1h` are the parts of `cache_write` by the
-    time for which the cache keeps them. `is_uncached`: `input` is without what a cache read and wrote.
-    `is_thoughtless`: `output` is without the reasoning, unless `input` and `output` alone make the total.
+    time for which the cache keeps them. `is_without_cache`: `input` is without what a cache read and wrote.
+    `is_without_reasoning`: `output` is without the reasoning, unless `input` and `output` alone make the total.
     """
 
     input: Sequence[str] = ()
@@ -31,8 +31,8 @@ class UsageFields:
     cache_write: Sequence[str] = ()
     cache_write_5m: Sequence[str] = ()
     cache_write_1h: Sequence[str] = ()
-    is_uncached: bool = False
-    is_thoughtless: bool = False
+    is_without_cache: bool = False
+    is_without_reasoning: bool = False
 
 
 _OPENAI: Final = UsageFields(
@@ -104,7 +104,7 @@ FIELDS: Final = {
         cache_write=("cache_creation_input_tokens",),
         cache_write_5m=("cache_creation.ephemeral_5m_input_tokens",),
         cache_write_1h=("cache_creation.ephemeral_1h_input_tokens",),
-        is_uncached=True,
+        is_without_cache=True,
     ),
     # ai.google.dev/api/generate-content, UsageMetadata; a count of 0 is left out. `totalTokens`: countTokens
     "gemini": UsageFields(
@@ -114,7 +114,7 @@ FIELDS: Final = {
         total=("totalTokenCount", "totalTokens"),
         reasoning=("thoughtsTokenCount",),
         cache_read=("cachedContentTokenCount",),
-        is_thoughtless=True,
+        is_without_reasoning=True,
     ),
     # ai.google.dev/api/live, UsageMetadata; some SDKs write the names with underscores
     "gemini.live": UsageFields(
@@ -124,7 +124,7 @@ FIELDS: Final = {
         total=("totalTokenCount", "total_token_count"),
         reasoning=("thoughtsTokenCount", "thoughts_token_count"),
         cache_read=("cachedContentTokenCount", "cached_content_token_count"),
-        is_thoughtless=True,
+        is_without_reasoning=True,
     ),
     # ai.google.dev/gemini-api/docs/interactions
     "gemini.interactions": UsageFields(
@@ -134,7 +134,7 @@ FIELDS: Final = {
         total=("total_tokens",),
         reasoning=("total_thought_tokens",),
         cache_read=("total_cached_tokens",),
-        is_thoughtless=True,
+        is_without_reasoning=True,
     ),
     # docs.ollama.com/api/usage
     "ollama": UsageFields(input=("prompt_eval_count",), output=("eval_count",)),
@@ -153,7 +153,7 @@ FIELDS: Final = {
         cache_write=("cacheWriteInputTokens", "cacheWriteInputTokenCount"),
         cache_write_5m=("cacheDetails[?ttl=5m].inputTokens",),
         cache_write_1h=("cacheDetails[?ttl=1h].inputTokens",),
-        is_uncached=True,
+        is_without_cache=True,
     ),
     # Models of Llama and Titan, then Bedrock's own metrics; the usage of other models is in the names of their APIs.
     "bedrock.invoke": UsageFields(
@@ -161,7 +161,7 @@ FIELDS: Final = {
         output=("generation_token_count", "totalOutputTextTokenCount", "tokenCount", "outputTokenCount"),
         cache_read=("cacheReadInputTokenCount",),
         cache_write=("cacheWriteInputTokenCount",),
-        is_uncached=True,
+        is_without_cache=True,
     ),
     # help.aliyun.com: Model Studio's own API, qwen-api-reference
     "dashscope": UsageFields(
@@ -178,12 +178,12 @@ FIELDS: Final = {
         input=("timings.prompt_n",),
         output=("timings.predicted_n",),
         cache_read=("timings.cache_n",),
-        is_uncached=True,
+        is_without_cache=True,
     ),
 }
 """The fields of each API's usage, with the documents that define them."""
 
-_COUNTS: Final = tuple(one.name for one in fields(UsageFields) if not one.name.startswith("is_"))
+_COUNTS: Final = tuple(place.name for place in fields(UsageFields) if not place.name.startswith("is_"))
 _READERS: Final[dict[str, dict[str, list[paths.Getter]]]] = {
     api: {name: [paths.number(path) for path in getattr(places, name)] for name in _COUNTS}
     for api, places in FIELDS.items()
@@ -225,9 +225,9 @@ def _tokens(counts: dict[str, int | None], places: UsageFields) -> Tokens:
     cached = (read or 0) + (written or 0)
     # Gateways to Anthropic's API pass its count on at times, which is without cached tokens: then the total shows it.
     is_beside = total is not None and total == _sum(given, cached, answered) and cached != reasoning
-    if given is not None and cached and (places.is_uncached or is_beside):
+    if given is not None and cached and (places.is_without_cache or is_beside):
         given = count(given + cached)
-    if places.is_thoughtless and (not reasoning or total is None or _sum(given, answered) != total):
+    if places.is_without_reasoning and (not reasoning or total is None or _sum(given, answered) != total):
         # Vertex AI and gateways count thoughts within the answer at times: then both counts alone make the total.
         answered = _sum(answered, reasoning)
     return Tokens(
@@ -243,8 +243,8 @@ def _tokens(counts: dict[str, int | None], places: UsageFields) -> Tokens:
 
 def _sum(*counts: int | None) -> int | None:
     """Add up the known counts; None if none is."""
-    known = [one for one in counts if one is not None]
-    return count(sum(known)) if known else None
+    numbers = [number for number in counts if number is not None]
+    return count(sum(numbers)) if numbers else None
 
 
 def _kept_for_an_hour(hour: int | None, minutes: int | None, written: int | None) -> int | None:
@@ -276,7 +276,7 @@ _INPUT_KEYS: Final = {
         for path in getattr(places, name)
     )
     for api, places in FIELDS.items()
-    if places.is_uncached
+    if places.is_without_cache
 }
 
 

@@ -394,3 +394,14 @@ def test_the_time_of_a_thousand_responses_counts_once(is_answered: bool) -> None
         answers = [(200, "server", {"type": "error", "error": {"event_id": f"e{n}"}}) for n in reversed(range(count))]
     found = derive(*session(REALTIME, [*asks, *answers]))
     assert (len(found.turns or ()), found.duration_ns) == (count, (200 if is_answered else 100) * MS)
+
+
+@pytest.mark.parametrize("path", [REALTIME, "/v1/responses"])
+def test_a_cancelled_turn_is_no_failure_of_its_websocket(path: str) -> None:
+    ends = {"type": "response.cancelled" if path == "/v1/responses" else "response.done"}
+    ended = ends | {"response": {"id": "r1", "object": "response", "status": "cancelled"}}
+    asked = [(100, "client", CREATE), created(120), delta(180, "output_text", "Hi"), (400, "server", ended)]
+    found = derive(*session(path, asked))
+    assert (found.outcome, found.finish_reason, [turn["outcome"] for turn in found.turns or ()]) == (
+        "complete", "cancelled", ["cancelled"],
+    )  # fmt: skip

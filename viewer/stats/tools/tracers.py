@@ -76,7 +76,7 @@ _Times = tuple[int | None, int | None]
 
 
 def _chat(request: MeasuredRequest, texts: list[str]) -> _Times:
-    """Take the first chunk with a role or output as the first token, and collect the texts."""
+    """Measure chat: the first chunk with a role or output is the first token; collect the texts."""
     first_ns: int | None = None
     is_finished = False
     for frame, payload in _items(request):
@@ -93,7 +93,7 @@ def _chat(request: MeasuredRequest, texts: list[str]) -> _Times:
 
 
 def _messages(request: MeasuredRequest) -> _Times:
-    """Take the first output as the first token; LiteLLM's own answers pass through, with any event as the first."""
+    """Measure Messages: the first output is the first token; in answers of LiteLLM itself, any event is."""
     if request.is_litellm:
         request.check_end()
         return _first_event(request), request.duration_ns
@@ -106,14 +106,14 @@ def _messages(request: MeasuredRequest) -> _Times:
 
 
 def _gemini(request: MeasuredRequest) -> _Times:
-    """Take the first output as the first token; a stream without a finish reason is a success."""
+    """Measure Gemini: the first output is the first token; a stream without a finish reason is a success."""
     _check_faults(request)
     request.check_end()
     return next(iter(request.chunk_times(output=True)), None), request.duration_ns
 
 
 def _responses(request: MeasuredRequest) -> _Times:
-    """Take the first event of any kind as the first token."""
+    """Measure Responses: the first event of any kind is the first token."""
     _check_faults(request)
     request.check_end()
     if request.decoded is None or request.decoded.end_item is None:
