@@ -20,7 +20,16 @@ from typing import Any, Final
 from wiretape.recorder.decode.elements import PROMPTED
 from wiretape.recorder.decode.encoding import Cleaner, uncoded
 from wiretape.recorder.decode.operation import GENERATIONS
-from wiretape.recorder.decode.prompt import Message, Part, Text, ToolCall, ToolResult, canonical, is_element
+from wiretape.recorder.decode.prompt import (
+    Message,
+    Part,
+    Text,
+    ToolCall,
+    ToolResult,
+    canonical,
+    is_element,
+    without_elements,
+)
 from wiretape.recorder.decode.request import decoded, parse, prompt_of
 from wiretape.recorder.decode.values import JsonObject, text
 
@@ -184,8 +193,8 @@ def answers_tools(body: bytes) -> bool:
 
 
 def _asked(messages: Sequence[Message]) -> str | None:
-    """Return the last text of the user; a text that is one element of markup was put there by a program."""
+    """Return the last text of the user, without elements of markup before it, which a program put there."""
     of_user = (part for message in messages if message.role == "user" for part in message.parts)
     texts = [part.text for part in of_user if isinstance(part, Text) and part.text.strip()]
-    typed = next((text for text in reversed(texts) if not is_element(text)), texts[-1] if texts else "")
-    return _clean(" ".join(typed.split())[:_LONGEST_ASKED])
+    typed = (rest for text in reversed(texts) if not is_element(text) and (rest := without_elements(text)))
+    return _clean(" ".join(next(typed, texts[-1] if texts else "").split())[:_LONGEST_ASKED])

@@ -34,6 +34,8 @@ _TOOL: Final = "gen_ai.tool.name"
 """OpenTelemetry's names of the attributes with the method and the tool of a call."""
 _OF_BYTES = frozenset({"decode_limit", "undecoded", "wrong_coding"})
 """Flags of an answer with any status."""
+_UPGRADE: Final = "sec-websocket-version"
+"""The header of every request for a WebSocket, over HTTP/1.1 and HTTP/2."""
 _STREAM_ONLY = frozenset({"no_usage", "object_mismatch", "id_changed", "hidden_tokens"})
 
 
@@ -114,7 +116,10 @@ def _declared(exchange: Exchange, answer: Answer, decoded: Decoded, api: str | N
 def _of_request(
     asked: RecordedRequest, exchange: Exchange, operation: str, api: str | None, answer: Answer
 ) -> JsonObject:
-    """Return the values of a request: its conversation, and the elements of its prompt."""
+    """Return the values of a request: its conversation, and the elements of its prompt; none of a refused WebSocket."""
+    is_upgrade = any(name == _UPGRADE for name, _ in asked.headers)
+    if is_upgrade and exchange.framing != "websocket" and exchange.status is not None:
+        return {}  # its client asks over HTTP instead: it is no turn of a session
     content, calls, value = answer.values["content"], answer.values["tool_calls"], None
     found: JsonObject = {}
     if operation in PROMPTED:

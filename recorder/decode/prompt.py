@@ -25,6 +25,7 @@ _texts_json = msgspec.json.Encoder().encode
 _MOST_KNOWN: Final = 8 << 20
 """Most bytes of canonical forms in memory; their messages take about as many again."""
 _ELEMENT: Final = re.compile(r"\s*<([\w-]+)>.*</\1>\s*", re.DOTALL)
+_LEADING: Final = re.compile(r"\s*<([\w-]+)(?:\s[^<>]*)?>.*?</\1>", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,14 @@ class Prompt:
 def is_element(text: str) -> bool:
     """Return True if a text is one element of markup: such texts of a user were put there by a program."""
     return _ELEMENT.fullmatch(text) is not None
+
+
+def without_elements(text: str) -> str:
+    """Return a text without the elements of markup that it begins with; "" if there is nothing else."""
+    at = 0
+    while leading := _LEADING.match(text, at):
+        at = leading.end()
+    return text[at:].strip()
 
 
 def canonical(message: Message) -> bytes:

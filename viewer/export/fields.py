@@ -70,7 +70,7 @@ _OF_CONVERSATION: Final = {
     "cost": "sum of the known costs of its exchanges, by the prices of the configuration (help prices)",
     "currency": "the currency of the cost",
     "argv0": "program that sent the first exchange, from its label argv0",
-    "asked": "the last text of the user in the first exchange",
+    "asked": "the last text of the user in the first request with tools, or else in the first",
 }
 
 _COUNTS: Final = ("exchanges", "failed", "open")

@@ -122,6 +122,14 @@ def test_what_was_asked_is_the_last_text_that_a_person_wrote() -> None:
     assert of({"role": "user", "content": [reminder]})["asked"].startswith("<system-reminder> be")
 
 
+def test_what_was_asked_begins_behind_what_a_program_put_before_it() -> None:
+    tags = '<system-reminder>\nbe <b>brief</b>\n</system-reminder>\n<env cwd="/tmp">\n<os>x</os></env>\n'
+    assert of({"role": "user", "content": f"{tags}Fix <b>it</b>."})["asked"] == "Fix <b>it</b>."
+    only_tags = {"role": "user", "content": [{"type": "text", "text": "Fix it."}, {"type": "text", "text": tags}]}
+    assert of(only_tags)["asked"] == "Fix it."
+    assert of({"role": "user", "content": "<b is what I typed"})["asked"] == "<b is what I typed"
+
+
 def test_a_request_that_counts_tokens_belongs_where_its_body_says() -> None:
     body = b'{"metadata": {"session_id": "k"}, "previous_response_id": "r", "messages": []}'
     found = belonging(RecordedRequest([], body), "count_tokens", None, None)

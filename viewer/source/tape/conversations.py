@@ -36,6 +36,8 @@ def listed(connection: Connection, where: Condition | None = None, limit: int | 
     with connection.begin():
         currency: str | None = connection.execute(select(func.currency_of(0))).scalar_one()
     numbers = func.min(exchanges.c.no), func.max(exchanges.c.no)
+    # Requests for a title, or to check a quota, have no tools: they come first, and are nobody's prompt.
+    first_prompt = func.min(case((measures.c.context_tools_bytes > 0, exchanges.c.no)))
     totals = (
         func.min(exchanges.c.started_at),
         func.max(exchanges.c.started_at),
@@ -47,12 +49,17 @@ def listed(connection: Connection, where: Condition | None = None, limit: int | 
         func.sum(column("duration_ms")),
         _used(cost_units()) if currency else null(),
     )
-    statement = queries.filtered(select(_NAME, *numbers, *totals).select_from(JOINED), where).where(_NAME.is_not(None))
+    columns = select(_NAME, *numbers, func.coalesce(first_prompt, numbers[0]), *totals)
+    statement = queries.filtered(columns.select_from(JOINED), where).where(_NAME.is_not(None))
     statement = statement.group_by(_NAME).order_by(numbers[1].desc()).limit(limit)
     with connection.begin():
         found = connection.execute(statement).all()
-        firsts = {no: first for no, *first in connection.execute(_firsts([row[1] for row in found]))}
-    return [_row(name, firsts[first], currency, *totals) for name, first, _, *totals in found]
+        shown = connection.execute(_shown({no for row in found for no in (row[1], row[3])}))
+        shown_by_no = {no: columns for no, *columns in shown}
+    return [
+        _row(name, (*shown_by_no[first][:2], shown_by_no[prompted][2]), currency, *totals)
+        for name, first, _, prompted, *totals in found
+    ]
 
 
 def _used(value: ColumnElement[Any]) -> ColumnElement[Any]:
@@ -64,8 +71,8 @@ def _count(condition: Condition) -> ColumnElement[Any]:
     return func.sum(case((condition, 1), else_=0))
 
 
-def _firsts(numbers: Sequence[int]) -> Any:
-    """Return the statement for the displayed columns of each conversation's first exchange."""
+def _shown(numbers: Iterable[int]) -> Any:
+    """Return the statement for the displayed columns of exchanges that conversations begin with."""
     columns = (exchanges.c.no, exchanges.c.id, label("argv0"), measures.c.asked)
     return select(*columns).select_from(JOINED).where(among(numbers))
 

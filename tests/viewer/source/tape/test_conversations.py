@@ -2,6 +2,10 @@
 
 from pathlib import Path
 
+import msgspec
+
+from tests.support.agents import IDS, body, turn
+from tests.support.sample_tape import begin, end, recorded, response
 from tests.support.session_tape import FIRST, KEY, LIMITED, SECOND, session_tape
 from wiretape.viewer.source.tape import conversations, queries
 from wiretape.viewer.source.tape.conversations import results_of
@@ -15,6 +19,27 @@ def test_a_turn_knows_its_number_and_the_tools_whose_results_it_brings(tmp_path:
         LIMITED: (2, None, "read"),
         SECOND: (3, None, "read"),
     }
+
+
+def test_a_conversation_is_named_by_the_first_prompt_with_tools(tmp_path: Path) -> None:
+    title = body(1, tools=[], messages=[{"role": "user", "content": "Write a title."}])
+    frames = [*turn(IDS[0], 0, title, 50), *turn(IDS[1], 1, body(1), 100), *turn(IDS[2], 2, body(5), 100)]
+    with queries.opened(recorded(tmp_path / "tape.db", frames)) as connection:
+        (row,) = conversations.listed(connection)
+    assert (row.id, row.asked) == (IDS[0], "Fix it.")
+    with queries.opened(recorded(tmp_path / "title.db", [*turn(IDS[0], 0, title, 50)])) as connection:
+        (row,) = conversations.listed(connection)
+    assert row.asked == "Write a title."
+
+
+def test_a_refused_websocket_is_no_turn_of_its_session(tmp_path: Path) -> None:
+    asked = body(1)
+    upgrade = [(b"upgrade", b"websocket"), (b"sec-websocket-version", b"13"), (b"session-id", b"run-1")]
+    refused = msgspec.structs.replace(begin(IDS[0], 0, b"", "/v1/responses"), method="GET", headers=upgrade)
+    frames = [refused, *response(IDS[0], [(5, b"no")], 426), end(IDS[0], [(5, b"no")]), *turn(IDS[1], 1, asked, 100)]
+    with queries.opened(recorded(tmp_path / "tape.db", frames)) as connection:
+        (row,) = conversations.listed(connection)
+    assert (row.id, row.exchanges, row.failed) == (IDS[1], 1, 0)
 
 
 def test_the_tools_that_ran_are_looked_for_behind_failed_attempts_once() -> None:
