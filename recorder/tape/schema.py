@@ -41,6 +41,7 @@ from sqlalchemy import (
     select,
     type_coerce,
 )
+from sqlalchemy import text as sql_text
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable, PrimaryKeyConstraint
 from sqlalchemy.types import TypeEngine
@@ -57,7 +58,7 @@ APPLICATION_ID = 0x77746170
 AUTO_VACUUM = 2
 """SQLite's `auto_vacuum` of a new tape: free pages can be given back to the file system, a few at a time."""
 
-REVISION = "0021"
+REVISION = "0022"
 """The alembic revision that this program reads and writes; as a number, the `user_version` of a tape."""
 
 METRICS_VIEW = "exchange_metrics"
@@ -324,11 +325,17 @@ def _derived(field: Field[Any]) -> Column[Any]:
     return Column(field.name, type, nullable=bool(others), index=index, comment=field.metadata["doc"])
 
 
+_TIED: Final = (
+    "conversation_key", "conversation_parent", "response_id", "previous_response_id", "messages_hash", "continues_hash",
+)  # fmt: skip
+"""Columns by which the exchanges of a conversation find each other; most exchanges lack most of them."""
+
 measures = Table(
     "measures",
     metadata,
     _exchange_no(),
     *map(_derived, sorted(fields(Measures), key=lambda one: one.name in _TIMING)),
+    *(Index(f"ix_measures_{name}", name, sqlite_where=sql_text(f"{name} IS NOT NULL")) for name in _TIED),
     comment="derived from the facts by the decoder named; rebuilding gives the same",
 )
 

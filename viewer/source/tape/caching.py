@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, ExecutionContext, select
 
 from wiretape.recorder.decode.exchange import FAILURES
 from wiretape.recorder.decode.operation import GENERATIONS
@@ -24,7 +24,7 @@ from wiretape.viewer.sessions.predecessors import Generation, Tie, ties
 from wiretape.viewer.source.base import Version
 from wiretape.viewer.source.tape.columns import BOOT, CACHE, JOINED, PREDECESSOR, among, column
 from wiretape.viewer.source.tape.following import current_version
-from wiretape.viewer.source.tape.functions import Resolver
+from wiretape.viewer.source.tape.functions import Resolver, only_of
 
 _ASKED: Final = (
     select(
@@ -64,6 +64,8 @@ class Caching:
         self._version: Version | None = None
         self._known: dict[int, str | None] = {}
         """The sessions of the measured exchanges, by their numbers."""
+        self._part: tuple[Version, frozenset[int]] | None = None
+        """The exchanges of the only session that is judged, if not all are, and the version of the tape then."""
 
     def register(self, connection: sqlite3.Connection) -> None:
         """Add the functions to a connection."""
@@ -74,13 +76,29 @@ class Caching:
     def _figure(self, place: int, no: int) -> str | int | None:
         return self._figures.get(no, cache.NONE)[place]
 
-    def prepare(self, connection: Connection, _: object, statement: str, *__: object) -> None:
+    def prepare(
+        self, connection: Connection, _: object, statement: str, __: object, context: ExecutionContext | None, *___: Any
+    ) -> None:
         """Update the verdicts before a statement that uses them, in the same transaction."""
-        if any(f"{function}(" in statement for function in (*CACHE.values(), PREDECESSOR)):
-            self._resolver.update(connection)
-            if (version := current_version(connection)) != self._version:
-                self._update(connection)
-                self._version = version
+        if not any(f"{function}(" in statement for function in (*CACHE.values(), PREDECESSOR)):
+            return
+        no, version = only_of(context), current_version(connection)
+        if version == self._version or (self._part is not None and self._part[0] == version and no in self._part[1]):
+            return
+        if no is not None and (numbers := self._resolver.update_around(connection, no)) is not None:
+            self._part = version, self._judge_session_of(connection, no, numbers)
+            return
+        self._resolver.update(connection)
+        self._update(connection)
+        self._version = version
+
+    def _judge_session_of(self, connection: Connection, no: int, numbers: Iterable[int]) -> frozenset[int]:
+        """Judge the session of one exchange, given all that are related to it; return the numbers of its exchanges."""
+        name = self._resolver.conversations.name
+        session = name(no)
+        members = {number: session for number in numbers if name(number) == session}
+        self._judge(_by_session(cells.fetch(connection, _ASKED.where(among(members))), members))
+        return frozenset((no, *members))
 
     def _update(self, connection: Connection) -> None:
         name = self._resolver.conversations.name

@@ -42,6 +42,7 @@ from wiretape.viewer.sessions import context as content
 from wiretape.viewer.sessions.content import BroughtBy, SentContext
 from wiretape.viewer.source.tape import live, queries
 from wiretape.viewer.source.tape.columns import JOINED, PREDECESSOR, column
+from wiretape.viewer.source.tape.functions import ONLY
 
 RESULTS: Final = 5
 """Number of the largest results of tools whose turns are looked for."""
@@ -168,8 +169,9 @@ def _asked(connection: Connection, no: int) -> TurnContent:
 
 def predecessor(connection: Connection, no: int) -> int | None:
     """Return the number of a generation's predecessor; None if it has none, 0 if that is unknown."""
+    statement = select(getattr(func, PREDECESSOR)(no, type_=Integer))
     with connection.begin():
-        found: int | None = connection.execute(select(getattr(func, PREDECESSOR)(no, type_=Integer))).scalar_one()
+        found: int | None = connection.execute(statement, execution_options={ONLY: no}).scalar_one()
     return found
 
 

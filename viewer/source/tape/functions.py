@@ -12,13 +12,14 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, func, or_, select
+from sqlalchemy import Connection, ExecutionContext, func, or_, select
 
 from wiretape.recorder.decode.operation import GENERATIONS, operation, resumed
 from wiretape.recorder.tape import cells, reading
 from wiretape.recorder.tape.schema import exchanges, measures, sessions
 from wiretape.viewer.listing.conversations import ConversationLink, Conversations
 from wiretape.viewer.source.base import Version
+from wiretape.viewer.source.tape import related
 from wiretape.viewer.source.tape.columns import (
     ABOVE,
     CONTINUED,
@@ -40,6 +41,8 @@ _LINKS: Final = select(
         "messages_hash", "continues_hash", "answer_hash", "continued_answer_hash", "retries", "outcome",
     )),
 ).select_from(JOINED).order_by(exchanges.c.no)  # fmt: skip
+ONLY: Final = "only_of_exchange"
+"""Option of a statement about a single exchange: the number of that."""
 _HASH: Final = re.compile("[0-9a-f]{8}")
 _MOST_OPEN: Final = 1000
 """Maximum number of unmeasured exchanges whose requests are read: the newest."""
@@ -72,6 +75,8 @@ class Resolver:
         self.conversations = Conversations()
         self._marked: Callable[[str], str] = str
         self._version: Version | None = None
+        self._part: tuple[Version, frozenset[int]] | None = None
+        """The numbers of the exchanges that are known, if those are not all of the tape, and its version then."""
         self._newest = 0
         self._open: set[int] = set()
         """Numbers of exchanges that were not measured yet."""
@@ -84,17 +89,42 @@ class Resolver:
         connection.create_function(ABOVE, 1, lambda no: self.conversations.above(no))
         connection.create_function(CONTINUED_NUMBER, 1, lambda no: self.conversations.continued(no))
         connection.create_function(CONTINUED, 1, lambda no: self.conversations.id(self.conversations.continued(no)))
+        connection.create_function(related.KEY_MARK, 1, lambda key: None if key is None else self._marked(key))
 
-    def prepare(self, connection: Connection, _: object, statement: str, *__: object) -> None:
+    def prepare(
+        self, connection: Connection, _: object, statement: str, __: object, context: ExecutionContext | None, *___: Any
+    ) -> None:
         """Update the links before a statement that uses them, in the same transaction."""
         if any(f"{function}(" in statement for function in (CONVERSATION, CONTINUED, ABOVE, CONTINUED_NUMBER)):
-            self.update(connection)
+            self.update(connection, only_of(context))
 
-    def update(self, connection: Connection) -> None:
-        """Read the changes, within a transaction."""
+    def update_around(self, connection: Connection, no: int) -> frozenset[int] | None:
+        """Read the exchanges related to one, within a transaction, and return their numbers.
+
+        None if all of the tape have to be read, or are known already.
+        """
         version = current_version(connection)
-        if version == self._version:
+        if self._part is not None and self._part[0] == version and no in self._part[1]:
+            return self._part[1]
+        if self._version is not None:
+            return None
+        self._marked = key_marks(connection)
+        if (numbers := related.numbers(connection, no, self._marked)) is None:
+            return None
+        links = cells.fetch(connection, _LINKS.where(among(numbers), measures.c.exchange_no.is_not(None)))
+        if no not in {row[0] for row in links}:  # it is not measured
+            return None
+        self.conversations = Conversations(map(_measured_link, links), self._marked)
+        self._part = version, frozenset(row[0] for row in links)
+        return self._part[1]
+
+    def update(self, connection: Connection, no: int | None = None) -> None:
+        """Read the changes, within a transaction; where not all of the tape are known yet, those around an exchange."""
+        version = current_version(connection)
+        if version == self._version or (no is not None and self.update_around(connection, no) is not None):
             return
+        if self._part is not None:
+            self.conversations, self._part = Conversations(), None
         total = connection.execute(select(func.count()).select_from(exchanges)).scalar_one()
         if not self.conversations:
             self._marked = key_marks(connection)
@@ -131,6 +161,12 @@ class Resolver:
         if row.request_truncated is not None:
             self._read.add(no)
         return _link(row, reading.request_body(connection, no))
+
+
+def only_of(context: ExecutionContext | None) -> int | None:
+    """Return the number of the only exchange that a statement is about, if its options name one."""
+    number: int | None = None if context is None else context.execution_options.get(ONLY)
+    return number
 
 
 def begun(connection: Connection, no: int) -> dict[str, str | None]:

@@ -40,7 +40,7 @@ from wiretape.viewer.source.tape import conditions
 from wiretape.viewer.source.tape.caching import Caching
 from wiretape.viewer.source.tape.columns import JOINED, Statement, column, flagged
 from wiretape.viewer.source.tape.conditions import Condition
-from wiretape.viewer.source.tape.functions import Pricing, Resolver, begun, register_names
+from wiretape.viewer.source.tape.functions import ONLY, Pricing, Resolver, begun, register_names
 
 if TYPE_CHECKING:
     from wiretape.recorder.decode.decoder import Decoded
@@ -233,7 +233,8 @@ def worked_out(connection: Connection, no: int, fields: Sequence[str] = rows.WOR
     with connection.begin():
         known = begun(connection, no)
         left = [field for field in fields if field not in known]
-        row = connection.execute(_selected(left).select_from(JOINED).where(_exchanges.c.no == no)).one()
+        statement = _selected(left).select_from(JOINED).where(_exchanges.c.no == no)
+        row = connection.execute(statement, execution_options={ONLY: no}).one()
     known |= zip(left, row[1:], strict=True)
     return {field: known[field] for field in fields}
 

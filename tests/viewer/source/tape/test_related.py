@@ -1,0 +1,79 @@
+"""One exchange is judged among those of its conversation as among all of the tape."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.support import agents
+from tests.support.agents import body, turn
+from tests.support.sample_tape import recorded
+from tests.support.session_tape import session_tape
+from wiretape.recorder.tape import journal
+from wiretape.viewer import rows
+from wiretape.viewer.source.tape import functions, queries, related
+
+FIELDS = ("conversation", "continues", *rows.CACHE)
+
+
+def told(number: int, at: int, *texts: str, key: str | None = None, answer: str = "ok") -> Iterator[journal.Frame]:
+    """Yield an exchange with these messages, of the user and the model in turns; a key stands in its body."""
+    messages = [{"role": ("user", "assistant")[place % 2], "content": text} for place, text in enumerate(texts)]
+    asked: dict[str, Any] = body(0, messages=messages, metadata={} if key is None else {"session_id": key})
+    yield from turn(f"{number:016x}", at, asked, 2_000, 1_900 if len(texts) > 1 else 0, answer)
+
+
+def dialogues() -> Iterator[journal.Frame]:
+    """Yield dialogues with and without a key, equal first requests, a branch, a retry and one key in two spellings."""
+    yield from told(1, 1, "hi")
+    yield from told(2, 2, "hi")
+    yield from told(3, 3, "hi", "ok", "more")
+    yield from told(4, 4, "hi", "ok", "else")
+    yield from told(5, 5, "hi", "ok", "more", "ok", "again")
+    yield from told(6, 6, "hi", key="k1")
+    yield from told(7, 7, "hi", "ok", "more", key="k1")
+    yield from told(8, 8, "hi", "ok", "more", "ok", "unkeyed")
+    yield from told(9, 9, "other", answer="yes")
+    yield from told(10, 10, "other", "yes", "more")
+    for frame in told(11, 11, "hi", "ok", "header"):
+        headers = [(b"session-id", b"k1")]
+        yield msgspec.structs.replace(frame, headers=headers) if isinstance(frame, journal.Begin) else frame
+    for number in (12, 13):
+        for frame in told(number, number, "hi", "ok", "tried"):
+            headers = [(b"x-stainless-retry-count", f"{number - 12}".encode())]
+            yield msgspec.structs.replace(frame, headers=headers) if isinstance(frame, journal.Begin) else frame
+
+
+TAPES = {
+    "dialogues": lambda path: recorded(path, list(dialogues())),
+    "agent": lambda path: recorded(path, list(agents.session())),
+    "session": session_tape,
+}
+
+
+@pytest.mark.parametrize("name", TAPES)
+def test_an_exchange_has_the_same_figures_alone_and_among_all(name: str, tmp_path: Path) -> None:
+    tape = TAPES[name](tmp_path / "tape.db")
+    with queries.opened(tape) as connection:
+        all_of_it = {row["no"]: row for row in queries.exchanges(connection, ("no", *FIELDS))}
+    for no, row in all_of_it.items():
+        with queries.opened(tape) as connection:
+            alone = queries.worked_out(connection, no, FIELDS)
+            assert {field: rows.ms(value) if field == "cache_idle_ms" else value for field, value in alone.items()} == {
+                field: row[field] for field in FIELDS
+            }, no
+            again = {other: queries.worked_out(connection, other, FIELDS) for other in all_of_it}
+            assert again[no] == alone
+            assert {row["no"]: row for row in queries.exchanges(connection, ("no", *FIELDS))} == all_of_it
+
+
+def test_only_the_exchanges_of_the_dialogue_are_read(tmp_path: Path) -> None:
+    unrelated = [frame for no in range(100, 140) for frame in told(no, no % 60, "ho", key=f"k{no}" if no % 2 else None)]
+    with queries.opened(recorded(tmp_path / "tape.db", [*dialogues(), *unrelated])) as connection:
+        with connection.begin():
+            marked = functions.key_marks(connection)
+            related_to_other = related.numbers(connection, 10, marked)
+            alone = related.numbers(connection, 20, marked)
+        assert (related_to_other, alone) == ([9, 10], [20])

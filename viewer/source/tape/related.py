@@ -1,0 +1,99 @@
+"""The exchanges of a tape that can be part of one conversation, found by indexes without reading any other.
+
+An exchange can belong to those with its key, to the ones that it looks for, and to the ones that look for it, as
+`wiretape.viewer.listing.conversations` ties exchanges; these again to others. Each has the same place among all of them
+as among all exchanges of the tape.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Final
+
+from sqlalchemy import Connection
+
+MOST: Final = 100_000
+"""Maximum number of related exchanges and ties. With more, as after a load test of one dialogue, reading all exchanges
+of the tape takes no longer."""
+
+KEY_MARK: Final = "mark_of_key"
+"""SQL function (`functions`): the hash that a redacted header has of a key."""
+
+# A tie that an exchange looks for leads to those that it finds, and a tie by which it is found to those that look for
+# it: many equal first requests that nothing continues stay apart.
+_TIES: Final = {
+    "key": ("a.conversation_key", "NULL"),
+    "parent": ("a.conversation_parent", "NULL"),
+    "response": ("a.previous_response_id", "NULL"),
+    "after response": ("a.response_id", "NULL"),
+    "messages": ("a.continues_hash", f"{KEY_MARK}(a.conversation_key)"),
+    "after messages": ("a.messages_hash", f"{KEY_MARK}(a.conversation_key)"),
+    "answer": ("a.continues_hash", "a.continued_answer_hash"),
+    "after answer": ("a.messages_hash", "a.answer_hash"),
+    "failed": ("CASE WHEN a.retries > 0 THEN a.messages_hash END", f"{KEY_MARK}(a.conversation_key)"),
+    "retried": ("CASE WHEN a.outcome <> 'complete' THEN a.messages_hash END", f"{KEY_MARK}(a.conversation_key)"),
+}
+"""What an exchange is tied by: two values of its row."""
+_TIED: Final = {
+    "key": f"b.conversation_key IN (x, {KEY_MARK}(x)) OR b.conversation_parent IN (x, {KEY_MARK}(x))",
+    "parent": f"b.conversation_key IN (x, {KEY_MARK}(x))",
+    "response": "b.response_id = x",
+    "after response": "b.previous_response_id = x",
+    "messages": f"b.messages_hash = x AND {KEY_MARK}(b.conversation_key) IS y",
+    "after messages": f"b.continues_hash = x AND {KEY_MARK}(b.conversation_key) IS y",
+    "answer": "b.messages_hash = x AND b.answer_hash = y",
+    "after answer": "b.continues_hash = x AND b.continued_answer_hash = y",
+    "failed": f"b.messages_hash = x AND b.outcome <> 'complete' AND {KEY_MARK}(b.conversation_key) IS y",
+    "retried": f"b.messages_hash = x AND b.retries > 0 AND {KEY_MARK}(b.conversation_key) IS y",
+}
+"""The exchanges that a tie leads to, by its two values."""
+
+
+def _case(place: int) -> str:
+    return (
+        f"CASE kinds.kind {' '.join(f'''WHEN '{kind}' THEN {values[place]}''' for kind, values in _TIES.items())} END"
+    )
+
+
+_FROM_TIES: Final = " ".join(
+    f"UNION SELECT b.exchange_no, NULL, NULL, NULL FROM related CROSS JOIN measures b ON {tied} WHERE kind = '{kind}'\n"
+    for kind, tied in _TIED.items()
+)
+_RELATED: Final = f"""
+WITH RECURSIVE
+kinds(kind) AS (VALUES {", ".join(f"('{kind}')" for kind in _TIES)}),
+related(no, kind, x, y) AS (
+  SELECT value, NULL, NULL, NULL FROM json_each(?)
+  UNION SELECT NULL, kinds.kind, {_case(0)}, {_case(1)}
+    FROM related CROSS JOIN measures a ON a.exchange_no = related.no CROSS JOIN kinds WHERE {_case(0)} IS NOT NULL
+  {_FROM_TIES}
+  LIMIT ?
+)
+SELECT related.no, m.conversation_key FROM related LEFT JOIN measures m ON m.exchange_no = related.no"""
+
+# Each step of the recursion looks for the next key in the index.
+_PLAIN_KEYS: Final = f"""
+WITH RECURSIVE each(key) AS (
+  SELECT min(conversation_key) FROM measures WHERE conversation_key IS NOT NULL
+  UNION ALL SELECT (SELECT min(conversation_key) FROM measures WHERE conversation_key > key) FROM each
+    WHERE key IS NOT NULL
+)
+SELECT key FROM each WHERE key NOT GLOB '{"[0-9a-f]" * 8}'"""
+
+
+def numbers(connection: Connection, no: int, marked: Callable[[str], str]) -> list[int] | None:
+    """Return the numbers of the exchanges related to one, within a transaction; None if they are too many.
+
+    A key may be on the tape as it is, and as its hash in a redacted header: `marked` returns that hash.
+    """
+    seeds = [no]
+    while True:
+        found = connection.exec_driver_sql(_RELATED, (json.dumps(seeds), MOST)).all()
+        if len(found) == MOST:
+            return None
+        keys = {key for _, key in found if key is not None}
+        hashed = {key for key in keys if marked(key) == key}
+        plain = connection.exec_driver_sql(_PLAIN_KEYS).scalars() if hashed else ()
+        if not (more := [key for key in plain if key not in keys and marked(key) in hashed]):
+            return sorted({number for number, _ in found if number is not None})
+        owners = "SELECT exchange_no FROM measures WHERE conversation_key IN (SELECT value FROM json_each(?))"
+        seeds = [no, *connection.exec_driver_sql(owners, (json.dumps(more),)).scalars()]
