@@ -78,13 +78,11 @@ class Silent:
     def __init__(self, data: bytes = b"", *, receives: bool = True) -> None:
         self._data, self._receives = data, receives
         self.received = b""
-        self.has_head = asyncio.Event()
         self.is_left = asyncio.Event()
 
     async def __call__(self, sock: socket.socket) -> None:
         self.received = await head_of(sock)
-        self.has_head.set()
-        sock.send(self._data) if self._data else None
+        sock.send(self._data)
         if not self._receives:
             await self.is_left.wait()
         with contextlib.suppress(ConnectionError):
