@@ -3,8 +3,9 @@
 A cassette has whole bodies without any time; the day and the second of an answer are those of its `Date` header. A body
 that is stored as a text is without its content coding, even if its headers name one: coded bytes are hardly ever UTF-8.
 Some bodies are stored as values, not as bytes: a request as aiohttp was given it (`json=`), and both sides by
-serializers that write `parsed_body` in place of `body`. They are written as JSON again, and flagged `rebuilt`. Only
-`body: null` of a request says that there was none; an answer without a body in the cassette is refused.
+serializers that write `parsed_body` in place of `body`, or a body of `type: json` with its `content`. They are written
+as JSON again, and flagged `rebuilt`, as are bodies of another length than their heads name. Only `body: null` of a
+request says that there was none; an answer without a body in the cassette is refused.
 YAML needs PyYAML, the extra `wiretape[vcr]`; its tags make texts, bytes and lists, and no other object.
 """
 
@@ -44,10 +45,13 @@ class _Status(msgspec.Struct):
 
 
 class _Response(msgspec.Struct):
-    """An answer; `status_code` and `content` are those of httpx in cassettes before vcrpy 7."""
+    """An answer; `status_code` and `content` are those of httpx in cassettes before vcrpy 7.
+
+    Where the status is a number, bodies have a type and a content.
+    """
 
     headers: dict[str, Any] | None = None
-    status: _Status | None = None
+    status: _Status | int | None = None
     body: Any = None
     parsed: Any = msgspec.field(default=None, name="parsed_body")
     status_code: int | None = None
@@ -110,15 +114,19 @@ def _found(place: str, one: object, source: ImportedFile) -> Found:
     """Return an exchange. Raises `ValueError`."""
     interaction = msgspec.convert(one, _Interaction)
     request, response = interaction.request, interaction.response
-    status = response.status.code if response.status is not None else response.status_code
-    if status is None:
+    status = response.status.code if isinstance(response.status, _Status) else response.status
+    if isinstance(response.status, int):
+        _unwrap(request)
+        _unwrap(response)
+    if (status := response.status_code if status is None else status) is None:
         raise ValueError("its answer has no status")
     stored_headers = _headers(response.headers)
     body, is_value = _response_body(response)
     is_text = is_value or isinstance(body, str)
     headers, was_coded = found.decoded(stored_headers, is_rebuilt=is_value) if is_text else (stored_headers, False)
     body = _bytes(body)
-    framing = found.framing(request.method, status, headers)
+    framing, length = found.framing(request.method, status, headers), found.header(headers, "content-length")
+    is_edited = framing != "none" and body is not None and length is not None and length != str(len(body))
     if not body and status < 300 and framing != "none" and (body is None or found.has_body(stored_headers)):
         raise ValueError("the cassette does not have the body of its answer")
     request_headers = _headers(request.headers)
@@ -136,8 +144,17 @@ def _found(place: str, one: object, source: ImportedFile) -> Found:
         framing=framing,
         body=body or b"",
         is_lost=body is None and framing != "none",
-        is_rebuilt=was_coded or is_value or is_value_sent,
+        is_rebuilt=was_coded or is_value or is_value_sent or is_edited,
     )
+
+
+def _unwrap(side: _Request | _Response) -> None:
+    """Take the content of a body out of its table, by its type."""
+    if not isinstance(side.body, dict):
+        return
+    kind, content = side.body.get("type"), side.body.get("content")
+    side.parsed = content if kind == "json" else None
+    side.body = content if kind == "text" else msgspec.UNSET
 
 
 def _response_body(response: _Response) -> tuple[object, bool]:
@@ -146,7 +163,7 @@ def _response_body(response: _Response) -> tuple[object, bool]:
         return _json(response.parsed), True
     stored = response.body if response.content is None else response.content
     if not isinstance(stored, dict):
-        return stored, False
+        return None if stored is msgspec.UNSET else stored, False
     coded = stored.get("base64_string")
     return (stored.get("string") if coded is None else base64.b64decode(_text(coded))), False
 

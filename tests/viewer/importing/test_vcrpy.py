@@ -121,6 +121,23 @@ def test_a_parsed_body_is_json_on_both_sides_and_no_length_is_stated_of_it() -> 
     assert (one.is_rebuilt, one.is_lost) == (True, False)
 
 
+def test_a_body_with_a_type_is_its_content_where_the_status_is_a_number() -> None:
+    typed = {"content": QUESTION, "type": "json"}
+    stream = {"type": "text", "content": "data: [DONE]\n\n"}
+    one = found(request={"body": typed}, response={"status": 200, "body": stream})
+    assert json.loads(one.request or b"") == QUESTION
+    assert (one.status, one.body, one.is_rebuilt) == (200, b"data: [DONE]\n\n", True)
+    unknown = found(request={"body": {"type": "other"}}, response={"status": 404, "body": typed})
+    assert (unknown.request, json.loads(unknown.body)) == (None, QUESTION)
+    assert isinstance(only(response={"status": 200, "body": {"type": "other", "content": "x"}}), Unimportable)
+    assert json.loads(found(request={"body": typed}).request or b"") == typed
+
+
+def test_a_body_of_another_length_than_its_head_names_is_not_the_original_one() -> None:
+    for length, is_rebuilt in (("2", False), ("9", True)):
+        assert found(response={"headers": {"Content-Length": [length]}}).is_rebuilt == is_rebuilt
+
+
 def only_without_body(request: dict[str, Any], response: dict[str, Any]) -> Found:
     """Return the exchange of an interaction whose sides have no `body` of their own."""
     sides = [{name: value for name, value in side.items() if name != "body"} for side in (REQUEST, RESPONSE)]
