@@ -197,6 +197,8 @@ def no_text(row: DetailRow, hint: str) -> str:
 
 def no_body(row: DetailRow, hint: str) -> str:
     """Return the reason that the tape has no body, or one without events."""
+    if row.bytes is None and "no_timing" in row.flags:
+        return f"nobody knows what came of the body ({line(row.ending)}): it was imported without it"
     if not row.bytes:
         return f"no body came ({line(row.ending)})"
     if row.gap_bytes == row.bytes:
@@ -281,6 +283,8 @@ def _interrupted(row: ListRow) -> str:
 def _after(row: ListRow) -> str:
     if row.events:
         return f"after {number_of(row.events, 'event')}"
+    if row.bytes is None and "no_timing" in row.flags:  # the import did not have the body
+        return "after an unknown part of the answer"
     return f"after {number_of(row.bytes, 'byte')}" if row.bytes else "before anything of the answer came"
 
 

@@ -138,7 +138,7 @@ def _response(one: FullExchange) -> JsonObject:
         "content": _content(one, _header(headers, "content-type")),
         "redirectURL": _header(headers, "location"),
         "headersSize": -1,
-        "bodySize": one.size if answered else -1,
+        "bodySize": one.size if answered and one.row.bytes is not None else -1,
     }
     if one.response_trailers:
         found["_trailers"] = _headers(one.response_trailers)
@@ -148,6 +148,8 @@ def _response(one: FullExchange) -> JsonObject:
 def _content(one: FullExchange, mime_type: str) -> JsonObject:
     if one.decoded.framing == "websocket":
         return {"size": 0, "mimeType": "x-unknown", "text": ""}
+    if one.row.bytes is None:  # an import that did not have it
+        return {"size": -1, "mimeType": mime_type or "x-unknown"}
     text, encoding = _text(one.decoded.data)
     found: JsonObject = {"size": len(one.decoded.data)}
     if one.decoded.data != one.body:

@@ -246,6 +246,9 @@ def test_flows_of_mitmproxy_have_a_beginning_and_an_end_and_nothing_within(tape:
     broken = shown(tape)
     assert (broken["outcome"], broken["outcome_detail"], broken["max_silence_ms"]) == ("truncated", "eof", None)
     assert "kept nothing of the body" in broken["ended_detail"]
+    assert broken["bytes"] is None
+    assert "closed the connection after an unknown part of the answer" in run(tape, "show", "@").stdout
+    assert "nobody knows what came of the body" in run(tape, "show", "@", "--part", "events").stderr
     assert "burst" not in run(tape, "show", "@-2").stdout
     assert b"sk-secretsecret" not in tape.read_bytes()
 
