@@ -12,7 +12,7 @@ SECTIONS: Final = {
         "run": "Record one program: wiretape run -- python app.py",
         "record": "Relay streams for any program, and record every socket read.",
         "demo": "Record scripted streams, good and broken; needs no key.",
-        "import": "Copy exchanges of other programs to a tape: HAR, curl, mitmproxy.",
+        "import": "Copy exchanges of other programs to a tape: HAR, vcrpy, mitmproxy.",
         "env": 'Print the variables for a running recorder: eval "$(wiretape env)"',
     },
     "Look": {

@@ -78,6 +78,13 @@ def ids(found: str) -> list[str]:
     return [line.split(",")[0] for line in found.splitlines()[1:]]
 
 
+def test_a_mark_for_excel_is_written_where_it_is_asked_for_and_has_a_meaning(tape: Path, tmp_path: Path) -> None:
+    run(tape, "export", "--bom", "--columns", "id", "-o", str(file := tmp_path / "x.csv"))
+    assert file.read_bytes().startswith("\ufeffid\r\n".encode())
+    assert run(tape, "export", "--bom", "--format", "tsv", "--columns", "id").stdout.startswith("\ufeffid\n")
+    assert "--bom is for CSV and TSV" in run(tape, "export", "--bom", "--format", "json", code=2).output
+
+
 def test_ids_say_which_exchanges_and_a_filter_which_of_them(tape: Path) -> None:
     assert ids(run(tape, "export", "@", TOOLS, "aaaa000000000001", TOOLS).stdout) == [COMPLETE, TOOLS, LIVE]
     assert ids(run(tape, "export", COMPLETE, TRUNCATED, "--errors").stdout) == [TRUNCATED]
