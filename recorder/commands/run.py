@@ -40,7 +40,7 @@ _PROVENANCE_CHARACTERS = 256
 """Limit of each name of `provenance`."""
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(context_settings={"allow_interspersed_args": False})
 @options.recording(options.intercepting_by_default)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
 def run(common: options.RecordingValues, command: tuple[str, ...]) -> None:

@@ -98,7 +98,7 @@ async def reach(tape: Path, purpose: str, before: Identity | None = None) -> Lin
     process = None
     with contextlib.closing(found):
         try:
-            with listen() as listener:
+            with listen(found.tape) as listener:
                 path = Path(listener.getsockname())
                 found.name(purpose, path)
                 known = () if before is None else (str(before),)
@@ -142,11 +142,19 @@ async def _connect(path: Path, process: "subprocess.Popen[bytes] | None" = None)
     return Link(answers, sink, process)
 
 
-def listen() -> socket.socket:
-    """Return a listening socket in a private directory. Raises `OSError`."""
+def listen(tape: Path) -> socket.socket:
+    """Return a listening socket in a private directory, for the writer of a tape. Raises `OSError`.
+
+    Where nothing temporary can be made, as on a read-only root, it is beside the tape, which can be written.
+    """
     listener, path = socket.socket(socket.AF_UNIX), None
     try:
-        there = tempfile.gettempdir()
+        try:
+            there = tempfile.gettempdir()
+        except FileNotFoundError as error:
+            there = str(tape.parent)
+            if len(there) >= _NAME_BYTES // 2:  # of the name of a socket, which the system limits
+                raise OSError(errno.EROFS, "nothing temporary can be made: set TMPDIR to a directory") from error
         there = there if len(there) < _NAME_BYTES // 2 else "/tmp"
         _remove_left(Path(there))
         path = Path(tempfile.mkdtemp(prefix=lock.SOCKET_DIRECTORY, dir=there), lock.SOCKET_NAME)

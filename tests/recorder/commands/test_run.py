@@ -332,3 +332,14 @@ async def test_the_closing_line_says_whose_a_stall_was(tmp_path: Path) -> None:
     async with ScriptedUpstream(stalling) as upstream:
         _, _, err = await ran(tmp_path / "tape.db", "--upstream", upstream.url, script=CALL)
     assert err.startswith("wiretape: 1 generation: 1 complete · 1 stall by upstream · ttft p50 ")
+
+
+@on_loop
+async def test_an_unknown_option_before_the_command_is_its_own(tmp_path: Path) -> None:
+    for option, hint in (("--tape", "; did you mean --db?"), ("--nothing", "")):
+        async with wiretape("run", option, "x", "--", "true") as process:
+            code, _, err = await finish(process)
+        assert (code, err) == (2, f"wiretape run: no option {option}{hint} (see wiretape run --help)\n")
+    async with wiretape("run", "--db", tmp_path / "tape.db", "sh", "-c", "echo $0", "--tape") as process:
+        code, out, _ = await finish(process)
+    assert (code, out) == (0, "--tape\n")

@@ -224,12 +224,27 @@ def test_sockets_of_killed_recorders_are_removed_and_nothing_else(short: Path, m
             if name != "young":
                 os.utime(place.parent, (1, 1))
         monkeypatch.setattr(tempfile, "tempdir", str(short))
-        made = opened.enter_context(link.listen())
+        made = opened.enter_context(link.listen(short / "tape.db"))
         own = Path(made.getsockname()).parent.name
     names = ["wiretape-alive", "wiretape-file", "wiretape-link", "wiretape-young"]
     assert sorted(path.parent.name for path in short.glob("wiretape-*/writer") if path.parent.name != own) == names
     assert not places["left"].parent.exists()
     assert (places["full"].parent / "other").read_text() == "precious"
+
+
+def test_where_nothing_temporary_can_be_made_the_socket_is_beside_the_tape(
+    short: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only() -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(tempfile, "gettempdir", read_only)
+    with link.listen(short / "tape.db") as listener:
+        place = Path(listener.getsockname())
+    assert place.parent.parent == short
+    lock.remove_socket(place)
+    with pytest.raises(OSError, match="set TMPDIR"):
+        link.listen(short / ("x" * 99) / "tape.db")
 
 
 @on_loop
