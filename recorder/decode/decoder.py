@@ -122,9 +122,9 @@ class Decoded:
     recognised the exchange or its stream, `is_recognised` that it did so by more than the path. `done_item` is the item
     with the last `[DONE]`, `end_item` the one with the last event that ends a stream of its dialect; `is_aborted`: an
     event said that the answer stays incomplete. `is_cut`: the end cuts an event or a message off. `may_repeat`: some
-    text may have come twice. `remark` is the last text that upstream put outside of the events, or instead of their
-    JSON: often the reason why a stream broke. Of a call by gRPC or Connect, `status` is the one that came, and
-    `message_coding` that of compressed messages.
+    text may have come twice. `remark` is the last text that upstream put outside of the events, and `misfit` the last
+    in the place of JSON: often the reason why a stream broke. Of a call by gRPC or Connect, `status` is the one that
+    came, and `message_coding` that of compressed messages.
     """
 
     data: bytes
@@ -157,6 +157,7 @@ class Decoded:
     is_cut: bool = False
     may_repeat: bool = False
     remark: str | None = None
+    misfit: str | None = None
 
     @property
     def is_call(self) -> bool:
@@ -211,8 +212,8 @@ class Decoded:
         self.may_repeat = self.may_repeat or chunk.may_repeat
 
     def note(self, text: str) -> None:
-        """Note a text that is no payload; one that begins as JSON is the part of a payload that was cut."""
-        self.remark = remarks.plain(text) or self.remark
+        """Note a text in the place of a payload; one that begins as JSON is the part of a payload that was cut."""
+        self.misfit = remarks.plain(text) or self.misfit
 
     def settle(self) -> None:
         """Count no text twice that came in deltas and whole, once all chunks are there."""
@@ -333,8 +334,11 @@ def decode(exchange: Exchange, reads: Sequence[Read], body: bytes, clock: Clock 
     _set_times(decoded, columns, plain.ends, places, is_identity=plain.ends is span_ends)
     decoded.declared, decoded.is_recognised = reader.declared, reader.is_certain
     decoded.api = _api(decoded, api_asked(exchange))
-    if decoded.api == "unknown" and api_asked(exchange) is None:
-        decoded.flags.discard("malformed")  # its events may have any format
+    if decoded.api == "unknown" and api_asked(exchange) is None:  # its events may have any format
+        decoded.flags.discard("malformed")
+        decoded.misfit = None
+    if exchange.gap_bytes:  # a missing part leaves the rest of a line
+        decoded.remark = decoded.misfit = None
     return decoded
 
 

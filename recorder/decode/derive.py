@@ -148,7 +148,7 @@ def _reported(fault: ReportedError | None, outcome: str, decoded: Decoded, clean
     if outcome == "truncated" and decoded.close is not None:
         fault = ReportedError(str(decoded.close.code), decoded.close.reason)
     if fault is None and outcome in _FAILED_STREAM:
-        fault = ReportedError(None, decoded.remark)
+        fault = ReportedError(None, decoded.remark or decoded.misfit)
     if fault is None:
         return {}
     return {"error_code": cleaner.optional(fault.code), "error_message": cleaner.optional(fault.message)}
@@ -234,7 +234,7 @@ def _evidence(
         stream=decoded.stream,
         understood=decoded.api != "unknown" or is_judged_call,
         # Of a body whose coding breaks in the middle, the part before tells whether its end had come.
-        whole=decoded.whole or ("undecoded" in decoded.flags and bool(decoded.data)),
+        whole=decoded.whole or ("undecoded" in decoded.flags and bool(decoded.data) and not decoded.is_call),
         done=decoded.ended or (eof_ends and exchange.ended_by == "end" and not decoded.is_call),
         finished=answer.finished and finish_ends and not decoded.is_aborted and not decoded.is_call,
         error=error,

@@ -226,3 +226,9 @@ def test_a_path_of_many_beginnings_is_read_in_linear_time(part: str) -> None:
 def test_a_realtime_session_names_its_model_in_the_query() -> None:
     assert model_in_query("/v1/realtime?intent=x&model=gpt%2Drealtime") == "gpt-realtime"
     assert model_in_query("/v1/models?model=m") is None
+
+
+@each_case(("status", "wanted"), [(200, "chat"), (422, "other"), (503, "other"), (None, "other")])
+def test_a_request_with_a_model_at_an_unknown_path_generates_if_it_is_answered(status, wanted):
+    facts = (None, None, "end", None, None, None)
+    assert operation(Exchange(status, *facts, path="/v1/systemone", request_model="m")) == wanted

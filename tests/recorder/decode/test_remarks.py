@@ -34,6 +34,11 @@ def test_a_text_outside_of_events_is_the_reason_of_the_end(tail, reason):
     assert found.error_message == reason
 
 
+def test_a_stream_of_texts_that_no_dialect_knows_has_no_reason():
+    assert derived("data: Hello\n\ndata: wor", path="/v2/parts").error_message is None
+    assert derived(CHAT + "rest of a line\n", path="/v2/parts", gap_bytes=9).error_message is None
+
+
 def test_a_complete_stream_has_no_reason():
     end = 'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     assert derived(CHAT + "proxy: bye\n\n" + end).error_message is None
