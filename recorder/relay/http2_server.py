@@ -19,7 +19,7 @@ from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.responder import Responder, Takeover
 from wiretape.recorder.relay.sockets import Ends, Socket
 from wiretape.recorder.relay.states import Output
-from wiretape.recorder.relay.upstream import Carrier, Instants, Priority, Transport
+from wiretape.recorder.relay.upstream import Carrier, Instants, Priority, Transport, words
 
 IDLE_SECONDS = 600.0
 """Time that a connection is kept without a request, unless its API server ends its own before."""
@@ -546,7 +546,7 @@ class Http2Client(Http2[ClientStream], Takeover):
 
     def ended(self, error: Exception | None, at: int) -> None:
         """End, and close the connection: the client broke HTTP/2."""
-        reason = f"a client broke HTTP/2: {error}"
+        reason = f"a client broke HTTP/2: {words(error) if error else ''}"
         self.dropped("client", f"wiretape closed the connection: {reason}")
         self.app.client_rejected(Refusal(400, reason))
         self._socket.end()

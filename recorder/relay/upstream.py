@@ -7,6 +7,7 @@ request is sent exactly once: no retries, no redirects, no proxies from the envi
 """
 
 import asyncio
+import re
 import socket
 import ssl
 from abc import ABC, abstractmethod
@@ -34,6 +35,7 @@ NO_BODY = frozenset({204, 304})
 """The statuses of answers without a body."""
 UPGRADE = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
 """The headers by which both sides of HTTP/1.1 change to WebSocket."""
+_ADDRESS = re.compile(r"<memory at 0x[0-9a-f]+>")
 _WAITING, _STREAMING = Receiving.WAITING, Receiving.STREAMING
 HEADLESS = (_WAITING, Receiving.CONTINUED)
 RUNNING = (_STREAMING, *HEADLESS)
@@ -668,8 +670,9 @@ def _untrusted(error: Exception) -> str | None:
 
 
 def words(error: Exception) -> str:
-    """Return an error's own words, without addresses of memory or an empty string."""
-    return str(error) or type(error).__name__
+    """Return an error's own words, without addresses of memory; its type where it has no words, or a number alone."""
+    text = _ADDRESS.sub("bytes", str(error))  # hpack quotes its input so
+    return f"{type(error).__name__} {text}".rstrip() if not text or text.isdigit() else text
 
 
 @dataclass(frozen=True, slots=True)

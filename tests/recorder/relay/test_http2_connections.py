@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from tests.support.http2 import (
     frame,
     recording,
 )
-from tests.support.relay import DONE, Relay, address, chunk, kept, on_loop, until
+from tests.support.relay import DONE, Relay, address, chunk, dial, kept, on_loop, until
 from wiretape.recorder.relay import server
 from wiretape.recorder.relay.upstream import Timeouts
 
@@ -411,3 +412,26 @@ async def test_a_header_that_would_break_http_1_1_is_no_request(tmp_path: Path, 
     await relay.stop()
     assert relay.upstream.requests == []
     assert [one.status for one in relay.refused] == [400]
+
+
+@on_loop
+async def test_limits_of_streams_that_a_client_does_not_acknowledge_are_not_sent_again_and_again(
+    tmp_path: Path,
+) -> None:
+    async def changing(answering: Stream) -> None:
+        for limit in (10, 20) * 20:
+            answering.peer.raw(frame(SETTINGS, 0, struct.pack(">HI", SettingCodes.MAX_CONCURRENT_STREAMS, limit)))
+        answering.send_head([OK, SSE])
+        await answering.send(DONE, end=True)
+
+    block = hpack.Encoder().encode(ask("/h/x"))
+    async with recording(tmp_path, changing) as (_, _, base), dial(base) as (reader, writer):
+        writer.write(PREFACE + frame(SETTINGS) + frame(HEADERS, 1, block, END_HEADERS | END_STREAM))
+        limits, body = 0, b""
+        async with asyncio.timeout(10):
+            while DONE not in body:
+                head = await reader.readexactly(9)
+                payload = await reader.readexactly(int.from_bytes(head[:3]))
+                limits += head[3] == SETTINGS and not head[4]
+                body += payload if head[3] == DATA else b""
+    assert limits <= 3  # the first ones, and a change

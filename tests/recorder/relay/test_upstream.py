@@ -15,7 +15,15 @@ from tests.support.relay import LOOPS, on_loop, serving, until
 from wiretape.recorder.demo.upstream import Scene, ScriptedUpstream, answer
 from wiretape.recorder.errors import UpstreamError
 from wiretape.recorder.relay import providers
-from wiretape.recorder.relay.upstream import Connection, Instants, ResponseHead, Timeouts, Transport, why_not_connected
+from wiretape.recorder.relay.upstream import (
+    Connection,
+    Instants,
+    ResponseHead,
+    Timeouts,
+    Transport,
+    why_not_connected,
+    words,
+)
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
 both_loops = pytest.mark.parametrize("loop", LOOPS, ids=["asyncio", "uvloop"])
@@ -362,3 +370,16 @@ def test_errors_of_connecting_are_distinguished() -> None:
     assert why_not_connected(OSError(errno.ENETUNREACH, "unreachable")) == "refused"
     assert why_not_connected(ConnectionAbortedError("handshake")) == "reset"
     assert why_not_connected(ssl.SSLError("bad")) == "tls"
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ConnectionResetError(), "ConnectionResetError"),
+        (ValueError("7"), "ValueError 7"),
+        (ValueError(f"too long: {memoryview(b'x')!r}"), "too long: bytes"),
+        (ValueError("no such stream: 7"), "no such stream: 7"),
+    ],
+)
+def test_an_error_is_told_by_words(error: Exception, text: str) -> None:
+    assert words(error) == text
