@@ -31,7 +31,8 @@ from wiretape.recorder.tape.reading import reads_of_all
 
 ROOT = Path(__file__).parent.parent
 NOW = schema.REVISION
-LATER = [name for name in (column.name for column in schema.measures.c) if name.startswith(("context_", "prompt_el"))]
+_LATER = "context_", "prompt_el", "max_output_", "first_output_", "answers", "stalled_", "given_up_", "last_silence"
+LATER = [name for name in (column.name for column in schema.measures.c) if name.startswith(_LATER)]
 """Columns that an upgrade leaves unknown."""
 NEXT = '''
 """A migration of a wiretape to come: replaces a table that others refer to, then adds one."""

@@ -144,6 +144,11 @@ class ListRow:
     bytes: int | None
     flags: list[str]
     sparkline: str | None
+    max_output_silence_ms: float | None
+    first_output_silence_ms: float | None
+    last_silence_ms: float | None
+    silent_end_by: str | None
+    silent_end_is_quiet: bool | None
     last_read_ms: float | None = None
     recorder_pid: int | None = None
 

@@ -9,7 +9,7 @@ from wiretape.recorder.sanitize import safe
 
 
 class Ending(NamedTuple):
-    """The end of an exchange, or of several alike; `buffered` and `stalled` are the flags of its answer."""
+    """The end of an exchange, or of several alike; the last three are flags of its answer."""
 
     outcome: str
     detail: str | None = None
@@ -17,6 +17,7 @@ class Ending(NamedTuple):
     status: int | None = None
     stalled: bool = False
     buffered: bool = False
+    given_up: bool = False
 
     @property
     def cause(self) -> str:
@@ -27,14 +28,28 @@ class Ending(NamedTuple):
             return "overloaded"
         if (self.outcome, self.detail) == ("error_event", "finish"):
             return f"finish reason {safe(self.code or 'error')}"
+        if self.given_up:
+            return "given up in a stall"
         # The frame's kind is enough for an HTTP/2 error: `rst`, `goaway`.
         details = (self.detail, (self.detail or "").partition("_")[0], None)
         named = (_CAUSES.get((self.outcome, detail)) for detail in details)
         return next(filter(None, named), None) or safe(self.outcome)
 
 
+def broken_off(ending: Ending, lasted_ms: float, *, is_quiet: bool) -> str:
+    """Return the words for an exchange that broke off in a stall of upstream's: `gave up after 5.0 s without output`.
+
+    `is_quiet`: no byte at all came in it.
+    """
+    lasted = f"after {lasted_ms / 1000:,.1f} s"
+    if ending.outcome == "client_closed":
+        return f"gave up {lasted} without output"
+    did = {"truncated": "cut by upstream", "connect_error": "cut by upstream", "timeout": "timed out"}
+    return f"{did.get(ending.outcome, ending.cause)} {lasted} {'of silence' if is_quiet else 'without output'}"
+
+
 def counts(endings: Mapping[Ending, int], most: int | None = None) -> str:
-    """Return the counts of complete, failed, cancelled and running exchanges, with `most` causes of failures."""
+    """Return the counts of exchanges by their ends, with `most` causes of failures."""
     parts = [f"{count:,} {name}" for name, count in _by_kind(endings).items() if count]
     failed = causes(endings, most)
     return " · ".join(f"{part}: {failed}" if part.endswith(" failed") else part for part in parts)
@@ -77,16 +92,19 @@ def _times(count: int, cause: str) -> str:
 
 
 def _kind(ending: Ending) -> str:
-    return _KINDS.get(ending.outcome, "failed")
+    return "given up in a stall" if ending.given_up else _KINDS.get(ending.outcome, "failed")
 
 
 def _by_kind(endings: Mapping[Ending, int]) -> dict[str, int]:
-    kinds = dict.fromkeys(("complete", "failed", "cancelled by the client", "running", "not measured"), 0)
+    kinds = dict.fromkeys(_COUNTED, 0)
     for ending, count in endings.items():
         kinds[_kind(ending)] += count
     return kinds
 
 
+_COUNTED: Final = (
+    "complete", "failed", "given up in a stall", "cancelled by the client", "running", "not measured",
+)  # fmt: skip
 _KINDS: Final = {
     "complete": "complete",
     "client_closed": "cancelled by the client",

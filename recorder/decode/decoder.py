@@ -23,7 +23,7 @@ from wiretape.recorder.decode import choices, encoding, finals, payloads, remark
 from wiretape.recorder.decode.allowance import REPAIRED_BYTES, Allowance, TooMuchError
 from wiretape.recorder.decode.audio import AudioPart
 from wiretape.recorder.decode.declared.compiler import DeclaredDialect
-from wiretape.recorder.decode.dialect import Chunk, Dialect
+from wiretape.recorder.decode.dialect import Chunk, Dialect, ReportedError
 from wiretape.recorder.decode.dialects import chat, cohere, registry
 from wiretape.recorder.decode.exchange import CloseFrame, Exchange, Read, Reads
 from wiretape.recorder.decode.framings import aws_eventstream, json_array, length_prefixed, ndjson, sse
@@ -219,6 +219,16 @@ class Decoded:
         """Count no text twice that came in deltas and whole, once all chunks are there."""
         if self.may_repeat and len(self.runs) > 1:
             finals.settle(self.runs)
+
+    def place_of_fault(self) -> int | None:
+        """Return the index of the first run with an error; None if there is none."""
+        forgives = self.dialect is not None and self.dialect.forgives_empty_errors
+        last = max((place for place, run in enumerate(self.runs) if run.chunk.output), default=-1) if forgives else -1
+        for place, run in enumerate(self.runs):
+            fault = run.chunk.fault
+            if fault is not None and (fault != ReportedError(None, None) or place > last):
+                return place
+        return None
 
     def item(self, no: int) -> Item:
         """Return an item with its text, read from its bytes."""

@@ -8,7 +8,7 @@ hostile, is an error: what cannot be read is left out and flagged. Reading and w
 from collections.abc import Sequence
 from typing import Any, Final
 
-from wiretape.recorder.decode import encoding, payloads, request, turns
+from wiretape.recorder.decode import encoding, payloads, request, silences, turns
 from wiretape.recorder.decode.assembly import Answer, assemble
 from wiretape.recorder.decode.conversation import RecordedRequest, answers_tools, belonging
 from wiretape.recorder.decode.decoder import BROKEN, COMMENT, EVENT, Decoded, decode
@@ -21,7 +21,8 @@ from wiretape.recorder.decode.operation import GENERATIONS, GPT_LIVE, UNKNOWN, a
 from wiretape.recorder.decode.values import JsonObject, text
 
 _OF_THE_END = frozenset({
-    "latency_ns", "tail_ns", "max_gap_ns", "tpot_ns", "tpot_est_ns", "tpot_adj_ns", "tps_user", "e2e_tps",
+    "latency_ns", "tail_ns", "max_gap_ns", "max_output_silence_ns", "last_silence_ns", "tpot_ns", "tpot_est_ns",
+    "tpot_adj_ns", "tps_user", "e2e_tps",
     "tokens_per_chunk", "coalesced_fraction", "icl_p50_ns", "icl_p90_ns", "icl_p99_ns", "icl_mean_ns", "icl_max_ns",
     "output_tokens", "total_tokens", "reasoning_tokens",
 })  # fmt: skip
@@ -36,6 +37,9 @@ _OF_BYTES = frozenset({"decode_limit", "undecoded", "wrong_coding"})
 """Flags of an answer with any status."""
 _UPGRADE: Final = "sec-websocket-version"
 """The header of every request for a WebSocket, over HTTP/1.1 and HTTP/2."""
+_WHOLE = frozenset({"complete", "malformed", "error_event", "http_error", "open"})
+"""Outcomes of an answer that came to an end of its own, also a bad one."""
+
 _STREAM_ONLY = frozenset({"no_usage", "object_mismatch", "id_changed", "hidden_tokens"})
 
 
@@ -62,21 +66,17 @@ def derive(
     fault, evidence = _evidence(exchange, decoded, answer, succeeded)
     outcome, outcome_detail = judge(exchange, evidence)
     is_timed = succeeded and decoded.stream
+    # A running exchange has no silences yet.
+    answers = silences.awaited(exchange, decoded, asked.body if asked else None) if exchange.ended_by else []
     # If one of several responses was cut, the total of tokens is unknown.
     tokens = answer.values["output_tokens"] if decoded.ended or not decoded.turns else None
-    timeline = Timeline(exchange, reads, decoded if is_timed else None, tokens)
-    values = measured(timeline) | (
-        {} if exchange.is_timed else {"bytes": len(body) + exchange.gap_bytes}
-    )  # without reads
-    if is_timed and not understood:
-        values["chunks"] = 0
+    timeline = Timeline(exchange, reads, decoded if is_timed else None, tokens, answers)
+    # Without times there are no reads, whose sizes add up to it.
+    values = measured(timeline) | ({} if exchange.is_timed else {"bytes": len(body) + exchange.gap_bytes})
+    values |= ({"chunks": 0} if is_timed and not understood else {}) | silent(timeline, decoded, outcome)
     api = _api(exchange, decoded, succeeded)
     asked_for = operation(exchange, decoded.declared if decoded.is_recognised else decoded.dialect)
-    flags = transport_flags(exchange, outcome, decoded.close) | decoded.flags & {
-        "decode_limit",
-        "undecoded",
-        "wrong_coding",
-    }
+    flags = transport_flags(exchange, outcome, decoded.close) | decoded.flags & _OF_BYTES | stall_flags(values)
     if succeeded:
         flags |= _flags(decoded, answer, outcome, timeline)
     flags = _of_operation(flags, asked_for, exchange, asked)
@@ -98,6 +98,31 @@ def derive(
         turns=turns.measured(decoded.drafts, decoded.at_ns, cleaner),
         **_known(answer.values | values, decoded),
     )
+
+
+def silent(timeline: Timeline, decoded: Decoded, outcome: str) -> JsonObject:
+    """Return the values of an exchange's stalls, by the default threshold."""
+    answers = timeline.answers
+    # In a silence before its own end an answer did not end.
+    is_whole = outcome in _WHOLE
+    end = None if is_whole else silences.silent_end(timeline.exchange, timeline.reads, decoded, answers)
+    is_given_up = end is not None and outcome == "client_closed" and end.who == "upstream"
+    lasting = answers[-1].last if answers and answers[-1].can_end_stalled else None
+    return {
+        "answers": max(len(answers), 1),
+        "stalled_answers": sum(bool(one.stalls()) for one in answers) if answers else None,
+        "given_up_answers": int(is_given_up) if answers else None,
+        "last_silence_ns": None if lasting is None else lasting[1] - lasting[0],
+        "tool_spans": [[*span] for one in answers for span in one.tools] or None,
+        "silent_end_by": None if end is None else end.who or "unclear",
+        "silent_end_is_quiet": None if end is None else end.is_quiet,
+    }
+
+
+def stall_flags(values: JsonObject) -> set[str]:
+    """Return the flags that the values of stalls raise."""
+    counts = {"stall": values["stalled_answers"], "given_up": values["given_up_answers"]}
+    return {flag for flag, count in counts.items() if count}
 
 
 def _declared(exchange: Exchange, answer: Answer, decoded: Decoded, api: str | None, cleaner: Cleaner) -> JsonObject:
@@ -211,7 +236,7 @@ def _is_unjudged(exchange: Exchange, decoded: Decoded, asked_for: str, outcome: 
 def _evidence(
     exchange: Exchange, decoded: Decoded, answer: Answer, succeeded: bool
 ) -> tuple[ReportedError | None, Evidence]:
-    place = _place_of_fault(decoded)
+    place = decoded.place_of_fault()
     fault = decoded.runs[place].chunk.fault if place is not None else None
     if fault is None and decoded.status is not None and decoded.status.error is not None:
         fault, place = decoded.status.error, len(decoded.runs)
@@ -258,17 +283,6 @@ def _is_broken(decoded: Decoded) -> bool:
 def _lacks_its_end(exchange: Exchange, decoded: Decoded) -> bool:
     """Return True if a session of GPT-Live has not ended by its own message: its vendor calls no other end final."""
     return api_asked(exchange) == GPT_LIVE and decoded.end_item is None
-
-
-def _place_of_fault(decoded: Decoded) -> int | None:
-    """Return the index of the first run with an error; None if there is none."""
-    forgives = decoded.dialect is not None and decoded.dialect.forgives_empty_errors
-    last = max((place for place, run in enumerate(decoded.runs) if run.chunk.output), default=-1) if forgives else -1
-    for place, run in enumerate(decoded.runs):
-        fault = run.chunk.fault
-        if fault is not None and (fault != ReportedError(None, None) or place > last):
-            return place
-    return None
 
 
 def _flags(decoded: Decoded, answer: Answer, outcome: str, timeline: Timeline) -> set[str]:

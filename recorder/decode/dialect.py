@@ -78,7 +78,8 @@ class Chunk:
     `begins` is set on the event that begins an answer, also behind the end of another one; `reason` is why it aborts.
     `is_cumulative`: its text depends on the chunks before, so that an equal payload may mean another text. `attributes`
     are values of it by names. `whole`: its pieces are whole messages, no additions. `finals` are texts that it
-    finishes.
+    finishes. `provider_calls` and `provider_results` count the tools that the provider runs itself: those that it calls
+    here, and those whose results this payload brings.
     """
 
     api: str
@@ -100,6 +101,8 @@ class Chunk:
     begins: bool = False
     reason: str = ""
     finals: tuple[FinalText, ...] = field(default=(), compare=False)
+    provider_calls: int = 0
+    provider_results: int = 0
 
     @property
     def may_repeat(self) -> bool:

@@ -127,6 +127,7 @@ FLAGS: Final[dict[str, str]] = {
     "empty": "complete without any output",
     "empty_data": "an event with empty data",
     "error_field": "an error stood in an error: line, which the standard ignores",
+    "given_up": "the client left in a stall of upstream's: no output had come for longer than the limit",
     "glued": "several payloads in one event, separated by one newline",
     "h2_offered": "the client offered HTTP/2, or spoke it, and upstream spoke HTTP/1.1",
     "hidden_tokens": "usage counts more tokens than the text can hold, as with hidden reasoning: rates are withheld",
@@ -173,7 +174,8 @@ FAILURES: Final = tuple(name for name in OUTCOMES if name not in ("complete", "o
 """The outcomes of a failed exchange; a running one, or one that the client left, has not failed."""
 
 NOTABLE: Final = (
-    "stall", "burst", "storage_gap", "malformed", "empty", "backpressure", "unclean_end", "undecoded", "wrong_coding",
+    "given_up", "stall", "burst", "storage_gap", "malformed", "empty", "backpressure", "unclean_end", "undecoded",
+    "wrong_coding",
     "unknown_payload", "no_timing", "coarse_clock", "clock_suspect", "coalesced",
 )  # fmt: skip
 """The flags that are shown where an exchange has only one line, the gravest first."""

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from wiretape.recorder.decode.dialect import Chunk
 from wiretape.recorder.decode.exchange import Exchange, Reads
-from wiretape.recorder.decode.stalls import DEFAULT, output_gaps
+from wiretape.recorder.decode.stalls import DEFAULT, AwaitedAnswer, output_gaps
 from wiretape.recorder.decode.turns import union
 from wiretape.recorder.decode.values import JsonObject
 
@@ -51,14 +51,19 @@ _HISTOGRAM_BUCKETS = 64
 class Timeline:
     """The input of the metrics: the facts of an exchange, and its chunks in time.
 
-    `tokens` are the output tokens of `usage`. `at` and `output_reads` are the timestamps and the reads of the output
-    chunks, of those that have one; `gaps` are the times between them.
+    `tokens` are the output tokens of `usage`, `answers` those that were waited for. `at` and `output_reads` are the
+    timestamps and the reads of the output chunks, of those that have one; `gaps` are the times between them.
     """
 
     def __init__(
-        self, exchange: Exchange, reads: Reads, decoded: "Decoded | None" = None, tokens: int | None = None
+        self,
+        exchange: Exchange,
+        reads: Reads,
+        decoded: "Decoded | None" = None,
+        tokens: int | None = None,
+        answers: Sequence[AwaitedAnswer] = (),
     ) -> None:
-        self.exchange, self.reads, self.tokens = exchange, reads, tokens
+        self.exchange, self.reads, self.tokens, self.answers = exchange, reads, tokens, answers
         self.turns = _turns(decoded, exchange) if decoded is not None and decoded.turns else None
         self.chunks = self.output_chunks = 0
         self._later: set[int] = set()
@@ -153,6 +158,10 @@ class Timeline:
         silences = [longest_silence(self.exchange, reads, end_ns) for reads, end_ns in answers if reads]
         return max((silence for silence in silences if silence is not None), default=None)
 
+    def longest_output_silence(self) -> int | None:
+        """Return the longest later silence of output of all answers."""
+        return max((longest for one in self.answers if (longest := one.longest_ns) is not None), default=None)
+
     def percentile(self, fraction: float) -> float | None:
         """Return a percentile of the gaps; `fraction` is 0 to 1."""
         return percentile(self.ordered_gaps, fraction) if self.gaps else None
@@ -182,7 +191,6 @@ class Timeline:
         raised = {
             "coalesced": len(self.at) - reads >= len(self.at) / 2,
             "single_chunk": reads == 1,
-            "stall": DEFAULT.is_stall(self.longest_gap_ns),
             "burst": DEFAULT.is_burst(self.at, self.output_reads),
         }
         return {flag for flag, is_raised in raised.items() if is_raised}
@@ -318,13 +326,25 @@ class Timing:
     max_gap_ns: int | None = duration(
         "longest gap between reads with output",
         lambda t: t.longest_gap_ns,
-        aliases=("gap.max", "stall", "max_stall", "max_stall_ms"),
+        aliases=("gap.max",),
         has_statistics=True,
     )
     max_silence_ns: int | None = duration(
         "longest silence: no byte of the body, from its first (from the head if none came) to the end",
         Timeline.longest_silence,
         aliases=("silence", "silence.max"),
+        has_statistics=True,
+    )
+    max_output_silence_ns: int | None = duration(
+        "longest later silence of output: from one read with output to the next, or from the last one to the end of "
+        "the stream, whatever ended it; without the time of tools that the provider runs",
+        Timeline.longest_output_silence,
+        aliases=("output_silence", "stall", "max_stall", "max_stall_ms"),
+        has_statistics=True,
+    )
+    first_output_silence_ns: int | None = duration(
+        "first silence of output: T0 → first output chunk, or to the end of a stream without any, also of a failed one",
+        lambda t: t.answers[0].first_ns if t.answers else None,
         has_statistics=True,
     )
     tpot_ns: float | None = duration(
@@ -406,7 +426,7 @@ class Timing:
     )
 
 
-DECODER_VERSION: Final = 11
+DECODER_VERSION: Final = 12
 """Version of the decoder; raise it whenever the same facts would be derived differently."""
 
 
@@ -494,6 +514,20 @@ class Measures(Timing):
         "ns since T0",
         is_shown=False,
     )
+    answers: int | None = internal("answers that it stands for in rates of stalls: the turns of a WebSocket, else 1")
+    stalled_answers: int | None = internal("those of them that stalled")
+    given_up_answers: int | None = internal("those of them that the client left in a stall of upstream's")
+    last_silence_ns: int | None = internal(
+        "last silence of output: from the last output, or from T0 without any, to the end of waiting; unknown where it "
+        "can be no stall"
+    )
+    tool_spans: list[list[int]] | None = value(
+        "times in which a tool of the provider ran: [from, to] in ns since T0", is_shown=False
+    )
+    silent_end_by: str | None = internal(
+        "who was silent when it broke off in a stall: upstream, client, relay or unclear; unknown: it did not"
+    )
+    silent_end_is_quiet: bool | None = internal("whether no byte at all came in that stall, no ping and no comment")
     turns: list[JsonObject] | None = value(
         "of a WebSocket, its turns: see the view turns; times are ns since T0", is_shown=False
     )

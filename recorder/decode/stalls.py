@@ -1,13 +1,19 @@
 """Pure: the rules for stalls and bursts, and their thresholds.
 
-The tape's flags are raised with the default thresholds when an exchange is stored. Verdicts, lists, markers of a
-recording and the screens apply the same functions, with the user's thresholds if there are any.
+An answer is *awaited* from its request to the end of waiting: the event that ends the stream in good order, an error
+event, or else the end of the exchange. A silence of output lasts from one read with output to the next, or from the
+last one to the end of waiting; the first one, from the request to the first output, is a silence of its own, and the
+time of a tool that the provider runs is none. A *stall* is a later silence above the threshold, whatever ended it, or
+the whole time of an answer without any output.
+
+The tape's flags are raised with the default thresholds when an exchange is stored. Verdicts, accounts, lists, markers
+of a recording and the screens apply the same functions, with the user's thresholds if there are any.
 """
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import compress
+from itertools import accumulate, compress, starmap
 from operator import ne, sub
 from typing import Any, Final
 
@@ -22,7 +28,7 @@ def _threshold(default: object, meaning: str, sign: str, most: float = 1e9) -> A
 class Thresholds:
     """The limits for a stall, and for a burst; each field's metadata has its meaning."""
 
-    stall_ms: float = _threshold(2000.0, "Limit of gaps between reads with output; a longer one is a stall.", "MS")
+    stall_ms: float = _threshold(2000.0, "Limit of silences without output; a longer one is a stall.", "MS")
     burst_chunks: int = _threshold(20, "Minimum number of output chunks in a burst.", "N")
     burst_share: float = _threshold(
         0.8, "A burst has this share of its output chunks in --burst-reads reads, …", "SHARE", 1
@@ -35,9 +41,9 @@ class Thresholds:
         """`stall_ms` in ns."""
         return round(self.stall_ms * 1_000_000)
 
-    def is_stall(self, gap_ns: int | None) -> bool:
-        """Return True if a stream stalled whose longest gap between reads with output is this."""
-        return gap_ns is not None and gap_ns > self.stall_ns
+    def is_stall(self, silence_ns: int | None) -> bool:
+        """Return True if a stream stalled whose longest later silence by output is this."""
+        return silence_ns is not None and silence_ns > self.stall_ns
 
     def is_burst(self, at_ns: Sequence[int], reads: Sequence[Hashable]) -> bool:
         """Return True if output chunks with these timestamps, brought by these reads, came in a burst."""
@@ -50,7 +56,10 @@ class Thresholds:
     @property
     def stall_meaning(self) -> str:
         """The rule for a stall, in words."""
-        return f"a gap of more than {self.stall_ms / 1000:g} s between reads with output"
+        return (
+            f"more than {self.stall_ms / 1000:g} s without output: between two reads with output, from the last one to "
+            "the end of the stream, whatever ended it, or all the time of a stream without any"
+        )
 
     @property
     def burst_meaning(self) -> str:
@@ -77,10 +86,82 @@ def output_gaps(at_ns: Sequence[int], reads: Sequence[Hashable]) -> Iterator[tup
     return compress(enumerate(map(sub, at_ns[1:], at_ns), 1), map(ne, reads[1:], reads))
 
 
-def stalls_among(gaps: Iterable[int], first_ns: int, limits: Thresholds = DEFAULT) -> Iterator[tuple[int, int]]:
-    """Yield the begin and end of each stall among gaps between outputs; the first output came at `first_ns`."""
-    at_ns, stall_ns = first_ns, limits.stall_ns
-    for gap_ns in gaps:
-        at_ns += gap_ns
-        if gap_ns > stall_ns:
-            yield at_ns - gap_ns, at_ns
+Span = tuple[int, int]
+"""The beginning and the end of a time, in ns."""
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitedAnswer:
+    """An answer from its request to the end of waiting, in ns since T0.
+
+    `outputs` are the timestamps of its output, in order; `tools` the times in which a tool of the provider ran.
+    `end_ns` is None if it is unknown. `can_end_stalled` is False where its last silence is no stall however long it is:
+    an error status answered at last, or the recorder died. `is_pending`: the end of the exchange ended it.
+    """
+
+    start_ns: int
+    end_ns: int | None
+    outputs: Sequence[int] = ()
+    tools: Sequence[Span] = ()
+    can_end_stalled: bool = True
+    is_pending: bool = False
+
+    @property
+    def first_ns(self) -> int | None:
+        """The first silence: to the first output, or without any to the end."""
+        end_ns = self.outputs[0] if self.outputs else self.end_ns
+        return None if end_ns is None else end_ns - self.start_ns
+
+    @property
+    def last(self) -> Span | None:
+        """The silence in which it ended, which is the first one if there was no output; None if it is unknown."""
+        if self.end_ns is None:
+            return None
+        return self.silence(self.outputs[-1] if self.outputs else self.start_ns, self.end_ns)
+
+    @property
+    def longest_ns(self) -> int | None:
+        """The longest later silence, or None without output."""
+        return max((to_ns - from_ns for from_ns, to_ns in self._later()), default=None)
+
+    def silence(self, from_ns: int, to_ns: int) -> Span:
+        """Return the longest part of a time without output in which no tool of the provider ran."""
+        return without_tools(from_ns, to_ns, self.tools)
+
+    def stalls(self, limits: Thresholds = DEFAULT) -> list[Span]:
+        """Return its stalls in their order."""
+        spans = [*self._later()] if self.outputs else [one for one in (self.last,) if one is not None]
+        if self.end_ns is not None and not self.can_end_stalled:
+            spans.pop()
+        return [span for span in spans if limits.is_stall(span[1] - span[0])]
+
+    def _later(self) -> Iterator[Span]:
+        """Yield the silences behind its first output; those of tools are cut out."""
+        ends = self.outputs[1:] if self.end_ns is None else (*self.outputs[1:], self.end_ns)
+        spans = zip(self.outputs, ends, strict=False)
+        yield from starmap(self.silence, spans) if self.tools else spans
+
+
+def without_tools(from_ns: int, to_ns: int, tools: Sequence[Span]) -> Span:
+    """Return the longest part of a time in which no tool of the provider ran."""
+    longest, at_ns = (from_ns, from_ns), from_ns
+    for began_ns, ended_ns in (*tools, (to_ns, to_ns)):
+        if at_ns <= began_ns <= to_ns:
+            longest = max(longest, (at_ns, began_ns), key=lambda span: span[1] - span[0])
+            at_ns = max(ended_ns, at_ns)
+    return longest
+
+
+def stalls_among(
+    gaps: Iterable[int],
+    first_ns: int,
+    limits: Thresholds = DEFAULT,
+    end_ns: int | None = None,
+    tools: Sequence[Span] = (),
+) -> Iterator[Span]:
+    """Yield the begin and end of each stall among gaps between outputs; the first output came at `first_ns`.
+
+    A last silence lasted until `end_ns`. The `tools` of the provider ran at these times.
+    """
+    answer = AwaitedAnswer(first_ns, end_ns, [*accumulate(gaps, initial=first_ns)], tools)
+    yield from answer.stalls(limits)

@@ -24,9 +24,10 @@ from sqlalchemy import Connection, insert
 
 from wiretape.recorder.decode.conversation import RecordedRequest
 from wiretape.recorder.decode.decoder import Decoded, decode
-from wiretape.recorder.decode.derive import derive
+from wiretape.recorder.decode.derive import derive, silent, stall_flags
 from wiretape.recorder.decode.exchange import Exchange, Reads
 from wiretape.recorder.decode.metrics import Measures, Timeline, measured
+from wiretape.recorder.decode.silences import awaited
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.ids import exchange_id
@@ -41,7 +42,7 @@ _MS: Final = 1_000_000
 _REQUEST_HEADERS: Final = [["content-type", "application/json"]]
 _STALL_SHARE: Final = 0.0002
 _SPLIT_SHARE: Final = 0.01
-_TIMING_FLAGS: Final = frozenset({"coalesced", "single_chunk", "stall", "burst"})
+_TIMING_FLAGS: Final = frozenset({"coalesced", "single_chunk", "stall", "given_up", "burst"})
 _WORDS: Final = (
     "the", "pause", "before", "a", "word", "has", "length", "and", "every", "stream", "ends", "once", "in", "time", "—",
 )  # fmt: skip
@@ -122,13 +123,16 @@ def timed(one: SyntheticExchange, random: Generator) -> tuple[Exchange, Reads, M
 
 def _measured(one: SyntheticExchange, facts: Exchange, its_reads: Reads) -> Measures:
     """Derive the measures that depend on timestamps, as `derive` does; the body's were derived already."""
-    timeline = Timeline(facts, its_reads)
-    flags = set(one.derived.flags)
+    decoded = replace(one.decoded, at_ns=[its_reads.at_ns[read or 0] for read in one.decoded.reads])
+    answers = awaited(facts, decoded, one.asked.body) if facts.ended_by else []
+    timeline = Timeline(facts, its_reads, answers=answers)
+    flags = set(one.derived.flags) - _TIMING_FLAGS
     if one.decoded.stream:
-        at_ns = [its_reads.at_ns[read or 0] for read in one.decoded.reads]
-        timeline = Timeline(facts, its_reads, replace(one.decoded, at_ns=at_ns), one.derived.output_tokens)
-        flags = flags - _TIMING_FLAGS | timeline.flags()
-    return replace(one.derived, **measured(timeline), flags=tuple(sorted(flags)))
+        timeline = Timeline(facts, its_reads, decoded, one.derived.output_tokens, answers)
+        flags |= timeline.flags()
+    silences = silent(timeline, decoded, one.derived.outcome)
+    flags |= stall_flags(silences)
+    return replace(one.derived, **measured(timeline), **silences, flags=tuple(sorted(flags)))
 
 
 def _instants(model: Model, reads: int, random: Generator) -> tuple[int, list[int]]:

@@ -257,7 +257,7 @@ class Finished(msgspec.Struct, frozen=True):
     def ending(self) -> Ending:
         """The end of the exchange, with the flags of its answer."""
         named = (self.outcome, self.outcome_detail, self.error_code, self.status)
-        return Ending(*named, "stall" in self.flags, "burst" in self.flags)
+        return Ending(*named, *(flag in self.flags for flag in ("stall", "burst", "given_up")))
 
 
 class Lost(msgspec.Struct, frozen=True):

@@ -51,11 +51,12 @@ _MOST_LOOKED_AT = 64 << 10
 """Limit of a request body by which a declared dialect may be recognised, in bytes."""
 _IS_NEEDED = or_(
     exchanges.c.path.contains(_NEEDS_REQUEST),
+    exchanges.c.status.is_(None),
     func.coalesce(func.length(exchanges.c.request_body), exchanges.c.request_size) <= _MOST_LOOKED_AT,
 )
 REQUEST_NEEDED = case((_IS_NEEDED, REQUEST_BODY)).label("request_needed")
-"""The body of a request where decoding needs it: the format of DashScope's answers depends on the request, and declared
-dialects are recognised by short ones."""
+"""The body of a request where decoding needs it: the format of DashScope's answers depends on the request, declared
+dialects are recognised by short ones, and before the head it tells whether a stream is waited for."""
 DIALECTS: Final = (
     select(type_coerce(sessions.c.dialects, Text))
     .where(sessions.c.no == exchanges.c.session_no)
@@ -165,9 +166,9 @@ def _note_parts(connection: Connection, no: int, row: Row[Any]) -> None:
         cells.damage_of(connection).exchanges.setdefault(no, "its request lacks parts")
 
 
-def needs_request(path: str, size: int) -> bool:
+def needs_request(path: str, size: int, status: int | None) -> bool:
     """Return True if decoding needs the body of a request, of a size in bytes, to this path."""
-    return size <= _MOST_LOOKED_AT or _NEEDS_REQUEST in path.lower()
+    return size <= _MOST_LOOKED_AT or status is None or _NEEDS_REQUEST in path.lower()
 
 
 def request_needed(row: Any) -> bytes | None:

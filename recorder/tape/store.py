@@ -140,7 +140,7 @@ class _Facts:
         row.request_headers, row.response_headers = self.asked.headers, self.response_headers
         row.response_trailers = self.response_trailers
         row.request_stored, row.dialects = len(body or b""), dialects
-        row.request_needed = body if reading.needs_request(row.path, row.request_stored) else None
+        row.request_needed = body if reading.needs_request(row.path, row.request_stored, row.status) else None
         at_ns, relayed_ns, sizes = ([value for run, _ in self.runs for value in column(run)] for column in _RUN_COLUMNS)
         reads = Reads(range(len(sizes)), at_ns, relayed_ns, list(accumulate(sizes, initial=0))[:-1], sizes)
         if sizes and not at_ns:

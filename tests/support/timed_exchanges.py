@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from tests.support.sample_tape import event
+from wiretape.recorder.decode.attribution import Attribution
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.derive import derive
 from wiretape.recorder.decode.exchange import Exchange, Read
-from wiretape.viewer.timing.attribution import Attribution
 
 MS = 1_000_000
 COMMENT = b": ping\n\n"
@@ -36,6 +36,7 @@ def facts(
         "content_encoding": None,
         "connected_ns": MS,
         "headers_ns": 2 * MS,
+        "path": "/v1/chat/completions",
     }
     exchange = Exchange(**{**known, "ended_by": by, "end_ns": None if by is None else round(last * MS), **other})  # type: ignore[arg-type]
     return exchange, found, b"".join(part[1] for part in parts)

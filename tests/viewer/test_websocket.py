@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from tests.support.frames import opened, record
 from tests.support.frames import websocket as frames
 from tests.support.websockets import ASK, CAME, CLIENT, SENT, UPSTREAM, response, websocket
+from wiretape.recorder.decode.attribution import Attribution
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.viewer.cli import group
@@ -16,7 +17,6 @@ from wiretape.viewer.exchange.clocks import Times
 from wiretape.viewer.exchange.opened import Stored
 from wiretape.viewer.exchange.opened import opened as open_exchange
 from wiretape.viewer.exchange.transcript import Transcript
-from wiretape.viewer.timing.attribution import Attribution
 from wiretape.viewer.timing.verdicts import verdicts
 
 

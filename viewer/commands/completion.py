@@ -114,7 +114,7 @@ def ids(context: click.Context, incomplete: str) -> Iterator[Item]:
         yield Item("@", help="the newest")
         yield Item("@err", help="the newest that failed")
         yield Item("@stall", help="the newest that stalled")
-        yield Item("@slow", help="the slowest to its first output")
+        yield Item("@slow", help="the longest first silence of output")
         yield Item("@s", help="the newest session")
     if incomplete.startswith("s:"):
         yield from (Item(f"s:{key}") for key in candidates.sessions(_tape(context)) if _HARMLESS.fullmatch(key))

@@ -130,9 +130,9 @@ class _Writer:
         )
 
     def _reported(self, no: int, *reasons: str) -> "ReportedExchange":
+        from wiretape.recorder.decode.attribution import Attribution
         from wiretape.viewer.sessions import report
         from wiretape.viewer.source.tape import attempts
-        from wiretape.viewer.timing.attribution import Attribution
         from wiretape.viewer.timing.verdicts import verdicts
 
         one = self._source.exchange(no)

@@ -22,8 +22,8 @@ _FORMAT = "a page; on a pipe tsv of timing, events and reads, bytes of text and 
 
 
 def _summary(one: "Recorded", out: Output, limits: Thresholds) -> None:
+    from wiretape.recorder.decode.attribution import Attribution
     from wiretape.viewer.exchange import story
-    from wiretape.viewer.timing.attribution import Attribution
     from wiretape.viewer.timing.verdicts import verdicts
 
     if out.format not in (None, "table"):
@@ -50,8 +50,8 @@ def brief(one: "Recorded", limits: Thresholds, *, with_error: bool) -> "Iterator
     """Yield the summary of an exchange without the words of its answer; of an error, its message if `with_error`."""
     from dataclasses import replace
 
+    from wiretape.recorder.decode.attribution import Attribution
     from wiretape.viewer.exchange import story
-    from wiretape.viewer.timing.attribution import Attribution
     from wiretape.viewer.timing.verdicts import verdicts
 
     row, timed = one.worked_out(), Attribution(*one.observed())
@@ -60,9 +60,9 @@ def brief(one: "Recorded", limits: Thresholds, *, with_error: bool) -> "Iterator
 
 
 def _facts(one: "Recorded", out: Output, limits: Thresholds) -> None:
+    from wiretape.recorder.decode.attribution import Attribution
     from wiretape.viewer import rows
     from wiretape.viewer.exchange import report
-    from wiretape.viewer.timing.attribution import Attribution
     from wiretape.viewer.timing.verdicts import verdicts
 
     row, headers = one.worked_out(), one.headers()
@@ -78,9 +78,9 @@ def _facts(one: "Recorded", out: Output, limits: Thresholds) -> None:
 
 
 def _timing(one: "Recorded", out: Output, limits: Thresholds) -> None:
+    from wiretape.recorder.decode.attribution import Attribution
     from wiretape.viewer.exchange import report
     from wiretape.viewer.timing import verdicts
-    from wiretape.viewer.timing.attribution import Attribution
 
     timed = Attribution(*one.observed())
     judged = verdicts.verdicts(timed, one.detail().outcome, limits)

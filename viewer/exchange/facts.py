@@ -3,11 +3,13 @@
 Recorded text has passed `safe`; unknown is `–`. Verdicts and their words are in `timing.verdicts` and `timing.wording`.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from wiretape.recorder.decode import rpc
+from wiretape.recorder.decode import causes, rpc
+from wiretape.recorder.decode.attribution import Slowness, Spread
+from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.decode.exchange import FLAGS, NOT_SHIPPED, PROTOCOLS
 from wiretape.recorder.decode.values import compact
@@ -17,7 +19,6 @@ from wiretape.viewer.exchange.states import ranked
 from wiretape.viewer.rows import DetailRow, ListRow, value
 from wiretape.viewer.text.cells import Part
 from wiretape.viewer.text.formatting import UNKNOWN, amount, cell, count, host, line, moment, ms, span
-from wiretape.viewer.timing.attribution import Slowness, Spread
 from wiretape.viewer.timing.verdicts import Verdict
 
 Line = list[Part]
@@ -171,11 +172,32 @@ def fault(row: ListRow) -> str:
     return ": ".join(line(text) for text in (row.error_code, row.error_message) if text)
 
 
-def reason(row: ListRow) -> str:
-    """Return the reason of an exchange's end, or its present state."""
+def reason(row: ListRow, silence: str | None = None) -> str:
+    """Return the reason of an exchange's end, or its present state; `silence` has the words for the stall at its end.
+
+    By default these are those of the tape's flags.
+    """
     known = _REASONS.get(row.outcome)
     why = f"{line(row.ending)}, which this version does not know" if known is None else known(row)
-    return f"{why} ({line(row.ended_detail)})" if row.ended_detail else why
+    silence = broken_off(row) if silence is None else silence
+    return f"{f'{silence}: ' if silence else ''}{f'{why} ({line(row.ended_detail)})' if row.ended_detail else why}"
+
+
+def broken_off(row: ListRow) -> str:
+    """Return the words for an exchange that broke off in a stall of upstream's, by the flags of the tape; else ""."""
+    if row.silent_end_by != "upstream" or row.last_silence_ms is None:
+        return ""
+    ending = Ending(row.outcome, row.outcome_detail, row.error_code, row.status)
+    return causes.broken_off(ending, row.last_silence_ms, is_quiet=bool(row.silent_end_is_quiet))
+
+
+def silent_end(row: ListRow, verdicts: Sequence[Verdict]) -> str:
+    """Return the words for an exchange that broke off in a stall of upstream's, by verdicts; else ""."""
+    stall = next((one for one in verdicts if one.until == "cut" and one.who == "upstream"), None)
+    if stall is None:
+        return ""
+    ending = Ending(row.outcome, row.outcome_detail, row.error_code, row.status)
+    return causes.broken_off(ending, stall.lasted_ns / 1e6, is_quiet=stall.is_quiet)
 
 
 def no_text(row: DetailRow, hint: str) -> str:

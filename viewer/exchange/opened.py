@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.attribution import Attribution, Slowness
 from wiretape.recorder.decode.decoder import Decoded, decode
 from wiretape.recorder.decode.exchange import Exchange, Reads
 from wiretape.recorder.decode.stalls import Thresholds
@@ -17,7 +18,6 @@ from wiretape.viewer.exchange.markers import Marker
 from wiretape.viewer.exchange.transcript import UNKNOWN, Transcript
 from wiretape.viewer.rows import DetailRow, Headers, RequestRow
 from wiretape.viewer.timing import verdicts
-from wiretape.viewer.timing.attribution import Attribution, Slowness
 from wiretape.viewer.timing.verdicts import Verdict
 
 

@@ -12,6 +12,7 @@ from itertools import islice, pairwise
 from typing import Final
 
 from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.attribution import Spread
 from wiretape.recorder.decode.exchange import ENDED_BY, FLAGS, NOT_SHIPPED, Exchange
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
@@ -28,7 +29,6 @@ from wiretape.viewer.text.cells import Part, Tone
 from wiretape.viewer.text.formatting import cell, line
 from wiretape.viewer.text.waterfall import SIGNS
 from wiretape.viewer.timing import wording
-from wiretape.viewer.timing.attribution import Spread
 from wiretape.viewer.timing.verdicts import Verdict
 
 _BARS: Final[dict[str, tuple[str, Tone]]] = {
@@ -60,7 +60,8 @@ def heading(known: Known, opened: OpenedExchange | None = None, died: bool = Fal
     state = states.state(row, recording=not died)
     path = row.path.partition("?")[0]
     verdict = wording.brief(opened.verdicts) if opened is not None else ""
-    judged = {one.kind for one in opened.verdicts} if opened is not None else set()
+    judged = {str(one.kind) for one in opened.verdicts} if opened is not None else set()
+    judged |= {"given_up"} if "stall" in judged else set()
     flags = " ".join(flag for flag in states.ranked(row.flags) if flag not in judged)
     return [
         (f" {row.id[:8]}", "strong"),
@@ -96,7 +97,8 @@ def trouble(known: Known, opened: OpenedExchange | None, died: bool) -> Line | N
         ]
     if row.outcome in ("complete", "open"):
         return None
-    return [(f" {facts.reason(row)}", "error" if facts.fault(row) else "warning")]
+    silence = facts.silent_end(row, opened.verdicts) if opened is not None and opened.judged else None
+    return [(f" {facts.reason(row, silence)}", "error" if facts.fault(row) else "warning")]
 
 
 def _unread(opened: OpenedExchange) -> int:

@@ -8,6 +8,7 @@ from typing import Final
 
 from rich.text import Text
 
+from wiretape.recorder.decode.attribution import Slowness
 from wiretape.recorder.decode.decoder import Item
 from wiretape.recorder.decode.encoding import is_utf8
 from wiretape.recorder.decode.exchange import FLAGS
@@ -21,13 +22,12 @@ from wiretape.viewer.text import formatting, hexdump
 from wiretape.viewer.text.cells import Tone
 from wiretape.viewer.text.formatting import block, line
 from wiretape.viewer.timing import wording
-from wiretape.viewer.timing.attribution import Slowness
 from wiretape.viewer.timing.verdicts import Verdict
 
 HINT: Final = "--part raw shows it"
 """A hint for bodies without a decoded text."""
 
-JUDGED: Final = ("stall", "burst")
+JUDGED: Final = ("stall", "given_up", "burst")
 """The flags that verdicts replace: by other limits than the recorder's, there may be none."""
 LABELS: Final = 11
 _PLAIN_WIDTH: Final = 120

@@ -10,13 +10,13 @@ from typing import Final
 
 from rich.text import Text
 
+from wiretape.recorder.decode.attribution import Attribution
 from wiretape.viewer.exchange import facts, report, states
 from wiretape.viewer.exchange.facts import Fact
 from wiretape.viewer.rows import DetailRow, Headers, ms, ns
 from wiretape.viewer.text import formatting, sparkline
 from wiretape.viewer.text.formatting import host, line, moment
 from wiretape.viewer.timing import wording
-from wiretape.viewer.timing.attribution import Attribution
 from wiretape.viewer.timing.verdicts import Verdict
 
 _PLAIN_WIDTH: Final = 100
@@ -62,9 +62,12 @@ def _evidence(row: DetailRow, verdicts: Sequence[Verdict], headers: Headers, roo
 
 def sentence(row: DetailRow, verdicts: Sequence[Verdict]) -> str:
     """Return the ending of an exchange and its party, with its longest stall or gap."""
-    slow = wording.brief(verdicts)
     if row.outcome != "complete":
-        return f"{facts.reason(row)}{f'; {slow}' if slow else ''}"
+        silence = facts.silent_end(row, verdicts)
+        others = [one for one in verdicts if not silence or one.until != "cut"]
+        slow = wording.brief(others)
+        return f"{facts.reason(row, silence)}{f'; {slow}' if slow else ''}"
+    slow = wording.brief(verdicts)
     gap = "" if row.max_gap_ms is None else f", max gap {formatting.ms(row.max_gap_ms)} ms"
     return f"complete, {slow}" if slow else f"complete{gap}"
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.viewer import rows
+from wiretape.viewer.exchange import facts
 from wiretape.viewer.exchange.states import NOTABLE, ORPHAN, Look, elapsed_ms, moment, state
 from wiretape.viewer.rows import ListRow
 from wiretape.viewer.text import formatting, waterfall
@@ -263,12 +264,13 @@ def _happened(row: ListRow, look: Look, width: int) -> Sequence[Part]:
     said: list[Part] = []
     told = {row.outcome}
     if row.outcome != "complete":
-        cause = Ending(row.outcome, row.outcome_detail, row.error_code, row.status).cause
+        cause = facts.broken_off(row) or Ending(row.outcome, row.outcome_detail, row.error_code, row.status).cause
         said.append((stands.word if stands is ORPHAN else cause, stands.tone))
+        told |= {"stall", "given_up"} if row.silent_end_by == "upstream" else set()
         if row.outcome == "http_error" and row.outcome_detail:
             said.append((formatting.line(row.outcome_detail), stands.tone))
     elif "stall" in row.flags:
-        length = "" if row.max_gap_ms is None else f" {row.max_gap_ms / 1000:,.1f} s"
+        length = "" if row.max_output_silence_ms is None else f" {row.max_output_silence_ms / 1000:,.1f} s"
         said.append((f"stall{length}", NOTABLE["stall"]))
         told.add("stall")
     elif "burst" in row.flags:

@@ -70,7 +70,8 @@ def evidence(row: ListRow, verdicts: Sequence[Verdict]) -> Iterator[tuple[str, T
     for verdict in (one for one in verdicts if one in longest):
         sentence, grounds = wording.sentences(verdict)
         yield verdict.kind, "warning", f"{sentence}; {grounds}"
-    for flag, meaning in facts.flags(row, {verdict.kind for verdict in verdicts}):
+    judged = {verdict.kind for verdict in verdicts}
+    for flag, meaning in facts.flags(row, judged | {"given_up"} if "stall" in judged else judged):
         yield formatting.line(flag), NOTABLE.get(flag, "muted"), meaning
 
 

@@ -11,12 +11,13 @@ from itertools import pairwise
 from typing import BinaryIO, Final
 
 from wiretape.recorder import __version__
+from wiretape.recorder.decode.attribution import Attribution, Spread
 from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.decode.metrics import percentile
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.plurals import counted
 from wiretape.viewer import rows
-from wiretape.viewer.exchange import events, facts, markers, pages, states
+from wiretape.viewer.exchange import events, facts, markers, pages, report, states
 from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.exchange.transcript import KINDS, OUTPUT, UNKNOWN, Track, Transcript
 from wiretape.viewer.page import document
@@ -27,7 +28,6 @@ from wiretape.viewer.stats.tools.summary import Observed, measure_observed, repo
 from wiretape.viewer.stats.tools.tools import TOOLS
 from wiretape.viewer.text import curl, formatting
 from wiretape.viewer.timing import wording
-from wiretape.viewer.timing.attribution import Attribution, Spread
 from wiretape.viewer.timing.verdicts import Verdict
 
 _MARK: Final = "REDACTED"
@@ -71,7 +71,7 @@ def data(one: StreamPage, shared: Shared) -> JsonObject:
         "title": " ".join(filter(None, (row.id[:8], row.model))),
         "request": f"{row.method} {row.upstream}{row.path}",
         "none": None if one.opened.verdicts else wording.nothing(one.opened.limits),
-        "flags": list(facts.flags(row, ("stall", "burst"))),
+        "flags": list(facts.flags(row, report.JUDGED)),
         "facts": [
             [fact.label, list(fact.parts)]
             for fact in facts.told(row, one.opened.verdicts)
@@ -134,7 +134,7 @@ def _gaps(one: StreamPage) -> dict[str, float | None]:
 
 def _reasons(one: StreamPage) -> Iterator[str]:
     """Yield the reason for its end, and the defects of its recording."""
-    reason = facts.reason(one.known.row)
+    reason = facts.reason(one.known.row, facts.silent_end(one.known.row, one.opened.verdicts))
     trouble = pages.trouble(one.known, one.opened, not one.recording)
     wrong = "".join(text for text, _ in trouble or ()).strip()
     if one.recording:

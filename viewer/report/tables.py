@@ -17,6 +17,7 @@ from typing import Any, Final
 from rich.cells import cell_len
 from rich.text import Text
 
+from wiretape.recorder.decode import causes
 from wiretape.recorder.decode.causes import Ending
 from wiretape.viewer.exchange.states import ORPHAN, STATES
 from wiretape.viewer.rows import DETAIL_FIELDS, FIELDS, GAP_PERCENTILES, TEXT_FIELDS, TableRow, ending, ns
@@ -59,7 +60,18 @@ IN_WORDS: Final = {
 
 _NEEDED: Final = {
     "mark": ("id", "outcome"),
-    "happened": ("id", "outcome", "outcome_detail", "error_code", "status", "flags", "max_gap_ms"),
+    "happened": (
+        "id",
+        "outcome",
+        "outcome_detail",
+        "error_code",
+        "status",
+        "flags",
+        "max_output_silence_ms",
+        "last_silence_ms",
+        "silent_end_by",
+        "silent_end_is_quiet",
+    ),
     "outcome": ("outcome", "outcome_detail"),
 }
 """The fields that a column shows besides its own."""
@@ -96,7 +108,8 @@ _SHORT_NAME: Final = 13
 _TITLES: Final = {
     "last_at": "last UTC", "input_tokens": "in", "cache_read_input_tokens": "cached",
     "started_at": "started UTC", "ttft_ms": "ttft ms", "icl_p50_ms": "icl p50 ms", "max_gap_ms": "max gap ms",
-    "max_silence_ms": "max silence ms",
+    "max_silence_ms": "max silence ms", "max_output_silence_ms": "max output silence ms",
+    "first_output_silence_ms": "first output silence ms",
     "output_tokens": "tokens", "duration_ms": "duration ms", "sparkline": "gaps", "mark": "  id",
     "happened": "what happened", "wall_ms": "wall s", "largest": "largest part",
 }  # fmt: skip
@@ -316,10 +329,18 @@ def listing(rows: Sequence[TableRow], width: int | None = None, names: Sequence[
 def happened(row: TableRow) -> str:
     """Return the ending of an exchange in words: the cause of a failure, or the stall or buffering of an answer."""
     ending = Ending(row["outcome"], row["outcome_detail"], row["error_code"], row["status"])
+    if row["silent_end_by"] == "upstream" and (lasted_ms := row["last_silence_ms"]) is not None:
+        return causes.broken_off(ending, lasted_ms, is_quiet=bool(row["silent_end_is_quiet"]))
     if row["outcome"] == "complete" and "stall" in row["flags"]:
-        length = "" if row["max_gap_ms"] is None else f"{row['max_gap_ms'] / 1e3:,.1f} s"
+        lasted_ms = row["max_output_silence_ms"]
+        length = "" if lasted_ms is None else f"{lasted_ms / 1e3:,.1f} s"
         return f"stall {row.get('stalled') or length}".rstrip()
     return "buffered" if row["outcome"] == "complete" and "burst" in row["flags"] else ending.cause
+
+
+def _shortly(happened: str) -> str:
+    """Return an ending in fewer words."""
+    return happened.removesuffix(" without output").removesuffix(" of silence")
 
 
 def conversations(rows: Sequence[TableRow], width: int | None = None, names: Sequence[str] | None = None) -> Table:
@@ -387,7 +408,7 @@ def _column(name: str, names: Sequence[str], rows: Sequence[TableRow]) -> Column
     if name == "mark":
         return Column(name, title, lambda row: f"{_sign(row['outcome'])} {_cell('id', row['id'])}")
     if name == "happened":
-        return Column(name, title, happened, lambda row: fitting(happened(row), _HAPPENED))
+        return Column(name, title, happened, lambda row: fitting(_shortly(happened(row)), _HAPPENED))
     if name == "outcome" and "outcome_detail" not in names:
         return Column(
             name,

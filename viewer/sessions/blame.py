@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from wiretape.recorder.decode.attribution import Attribution, Slowness
 from wiretape.recorder.decode.exchange import FLAGS
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer.rows import ms
 from wiretape.viewer.text import formatting
 from wiretape.viewer.timing import wording
-from wiretape.viewer.timing.attribution import Attribution, Slowness
 from wiretape.viewer.timing.verdicts import Verdict, longest_stall
 
 Party = Literal["upstream", "wiretape", "client", "unclear", "none"]

@@ -12,6 +12,7 @@ from datetime import UTC
 from typing import Any, Final
 
 from wiretape.recorder.decode import payloads, rpc
+from wiretape.recorder.decode.attribution import Attribution
 from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.decode.exchange import DETAILS, ENDED_BY, FLAGS, OUTCOMES, PROTOCOLS, RESET_CODE
@@ -27,7 +28,6 @@ from wiretape.viewer.sessions.account import Account
 from wiretape.viewer.sessions.disclosure import Disclosure
 from wiretape.viewer.sessions.retries import Attempt, Attempts
 from wiretape.viewer.text.formatting import ms
-from wiretape.viewer.timing.attribution import Attribution
 from wiretape.viewer.timing.verdicts import Verdict
 
 MOST_EXCHANGES: Final = 5

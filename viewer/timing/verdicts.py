@@ -1,9 +1,9 @@
 """Pure: verdicts on a stream's timing, each with its evidence: stalls and bursts.
 
-A *stall* is a silence above the threshold: between two reads with output (`gap`, as in the tape's flag), before an
-error or an early end (`end`), or only on the way to the client, which was late with data that had come in time
-(`delivery`). A *burst* is an answer that did not come as a stream: many chunks to a read (`buffered`), or one by one
-and yet all in a flash (`fake`). `attribution` finds the cause of a silence; `wording` writes the text.
+A *stall* is a silence above the threshold, as in the tape's flag: between two reads with output (`gap`), or before
+the end of the stream, whatever ended it (`end`); or only on the way to the client, which was late with data that had
+come in time (`delivery`). A *burst* is an answer that did not come as a stream: many chunks to a read (`buffered`), or
+one by one and yet all in a flash (`fake`). `attribution` finds the cause of a silence; `wording` writes the text.
 """
 
 import dataclasses
@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, Literal
 
+from wiretape.recorder.decode.attribution import Attribution, ChunkTime, Unclear
 from wiretape.recorder.decode.dialect import Chunk
-from wiretape.recorder.decode.stalls import Thresholds, output_gaps
+from wiretape.recorder.decode.silences import awaited, cause_of_end
+from wiretape.recorder.decode.stalls import AwaitedAnswer, Span, Thresholds, output_gaps, without_tools
 from wiretape.viewer import rows
 from wiretape.viewer.rows import TableRow
-from wiretape.viewer.timing.attribution import Attribution, ChunkTime, Unclear, Who
 
 WORDS: Final = 80
 """Length of the text quoted before and after a stall, in characters."""
@@ -38,8 +39,8 @@ class Verdict:
 
     kind: Literal["stall", "burst"] = _always("stall or burst")
     form: Literal["gap", "end", "delivery", "buffered", "fake"] = _always(
-        "stall: gap (between reads with output), end (before an error or the end), delivery (came in time, was handed "
-        "on late); burst: buffered (many chunks to a read), fake (one by one, but all in a flash)"
+        "stall: gap (between reads with output), end (before the end of the stream), delivery (came in time, was "
+        "handed on late); burst: buffered (many chunks to a read), fake (one by one, but all in a flash)"
     )
     who: Literal["upstream", "relay", "client"] | None = _always(
         "who was slow: upstream (or the network before it), relay, client; null: unclear"
@@ -68,6 +69,14 @@ class Verdict:
         "not on the tape), at_once (data that usually came piece by piece came together: it was held back on the way, "
         "or the relay did not run), handing_on (relay or client)"
     )
+    until: Literal["cut", "error", "end"] | None = _maybe(
+        "end: what ended it: cut (the stream was broken off), error (upstream reported one), end (its own end came)"
+    )
+
+    @property
+    def is_quiet(self) -> bool:
+        """True if nothing at all came during the silence."""
+        return not (self.reads_meanwhile or self.comments_meanwhile or self.events_meanwhile)
 
 
 _MEANINGS: Final = {one.name: one.metadata["doc"] for one in dataclasses.fields(Verdict)}
@@ -90,14 +99,15 @@ def row(verdict: Verdict) -> TableRow:
 def verdicts(timed: Attribution, outcome: str, limits: Thresholds) -> list[Verdict]:
     """Judge one exchange: its stalls in their order, then its burst.
 
-    With the default limits, stalls of the form `gap` and bursts are equal to the tape's flags. One wait for the client
-    is one stall. Without the times of a body, there are none.
+    With the default limits, stalls of the forms `gap` and `end`, but for what a client did not take, and bursts are
+    equal to the tape's flags. One wait for the client is one stall. Without the times of a body, there are none.
     """
     if not timed.exchange.is_timed:
         return []
-    gaps = list(_gaps(timed, limits))
+    answers = awaited(timed.exchange, timed.decoded)
+    gaps = list(_gaps(timed, answers, limits))
     late = (one for one in _deliveries(timed, limits.stall_ns) if not any(_is_same(one, gap) for gap in gaps))
-    stalls = [*gaps, *late, *_ends(timed, outcome, limits.stall_ns)]
+    stalls = [*gaps, *late, *_ends(timed, answers, outcome, limits)]
     return [*sorted(stalls, key=lambda verdict: verdict.from_ns), *_bursts(timed, limits)]
 
 
@@ -107,25 +117,28 @@ def longest_stall(found: Sequence[Verdict]) -> Verdict | None:
     return max(stalls, key=lambda verdict: verdict.lasted_ns, default=None)
 
 
-def _gaps(timed: Attribution, limits: Thresholds) -> Iterator[Verdict]:
+def _gaps(timed: Attribution, answers: Sequence[AwaitedAnswer], limits: Thresholds) -> Iterator[Verdict]:
+    stalls = {stall for answer in answers for stall in answer.stalls(limits)}
+    tools = sorted(span for answer in answers for span in answer.tools)
     at = [_at(one) for one in timed.outputs]
     for nth, lasted in output_gaps(at, timed.places):
-        if limits.is_stall(lasted) and nth not in timed.later:
+        silence = without_tools(at[nth - 1], at[nth], tools) if limits.is_stall(lasted) else None
+        if silence in stalls and nth not in timed.later:
             before, after = timed.outputs[nth - 1 : nth + 1]
             first, last = timed.places[nth - 1 : nth + 1]
-            silence = timed.silent(first, last)
+            cause = timed.silent(first, last)
             held = timed.held(first, last)
             yield Verdict(
                 kind="stall",
                 form="gap",
-                who=silence.who,
-                from_ns=at[nth - 1],
-                lasted_ns=lasted,
+                who=cause.who,
+                from_ns=silence[0],
+                lasted_ns=silence[1] - silence[0],
                 output_chunks=timed.brought_by(last),
-                unclear=silence.unclear,
+                unclear=cause.unclear,
                 **_where(timed, before, after),
                 **timed.meanwhile(first, last, before.end, after.end),
-                **(held | {"client_ns": silence.paused_ns} if silence.who == "client" else held),
+                **(held | {"client_ns": cause.paused_ns} if cause.who == "client" else held),
             )
 
 
@@ -166,57 +179,48 @@ def _is_same(late: Verdict, gap: Verdict) -> bool:
     return overlap and late.who == gap.who == "client"
 
 
-def _ends(timed: Attribution, outcome: str, limit: int) -> Iterator[Verdict]:
-    """Yield the silence that lasted until the stream was cut off: the client's, if it took no more, or upstream's."""
-    end = timed.exchange.end_ns
-    if not timed.stream or outcome not in _CUT or end is None:
-        return
-    is_stuck = None in timed.reads.relayed_ns
-    stuck = timed.steps[-1] if is_stuck else None  # there are no steps after the one that never ended
-    if stuck is not None and end - stuck.began_ns > limit:
-        who: Who | None = "client" if timed.exchange.ended_by == "client_stalled" else stuck.who
+def _ends(timed: Attribution, answers: Sequence[AwaitedAnswer], outcome: str, limits: Thresholds) -> Iterator[Verdict]:
+    """Yield the silences in which answers ended; in the place of the last one, what the client did not take."""
+    end, stuck = timed.exchange.end_ns, timed.stuck
+    is_cut = timed.stream and outcome in _CUT
+    if is_cut and stuck is not None and end is not None and end - stuck.began_ns > limits.stall_ns:
+        cause = cause_of_end(timed, (stuck.began_ns, end), limits)
         yield Verdict(
             kind="stall",
             form="end",
-            who=who,
+            who=cause.who,
             from_ns=stuck.began_ns,
             lasted_ns=end - stuck.began_ns,
             read=stuck.seq,
-            unclear=_doubt(timed, 0, 0) if who is None else None,
+            unclear=_doubt(timed, 0, 0) if cause.who is None else None,
+            until="cut",
         )
-    else:
-        yield from _silent_ends(timed, outcome, limit, end)
+        answers = [one for one in answers if not one.is_pending]
+    for answer in answers:
+        if answer.last is not None and answer.stalls(limits)[-1:] == [answer.last]:
+            yield _silent_end(timed, answer, answer.last, outcome, limits)
 
 
-def _silent_ends(timed: Attribution, outcome: str, limit: int, end: int) -> Iterator[Verdict]:
-    """Yield the silence between the last output and the end, or the error that came before it.
-
-    If the tape lacks the end of the body, the length of the silence is not known.
-    """
+def _silent_end(timed: Attribution, answer: AwaitedAnswer, silence: Span, outcome: str, limits: Thresholds) -> Verdict:
+    """Return the verdict on the silence in which an answer ended."""
     error = timed.error if outcome == "error_event" else None
-    if error is None and not timed.ends_known:
-        return
-    output = timed.outputs[-1] if timed.outputs else None
-    began = output.at_ns if output else timed.asked_ns
-    if output and timed.decoded.turns and (asked_ns := timed.asked_ns) is not None:
-        began = max(_at(output), asked_ns)
-    ended = end if error is None else error.at_ns
-    if began is None or ended is None or ended - began <= limit:
-        return
-    first = timed.place(output) if output else -1
-    last = len(timed.reads) if error is None else timed.place(error)
-    unclear: Unclear | None = "missing" if timed.misses(first, last) else None
-    unclear = "instants" if timed.exchange.coarse_clock else unclear
-    yield Verdict(
+    if error is not None and error.at_ns != silence[1]:
+        error = None
+    output = next((one for one in reversed(timed.outputs) if [one.at_ns] == [*answer.outputs[-1:]]), None)
+    first, last = timed.around(silence)
+    is_cut = answer.is_pending and outcome in _CUT
+    cause = cause_of_end(timed, silence, limits) if is_cut else timed.cause(first, last, silence[1] - silence[0])
+    return Verdict(
         kind="stall",
         form="end",
-        who=None if unclear else "upstream",
-        from_ns=began,
-        lasted_ns=ended - began,
+        who=cause.who,
+        from_ns=silence[0],
+        lasted_ns=silence[1] - silence[0],
         event=error.item if error else None,
         chunk=error.no if error else None,
         before=_words(timed.decoded.chunk(output.no), last=True) if output else None,
-        unclear=unclear,
+        unclear=cause.unclear,
+        until="error" if error else "cut" if is_cut else "end",
         **timed.meanwhile(
             first, last, output.end if output else -1, error.end if error else len(timed.decoded.data) + 1
         ),

@@ -68,7 +68,7 @@ def _where(verdict: Verdict) -> str:
     if verdict.form == "end" and verdict.read is not None:
         return f"until it was cut off: read {verdict.read} was never handed on"
     if verdict.form == "end":
-        ended = "it was cut off" if verdict.chunk is None else "an error came"
+        ended = {"error": "an error came", "end": "the stream ended"}.get(verdict.until or "", "it was cut off")
         return f"until {ended}" + (f": {_quoted(verdict.before, last=True)} …" if verdict.before else "")
     place = f"read {verdict.read}" if verdict.event is None else f"event #{verdict.event}"
     handed = " was handed on" if verdict.form == "delivery" else ""

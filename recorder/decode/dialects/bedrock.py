@@ -114,10 +114,13 @@ def _block_start(api: str, payload: JsonObject, fault: ReportedError | None) -> 
     start = payload.get("start")
     call = start.get("toolUse") if isinstance(start, dict) else None
     if not isinstance(call, dict):
-        return Chunk(api, fault=fault)
+        has_result = isinstance(start, dict) and isinstance(start.get("toolResult"), dict)
+        return Chunk(api, fault=fault, provider_results=int(has_result))
     name = text(call.get("name"))
     tool = ToolPiece(index(payload["contentBlockIndex"]), text(call.get("toolUseId")), name, "")
-    return Chunk(api, pieces=(Piece(0, "", "", "", (tool,), None),), tool=bool(name), fault=fault)
+    is_run_there = call.get("type") == "server_tool_use"
+    piece = Piece(0, "", "", "", (tool,), None)
+    return Chunk(api, pieces=(piece,), tool=bool(name), fault=fault, provider_calls=int(is_run_there))
 
 
 def _block_delta(api: str, payload: JsonObject, fault: ReportedError | None) -> Chunk | None:

@@ -23,6 +23,8 @@ _FOREIGN = frozenset({"choices", "done", "object", "type", "usage"})
 """Keys of other APIs' objects; no answer of this one has them."""
 _TEXTLESS = ("inlineData", "executableCode", "codeExecutionResult", "fileData", "toolCall", "toolResponse")
 """Parts that are output without text; the tools of these calls run on the server."""
+_PROVIDER_CALLS = frozenset({"executableCode", "toolCall"})
+_PROVIDER_RESULTS = frozenset({"codeExecutionResult", "toolResponse"})
 _COUNTED = frozenset({"totalTokens", "totalBillableCharacters", "promptTokensDetails", "cachedContentTokenCount"})
 _STEP = re.compile(
     r"""\.([^.\[\]]++) | \[(\d{1,9})\] | \['((?:[^'\\]|\\.)*+)'\] | \["((?:[^"\\]|\\.)*+)"\]""", re.VERBOSE
@@ -110,6 +112,8 @@ class _GeminiStream:
             fault,
             (),
             ends,
+            provider_calls=output.calls,
+            provider_results=output.results,
         )
 
     def _candidate(self, candidate: JsonObject, position: int, output: "_Output", pieces: list[Piece]) -> None:
@@ -133,6 +137,8 @@ class _GeminiStream:
         for part in parts:
             if not isinstance(part, dict):
                 continue
+            output.calls += not _PROVIDER_CALLS.isdisjoint(part)
+            output.results += not _PROVIDER_RESULTS.isdisjoint(part)
             added = text(part.get("text"))
             if isinstance(part.get("functionCall"), dict):
                 self._call(part["functionCall"], candidate, output, tools)
@@ -172,12 +178,13 @@ class _GeminiStream:
 
 
 class _Output:
-    """Which classes of output an answer carries."""
+    """Which classes of output an answer carries, and how many calls and results of tools that the server runs."""
 
-    __slots__ = ("content", "reasoning", "tool")
+    __slots__ = ("calls", "content", "reasoning", "results", "tool")
 
     def __init__(self) -> None:
         self.content = self.reasoning = self.tool = False
+        self.calls = self.results = 0
 
 
 class _Call:

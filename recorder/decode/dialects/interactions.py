@@ -11,6 +11,7 @@ of an agent's run is the agent.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from wiretape.recorder.decode import usage_fields
@@ -125,9 +126,10 @@ class _InteractionStream:
         if not isinstance(kind, str):
             return None
         if kind in _DELTAS and isinstance(payload.get("delta"), dict):
-            return self._delta(payload, payload["delta"], fault)
+            return _with_tool_run(self._delta(payload, payload["delta"], fault), payload["delta"])
         if kind in _STARTS and isinstance(payload.get(_STARTS[kind]), dict):
-            return self._start(payload, payload[_STARTS[kind]], fault)
+            step = payload[_STARTS[kind]]
+            return _with_tool_run(self._start(payload, step, fault), step)
         if kind in _STOPS and "index" in payload:
             return self._stop(payload, fault)
         if kind in _STATES and not _STATE_KEYS.isdisjoint(payload):
@@ -219,6 +221,15 @@ def _is_interaction(payload: JsonObject) -> bool:
     status = payload.get("status")
     is_named = isinstance(payload.get("model"), str) or isinstance(payload.get("agent"), str)
     return has_steps and is_named and isinstance(status, str) and status in _STATUSES and "object" not in payload
+
+
+def _with_tool_run(chunk: Chunk, step: JsonObject) -> Chunk:
+    """Return the chunk of a step, or of a delta, with the call or the result of a tool that the server runs."""
+    kind = text(step.get("type"))
+    if kind == _FUNCTION or not kind.endswith(("_call", "_result")):
+        return chunk
+    is_call = kind.endswith("_call")
+    return replace(chunk, provider_calls=int(is_call), provider_results=int(not is_call))
 
 
 def _add_steps(interaction: JsonObject, added: _Added) -> None:

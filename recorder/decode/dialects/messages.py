@@ -20,7 +20,10 @@ from wiretape.recorder.decode.values import JsonObject, compact, index, text, us
 
 API: Final = "anthropic.messages"
 
-_CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
+_PROVIDER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
+_CALLS = frozenset({"tool_use"}) | _PROVIDER_CALLS
+_RESULT = "_tool_result"
+"""The end of the types of blocks with the results of tools that the provider runs: `web_search_tool_result`, …"""
 _MESSAGE_KEYS = frozenset({"stop_reason", "usage", "model"})
 # The Responses API reports errors of the same type, with more.
 _ERROR_KEYS = frozenset({"type", "error", "request_id"})
@@ -143,8 +146,9 @@ def _block(block: JsonObject, place: int | None, fault: ReportedError | None = N
         # One that is not may come again in deltas, which hold.
         arguments = compact(given) if isinstance(given, dict) and (given or whole) else ""
         is_whole = arguments != "" and not whole
-        return _call(ToolPiece(place, text(block.get("id")), text(block.get("name")), arguments, is_whole), fault)
-    return Chunk(API, fault=fault)
+        call = _call(ToolPiece(place, text(block.get("id")), text(block.get("name")), arguments, is_whole), fault)
+        return replace(call, provider_calls=1) if kind in _PROVIDER_CALLS else call
+    return Chunk(API, fault=fault, provider_results=int(isinstance(kind, str) and kind.endswith(_RESULT)))
 
 
 def _block_delta(payload: JsonObject, fault: ReportedError | None) -> Chunk:

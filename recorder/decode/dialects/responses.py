@@ -94,6 +94,11 @@ _BUILT_IN: Final = {
     "apply_patch_call": ("apply_patch", "operation"),
 }
 """The items that call tools without a name of their own: their name here, and the field of their arguments."""
+_PROVIDER_RUN: Final = frozenset({
+    "code_interpreter_call", "file_search_call", "image_generation_call", "mcp_call", "mcp_list_tools",
+    "tool_search_call", "web_search_call",
+})  # fmt: skip
+"""The items that are finished when the provider has run their tool."""
 
 _ENDS: Final = frozenset({
     "response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done",
@@ -197,11 +202,11 @@ class _Stream:
         if kind in _PARTS_DONE:
             return self._new(_parts([payload.get("part")], place), kind, fault)
         if kind == "response.output_item.done":
-            return self._new(_item(item, place), kind, fault)
+            return replace(self._new(_item(item, place), kind, fault), provider_results=int(_is_run_by_provider(item)))
         if kind == "response.output_item.added":
             # The other fields of an added item come again, as deltas or in the finished item.
             calls = (part for part in _item(item, place) if part.field == _CALL)
-            return self._new(calls, kind, fault)
+            return replace(self._new(calls, kind, fault), provider_calls=int(_is_run_by_provider(item)))
         if kind in _MEDIA or kind in _TEXTLESS_CALLS:
             has_output = text(payload.get(_MEDIA.get(kind, "delta"))) != ""
             return Chunk(
@@ -300,6 +305,13 @@ DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens, 
 
 def _id(item: object) -> str:
     return (text(item.get("id")) or text(item.get("call_id"))) if isinstance(item, dict) else ""
+
+
+def _is_run_by_provider(item: object) -> bool:
+    if not isinstance(item, dict) or item.get("execution") == "client":
+        return False
+    kind = item.get("type")
+    return isinstance(kind, str) and kind in _PROVIDER_RUN
 
 
 def _item(item: Any, place: int | None) -> Iterator[_Part]:

@@ -99,7 +99,7 @@ def test_what_happened_is_the_cause_in_words_and_the_flags_that_fit() -> None:
 
 
 def test_a_complete_answer_says_its_stall_or_that_it_was_buffered() -> None:
-    stalled = row(flags=["stall", "no_done"], max_gap_ms=2_400.4)
+    stalled = row(flags=["stall", "no_done"], max_output_silence_ms=2_400.4)
     assert cells_of("happened", stalled, width=11) == [("stall 2.4 s", "warning")]
     assert plain(cells_of("happened", row(flags=["stall"]))) == "stall"
     assert cells_of("happened", row(flags=["burst"])) == [("buffered", "warning")]

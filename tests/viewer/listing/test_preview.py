@@ -9,13 +9,13 @@ from sqlalchemy import Connection
 from tests.support.cases import each_case
 from tests.support.exchanges import listed
 from tests.support.sample_tape import HOSTILE
+from wiretape.recorder.decode.attribution import Attribution
 from wiretape.recorder.decode.exchange import ENDED_BY, OUTCOMES
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer.exchange.states import Look
 from wiretape.viewer.listing import preview
 from wiretape.viewer.rows import ListRow, PreviewRow
 from wiretape.viewer.source.tape import live, queries
-from wiretape.viewer.timing.attribution import Attribution
 from wiretape.viewer.timing.verdicts import Verdict, verdicts
 
 LOOK, RECORDED = Look(), Look(wall_ns=1_772_366_430 * 10**9, recording=True)

@@ -7,7 +7,7 @@ from wiretape.viewer.query import fields
 ALIASES = {
     "host": "upstream", "is": "outcome", "detail": "outcome_detail", "finish": "finish_reason", "flag": "flags",
     "ttft": "ttft_ms", "ttf_byte": "ttf_byte_ms", "dur": "duration_ms", "icl.p90": "icl_p90_ms",
-    "gap.max": "max_gap_ms", "gap": "gap", "stall": "max_gap_ms", "tok.in": "input_tokens",
+    "gap.max": "max_gap_ms", "gap": "gap", "stall": "max_output_silence_ms", "tok.in": "input_tokens",
     "tok.total": "total_tokens", "tps": "tps_user", "at": "started_at", "coalesced": "coalesced_fraction",
     "tokens": "output_tokens",
 }  # fmt: skip

@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from tests.support.cases import each_case
 from tests.support.sample_tape import HOSTILE, LIVE, ODD
+from wiretape.recorder.decode.attribution import Attribution
 from wiretape.viewer import rows
 from wiretape.viewer.commands import output
 from wiretape.viewer.exchange import events as event_tables
@@ -22,7 +23,6 @@ from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.report import tables
 from wiretape.viewer.source.tape import exchange as tape
 from wiretape.viewer.source.tape import queries
-from wiretape.viewer.timing.attribution import Attribution
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -126,8 +126,10 @@ def test_columns_give_way_in_order(connection: Connection) -> None:
 
 
 def stalled(**fields: Any) -> str:
-    row = {"outcome": "complete", "outcome_detail": None, "error_code": None, "status": 200, "max_gap_ms": 2400.7}
-    return tables.happened({**row, "flags": ["burst", "stall"], **fields})
+    row = {"outcome": "complete", "outcome_detail": None, "error_code": None, "status": 200}
+    silences = {"max_output_silence_ms": 2400.7, "last_silence_ms": 10.0}
+    end = {"silent_end_by": None, "silent_end_is_quiet": None}
+    return tables.happened({**row, **silences, **end, "flags": ["burst", "stall"], **fields})
 
 
 def test_a_list_says_how_long_an_answer_stalled_and_by_whom_if_that_is_known() -> None:
@@ -135,7 +137,19 @@ def test_a_list_says_how_long_an_answer_stalled_and_by_whom_if_that_is_known() -
     assert stalled(stalled="2.4 s by upstream") == "stall 2.4 s by upstream"
     assert stalled(flags=["burst"]) == "buffered"
     assert stalled(outcome="truncated", outcome_detail="eof") == "cut by upstream"
-    assert stalled(max_gap_ms=None) == "stall"
+    assert stalled(max_output_silence_ms=None) == "stall"
+
+
+def test_a_list_says_how_long_a_stream_was_silent_that_broke_off() -> None:
+    silent = {"last_silence_ms": 5040.0, "silent_end_by": "upstream", "silent_end_is_quiet": False}
+    given_up = stalled(outcome="client_closed", **silent)
+    assert given_up == "gave up after 5.0 s without output"
+    assert stalled(outcome="truncated", outcome_detail="eof", **silent) == "cut by upstream after 5.0 s without output"
+    quiet = silent | {"silent_end_is_quiet": True}
+    assert stalled(outcome="truncated", outcome_detail="reset", **quiet) == "cut by upstream after 5.0 s of silence"
+    assert stalled(outcome="timeout", outcome_detail="idle", **quiet) == "timed out after 5.0 s of silence"
+    assert stalled(outcome="interrupted", **quiet) == "recorder stopped after 5.0 s of silence"
+    assert stalled(outcome="client_closed", **quiet | {"silent_end_by": "client"}) == "cancelled by client"
 
 
 def test_an_outcome_is_coloured_but_also_said(connection: Connection) -> None:

@@ -11,6 +11,7 @@ from markdown_it import MarkdownIt
 from tests.support.cases import each_case
 from tests.support.exchanges import detailed
 from tests.support.timed_exchanges import COMMENT, evenly, timed, word
+from wiretape.recorder.decode.attribution import Attribution
 from wiretape.recorder.decode.causes import Ending, counts
 from wiretape.recorder.decode.exchange import DETAILS, ENDED_BY, FLAGS, OUTCOMES
 from wiretape.recorder.decode.stalls import DEFAULT
@@ -19,7 +20,6 @@ from wiretape.viewer.sessions.account import PARTS, Account
 from wiretape.viewer.sessions.disclosure import Disclosure
 from wiretape.viewer.sessions.report import Examined, IssueReport, ReportedExchange
 from wiretape.viewer.sessions.retries import Attempt, Attempts
-from wiretape.viewer.timing.attribution import Attribution
 from wiretape.viewer.timing.verdicts import verdicts
 
 HOST = "canary-laptop"

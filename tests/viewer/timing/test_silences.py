@@ -2,8 +2,8 @@
 
 from tests.support.sample_tape import event
 from tests.support.timed_exchanges import COMMENT, MS, evenly, facts, timed, word
+from wiretape.recorder.decode.attribution import Attribution, SilenceCause
 from wiretape.recorder.decode.decoder import decode
-from wiretape.viewer.timing.attribution import Attribution, SilenceCause
 
 
 def test_a_read_is_named_by_its_place_among_those_on_the_tape() -> None:

@@ -263,6 +263,7 @@ def endings(connection: Connection, where: Condition | None = None) -> dict[Endi
         case((OUTCOME == "http_error", exchanges.c.status)).label("status"),
         func.coalesce(flagged("stall"), False).label("stalled"),
         func.coalesce(flagged("burst"), False).label("buffered"),
+        func.coalesce(flagged("given_up"), False).label("given_up"),
     ]
     statement = queries.filtered(select(*names, func.count()).select_from(JOINED), where).group_by(*names)
     with connection.begin():

@@ -243,8 +243,8 @@ def find(connection: Connection, reference: str) -> int:
     """Resolve a reference to an exchange's number.
 
     A reference is `@` or `last` (the newest), `@-1` (the one before), `@err` (the newest failure), `@stall` (the newest
-    with a stall), `@slow` (the slowest to its first output), or a prefix of the id. Raises `NotFound` with up to five
-    candidates if there is none, or more than one.
+    with a stall), `@slow` (the one with the longest first silence of output), or a prefix of the id. Raises `NotFound`
+    with up to five candidates if there is none, or more than one.
     """
     if reference.startswith("@") or reference == "last":
         return _find_newest(connection, "@" if reference == "last" else reference)
@@ -281,9 +281,9 @@ def _find_newest(connection: Connection, reference: str) -> int:
     elif match[1] == "stall":
         condition = flagged("stall")
     elif match[1] == "slow":
-        condition = column("ttft_ms").is_not(None)
+        condition = column("first_output_silence_ms").is_not(None)
     statement = filtered(select(_exchanges.c.no).select_from(JOINED), condition)
-    slowest = [column("ttft_ms").desc()] if match[1] == "slow" else []
+    slowest = [column("first_output_silence_ms").desc()] if match[1] == "slow" else []
     statement = statement.order_by(*slowest, _exchanges.c.no.desc()).offset(int(match[2] or 0)).limit(1)
     with connection.begin():
         no: int | None = connection.execute(statement).scalar()

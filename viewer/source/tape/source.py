@@ -242,7 +242,7 @@ class TapeSource(Queried):
 
     def details(self, number: int, limits: Thresholds) -> base.Details:
         """Return an exchange for the preview, with verdicts if it has ended and is short."""
-        from wiretape.viewer.timing.attribution import Attribution
+        from wiretape.recorder.decode.attribution import Attribution
         from wiretape.viewer.timing.verdicts import verdicts
 
         preview = live.preview(self.connection, number)

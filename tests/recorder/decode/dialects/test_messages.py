@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -87,7 +88,15 @@ def test_redacted_thinking_is_reasoning_without_text():
     ],
 )
 def test_what_adds_nothing_to_the_answer_is_known_and_ignored(chunk):
-    assert chunk == Chunk(API)
+    assert replace(chunk, provider_results=0) == Chunk(API)
+
+
+def test_calls_and_results_of_tools_that_the_provider_runs_are_counted():
+    call = start({"type": "server_tool_use", "id": "t", "name": "web_search", "input": {}})
+    result = start({"type": "web_search_tool_result", "tool_use_id": "t", "content": []})
+    own = start({"type": "tool_use", "id": "t", "name": "f", "input": {}})
+    counts = [(one.provider_calls, one.provider_results) for one in (call, result, own)]
+    assert counts == [(1, 0), (0, 1), (0, 0)]
 
 
 def test_the_start_names_the_message_and_reports_usage():

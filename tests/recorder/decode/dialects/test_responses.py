@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -138,7 +139,7 @@ def test_a_delta_is_text_of_its_class(payload, piece, classes):
 )
 def test_what_says_nothing_is_a_chunk_without_output(payload):
     (chunk,) = read(payload)
-    assert chunk == Chunk(API)
+    assert replace(chunk, provider_results=0) == Chunk(API)
     assert chunk.counts
 
 
@@ -154,7 +155,16 @@ def test_what_says_nothing_is_a_chunk_without_output(payload):
     ],
 )
 def test_what_has_no_text_can_be_output(payload, content, tool, reasoning, flags):
-    assert read(payload) == [Chunk(API, content=content, reasoning=reasoning, tool=tool, flags=flags)]
+    (chunk,) = read(payload)
+    expected = Chunk(API, content=content, reasoning=reasoning, tool=tool, flags=flags)
+    assert replace(chunk, provider_results=0) == expected
+
+
+def test_calls_and_results_of_tools_that_the_provider_runs_are_counted():
+    items = [{"type": kind, "id": "i"} for kind in ("web_search_call", "mcp_call", "function_call", "computer_call")]
+    begun = [read(event("output_item.added", output_index=0, item=item))[0].provider_calls for item in items]
+    ended = [read(event("output_item.done", output_index=0, item=item))[0].provider_results for item in items]
+    assert begun == ended == [1, 1, 0, 0]
 
 
 TEXT = [delta("output_text", "He"), delta("output_text", "llo", content_index=0)]

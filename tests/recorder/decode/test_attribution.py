@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.cases import each_case
+from wiretape.recorder.decode import attribution
+from wiretape.recorder.decode.attribution import FREE_BYTES, UNSENT_BYTES, Spread, came_at_once, pauses, steps
 from wiretape.recorder.decode.exchange import Read
 from wiretape.recorder.relay import proxy
-from wiretape.viewer.timing import attribution
-from wiretape.viewer.timing.attribution import FREE_BYTES, UNSENT_BYTES, Spread, came_at_once, pauses, steps
 
 MS = 1_000_000
 LARGE = FREE_BYTES + 1

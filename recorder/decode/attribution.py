@@ -22,7 +22,7 @@ from wiretape.recorder.decode.exchange import Exchange, Read, Reads
 from wiretape.recorder.decode.finish_reasons import is_failure
 from wiretape.recorder.decode.metrics import percentile
 from wiretape.recorder.decode.runs import ItemRun
-from wiretape.viewer.rows import TableRow
+from wiretape.recorder.decode.values import JsonObject
 
 Who = Literal["upstream", "relay", "client"]
 Unclear = Literal["instants", "missing", "at_once", "handing_on"]
@@ -141,6 +141,11 @@ class Attribution:
         return steps(self.reads, self.exchange.paused, coarse=self.exchange.coarse_clock)
 
     @property
+    def stuck(self) -> Step | None:
+        """The step that never ended: the client took no more."""
+        return self.steps[-1] if None in self.reads.relayed_ns else None
+
+    @property
     def error(self) -> ChunkTime | None:
         """The first chunk by which upstream said that it failed."""
         failed = (
@@ -183,16 +188,24 @@ class Attribution:
 
     def silent(self, first: int, last: int) -> SilenceCause:
         """Return the cause of a silence between the places of two reads with output."""
+        lasted = self._lasted(first, last)
+        cause = self.cause(first, last, lasted)
+        if cause.who == "upstream" and lasted > _ORDINARY_NS and came_at_once(self.brought, self._nth[last]):
+            return SilenceCause(None, cause.paused_ns, "at_once")
+        return cause
+
+    def cause(self, first: int, last: int, lasted_ns: int) -> SilenceCause:
+        """Return the cause of a silence between the places of two reads: -1 before the first, or behind the last."""
         if self.exchange.coarse_clock:
             return SilenceCause(None, unclear="instants")
         if self.misses(first, last):
             return SilenceCause(None, unclear="missing")
-        lasted, paused = self._lasted(first, last), self._paused[last] - self._paused[first]
-        if paused > lasted / 2:
-            return SilenceCause("client", paused)
-        if lasted > _ORDINARY_NS and came_at_once(self.brought, self._nth[last]):
-            return SilenceCause(None, paused, "at_once")
-        return SilenceCause("upstream", paused)
+        paused = self._paused[min(last, len(self._paused) - 1)] - self._paused[max(first, 0)]
+        return SilenceCause("client" if paused > lasted_ns / 2 else "upstream", paused)
+
+    def around(self, silence: tuple[int, int]) -> tuple[int, int]:
+        """Return the places of the last read up to the beginning of a silence, and of the first one from its end on."""
+        return bisect_right(self.reads.at_ns, silence[0]) - 1, bisect_left(self.reads.at_ns, silence[1])
 
     def misses(self, first: int, last: int) -> bool:
         """Return True if the tape lacks reads between two places; from -1 on, from the beginning."""
@@ -201,7 +214,7 @@ class Attribution:
         last = min(last, len(self.reads) - 1)
         return last > first and self._breaks[last] > self._breaks[max(first, 0)]
 
-    def meanwhile(self, first: int, last: int, start: int, end: int) -> TableRow:
+    def meanwhile(self, first: int, last: int, start: int, end: int) -> JsonObject:
         """Count the items in the reads between the places `first` and `last`, and in the data from `start` to `end`."""
         decoded = self.decoded
         between = slice(bisect_right(decoded.ends, start), bisect_left(decoded.ends, end))
@@ -216,7 +229,7 @@ class Attribution:
             "events_meanwhile": came[EVENT],
         }
 
-    def held(self, first: int, last: int) -> TableRow:
+    def held(self, first: int, last: int) -> JsonObject:
         """Return the longest step of the relay, and the longest wait for the client, from place `first` to `last`."""
         ended = [(step.who, step.ns) for step in self.steps[first : last + 1] if step.ns is not None]
         is_clear = bool(ended) and all(who is not None for who, _ in ended)

@@ -1,0 +1,199 @@
+"""Pure: the awaited answers of an exchange, whose silences of output `stalls` judges, and who let it end in one.
+
+Silences of output are known of a generation that a dialect decodes, if the request asks for a stream or if one
+answers, and has been sent: whole answers have none, nor has an upstream that refused the connection, nor a running
+exchange. Over a WebSocket each response is an answer of its own, from the message that asks for it.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from wiretape.recorder.decode import encoding, request
+from wiretape.recorder.decode.attribution import Attribution, SilenceCause, Who
+from wiretape.recorder.decode.decoder import Decoded
+from wiretape.recorder.decode.dialects import registry
+from wiretape.recorder.decode.exchange import Exchange, Reads
+from wiretape.recorder.decode.finish_reasons import is_failure
+from wiretape.recorder.decode.operation import GENERATIONS, api_asked, operation
+from wiretape.recorder.decode.runs import ItemRun
+from wiretape.recorder.decode.stalls import DEFAULT, AwaitedAnswer, Span, Thresholds
+
+_NEVER_SENT: Final = frozenset({"dns", "refused", "tls", "connect_timeout", "local"})
+"""The ends of exchanges whose request was not sent, unless a status came."""
+_STREAM_PATH: Final = re.compile(
+    r":(?:streamGenerateContent|streamRawPredict)\b|/(?:converse|invoke-with-response)-stream\b|/generate_stream\b"
+    r"|[?&](?:stream=true|alt=sse)\b"
+)
+_OLLAMA: Final = "ollama"
+
+
+def asks_for_stream(exchange: Exchange, body: bytes | None = None) -> bool:
+    """Return True if a request asks for a stream: by its path, a header or its body, which the facts may lack."""
+    if _STREAM_PATH.search(exchange.path):
+        return True
+    headers = dict(exchange.headers.request)
+    if "text/event-stream" in headers.get("accept", "") or headers.get("x-dashscope-sse") == "enable":
+        return True
+    plain = encoding.uncoded(exchange.headers.request, body or b"") if exchange.request is None else exchange.request
+    value: Any = request.decoded(plain)
+    asked = value.get("stream") if isinstance(value, dict) else None
+    return asked is True or (asked is None and isinstance(value, dict) and api_asked(exchange) == _OLLAMA)
+
+
+def awaited(exchange: Exchange, decoded: Decoded, body: bytes | None = None) -> list[AwaitedAnswer]:
+    """Return the answers that an exchange has waited for; none where their silences are unknown.
+
+    That of a running exchange has no end yet, unless its last event has come.
+    `body` is that of the request, needed where the facts lack it.
+    """
+    if not exchange.is_timed:
+        return []
+    if decoded.turns:
+        return _turns(exchange, decoded)
+    succeeded = exchange.status is not None and exchange.status < 300
+    if exchange.framing == "websocket" or not _is_generation(exchange, decoded, succeeded):
+        return []
+    if not (decoded.stream if succeeded else _is_sent(exchange) and asks_for_stream(exchange, body)):
+        return []
+    runs = [run for run in decoded.runs if run.chunk.output and run.chunk.counts] if succeeded else []
+    outputs = [at_ns for run in runs for at_ns in decoded.at_ns[run.items] if at_ns is not None]
+    end_ns, fault = _end(exchange, decoded), _fault_ns(decoded) if succeeded else None
+    if fault is not None and (end_ns is None or fault <= end_ns):
+        end_ns = fault
+        outputs = [at_ns for at_ns in outputs if at_ns <= fault]
+    return [
+        AwaitedAnswer(
+            0,
+            end_ns,
+            outputs,
+            _tools(decoded, decoded.runs, end_ns),
+            can_end_stalled=exchange.ended_by != "died" and (succeeded or exchange.status is None),
+            is_pending=end_ns == exchange.end_ns,
+        )
+    ]
+
+
+def _is_sent(exchange: Exchange) -> bool:
+    is_connected = exchange.connected_ns is not None or exchange.connection_reused is True
+    return exchange.status is not None or (is_connected and exchange.ended_by not in _NEVER_SENT)
+
+
+def _is_generation(exchange: Exchange, decoded: Decoded, succeeded: bool) -> bool:
+    """Return True if a dialect decodes the answer, or would by the path of the request, and it is generated."""
+    recognised = decoded.declared if decoded.is_recognised else None
+    dialect = decoded.dialect if succeeded and decoded.api is not None else recognised
+    if dialect is None and not (succeeded and decoded.api is not None):
+        dialect = registry.named(api_asked(exchange))
+    return dialect is not None and operation(exchange, recognised or dialect) in GENERATIONS
+
+
+def _end(exchange: Exchange, decoded: Decoded) -> int | None:
+    """Return the event that ended a stream in good order, or else the end of the exchange, if the tape has the end."""
+    times = [decoded.at_ns[run.items][-1] for run in decoded.runs if run.chunk.counts]
+    last_ns = max((at_ns for at_ns in times if at_ns is not None), default=0)
+    if (ended_ns := decoded.ended_ns) is not None and ended_ns >= last_ns:
+        return ended_ns
+    is_known = _is_end_known(exchange, decoded) and times[-1:] != [None]
+    return max(exchange.end_ns, last_ns) if is_known and exchange.end_ns is not None else None
+
+
+def _is_end_known(exchange: Exchange, decoded: Decoded) -> bool:
+    return exchange.ended_by is not None and not exchange.gap_bytes and "decode_limit" not in decoded.flags
+
+
+def _fault_ns(decoded: Decoded) -> int | None:
+    """Return the timestamp of the event by which upstream said that it failed."""
+    place = decoded.place_of_fault()
+    faults = [] if place is None else [decoded.runs[place].item]
+    for run in decoded.runs:
+        if any(is_failure(run.chunk.api, piece.finish_reason) for piece in run.chunk.pieces):
+            faults.append(run.item)
+    return min((at_ns for item in faults if (at_ns := decoded.at_ns[item]) is not None), default=None)
+
+
+def _turns(exchange: Exchange, decoded: Decoded) -> list[AwaitedAnswer]:
+    """Return the responses over a WebSocket whose requests are known."""
+    runs: dict[int, list[ItemRun]] = {}
+    for run in decoded.runs:
+        runs.setdefault(decoded.turn_of(run.item), []).append(run)
+    answers = []
+    for number, turn in enumerate(decoded.turns):
+        asked_ns = None if turn.asked is None or not turn.generates else decoded.at_ns[turn.asked]
+        if asked_ns is None:
+            continue
+        own = runs.get(number, [])
+        items = (run.items for run in own if run.chunk.output and run.chunk.counts)
+        outputs = [at_ns for part in items for at_ns in decoded.at_ns[part] if at_ns is not None]
+        end_ns = exchange.end_ns if _is_end_known(exchange, decoded) else None
+        end_ns = end_ns if turn.last is None else decoded.at_ns[turn.last]
+        if end_ns is not None:
+            end_ns = max(end_ns, asked_ns, *outputs)
+        answers.append(
+            AwaitedAnswer(
+                asked_ns,
+                end_ns,
+                outputs,
+                _tools(decoded, own, end_ns),
+                can_end_stalled=turn.last is not None or exchange.ended_by != "died",
+                is_pending=turn.last is None,
+            )
+        )
+    return answers
+
+
+def _tools(decoded: Decoded, runs: Sequence[ItemRun], end_ns: int | None) -> list[Span]:
+    """Return the times in which the provider ran tools: from a call, or the last event of it, to the result."""
+    if not any(run.chunk.provider_calls or run.chunk.provider_results for run in runs):
+        return []
+    spans, running, last_ns = list[Span](), 0, 0
+    for run in runs:
+        chunk, at_ns = run.chunk, decoded.at_ns[run.items][-1]
+        if at_ns is None:
+            continue
+        if chunk.provider_results:
+            spans.append((last_ns, at_ns))
+            running = max(running - chunk.provider_results, 0)
+        running += chunk.provider_calls
+        if chunk.output or chunk.provider_calls or chunk.provider_results:
+            last_ns = at_ns
+    if running and end_ns is not None:
+        spans.append((last_ns, end_ns))
+    return spans
+
+
+@dataclass(frozen=True, slots=True)
+class SilentEnd:
+    """The silence of output in which an answer ended without its own end, its owner, and whether no byte came in it."""
+
+    from_ns: int
+    lasted_ns: int
+    who: Who | None
+    is_quiet: bool
+
+
+def silent_end(
+    exchange: Exchange, reads: Reads, decoded: Decoded, answers: Sequence[AwaitedAnswer], limits: Thresholds = DEFAULT
+) -> SilentEnd | None:
+    """Return the stall in which the last answer ended that only the end of the exchange ended; None without one."""
+    pending = next((one for one in reversed(answers) if one.is_pending and one.can_end_stalled), None)
+    if pending is None or (last := pending.last) is None or not limits.is_stall(last[1] - last[0]):
+        return None
+    timed = Attribution(exchange, reads, decoded)
+    return SilentEnd(last[0], last[1] - last[0], cause_of_end(timed, last, limits).who, not _has_bytes(reads, last))
+
+
+def cause_of_end(timed: Attribution, silence: Span, limits: Thresholds) -> SilenceCause:
+    """Return the cause of a silence in which an answer ended."""
+    exchange, stuck = timed.exchange, timed.stuck
+    if stuck is not None and (exchange.end_ns or 0) - stuck.began_ns > limits.stall_ns:
+        # The client took no more: reading from upstream waits for it, or soon would.
+        who: Who | None = "client" if exchange.ended_by == "client_stalled" else stuck.who
+        return SilenceCause(who, unclear=None if who else "handing_on")
+    return timed.cause(*timed.around(silence), silence[1] - silence[0])
+
+
+def _has_bytes(reads: Reads, silence: Span) -> bool:
+    times = zip(reads.at_ns, reads.size, strict=True)
+    return any(size > 0 and silence[0] < at_ns <= silence[1] for at_ns, size in times)

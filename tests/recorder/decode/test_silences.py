@@ -1,0 +1,306 @@
+"""Silences of output and the stalls among them: whatever ended a stream, and on whatever wire it came."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+
+from tests.support import eventstream
+from tests.support.cases import each_case
+from tests.support.sample_tape import event
+from tests.support.timed_exchanges import COMMENT, MS, Part, facts, word
+from wiretape.recorder.decode.conversation import RecordedRequest
+from wiretape.recorder.decode.derive import derive
+from wiretape.recorder.decode.exchange import Exchange, Headers, Reads
+from wiretape.recorder.decode.metrics import Measures
+from wiretape.recorder.decode.stalls import AwaitedAnswer, Thresholds, stalls_among
+
+DONE = b"data: [DONE]\n\n"
+STREAMED = RecordedRequest([], b'{"model": "m", "stream": true}')
+WHOLE = RecordedRequest([], b'{"model": "m"}')
+
+
+def measured(*parts: Part, asked: RecordedRequest | None = None, **other: object) -> Measures:
+    return derive(*facts(*parts, **other), asked=asked)  # type: ignore[arg-type]
+
+
+def unanswered(by: str, end: int | None = 5000, asked: RecordedRequest = STREAMED, **other: object) -> Measures:
+    known = {"status": None, "content_type": None, "content_encoding": None, "connected_ns": MS, "headers_ns": None}
+    named = {"path": "/v1/chat/completions", "ended_by": by, "end_ns": None if end is None else end * MS}
+    exchange = Exchange(**{**known, **named, **other})  # type: ignore[arg-type]
+    return derive(exchange, Reads.of([]), b"", asked=asked)
+
+
+def silences(one: Measures) -> tuple[float | None, float | None]:
+    first, longest = one.first_output_silence_ns, one.max_output_silence_ns
+    return None if first is None else first / MS, None if longest is None else longest / MS
+
+
+def is_stalled(one: Measures) -> tuple[bool, bool]:
+    return "stall" in one.flags, "given_up" in one.flags
+
+
+def anthropic(kind: str, **data: object) -> bytes:
+    return f"event: {kind}\ndata: {json.dumps({'type': kind, **data})}\n\n".encode()
+
+
+TEXT = anthropic("content_block_delta", index=0, delta={"type": "text_delta", "text": "a"})
+PING = anthropic("ping")
+STOP = anthropic("message_stop")
+MESSAGES = {"path": "/v1/messages"}
+
+
+@each_case(
+    ("by", "stalled"),
+    [
+        ("client", (True, True)),
+        ("client_stalled", (True, True)),
+        ("eof", (True, False)),
+        ("reset", (True, False)),
+        ("length", (True, False)),
+        ("framing", (True, False)),
+        ("idle_timeout", (True, False)),
+        ("shutdown", (True, False)),
+        ("local", (True, False)),
+        ("died", (False, False)),
+    ],
+)
+def test_a_silence_that_never_ended_is_a_stall_whatever_ended_the_stream(by: str, stalled: tuple[bool, bool]) -> None:
+    for meanwhile in ([], [(900, COMMENT)], [(900, event({"content": ""}))]):
+        one = measured((100, word()), (200, word()), *meanwhile, by=by, end=3200)
+        assert silences(one) == (100, 3000)
+        assert is_stalled(one) == stalled
+        short = measured((100, word()), (200, word()), *meanwhile, by=by, end=2200)
+        assert (silences(short), is_stalled(short)) == ((100, 2000), (False, False))
+
+
+def test_a_stream_without_any_output_stalled_from_its_request_on() -> None:
+    for parts in ([(5, COMMENT)], [(5, event({"content": ""})), (900, COMMENT)]):
+        one = measured(*parts, by="client", end=3000)
+        assert (silences(one), is_stalled(one)) == ((3000, None), (True, True))
+    complete = measured((2500, DONE), asked=STREAMED)
+    assert (silences(complete), is_stalled(complete)) == ((2500, None), (True, False))
+
+
+@each_case(
+    ("by", "silence", "stalled"),
+    [
+        ("client", 5000, (True, True)),
+        ("headers_timeout", 5000, (True, False)),
+        ("reset", 5000, (True, False)),
+        ("eof", 5000, (True, False)),
+        ("shutdown", 5000, (True, False)),
+        ("protocol", 5000, (True, False)),
+        ("died", 5000, (False, False)),
+        ("dns", None, (False, False)),
+        ("refused", None, (False, False)),
+        ("tls", None, (False, False)),
+        ("connect_timeout", None, (False, False)),
+        ("local", None, (False, False)),
+    ],
+)
+def test_before_the_head_a_request_that_was_sent_is_waited_for(
+    by: str, silence: int | None, stalled: tuple[bool, bool]
+) -> None:
+    one = unanswered(by)
+    assert (silences(one), is_stalled(one)) == ((silence, None), stalled)
+    kept = unanswered(by, connected_ns=None, connection_reused=True)
+    assert (silences(kept), is_stalled(kept)) == ((silence, None), stalled)
+    assert silences(unanswered(by, connected_ns=None)) == (None, None)
+    assert silences(unanswered(by, asked=WHOLE)) == (None, None)
+
+
+@each_case(
+    ("path", "headers", "body", "is_stream"),
+    [
+        ("/v1/messages", (), b'{"stream": true}', True),
+        ("/v1/messages", (("accept", "text/event-stream"),), b"{}", True),
+        ("/v1/messages", (), b'{"stream": false}', False),
+        ("/v1/responses", (), b'{"stream": true}', True),
+        ("/v1beta/models/g:streamGenerateContent?alt=sse", (), b"{}", True),
+        ("/v1beta/models/g:streamGenerateContent", (), b"{}", True),
+        ("/v1beta/models/g:generateContent", (), b"{}", False),
+        ("/model/anthropic.claude/converse-stream", (), b"{}", True),
+        ("/model/anthropic.claude/converse", (), b"{}", False),
+        ("/model/anthropic.claude/invoke-with-response-stream", (), b"{}", True),
+        ("/api/chat", (), b'{"model": "m"}', True),
+        ("/api/chat", (), b'{"stream": false}', False),
+        ("/v1/embeddings", (), b'{"stream": true}', False),
+        ("/v1/chat/completions", (), b"no JSON", False),
+    ],
+)
+def test_what_a_request_asks_for_decides_where_nothing_answered(
+    path: str, headers: Sequence[tuple[str, str]], body: bytes, is_stream: bool
+) -> None:
+    one = unanswered("client", asked=RecordedRequest(headers, body), path=path, headers=Headers(request=tuple(headers)))
+    assert silences(one) == ((5000, None) if is_stream else (None, None))
+
+
+def test_an_error_status_at_last_is_no_stall() -> None:
+    for status in (429, 500):
+        body = (4000, b'{"error": {"message": "no"}}')
+        one = measured(body, status=status, content_type="application/json", asked=STREAMED, end=4001)
+        assert (silences(one), is_stalled(one)) == ((4001, None), (False, False))
+
+
+def test_whole_answers_and_running_streams_have_no_silences() -> None:
+    body = json.dumps({"object": "chat.completion", "choices": [{"index": 0, "message": {"content": "a"}}]}).encode()
+    for asked in (STREAMED, WHOLE):
+        one = measured((9000, body), content_type="application/json", asked=asked)
+        assert (silences(one), is_stalled(one)) == ((None, None), (False, False))
+    running = measured((100, word()), (9000, word()), by=None)
+    assert (silences(running), is_stalled(running)) == ((None, None), (False, False))
+
+
+def test_without_times_all_is_unknown() -> None:
+    one = measured((100, word()), (9000, word()), clock="none")
+    assert (silences(one), is_stalled(one), one.stalled_answers) == ((None, None), (False, False), None)
+
+
+def test_a_stream_that_no_dialect_decodes_has_no_silence_of_output() -> None:
+    parts = (100, b'data: {"x": 1}\n\n'), (9000, b'data: {"x": 2}\n\n')
+    for path in ("/v1/chat/completions", "/other"):
+        assert silences(measured(*parts, path=path)) == (None, None)
+
+
+def test_a_silence_before_the_own_end_counts_and_what_follows_the_end_does_not() -> None:
+    finish = event({}, "stop")
+    late = measured((100, word()), (200, finish), (3300, DONE), end=9000)
+    assert (silences(late), is_stalled(late), late.outcome) == ((100, 3200), (True, False), "complete")
+    prompt = measured((100, word()), (200, finish + DONE), by="client", end=9000)
+    assert (silences(prompt), is_stalled(prompt)) == ((100, 100), (False, False))
+    unmarked = measured((100, word()), (200, finish), end=9000)
+    assert (silences(unmarked), is_stalled(unmarked)) == ((100, 8900), (True, False))
+
+
+def test_an_error_event_ends_the_waiting_whatever_follows_it() -> None:
+    fault = b'data: {"error": {"message": "overloaded"}}\n\n'
+    early = measured((100, word()), (200, fault), (6000, DONE), end=9000)
+    assert (silences(early), is_stalled(early)) == ((100, 100), (False, False))
+    late = measured((100, word()), (3300, fault), (6000, word()), end=9000)
+    assert (silences(late), is_stalled(late)) == ((100, 3200), (True, False))
+    only = measured((3000, fault), end=9000)
+    assert (silences(only), is_stalled(only)) == ((3000, None), (True, False))
+
+
+def test_a_client_that_leaves_right_at_a_tool_call_leaves_no_stall() -> None:
+    call = {"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}
+    one = measured((100, word()), (200, event({"tool_calls": [call]})), by="client", end=210)
+    assert (silences(one), is_stalled(one)) == ((100, 100), (False, False))
+
+
+BLOCKS = [
+    anthropic("content_block_start", index=1, content_block={"type": "server_tool_use", "id": "t", "name": "search"}),
+    anthropic("content_block_delta", index=1, delta={"type": "input_json_delta", "partial_json": '{"query": 1}'}),
+    anthropic("content_block_start", index=2, content_block={"type": "web_search_tool_result", "content": []}),
+]
+
+
+def test_the_time_of_a_tool_that_the_provider_runs_is_no_silence() -> None:
+    run: list[Part] = [(100, TEXT), (200, BLOCKS[0]), (300, BLOCKS[1]), (900, PING), (9300, BLOCKS[2])]
+    quick = measured(*run, (9400, TEXT), (9500, STOP), **MESSAGES)
+    assert (silences(quick), is_stalled(quick)) == ((100, 100), (False, False))
+    slow = measured(*run, (12_400, TEXT), (12_500, STOP), **MESSAGES)
+    assert (silences(slow), is_stalled(slow), slow.tool_spans) == ((100, 3100), (True, False), [[300 * MS, 9300 * MS]])
+    left = measured(*run[:4], by="client", end=9000, **MESSAGES)
+    assert (silences(left), is_stalled(left)) == ((100, 100), (False, False))
+
+
+def test_the_time_of_built_in_tools_of_responses_and_gemini_is_no_silence() -> None:
+    def of_responses(kind: str, **data: object) -> bytes:
+        return anthropic(f"response.{kind}", **data)
+
+    item = {"type": "web_search_call", "id": "w", "action": {"type": "search", "query": "q"}}
+    call = of_responses("output_item.added", output_index=0, item={"type": "web_search_call", "id": "w"})
+    result = of_responses("output_item.done", output_index=0, item=item)
+    text = of_responses("output_text.delta", output_index=1, delta="a")
+    end = of_responses("completed", response={"status": "completed"})
+    one = measured((100, call), (9000, result), (9100, text), (9200, end), path="/v1/responses")
+    assert (silences(one), is_stalled(one)) == ((100, 100), (False, False))
+
+    def of_gemini(part: dict[str, object]) -> bytes:
+        return b"data: " + json.dumps({"candidates": [{"content": {"parts": [part]}}]}).encode() + b"\r\n\r\n"
+
+    parts = (100, of_gemini({"executableCode": {"code": "1"}})), (9000, of_gemini({"codeExecutionResult": {}}))
+    gemini = measured(*parts, (9100, of_gemini({"text": "a"})), path="/v1beta/models/g:streamGenerateContent", end=9200)
+    assert (silences(gemini), is_stalled(gemini)) == ((100, 100), (False, False))
+
+
+def of_lines(path: str, *texts: str) -> tuple[str, str, list[bytes]]:
+    return path, "application/x-ndjson", [text.encode() + b"\n" for text in texts]
+
+
+WIRES = {
+    "anthropic": ("/v1/messages", "text/event-stream", [TEXT, TEXT, STOP]),
+    "responses": (
+        "/v1/responses",
+        "text/event-stream",
+        [
+            anthropic("response.output_text.delta", output_index=0, delta="a"),
+            anthropic("response.output_text.delta", output_index=0, delta="b"),
+            anthropic("response.completed", response={"status": "completed"}),
+        ],
+    ),
+    "ollama": of_lines(
+        "/api/chat",
+        '{"model": "m", "message": {"content": "a"}, "done": false}',
+        '{"model": "m", "message": {"content": "b"}, "done": false}',
+        '{"model": "m", "message": {"content": ""}, "done": true, "done_reason": "stop"}',
+    ),
+    "bedrock": (
+        "/model/m/converse-stream",
+        "application/vnd.amazon.eventstream",
+        [
+            eventstream.event("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": "a"}}),
+            eventstream.event("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": "b"}}),
+            eventstream.event("messageStop", {"stopReason": "end_turn"}),
+        ],
+    ),
+}
+
+
+@each_case("wire", WIRES)
+def test_every_wire_is_judged_alike(wire: str) -> None:
+    path, kind, (first, second, end) = WIRES[wire]
+    named = {"path": path, "content_type": kind}
+    cut = measured((100, first), (200, second), by="client", end=3300, **named)
+    assert (silences(cut), is_stalled(cut)) == ((100, 3100), (True, True))
+    late = measured((100, first), (200, second), (3300, end), end=9000, **named)
+    assert (silences(late), is_stalled(late)) == ((100, 3100), (True, False))
+
+
+def test_where_a_wire_has_no_end_the_end_of_the_body_is_it() -> None:
+    text = b'data: {"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"}]}\r\n\r\n'
+    one = measured((100, text), path="/v1beta/models/g:streamGenerateContent?alt=sse", end=3300)
+    assert (silences(one), is_stalled(one), one.outcome) == ((100, 3200), (True, False), "complete")
+
+
+def test_a_client_that_took_no_more_gave_nothing_up() -> None:
+    large = word("x" * 100_000)
+    one = measured((0, large), (10, word(), None), (20, word(), None), by="client", end=9000)
+    assert is_stalled(one) == (True, False)
+    assert one.silent_end_by == "client"
+
+
+def test_where_the_end_of_the_body_is_missing_its_last_silence_is_unknown() -> None:
+    one = measured((100, word()), (200, word()), by="eof", end=9000, gap_bytes=7)
+    assert (silences(one), is_stalled(one)) == ((100, 100), (False, False))
+
+
+def test_a_stream_that_broke_off_says_if_any_byte_came_in_its_last_silence() -> None:
+    quiet = measured((100, word()), by="eof", end=5000)
+    pinged = measured((100, word()), (3000, COMMENT), by="eof", end=5000)
+    assert [(one.silent_end_by, one.silent_end_is_quiet) for one in (quiet, pinged)] == [
+        ("upstream", True), ("upstream", False),
+    ]  # fmt: skip
+    assert measured((100, word()), (5000, DONE)).silent_end_by is None
+
+
+def test_stalls_among_gaps_are_those_of_an_answer() -> None:
+    gaps = [10 * MS, 3000 * MS, 10 * MS]
+    assert [*stalls_among(gaps, 5 * MS)] == [(15 * MS, 3015 * MS)]
+    ends = [*stalls_among(gaps, 5 * MS, end_ns=9000 * MS, tools=[(15 * MS, 3000 * MS)])]
+    assert ends == [(3025 * MS, 9000 * MS)]
+    answer = AwaitedAnswer(0, 9000 * MS, [5 * MS, 3025 * MS], can_end_stalled=False)
+    assert answer.stalls() == [(5 * MS, 3025 * MS)]
+    assert answer.stalls(Thresholds(stall_ms=4000)) == []
+    assert dataclasses.replace(answer, can_end_stalled=True).stalls(Thresholds(stall_ms=4000)) == [answer.last]
