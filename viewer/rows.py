@@ -149,6 +149,7 @@ class ListRow:
     last_silence_ms: float | None
     silent_end_by: str | None
     silent_end_is_quiet: bool | None
+    tool_spans: Sequence[Sequence[int]] | None
     last_read_ms: float | None = None
     recorder_pid: int | None = None
 

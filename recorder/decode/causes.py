@@ -81,6 +81,12 @@ def stalls(endings: Mapping[Ending, int], owners: Mapping[str, int] | None = Non
     return ", ".join(f"{counted(count, 'stall')} {owner}".rstrip() for owner, count in by.items() if count)
 
 
+def given_up(endings: Mapping[Ending, int]) -> str:
+    """Return the count of streams that their clients left in a stall of upstream's."""
+    count = sum(count for ending, count in endings.items() if ending.given_up)
+    return f"{counted(count, 'stream')} given up in a stall" if count else ""
+
+
 def buffered(endings: Mapping[Ending, int]) -> str:
     """Return the count of buffered answers."""
     count = sum(count for ending, count in endings.items() if ending.buffered)

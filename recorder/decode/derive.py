@@ -109,7 +109,7 @@ def silent(timeline: Timeline, decoded: Decoded, outcome: str) -> JsonObject:
     is_given_up = end is not None and outcome == "client_closed" and end.who == "upstream"
     lasting = answers[-1].last if answers and answers[-1].can_end_stalled else None
     return {
-        "answers": max(len(answers), 1),
+        "answers": max(len(answers), 1) if timeline.exchange.is_timed else None,
         "stalled_answers": sum(bool(one.stalls()) for one in answers) if answers else None,
         "given_up_answers": int(is_given_up) if answers else None,
         "last_silence_ns": None if lasting is None else lasting[1] - lasting[0],

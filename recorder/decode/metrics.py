@@ -230,7 +230,7 @@ class Metric:
     """The description of a metric beside its type and its formula.
 
     `unit` is "ns" where the name ends in `_ns`, and "" of a count. The metric is shown as unknown if the exchange has
-    one of the flags in `withheld`.
+    one of the flags in `withheld`. Statistics `of_every_outcome` include exchanges that did not become complete.
     """
 
     name: str = ""
@@ -238,6 +238,7 @@ class Metric:
     unit: str
     has_statistics: bool = False
     withheld: tuple[str, ...] = ()
+    of_every_outcome: bool = False
 
 
 def value(
@@ -334,6 +335,7 @@ class Timing:
         Timeline.longest_silence,
         aliases=("silence", "silence.max"),
         has_statistics=True,
+        of_every_outcome=True,
     )
     max_output_silence_ns: int | None = duration(
         "longest later silence of output: from one read with output to the next, or from the last one to the end of "
@@ -341,11 +343,13 @@ class Timing:
         Timeline.longest_output_silence,
         aliases=("output_silence", "stall", "max_stall", "max_stall_ms"),
         has_statistics=True,
+        of_every_outcome=True,
     )
     first_output_silence_ns: int | None = duration(
         "first silence of output: T0 → first output chunk, or to the end of a stream without any, also of a failed one",
         lambda t: t.answers[0].first_ns if t.answers else None,
         has_statistics=True,
+        of_every_outcome=True,
     )
     tpot_ns: float | None = duration(
         "time per token after the first: first to last output over output tokens − 1",
@@ -514,7 +518,9 @@ class Measures(Timing):
         "ns since T0",
         is_shown=False,
     )
-    answers: int | None = internal("answers that it stands for in rates of stalls: the turns of a WebSocket, else 1")
+    answers: int | None = internal(
+        "answers that it stands for in rates of stalls: the turns of a WebSocket, else 1; unknown without times"
+    )
     stalled_answers: int | None = internal("those of them that stalled")
     given_up_answers: int | None = internal("those of them that the client left in a stall of upstream's")
     last_silence_ns: int | None = internal(

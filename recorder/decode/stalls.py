@@ -11,7 +11,7 @@ of a recording and the screens apply the same functions, with the user's thresho
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import accumulate, compress, starmap
 from operator import ne, sub
@@ -153,15 +153,20 @@ def without_tools(from_ns: int, to_ns: int, tools: Sequence[Span]) -> Span:
 
 
 def stalls_among(
-    gaps: Iterable[int],
-    first_ns: int,
-    limits: Thresholds = DEFAULT,
-    end_ns: int | None = None,
+    gaps: Sequence[int],
+    first_ns: int | None,
+    last_ns: int | None,
+    last_silence_ns: int | None = None,
     tools: Sequence[Span] = (),
+    limits: Thresholds = DEFAULT,
 ) -> Iterator[Span]:
-    """Yield the begin and end of each stall among gaps between outputs; the first output came at `first_ns`.
+    """Yield the begin and end of each stall of an answer, by the values that a tape keeps of it.
 
-    A last silence lasted until `end_ns`. The `tools` of the provider ran at these times.
+    `gaps` are those between its outputs, needed only if one is a stall; the first output came at `first_ns`, the last
+    one at `last_ns`. The silence in which it ended lasted `last_silence_ns`. The `tools` of the provider ran meanwhile.
     """
-    answer = AwaitedAnswer(first_ns, end_ns, [*accumulate(gaps, initial=first_ns)], tools)
-    yield from answer.stalls(limits)
+    if first_ns is not None and gaps:
+        yield from AwaitedAnswer(0, None, [*accumulate(gaps, initial=first_ns)], tools).stalls(limits)
+    if last_silence_ns is not None and limits.is_stall(last_silence_ns):
+        from_ns = max(last_ns or 0, tools[-1][1] if tools else 0)
+        yield from_ns, from_ns + last_silence_ns

@@ -92,7 +92,7 @@ class _Writer:
         if not self._source.count(selection):
             raise NotFound(options.nothing(self._source, where))
         chosen = self._chosen(selection)
-        accounts = [found for _, found in self._source.accounts(selection, self._limits, SYSTEM)]
+        accounts = [found for _, found in self._source.accounts(selection, self._limits, SYSTEM) if found.is_known]
         time = sum(accounts[1:], accounts[0]) if accounts else None
         return self._report(kind, selection, [self._reported(no, *chosen[no]) for no in sorted(chosen)], time)
 

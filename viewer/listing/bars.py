@@ -141,8 +141,10 @@ class SessionBars:
 
 
 def of_time(spans: Sequence[Span], limits: Thresholds = DEFAULT) -> SessionBars:
-    """Return the bars of the time of a session; there is a span at least."""
+    """Return the bars of the time of a session, empty if its parts are unknown; there is a span at least."""
     whole = [*_in_line(stretches(spans, limits), min(one.start_ns for one in spans))]
+    if not all(one.is_timed for one in spans):
+        return SessionBars(Bar([], whole[0].start, whole[-1].end), {})
     start, end = whole[0].start, whole[-1].end
     own: dict[int, list[Phase]] = {}
     before: dict[int, Phase] = {}

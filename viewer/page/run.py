@@ -10,6 +10,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, BinaryIO, Final
 
 import numpy as np
@@ -20,7 +21,7 @@ from wiretape.recorder.decode import causes
 from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.exchange import FAILURES, OUTCOMES
 from wiretape.recorder.decode.operation import GENERATIONS
-from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.decode.stalls import Thresholds, without_tools
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.plurals import counted
 from wiretape.viewer import rows
@@ -74,7 +75,7 @@ _MOST_COMPARED: Final = 3
 _MOST_CAUSES: Final = 5
 
 _STATISTICS: Final = ("n", "p50", "p90", "p95", "p99", "max")
-_SHOWN: Final = ("ttft", "gap", "tps_user", "latency", "max_silence")
+_SHOWN: Final = ("ttft", "gap", "tps_user", "latency", "max_silence", "max_output_silence")
 _HEADLINES: Final = {
     "TTFT p50": ("ttft", "p50"), "TTFT p95": ("ttft", "p95"), "gap p99": ("gap", "p99"), "longest gap": ("gap", "max"),
     "latency p50": ("latency", "p50"), "latency p95": ("latency", "p95"), "speed p50": ("tps_user", "p50"),
@@ -164,7 +165,7 @@ def data(run: RunPage) -> JsonObject:
         "stall_ns": run.limits.stall_ns,
         "states": {name: [one.sign, one.tone] for name, one in states.STATES.items()},
         "outcomes": OUTCOMES,
-        "quantities": {name: [one.unit, one.meaning] for name, one in QUANTITIES.items()},
+        "quantities": {name: [one.unit, one.meaning, one.of_every_outcome] for name, one in QUANTITIES.items()},
         "step": [GAP_STEP, LEAST_GAP_NS],
         "language": _language(),
         "playable": list(run.streams),
@@ -293,14 +294,21 @@ def _listed(values: Sequence[Any]) -> JsonObject:
 
 
 def _stalls(columns: Columns, limits: Thresholds) -> JsonObject:
-    """Return the stalls: the row, the gap's index in it, and the duration of each."""
-    found = [
-        (row, place, gap)
-        for row, packed in enumerate(columns.gaps)
-        if packed and limits.is_stall(columns.values["max_gap_ms"][row])
-        for place, gap in enumerate(memoryview(packed).cast("q"))
-        if limits.is_stall(gap)
-    ]
+    """Return the stalls: the row, the gap's index in it, and the duration of each.
+
+    The silence in which an exchange ended has no index: it begins at the last output, or at T0 without any.
+    """
+    found, values = list[tuple[int, int | None, int]](), columns.values
+    for at, packed in enumerate(columns.gaps):
+        longest = (values[name][at] for name in ("max_output_silence_ms", "max_gap_ms"))
+        if packed and all(map(limits.is_stall, longest)):
+            ends = itertools.accumulate(memoryview(packed).cast("q"), initial=values["ttft_ms"][at] or 0)
+            cut = partial(without_tools, tools=values["tool_spans"][at] or ())
+            spans = itertools.starmap(cut, itertools.pairwise(ends))
+            gaps = ((place, to_ns - from_ns) for place, (from_ns, to_ns) in enumerate(spans))
+            found += ((at, place, lasted_ns) for place, lasted_ns in gaps if limits.is_stall(lasted_ns))
+        if limits.is_stall(lasted_ns := values["last_silence_ms"][at]):
+            found.append((at, None, lasted_ns))
     return {"row": deltas(row for row, *_ in found), "gap": [one[1] for one in found], "ns": [one[2] for one in found]}
 
 
@@ -418,7 +426,9 @@ def to_play(columns: Columns, compared: Iterable[str]) -> list[str]:
 
 def _waited(columns: Columns, at: int) -> float:
     """Return the longest time of an exchange without output, in ns."""
-    return max(columns.values["ttft_ms"][at] or 0, columns.values["max_gap_ms"][at] or 0)
+    return max(
+        columns.values[name][at] or 0 for name in ("ttft_ms", "max_output_silence_ms", "first_output_silence_ms")
+    )
 
 
 def groups(samples: Sequence[Sample], by: str) -> list[Group]:

@@ -89,6 +89,7 @@ def _session(one: PageSession, *, text: bool) -> JsonObject:
         "wall_us": _us(account.wall_ns),
         "parallel_us": _us(account.parallel_ns),
         "ttft_p50_us": None if account.ttft_p50_ns is None else _us(account.ttft_p50_ns),
+        **dict.fromkeys(f"{part}_us" for part in PARTS),
         **{f"{part}_us": _us(took_ns) for part, took_ns in account.parts.items()},
         **{field: getattr(account, field) for field in _COUNTS},
         **{field: getattr(row, field) for field in _SUMS},
@@ -133,7 +134,7 @@ def _turns(turns: Sequence[TurnTime], at: Sequence[int | None]) -> JsonObject:
         "is_turn": [int(span.is_generation and not (span.is_open or span.failed)) for span in spans],
         "before": [_NAMES.index(one.before) for one in turns],
         "before_us": [_us(one.before_ns) for one in turns],
-        **{f"{name}_us": [_us(one.parts[name]) for one in turns] for name in _OWN},
+        **{f"{name}_us": [_us(one.parts[name]) if one.span.is_timed else None for one in turns] for name in _OWN},
     }
 
 

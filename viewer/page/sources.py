@@ -126,7 +126,8 @@ def _sessions(connection: Connection, selected: Condition | None, limits: Thresh
     for name, row in newest.items():
         found, is_stepped = spans(members.get(name, ()), limits)
         its = account(found, limits, clock_step=is_stepped)
-        parts, turns = list(stretches(found, limits)), list(by_turn(found, limits))
+        parts = list(stretches(found, limits)) if its.is_known else []
+        turns = list(by_turn(found, limits))
         each.append(sessions.PageSession(row, its, parts, turns, verdicts.get(name, {})))
     return sessions.PageSessions(each, len(listed))
 

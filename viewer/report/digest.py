@@ -115,6 +115,7 @@ def _notes(row: TableRow, found: Counted, objective: str | None) -> Iterator[tup
     """Yield stalls, costs, missing usage and warnings, each with its label."""
     for flag, text in {
         "stall": causes.stalls(found.endings, found.stalls),
+        "given_up": causes.given_up(found.endings),
         "burst": causes.buffered(found.endings),
     }.items():
         if text:

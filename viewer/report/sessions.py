@@ -77,10 +77,12 @@ def shares(account: Account) -> str:
 
 def times(accounts: Sequence[Account], width: int | None = None) -> Iterator[Text]:
     """Yield the parts of the time of sessions, added up; nothing where there is none."""
-    total = sum(accounts, Account())
+    known = [account for account in accounts if account.is_known]
+    total = sum(known, Account())
     if total.wall_ns:
-        of = f"{counted(len(accounts), 'session')} in {span(ms(total.wall_ns))}"
-        yield from _label("time", f"{of}: {shares(total)}", width)
+        of = f"{counted(len(known), 'session')} in {span(ms(total.wall_ns))}"
+        unknown = f"; unknown of {counted(len(accounts) - len(known), 'session')}" if len(known) < len(accounts) else ""
+        yield from _label("time", f"{of}: {shares(total)}{unknown}", width)
 
 
 def lines(
@@ -93,7 +95,7 @@ def lines(
     yield from _label(
         "session", " · ".join(filter(None, [safe(key), ", ".join(map(safe, models)), safe(asked or "")])), room
     )
-    longest = max(account.parts.values())
+    longest = max(account.parts.values(), default=0)
     for name, took_ns in account.parts.items():
         drawn = stats.bar(took_ns, longest, min(_BAR, max(room - 40, 5))) if took_ns else ""
         percent = share(took_ns, account.wall_ns) if took_ns else ""
@@ -119,6 +121,8 @@ def _label(label: str, text: str, width: int | None) -> Iterator[Text]:
 def sentence(account: Account) -> str:
     """Return the verdict: how long it took, and what took most of it."""
     wall = f"{span(ms(account.wall_ns))} in {counted(account.turns, 'turn')}"
+    if not account.is_known:
+        return f"{wall}: unknown, its source has no times within the bodies"
     if not account.wall_ns:
         return wall
     first, second, *_ = sorted(account.parts, key=account.parts.__getitem__, reverse=True)
@@ -170,6 +174,7 @@ def turn_rows(found: Sequence[TurnTime], facts: Mapping[int, TableRow]) -> Itera
         own = facts.get(one.span.no, {})
         first_ns = one.span.first_ns
         parts = {f"{name}_ms": ms(took_ns) for name, took_ns in one.parts.items() if name not in _BEFORE}
+        parts = parts if one.span.is_timed else dict.fromkeys(parts)
         before = {f"{name}_ms": ms(one.before_ns if name == one.before else 0) for name in _BEFORE}
         row = {
             "turn": number,

@@ -442,6 +442,8 @@ def _largest(row: TableRow, room: int = _BAR) -> str:
     """Return the largest part of a session's time: a bar, which is `room` cells long for all of it, and its name."""
     if not row["wall_ms"]:
         return ""
+    if None in (row[f"{name}_ms"] for name in PARTS):
+        return "unknown"
     part = max(PARTS, key=lambda name: row[f"{name}_ms"])
     share = row[f"{part}_ms"] / row["wall_ms"]
     drawn = f"{'█' * max(round(room * share), 1):<{room}} " if room else ""

@@ -17,11 +17,11 @@ from wiretape.viewer import rows
 
 PARTS: Final = {
     "streaming": "an exchange is between its first and last output, and not in a stall",
-    "stalled": "an exchange is in a gap between outputs that is a stall",
+    "stalled": "an exchange is, behind its first output, in a silence that is a stall, whatever ended it",
     "waiting": "an exchange that does not fail is before its first output, or without any",
     "closing": "an exchange that does not fail is after its last output",
     "failed": "an exchange that fails is before its first or after its last output",
-    "backoff": "none is open; the next to start continues one that failed",
+    "backoff": "none is open; the next to start continues one that failed, or repeats one that was given up in a stall",
     "tools": "none is open; the next to start continues a tool call, or begins a branch while one is unanswered",
     "idle": "none is open, all else: the user, or the program itself",
 }
@@ -35,8 +35,9 @@ class Span(NamedTuple):
     """An exchange, or a turn of a WebSocket, with the exchange's number `no`; of an open one, `end_ns` is now.
 
     `continues` is the number of its predecessor, or of the failed attempt at the same request before it; of a later
-    turn, its own. `begins`: it begins a branch. `answers_tool`: its request ends in results of tools. `stalls` are
-    those gaps between its outputs that are stalls. None is unknown.
+    turn, its own; `repeats`: with the same request. `begins`: it begins a branch. `answers_tool`: its request ends in
+    results of tools. `stalls` are those behind its first output. `given_up`: the client left it in a stall. Without
+    `is_timed` nothing is known of its time but its start and its end. None is unknown.
     """
 
     no: int
@@ -53,11 +54,17 @@ class Span(NamedTuple):
     answers_tool: bool | None = None
     continues: int | None = None
     begins: bool = False
+    repeats: bool = False
+    given_up: bool = False
+    is_timed: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """The parts of a session's wall time, and counts of its exchanges; see `MEANINGS`."""
+    """The parts of a session's wall time, and counts of its exchanges; see `MEANINGS`.
+
+    Without `is_known` its parts are unknown: its source has no times within the bodies.
+    """
 
     wall_ns: int = 0
     streaming_ns: int = 0
@@ -76,28 +83,32 @@ class Account:
     exchanges_max: int = 0
     ttft_p50_ns: float | None = None
     clock_step: bool = False
+    is_known: bool = True
 
     @property
     def parts(self) -> dict[str, int]:
-        """The parts in ns by name, in their order."""
-        return {name: getattr(self, f"{name}_ns") for name in PARTS}
+        """The parts in ns by name, in their order; none if they are unknown."""
+        return {name: getattr(self, f"{name}_ns") for name in PARTS} if self.is_known else {}
 
     def row(self) -> rows.TableRow:
         """Return the `ACCOUNT_FIELDS` by name."""
-        return {name: _shown(name, getattr(self, rows.stored_name(name))) for name in rows.ACCOUNT_FIELDS}
+        row = {name: _shown(name, getattr(self, rows.stored_name(name))) for name in rows.ACCOUNT_FIELDS}
+        return row if self.is_known else row | dict.fromkeys(f"{name}_ms" for name in PARTS)
 
     def __add__(self, other: "Account") -> "Account":
         """Return the account of both; the median of all is unknown, and the most open at once that of either."""
         summed: dict[str, Any] = {name: getattr(self, name) + getattr(other, name) for name in _SUMMED}
         most = max(self.exchanges_max, other.exchanges_max)
-        return Account(**summed, exchanges_max=most, clock_step=self.clock_step or other.clock_step)
+        is_known = self.is_known and other.is_known
+        return Account(**summed, exchanges_max=most, clock_step=self.clock_step or other.clock_step, is_known=is_known)
 
 
 def _shown(name: str, value: Any) -> Any:
     return rows.ms(value) if name.endswith("_ms") else value
 
 
-_SUMMED: Final = [one.name for one in fields(Account) if one.name not in ("exchanges_max", "ttft_p50_ns", "clock_step")]
+_NOT_SUMMED: Final = ("exchanges_max", "ttft_p50_ns", "clock_step", "is_known")
+_SUMMED: Final = [one.name for one in fields(Account) if one.name not in _NOT_SUMMED]
 MEANINGS: Final = {
     "wall_ns": "first T0 → last end",
     **{f"{name}_ns": f"time in which {meaning}" for name, meaning in PARTS.items()},
@@ -141,6 +152,7 @@ def account(spans: Iterable[Span], limits: Thresholds = DEFAULT, *, clock_step: 
         exchanges_max=most,
         ttft_p50_ns=percentile(waits, 0.5) if waits else None,
         clock_step=clock_step,
+        is_known=all(one.is_timed for one in ordered),
     )
 
 
@@ -175,7 +187,7 @@ class _Links:
         before = self._before(following)
         if before is None:
             return "tools" if following.begins and self._unanswered else "idle"
-        if before.failed:
+        if before.failed or (before.given_up and following.repeats):
             return "backoff"
         calls_tool = following.answers_tool if before.calls_tool is None else before.calls_tool
         awaits_tool = calls_tool and not (before.client_closed and following.answers_tool is False)
@@ -231,12 +243,18 @@ def phases(span: Span, limits: Thresholds) -> Iterator[tuple[str, int, int]]:
         stalls = [*stalls, (last_ns, end_ns)] if limits.is_stall(end_ns - last_ns) else stalls
         last_ns = end_ns
     for stall in stalls:
-        from_ns, to_ns = (min(max(at_ns, place), last_ns) for place in stall)
-        yield "streaming", at_ns, from_ns
+        from_ns, to_ns = (min(max(at_ns, place), end_ns) for place in stall)
+        yield from _around(last_ns, after, at_ns, from_ns)
         yield "stalled", from_ns, to_ns
         at_ns = to_ns
-    yield "streaming", at_ns, last_ns
-    yield after, last_ns, end_ns
+    yield from _around(last_ns, after, at_ns, end_ns)
+
+
+def _around(last_ns: int, after: str, from_ns: int, to_ns: int) -> Iterator[tuple[str, int, int]]:
+    """Yield the parts of a time without a stall: up to the last output, and behind it."""
+    border_ns = min(max(last_ns, from_ns), to_ns)
+    yield "streaming", from_ns, border_ns
+    yield after, border_ns, to_ns
 
 
 def _most_open(ordered: Sequence[Span]) -> int:

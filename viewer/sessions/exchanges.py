@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from wiretape.recorder.decode.exchange import FAILURES
 from wiretape.recorder.decode.operation import is_covered
 from wiretape.recorder.decode.stalls import DEFAULT, Thresholds, stalls_among
+from wiretape.recorder.decode.stalls import Span as Silence
 from wiretape.viewer.sessions.account import OWN_PARTS, Account, Span, account, by_turn
 from wiretape.viewer.sessions.axis import IMPORTED, placed
 
@@ -24,7 +25,8 @@ class SessionExchange(NamedTuple):
 
     `continued` is the number of its predecessor. `request` identifies its request among those of the session.
     `follows_answer`: the request holds an answer of a model, or names one. `gaps` are all gaps between its outputs,
-    int64, and needed only where the longest is a stall. Of an open exchange, `duration_ns` is the time until now.
+    int64, and needed only where the longest is a stall; `last_silence_ns` is the silence in which it ended, and the
+    provider ran tools in the `tool_spans`. Of an open exchange, `duration_ns` is the time until now.
     """
 
     no: int
@@ -45,6 +47,9 @@ class SessionExchange(NamedTuple):
     answers_tools: bool | None = None
     follows_answer: bool = False
     request: str | None = None
+    last_silence_ns: int | None = None
+    tool_spans: Sequence[Sequence[int]] | None = None
+    given_up: bool = False
 
     @property
     def is_imported(self) -> bool:
@@ -70,13 +75,14 @@ def spans(exchanges: Sequence[SessionExchange], limits: Thresholds = DEFAULT) ->
     made, asked = list[Span](), dict[str, SessionExchange]()
     for start_ns, one in sorted(zip(starts, exchanges, strict=True), key=itemgetter(0)):
         earlier = None if one.request is None else asked.get(one.request)
-        continues = earlier.no if earlier is not None and earlier.failed else one.continued
+        repeated = earlier if earlier is not None and (earlier.failed or earlier.given_up) else None
+        continues = one.continued if repeated is None else repeated.no
         if one.request is not None:
             asked[one.request] = one
         if one.turn_spans:
             made += _turns(one, start_ns, continues, limits)
         else:
-            made.append(_span(one, start_ns, continues, limits))
+            made.append(_span(one, start_ns, continues, limits)._replace(repeats=repeated is not None))
     return SessionSpans(made, is_stepped)
 
 
@@ -87,7 +93,12 @@ def account_of(exchanges: Sequence[SessionExchange], limits: Thresholds = DEFAUL
 
 
 def own_time(one: SessionExchange, limits: Thresholds = DEFAULT) -> dict[str, int]:
-    """Return the time of an exchange by part, in ns, as if no other were open; of a WebSocket, that of its turns."""
+    """Return the time of an exchange by part, in ns, as if no other were open; of a WebSocket, that of its turns.
+
+    It has no parts if they are unknown.
+    """
+    if one.clock == "none":
+        return {}
     turns = [*by_turn(spans([one], limits).spans, limits)]
     return {part: sum(turn.parts[part] for turn in turns) for part in OWN_PARTS}
 
@@ -104,9 +115,10 @@ def _span(one: SessionExchange, start_ns: int, continues: int | None, limits: Th
     took_ns, first_ns, last_ns = one.duration_ns, one.ttft_ns, one.latency_ns
     if took_ns is None:
         took_ns = one.end_ns if one.end_ns is not None else last_ns or 0
-    stalls: Sequence[tuple[int, int]] = ()
-    if one.gaps is not None and first_ns is not None:
-        stalls = [*stalls_among(_numbers(one.gaps), start_ns + first_ns, limits)]
+    # Without output its time is that of waiting, or of failing.
+    stalls = (
+        [] if first_ns is None else [(start_ns + from_ns, start_ns + to_ns) for from_ns, to_ns in _stalls(one, limits)]
+    )
     is_generation, outcome = is_covered(one.operation), one.outcome
     return Span(
         one.no,
@@ -123,24 +135,45 @@ def _span(one: SessionExchange, start_ns: int, continues: int | None, limits: Th
         one.answers_tools,
         continues,
         is_generation and continues is None and not one.follows_answer,
+        given_up=bool(one.given_up),
+        is_timed=one.clock != "none",
     )
+
+
+def _stalls(one: SessionExchange, limits: Thresholds) -> Iterator[Silence]:
+    gaps = _numbers(one.gaps or b"")
+    return stalls_among(gaps, one.ttft_ns, one.latency_ns, one.last_silence_ns, _tools(one), limits)
+
+
+def stalls_of(one: SessionExchange, limits: Thresholds = DEFAULT) -> list[Silence]:
+    """Return the stalls of an exchange, in ns since T0; over a WebSocket, those of its turns that had output."""
+    if one.turn_spans:
+        return [stall for turn in _turns(one, 0, None, limits) for stall in turn.stalls]
+    return [*_stalls(one, limits)]
+
+
+def _tools(one: SessionExchange) -> list[Silence]:
+    return [(from_ns, to_ns) for from_ns, to_ns in one.tool_spans or ()]
 
 
 def _turns(one: SessionExchange, start_ns: int, continues: int | None, limits: Thresholds) -> Iterator[Span]:
     """Yield the responses over a WebSocket: its last one ends as the exchange does."""
-    gaps = iter(_numbers(one.gaps or b""))
+    gaps, tools = iter(_numbers(one.gaps or b"")), _tools(one)
     turns = one.turn_spans or ()
     for number, (asked_ns, first_ns, last_ns, end_ns, outputs, calls, answers) in enumerate(turns):
         is_last = number == len(turns) - 1
         known = [at_ns for at_ns in (end_ns, one.end_ns if is_last else None, last_ns, asked_ns) if at_ns is not None]
         own = list(islice(gaps, max((outputs or 0) - 1, 0)))
+        is_lasting = end_ns is not None or (is_last and one.last_silence_ns is not None)
+        silence_ns = known[0] - last_ns if is_lasting and last_ns is not None else None
+        stalls = stalls_among(own, first_ns, last_ns, silence_ns, tools, limits)
         yield Span(
             one.no,
             start_ns + (asked_ns or 0),
             start_ns + known[0],
             None if first_ns is None else start_ns + first_ns,
             None if last_ns is None else start_ns + last_ns,
-            () if first_ns is None else [*stalls_among(own, start_ns + first_ns, limits)],
+            () if first_ns is None else [(start_ns + from_ns, start_ns + to_ns) for from_ns, to_ns in stalls],
             is_open=one.outcome == "open" and is_last and end_ns is None,
             failed=is_last and one.failed,
             client_closed=is_last and one.outcome == "client_closed",
@@ -148,6 +181,8 @@ def _turns(one: SessionExchange, start_ns: int, continues: int | None, limits: T
             answers_tool=bool(answers),
             continues=one.no if number else continues,
             begins=not number and continues is None and not one.follows_answer,
+            given_up=is_last and bool(one.given_up),
+            is_timed=one.clock != "none",
         )
 
 

@@ -32,7 +32,7 @@ OWN_ATTRIBUTES: Final = {
     "wiretape.outcome.detail": "the kind of that outcome",
     "wiretape.time_to_first_token": "s from the request to the first chunk with content, reasoning or a tool call",
     "wiretape.longest_gap": "s of the longest gap between reads with output",
-    "wiretape.stall.count": "number of stalls among these gaps",
+    "wiretape.stall.count": "number of stalls, with the one in which a stream ended",
     "wiretape.before.part": "what passed in the session before it, while no exchange was open: backoff, tools or idle",
     "wiretape.before.duration": "s of that",
     "wiretape.flags": "the flags of the exchange (wiretape help outcomes)",
@@ -89,7 +89,8 @@ class Traced:
     """The facts of an exchange besides those that are `counted`; None is unknown.
 
     `started_ns` is the wall time of T0, in ns since the epoch. `before` is the part of its session's time before it, in
-    which no exchange was open, and its length in ns.
+    which no exchange was open, and its length in ns. `stalls` are the beginnings and ends of its stalls, in ns since
+    T0.
     """
 
     id: str
@@ -107,6 +108,7 @@ class Traced:
     max_gap_ns: int | None = None
     parameters: RequestParameters = NO_PARAMETERS
     before: tuple[str, int] | None = None
+    stalls: Sequence[tuple[int, int]] | None = None
 
 
 class ValueCounter(Protocol):

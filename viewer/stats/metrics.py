@@ -20,7 +20,8 @@ from wiretape.viewer.query.fields import closest_first, others
 class Quantity:
     """A measured quantity; `column` is its column on the tape, None if it is pooled from the gaps of all exchanges.
 
-    `is_whole`: the tape has it in whole nanoseconds. `aliases` are accepted for its name.
+    `is_whole`: the tape has it in whole nanoseconds. `aliases` are accepted for its name. Its statistics are those of
+    complete exchanges, or `of_every_outcome`.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Quantity:
     meaning: str
     is_whole: bool = False
     aliases: tuple[str, ...] = ()
+    of_every_outcome: bool = False
 
     @property
     def suffix(self) -> str:
@@ -47,7 +49,8 @@ def _of(metric: Metric) -> Quantity:
     unit = "ms" if metric.unit == "ns" else metric.unit
     is_whole = metric.unit == "ns" and metric.name in _WHOLE
     aliases = tuple(other for other in others(field) if other != name)
-    return Quantity(name, metric.name, unit, own + metric.meaning, is_whole, (field, *aliases))
+    names = (field, *aliases)
+    return Quantity(name, metric.name, unit, own + metric.meaning, is_whole, names, metric.of_every_outcome)
 
 
 _WHOLE: Final = {one.name for one in dataclasses.fields(Measures) if one.type in (int, int | None)}
@@ -79,7 +82,7 @@ NAMES: Final[dict[str, str]] = {
 STATISTICS: Final = ("n", "mean", "std", "min", "p50", "p90", "p95", "p99", "max")
 """Statistics of the values of each quantity."""
 
-RATES: Final = ("error_rate", "error_rate_all", "stream_error_rate", "cancel_rate", "goodput")
+RATES: Final = ("error_rate", "error_rate_all", "stream_error_rate", "cancel_rate", "goodput", "stalled", "given_up")
 """The shares of the exchanges of a group, in percent."""
 
 GROUPS: Final = (

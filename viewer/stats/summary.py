@@ -12,7 +12,7 @@ takes, of index int(n·p). The standard deviation is the population's.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,7 +75,8 @@ _HEAD: Final = {
     "goodput_pct": "attempts, less cancelled, that are complete and meet the objective (--slo)",
     "objective_unknown_n": "complete exchanges that lack a value that the objective bounds",
     "coalesced_pct": "output chunks that share a read with an earlier one",
-    "measured_n": "exchanges in the figures below: the complete ones, or all with --include-failed",
+    "measured_n": "exchanges in the figures below: the complete ones, or all with --include-failed; those of silences "
+    "are of all",
 }
 _OF: Final = {
     "error_rate_n": "attempts − cancelled: the denominator of the error rate",
@@ -83,6 +84,13 @@ _OF: Final = {
     "stream_error_rate_n": "attempts with a 2xx status − cancelled",
     "cancel_rate_n": "attempts",
     "goodput_n": "attempts − cancelled − objective_unknown_n: the denominator of the goodput",
+}
+_STALLED: Final = {
+    "stalled_pct": "answers that stalled / answers that have ended, whatever ended them; a WebSocket has one each turn",
+    "stalled_n": "answers that have ended, failed and cancelled ones included: the denominator of stalled and given_up",
+    "given_up_pct": "answers that the client left in a stall of upstream's / answers that have ended",
+    "given_up_n": "answers that have ended",
+    "silent_end_n": "streams that broke off in a stall",
 }
 
 _PAID: Final = {
@@ -119,7 +127,7 @@ class Sample:
     burst, and `held_up` those of them with a burst that the client caused: reading from upstream was paused for it.
     `hidden` counts those without tokens per second and times per token, as usage counts tokens that did not come;
     `suspect` those with timestamps that may be late by more than 1 ms, `imported` those with another program's
-    timestamps, and `untimed` those without any.
+    timestamps, and `untimed` those without any. `ends` are how its answers ended.
     """
 
     key: Key
@@ -139,6 +147,7 @@ class Sample:
     imported: int = 0
     untimed: int = 0
     paid: Paid = field(default_factory=Paid)
+    ends: "AnswerEnds" = field(default_factory=lambda: AnswerEnds())
 
     @property
     def size(self) -> int:
@@ -167,7 +176,17 @@ class Sample:
             *(sum(getattr(one, name) for one in samples) for name in _COUNTS.values()),
         )
         together.paid = Paid.together([one.paid for one in samples])
+        together.ends = AnswerEnds(*map(sum, zip(*(one.ends for one in samples), strict=True)))
         return together
+
+
+class AnswerEnds(NamedTuple):
+    """Counts of answers that have ended: all, those that stalled, that were given up, and that broke off in a stall."""
+
+    ended: int = 0
+    stalled: int = 0
+    given_up: int = 0
+    silent: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +222,7 @@ def schema() -> dict[str, str]:
         for quantity in QUANTITIES.values()
         for statistic in STATISTICS
     }
-    return {**_HEAD, **figures, "warnings": f"words: {', '.join(WARNINGS)}", **_OF, **_PAID}
+    return {**_HEAD, **figures, "warnings": f"words: {', '.join(WARNINGS)}", **_OF, **_PAID, **_STALLED}
 
 
 def expanded(names: Sequence[str]) -> tuple[str, ...]:
@@ -240,8 +259,8 @@ class Figures:
 
     `objective` counts the complete exchanges that meet it, miss it, and are undecided; None without one.
     `gaps_of_0` are of `chunks` output chunks. `statistics` has the `STATISTICS` of each quantity by its name.
-    `flagged` has the counts of a `Sample` that are the causes of warnings, in their order; `histogram` is that of
-    one quantity, on request. `is_estimated` is True if percentiles of gaps are estimates.
+    `ends` are how answers ended. `flagged` has the counts of a `Sample` that are the causes of warnings, in their
+    order; `histogram` is that of one quantity, on request. `is_estimated` is True if percentiles of gaps are estimates.
     """
 
     key: Key
@@ -260,6 +279,7 @@ class Figures:
     statistics: Mapping[str, Mapping[str, float | None]]
     flagged: Sequence[int]
     paid: Paid
+    ends: AnswerEnds = field(default_factory=AnswerEnds)
     histogram: Sequence[Bucket] = ()
     is_estimated: bool = False
 
@@ -288,6 +308,7 @@ def measure(
         statistics={name: _figures_of(sample, quantity, method) for name, quantity in QUANTITIES.items()},
         flagged=[getattr(sample, name) for name in _COUNTS.values()],
         paid=sample.paid,
+        ends=sample.ends,
         histogram=buckets(_values_of(sample, drawn)) if drawn else (),
     )
 
@@ -340,7 +361,17 @@ def row_of(given: Figures, by: Sequence[str]) -> TableRow:
         "cancel_rate_n": attempts.count,
         "goodput_n": None if unknown is None else attempts.judged - unknown,
         **_paid(given.paid),
+        "stalled_pct": _share(given.ends.stalled, given.ends.ended),
+        "stalled_n": given.ends.ended,
+        "given_up_pct": _share(given.ends.given_up, given.ends.ended),
+        "given_up_n": given.ends.ended,
+        "silent_end_n": given.ends.silent,
     }
+
+
+def _share(part: int, whole: int) -> float | None:
+    percent = _percent(part, whole)
+    return None if percent is None else _rounded(percent)
 
 
 def figures(values: Values, method: Method = "linear", unit: float = 1.0) -> dict[str, float | None]:
@@ -433,7 +464,8 @@ def _figures_of(sample: Sample, quantity: Quantity, method: Method) -> dict[str,
 
 
 def _own(sample: Sample, quantity: Quantity) -> Values:
-    return known(sample.columns[quantity.name][sample.measured])
+    values = sample.columns[quantity.name]
+    return known(values if quantity.of_every_outcome else values[sample.measured])
 
 
 def _pooled(sample: Sample, quantity: Quantity) -> Values:

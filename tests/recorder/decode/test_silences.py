@@ -297,9 +297,11 @@ def test_a_stream_that_broke_off_says_if_any_byte_came_in_its_last_silence() -> 
 
 def test_stalls_among_gaps_are_those_of_an_answer() -> None:
     gaps = [10 * MS, 3000 * MS, 10 * MS]
-    assert [*stalls_among(gaps, 5 * MS)] == [(15 * MS, 3015 * MS)]
-    ends = [*stalls_among(gaps, 5 * MS, end_ns=9000 * MS, tools=[(15 * MS, 3000 * MS)])]
-    assert ends == [(3025 * MS, 9000 * MS)]
+    assert [*stalls_among(gaps, 5 * MS, 3025 * MS)] == [(15 * MS, 3015 * MS)]
+    assert [*stalls_among((), 5 * MS, 3025 * MS, 2001 * MS)] == [(3025 * MS, 5026 * MS)]
+    assert [*stalls_among((), None, None, 2001 * MS)] == [(0, 2001 * MS)]
+    tools = [(15 * MS, 3000 * MS), (3025 * MS, 4000 * MS)]
+    assert [*stalls_among(gaps, 5 * MS, 3025 * MS, 3000 * MS, tools)] == [(4000 * MS, 7000 * MS)]
     answer = AwaitedAnswer(0, 9000 * MS, [5 * MS, 3025 * MS], can_end_stalled=False)
     assert answer.stalls() == [(5 * MS, 3025 * MS)]
     assert answer.stalls(Thresholds(stall_ms=4000)) == []

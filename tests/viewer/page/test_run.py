@@ -82,13 +82,20 @@ def test_a_gap_of_any_length_has_a_step(ns: int) -> None:
     assert gaps.gap_counts(np.array([ns])) == [(int(gaps.gap_steps(np.array([ns]))[0]), 1)]
 
 
-def test_stalls_are_the_gaps_beyond_the_limit(fixture: Path, found: Read) -> None:
+def test_stalls_are_the_gaps_beyond_the_limit_and_the_silence_in_which_an_exchange_ended(
+    fixture: Path, found: Read
+) -> None:
     stalls = found.data["stalls"]
     with queries.opened(fixture) as connection:
         stored = [np.frombuffer(packed, "<i8") for _, packed in queries.packed_gaps(connection)]
-    expected = [(row, at, int(own[at])) for row, own in enumerate(stored) for at in np.flatnonzero(own > 2 * 10**9)]
-    assert list(zip(undelta(stalls["row"]), stalls["gap"], stalls["ns"], strict=True)) == expected
-    assert expected
+        ended = [row["last_silence_ms"] for row in queries.exchanges(connection, ("last_silence_ms",))]
+    gaps = [(row, at, int(own[at])) for row, own in enumerate(stored) for at in np.flatnonzero(own > 2 * 10**9)]
+    ends = [(row, None, round(ms * 1e6)) for row, ms in enumerate(ended) if ms is not None and ms > 2000]
+    shown = list(zip(undelta(stalls["row"]), stalls["gap"], stalls["ns"], strict=True))
+    assert [one for one in shown if one[1] is not None] == gaps
+    assert [one for one in shown if one[1] is None] == ends
+    assert gaps
+    assert ends
 
 
 def test_figures_of_groups_are_those_of_stats(fixture: Path, found: Read) -> None:

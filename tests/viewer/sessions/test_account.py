@@ -40,6 +40,29 @@ def test_a_stall_and_a_rate_limit_between_two_turns_are_told_apart() -> None:
     assert (found.exchanges, found.turns, found.failed, found.open, found.exchanges_max) == (3, 2, 1, 0, 1)
 
 
+def test_a_silence_behind_the_last_output_that_is_a_stall_is_neither_closing_nor_failing() -> None:
+    given_up = span(1, 0, 5000, 400, 1400, stalls=[(1400, 4900)], client_closed=True)
+    assert in_ms(account([given_up])) == {"waiting": 400, "streaming": 1000, "stalled": 3500, "closing": 100}
+    cut = span(1, 0, 5000, 400, 1400, stalls=[(1400, 5000)], failed=True)
+    assert in_ms(account([cut])) == {"failed": 400, "streaming": 1000, "stalled": 3600}
+    tool = span(1, 0, 6000, 400, 1400, stalls=[(3000, 6000)])
+    assert in_ms(account([tool])) == {"waiting": 400, "streaming": 1000, "closing": 1600, "stalled": 3000}
+
+
+def test_a_repetition_of_a_stream_that_was_given_up_comes_after_a_backoff() -> None:
+    given_up = span(1, 0, 10, client_closed=True, given_up=True)
+    assert account([given_up, span(2, 30, 40, continues=1, repeats=True)]).backoff_ns == 20 * MS
+    assert account([given_up, span(2, 30, 40, continues=1)]).idle_ns == 20 * MS
+
+
+def test_without_times_the_parts_of_a_session_are_unknown() -> None:
+    found = account([span(1, 0, 10), span(2, 20, 30, is_timed=False)])
+    assert (found.is_known, found.parts, found.wall_ns) == (False, {}, 30 * MS)
+    row = found.row()
+    assert {row[f"{part}_ms"] for part in PARTS} == {None}
+    assert row["wall_ms"] == 30
+
+
 def test_a_session_without_exchanges_takes_no_time() -> None:
     assert account([]) == Account()
 

@@ -52,6 +52,19 @@ def test_a_request_repeats_only_the_last_attempt_and_only_if_that_failed() -> No
     assert [span.continues for span in spans(exchanges).spans] == [None, 1, None, None, None]
 
 
+def test_a_stream_that_died_silently_was_stalled_until_it_was_given_up() -> None:
+    died = one(1, 0, 5000, 400, 1400, outcome="client_closed", last_silence_ns=3600 * MS, given_up=True, request="a")
+    found = spans([died, one(2, 7000, 10, request="a")], LIMITS).spans
+    parts = {name: ns / MS for name, ns in account(found, LIMITS).parts.items() if ns}
+    assert parts == {"waiting": 400 + 10, "streaming": 1000, "stalled": 3600, "backoff": 2000}
+    never_began = one(1, 0, 5000, outcome="client_closed", last_silence_ns=5000 * MS)
+    assert own_time(never_began, LIMITS)["waiting"] == 5000 * MS
+
+
+def test_without_times_an_exchange_has_no_own_time() -> None:
+    assert own_time(one(1, 0, 10, clock="none")) == {}
+
+
 def test_a_branch_begins_where_a_request_holds_no_answer() -> None:
     exchanges = [
         one(1, 0, 1),

@@ -210,7 +210,7 @@ function runTimeline(run, shown, { opened, told }) {
     return cache.get(row);
   }
   const stallsOf = (row) =>
-    (run.stallsOf.get(row) || []).map(({ gap, us }) => [outputsOf(row)[gap], outputsOf(row)[gap + 1], us]);
+    (run.stallsOf.get(row) || []).map((stall) => [...run.spanOf(row, stall, outputsOf(row)), stall.us]);
 
   // The times of each period that is in view, and the idle times between them; no label stands in another's place.
   function axis(pen, width) {
@@ -291,19 +291,19 @@ function runTimeline(run, shown, { opened, told }) {
         if (thinking !== null && answer !== null) part(answer - thinking, answer, colours.reasoning);
         else if (answer === null && run.text("outcome", row) !== "open") part(begin, done ?? total, colours.reasoning);
         if (to - from > 260 && run.gaps(row)) outputs(pen, row, y, width, height);
-        for (const [start, end, lasted] of stallsOf(row)) {
-          part(start, end, colours.back);
-          part(start, end, hatched);
-          const label = format.span(lasted * 1000);
+      }
+      for (const [start, end, lasted] of stallsOf(row)) {
+        part(start, end, colours.back);
+        part(start, end, hatched);
+        const label = format.span(lasted * 1000);
+        pen.fillStyle = colours.text;
+        if (at(end) - at(start) > pen.measureText(label).width + 14) {
+          const middle = (at(start) + at(end)) / 2;
+          const half = pen.measureText(label).width / 2 + 3;
+          pen.fillStyle = colours.back;
+          pen.fillRect(middle - half, y, 2 * half, height);
           pen.fillStyle = colours.text;
-          if (at(end) - at(start) > pen.measureText(label).width + 14) {
-            const middle = (at(start) + at(end)) / 2;
-            const half = pen.measureText(label).width / 2 + 3;
-            pen.fillStyle = colours.back;
-            pen.fillRect(middle - half, y, 2 * half, height);
-            pen.fillStyle = colours.text;
-            pen.fillText(label, middle - half + 3, y + height / 2 + 0.5);
-          }
+          pen.fillText(label, middle - half + 3, y + height / 2 + 0.5);
         }
       }
       pen.strokeStyle = colours.line;

@@ -55,12 +55,20 @@ function unpackRun(data, packed) {
     if (!run.stallsOf.has(row)) run.stallsOf.set(row, []);
     run.stallsOf.get(row).push({ gap: data.stalls.gap[place], us: data.stalls.ns[place] / 1000 });
   });
+  // Return when a stall of a row began and ended; the one in which it ended has no gap between outputs.
+  run.spanOf = (row, stall, at) => {
+    if (stall.gap !== null) return [at[stall.gap], at[stall.gap + 1]];
+    const from = rows.latency_ms[row] ?? 0;
+    return [from, from + stall.us];
+  };
   run.waited = Float64Array.from({ length: run.size }, (_, row) =>
-    Math.max(rows.ttft_ms[row] || 0, rows.max_gap_ms[row] || 0),
+    Math.max(rows.ttft_ms[row] || 0, rows.max_output_silence_ms[row] || 0, rows.first_output_silence_ms[row] || 0),
   );
   const covered = new Set([null, ...data.language.generations]);
   run.covers = data.all_operations ? () => true : (row) => covered.has(run.text("operation", row));
   run.isMeasured = (row) => run.covers(row) && run.text("outcome", row) === "complete";
+  // Silences are of every outcome.
+  run.isIncluded = (name, row) => (run.quantities[name]?.[2] ? run.covers(row) : run.isMeasured(row));
   run.groupOf = (by, row) => {
     if (!by) return null;
     if (!by.startsWith("label.")) return run.text(by, row);

@@ -8,7 +8,7 @@ const POOLED = "gap"; // all gaps between reads with output together; other quan
 // Return a distribution of some rows. Of all exchanges together it is of what the program counted, also where the page
 // has not the gaps of all of them.
 function seriesOf(run, metric, name, sign, rows, group = null) {
-  const measured = rows.filter(run.isMeasured);
+  const measured = rows.filter((row) => run.isIncluded(metric, row));
   if (metric !== POOLED) {
     const values = valuesOf(run, metric, measured);
     return { name, sign, n: values.length, values, points: cumulative(values) };
@@ -174,6 +174,7 @@ function groupTable(run, by) {
     figure("latency p95 ms", "latency", "p95"),
     figure("speed p50 tokens/s", "tps_user", "p50"),
     figure("longest silence ms", "max_silence", "max"),
+    figure("longest without output ms", "max_output_silence", "max"),
     column("output tokens", (row) => row.output_tokens, { number: true, shown: (value) => format.number(value) }),
   ];
   const paid = (name, raw, digits) =>
@@ -238,7 +239,8 @@ function selectionLine(run, shown) {
   const measured = covered.filter(run.isMeasured);
   const failed = covered.filter((row) => run.language.failures.includes(run.text("outcome", row))).length;
   const part = (name, percent) => {
-    const value = percentile(valuesOf(run, name, measured), percent);
+    const included = covered.filter((row) => run.isIncluded(name, row));
+    const value = percentile(valuesOf(run, name, included), percent);
     const [unit] = run.quantities[name];
     return value === null
       ? null
@@ -310,6 +312,8 @@ const COLUMNS = [
   us("icl_p50_ms", "median gap between output chunks", 2),
   us("icl_p99_ms", "99th percentile of the gaps between output chunks", 2),
   us("max_gap_ms", "longest gap between reads with output"),
+  us("max_output_silence_ms", "longest later silence of output, whatever ended it"),
+  us("first_output_silence_ms", "T0 to the first output, or to the end of a stream without any"),
   us("latency_ms", "T0 to the last output"),
   us("duration_ms", "T0 to the end"),
   number("input_tokens"),
@@ -552,7 +556,8 @@ function panel(run, timeline) {
 function gapStrip(run, row) {
   const at = run.outputs(row);
   const end = run.end[row] - run.at[row];
-  const stalls = (run.stallsOf.get(row) || []).map((one) => one.gap);
+  const stalls = run.stallsOf.get(row) || [];
+  const gaps = new Set(stalls.map((one) => one.gap));
   const made = picture(130, [
     (pen, width) => {
       const colours = palette();
@@ -566,7 +571,14 @@ function gapStrip(run, row) {
       }
       pen.fillStyle = colours.wait;
       pen.fillRect(x(0), 20, x(end) - x(0), 14);
-      if (!at.length) return;
+      const hatched = () => {
+        pen.fillStyle = hatch(pen, colours.stall);
+        for (const stall of stalls) {
+          const [from, to] = run.spanOf(row, stall, at);
+          pen.fillRect(x(from), 20, x(to) - x(from), 14);
+        }
+      };
+      if (!at.length) return hatched();
       pen.fillStyle = colours.content;
       pen.fillRect(x(at[0]), 20, Math.max(x(at.at(-1)) - x(at[0]), 1), 14);
       const [thinking, answer] = [run.rows.thinking_ms[row], run.rows.ttfo_ms[row]];
@@ -574,8 +586,7 @@ function gapStrip(run, row) {
         pen.fillStyle = colours.reasoning;
         pen.fillRect(x(answer - thinking), 20, Math.max(x(answer) - x(answer - thinking), 1), 14);
       }
-      pen.fillStyle = hatch(pen, colours.stall);
-      for (const gap of stalls) pen.fillRect(x(at[gap]), 20, x(at[gap + 1]) - x(at[gap]), 14);
+      hatched();
       pen.fillStyle = colours.muted;
       for (const [us_, label] of [
         [1e3, "1 ms"],
@@ -586,7 +597,7 @@ function gapStrip(run, row) {
       at.forEach((time, place) => {
         const gap = place ? time - at[place - 1] : 0;
         const height = gap > 0 ? Math.max(20 * (Math.log10(gap) - 2), 1) : 1;
-        pen.fillStyle = place && stalls.includes(place - 1) ? colours.bad : colours.content;
+        pen.fillStyle = place && gaps.has(place - 1) ? colours.bad : colours.content;
         pen.fillRect(x(time) - 0.75, 126 - height, 1.5, height);
       });
     },
@@ -820,6 +831,8 @@ boot(async (data) => {
       "gap",
       "max_gap",
       "max_silence",
+      "max_output_silence",
+      "first_output_silence",
       "icl_p50",
       "icl_p99",
       "tpot",
@@ -949,7 +962,7 @@ boot(async (data) => {
       swatch("wait", "wait"),
       swatch("reasoning", "thinking"),
       swatch("content", "content"),
-      swatch("stall", `stall: a gap of more than ${format.span(run.stall_ns)}`, "hatched"),
+      swatch("stall", `stall: more than ${format.span(run.stall_ns)} without output`, "hatched"),
       swatch("bad", "failed"),
       idle,
     ),

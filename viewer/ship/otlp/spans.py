@@ -15,8 +15,6 @@ from typing import Final
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
 
-from wiretape.recorder.decode import stalls
-from wiretape.recorder.decode.decoder import Decoded
 from wiretape.recorder.decode.exchange import PROTOCOLS
 from wiretape.viewer.rows import ending
 from wiretape.viewer.ship.otlp.attributes import TelemetryOrigin, Value, of_labels, pairs, user_labels
@@ -92,7 +90,7 @@ def span(one: Traced, conventions: Conventions) -> Span | None:
         return None
     numbers, error = measured(one.counted)
     first_s = numbers["time_to_first_chunk_s"] if numbers is not None else None
-    stalled = _stalls(one.counted)
+    stalled = one.stalls or ()
     events = list(_events(one.started_ns, first_s, stalled))
     labels = labels_of(one.counted)
     model = labels.gen_ai_request_model or labels.gen_ai_response_model
@@ -154,14 +152,13 @@ def _generation(one: Traced, conventions: Conventions, first_s: object, error: s
 
 def _own(one: Traced, stalled: Sequence[tuple[int, int]]) -> dict[str, Value]:
     counted = one.counted
-    has_output = one.ttft_ns is not None
     return {
         "wiretape.exchange.id": one.id,
         "wiretape.outcome": counted.judged.outcome,
         "wiretape.outcome.detail": one.outcome_detail,
         "wiretape.time_to_first_token": _seconds(one.ttft_ns),
         "wiretape.longest_gap": _seconds(one.max_gap_ns),
-        "wiretape.stall.count": len(stalled) if has_output and counted.exchange.framing != "websocket" else None,
+        "wiretape.stall.count": None if one.stalls is None else len(stalled),
         "wiretape.before.part": one.before[0] if one.before else None,
         "wiretape.before.duration": _seconds(one.before[1]) if one.before else None,
         "wiretape.flags": counted.flags,
@@ -172,30 +169,9 @@ def _own(one: Traced, stalled: Sequence[tuple[int, int]]) -> dict[str, Value]:
 def _events(started_ns: int, first_s: object, stalled: Sequence[tuple[int, int]]) -> Iterator[Span.Event]:
     if isinstance(first_s, float):
         yield Span.Event(name="wiretape.first_chunk", time_unix_nano=_unix_ns(started_ns, round(first_s * 1e9)))
-    for from_ns, lasted_ns in islice(stalled, MOST_STALLS):
-        lasted = pairs({"wiretape.stall.duration": _seconds(lasted_ns)})
+    for from_ns, to_ns in islice(stalled, MOST_STALLS):
+        lasted = pairs({"wiretape.stall.duration": _seconds(to_ns - from_ns)})
         yield Span.Event(name="wiretape.stall", time_unix_nano=_unix_ns(started_ns, from_ns), attributes=lasted)
-
-
-def _stalls(counted: Ended) -> list[tuple[int, int]]:
-    """Return when each stall of a stream began, in ns since T0, and how long it lasted, as the flag `stall` counts."""
-    if counted.exchange.framing == "websocket":
-        return []
-    at, reads = _outputs(counted.body)
-    gaps = stalls.output_gaps(at, reads)
-    return [(at[chunk - 1], lasted) for chunk, lasted in gaps if stalls.DEFAULT.is_stall(lasted)]
-
-
-def _outputs(body: Decoded) -> tuple[list[int], list[int]]:
-    """Return when each output chunk came whose time is known, and the read that brought it."""
-    at, reads = list[int](), list[int]()
-    for run in body.runs:
-        if run.chunk.output:
-            for at_ns, read in zip(body.at_ns[run.items], body.reads[run.items], strict=True):
-                if at_ns is not None and read is not None:
-                    at.append(at_ns)
-                    reads.append(read)
-    return at, reads
 
 
 def _lasted_ns(counted: Ended) -> int:

@@ -27,7 +27,7 @@ from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.columns import BILLED, JOINED, Expression, Statement, cache_total, column, flagged
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.source.tape.functions import ADDITIVE, MOST_TOKENS
-from wiretape.viewer.source.tape.overview import FLAGGED, OUTCOME, group_of, sortable
+from wiretape.viewer.source.tape.overview import ENDED_ANSWERS, FLAGGED, OUTCOME, group_of, sortable
 from wiretape.viewer.stats import summary
 from wiretape.viewer.stats.histogram import EDGES, filled
 from wiretape.viewer.stats.metrics import QUANTITIES, Bound, Quantity
@@ -119,11 +119,17 @@ def _statement(
         func.sumIf(measures.c.cache_read_input_tokens, total.is_not(None)),
         func.sum(total),
         func.count(total),
-        *(_Values(_value(quantity), measured, plan.method) for quantity in QUANTITIES.values() if quantity.column),
+        *(func.sum(count) for count in ENDED_ANSWERS),
+        *(_Values(_value(one), _included(one, measured), plan.method) for one in QUANTITIES.values() if one.column),
         *plan.columns(by, measured),
         *_spread(drawn, measured),
     ]
     return select(*map(group_of, by), *counted)
+
+
+def _included(quantity: Quantity, measured: Expression) -> Expression:
+    """Return the condition for exchanges that statistics of a quantity include."""
+    return true() if quantity.of_every_outcome else measured
 
 
 def _true(condition: Expression) -> Expression:
@@ -146,7 +152,8 @@ def _spread(drawn: Quantity | None, measured: Expression) -> Iterator[Expression
         yield _Spread(func.groupArrayArrayIf(measures.c.icl, measured), literal(1e6, Float))
     elif drawn is not None:
         yield _Spread(
-            func.groupArrayIf(column(drawn.column or ""), measured), literal(1e6 if drawn.unit == "ms" else 1.0)
+            func.groupArrayIf(column(drawn.column or ""), _included(drawn, measured)),
+            literal(1e6 if drawn.unit == "ms" else 1.0),
         )
 
 
@@ -227,6 +234,7 @@ def _figures(
     missed, unknown = (next(values), next(values)) if bounds else (0, 0)
     flagged = [next(values) for _ in FLAGGED]
     complete, cached, given, cached_n = (next(values) for _ in range(4))
+    ends = summary.AnswerEnds(*(int(next(values) or 0) for _ in ENDED_ANSWERS))
     own = {
         quantity.name: _statistics(next(values), plan.method, 1e6 if quantity.is_whole else 1)
         for quantity in QUANTITIES.values()
@@ -252,6 +260,7 @@ def _figures(
         statistics={**own, **pooled},
         flagged=flagged,
         paid=Paid(unknown_n=complete, cached=cached or 0, input=given or 0, cached_n=cached_n),
+        ends=ends,
         histogram=filled(0 if drawn is None or drawn.name == "gap" else zeros, spread),
         is_estimated=plan.is_estimated,
     )

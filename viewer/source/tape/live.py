@@ -68,6 +68,7 @@ MOST_GAPS: Final = 65_536
 """Limit of gaps read for the stalls of a list's row; of an exchange without a stall none are read."""
 
 HAS_STALL: Final = measures.c.max_gap_ns > DEFAULT.stall_ns
+"""The condition that a gap between outputs is a stall, or would be but for the tools of the provider."""
 
 _ENDS: Final = select(exchanges.c.no, exchanges.c.started_at, exchanges.c.end_ns).select_from(JOINED)
 _MOST_VALUES: Final = 200
@@ -153,10 +154,12 @@ def row_of(no: int, last_ns: int | None, gaps: bytes | None, values: Sequence[ob
 
 def _with_stalls(row: ListRow, gaps: bytes | None) -> ListRow:
     """Return a row with its stalls; those of several responses are left out, as no gap is known between responses."""
-    first_ns = rows.ns(row.first_output_ms)
-    if not gaps or first_ns is None or "multi_response" in row.flags:
+    if "stall" not in row.flags or "multi_response" in row.flags:
         return row
-    return replace(row, stalls=[*stalls_among(struct.unpack_from(f"<{len(gaps) // 8}q", gaps), first_ns)])
+    numbers = struct.unpack_from(f"<{len(gaps or b'') // 8}q", gaps or b"")
+    first_ns, last_ns, silence_ns = map(rows.ns, (row.first_output_ms, row.latency_ms, row.last_silence_ms))
+    tools = [(from_ns, to_ns) for from_ns, to_ns in row.tool_spans or ()]
+    return replace(row, stalls=[*stalls_among(numbers, first_ns, last_ns, silence_ns, tools)])
 
 
 def short_columns() -> list[Expression]:

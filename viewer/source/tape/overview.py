@@ -28,7 +28,7 @@ from wiretape.viewer.stats import trend as trends
 from wiretape.viewer.stats.heatmap import Heatmap
 from wiretape.viewer.stats.metrics import QUANTITIES, Bound
 from wiretape.viewer.stats.prices import Paid
-from wiretape.viewer.stats.summary import TOKENS, UNMEASURED, Key, Sample
+from wiretape.viewer.stats.summary import TOKENS, UNMEASURED, AnswerEnds, Key, Sample
 from wiretape.viewer.stats.trend import StartedExchanges, Trend
 
 MOST_GAPS: Final = 12_000_000
@@ -47,6 +47,13 @@ FLAGGED: Final = (
     flagged("no_timing"),
 )
 """The conditions that `Figures.flagged` counts among the measured exchanges, in its order."""
+ENDED_ANSWERS: Final = (
+    measures.c.answers,
+    measures.c.stalled_answers,
+    measures.c.given_up_answers,
+    case((measures.c.silent_end_by.is_not(None), 1)),
+)
+"""The counts of `AnswerEnds` of one exchange."""
 OUTCOME: Final = case((exchanges.c.ended_by.is_(None), "open"), else_=func.coalesce(measures.c.outcome, UNMEASURED))
 """Elsewhere an exchange that has ended and is not measured counts as open; it is missing from the figures."""
 
@@ -153,6 +160,7 @@ def _sample_statement(by: Sequence[str], gaps: bool, include_failed: bool, curre
         measures.c.output_chunks,
         *(measures.c[name] for name in TOKENS),
         *(column(quantity.column) for quantity in _COLUMNS.values() if quantity.column),
+        *ENDED_ANSWERS,
         cost_units() if currency else null(),
         measures.c.cache_read_input_tokens,
         cache_total(),
@@ -171,7 +179,13 @@ def _turns_of(row: Sequence[Any], head: int) -> list[Sequence[Any]]:
     if not turns:
         return [row]
     rest = (None,) * (_PAID + len(FLAGGED) + 1)
-    return [(row[0], None, row[2], *row[3:head], *_numbers_of(turn), *rest) for turn in turns]
+    # How all of them ended is known of the exchange.
+    before = 3 + len(TOKENS) + len(_COLUMNS)
+    ends = [row[head + before : head + before + len(ENDED_ANSWERS)], *((None,) * len(ENDED_ANSWERS) for _ in turns[1:])]
+    return [
+        (row[0], None, row[2], *row[3:head], *_numbers_of(turn), *own, *rest)
+        for turn, own in zip(turns, ends, strict=True)
+    ]
 
 
 def _numbers_of(turn: TableRow) -> Iterator[Any]:
@@ -186,7 +200,7 @@ def _numbers_of(turn: TableRow) -> Iterator[Any]:
 
 
 def _sample(key: Key, group: _Group, include_failed: bool, currency: str | None) -> Sample:
-    width = 3 + len(TOKENS) + len(_COLUMNS) + _PAID + len(FLAGGED)
+    width = 3 + len(TOKENS) + len(_COLUMNS) + len(ENDED_ANSWERS) + _PAID + len(FLAGGED)
     table = np.concatenate([np.empty((0, width)), *group.numbers])
     codes, statuses, chunks = table[:, 0], table[:, 1], table[:, 2]
     columns = {name: table[:, 3 + at].copy() for at, name in enumerate(TOKENS)}
@@ -206,6 +220,8 @@ def _sample(key: Key, group: _Group, include_failed: bool, currency: str | None)
         *group.starts,
         *np.count_nonzero(table[measured, -len(FLAGGED) :] > 0, axis=0).tolist(),
     )
+    counts = table[:, -len(FLAGGED) - _PAID - len(ENDED_ANSWERS) : -len(FLAGGED) - _PAID]
+    sample.ends = AnswerEnds(*map(int, np.nansum(counts, axis=0).tolist()))
     sample.paid = _paid(table[:, -len(FLAGGED) - _PAID : -len(FLAGGED)], complete, currency)
     return sample
 

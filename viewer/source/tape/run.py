@@ -24,7 +24,8 @@ TEXTS: Final = (
 
 NUMBERS: Final = (
     "status", "gap_bytes", "connection_reused", "connect_ms", "ttfb_ms", "ttfc_ms", "ttft_ms", "ttfo_ms", "thinking_ms",
-    "latency_ms", "duration_ms", "max_gap_ms", "max_silence_ms", "tpot_ms", "tps_user", "icl_p50_ms", "icl_p99_ms",
+    "latency_ms", "duration_ms", "max_gap_ms", "max_silence_ms", "max_output_silence_ms", "first_output_silence_ms",
+    "last_silence_ms", "tpot_ms", "tps_user", "icl_p50_ms", "icl_p99_ms",
     "coalesced_fraction", "input_tokens", "output_tokens", "reasoning_tokens", "cache_read_input_tokens", "reads",
     "events", "output_chunks", "bytes", "cost", "cache_hit_rate",
 )  # fmt: skip
@@ -36,7 +37,7 @@ CONTEXT: Final = tuple(f"context_{source}_bytes" for source in SOURCES)
 BELONGING: Final = ("conversation", "cache_verdict", "cache_broken_at")
 """The fields that need the other exchanges of the tape."""
 
-_FIELDS: Final = ("id", "started_at", "labels", *TEXTS, *NUMBERS, *CONTEXT)
+_FIELDS: Final = ("id", "started_at", "labels", *TEXTS, *NUMBERS, *CONTEXT, "tool_spans")
 
 
 @dataclass(frozen=True, slots=True)

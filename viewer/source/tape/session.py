@@ -11,7 +11,7 @@ from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.recorder.tape.schema import exchanges, measures
-from wiretape.viewer.sessions.exchanges import SessionExchange, own_time
+from wiretape.viewer.sessions.exchanges import SessionExchange, own_time, stalls_of
 from wiretape.viewer.source.base import POLL_SECONDS
 from wiretape.viewer.source.tape import following, queries, sessions
 from wiretape.viewer.source.tape.columns import JOINED, among, stalled_gaps
@@ -33,6 +33,7 @@ _FACTS = select(
     exchanges.c.framing, exchanges.c.started_at, exchanges.c.request_headers, exchanges.c.labels, measures.c.outcome,
     measures.c.error_code, measures.c.duration_ns, measures.c.flags, measures.c.finish_reason,
     measures.c.choices, measures.c.conversation_key, measures.c.latency_ns, measures.c.turn_spans,
+    measures.c.last_silence_ns, measures.c.tool_spans, measures.c.first_output_silence_ns,
     stalled_gaps(DEFAULT.stall_ns).label("gaps"), *_COUNTED.values(), *_TOLD.values(),
 ).select_from(JOINED)  # fmt: skip
 
@@ -73,6 +74,7 @@ def traced(connection: Connection, numbers: Sequence[int], *, of_spans: bool = F
             labels=row.labels or {},
             finish_reasons=_finish_reasons(row),
             conversation=row.conversation_key,
+            stalls=None if row.first_output_silence_ns is None else stalls_of(_facts(row)),
             before=before.get(row.no),
             parameters=_parameters(connection, row) if of_spans else NO_PARAMETERS,
             **{name: getattr(row, name) for name in _TOLD},
@@ -87,9 +89,10 @@ def _parameters(connection: Connection, row: Any) -> RequestParameters:
 
 def _facts(row: Any) -> SessionExchange:
     """Return the facts of an exchange's own time, without its place in a session."""
-    where = row.no, None, row.started_at, None, None, None
+    where = row.no, None, row.started_at, None, None, row.clock
     times = row.ttft_ns, row.latency_ns, row.duration_ns, row.end_ns
-    return SessionExchange(*where, row.outcome, row.operation, *times, row.gaps, row.turn_spans)
+    silences = {"last_silence_ns": row.last_silence_ns, "tool_spans": row.tool_spans}
+    return SessionExchange(*where, row.outcome, row.operation, *times, row.gaps, row.turn_spans, **silences)
 
 
 def _finish_reasons(row: Any) -> list[str]:

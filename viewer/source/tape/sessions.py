@@ -193,7 +193,8 @@ def _members(stall_ns: int) -> Select[Any]:
     columns = (
         exchanges.c.no, resolved(CONTINUED_NUMBER), wall, BOOT, exchanges.c.boot_ns, exchanges.c.clock,
         outcome, measures.c.operation, *times, exchanges.c.end_ns, stalled_gaps(stall_ns), measures.c.turn_spans,
-        calls_tool, measures.c.answers_tools, follows, _REQUEST, _NAME,
+        calls_tool, measures.c.answers_tools, follows, _REQUEST, measures.c.last_silence_ns, measures.c.tool_spans,
+        flagged("given_up"), _NAME,
     )  # fmt: skip
     return select(*columns).select_from(JOINED.join(sessions, sessions.c.no == exchanges.c.session_no))
 

@@ -5,8 +5,7 @@ from dataclasses import replace
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from tests.support.exchanges import CHUNKS, FACTS, MS, ONE, body
-from wiretape.recorder.decode.exchange import Read
+from tests.support.exchanges import FACTS, MS, ONE, body
 from wiretape.viewer.ship.otlp import attributes, spans
 from wiretape.viewer.ship.otlp.spans import span_context
 from wiretape.viewer.stats.conventions import RELEASED
@@ -20,6 +19,7 @@ EXCHANGE = Traced(
     labels={"run": "a7"}, clock="kernel", response_id="r1",
     request_headers=[["traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"]],
     finish_reasons=["stop"], conversation="c1", ttft_ns=10 * MS, max_gap_ns=20 * MS, before=("tools", 2000 * MS),
+    stalls=(),
 )  # fmt: skip
 HOSTILE = "\x1b[2J\ud800\u202e" + "x" * 500
 
@@ -142,10 +142,7 @@ def test_what_failed_says_so_and_what_the_client_left_is_no_failure():
 
 def test_stalls_are_events_up_to_a_limit_and_all_are_counted():
     many = spans.MOST_STALLS + 5
-    pieces = CHUNKS[:1] * (many + 1)
-    stalled = body(pieces=pieces, at=[Read(seq, 3000 * MS * seq, None, seq * len(CHUNKS[0]), len(CHUNKS[0]))
-                                      for seq in range(many + 1)])  # fmt: skip
-    span = received(of(body=stalled))
+    span = received(replace(EXCHANGE, stalls=[(3000 * MS * at, 3000 * MS * (at + 1)) for at in range(many)]))
     events = [(event.name, event.time_unix_nano - T0, values(event.attributes)) for event in span.events][1:]
     assert events[:2] == [("wiretape.stall", at * MS, {"wiretape.stall.duration": 3.0}) for at in (0, 3000)]
     assert (len(events), span.dropped_events_count) == (spans.MOST_STALLS, 5)
