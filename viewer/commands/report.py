@@ -124,8 +124,8 @@ class _Writer:
         return report.chosen(
             {
                 "failed": self._source.numbers(failed, most),
-                "stalled": live.numbers(tape, condition(stalled), "max_gap_ms", descending=True)[:most],
-                "slowest": live.numbers(tape, condition(selection), "ttft_ms", descending=True)[:most],
+                "stalled": live.numbers(tape, condition(stalled), "max_output_silence_ms", descending=True)[:most],
+                "slowest": live.numbers(tape, condition(selection), "first_output_silence_ms", descending=True)[:most],
             }
         )
 

@@ -78,7 +78,10 @@ def _several(report: IssueReport) -> Iterator[Line]:
     yield from _table(("", ""), _totals(report))
     if report.time is not None:
         yield from _table(("time", "ms", "share"), _parts(report.time, report.kind))
-    titles = ("exchange", "began", "why", "model", "outcome", "verdict", "first token", "longest gap", "request ids")
+    titles = (
+        "exchange", "began", "why", "model", "outcome", "verdict", "first token", "first silence", "longest silence",
+        "request ids",
+    )  # fmt: skip
     yield from _table(titles, map(_row, report.exchanges))
     yield from _fenced(f"{_since(one, report)}  {one.id}  {_told(one)}" for one in report.exchanges)
     yield "Not known:"
@@ -122,7 +125,7 @@ def _parts(time: Mapping[str, Any], kind: str) -> Iterator[tuple[str, str, str]]
 def _row(one: ReportedExchange) -> tuple[str, ...]:
     outcome = f"{_outcome(one)}{f', {one.status}' if one.status and one.status >= 300 else ''}"
     code = f" {_code(one.error_code)}" if one.error_code else ""
-    times = (span(one.ttft_ms), span(one.longest_gap_ms))
+    times = (span(one.ttft_ms), span(one.first_output_silence_ms), span(one.max_output_silence_ms))
     why = ", ".join(one.reasons)
     return _code(one.id), _time(one.started_at), why, _code(one.model), outcome + code, one.verdict, *times, _ids(one)
 
@@ -176,7 +179,8 @@ def _ids(one: ReportedExchange) -> str:
 
 def _times(one: ReportedExchange) -> str:
     known = {
-        "first output": one.ttft_ms, "longest gap": one.longest_gap_ms, "last output": one.latency_ms,
+        "first output": one.ttft_ms, "longest silence of output": one.max_output_silence_ms,
+        "last output": one.latency_ms,
         "end": one.duration_ms,
     }  # fmt: skip
     return ", ".join(f"{name} {UNKNOWN if value is None else f'{ms(value)} ms'}" for name, value in known.items())

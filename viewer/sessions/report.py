@@ -120,6 +120,8 @@ class ReportedExchange:
     evidence: tuple[str, ...] = _is("the evidence for the verdict, in sentences")
     ttft_ms: float | None = _is("T0 to the first output")
     longest_gap_ms: float | None = _is("longest time between two reads with output")
+    first_output_silence_ms: float | None = _is("T0 to the first output, or to the end of a stream without any")
+    max_output_silence_ms: float | None = _is("longest later time without output, whatever ended it")
     latency_ms: float | None = _is("T0 to the last output")
     duration_ms: float | None = _is("T0 to the end")
     input_tokens: int | None = _is("input tokens, as usage reports them")
@@ -283,6 +285,8 @@ def reported(one: Examined, rule: Disclosure, limits: Thresholds, *, with_text: 
         evidence=blamed.evidence,
         ttft_ms=row.ttft_ms,
         longest_gap_ms=row.max_gap_ms,
+        first_output_silence_ms=row.first_output_silence_ms,
+        max_output_silence_ms=row.max_output_silence_ms,
         latency_ms=row.latency_ms,
         duration_ms=row.duration_ms,
         input_tokens=rows.value(row, "input_tokens"),

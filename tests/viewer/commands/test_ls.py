@@ -113,7 +113,7 @@ def test_ls_fits_its_terminal(tape: Path, terminal: str) -> None:
 
 def test_ls_prints_the_columns_that_are_asked_for_in_their_order(tape: Path) -> None:
     found = run(tape, "ls", "-n", "1", "-f", "is:ok", "--columns", "ttft, id,stall")
-    assert found.stdout == f"ttft_ms\tid\tmax_gap_ms\n50.0\t{TOOLS}\t3000.0\n"
+    assert found.stdout == f"ttft_ms\tid\tmax_output_silence_ms\n50.0\t{TOOLS}\t3000.0\n"
     row = json.loads(run(tape, "ls", "-n", "1", "--columns", "status,id", "--format", "json").stdout)[0]
     assert list(row.items()) == [("status", 200), ("id", LIVE)]
     table = run(tape, "ls", "-n", "1", "--columns", "outcome,id", "--format", "table").stdout.splitlines()

@@ -178,7 +178,7 @@ def test_retries_before_and_after_are_told_with_the_pauses_between_them(retried:
 
 def test_an_unknown_time_has_no_unit_and_one_read_is_in_the_singular(retried: Path) -> None:
     shown = run(retried, "report", "2222").stdout
-    assert "| times | first output –, longest gap –, last output –, end " in shown
+    assert "| times | first output –, longest silence of output –, last output –, end " in shown
     assert f"| received | {len(LIMITED_READS[0][1])} bytes in 1 read; tokens: – in, – out |" in shown
 
 

@@ -160,7 +160,7 @@ def test_what_had_no_room_is_reported_once_for_all_groups(tape: Path) -> None:
         re.sub(r"\x1b\[[0-9;]*m", "", on_terminal(tape, "stats", "--all", "--by", "status", columns=60)).split()
     )
     assert shown.count("hidden: ") == 1
-    assert shown.endswith("hidden: mean, std, min, p90; widen the terminal or use --columns")
+    assert shown.endswith("hidden: mean, std, min, p90, p95; widen the terminal or use --columns")
 
 
 @each_case("columns", [60, 80, 100, 120])
