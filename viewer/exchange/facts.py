@@ -67,7 +67,7 @@ def measured(row: DetailRow, *, burst: bool) -> Iterator[Fact]:
     """Yield the durations, the gaps, the tokens and their cost; `burst` withholds tokens per second."""
     times = ("ttfb", "ttfc", "ttft", "ttfo", "ttst", "latency", "duration")
     gaps = {f"icl {name}": f"icl_{name}" for name in ("p50", "p90", "p99", "max")}
-    gaps |= {"max gap": "max_gap", "max silence": "max_silence"}
+    gaps |= {"max gap": "max_gap", "max silence": "max_silence", "without output": "max_output_silence"}
     tokens = [f"{name} {count(value(row, f'{name}_tokens'))}" for name in ("input", "output", "reasoning", "total")]
     yield Fact("times ms", tuple(f"{name} {ms(value(row, f'{name}_ms'))}" for name in times))
     yield Fact("gaps ms", tuple(f"{label} {ms(value(row, f'{name}_ms'))}" for label, name in gaps.items()))

@@ -16,7 +16,8 @@ from typing import BinaryIO, Final
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.decoder import TimedChunk
 from wiretape.recorder.decode.dialect import Piece
-from wiretape.recorder.decode.stalls import DEFAULT, Thresholds, output_gaps
+from wiretape.recorder.decode.silences import awaited
+from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.export.film import USUAL_SIZE, Film, ScreenSize
 from wiretape.viewer.source.tape.exchange import FullExchange
@@ -119,10 +120,9 @@ def _events(one: FullExchange, limits: Thresholds) -> Iterator[Event]:
     first = next((timed.at_ns for timed in outputs if timed.at_ns is not None), None)
     if first is not None and one.decoded.stream:
         yield first, _MARK_FIRST, "m", f"ttft {formatting.ms(first / 1e6)} ms"
-    at = [(output.at_ns, output.read) for output in outputs if output.at_ns is not None]
-    for number, gap_ns in output_gaps([at_ns for at_ns, _ in at], [read for _, read in at]):
-        if limits.is_stall(gap_ns):
-            yield at[number - 1][0], _MARK_AFTER, "m", f"stall {formatting.ms(gap_ns / 1e6)} ms"
+    for answer in awaited(one.facts, one.decoded):
+        for from_ns, to_ns in answer.stalls(limits):
+            yield from_ns, _MARK_AFTER, "m", f"stall {formatting.ms((to_ns - from_ns) / 1e6)} ms"
     for timed in chunks:
         if timed.chunk.fault is not None:
             said = ": ".join(filter(None, (timed.chunk.fault.code, timed.chunk.fault.message)))

@@ -7,10 +7,10 @@ viewer's list, and the clock. All recorded text in it is safe for a terminal.
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from operator import itemgetter
 from typing import Final
 
+from wiretape.recorder.decode.silences import awaited
 from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
 from wiretape.viewer.exchange.race import Lane, Race, instead, status
 from wiretape.viewer.exchange.states import silence, state
@@ -135,7 +135,7 @@ class _Take:
         timed = [event for event in transcript.outputs if transcript.timed[event]]
         answers = (transcript.at[event] for event in timed if transcript.kind(event) != "reasoning")
         self._answer_ns = next(answers, None)
-        self._stalls = [span for span in pairwise(self.lane.output_at) if limits.is_stall(span[1] - span[0])]
+        self._stalls = [stall for answer in awaited(one.facts, one.decoded) for stall in answer.stalls(limits)]
 
     def pane(self, name: str, position: int, at_ns: int, width: int, height: int) -> list[list[Part]]:
         """Return the lines of its title, of the end of its text, and of its status."""

@@ -53,12 +53,10 @@ class Bar:
     @property
     def phases(self) -> Iterator[tuple[Phase, int, int]]:
         """Yield each phase after the wait with its begin and end; a later one covers an earlier one."""
-        if self.first_ns is None:
-            return
         last_ns = self.end_ns if self.last_ns is None else self.last_ns
-        if self.answer_ns is None:
+        if self.first_ns is not None and self.answer_ns is None:
             yield "reasoning", self.first_ns, last_ns
-        else:
+        elif self.first_ns is not None and self.answer_ns is not None:
             yield "content", self.first_ns, last_ns
             if self.thought_ns is not None:
                 yield "reasoning", self.answer_ns - self.thought_ns, self.answer_ns
