@@ -257,7 +257,8 @@ class Exchange:
     `framing` how the body was delimited ("none": an answer that has no body, as to HEAD), `request_missing` how many
     bytes of the request body are not on the tape, at least. `request` is that body where decoding needs it. Of a
     WebSocket, `extensions` are those that were agreed on, and `sent` is the data of the client. `connection_reused`: it
-    was sent on a connection kept from an exchange before, and `connected_ns` is None. Timestamps may be late by
+    was sent on a connection kept from an exchange before, and `connected_ns` is None. `sent_ns`: all of the request was
+    written. Timestamps may be late by
     `clock_error_ns`; None: not known. `protocol` is the one spoken with upstream, `http/1.1` or `h2`; `h2_offered`: the
     client offered or spoke HTTP/2. `reset_code` is the HTTP/2 error that ended the stream. `clock` is the source of the
     timestamps of reads. `rebuilt`: of an import, the body is made of the data that its source kept. `has_bytes`: its
@@ -294,6 +295,7 @@ class Exchange:
     dialects: str | None = None
     protocol: str | None = None
     reset_code: str | None = None
+    sent_ns: int | None = None
 
     @property
     def coding(self) -> str | None:

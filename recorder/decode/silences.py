@@ -76,8 +76,7 @@ def awaited(exchange: Exchange, decoded: Decoded, body: bytes | None = None) -> 
 
 
 def _is_sent(exchange: Exchange) -> bool:
-    is_connected = exchange.connected_ns is not None or exchange.connection_reused is True
-    return exchange.status is not None or (is_connected and exchange.ended_by not in _NEVER_SENT)
+    return exchange.status is not None or (exchange.sent_ns is not None and exchange.ended_by not in _NEVER_SENT)
 
 
 def _is_generation(exchange: Exchange, decoded: Decoded, succeeded: bool) -> bool:

@@ -114,6 +114,7 @@ def timed(one: SyntheticExchange, random: Generator) -> tuple[Exchange, Reads, M
     facts = replace(
         one.facts,
         connected_ns=first // 20 if one.ending != "connect_error" else None,
+        sent_ns=first // 20 if one.ending != "connect_error" else None,
         headers_ns=first - _MS if one.facts.status is not None else None,
         end_ns=(at[-1] if at else first) + waited if one.facts.ended_by is not None else None,
     )

@@ -22,7 +22,7 @@ from wiretape.viewer.rows import TableRow
 WORDS: Final = 80
 """Length of the text quoted before and after a stall, in characters."""
 
-_CUT: Final = frozenset({"timeout", "client_closed", "truncated", "interrupted", "error_event"})
+_CUT: Final = frozenset({"connect_error", "timeout", "client_closed", "truncated", "interrupted", "error_event"})
 
 
 def _always(meaning: str) -> Any:

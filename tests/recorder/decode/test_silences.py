@@ -24,7 +24,14 @@ def measured(*parts: Part, asked: RecordedRequest | None = None, **other: object
 
 
 def unanswered(by: str, end: int | None = 5000, asked: RecordedRequest = STREAMED, **other: object) -> Measures:
-    known = {"status": None, "content_type": None, "content_encoding": None, "connected_ns": MS, "headers_ns": None}
+    known = {
+        "status": None,
+        "content_type": None,
+        "content_encoding": None,
+        "connected_ns": MS,
+        "headers_ns": None,
+        "sent_ns": MS,
+    }
     named = {"path": "/v1/chat/completions", "ended_by": by, "end_ns": None if end is None else end * MS}
     exchange = Exchange(**{**known, **named, **other})  # type: ignore[arg-type]
     return derive(exchange, Reads.of([]), b"", asked=asked)
@@ -105,7 +112,7 @@ def test_before_the_head_a_request_that_was_sent_is_waited_for(
     assert (silences(one), is_stalled(one)) == ((silence, None), stalled)
     kept = unanswered(by, connected_ns=None, connection_reused=True)
     assert (silences(kept), is_stalled(kept)) == ((silence, None), stalled)
-    assert silences(unanswered(by, connected_ns=None)) == (None, None)
+    assert silences(unanswered(by, sent_ns=None)) == (None, None)
     assert silences(unanswered(by, asked=WHOLE)) == (None, None)
 
 
