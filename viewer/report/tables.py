@@ -329,7 +329,9 @@ def listing(rows: Sequence[TableRow], width: int | None = None, names: Sequence[
 def happened(row: TableRow) -> str:
     """Return the ending of an exchange in words: the cause of a failure, or the stall or buffering of an answer."""
     ending = Ending(row["outcome"], row["outcome_detail"], row["error_code"], row["status"])
-    if row["silent_end_by"] == "upstream" and (lasted_ms := row["last_silence_ms"]) is not None:
+    ending = ending._replace(given_up="given_up" in (row["flags"] or ()))
+    # A comparison has no field of how it broke off.
+    if row.get("silent_end_by") == "upstream" and (lasted_ms := row["last_silence_ms"]) is not None:
         return causes.broken_off(ending, lasted_ms, is_quiet=bool(row["silent_end_is_quiet"]))
     if row["outcome"] == "complete" and "stall" in row["flags"]:
         lasted_ms = row["max_output_silence_ms"]

@@ -71,10 +71,12 @@ def spans(connection: Connection, row: ListRow) -> list[Span]:
         return "stall" if end - begin > DEFAULT.stall_ns else "reasoning" if end <= answer else "content"
 
     output = [Span(phase(*times), *times) for times in pairwise(outputs)]
+    is_stalled = reads[-1][1] - outputs[-1] > DEFAULT.stall_ns
     return [
         Span("wait", 0, outputs[0]),
         *(output or [Span("content", outputs[0], outputs[0])]),
-        Span("wait", outputs[-1], end),
+        Span("stall" if is_stalled else "wait", outputs[-1], reads[-1][1]),
+        Span("wait", reads[-1][1], end),
     ]
 
 

@@ -63,7 +63,8 @@ def test_the_evidence_says_who_was_slow(given: dict[str, object], said: str) -> 
         ({"form": "end", "read": None}, "until it was cut off: ' queue' …"),
         ({"form": "end", "read": None, "before": None}, "until it was cut off"),
         ({"form": "end"}, "until it was cut off: read 9 was never handed on"),
-        ({"form": "end", "read": None, "chunk": 11}, "until an error came: ' queue' …"),
+        ({"form": "end", "read": None, "until": "end"}, "until the stream ended: ' queue' …"),
+        ({"form": "end", "read": None, "chunk": 11, "until": "error"}, "until an error came: ' queue' …"),
         ({"before": None, "after": "w" * 99}, f"– … '{'w' * 23}…'"),
     ],
 )
