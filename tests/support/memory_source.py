@@ -32,12 +32,13 @@ from wiretape.viewer.stats import summary
 from wiretape.viewer.stats.heatmap import Heatmap
 from wiretape.viewer.stats.metrics import QUANTITIES
 from wiretape.viewer.stats.prices import Paid
-from wiretape.viewer.stats.summary import TOKENS, Figures, Sample
+from wiretape.viewer.stats.summary import TOKENS, AnswerEnds, Figures, Sample
 from wiretape.viewer.stats.tools.summary import Addend
 
-FIELDS = tuple(
-    dict.fromkeys((*rows.FIELDS, *rows.LIST_FIELDS, *rows.TEXT_FIELDS, "output_chunks", "tps_user", "sparkline"))
-)
+SILENCES = ("answers", "stalled_answers", "given_up_answers", "last_silence_ms", "silent_end_by", "silent_end_is_quiet")
+FIELDS = tuple(dict.fromkeys((
+    *rows.FIELDS, *rows.LIST_FIELDS, *rows.TEXT_FIELDS, "output_chunks", "tps_user", "sparkline", *SILENCES,
+)))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -216,4 +217,8 @@ def _sample(key: tuple[Any, ...], kept: Sequence[Remembered]) -> Sample:
         sum("hidden_tokens" in one and rate for one, rate in zip(flags, rates, strict=True)),
         *(sum(flag in one for one in flags) for flag in ("clock_suspect", "imported", "no_timing")),
         Paid(unknown_n=int(complete.sum())),
+        AnswerEnds(
+            *(sum(row[name] or 0 for row in found) for name in ("answers", "stalled_answers", "given_up_answers")),
+            sum(row["silent_end_by"] is not None for row in found),
+        ),
     )

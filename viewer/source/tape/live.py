@@ -154,7 +154,7 @@ def row_of(no: int, last_ns: int | None, gaps: bytes | None, values: Sequence[ob
 
 def _with_stalls(row: ListRow, gaps: bytes | None) -> ListRow:
     """Return a row with its stalls; those of several responses are left out, as no gap is known between responses."""
-    if "stall" not in row.flags or "multi_response" in row.flags:
+    if "multi_response" in row.flags:
         return row
     numbers = struct.unpack_from(f"<{len(gaps or b'') // 8}q", gaps or b"")
     first_ns, last_ns, silence_ns = map(rows.ns, (row.first_output_ms, row.latency_ms, row.last_silence_ms))
