@@ -6,8 +6,8 @@ Of exchanges that were measured before they are unknown until they are derived a
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0022"
-down_revision = "0021"
+revision = "0023"
+down_revision = "0022"
 branch_labels = None
 depends_on = None
 
