@@ -98,13 +98,17 @@ def uncoded(headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bytes:
     return encoding.uncoded([(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers], body)
 
 
+_HINTS: Final = ("prompt_cache_key",)
+"""Fields that route a request and change no answer; programs such as OpenAI's Agents SDK write another one each run."""
+
+
 def read_body(data: bytes, ignored: Sequence[str] = ()) -> Body:
     """Return a body as it is compared, without the fields that are `ignored`: `user`, `metadata.session`."""
     if not data:
         return Body(None, b"")
     try:
         value, encoded = _value_of(data.removeprefix(b"\xef\xbb\xbf"))
-        for name in ignored:
+        for name in (*_HINTS, *ignored):
             _remove(value, name.split("."))
         canonical = encoded(value)
     except (ValueError, RecursionError, OverflowError):

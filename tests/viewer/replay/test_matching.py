@@ -78,6 +78,12 @@ def test_a_field_can_be_left_out_of_the_comparison() -> None:
     assert "metadata.who" in found(recorded, CHAT, body(metadata={"at": 1, "who": "b"}))
 
 
+def test_the_key_of_a_cache_makes_no_other_request() -> None:
+    recorded = library((OPENAI, CHAT, body(prompt_cache_key="agents-sdk:run:1")))
+    assert found(recorded, CHAT, body(prompt_cache_key="agents-sdk:run:2")) == "aaaa1"
+    assert found(recorded, CHAT, body()) == "aaaa1"
+
+
 @pytest.mark.parametrize("target", [CHAT, f"/openai{CHAT}", "/openai/chat/completions"])
 def test_a_path_counts_with_and_without_the_provider_and_the_version(target: str) -> None:
     assert found(library((OPENAI, CHAT, body())), target, body()) == "aaaa1"
