@@ -169,13 +169,13 @@ def ended(**given: Any) -> Stored:
     return [(facts, measured)]
 
 
-def _resolve(connection: Connection, cursor: Any, statement: str, *_: Any) -> None:
+def _resolve(connection: Connection, cursor: Any, statement: str, *more: Any) -> None:
     """Resolve conversations of the present exchanges: a resolver does not see writes of its own connection."""
     resolver = Resolver()
     for one, functions in ((resolver, [CONVERSATION]), (Caching(resolver), CACHE.values())):
         if any(function in statement for function in functions):
             one.register(connection.connection.driver_connection)  # type: ignore[arg-type]
-            one.prepare(connection, cursor, statement)
+            one.prepare(connection, cursor, statement, *more)
 
 
 def engine() -> Engine:

@@ -634,7 +634,7 @@ def test_facts_about_the_connection_and_the_clock_are_on_the_tape(tape: Path) ->
 
 def test_free_pages_go_back_to_the_file_system_a_few_at_a_time(tape: Path) -> None:
     with opened(tape) as store:
-        numbers = store.append([frame for k in range(40) for frame in exchange(f"e{k}", [os.urandom(8192)])])
+        numbers = store.append([frame for k in range(60) for frame in exchange(f"e{k}", [os.urandom(8192)])])
         full = store.size()
         store.settle(numbers)
         with store.connection.begin():
