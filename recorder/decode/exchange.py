@@ -38,7 +38,7 @@ ENDED_BY: Final[dict[EndedBy, str]] = {
     "idle_timeout": "no byte of the body within the limit",
     "client": "the client left",
     "client_stalled": "the client stopped reading",
-    "local": "wiretape's own machine had no file descriptors, ports or disk left for it",
+    "local": "wiretape's own machine had no file descriptors, ports or disk left for it, or its head was too large",
     "shutdown": "cut when the recorder stopped",
     "died": "the recorder died",
 }

@@ -26,6 +26,8 @@ class HttpApp:
     """True if requests with HTTP/1.0 are accepted."""
     no_websocket = ""
     """Reason for refusing requests for a WebSocket, or empty if they are accepted."""
+    records_refusals = False
+    """True if `respond` gets requests with a `Request.refusal`, too."""
     sends_continue = True
     """True if `Expect: 100-continue` is answered here, and not upstream."""
     live: Sized = ()
@@ -42,7 +44,7 @@ class HttpApp:
             self.refuse(client, refusal)
             return None
         if self.sends_continue and not request.complete and guard.expects_continue(request.headers):
-            client.continue_()
+            client.inform(100)
         return self.respond(client, request)
 
     def admit(self, client: Client, request: Request) -> Refusal | None:
@@ -51,7 +53,9 @@ class HttpApp:
             return Refusal(426, self.no_websocket)
         if request.version == "1.0" and not self.takes_http_1_0:
             return Refusal(505, "HTTP/1.0 has no chunks, so a broken answer would look whole: use HTTP/1.1")
-        return Refusal(503, f"more than {LIVE} requests at a time") if len(self.live) >= LIVE else None
+        if len(self.live) >= LIVE:
+            return Refusal(503, f"more than {LIVE} requests at a time")
+        return None if self.records_refusals else request.refusal
 
     def respond(self, client: Client, request: Request) -> Responder | None:
         """Answer a request that may pass, at once (None) or later."""

@@ -1,6 +1,6 @@
 """A client as an app sees it: a request, and the connection or the stream that takes the answer to it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ParamSpec, Protocol, TypeVar
 
@@ -59,6 +59,8 @@ class Request:
     priority: Priority | None = None
     padding: int = 0
     """Bytes of padding in the newest part of the body."""
+    refusal: Refusal | None = None
+    """The refusal of a head that is too large; `headers` are those before the limit."""
 
     def take(self) -> bytes:
         """Return the body bytes received since the last call."""
@@ -98,8 +100,11 @@ class Client(Protocol):
     def hold_body(self, held: bool) -> None:
         """Hold the request's body back, or release it."""
 
-    def continue_(self) -> None:
-        """Send 100 (Continue), which asks for the request's body."""
+    def inform(self, status: int, reason: bytes = b"", headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        """Send an informational response, such as 100 (Continue), before the answer.
+
+        One that the client does not take at once is dropped: a server may send any number of them.
+        """
 
     # the way to an API server
 

@@ -13,9 +13,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-TARGET_BYTES = 8 << 10
-HEADERS = 100
-HEADERS_BYTES = 64 << 10
 HOP_BY_HOP = frozenset({
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te",
     b"trailer", b"transfer-encoding", b"upgrade",
@@ -45,9 +42,11 @@ _NO_PROXY = (
     " with wiretape run -- CMD, without --base-url, or wiretape record --intercept"
 )
 _CREDENTIALS = re.compile(
-    rb"(?:.*/)?(?:(?:oauth2?|auth)/(?:.*/)?[a-z_]*(?:token|refresh|key)|create_api_key|client_secrets)(?:\?.*)?",
+    rb"(?:.*/)?(?:(?:oauth2?|auth)/(?:.*/)?[a-z_]*(?:token|refresh|key)|create_api_key|client_secrets)",
     re.IGNORECASE,
 )
+_CREDENTIALS_BYTES = 512
+"""The end of a path that may match `_CREDENTIALS`, which backtracks: a target may be long."""
 _LABEL = re.compile(r"([A-Za-z0-9_.-]{1,64})=([^,]{0,256})")
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -107,7 +106,6 @@ def check(method: str, target: bytes, headers: Headers, policy: Policy) -> Refus
     named = deciding(headers)
     return (
         _check_target(method, target)
-        or _check_sizes(headers)
         or _check_host(named, policy)
         or _check_origin(named, policy)
         or _check_connection(method, named)
@@ -123,7 +121,6 @@ def check_proxied(method: str, target: bytes, headers: Headers, origin: Origin) 
     named = deciding(headers)
     return (
         _check_target(method, target, _PROXIED_TARGET)
-        or _check_sizes(headers)
         or _check_authority(named, origin)
         or _check_connection(method, named)
         or _check_coding(named)
@@ -174,8 +171,6 @@ def _check_target(method: str, target: bytes, path: re.Pattern[bytes] = _TARGET)
         return Refusal(405, _NO_PROXY)
     if method == "TRACE":
         return Refusal(405, "TRACE is not relayed")
-    if len(target) > TARGET_BYTES:
-        return Refusal(414, f"the request target is longer than {TARGET_BYTES} bytes")
     if path.fullmatch(target):
         return None
     if _ABSOLUTE.fullmatch(target):
@@ -191,14 +186,6 @@ def _check_authority(named: Named, origin: Origin) -> Refusal | None:
     if _origin(origin.scheme, hosts[0]) == origin:
         return None
     return Refusal(421, f"the Host header is not {origin.authority}, which this connection is for")
-
-
-def _check_sizes(headers: Headers) -> Refusal | None:
-    if len(headers) > HEADERS:
-        return Refusal(431, f"more than {HEADERS} headers")
-    if sum([len(name) + len(value) for name, value in headers]) > HEADERS_BYTES:
-        return Refusal(431, f"the headers are larger than {HEADERS_BYTES} bytes")
-    return None
 
 
 def _check_host(named: Named, policy: Policy) -> Refusal | None:
@@ -312,10 +299,14 @@ def expects_continue(headers: Headers) -> bool:
     return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
 
 
-@functools.lru_cache(1024)
 def grants_credentials(target: bytes) -> bool:
-    """Return True for the path of a request that exchanges credentials: its body, or its answer, is one."""
-    return _CREDENTIALS.fullmatch(target) is not None
+    """Return True for the target of a request that exchanges credentials: its body, or its answer, is one."""
+    return _is_for_credentials(target.partition(b"?")[0][-_CREDENTIALS_BYTES:])
+
+
+@functools.lru_cache(1024)
+def _is_for_credentials(path: bytes) -> bool:
+    return _CREDENTIALS.fullmatch(path) is not None
 
 
 def host(headers: Headers) -> bytes:

@@ -1,6 +1,6 @@
 """A client's HTTP/2 connection: each stream is a client of its own."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 from h2 import events
@@ -11,7 +11,7 @@ from wiretape.recorder.clock import Clock
 from wiretape.recorder.relay import guard
 from wiretape.recorder.relay.client import FAULT, HTTP2, LINGER_SECONDS, App, P, R, Request, guarded
 from wiretape.recorder.relay.guard import Refusal
-from wiretape.recorder.relay.http2 import STREAMS, Headers, Http2, Http2Stream
+from wiretape.recorder.relay.http2 import STREAMS, UNREAD_BYTES, Headers, Http2, Http2Stream
 from wiretape.recorder.relay.http2_frames import GoAway
 from wiretape.recorder.relay.http2_mirror import Mirror
 from wiretape.recorder.relay.http2_upstream import Http2Connection
@@ -97,10 +97,10 @@ class ClientStream(Http2Stream["ClientStream"]):
             self._owed = 0
             self._connection.flush()
 
-    def continue_(self) -> None:
-        """Send 100 (Continue)."""
-        if self.output is Output.OPEN and not self.is_answered:
-            self._connection.h2.send_headers(self.id, [(b":status", b"100")])
+    def inform(self, status: int, reason: bytes = b"", headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        """Send an informational response before the answer."""
+        if self.output is Output.OPEN and not self.is_answered and self._connection.unsent <= UNREAD_BYTES:
+            self._connection.h2.send_headers(self.id, _head(status, headers))
             self._connection.flush()
 
     # the way to an API server
@@ -128,9 +128,7 @@ class ClientStream(Http2Stream["ClientStream"]):
         if self.output is not Output.OPEN:
             return
         self.is_answered = True
-        passed = [pair if pair[0].islower() else (pair[0].lower(), pair[1]) for pair in headers]
-        head = [(b":status", b"%d" % status), *(pair for pair in passed if pair[0] not in guard.CONNECTION_ONLY)]
-        self.begin(head)
+        self.begin(_head(status, headers))
 
     def add(self, body: bytes) -> None:
         """Go on with an answer's body."""
@@ -568,6 +566,12 @@ class Http2Client(Http2[ClientStream], Takeover):
             except Exception as error:  # noqa: BLE001 - one stream's fault must not keep the others
                 self.app.client_failed(error)
         self.mirror.close()
+
+
+def _head(status: int, headers: Sequence[tuple[bytes, bytes]]) -> Headers:
+    """Return a head with its status as the pseudo-header, and without headers that HTTP/2 does not have."""
+    passed = [pair if pair[0].islower() else (pair[0].lower(), pair[1]) for pair in headers]
+    return [(b":status", b"%d" % status), *(pair for pair in passed if pair[0] not in guard.CONNECTION_ONLY)]
 
 
 def _priority(event: events.PriorityUpdated) -> Priority:

@@ -185,11 +185,12 @@ class StreamCarrier(Carrier):
         """Receive the head."""
         self._new_head = headers
 
-    def informed(self, status: bytes) -> None:
-        """Receive an informational response; only 100 (Continue) concerns the client."""
-        if status == b"100" and self.state is Receiving.WAITING and self._taker is not None:
-            self.state = step(RECEIVING, self.state, "continue")
-            self._taker.told_to_continue()
+    def informed(self, headers: Headers) -> None:
+        """Receive an informational response."""
+        if self.state is Receiving.WAITING and self._taker is not None and guard.are_fields(headers):
+            self._active_at = self._clock.now()
+            fields = [pair for pair in headers if not pair[0].startswith(b":")]
+            self._taker.informed(ResponseHead(int(_status(headers)), headers=fields))
 
     @property
     def takes_data(self) -> bool:
@@ -475,7 +476,7 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
     def _informational_came(self, event: events.InformationalResponseReceived) -> None:
         stream = self.streams.get(event.stream_id)
         if stream is not None:
-            stream.receiver.informed(_status(list(event.headers)))
+            stream.receiver.informed(list(event.headers))
 
     def deliver(self, streams: Collection[Http2Stream[StreamCarrier]], at: int) -> None:
         """Report what one read has brought; that for several exchanges goes to the client in one write."""

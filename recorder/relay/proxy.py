@@ -125,6 +125,7 @@ class Proxy(HttpApp):
     on_refused: Callable[[Refusal], None] = lambda _: None
     on_trouble: Callable[[str], None] = lambda _: None
     sends_continue = False
+    records_refusals = True
     live: "set[RelayedExchange | WebSocket]" = field(default_factory=set)
     _watching: asyncio.TimerHandle | None = None
     _due: int = 0
@@ -269,6 +270,9 @@ class RelayedExchange(Responder):
     def begin(self, rest: bytes, labels: dict[str, str]) -> None:
         """Send the request upstream, and record it."""
         self._rest, self._labels = rest, labels
+        if self._request.refusal is not None:
+            self._refuse(self._request.refusal)
+            return
         body = self._request.take() if self._request.complete else None
         connection = self._client.kept(self._upstream)
         instants = self._recording.instants
@@ -285,6 +289,14 @@ class RelayedExchange(Responder):
             self._enter(body)
         if self._upload is RequestBody.COMING:
             self.body_came()
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Record the request, as far as it has come, and answer it."""
+        self._recording.start()
+        self._enter(None)
+        self._proxy.client_rejected(refusal)
+        _answer_error(self._client, refusal.status, refusal.message, "refused", self._recording.id)
+        self._end("local", refusal.message, self._now())
 
     def _enter(self, body: bytes | None) -> None:
         request = self._request
@@ -337,7 +349,7 @@ class RelayedExchange(Responder):
             headers += [pair for pair in request.headers if pair[0] == b"content-length"]
         if self._upload is RequestBody.COMING and guard.expects_continue(request.headers):
             headers.append((b"expect", b"100-continue"))
-            self._continue = asyncio.get_running_loop().call_later(CONTINUE_SECONDS, self.told_to_continue)
+            self._continue = asyncio.get_running_loop().call_later(CONTINUE_SECONDS, self._ask_for_body)
         is_http2 = request.version == HTTP2
         codings = guard.transfer_codings(request.headers) if b"transfer-encoding" in request.spelling else ()
         return RequestHead(
@@ -403,13 +415,21 @@ class RelayedExchange(Responder):
 
     # upstream.Taker
 
-    def told_to_continue(self) -> None:
+    def informed(self, head: ResponseHead) -> None:
+        """Pass an informational response on; 100 (Continue) once to a client that asked for it."""
+        if head.status == 100 and guard.expects_continue(self._request.headers):
+            self._ask_for_body()
+        elif self._is_unanswered:
+            headers = guard.end_to_end(head.headers, without=_LENGTH_TOO)
+            self._client.inform(head.status, head.reason, headers)
+
+    def _ask_for_body(self) -> None:
         """Ask the client for the request's body, once."""
         if self._continue is not None:
             self._continue.cancel()
             self._continue = None
             if self._is_unanswered:
-                self._client.continue_()
+                self._client.inform(100)
 
     def padded(self, size: int) -> None:
         """Pass the padding of the next read on."""
@@ -575,7 +595,7 @@ class RelayedExchange(Responder):
             return
         self._stage = step(STAGE, self._stage, "fail")
         self._rest_limit = asyncio.get_running_loop().call_later(REST_SECONDS, self._tell_failure)
-        self.told_to_continue()
+        self._ask_for_body()
         self.body_came()
         self._client.hold_body(False)
 

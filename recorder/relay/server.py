@@ -11,7 +11,7 @@ import contextlib
 import http
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import httptools
 
@@ -21,6 +21,7 @@ from wiretape.recorder.relay import guard, local
 from wiretape.recorder.relay.client import FAULT, LINGER_SECONDS, App, Headers, P, R, Request, guarded
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.hello import HANDSHAKE
+from wiretape.recorder.relay.http2 import UNREAD_BYTES
 from wiretape.recorder.relay.http2_server import Http2Client
 from wiretape.recorder.relay.http2_upstream import Http2Connection
 from wiretape.recorder.relay.providers import Upstream
@@ -29,7 +30,8 @@ from wiretape.recorder.relay.sockets import Ends, Socket, ask_for_times, send_at
 from wiretape.recorder.relay.states import INBOUND, OUTBOUND, Flow, Inbound, Outbound, raise_illegal, step
 from wiretape.recorder.relay.upstream import Carrier, Connection, Instants, Transport
 
-HEAD_BYTES = 64 << 10
+HEAD_BYTES = 256 << 10
+"""Limit of a request's head, in bytes: API servers take 8 KiB to 1 MiB. Also of trailers."""
 HEAD_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 75.0
 KEEP_ALIVE_MOST_SECONDS = 600.0
@@ -52,7 +54,6 @@ _REFUSED_KEPT = 3
 _REFUSED_SECONDS = 1.0
 _TELL_SECONDS = 10.0
 _STOP_LOOK_SECONDS = 0.02
-_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _REASONS = {status.value: status.phrase.encode() for status in http.HTTPStatus}
 _HTTP2 = b"PRI"
 """The first bytes of HTTP/2's preface, which begins no request of HTTP/1.1 (RFC 9113, 3.4)."""
@@ -182,7 +183,7 @@ class Http1Client:
             self._reject(Refusal(400, _TLS_MET if is_tls else "the request is not valid HTTP"))
         self._head_bytes += self._read_bytes
         if self._head_bytes > HEAD_BYTES:
-            self._reject(Refusal(431, "head or trailers are too large"))
+            self._reject_oversized()
         self._advance()
 
     def _feed(self, data: memoryview) -> None:
@@ -345,6 +346,18 @@ class Http1Client:
         if self._rejection is None:
             self._rejection = refusal
 
+    def _reject_oversized(self) -> None:
+        """End the connection by the refusal of a head, which the app gets as far as it has come, or of trailers."""
+        refusal = Refusal(431, f"the head or the trailers of the request are larger than {HEAD_BYTES} bytes")
+        if self._inbound is not Inbound.HEAD or self._parser is None or not self._headers:
+            self._reject(refusal)
+            return
+        method = self._parser.get_method().decode("ascii")
+        request = Request(method, self._target, self._headers, "1.1", keeps=False, spelling=self._spelling)
+        request.complete, request.refusal = True, refusal
+        self._requests.append(request)
+        self._deafen()
+
     def _deafen(self) -> None:
         self._inbound = step(INBOUND, self._inbound, "deafen")
 
@@ -418,9 +431,10 @@ class Http1Client:
 
     # answers
 
-    def continue_(self) -> None:
-        """Send 100 (Continue), which asks for the request's body."""
-        self._socket.write(_CONTINUE)
+    def inform(self, status: int, reason: bytes = b"", headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        """Send an informational response before the answer; HTTP/1.0 has none (RFC 9110, 15.2)."""
+        if self._socket.unsent <= UNREAD_BYTES and self._requests[0].version != "1.0":
+            self._socket.write(b"".join([*_head_lines(status, reason, headers), b"\r\n"]))
 
     def start(self, status: int, reason: bytes, headers: Headers, *, chunked: bool, closes: bool) -> None:
         """Begin an answer; `closes`: the connection ends with it."""
@@ -717,7 +731,7 @@ def _unframed(body: bytes) -> bytes:
     return body
 
 
-def _head_lines(status: int, reason: bytes, headers: Headers) -> list[bytes]:
+def _head_lines(status: int, reason: bytes, headers: Sequence[tuple[bytes, bytes]]) -> list[bytes]:
     line = b"HTTP/1.1 %d %s\r\n" % (status, reason or _REASONS.get(status, b""))
     return [line, *[b"%s: %s\r\n" % pair for pair in headers]]
 

@@ -47,7 +47,6 @@ class Receiving(State):
 
     IDLE = "nothing: it is kept for the next exchange"
     WAITING = "nothing yet, or informational responses"
-    CONTINUED = "nothing but 100 (Continue), or other informational responses"
     STREAMING = "the body of the response"
     ENDED = "nothing more: the response is whole"
     SURPLUS = "bytes after the response"
@@ -126,13 +125,12 @@ OUTBOUND: Table[Outbound] = {
 }
 RECEIVING: Table[Receiving] = {
     (Receiving.IDLE, "begin"): Receiving.WAITING,
-    (Receiving.WAITING, "continue"): Receiving.CONTINUED,
-    **{(state, "head"): Receiving.STREAMING for state in (Receiving.WAITING, Receiving.CONTINUED)},
-    **{(state, "switch"): Receiving.SWITCHED for state in (Receiving.WAITING, Receiving.CONTINUED)},
+    (Receiving.WAITING, "head"): Receiving.STREAMING,
+    (Receiving.WAITING, "switch"): Receiving.SWITCHED,
     (Receiving.STREAMING, "end"): Receiving.ENDED,
     (Receiving.ENDED, "surplus"): Receiving.SURPLUS,
     (Receiving.ENDED, "keep"): Receiving.IDLE,
-    **{(state, "break"): Receiving.BROKEN for state in (Receiving.WAITING, Receiving.CONTINUED, Receiving.STREAMING)},
+    **{(state, "break"): Receiving.BROKEN for state in (Receiving.WAITING, Receiving.STREAMING)},
 }
 SENDING: Table[Sending] = {
     (Sending.OPEN, "give all"): Sending.GIVEN,

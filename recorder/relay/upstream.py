@@ -26,7 +26,7 @@ from wiretape.recorder.relay.sockets import Socket, TlsSocket, connect, connect_
 from wiretape.recorder.relay.states import RECEIVING, SENDING, Flow, Receiving, Sending, raise_illegal, step
 
 HEAD_BYTES = 64 << 10
-"""Limit of a response head with all informational ones before it, in bytes; also of trailers and chunk extensions."""
+"""Limit of a response head, in bytes; also of trailers and chunk extensions."""
 LOOKS = 8
 """Limit of reads from a kept connection before it is used again."""
 _UNKNOWN_AUTHORITY = frozenset({18, 19, 20, 21})
@@ -37,8 +37,7 @@ UPGRADE = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
 """The headers by which both sides of HTTP/1.1 change to WebSocket."""
 _ADDRESS = re.compile(r"<memory at 0x[0-9a-f]+>")
 _WAITING, _STREAMING = Receiving.WAITING, Receiving.STREAMING
-HEADLESS = (_WAITING, Receiving.CONTINUED)
-RUNNING = (_STREAMING, *HEADLESS)
+RUNNING = (_STREAMING, _WAITING)
 
 
 class _ExpectedAnswer(Enum):
@@ -83,8 +82,8 @@ class ResponseHead:
 class Taker(Protocol):
     """The receiver of a response."""
 
-    def told_to_continue(self) -> None:
-        """100 (Continue) came."""
+    def informed(self, head: ResponseHead) -> None:
+        """Handle an informational response, such as 100 (Continue): another head follows."""
 
     def came(self, at: int, head: ResponseHead | None, body: bytes, over: bool) -> None:
         """Handle one read: perhaps the head, body bytes, and the end of the response."""
@@ -481,7 +480,7 @@ class Connection(Carrier):
         is_over = self.state not in RUNNING
         if is_over:
             self.ended_at = at
-        head = self.head if before in HEADLESS and self._instants.headers is not None else None
+        head = self.head if before is _WAITING and self._instants.headers is not None else None
         if body or is_over or head:
             self._note_clock(self._socket)
             taker.came(at, head, body, is_over)
@@ -500,7 +499,7 @@ class Connection(Carrier):
 
     def _switch(self, taker: Taker, at: int, data: memoryview, error: Exception) -> bool:
         """Hand the connection over if it has switched to the requested protocol; return True if it has."""
-        is_asked_for = self._wanted is _ExpectedAnswer.SWITCH and self.head.status == 101 and self.state in HEADLESS
+        is_asked_for = self._wanted is _ExpectedAnswer.SWITCH and self.head.status == 101 and self.state is _WAITING
         if not is_asked_for or not isinstance(error, httptools.HttpParserUpgrade):
             return False
         self.state = step(RECEIVING, self.state, "switch")
@@ -561,33 +560,33 @@ class Connection(Carrier):
     # httptools callbacks
 
     def on_message_begin(self) -> None:
-        if self.state not in HEADLESS:
+        if self.state is not _WAITING:
             self._note_surplus()  # the answer stays the first one's
         elif self.head.status:  # of an informational response
             self.head = ResponseHead()
 
     def on_status(self, reason: bytes) -> None:
-        if self.state in HEADLESS and reason.translate(None, guard.FORBIDDEN) == reason:
+        if self.state is _WAITING and reason.translate(None, guard.FORBIDDEN) == reason:
             self.head.reason += reason
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self.state not in HEADLESS:
+        if self.state is not _WAITING:
             return  # a trailer, or of a surplus response
         if value.translate(None, guard.FORBIDDEN) != value:
             raise ValueError("a control character in a header")
         self.head.headers.append((name, value.strip()))
 
     def on_headers_complete(self) -> None:
-        if self.state not in HEADLESS:
+        if self.state is not _WAITING:
             return
         assert self._parser is not None
         status = self.head.status = self._parser.get_status_code()
         if status < 100:
             raise ValueError(f"status {status}")
         if status < 200:
-            if status == 100 and self.state is _WAITING and self._taker is not None:
-                self.state = step(RECEIVING, self.state, "continue")
-                self._taker.told_to_continue()
+            self._overhead = 0  # it is not kept, and a server may send them for as long as it works
+            if status != 101 and self._taker is not None:
+                self._taker.informed(self.head)
             return
         self._delimit(self._parser.get_http_version())
         self.state = step(RECEIVING, self.state, "head")
@@ -618,7 +617,7 @@ class Connection(Carrier):
     def on_body(self, body: bytes) -> None:
         if self.state is _STREAMING:
             self._body.append(body)
-        elif self.state in HEADLESS:
+        elif self.state is _WAITING:
             raise ValueError("a body after an informational response")
         else:
             self._note_surplus()
@@ -642,7 +641,7 @@ class Connection(Carrier):
     def _lost(self, error: Exception | None) -> None:
         if error is not None:
             self._fail("reset", words(error))
-        elif self.state in HEADLESS:
+        elif self.state is _WAITING:
             self._fail("eof", "upstream closed the connection without an answer")
         elif self.head.framing == "close":
             self.state = step(RECEIVING, self.state, "end")

@@ -343,7 +343,7 @@ _WHERE: Final = {"before_output": " before any output", "mid_stream": " in mid-s
 _UNCONNECTED: Final = {
     "dns": "the name {host} did not resolve",
     "refused": "{host} refused the connection",
-    "local": "this machine had no file descriptors, ports or disk left for it",
+    "local": "this machine had no file descriptors, ports or disk left for it, or wiretape refused its large head",
     "tls": "the TLS handshake with {host} failed",
     "protocol": "what {host} answered is no HTTP",
     "framing": "what {host} answered is no HTTP",

@@ -24,6 +24,7 @@ class Exchange:
         self.reads: list[tuple[int, bytes]] = []
         self.heads: list[ResponseHead] = []
         self.told: list[str] = []
+        self.informational: list[tuple[int, list[tuple[bytes, bytes]]]] = []
         self.instants = Instants()
         self.socket = ByHand()
         self.connection = Connection(self.socket, Clock(now=lambda: self.now), UPSTREAM)
@@ -46,8 +47,8 @@ class Exchange:
         self.socket.stamp = self.now
         self.connection.lost(error)
 
-    def told_to_continue(self) -> None:
-        self.told.append("continue")
+    def informed(self, head: ResponseHead) -> None:
+        self.informational.append((head.status, head.headers))
 
     def came(self, at: int, head: ResponseHead | None, body: bytes, over: bool) -> None:
         if head is not None:
@@ -241,10 +242,11 @@ def test_a_kept_connection_that_its_peer_closes_says_so(how: str) -> None:
     assert (exchange.socket.is_closed, exchange.told) == (True, ["over", "closed by peer"])
 
 
-def test_100_is_reported_once_and_other_informational_responses_are_ignored() -> None:
+def test_each_informational_response_is_reported_before_the_head() -> None:
     again = b"HTTP/1.1 100 Continue\r\n\r\n"
     exchange = fed(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n", again, again, OK)
-    assert exchange.told == ["continue", "over"]
+    assert exchange.informational == [(103, [(b"link", b"x")]), (100, []), (100, [])]
+    assert exchange.told == ["over"]
     assert exchange.heads[0].headers == [(b"content-length", b"2")]
 
 

@@ -7,6 +7,7 @@ from tests.support.relay import Relay, on_loop, raw, select
 from wiretape.recorder.demo.upstream import answer
 from wiretape.recorder.relay import guard
 from wiretape.recorder.relay.guard import Origin, Policy, Refusal
+from wiretape.recorder.relay.server import HEAD_BYTES
 
 JSON = answer([(0.0, b"{}")], content_type="application/json", framing="length")
 
@@ -29,7 +30,6 @@ REFUSED = {
     "dot": (heads("GET .evil.test/x HTTP/1.1", HOST), 400),
     "backslashes": (heads(r"GET \\evil.test\x HTTP/1.1", HOST), 400),
     "utf8_target": (b"GET /\xc3\xa9 HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
-    "long_target": (heads(f"GET /{'x' * 8192} HTTP/1.1", HOST), 414),
     "two_hosts": (heads("GET /x HTTP/1.1", HOST, HOST), 400),
     "no_host": (heads("GET /x HTTP/1.1"), 400),
     "foreign_host": (heads("GET /x HTTP/1.1", "Host: evil.test:8377"), 421),
@@ -49,10 +49,9 @@ REFUSED = {
         heads("GET /x HTTP/1.1", HOST, "Connection: Upgrade", "Upgrade: h2c", "Upgrade: websocket"),
         400,
     ),
-    "hundred_and_one_headers": (heads("GET /x HTTP/1.1", HOST, *["x: y"] * 100), 431),
-    "head_over_64_kib": (heads("GET /x HTTP/1.1", HOST, "x: " + "y" * (64 << 10)), 431),
+    "head_over_the_limit": (heads("GET /x HTTP/1.1", HOST, "x: " + "y" * 2 * HEAD_BYTES), 431),
     "head_of_1_mib": (heads("GET /x HTTP/1.1", HOST, "x: " + "y" * (1 << 20)), 431),
-    "endless_request_line": (b"GET /" + b"x" * (1 << 18), 431),
+    "endless_request_line": (b"GET /" + b"x" * (1 << 20), 431),
     "length_and_chunked": (heads("POST /x HTTP/1.1", HOST, LENGTH, "Transfer-Encoding: chunked") + b"0\r\n\r\n", 400),
     "two_lengths": (heads("POST /x HTTP/1.1", HOST, LENGTH, "Content-Length: 3") + b"abc", 400),
     "signed_length": (heads("POST /x HTTP/1.1", HOST, "Content-Length: +3") + b"abc", 400),

@@ -25,7 +25,7 @@ from tests.support.http2 import (
     recording,
 )
 from tests.support.relay import DONE, Relay, address, chunk, kept, on_loop, select, serving, until
-from wiretape.recorder.demo.upstream import answer
+from wiretape.recorder.demo.upstream import Scene, answer
 from wiretape.recorder.relay import intercept
 
 SSE = ("content-type", "text/event-stream")
@@ -91,6 +91,23 @@ async def test_an_answer_without_a_body_is_no_stream_that_was_cut(tmp_path: Path
         assert (dict(asked.head)[":status"], bytes(asked.body)) == (status, b"")
         tape = await tape_of(relay, "/x")
     assert (tape.row["framing"], tape.row["outcome"]) == ("none", "http_error" if status == "304" else "complete")
+
+
+@pytest.mark.parametrize("speaks_http_2", [True, False])
+@on_loop
+async def test_informational_responses_pass_over_http_2(tmp_path: Path, speaks_http_2: bool) -> None:
+    async def working(answering: Stream) -> None:
+        answering.send_head([(":status", "102")])
+        answering.send_head([(":status", "103"), ("link", "</x>")])
+        answering.send_head([OK], end=True)
+
+    lines = b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
+    old = Scene([(0, lines), (0, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")])
+    async with recording(tmp_path, working) as (relay, _, base), connect(base) as peer:
+        target = "/h/x" if speaks_http_2 else relay.plays(old)
+        asked = await peer.request(ask(target), end=True).over()
+        assert asked.informational == [[(":status", "102")], [(":status", "103"), ("link", "</x>")]]
+        assert asked.head[0] == OK
 
 
 @pytest.mark.parametrize("code", [2, CALM, 0x42])

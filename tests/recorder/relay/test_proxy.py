@@ -145,7 +145,7 @@ async def test_after_a_broken_upstream_the_client_is_cut(
     [
         pytest.param(b"HTTP/1.1 200 OK\r\nx: " + b"y" * (1 << 20) + b"\r\n\r\n", id="header_of_1_mib"),
         pytest.param(b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 200_000 + b"\r\n", id="200000_headers"),
-        pytest.param(b"HTTP/1.1 103 E\r\nlink: <x>\r\n\r\n" * 4000, id="endless_informational"),
+        pytest.param(b"HTTP/1.1 103 E\r\n" + b"link: <x>\r\n" * 30_000 + b"\r\n", id="large_informational"),
         pytest.param(b"HTTP/1.1 200 OK\r\nx: a\x00b\r\n\r\n", id="nul"),
         pytest.param(b"HTTP/1.1 200 OK\r\nx: a\x1b]0;t\x07b\r\n\r\n", id="escape"),
         pytest.param(b"HTTP/1.1 200 OK\r\nx: a\rb\r\n\r\n", id="bare_cr"),

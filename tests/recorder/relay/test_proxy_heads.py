@@ -2,8 +2,9 @@
 
 import pytest
 
-from tests.support.relay import CHUNKED, STREAM, Relay, dial, on_loop, plain
+from tests.support.relay import CHUNKED, STREAM, Relay, dial, on_loop, plain, post, raw
 from wiretape.recorder.demo.upstream import Scene, answer
+from wiretape.recorder.relay.server import HEAD_BYTES
 
 
 @pytest.mark.parametrize("status", [200, 201, 301, 308, 400, 401, 404, 413, 418, 429, 500, 503, 529, 599, 600, 999])
@@ -63,11 +64,49 @@ async def test_any_method_and_path_passes_and_is_recorded(relay: Relay, method: 
 
 
 @on_loop
-async def test_informational_responses_are_passed_over(relay: Relay) -> None:
-    early = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n"
-    got, tape = await relay.shows(Scene([(0, early), (0.02, CHUNKED + b"2\r\nok\r\n0\r\n\r\n")]))
-    assert (got.status, got.body, "link" in got.headers) == (200, b"ok", False)
-    assert tape.row["status"] == 200
+async def test_informational_responses_pass_before_the_answer_and_are_not_recorded(relay: Relay) -> None:
+    early = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n"
+    early += b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n"
+    target = relay.plays(Scene([(0, early), (0.02, CHUNKED + b"2\r\nok\r\n0\r\n\r\n")]))
+    got = await raw(relay.base, post(target, headers=[("connection", "close")]))
+    assert got.startswith(early + b"HTTP/1.1 200 OK\r\n")
+    tape = await relay.kept(target)
+    assert (tape.row["status"], tape.body) == (200, b"ok")
+
+
+@on_loop
+async def test_an_answer_may_follow_any_number_of_informational_responses(relay: Relay) -> None:
+    working = b"HTTP/1.1 102 Processing\r\n\r\n"
+    target = relay.plays(Scene([(0, working * 4000), (0.02, CHUNKED + b"2\r\nok\r\n0\r\n\r\n")]))
+    got = await raw(relay.base, post(target, headers=[("connection", "close")]))
+    assert got.startswith(working * 4000 + b"HTTP/1.1 200 OK\r\n")
+
+
+@pytest.mark.parametrize(
+    ("query", "headers"),
+    [("?" + "q" * 60_000, []), ("", [(f"x-{number}", "y") for number in range(1000)])],
+    ids=["long_target", "many_headers"],
+)
+@on_loop
+async def test_the_size_of_a_head_is_for_the_api_to_judge(
+    relay: Relay, query: str, headers: list[tuple[str, str]]
+) -> None:
+    target = "/v1/sizes" + query
+    await relay.get(target, headers=headers)
+    asked = relay.upstream.requests[-1]
+    assert asked.target.decode() == target
+    assert {(name.decode(), value.decode()) for name, value in asked.headers} >= set(headers)
+
+
+@on_loop
+async def test_a_head_that_is_too_large_for_wiretape_is_refused_with_a_row(relay: Relay) -> None:
+    before = relay.upstream.connections
+    got = await raw(relay.base, post("/v1/large", b"", [("x-large", "y" * (1 << 20))]))
+    assert got.startswith(b"HTTP/1.1 431 ")
+    tape = await relay.kept("/v1/large")
+    assert tape.outcome == ("connect_error", "local")
+    assert f"larger than {HEAD_BYTES} bytes" in tape.row["ended_detail"]
+    assert relay.upstream.connections == before
 
 
 @on_loop

@@ -106,7 +106,7 @@ class Held:
 
 NEXT = {
     "a part of a head": (b"POST /x HTTP/1.1\r\nhost: loc", None),
-    "a head without end": (b"GET /x HTTP/1.1\r\nx: " + b"y" * 70_000, 431),
+    "a head without end": (b"GET /x HTTP/1.1\r\nx: " + b"y" * (server.HEAD_BYTES + 65_536), 431),
     "no HTTP": (b"\x16\x03\x01 what is this", 400),
     "a body that is broken": (
         b"POST /x HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\nZ\r\n",

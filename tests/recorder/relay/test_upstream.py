@@ -41,7 +41,7 @@ class Taken:
         self.reads: list[tuple[int, bytes]] = []
         self.over = asyncio.Event()
 
-    def told_to_continue(self) -> None:
+    def informed(self, head: ResponseHead) -> None:
         """Ignore it."""
 
     def came(self, at: int, head: ResponseHead | None, body: bytes, over: bool) -> None:
