@@ -124,7 +124,7 @@ class Decoded:
     event said that the answer stays incomplete. `is_cut`: the end cuts an event or a message off. `may_repeat`: some
     text may have come twice. `remark` is the last text that upstream put outside of the events, and `misfit` the last
     in the place of JSON: often the reason why a stream broke. Of a call by gRPC or Connect, `status` is the one that
-    came, and `message_coding` that of compressed messages.
+    came, and `message_coding` that of compressed messages. `flush_count` is that of the compressor, None without one.
     """
 
     data: bytes
@@ -158,6 +158,7 @@ class Decoded:
     may_repeat: bool = False
     remark: str | None = None
     misfit: str | None = None
+    flush_count: int | None = None
 
     @property
     def is_call(self) -> bool:
@@ -327,6 +328,7 @@ def decode(exchange: Exchange, reads: Sequence[Read], body: bytes, clock: Clock 
     span_ends, places = encoding.spans(columns.start, columns.size, len(body))
     plain, is_miscoded = encoding.fitting(exchange.coding, body, span_ends)
     decoded = Decoded(plain.data, framing_of(exchange, plain.data), whole=plain.flag is None)
+    decoded.flush_count = plain.flush_count
     decoded.flags |= {plain.flag} if plain.flag is not None else set()
     decoded.flags |= {"wrong_coding"} if is_miscoded else set()
     allowance = Allowance(clock, len(plain.data))

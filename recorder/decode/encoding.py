@@ -12,7 +12,7 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple, Protocol
@@ -36,6 +36,8 @@ BASE64 = "application/base64"
 """The coding of a body in base64, which no content encoding names: its name is none of a header's tokens."""
 _SIGNATURES = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}
 """Beginnings of compressed bodies; those of deflate and br have no signature."""
+_FLUSHED = b"\x00\x00\xff\xff"
+"""The end of the empty block by which zlib marks a flush (Z_SYNC_FLUSH, Z_FULL_FLUSH)."""
 _CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f]")
 _GZIP_WINDOW = 31
 _ZLIB_WINDOW = 15
@@ -44,11 +46,15 @@ _ZSTD_WINDOW = 23
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A decoded body: `ends[i]` is the decoded size after span i; `flag` is the reason why the remainder is missing."""
+    """A decoded body: `ends[i]` is the decoded size after span i; `flag` is the reason why the remainder is missing.
+
+    `flush_count` is how often the compressor was visibly flushed; None: the body was not compressed.
+    """
 
     data: bytes
     ends: Sequence[int]
     flag: str | None = None
+    flush_count: int | None = field(default=None, compare=False)
 
 
 def spans(starts: Sequence[int], sizes: Sequence[int], size: int) -> tuple[Sequence[int], Sequence[int]]:
@@ -94,17 +100,23 @@ def is_identity(content_encoding: str | None) -> bool:
     return not _codings(content_encoding)
 
 
-def plain(content_encoding: str | None, body: bytes, ends: Sequence[int]) -> Plain:
-    """Undo a content encoding. `ends` are the offsets in `body` where its spans end, ascending, the last its size."""
+def plain(content_encoding: str | None, body: bytes, ends: Sequence[int], most: int = MAX_DECODED) -> Plain:
+    """Undo a content encoding, up to `most` bytes.
+
+    `ends` are the offsets in `body` where its spans end, ascending, the last its size.
+    """
     codings = _codings(content_encoding)
     if not codings:
         return Plain(body, ends)
     if len(codings) > _MAX_CODINGS or not _CODECS.keys() >= set(codings):
         return Plain(b"", [0] * len(ends), "undecoded")
-    found, broken_at = _undone(codings, body, ends, len(body))
+    found, broken_at = _undone(codings, body, ends, len(body), most)
     if found.flag == "undecoded":  # a failing decompressor does not return its output from the bytes before
-        found, _ = _undone(codings, body, ends, broken_at)
-    return found
+        found, _ = _undone(codings, body, ends, broken_at, most)
+    if codings[-1] == BASE64:
+        return found
+    # A member of its own for each event is flushed by its end.
+    return replace(found, flush_count=sum(body.count(mark, 1) for mark in (_FLUSHED, *_SIGNATURES.values())))
 
 
 def fitting(content_encoding: str | None, body: bytes, ends: Sequence[int]) -> tuple[Plain, bool]:
@@ -154,9 +166,9 @@ def _codings(content_encoding: str | None) -> list[str]:
     return [name for name in names if name not in _IDENTITY]
 
 
-def _undone(codings: Sequence[str], body: bytes, ends: Sequence[int], single_from: int) -> tuple[Plain, int]:
+def _undone(codings: Sequence[str], body: bytes, ends: Sequence[int], single_from: int, most: int) -> tuple[Plain, int]:
     """Undo codings, from `single_from` on byte by byte; return also where the last slice begins that was decoded."""
-    decoding, decoded_ends, start, position = _Decoding(codings), list[int](), 0, 0
+    decoding, decoded_ends, start, position = _Decoding(codings, most), list[int](), 0, 0
     for end in ends:
         while position < end and decoding.flag is None:
             start, position = position, min(position + (1 if position >= single_from else _SLICE), end)
@@ -199,12 +211,12 @@ def is_utf8(data: bytes) -> bool:
 class _Decoding:
     """A body during decoding; the coding applied last is undone first. `flag` is the reason why decoding stopped."""
 
-    def __init__(self, codings: Sequence[str]) -> None:
+    def __init__(self, codings: Sequence[str], most: int) -> None:
         self.out = bytearray()
         self.flag: str | None = None
         self._layers = [_Members(_CODECS[coding]()) for coding in reversed(codings)]
         self._errors = tuple(layer.error for layer in self._layers)
-        self._taken = 0
+        self._taken, self._most = 0, most
 
     def take(self, data: bytes) -> None:
         self._taken += len(data)
@@ -222,7 +234,7 @@ class _Decoding:
         layer = self._layers[depth]
         for start in range(0, len(data), _SLICE):
             for piece in layer.pieces(data[start : start + _SLICE]):
-                left = room(self._taken) - layer.size
+                left = min(room(self._taken), self._most) - layer.size
                 layer.size += len(piece)
                 self._decode(piece[:left], depth + 1)
                 if len(piece) > left:

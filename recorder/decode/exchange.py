@@ -111,7 +111,9 @@ DETAILS: Final[dict[Outcome, tuple[str, ...]]] = {
 
 FLAGS: Final[dict[str, str]] = {
     "backpressure": "the client read so slowly that reading from upstream was paused",
-    "burst": stalls.DEFAULT.burst_meaning,
+    "buffered_by_compression": "half or more of the output chunks share a read with an earlier one, as the body came "
+    "compressed, and its compressor was not flushed for them",
+    "burst": f"{stalls.DEFAULT.burst_meaning}; also what is buffered by compression",
     "bytes_not_shipped": "the bytes of request and answer are not here: it was pulled from a server that does not have "
     "them; its measures and gaps are those that were shipped",
     "client_left": "the client closed early, after the stream was complete",
@@ -174,9 +176,9 @@ FAILURES: Final = tuple(name for name in OUTCOMES if name not in ("complete", "o
 """The outcomes of a failed exchange; a running one, or one that the client left, has not failed."""
 
 NOTABLE: Final = (
-    "given_up", "stall", "burst", "storage_gap", "malformed", "empty", "backpressure", "unclean_end", "undecoded",
-    "wrong_coding",
-    "unknown_payload", "no_timing", "coarse_clock", "clock_suspect", "coalesced",
+    "given_up", "stall", "buffered_by_compression", "burst", "storage_gap", "malformed", "empty", "backpressure",
+    "unclean_end", "undecoded", "wrong_coding", "unknown_payload", "no_timing", "coarse_clock", "clock_suspect",
+    "coalesced",
 )  # fmt: skip
 """The flags that are shown where an exchange has only one line, the gravest first."""
 

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from wiretape.recorder.decode.dialect import Chunk
 from wiretape.recorder.decode.exchange import Exchange, Reads
-from wiretape.recorder.decode.stalls import DEFAULT, AwaitedAnswer, output_gaps
+from wiretape.recorder.decode.stalls import DEFAULT, AwaitedAnswer, is_held_by_compression, output_gaps
 from wiretape.recorder.decode.turns import union
 from wiretape.recorder.decode.values import JsonObject
 
@@ -65,6 +65,7 @@ class Timeline:
     ) -> None:
         self.exchange, self.reads, self.tokens, self.answers = exchange, reads, tokens, answers
         self.turns = _turns(decoded, exchange) if decoded is not None and decoded.turns else None
+        self._flush_count = decoded.flush_count if decoded is not None else None
         self.chunks = self.output_chunks = 0
         self._later: set[int] = set()
         """The positions of the output chunks that begin a later response over the same WebSocket."""
@@ -188,10 +189,12 @@ class Timeline:
         if not self.at:
             return {"single_chunk"} if self.output_chunks == 1 else set()
         reads = len(set(self.output_reads))
+        is_held = is_held_by_compression(len(self.at), reads, self._flush_count)
         raised = {
+            "buffered_by_compression": is_held,
             "coalesced": len(self.at) - reads >= len(self.at) / 2,
             "single_chunk": reads == 1,
-            "burst": DEFAULT.is_burst(self.at, self.output_reads),
+            "burst": is_held or DEFAULT.is_burst(self.at, self.output_reads),
         }
         return {flag for flag, is_raised in raised.items() if is_raised}
 
@@ -430,7 +433,7 @@ class Timing:
     )
 
 
-DECODER_VERSION: Final = 12
+DECODER_VERSION: Final = 13
 """Version of the decoder; raise it whenever the same facts would be derived differently."""
 
 

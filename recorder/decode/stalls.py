@@ -78,6 +78,16 @@ DEFAULT: Final = Thresholds()
 """The thresholds by which the tape's flags are raised."""
 
 
+def is_held_by_compression(chunk_count: int, read_count: int, flush_count: int | None) -> bool:
+    """Return True if a compressor held output chunks back that came in fewer reads.
+
+    `flush_count`: how often it was flushed, None without one. A flushed compressor holds nothing back: then the chunks
+    were together before it, or came together on the way.
+    """
+    is_coalesced = 2 * (chunk_count - read_count) >= chunk_count > 1
+    return is_coalesced and flush_count is not None and 2 * flush_count < read_count
+
+
 def output_gaps(at_ns: Sequence[int], reads: Sequence[Hashable]) -> Iterator[tuple[int, int]]:
     """Return the gaps between reads with output: for each, the number of the output chunk that ended it, and its ns.
 

@@ -48,7 +48,7 @@ ORPHAN: Final = ExchangeState("?", "warning", "orphan", "?")
 
 _JUDGED: Final = ("complete", "truncated")
 """The outcomes that say nothing of a stream that is not decoded: nobody knows if it succeeded."""
-_WARNING: Final = frozenset({"stall", "burst", "malformed", "empty", "backpressure"})
+_WARNING: Final = frozenset({"stall", "buffered_by_compression", "burst", "malformed", "empty", "backpressure"})
 NOTABLE: Final[dict[str, Tone]] = {
     flag: "error" if flag == "storage_gap" else "warning" if flag in _WARNING else "muted" for flag in exchange.NOTABLE
 }

@@ -274,8 +274,9 @@ def _happened(row: ListRow, look: Look, width: int) -> Sequence[Part]:
         said.append((f"stall{length}", NOTABLE["stall"]))
         told.add("stall")
     elif "burst" in row.flags:
-        said.append(("buffered", NOTABLE["burst"]))
-        told.add("burst")
+        held = "buffered_by_compression" in row.flags
+        said.append(("buffered by compression" if held else "buffered", NOTABLE["burst"]))
+        told |= {"burst", "buffered_by_compression"}
     said += [(flag, tone) for flag, tone in NOTABLE.items() if flag in row.flags and flag not in told]
     if not said and (row.finish_reason or "stop").lower() not in _USUAL:
         said.append((formatting.line(row.finish_reason), "muted"))

@@ -337,7 +337,9 @@ def happened(row: TableRow) -> str:
         lasted_ms = row["max_output_silence_ms"]
         length = "" if lasted_ms is None else f"{lasted_ms / 1e3:,.1f} s"
         return f"stall {row.get('stalled') or length}".rstrip()
-    return "buffered" if row["outcome"] == "complete" and "burst" in row["flags"] else ending.cause
+    if row["outcome"] == "complete" and "burst" in row["flags"]:
+        return "buffered by compression" if "buffered_by_compression" in row["flags"] else "buffered"
+    return ending.cause
 
 
 def _shortly(happened: str) -> str:

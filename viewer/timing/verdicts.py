@@ -2,8 +2,9 @@
 
 A *stall* is a silence above the threshold, as in the tape's flag: between two reads with output (`gap`), or before
 the end of the stream, whatever ended it (`end`); or only on the way to the client, which was late with data that had
-come in time (`delivery`). A *burst* is an answer that did not come as a stream: many chunks to a read (`buffered`), or
-one by one and yet all in a flash (`fake`). `attribution` finds the cause of a silence; `wording` writes the text.
+come in time (`delivery`). A *burst* is an answer that did not come as a stream: many chunks to a read (`buffered`), as
+a compressor was not flushed for them (`compressed`), or one by one and yet all in a flash (`fake`). `attribution` finds
+the cause of a silence; `wording` writes the text.
 """
 
 import dataclasses
@@ -15,7 +16,14 @@ from typing import Any, Final, Literal
 from wiretape.recorder.decode.attribution import Attribution, ChunkTime, Unclear
 from wiretape.recorder.decode.dialect import Chunk
 from wiretape.recorder.decode.silences import awaited, cause_of_end
-from wiretape.recorder.decode.stalls import AwaitedAnswer, Span, Thresholds, output_gaps, without_tools
+from wiretape.recorder.decode.stalls import (
+    AwaitedAnswer,
+    Span,
+    Thresholds,
+    is_held_by_compression,
+    output_gaps,
+    without_tools,
+)
 from wiretape.viewer import rows
 from wiretape.viewer.rows import TableRow
 
@@ -38,9 +46,10 @@ class Verdict:
     """One verdict; the meaning of each field is its metadata. A field that does not apply, or is unknown, is None."""
 
     kind: Literal["stall", "burst"] = _always("stall or burst")
-    form: Literal["gap", "end", "delivery", "buffered", "fake"] = _always(
+    form: Literal["gap", "end", "delivery", "buffered", "compressed", "fake"] = _always(
         "stall: gap (between reads with output), end (before the end of the stream), delivery (came in time, was "
-        "handed on late); burst: buffered (many chunks to a read), fake (one by one, but all in a flash)"
+        "handed on late); burst: buffered (many chunks to a read), compressed (the same by compression: the decoder "
+        "got them at once), fake (one by one, but all in a flash)"
     )
     who: Literal["upstream", "relay", "client"] | None = _always(
         "who was slow: upstream (or the network before it), relay, client; null: unclear"
@@ -232,12 +241,14 @@ def _bursts(timed: Attribution, limits: Thresholds) -> Iterator[Verdict]:
     answering_ns = timed.decoded.answering_ns
     at = [at_ns for one in timed.outputs if (at_ns := answering_ns[one.item]) is not None]
     reads, count = len(timed.brought), len(timed.outputs)
-    if len(at) < count or not limits.is_burst(at, timed.places):
+    is_held = is_held_by_compression(count, reads, timed.decoded.flush_count)
+    if not at or len(at) < count or not (is_held or limits.is_burst(at, timed.places)):
         return
+    buffered: Literal["buffered", "fake"] = "buffered" if count - reads >= count / 2 else "fake"
     first = timed.outputs[0]
     yield Verdict(
         kind="burst",
-        form="buffered" if count - reads >= count / 2 else "fake",
+        form="compressed" if is_held else buffered,
         who=None if timed.exchange.coarse_clock else "upstream",
         unclear="instants" if timed.exchange.coarse_clock else None,
         from_ns=_at(first),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.compressors import COMPRESS
 from tests.support.sample_tape import event
 from tests.support.timed_exchanges import COMMENT, EMPTY, MS, Part, evenly, facts, outcome, timed, word
 from wiretape.recorder.decode.attribution import FREE_BYTES, Attribution
@@ -18,7 +19,7 @@ from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.demo import synthetic
 from wiretape.recorder.tape import file
 from wiretape.viewer.source.tape import queries
-from wiretape.viewer.timing import verdicts
+from wiretape.viewer.timing import verdicts, wording
 from wiretape.viewer.timing.verdicts import Verdict
 
 LIMITS = Thresholds()
@@ -305,3 +306,43 @@ def test_a_tape_is_judged_by_default_as_it_is_flagged(synthetic_tape: Path) -> N
             assert flags(found) == set(row["flags"]) & {"stall", "burst"}
             seen |= flags(found)
     assert "stall" in seen
+
+
+def compressed(coding: str, *, flushed: bool, together: bool = False, count: int = 8) -> list[Part]:
+    """Return reads of a stream of one word each 100 ms, compressed; `together`: all came in the last one."""
+    pieces = COMPRESS[coding]([word(f"w{at} ") for at in range(count)], flushed)
+    if together:
+        return [(100 * count, b"".join(pieces))]
+    return [(100 * at, piece) for at, piece in enumerate(pieces, 1) if piece]
+
+
+@pytest.mark.parametrize("coding", COMPRESS)
+def test_a_stream_whose_compressor_is_not_flushed_is_buffered_by_compression(coding: str) -> None:
+    parts = compressed(coding, flushed=False)
+    (found,) = judged(*parts, content_encoding=coding)
+    assert (told(found), found.output_chunks, found.output_reads) == (("burst", "compressed", "upstream"), 8, 1)
+    assert {"buffered_by_compression", "burst"} <= {*derive(*facts(*parts, content_encoding=coding)).flags}
+    assert "buffered by compression" in wording.brief([found])
+
+
+@pytest.mark.parametrize("coding", COMPRESS)
+def test_a_stream_whose_compressor_is_flushed_for_each_event_has_its_gaps(coding: str) -> None:
+    parts = compressed(coding, flushed=True)
+    measured = derive(*facts(*parts, content_encoding=coding))
+    assert judged(*parts, content_encoding=coding) == []
+    assert (measured.ttft_ns, measured.max_gap_ns, measured.coalesced_fraction) == (100 * MS, 100 * MS, 0)
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+def test_events_that_a_flushed_compressor_let_go_are_not_buffered_by_compression(coding: str) -> None:
+    parts = compressed(coding, flushed=True, together=True)
+    flags = derive(*facts(*parts, content_encoding=coding)).flags
+    assert "coalesced" in flags
+    assert "buffered_by_compression" not in flags
+
+
+def test_a_body_that_is_plain_under_a_stale_header_is_not_buffered_by_compression() -> None:
+    parts = [(100, b"".join(word() for _ in range(8)))]
+    flags = derive(*facts(*parts, content_encoding="gzip")).flags
+    assert "wrong_coding" in flags
+    assert "buffered_by_compression" not in flags

@@ -132,7 +132,7 @@ def stored(connection: Connection, no: int) -> Stored:
     with connection.begin():
         facts, its_reads, body = reading.answer(connection, no)
         id, outcome = connection.execute(known).one()
-    is_measured = facts.ended_by is None and len(body) <= live.LARGEST  # so it has been decoded by now
+    is_measured = facts.ended_by is None and live.is_short(facts, body)  # so it has been decoded by now
     decoded = live.decoded(facts, its_reads, body) if is_measured else None
     return Stored(id, facts, its_reads, body, outcome or "open", decoded)
 

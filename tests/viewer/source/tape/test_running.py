@@ -1,13 +1,16 @@
 """The measures of an exchange that still runs."""
 
+import hashlib
 from dataclasses import replace
 
 import pytest
 from sqlalchemy import Connection
 from sqlalchemy.exc import NoResultFound
 
+from tests.support.compressors import COMPRESS
 from tests.support.exchanges import listed
 from tests.support.sample_tape import COMPLETE, LIVE
+from wiretape.recorder.decode.exchange import Exchange
 from wiretape.viewer.rows import DetailRow
 from wiretape.viewer.source.tape import exchange, live, queries
 
@@ -32,6 +35,16 @@ def test_only_what_runs_and_is_not_large_is_measured() -> None:
     assert live.is_measurable(listed(outcome="open", bytes=live.LARGEST))
     assert not live.is_measurable(listed(outcome="open", bytes=live.LARGEST + 1))
     assert not live.is_measurable(listed(outcome="complete", bytes=live.LARGEST))
+
+
+@pytest.mark.parametrize("coding", COMPRESS)
+def test_a_compressed_stream_that_runs_is_measured_by_its_decoded_size(coding: str) -> None:
+    facts = Exchange(200, "text/event-stream", coding, None, 0, 0, None)
+    digits = hashlib.shake_128(b"").hexdigest(live.LARGEST // 2 - 1).encode()
+    is_short = [live.is_short(facts, b"".join(COMPRESS[coding]([digits + end], True))) for end in (b"", b"more")]
+    assert is_short == [True, False]
+    bomb = b"".join(COMPRESS[coding]([bytes(64 << 20)], True))
+    assert not live.is_short(facts, bomb)
 
 
 def test_an_exchange_that_is_gone_is_not_found(connection: Connection) -> None:
