@@ -128,6 +128,7 @@ class RecordingValues:
     keep_encoding: bool
     no_websocket: bool
     ca_file: Path | None
+    client_cert: Path | None
     declared: tuple[Path, ...]
     connect_timeout: float
     headers_timeout: float
@@ -164,6 +165,7 @@ class RecordingValues:
             websocket=not self.no_websocket,
             limits=Timeouts(self.connect_timeout, self.headers_timeout, self.idle_timeout),
             ca_file=self.ca_file,
+            client_cert=self.client_cert,
             dialects=dialects.read(self.declared),
             interception=intercept.make(self.hosts, _password()) if self.intercepts else None,
             **more,
@@ -198,6 +200,8 @@ _RECORDING = (
     click.option("--no-websocket", is_flag=True,
                  help="Answer 426 to WebSockets, so that clients fall back to HTTP, instead of recording them."),
     ca_file,
+    click.option("--client-cert", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE",
+                 help="Show this certificate, with its key (PEM), to recorded servers that ask for one."),
     dialects.given,
     click.option("--connect-timeout", type=_SECONDS, default=10, show_default=True, metavar="S",
                  help="Timeout of a connection, with TLS, in seconds."),

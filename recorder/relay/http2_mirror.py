@@ -52,7 +52,7 @@ class Mirror:
         self._client, self._clock = client, clock
         self._loop = asyncio.get_running_loop()
         self.connections: dict[Upstream, Http2Connection] = {}
-        self._opening: dict[Upstream, asyncio.Task[None]] = {}
+        self._opening: dict[Upstream, asyncio.Task[Http2Connection | Connection]] = {}
         self._idle: dict[Upstream, list[Connection]] = {}
 
     def kept(self, upstream: Upstream) -> Carrier | None:
@@ -76,16 +76,18 @@ class Mirror:
         Streams that need the same connection wait for it together. Raises `UpstreamError`.
         """
         if not self._needs_http1(transport, upstream):
-            if upstream not in self.connections:
-                await asyncio.shield(self._begin_opening(transport, upstream))
+            opened: Http2Connection | Connection | None = self.connections.get(upstream)
+            if opened is None:
+                opened = await asyncio.shield(self._begin_opening(transport, upstream))
             instants.connected = self._clock.now()
             if carrier := self.kept(upstream):
                 return carrier
             if not self._needs_http1(transport, upstream):
-                raise UpstreamError("eof", "upstream closed the connection before the request")
+                lost = opened.failure if isinstance(opened, Http2Connection) else None
+                raise lost or UpstreamError("eof", "upstream closed the connection before the request")
         return await transport.connect(upstream, instants)
 
-    def _begin_opening(self, transport: Transport, upstream: Upstream) -> "asyncio.Task[None]":
+    def _begin_opening(self, transport: Transport, upstream: Upstream) -> "asyncio.Task[Http2Connection | Connection]":
         """Return the task that opens the connection to an API server, which is one for all streams."""
         opening = self._opening.get(upstream)
         if opening is None:
@@ -97,8 +99,8 @@ class Mirror:
         """Return True if an API server is known not to speak HTTP/2."""
         return upstream in transport.http1_only or upstream in self._idle
 
-    async def _open(self, transport: Transport, upstream: Upstream) -> None:
-        """Open a connection to an API server, and keep it."""
+    async def _open(self, transport: Transport, upstream: Upstream) -> Http2Connection | Connection:
+        """Open a connection to an API server, keep it, and return it."""
         try:
             opened = await http2_upstream.open(transport, upstream, self._clock)
         finally:
@@ -109,6 +111,7 @@ class Mirror:
             self.adopt(opened)
         else:
             self._idle.setdefault(upstream, []).append(opened)
+        return opened
 
     def adopt(self, connection: Http2Connection) -> None:
         """Use a connection for new streams, and mirror its end."""
@@ -136,7 +139,8 @@ class Mirror:
 
     def _closed(self, connection: Http2Connection) -> None:
         self._forget(connection)
-        self._client.upstream_closed()
+        if connection.has_served:  # else a request is about to come, and a new connection has the reason
+            self._client.upstream_closed()
 
     def keep(self, carrier: Carrier) -> None:
         """Keep an idle connection of HTTP/1.1 for another request."""

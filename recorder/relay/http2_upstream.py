@@ -29,6 +29,7 @@ from wiretape.recorder.relay.upstream import (
     ResponseHead,
     Taker,
     Transport,
+    lost_by,
     words,
 )
 
@@ -359,7 +360,9 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
         self.on_settings: Callable[[], None] = lambda: None
         self.hold_client: Callable[[], None] = lambda: None
         self.release_client: Callable[[], None] = lambda: None
-        self._has_served = self.is_remembered = False
+        self.has_served = self.is_remembered = False
+        self.failure: UpstreamError | None = None
+        """The end of the connection, if the server has ended it."""
         self._announced: GoAway | None = None
         self._numbers: dict[int, int] = {}
         """The numbers of streams by the client's."""
@@ -394,7 +397,7 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
 
     def carrier(self) -> StreamCarrier:
         """Return the carrier of one exchange."""
-        reused, self._has_served = self._has_served, True
+        reused, self.has_served = self.has_served, True
         return StreamCarrier(self, reused=reused)
 
     def admit(self, carrier: StreamCarrier) -> None:
@@ -515,8 +518,8 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
 
     def lost(self, error: Exception | None) -> None:
         """End all exchanges: the server closed the connection, or broke it."""
-        ended_by, message = ("reset", words(error)) if error else ("eof", "upstream closed the connection")
-        self._end_all(ended_by, message, self.socket.stamp)
+        ended_by = "reset" if error and self.settled.done() else lost_by(error)
+        self._end_all(ended_by, words(error) if error else "upstream closed the connection", self.socket.stamp)
 
     def ended(self, error: Exception | None, at: int) -> None:
         """End all exchanges: the server broke HTTP/2."""
@@ -525,7 +528,7 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
 
     def _end_all(self, ended_by: str, message: str, at: int) -> None:
         name = None if self._announced is None else reset_code("goaway", self._announced.code)
-        failure = UpstreamError(ended_by, message, None, name)
+        self.failure = failure = UpstreamError(ended_by, message, None, name)
         if not self.settled.done():
             self.settled.set_exception(failure)
             self.settled.exception()  # nobody has to wait for it

@@ -682,11 +682,12 @@ class Http1Client:
     def _kept_closed(self, connection: Connection) -> None:
         """Close after a server closed a connection between two exchanges, unless another server keeps its own.
 
-        A request that has begun to come stays: it goes over a new connection, instead of being lost with this one.
+        A request that has begun to come stays: it goes over a new connection, instead of being lost with this one. So
+        does the first request, for which the connection was opened: a new one has the reason.
         """
         if self._kept.get(connection.upstream) is connection:
             del self._kept[connection.upstream]
-        if self._kept or not self.is_idle:
+        if self._kept or not self.is_idle or not connection.reused:
             return
         self._socket.look()
         if self._outbound not in _ANSWERED and not self._head_bytes:

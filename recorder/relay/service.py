@@ -63,6 +63,7 @@ class Options:
     websocket: bool = True
     limits: Timeouts = field(default_factory=Timeouts)
     ca_file: Path | None = None
+    client_cert: Path | None = None
     purpose: str = "wiretape record"
     keep: journal.Keep | None = None
     workers: int = 1
@@ -86,7 +87,7 @@ class Front:
     def __init__(self, options: Options, sock: socket.socket | None, observer: Observer) -> None:
         local.raise_descriptor_limit()
         self._options, self._sock, self._observer = options, sock, observer
-        self._transport = Transport(tls_context(options.ca_file), options.limits)
+        self._transport = Transport(tls_context(options.ca_file, options.client_cert), options.limits)
         self._server: server.Server | None = None
         self.proxy: Proxy | None = None
         self._is_cut = False

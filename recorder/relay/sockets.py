@@ -39,14 +39,22 @@ _PLAIN = memoryview(bytearray(2 * READ_BYTES))
 _NOT_NOW = (BlockingIOError, InterruptedError)
 
 
-def tls_context(ca_file: Path | None) -> ssl.SSLContext:
-    """Trust the system's store (or `SSL_CERT_FILE`), and `ca_file` besides."""
+def tls_context(ca_file: Path | None, client_cert: Path | None = None) -> ssl.SSLContext:
+    """Trust the system's store (or `SSL_CERT_FILE`), and `ca_file` besides; show `client_cert` to servers that ask."""
     context = ssl.create_default_context()
     if ca_file is not None:
         try:
             context.load_verify_locations(ca_file)
         except (OSError, ssl.SSLError) as error:
             raise WiretapeError(f"--ca-file {ca_file} cannot be used ({error}): give certificates in PEM") from error
+    if client_cert is not None:
+        try:
+            context.load_cert_chain(client_cert, password="")  # else OpenSSL would ask for it on the terminal
+        except (OSError, ssl.SSLError) as error:
+            raise WiretapeError(
+                f"--client-cert {client_cert} cannot be used ({error}): give a certificate and its key, which is not"
+                " encrypted, in PEM"
+            ) from error
     return context
 
 

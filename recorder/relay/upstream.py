@@ -31,6 +31,8 @@ LOOKS = 8
 """Limit of reads from a kept connection before it is used again."""
 _UNKNOWN_AUTHORITY = frozenset({18, 19, 20, 21})
 """OpenSSL's codes for certificates that are self-signed, or signed by an unknown authority."""
+_REFUSALS = ("_ALERT_HANDSHAKE_FAILURE", "_ALERT_BAD_CERTIFICATE", "_ALERT_UNKNOWN_CA", "_ALERT_ACCESS_DENIED")
+"""OpenSSL's names of alerts by which a server refuses a client's certificate, or, before TLS 1.3, the lack of one."""
 NO_BODY = frozenset({204, 304})
 """The statuses of answers without a body."""
 UPGRADE = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
@@ -640,7 +642,7 @@ class Connection(Carrier):
 
     def _lost(self, error: Exception | None) -> None:
         if error is not None:
-            self._fail("reset", words(error))
+            self._fail("reset" if self.state is _STREAMING else lost_by(error), words(error))
         elif self.state is _WAITING:
             self._fail("eof", "upstream closed the connection without an answer")
         elif self.head.framing == "close":
@@ -661,17 +663,28 @@ def _nothing() -> None:
     pass
 
 
-def _untrusted(error: Exception) -> str | None:
-    """Return the advice for a server whose authority is not trusted; None for any other error."""
+def words(error: Exception) -> str:
+    """Return an error's own words, or advice on certificates; its type where it has no words, or a number alone.
+
+    Addresses of memory are left out.
+    """
     if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _UNKNOWN_AUTHORITY:
         return f"its certificate is not trusted here ({error.verify_message}): name its authority's by --ca-file"
-    return None
-
-
-def words(error: Exception) -> str:
-    """Return an error's own words, without addresses of memory; its type where it has no words, or a number alone."""
+    reason = (error.reason or "") if isinstance(error, ssl.SSLError) else ""
+    if reason.endswith("_ALERT_CERTIFICATE_REQUIRED"):
+        return "it asks for a client certificate: name one by --client-cert"
+    if reason.endswith(_REFUSALS):
+        return f"it refuses the connection ({error}): if it asks for a client certificate, name one by --client-cert"
     text = _ADDRESS.sub("bytes", str(error))  # hpack quotes its input so
     return f"{type(error).__name__} {text}".rstrip() if not text or text.isdigit() else text
+
+
+def lost_by(error: Exception | None) -> str:
+    """Return the end of a connection that was lost before its first answer, as `UpstreamError` has it.
+
+    With TLS 1.3, a server refuses a client's certificate, or the lack of one, after the client's handshake.
+    """
+    return "eof" if error is None else "tls" if isinstance(error, ssl.SSLError) else "reset"
 
 
 @dataclass(frozen=True, slots=True)
@@ -713,7 +726,7 @@ class Transport:
         except OSError as error:
             if local.is_local(error):
                 raise UpstreamError("local", local.cause(error)) from error
-            raise UpstreamError(why_not_connected(error), _untrusted(error) or words(error)) from error
+            raise UpstreamError(why_not_connected(error), words(error)) from error
 
     def connect_at_once(self, upstream: Upstream, instants: Instants) -> Connection | None:
         """Open a connection to a server on this machine without waiting; None: `connect` has to."""

@@ -17,11 +17,12 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import zlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from socket import SO_LINGER, SOL_SOCKET, create_server, socket
+from socket import SHUT_RDWR, SO_LINGER, SOL_SOCKET, create_server, socket
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -257,6 +258,32 @@ def serving(authority: Path, name: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority / f"{name}.pem", authority / f"{name}.key")
     return context
+
+
+@contextlib.contextmanager
+def behind_handshakes(context: ssl.SSLContext, serve: Callable[[ssl.SSLSocket], object]) -> Iterator[str]:
+    """Serve each connection to a place, which is given, behind its handshake.
+
+    By blocking sockets: asyncio's server resets a connection instead of sending the alert of a failed handshake.
+    """
+
+    def accept() -> None:
+        while True:
+            try:
+                connection = listener.accept()[0]
+            except OSError:  # it was shut down
+                return
+            with contextlib.suppress(OSError), connection, context.wrap_socket(connection, server_side=True) as secured:
+                serve(secured)
+
+    with create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=accept)
+        thread.start()
+        try:
+            yield "{}:{}".format(*listener.getsockname())
+        finally:
+            listener.shutdown(SHUT_RDWR)
+            thread.join()
 
 
 @contextlib.asynccontextmanager

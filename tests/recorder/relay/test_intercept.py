@@ -16,6 +16,7 @@ from tests.support.relay import (
     Relay,
     accepting,
     address,
+    behind_handshakes,
     chunk,
     dial,
     fill,
@@ -38,8 +39,14 @@ STREAM = answer([(0, chunk("Hel")), (0.02, chunk("lo", finish="stop")), (0, DONE
 class Intercepting(Relay):
     """A recorder that intercepts, before an API server on this machine that speaks TLS."""
 
-    def __init__(self, directory: Path, authority: Path, **more: object) -> None:
-        self.settings = intercept.make(("127.0.0.2", "*.loopback.test"))
+    def __init__(
+        self,
+        directory: Path,
+        authority: Path,
+        hosts: tuple[str, ...] = ("127.0.0.2", "*.loopback.test"),
+        **more: object,
+    ) -> None:
+        self.settings = intercept.make(tuple(hosts))
         tls = serving(authority, "good")
         super().__init__(
             directory, tls=tls, others=["other=http://127.0.0.1:9"], interception=self.settings,
@@ -477,6 +484,31 @@ async def test_an_api_whose_certificate_is_not_trusted_is_reported_to_the_user_a
             await client.post(f"https://{place}/v1/untrusted", json={})
     assert (await relay.kept("/v1/untrusted")).outcome == ("connect_error", "tls")
     assert "certificate" in relay.notices[0]
+
+
+@pytest.mark.parametrize("protocol", ["http/1.1", "h2"])
+@pytest.mark.parametrize(("asks", "detail"), [(True, "tls"), (False, "reset")], ids=["asks_for_certificate", "closes"])
+def test_an_api_that_ends_behind_its_handshake_is_recorded_whatever_the_program_offered(
+    tmp_path: Path, authority: Path, protocol: str, asks: bool, detail: str
+) -> None:
+    async def main() -> None:
+        async with httpx.AsyncClient(proxy=relay.proxy, verify=relay.trusting(), http2=True, timeout=5) as client:
+            with pytest.raises((httpx.RemoteProtocolError, httpx.ReadError)):
+                await client.post(f"https://{place}/v1/closed", json={})
+            assert (await relay.kept("/v1/closed")).outcome == ("connect_error", detail)
+
+    tls = serving(authority, "good")
+    tls.set_alpn_protocols([protocol])
+    tls.verify_mode = ssl.CERT_REQUIRED if asks else ssl.CERT_NONE
+    tls.load_verify_locations(authority / "ca.pem")
+    with (
+        behind_handshakes(tls, ssl.SSLSocket.close) as place,
+        Intercepting(tmp_path, authority, hosts=(place,)) as relay,
+    ):
+        relay.runner.run(main())
+    (notice,) = relay.notices
+    assert notice.startswith(f"no answer from {place}: ")
+    assert ("client certificate" in notice) is asks
 
 
 @on_loop

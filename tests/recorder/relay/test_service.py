@@ -11,7 +11,21 @@ from typing import Any
 
 import pytest
 
-from tests.support.relay import DONE, Relay, chunk, fetch, kept, make_authority, post, raw, run, select, serving, until
+from tests.support.relay import (
+    DONE,
+    Relay,
+    behind_handshakes,
+    chunk,
+    fetch,
+    kept,
+    make_authority,
+    post,
+    raw,
+    run,
+    select,
+    serving,
+    until,
+)
 from wiretape.recorder.demo.upstream import ScriptedUpstream, answer
 from wiretape.recorder.errors import TapeBusy, WiretapeError
 from wiretape.recorder.relay import providers, service, sockets
@@ -94,6 +108,43 @@ def test_tls_fails_closed(tmp_path: Path, authority: Path, tmp_path_factory: pyt
 
     tape = tmp_path / "tape.db"
     run(main())
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_server_that_asks_for_a_client_certificate_gets_it_or_is_reported(
+    tmp_path: Path, authority: Path, version: ssl.TLSVersion
+) -> None:
+    tls, certificate = serving(authority, "good"), tmp_path / "client.pem"
+    tls.verify_mode, tls.maximum_version = ssl.CERT_REQUIRED, version
+    tls.load_verify_locations(authority / "ca.pem")
+    certificate.write_bytes((authority / "good.pem").read_bytes() + (authority / "good.key").read_bytes())
+
+    def respond(sock: ssl.SSLSocket) -> None:
+        sock.recv(65536)
+        sock.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+    async def ask(client_cert: Path | None, target: str) -> int:
+        upstreams = [providers.parse(f"https://{place}")]
+        options = Options(tape, upstreams, ca_file=authority / "ca.pem", client_cert=client_cert)
+        recorder = Recorder(options, Observer())
+        await recorder.start()
+        got = await fetch(recorder.base, post(target, b""))
+        assert await recorder.stop() == 0
+        return got.status
+
+    tape = tmp_path / "tape.db"
+    with behind_handshakes(tls, respond) as place:
+        assert (run(ask(certificate, "/with")), run(ask(None, "/without"))) == (204, 502)
+    found = kept(tape, "/without")
+    assert found is not None
+    assert found.outcome == ("connect_error", "tls")
+    assert "by --client-cert" in found.row["ended_detail"]
+
+
+def test_a_client_certificate_without_its_key_is_reported(tmp_path: Path, authority: Path) -> None:
+    options = Options(tmp_path / "tape.db", [providers.parse("http://127.0.0.1:1")], client_cert=authority / "good.pem")
+    with pytest.raises(WiretapeError, match="give a certificate and its key"):
+        run(Recorder(options, Observer()).start())
 
 
 def test_an_invalid_ca_file_is_reported_and_nothing_stays_open(tmp_path: Path) -> None:
