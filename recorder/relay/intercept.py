@@ -273,7 +273,8 @@ class Forward:
         """Return a blind tunnel to the server."""
         self._observer.asked(origin.authority, "tunnelled")
         is_plain = opened is None and is_loopback(origin.host)
-        return Tunnel(client, origin, opened, functools.partial(self._read_on, client, origin) if is_plain else None)
+        read_on = functools.partial(self._read_on, client, origin) if is_plain else None
+        return Tunnel(client, origin, self._proxy.transport.limits.connect, opened, read_on)
 
     def _read_on(
         self, client: Http1Client, origin: Origin, opened: Socket, near: socket.socket, far: socket.socket, came: bytes

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import functools
 import ipaddress
+import itertools
 import os
 import select
 import socket
@@ -19,7 +20,7 @@ import struct
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -37,6 +38,10 @@ _READ = memoryview(bytearray(READ_BYTES))
 _INTO = [_READ]
 _PLAIN = memoryview(bytearray(2 * READ_BYTES))
 _NOT_NOW = (BlockingIOError, InterruptedError)
+ATTEMPT_SECONDS = 0.25
+"""Time after which a host's next address is tried, too."""
+Address = tuple[int, int, int, str, tuple[str | int, ...]]
+"""An address as `getaddrinfo` returns it."""
 
 
 def tls_context(ca_file: Path | None, client_cert: Path | None = None) -> ssl.SSLContext:
@@ -595,38 +600,64 @@ def connect_at_once(host: str, port: int) -> socket.socket | None:
 
 
 async def connect(host: str, port: int) -> socket.socket:
-    """Open a connection: to the first of the host's addresses that takes it. Raises OSError, the first address's."""
-    first: OSError | None = None
-    for family, kind, protocol, _, address in await _addresses(host, port):
-        try:
-            sock = socket.socket(family, kind, protocol)
-        except OSError as error:
-            first = first or error
-            continue
-        try:
-            sock.setblocking(False)
-            await _connect(sock, address)
-        except OSError as error:
-            sock.close()
-            first = first or error
-        except BaseException:
-            sock.close()
-            raise
-        else:
-            send_at_once(sock)
-            return sock
-    raise first or OSError(errno.EADDRNOTAVAIL, f"{host} has no address")
+    """Open a connection to a host. Raises OSError, the first address's."""
+    addresses = await _addresses(host, port)
+    if not addresses:
+        raise OSError(errno.EADDRNOTAVAIL, f"{host} has no address")
+    return await connect_to_first(addresses)
 
 
-_Address = tuple[int, int, int, str, tuple[str | int, ...]]
+async def connect_to_first(addresses: Sequence[Address]) -> socket.socket:
+    """Open a connection to the first of the addresses that takes it. Raises OSError, the first address's.
+
+    The next one is tried beside those before it when they have failed, or after `ATTEMPT_SECONDS`; the families of
+    addresses alternate, as all of one may lead nowhere (RFC 8305, 4 and 5).
+    """
+    families = [[one for one in addresses if (one[0] == addresses[0][0]) is is_first] for is_first in (True, False)]
+    waiting = deque(one for pair in itertools.zip_longest(*families) for one in pair if one is not None)
+    attempts = list[asyncio.Task[socket.socket]]()
+    try:
+        while waiting or not all(attempt.done() for attempt in attempts):
+            if waiting:
+                attempts.append(asyncio.create_task(_attempt(waiting.popleft())))
+            running = [attempt for attempt in attempts if not attempt.done()]
+            seconds = ATTEMPT_SECONDS if waiting else None
+            ended, _ = await asyncio.wait(running, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            for attempt in ended:
+                if attempt.exception() is None:
+                    attempts.remove(attempt)
+                    return attempt.result()
+        return attempts[0].result()  # which raises
+    finally:
+        for attempt in attempts:
+            attempt.cancel()
+            attempt.add_done_callback(_discard)
 
 
-async def _addresses(host: str, port: int) -> list[_Address]:
+def _discard(attempt: asyncio.Task[socket.socket]) -> None:
+    if not attempt.cancelled() and attempt.exception() is None:
+        attempt.result().close()
+
+
+async def _attempt(address: Address) -> socket.socket:
+    family, kind, protocol, _, place = address
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setblocking(False)
+        await _connect(sock, place)
+    except BaseException:
+        sock.close()
+        raise
+    send_at_once(sock)
+    return sock
+
+
+async def _addresses(host: str, port: int) -> list[Address]:
     family = _family(host)
     if family is not None:
         return [(family, socket.SOCK_STREAM, 0, "", (host, port))]
     loop = asyncio.get_running_loop()
-    found: list[_Address] = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)  # type: ignore[assignment]
+    found: list[Address] = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)  # type: ignore[assignment]
     return found
 
 

@@ -18,7 +18,6 @@ from wiretape.recorder.relay.sockets import Socket, connect
 
 HALF_OPEN_SECONDS = 60.0
 """Silence allowed on one side after the other has ended."""
-_CONNECT_SECONDS = 10.0
 _READ_BYTES = 64 << 10
 _LINE_BYTES = 8 << 10
 """Size up to which a client's first line may be that of a request."""
@@ -43,18 +42,20 @@ def begins_with_request(data: bytes) -> bool | None:
 class Tunnel(Responder, Takeover):
     """A blind tunnel: answers a `CONNECT` and takes the connection over. The end of a recorder does not wait for it.
 
-    `opened` is the client's socket with the bytes received on it, if the `CONNECT` has been answered already. With
-    `read_on`, the tunnel gives way to a client that speaks HTTP/1.1.
+    It connects within `seconds`. `opened` is the client's socket with the bytes received on it, if the `CONNECT` has
+    been answered already. With `read_on`, the tunnel gives way to a client that speaks HTTP/1.1.
     """
 
     def __init__(
         self,
         client: Http1Client,
         origin: Origin,
+        seconds: float,
         opened: tuple[Socket, bytes] | None = None,
         read_on: ReadOn | None = None,
     ) -> None:
         self._client, self._origin, self._opened, self._read_on = client, origin, opened, read_on
+        self._seconds = seconds
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
@@ -82,10 +83,10 @@ class Tunnel(Responder, Takeover):
 
     async def _connect(self) -> socket.socket:
         try:
-            async with asyncio.timeout(_CONNECT_SECONDS):
+            async with asyncio.timeout(self._seconds):
                 return await connect(self._origin.host, self._origin.port)
         except TimeoutError as error:
-            raise UpstreamError("connect_timeout", f"no connection within {_CONNECT_SECONDS:g} s") from error
+            raise UpstreamError("connect_timeout", f"no connection within {self._seconds:g} s") from error
         except OSError as error:
             raise UpstreamError("refused", str(error)) from error
 

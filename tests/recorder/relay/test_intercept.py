@@ -218,6 +218,23 @@ async def test_connect_has_a_host_and_a_port_and_no_body(
     assert [refusal.status for refusal in relay.refused] == [400]
 
 
+def test_a_tunnel_to_a_silent_host_ends_with_the_limit_of_connections(tmp_path: Path, authority: Path) -> None:
+    async def main() -> None:
+        got = await raw(relay.base, relay.connect("{}:{}".format(*full.getsockname()), relay.authorization))
+        assert got.startswith(b"HTTP/1.1 502 ")
+        assert b"no connection within 0.1 s" in got
+
+    with (
+        socket.create_server(("127.0.0.1", 0), backlog=0) as full,
+        socket.create_connection(full.getsockname()),
+        socket.socket() as waiting,
+        Intercepting(tmp_path, authority, limits=Timeouts(connect=0.1)) as relay,
+    ):
+        waiting.setblocking(False)
+        waiting.connect_ex(full.getsockname())
+        relay.runner.run(main())
+
+
 @on_loop
 async def test_a_host_that_cannot_be_reached_is_answered_502(relay: Intercepting) -> None:
     got = await raw(relay.base, relay.connect("[::1]:10", relay.authorization))

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.relay import LOOPS, on_loop, reset, reset_at_once, run, serving, until
 from wiretape.recorder.clock import SYSTEM, Clock, KernelTime
-from wiretape.recorder.relay.sockets import READ_BYTES, Socket, TlsSocket, connect
+from wiretape.recorder.relay.sockets import READ_BYTES, Address, Socket, TlsSocket, connect, connect_to_first
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
 both_loops = pytest.mark.parametrize("loop", LOOPS, ids=["asyncio", "uvloop"])
@@ -490,6 +490,49 @@ async def test_tickets_that_came_before_the_request_show_no_other_clock(authorit
 
 
 # TLS
+
+
+@contextlib.contextmanager
+def silent(family: socket.AddressFamily, host: str) -> Iterator[Address]:
+    """Give an address that swallows connections: its queue is full."""
+    with socket.socket(family) as full, socket.socket(family) as first, socket.socket(family) as second:
+        full.bind((host, 0))
+        full.listen(0)
+        first.connect(full.getsockname())
+        second.setblocking(False)
+        second.connect_ex(full.getsockname())
+        yield family, socket.SOCK_STREAM, 0, "", full.getsockname()
+
+
+def at(sock: socket.socket) -> Address:
+    return sock.family, socket.SOCK_STREAM, 0, "", sock.getsockname()
+
+
+@both_loops
+@on_loop
+async def test_a_silent_address_does_not_keep_a_connection_from_the_next_one(loop: Loop) -> None:
+    with silent(socket.AF_INET, "127.0.0.1") as nowhere, socket.create_server(("127.0.0.1", 0)) as listener:
+        async with asyncio.timeout(5):
+            connection = await connect_to_first([nowhere, at(listener)])
+        with connection:
+            assert connection.getpeername() == listener.getsockname()
+
+
+@on_loop
+async def test_the_families_of_a_hosts_addresses_alternate() -> None:
+    with silent(socket.AF_INET6, "::1") as nowhere, socket.create_server(("127.0.0.1", 0)) as listener:
+        async with asyncio.timeout(5):
+            (await connect_to_first([*[nowhere] * 40, at(listener)])).close()
+
+
+@both_loops
+@on_loop
+async def test_a_host_whose_addresses_all_fail_has_the_first_ones_error(loop: Loop) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        of_no_family = -9, *at(closed)[1:]
+        with pytest.raises(ConnectionRefusedError):
+            await connect_to_first([at(closed), of_no_family])
 
 
 def spoken_to(authority: Path, take: Callable[[ssl.SSLSocket], None]) -> tuple[int, threading.Thread]:
