@@ -19,8 +19,8 @@ HOP_BY_HOP = frozenset({
 })  # fmt: skip
 """Headers for one connection only, which are never passed on (RFC 9110, 7.6.1)."""
 _DECIDING = frozenset({
-    b"connection", b"content-length", b"host", b"keep-alive", b"origin", b"sec-fetch-dest", b"sec-fetch-mode",
-    b"sec-fetch-site", b"transfer-encoding", b"upgrade",
+    b"connection", b"content-length", b"host", b"keep-alive", b"location", b"origin", b"sec-fetch-dest",
+    b"sec-fetch-mode", b"sec-fetch-site", b"transfer-encoding", b"upgrade",
 })  # fmt: skip
 _END_TO_END = re.compile(rb"auth|key|token|cookie|^content-|^host$")
 TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

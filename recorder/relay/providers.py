@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from wiretape.recorder.relay import apis
+from wiretape.recorder.relay import apis, guard
 from wiretape.recorder.relay.apis import Api, Variable
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*", re.ASCII)
@@ -141,6 +141,26 @@ def route(upstreams: Sequence[Upstream], target: bytes) -> tuple[Upstream, bytes
             rest = target[len(mount) :]
             return upstream, _versioned(upstream, rest if rest.startswith(b"/") else b"/" + rest)
     return (unnamed, _versioned(unnamed, target)) if unnamed else None
+
+
+def location(upstream: Upstream, target: bytes, base: bytes) -> bytes:
+    """Return the `Location` of an answer for a client at `base`, wiretape's own origin.
+
+    One at the upstream leads to the upstream's place at wiretape, as reverse proxies have it: the client would leave
+    with its next request, and drop its key. Any other stays as it is.
+    """
+    url = upstream.scheme.encode() + b":" + target if target.startswith(b"//") else target
+    if split := guard.absolute_origin(url):
+        origin, path = split
+        if (origin.scheme, origin.host, origin.port) != (upstream.scheme, upstream.host.lower(), upstream.port):
+            return target
+    else:
+        base, path = b"", target
+    rest = path.removeprefix(upstream.prefix)
+    if not path.startswith(upstream.prefix + b"/") and (path == rest or rest[:1] not in (b"", b"?", b"#")):
+        return target
+    place = b"/%b%b" % (upstream.name.encode(), rest) if upstream.name else rest
+    return base + (place if place.startswith(b"/") else b"/" + place)
 
 
 def _versioned(upstream: Upstream, rest: bytes) -> bytes:

@@ -529,6 +529,14 @@ def test_an_api_that_ends_behind_its_handshake_is_recorded_whatever_the_program_
 
 
 @on_loop
+async def test_a_redirect_of_an_api_stays_as_it_is(relay: Intercepting) -> None:
+    target = relay.plays(answer([(0, b"")], status=307, headers=[("location", f"{relay.upstream.url}/v1/moved")]))
+    async with httpx.AsyncClient(proxy=relay.proxy, verify=relay.trusting()) as client:
+        got = await client.post(f"{relay.upstream.url}{target}", json={})
+    assert got.headers["location"] == f"{relay.upstream.url}/v1/moved"
+
+
+@on_loop
 async def test_an_api_that_closes_without_an_answer_closes_the_programs_connection(relay: Intercepting) -> None:
     target = relay.plays(Scene([], "fin"))
     async with httpx.AsyncClient(proxy=relay.proxy, verify=relay.trusting()) as client:

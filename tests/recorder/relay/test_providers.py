@@ -26,6 +26,37 @@ def test_an_upstream_is_read_in_its_parts(
     assert (found.authority, found.prefix, found.authorization) == (authority, prefix, None)
 
 
+@pytest.mark.parametrize(
+    ("upstream", "target", "location"),
+    [
+        ("http://api.test:81", b"http://api.test:81/a?b#c", b"http://us/a?b#c"),
+        ("http://api.test:81", b"http://API.test:81", b"http://us/"),
+        ("https://api.test", b"https://api.test:443/a", b"http://us/a"),
+        ("https://api.test", b"//api.test/a", b"http://us/a"),
+        ("http://[::1]:81", b"http://[::1]:81/a", b"http://us/a"),
+        ("one=https://api.test", b"https://api.test/a", b"http://us/one/a"),
+        ("one=https://api.test/v1", b"https://api.test/v1/a", b"http://us/one/a"),
+        ("one=https://api.test/v1", b"https://api.test/v1?a", b"http://us/one?a"),
+        ("https://api.test/v1", b"/v1?a", b"/?a"),
+        ("one=https://api.test/v1", b"/v1/a", b"/one/a"),
+        ("https://api.test", b"/a", b"/a"),
+        ("one=https://api.test", b"a/b", b"a/b"),
+        ("one=https://api.test/v1", b"https://api.test/login", b"https://api.test/login"),
+        ("one=https://api.test/v1", b"/v1x", b"/v1x"),
+        ("https://api.test", b"http://api.test/a", b"http://api.test/a"),
+        ("https://api.test", b"https://api.test:444/a", b"https://api.test:444/a"),
+        ("https://api.test", b"https://api.test.evil.test/a", b"https://api.test.evil.test/a"),
+        ("https://api.test", b"https://api.test@evil.test/a", b"https://api.test@evil.test/a"),
+        ("https://api.test", b"mailto:me@api.test", b"mailto:me@api.test"),
+        ("https://api.test", b"", b""),
+    ],
+)
+def test_a_location_at_the_upstream_leads_to_its_place_at_wiretape(
+    upstream: str, target: bytes, location: bytes
+) -> None:
+    assert providers.location(providers.parse(upstream), target, b"http://us") == location
+
+
 def test_user_info_becomes_basic_authorization_and_no_part_of_the_authority() -> None:
     found = providers.parse("https://me:s%2Fcret@api.test:1/x")
     assert (found.authority, found.authorization) == (b"api.test:1", b"Basic bWU6cy9jcmV0")

@@ -64,6 +64,14 @@ async def test_any_method_and_path_passes_and_is_recorded(relay: Relay, method: 
 
 
 @on_loop
+async def test_a_redirect_within_the_upstream_leads_to_wiretape_and_is_recorded_as_it_came(relay: Relay) -> None:
+    location = ("Location", f"{relay.upstream.url}/v1/moved")
+    got, tape = await relay.shows(plain(b"", status=307, headers=[location]))
+    assert got.headers["location"] == "http://localhost/v1/moved"
+    assert relay.upstream.url in tape.row["response_headers"]
+
+
+@on_loop
 async def test_informational_responses_pass_before_the_answer_and_are_not_recorded(relay: Relay) -> None:
     early = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n"
     early += b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n"
