@@ -150,11 +150,8 @@ def _is_text(data: bytes) -> bool:
 
 
 def uncoded(headers: Iterable[Sequence[str]], body: bytes) -> bytes:
-    """Return a body without the content encoding named by its headers, or verbatim if that cannot be decoded."""
-    coding = coding_of(headers)
-    if coding is None:
-        return body
-    found = plain(coding, body, (len(body),))
+    """Return a body without its content encoding, whatever its headers say, or verbatim if that cannot be decoded."""
+    found, _ = fitting(coding_of(headers), body, (len(body),))
     return found.data if found.flag is None else body
 
 

@@ -27,9 +27,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from wiretape.recorder import paths, private
 from wiretape.recorder.clock import Clock
-from wiretape.recorder.decode import encoding, rpc
+from wiretape.recorder.decode import rpc, uncoding
 from wiretape.recorder.decode.assembly import token_counts
 from wiretape.recorder.decode.exchange import Reads
+from wiretape.recorder.decode.uncoding import Body
 from wiretape.recorder.errors import NotFound, TapeDamaged, WiretapeError
 from wiretape.recorder.sanitize import safe
 from wiretape.recorder.tape import cells, checks, file, lock, packing, reading
@@ -107,7 +108,7 @@ _MOST, _MOST_BYTES = 100, 16 << 20
 def redactor(patterns: Sequence[str]) -> Redact:
     """Return a function that replaces each match of the regular expressions by a `*` for each byte; line ends stay.
 
-    Each is applied to the recorded bytes, independently of the others. Raises `re.error`.
+    Each is applied to the recorded bytes without their content coding, independently of the others. Raises `re.error`.
     """
     compiled = [re.compile(pattern) for pattern in patterns]
 
@@ -188,18 +189,18 @@ def _exchange(connection: Connection, no: int, known: set[int], origins: _Origin
     if row.lacks_bytes:
         yield _unshipped(connection, row, session.uuid, origins, redact)
         return
-    body = reading.request_body(connection, no)
-    _check_coded(row.id, row.request_headers, body or b"", redact)
     values = _facts(row, OF_EXCHANGE, origins)
-    values |= {"request_body": None if body is None else redact(body), **_sizes(body, row, redact)}
-    yield known_of({"exchange": row.id, "session": session.uuid, **_redacted(values, redact)})
+    values |= _request(row, reading.request_body(connection, no), values["request_headers"], redact)
+    answers = list[Body]()
     for stream in STREAMS:
-        data = reading.stored_body(connection, no, stream)
-        _check_coded(row.id, row.response_headers, data, redact)
-        redacted = redact(data)
-        if redacted != data:
-            _check_redactable(row)
-        yield from reads_of(reading.reads_of(connection, no, stream), redacted, is_client=stream is FROM_CLIENT)
+        reads, data = reading.reads_of(connection, no, stream), reading.stored_body(connection, no, stream)
+        answer = Body(row.response_headers or (), reads, data)
+        answers.append(_redacted_body(row.id, answer, redact, is_binary=row.framing == "websocket"))
+    if row.response_headers is not None:
+        values["response_headers"] = answers[STREAMS.index(FROM_UPSTREAM)].headers
+    yield known_of({"exchange": row.id, "session": session.uuid, **_redacted(values, redact)})
+    for stream, answer in zip(STREAMS, answers, strict=True):
+        yield from reads_of(answer.reads, answer.data, is_client=stream is FROM_CLIENT)
 
 
 def _facts(row: Any, names: Iterable[str], origins: _Origins) -> Line:
@@ -226,31 +227,37 @@ def unshipped(id: str, session: str, values: Line, its_measures: Line) -> Line:
     return known_of({"exchange": id, "session": session, **values, "measures": known_of(its_measures, ())})
 
 
-def _sizes(body: bytes | None, row: Any, redact: Redact) -> Line:
-    """Return size and hash of the request, or None for both if they follow from its stored body."""
-    if body is None or row.request_truncated or row.request_size != len(body):
-        return {"request_size": row.request_size, "request_sha256": row.request_sha256}
-    return {"request_size": None, "request_sha256": None}
+def _request(row: Any, body: bytes | None, headers: Any, redact: Redact) -> Line:
+    """Return the columns of a request; without its size and hash if they follow from its stored body."""
+    if body is None:
+        return {"request_body": None}
+    asked = _redacted_body(row.id, Body(headers, Reads.of(()), body), redact)
+    values = {"request_headers": asked.headers, "request_body": asked.data}
+    # Size and hash of a request that broke off are those of its body as it came, with its coding.
+    is_whole = not row.request_truncated and row.request_size == len(body)
+    is_changed = asked.headers is not headers
+    return values | (dict.fromkeys(("request_size", "request_sha256")) if is_whole or is_changed else {})
 
 
-def _check_redactable(row: Any) -> None:
-    """Raise `WiretapeError` if changed bytes would break the framing or compression around them."""
-    headers = dict(row.response_headers or ())
-    if not encoding.is_identity(encoding.coding_of(row.response_headers or ())):
-        why = "its body came compressed"
-    elif row.framing == "websocket" or str(headers.get("content-type", "")).lower().startswith(_BINARY_TYPES):
-        why = "its messages are framed in binary"
-    else:
-        return
-    raise WiretapeError(f"exchange {row.id} cannot be redacted, as {why}: leave it out")
+def _redacted_body(id: str, body: Body, redact: Redact, *, is_binary: bool = False) -> Body:
+    """Return a body redacted: without its content coding, if there is anything to redact in it.
 
-
-def _check_coded(id: str, headers: Any, data: bytes, redact: Redact) -> None:
-    """Raise `WiretapeError` if data to redact are compressed."""
-    plain = encoding.uncoded(headers or (), data)
-    is_hidden = plain is not data and redact(plain) != plain
-    if is_hidden or any(redact(one) != one for one in rpc.coded_payloads(headers or (), plain)):
-        raise WiretapeError(f"exchange {id} cannot be redacted, as a body of it is compressed: leave it out")
+    Raises `WiretapeError` if it cannot be decoded, or if changed bytes would break the framing of its messages.
+    """
+    if redact is bytes:
+        return body
+    cannot, plain = f"exchange {id} cannot be redacted, as", uncoding.uncoded(body)
+    if plain is None:
+        raise WiretapeError(f"{cannot} a body of it is compressed, and cannot be decoded: leave it out")
+    if any(redact(payload) != payload for payload in rpc.coded_payloads(plain.headers, plain.data)):
+        raise WiretapeError(f"{cannot} messages of it are compressed: leave it out")
+    redacted = redact(plain.data)
+    if redacted == plain.data:
+        return body
+    types = [value.lower() for name, value in plain.headers if name == "content-type"]
+    if is_binary or any(value.startswith(_BINARY_TYPES) for value in types):
+        raise WiretapeError(f"{cannot} its messages are framed in binary: leave it out")
+    return plain._replace(data=redacted)
 
 
 def _redacted(value: Any, redact: Redact) -> Any:

@@ -44,7 +44,8 @@ REDACT_SECONDS: Final = 10.0
     multiple=True,
     metavar="REGEX",
     help="Replace each match in bodies, headers, paths and labels by * of the same length: reads keep their sizes. "
-    "The raw bytes are searched: JSON is escaped there, and a word may be split over two events.",
+    "The bytes are searched, decompressed: JSON is escaped there, and a word may be split over two events. A "
+    "compressed body with a match is kept without its compression.",
 )
 def cut(
     ids: tuple[str, ...], db: Path | None, where: "Filter | None", file: Path, text: bool, patterns: tuple[str, ...]

@@ -73,9 +73,9 @@ class _Clock:
     "--as",
     "form",
     type=click.Choice(["text", "sse", "events", "jsonl", "audio"]),
-    help="Output format: the text, the raw body in any framing (one write per read), a line per event as in show "
-    "--part events, a JSON object per event, or the audio of answers over a WebSocket (help voice). [default: text on "
-    "a terminal, else sse]",
+    help="Output format: the text, the body in any framing, decompressed (one write per read), a line per event as in "
+    "show --part events, a JSON object per event, or the audio of answers over a WebSocket (help voice). [default: "
+    "text on a terminal, else sse]",
 )
 @click.option("--turn", type=click.IntRange(min=1), metavar="N", help="With --as audio: this turn only. [default: all]")
 @click.option(

@@ -156,7 +156,7 @@ def _request(one: "Recorded", out: Output, _: Thresholds) -> None:
     if out.format not in (None, "table"):
         out.put_one(rows.request(one.request()))
     elif out.format is None and not output.on_terminal():
-        data = one.sent() or one.request().body or b""
+        data = one.sent() or one.request().plain or b""
         if not data and NOT_SHIPPED in (row := one.detail()).flags:
             raise NotShipped(row.id)
         _write_bytes(data)
@@ -194,7 +194,9 @@ def _context(one: "Recorded", out: Output, _: Thresholds) -> None:
 
 
 def _raw(one: "Recorded", out: Output, _: Thresholds) -> None:
-    _write_bytes(one.body())
+    from wiretape.recorder.decode import encoding
+
+    _write_bytes(encoding.uncoded(one.headers().response, one.body()))
 
 
 def _with_headers(one: "Recorded", out: Output, _: Thresholds) -> None:
@@ -237,7 +239,7 @@ def _readable_body(one: "Recorded") -> None:
         output.show(report.messages(decoded.items()))
         return
     if decoded.data != body:
-        click.echo("wiretape: the body came encoded and is shown decoded; a pipe gets it as it came", err=True)
+        click.echo("wiretape: the body came encoded and is shown decoded; a pipe with -i gets it as it came", err=True)
     output.show(report.body(decoded.data))
 
 
@@ -317,7 +319,8 @@ _BEGINNING = "wiretape: this is only the beginning: decoding stopped at a limit;
     "-i",
     "--include",
     is_flag=True,
-    help="With --part raw: the status line and the headers before the body, the trailers behind it, as curl -i does.",
+    help="With --part raw: the status line and the headers before the body, the trailers behind it, as curl -i does: "
+    "on a pipe the body keeps its content coding then.",
 )
 @click.option("--force", is_flag=True, help="Write raw bytes even to a terminal.")
 @options.judged
@@ -333,9 +336,9 @@ def show(
 
     The part conversation has the messages of the request, and the answer; a rule marks the new messages since the turn
     before. On a pipe it is complete, and the parts text, request and raw are the content, the request body and the
-    response body, byte for byte (of a WebSocket, all data of the client and of upstream, in frames); if there is no
-    content, standard error has the reason. A terminal gets raw text without its control characters, and the beginning
-    of anything else as hex.
+    response body, byte for byte but for their content codings (of a WebSocket, all data of the client and of upstream,
+    in frames); if there is no content, standard error has the reason. A terminal gets raw text without its control
+    characters, and the beginning of anything else as hex.
     """
     if part == "raw" and out.format is not None:
         raise click.UsageError("--part raw is the body, byte for byte: it has no --format")

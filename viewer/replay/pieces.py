@@ -1,8 +1,8 @@
 """Pure: an exchange in pieces to be written again, with their timestamps, and positions in it.
 
-The pieces of `sse` are the raw body, in any framing: one for each read, and together all bytes. Those of `text` are the
-answer's text, of `events` the lines of `show --part events`, of `jsonl` its rows; those of `audio` are PCM with 16
-bits, one for each message with audio of an answer.
+The pieces of `sse` are the body without its content coding, in any framing: one for each read, and together all bytes.
+Those of `text` are the answer's text, of `events` the lines of `show --part events`, of `jsonl` its rows; those of
+`audio` are PCM with 16 bits, one for each message with audio of an answer.
 """
 
 import io
@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Final, Literal, NamedTuple
 
+from wiretape.recorder.decode import uncoding
 from wiretape.recorder.decode.encoding import Cleaner
+from wiretape.recorder.decode.uncoding import Body
 from wiretape.viewer.exchange import events, markers
 from wiretape.viewer.exchange.clocks import SINCE_REQUEST, Times
 from wiretape.viewer.exchange.transcript import Transcript
@@ -95,13 +97,15 @@ def _transcript(one: FullExchange) -> Transcript:
 
 
 def _reads(one: FullExchange) -> Iterator[TimedPiece]:
+    raw = Body([("content-encoding", one.facts.content_encoding or "")], one.reads, one.body)
+    _, reads, data = uncoding.uncoded(raw) or raw
     position = 0
-    for read in one.reads:
+    for read in reads:
         end = read.start + read.size
-        yield TimedPiece(read.at_ns, one.body[position:end])  # with the bytes of a damaged read before it
-        position = end
-    if position < len(one.body):
-        yield TimedPiece(one.last_ns or 0, one.body[position:])
+        yield TimedPiece(read.at_ns, data[position:end])  # with the bytes of a damaged read before it
+        position = max(position, end)
+    if position < len(data):
+        yield TimedPiece(one.last_ns or 0, data[position:])
 
 
 def _shown(one: FullExchange) -> Iterator[TimedPiece]:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support import turns
 from tests.support.commands import on_terminal, run
-from tests.support.compressors import by_brotli, zstd
+from tests.support.compressors import COMPRESS, by_brotli, zstd
 from tests.support.frames import begin, body, end, head, opened, record
 from tests.support.growing_tape import recorder
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS, LIMITED, LIVE, ODD, TOOLS, event, recorded
@@ -183,7 +183,7 @@ def test_a_request_and_an_answer_that_came_compressed_are_shown_decoded(tmp_path
     assert f"(it came as zstd; decoded: {len(asked)} bytes)" in page
     assert '"content": "a question"' in page
     assert "a question" in run(tape, "show", "@", "--part", "conversation").stdout
-    assert run(tape, "show", "@", "--part", "request").stdout_bytes == sent.body
+    assert run(tape, "show", "@", "--part", "request").stdout_bytes == asked
     assert run(tape, "ls", "-f", 'prompt:"a question" prompt~quest', "--format", "jsonl").stdout.count("\n") == 1
     assert run(tape, "ls", "-f", "prompt:answer", "--format", "jsonl").stdout == ""
 
@@ -206,6 +206,22 @@ def test_what_was_decoded_up_to_a_limit_says_so(tmp_path: Path, part: str, monke
     assert "only the beginning: decoding stopped at a limit" in shown.stderr
     assert "decode_limit" in run(tape, "show", "@").stdout
     assert "stopped at a limit before any" in run(tape, "show", "@", "--part", "events").stderr
+
+
+@pytest.mark.parametrize("coding", COMPRESS)
+def test_of_a_compressed_answer_raw_and_play_have_the_text_and_raw_with_its_head_the_bytes(
+    tmp_path: Path, coding: str
+) -> None:
+    path, pieces = tmp_path / "tape.db", COMPRESS[coding]([BODY[:99], BODY[99:]], True)
+    parts = [(at, piece) for at, piece in enumerate(pieces, 1) if piece]
+    with recorder(path) as tape:
+        tape.begin(
+            COMPLETE, parts, headers=[(b"content-type", b"text/event-stream"), (b"content-encoding", coding.encode())]
+        )
+        tape.end(COMPLETE, parts)
+    assert run(path, "show", "@", "--part", "raw").stdout_bytes == BODY
+    assert run(path, "play", "@", "--as", "sse", "--speed", "1000").stdout_bytes == BODY
+    assert run(path, "show", "@", "--part", "raw", "-i").stdout_bytes.endswith(b"".join(pieces))
 
 
 def test_raw_has_no_format(tape: Path) -> None:
