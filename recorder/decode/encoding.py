@@ -97,7 +97,7 @@ def is_base64(content_type: str | None) -> bool:
 
 def is_identity(content_encoding: str | None) -> bool:
     """Return True if a body has no content coding."""
-    return not _codings(content_encoding)
+    return not codings_of(content_encoding)
 
 
 def plain(content_encoding: str | None, body: bytes, ends: Sequence[int], most: int = MAX_DECODED) -> Plain:
@@ -105,7 +105,7 @@ def plain(content_encoding: str | None, body: bytes, ends: Sequence[int], most: 
 
     `ends` are the offsets in `body` where its spans end, ascending, the last its size.
     """
-    codings = _codings(content_encoding)
+    codings = codings_of(content_encoding)
     if not codings:
         return Plain(body, ends)
     if len(codings) > _MAX_CODINGS or not _CODECS.keys() >= set(codings):
@@ -133,7 +133,7 @@ def fitting(content_encoding: str | None, body: bytes, ends: Sequence[int]) -> t
     while (coding := _begun(data)) is not None and len(codings) < _MAX_CODINGS:
         codings.insert(0, coding)
         data = plain(", ".join(codings), body[:_SLICE], (min(len(body), _SLICE),)).data
-    if codings == _codings(content_encoding) or not _is_text(data):
+    if codings == codings_of(content_encoding) or not _is_text(data):
         return found, False
     other = plain(", ".join(codings), body, ends)
     return other, True
@@ -155,7 +155,7 @@ def uncoded(headers: Iterable[Sequence[str]], body: bytes) -> bytes:
     return found.data if found.flag is None else body
 
 
-def _codings(content_encoding: str | None) -> list[str]:
+def codings_of(content_encoding: str | None) -> list[str]:
     """Return the codings in the order in which they were applied."""
     if not content_encoding:
         return []

@@ -294,6 +294,20 @@ def tokens(values: Sequence[bytes]) -> list[bytes]:
     return [token for value in values for part in value.split(b",") if (token := part.strip().lower())]
 
 
+def accepts(headers: Headers, coding: str) -> bool:
+    """Return True if a request names a content coding as acceptable, by its weights (RFC 9110, 12.5.3).
+
+    Without the header it names none: most clients that do not send it decode nothing.
+    """
+    weights: dict[str, str] = {}
+    for name, value in headers:
+        if name.lower() == b"accept-encoding":
+            parts = (part.partition(";") for part in value.decode("latin-1").lower().split(","))
+            weights |= {named.strip(): weight.replace(" ", "") for named, _, weight in parts}
+    weight = weights.get(coding, weights.get("*"))
+    return weight is not None and weight.rstrip("0") not in ("q=", "q=.", "q=0.")
+
+
 def expects_continue(headers: Headers) -> bool:
     """Return True if a client waits for 100 (Continue) with the request's body."""
     return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)

@@ -51,12 +51,13 @@ _REDACTOR: Final = Redactor(None)
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """A request: its target without what names an exchange (`id`), and its body without a content coding."""
+    """A request: its target without what names an exchange (`id`), its body without a content coding, its headers."""
 
     method: str
     target: bytes
     body: bytes
     id: str | None = None
+    headers: Sequence[tuple[bytes, bytes]] = ()
 
 
 class Body(NamedTuple):

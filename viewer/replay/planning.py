@@ -6,13 +6,14 @@ This takes milliseconds for an exchange that is not cached: do it in another thr
 import contextlib
 import re
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Literal, Protocol
 
 import msgspec
 
+from wiretape.recorder.decode import encoding, uncoding
 from wiretape.recorder.decode.exchange import reset_number
 from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.recorder.relay import guard
@@ -158,7 +159,8 @@ class Planner:
             needs_answer=options.record != "none",
         )
         self._sockets = Library(options.mode, self._first_messages, options.ignored, options.seed, kind="WebSocket")
-        self._cached: OrderedDict[int, tuple[RecordedAnswer, AnswerPlan]] = OrderedDict()
+        self._cached: OrderedDict[tuple[int, bool], tuple[RecordedAnswer, AnswerPlan]] = OrderedDict()
+        """Answers by number, with (True) and without their content coding."""
         self._held = 0
         self._served: dict[int, int] = {}
         self.refresh()
@@ -203,7 +205,7 @@ class Planner:
         if isinstance(found, Miss):
             return self._missed(asked, found)
         try:
-            answer, plan = self._base(found)
+            answer, plan = self._accepted(found, asked.headers)
         except NotFound as error:
             return Miss(str(error), found.id)
         turn = self._served[found.no] = self._served.get(found.no, 0) + 1
@@ -219,12 +221,27 @@ class Planner:
 
     def _base(self, head: ExchangeHead) -> tuple[RecordedAnswer, AnswerPlan]:
         """Return an exchange's answer, and the plan of serving it without faults."""
-        if head.no in self._cached:
-            self._cached.move_to_end(head.no)
-            return self._cached[head.no]
-        answer = self._source.answer(head)
+        return self._planned(head, (head.no, True), lambda: self._source.answer(head))
+
+    def _accepted(
+        self, head: ExchangeHead, headers: Sequence[tuple[bytes, bytes]]
+    ) -> tuple[RecordedAnswer, AnswerPlan]:
+        """Return the same, without the answer's content coding if a client with these headers does not take it."""
+        answer, plan = self._base(head)
+        codings = encoding.codings_of(encoding.coding_of(answer.headers))
+        if all(guard.accepts(headers, coding.removeprefix("x-")) for coding in codings):
+            return answer, plan
+        return self._planned(head, (head.no, False), lambda: _uncoded(answer))
+
+    def _planned(
+        self, head: ExchangeHead, key: tuple[int, bool], read: Callable[[], RecordedAnswer]
+    ) -> tuple[RecordedAnswer, AnswerPlan]:
+        if key in self._cached:
+            self._cached.move_to_end(key)
+            return self._cached[key]
+        answer = read()
         made = answer, _planned(head, answer, self._options)
-        self._cached[head.no] = made
+        self._cached[key] = made
         self._held += _weight(answer)
         while self._held > CACHED_BYTES and len(self._cached) > 1:
             _, (oldest, _) = self._cached.popitem(last=False)
@@ -317,6 +334,16 @@ class Planner:
     def close(self) -> None:
         """Close the source."""
         self._source.close()
+
+
+def _uncoded(answer: RecordedAnswer) -> RecordedAnswer:
+    """Return an answer without its content coding, at the same reads; verbatim if it cannot be decoded."""
+    body = uncoding.uncoded(uncoding.Body(answer.headers, answer.reads, answer.body))
+    if body is None:
+        return answer
+    facts = replace(answer.facts, content_encoding=None)
+    headers = [[name, value] for name, value in body.headers]
+    return replace(answer, facts=facts, headers=headers, reads=body.reads, body=body.data)
 
 
 def _weight(answer: RecordedAnswer) -> int:

@@ -254,7 +254,8 @@ class Response(Responder):
         header = next((value for name, value in request.headers if name == b"x-wiretape-exchange"), None)
         target, id = matching.named(request.target, header)
         self._pieces = [b"".join(self._pieces)]
-        self._asked = ReplayRequest(request.method, target, matching.uncoded(request.headers, self._pieces[0]), id)
+        plain = matching.uncoded(request.headers, self._pieces[0])
+        self._asked = ReplayRequest(request.method, target, plain, id, request.headers)
         self._app.plan(self._asked).add_done_callback(self._client.guarded(self._planned))
 
     def _planned(self, planning: "asyncio.Future[AnswerPlan | Miss | ToRecord]") -> None:

@@ -3,6 +3,7 @@
 import h11
 import pytest
 
+from tests.support.cases import each_case
 from tests.support.relay import Relay, on_loop, raw, select
 from wiretape.recorder.demo.upstream import answer
 from wiretape.recorder.relay import guard
@@ -304,3 +305,23 @@ async def test_a_request_that_exchanges_credentials_is_relayed_and_not_recorded(
     await relay.get(other)
     await relay.kept(other)
     assert not select(relay.tape, "SELECT 1 FROM exchanges WHERE path LIKE '%oauth%'")
+
+
+@each_case(
+    "value, accepts",
+    [
+        (b"gzip", True),
+        (b"deflate, GZIP;q=0.5", True),
+        (b"gzip; q=1.000", True),
+        (b"*", True),
+        (b"br;q=1, *;q=0.1", True),
+        (b"gzip;q=0", False),
+        (b"gzip; q = 0.000, *", False),
+        (b"identity", False),
+        (b"x-gzip", False),
+        (b"", False),
+    ],
+)
+def test_a_coding_is_for_a_client_that_names_it(value, accepts):
+    assert guard.accepts([(b"host", b"gzip"), (b"Accept-Encoding", value)], "gzip") == accepts
+    assert not guard.accepts([(b"host", b"gzip")], "gzip")

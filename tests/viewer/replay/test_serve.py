@@ -2,20 +2,21 @@
 
 import asyncio
 import contextlib
-import gzip
+import itertools
 import json
 import math
 import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support import http2
+from tests.support.compressors import COMPRESS
 from tests.support.frames import STEP, begin, body, end, exchange, head, opened, record
 from tests.support.relay import Answer, dial, fetch, on_loop, post, raw, until
 from wiretape.recorder.clock import SYSTEM, KernelTime
@@ -28,7 +29,8 @@ from wiretape.recorder.relay.service import Options as Recording
 from wiretape.recorder.tape import journal, retention
 from wiretape.viewer.replay import serve
 from wiretape.viewer.replay.faults import parse
-from wiretape.viewer.replay.planning import Planner, ServingOptions
+from wiretape.viewer.replay.matching import ReplayRequest
+from wiretape.viewer.replay.planning import AnswerPlan, Planner, ServingOptions
 from wiretape.viewer.replay.serve import Replay, Served
 from wiretape.viewer.replay.source import ReplaySource
 from wiretape.viewer.replay.unread import Kernel, Watcher
@@ -322,7 +324,7 @@ async def test_a_gap_is_a_cut_that_is_reported(tape: Path) -> None:
 
 @on_loop
 async def test_uploads_in_chunks_and_compressed_match_and_requests_may_come_ahead(tape: Path) -> None:
-    packed = gzip.compress(REQUEST)
+    packed = b"".join(COMPRESS["gzip"]([REQUEST], False))
     chunks = b"".join(b"%x\r\n%s\r\n" % (len(one), one) for one in (packed[:9], packed[9:], b""))
     headers = [("transfer-encoding", "chunked"), ("content-encoding", "gzip")]
     upload = post(CHAT, b"", headers) + chunks
@@ -359,13 +361,47 @@ async def test_a_tape_that_is_damaged_meanwhile_is_told_as_such(tape: Path) -> N
     assert "is damaged" in replay.troubles[0]
 
 
+def packed(coding: str) -> tuple[list[bytes], list[tuple[bytes, bytes]]]:
+    """Return the reads of a compressed answer whose events are flushed, and its headers."""
+    pieces = [piece for piece in COMPRESS[coding](PIECES, True) if piece]
+    length = b"%d" % len(b"".join(pieces))
+    return pieces, [(b"content-type", b"text/event-stream"), (b"content-encoding", coding.encode()),
+                    (b"content-length", length)]  # fmt: skip
+
+
 @on_loop
-async def test_a_compressed_answer_stays_compressed(tape: Path) -> None:
-    packed = gzip.compress(b"".join(PIECES))
-    headers = [(b"content-type", b"text/event-stream"), (b"content-encoding", b"gzip")]
-    async with serving(taped(tape, *broken("end", [packed[:20], packed[20:]], headers)), rechunk="event") as replay:
+@pytest.mark.parametrize("coding", COMPRESS)
+@pytest.mark.parametrize("framing", ["chunked", "length"])
+async def test_a_compressed_answer_is_as_recorded_for_a_client_that_takes_its_coding_and_decoded_for_others(
+    tape: Path, coding: str, framing: str
+) -> None:
+    pieces, headers = packed(coding)
+    async with serving(taped(tape, *broken("end", pieces, headers, framing)), rechunk="event") as replay:
+        taken = await replay.ask(headers=[("accept-encoding", f"x, {coding};q=0.5")])
+        plain = [await replay.ask(headers=more) for more in ([], [("accept-encoding", f"identity, {coding};q=0")])]
+    assert (taken.body, taken.headers["content-encoding"], taken.complete) == (b"".join(pieces), coding, True)
+    for got in plain:
+        assert (got.body, "content-encoding" in got.headers, got.complete) == (b"".join(PIECES), False, True)
+
+
+def test_a_decoded_answer_has_its_events_at_the_reads_that_completed_them(tape: Path) -> None:
+    pieces, headers = packed("gzip")
+    planner = Planner(ReplaySource(taped(tape, *broken("end", pieces, headers))), ServingOptions())
+    asked = ReplayRequest("POST", CHAT.encode(), REQUEST)
+    coded, plain = (planner.plan(replace(asked, headers=more)) for more in ([(b"accept-encoding", b"gzip")], []))
+    planner.close()
+    assert isinstance(coded, AnswerPlan)
+    assert isinstance(plain, AnswerPlan)
+    assert [*plain.schedule.at_ns] == [*coded.schedule.at_ns][: len(PIECES)]
+    assert [*plain.schedule.ends] == [*itertools.accumulate(map(len, PIECES))]
+
+
+@on_loop
+async def test_an_answer_that_cannot_be_decoded_is_served_as_recorded(tape: Path) -> None:
+    headers = [(b"content-type", b"text/event-stream"), (b"content-encoding", b"snappy")]
+    async with serving(taped(tape, *broken("end", [b"\xff\xfe\x00\x01"], headers))) as replay:
         got = await replay.ask()
-    assert (got.body, got.headers["content-encoding"], got.complete) == (packed, "gzip", True)
+    assert (got.body, got.headers["content-encoding"]) == (b"\xff\xfe\x00\x01", "snappy")
 
 
 @on_loop

@@ -31,8 +31,9 @@ from prometheus_client.utils import floatToGoString
 from wiretape.recorder import paths
 from wiretape.recorder.commands.metrics import RecorderState, Setup
 from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.relay import guard
 from wiretape.recorder.relay.app import HttpApp
-from wiretape.recorder.relay.client import Client, Headers, Request
+from wiretape.recorder.relay.client import Client, Request
 from wiretape.recorder.relay.guard import Policy, Refusal
 from wiretape.recorder.relay.server import Server
 from wiretape.recorder.tape.redact import message
@@ -165,21 +166,10 @@ class Metrics(HttpApp):
         with self._lock:
             text = self._exposition.text()
         headers = [(b"vary", b"accept-encoding")]
-        if accepts_gzip(request.headers):
+        if guard.accepts(request.headers, "gzip"):
             text = gzip.compress(text, _GZIP_LEVEL)
             headers.append((b"content-encoding", b"gzip"))
         client.answer(200, text, _TEXT, headers)
-
-
-def accepts_gzip(headers: Headers) -> bool:
-    """Return True if a request accepts gzip, by the weights of its Accept-Encoding (RFC 9110, 12.5.3)."""
-    weights: dict[str, str] = {}
-    for name, value in headers:
-        if name.lower() == b"accept-encoding":
-            parts = (part.partition(";") for part in value.decode("latin-1").lower().split(","))
-            weights |= {coding.strip(): weight.replace(" ", "") for coding, _, weight in parts}
-    weight = weights.get("gzip", weights.get("*"))
-    return weight is not None and weight.rstrip("0") not in ("q=", "q=.", "q=0.")
 
 
 def _say(line: str) -> None:

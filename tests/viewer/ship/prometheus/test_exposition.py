@@ -6,10 +6,9 @@ from pathlib import Path
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.cases import each_case
 from tests.support.exchanges import ONE
 from wiretape.recorder.commands.metrics import Setup
-from wiretape.viewer.ship.prometheus.serve import Exposition, accepts_gzip
+from wiretape.viewer.ship.prometheus.serve import Exposition
 from wiretape.viewer.stats.conventions import LATEST, RELEASED, Conventions
 from wiretape.viewer.stats.dashboard import Ended
 from wiretape.viewer.stats.tools.clients import OTEL_SECONDS, OTEL_TOKENS
@@ -68,23 +67,3 @@ def test_the_time_of_exchanges_is_counted_by_part_and_exactly():
     assert counter.type == "counter"
     assert {one.labels["part"]: one.value for one in counter.samples} == {"waiting": 0.300000003, "streaming": 0}
     assert {one.labels["gen_ai_request_model"] for one in counter.samples} == {"m"}
-
-
-@each_case(
-    "value, accepts",
-    [
-        (b"gzip", True),
-        (b"deflate, GZIP;q=0.5", True),
-        (b"gzip; q=1.000", True),
-        (b"*", True),
-        (b"br;q=1, *;q=0.1", True),
-        (b"gzip;q=0", False),
-        (b"gzip; q = 0.000, *", False),
-        (b"identity", False),
-        (b"x-gzip", False),
-        (b"", False),
-    ],
-)
-def test_gzip_is_for_whoever_accepts_it(value, accepts):
-    assert accepts_gzip([(b"host", b"gzip"), (b"Accept-Encoding", value)]) == accepts
-    assert not accepts_gzip([(b"host", b"gzip")])
