@@ -125,7 +125,7 @@ class RecordingValues:
     labels: tuple[str, ...]
     intercept: bool | None
     hosts: tuple[str, ...]
-    keep_encoding: bool
+    identity: bool
     no_websocket: bool
     ca_file: Path | None
     client_cert: Path | None
@@ -161,7 +161,7 @@ class RecordingValues:
             self.tape,
             upstreams,
             labels={**(added or {}), **read_labels(self.labels)},
-            keep_encoding=self.keep_encoding,
+            identity=self.identity,
             websocket=not self.no_websocket,
             limits=Timeouts(self.connect_timeout, self.headers_timeout, self.idle_timeout),
             ca_file=self.ca_file,
@@ -195,8 +195,8 @@ _RECORDING = (
     click.option("--label", "labels", multiple=True, metavar="K=V", help="Label every exchange. May be repeated."),
     click.option("--host", "hosts", multiple=True, metavar="PATTERN",
                  help="Intercept this host, too: llm.example.com, *.example.com. May be repeated."),
-    click.option("--keep-encoding", is_flag=True,
-                 help="Relay the client's Accept-Encoding, instead of requesting identity."),
+    click.option("--identity", is_flag=True,
+                 help="Ask upstream for no compression, whatever the client accepts; exchanges are flagged."),
     click.option("--no-websocket", is_flag=True,
                  help="Answer 426 to WebSockets, so that clients fall back to HTTP, instead of recording them."),
     ca_file,

@@ -110,6 +110,8 @@ DETAILS: Final[dict[Outcome, tuple[str, ...]]] = {
 """The details of each outcome."""
 
 FLAGS: Final[dict[str, str]] = {
+    "asks_identity": "upstream was asked for no compression by --identity, not by the client: a compressor that holds "
+    "a stream back does not show",
     "backpressure": "the client read so slowly that reading from upstream was paused",
     "buffered_by_compression": "half or more of the output chunks share a read with an earlier one, as the body came "
     "compressed, and its compressor was not flushed for them",
@@ -262,10 +264,10 @@ class Exchange:
     was sent on a connection kept from an exchange before, and `connected_ns` is None. `sent_ns`: all of the request was
     written. Timestamps may be late by
     `clock_error_ns`; None: not known. `protocol` is the one spoken with upstream, `http/1.1` or `h2`; `h2_offered`: the
-    client offered or spoke HTTP/2. `reset_code` is the HTTP/2 error that ended the stream. `clock` is the source of the
-    timestamps of reads. `rebuilt`: of an import, the body is made of the data that its source kept. `has_bytes`: its
-    bytes and reads are there; if not, nothing can be derived of it. `dialects` is the JSON of the declarations that
-    were given for its recording.
+    client offered or spoke HTTP/2. `asks_identity`: its Accept-Encoding is that of `--identity`. `reset_code` is the
+    HTTP/2 error that ended the stream. `clock` is the source of the timestamps of reads. `rebuilt`: of an import, the
+    body is made of the data that its source kept. `has_bytes`: its bytes and reads are there; if not, nothing can be
+    derived of it. `dialects` is the JSON of the declarations that were given for its recording.
     """
 
     status: int | None
@@ -280,6 +282,7 @@ class Exchange:
     surplus: bool = False
     coarse_clock: bool = False
     h2_offered: bool = False
+    asks_identity: bool = False
     framing: str | None = None
     request_missing: int = 0
     method: str = "POST"
@@ -378,6 +381,7 @@ def transport_flags(exchange: Exchange, outcome: Outcome, close: CloseFrame | No
         "request_not_stored": exchange.request_missing > 0,
         "surplus_bytes": exchange.surplus,
         "coarse_clock": exchange.coarse_clock,
+        "asks_identity": exchange.asks_identity,
         "h2_offered": exchange.h2_offered and exchange.protocol != "h2",
         "imported": exchange.is_imported,
         "no_timing": exchange.clock == "none",

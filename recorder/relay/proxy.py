@@ -76,9 +76,8 @@ _STALL_NS = 60_000_000_000
 _STALL_LOOK_NS = 5_000_000_000
 _LAG_NS = int(LAG_SECONDS * 1e9)
 _KEPT_OFF = frozenset((b"host", b"content-length", b"expect", b"x-wiretape-label"))
-_NOT_PASSED = _KEPT_OFF | {b"accept-encoding"}
-"""Headers of a request that upstream does not get, with and without the client's encodings."""
-_IDENTITY = (b"accept-encoding", b"identity")
+"""Headers of a request that upstream does not get as they came."""
+_ACCEPT = b"accept-encoding"
 _OWN_NAMES = frozenset((b"x-wiretape-id",))
 _LENGTH_TOO = _OWN_NAMES | {b"content-length"}
 _PROMISED = re.compile(rb"\btimeout\s*=\s*(\d{1,6})", re.IGNORECASE)
@@ -119,7 +118,7 @@ class Proxy(HttpApp):
     tap: Tap
     policy: guard.Policy = field(default_factory=guard.Policy)
     labels: dict[str, str] = field(default_factory=dict)
-    keep_encoding: bool = False
+    identity: bool = False
     no_websocket: str = ""
     clock: Clock = SYSTEM
     on_refused: Callable[[Refusal], None] = lambda _: None
@@ -230,8 +229,8 @@ class RelayedExchange(Responder):
     """A request on its way upstream, and its answer on its way back; its stages are those of `states.Stage`."""
 
     __slots__ = (
-        "_client", "_connecting", "_connection", "_continue", "_failure", "_how", "_keeps_encoding", "_labels",
-        "_now", "_proxy", "_recording", "_request", "_rest", "_rest_limit", "_stage", "_upload", "_upstream",
+        "_asks_identity", "_client", "_connecting", "_connection", "_continue", "_failure", "_headers", "_how",
+        "_labels", "_now", "_proxy", "_recording", "_request", "_rest", "_rest_limit", "_stage", "_upload", "_upstream",
         "_waiting", "_waits_since", "_wants_websocket", "_websocket",
     )  # fmt: skip
 
@@ -242,7 +241,11 @@ class RelayedExchange(Responder):
         self._recording = kind(proxy.tap, proxy.clock, new_id())
         self._stage = Stage.WAITING
         self._upload = RequestBody.WHOLE if request.complete else RequestBody.COMING
-        self._keeps_encoding = proxy.keep_encoding or not how.is_recorded
+        self._asks_identity = proxy.identity and how.is_recorded
+        self._headers: Headers = request.headers
+        """The request's headers as they are sent, but for those of the connection."""
+        if self._asks_identity:
+            self._headers = [*(pair for pair in request.headers if pair[0] != _ACCEPT), (_ACCEPT, b"identity")]
         self._wants_websocket = client.may_switch
         self._connection: Carrier | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -307,12 +310,13 @@ class RelayedExchange(Responder):
                 method=request.method,
                 path=self._rest.decode("ascii"),
                 upstream=self._upstream.url,
-                headers=request.headers,
+                headers=self._headers,
                 body=body,
                 body_size=None if body is None else len(body),
                 body_sha256=None if body is None else hashlib.sha256(body).hexdigest(),
                 labels=self._labels,
                 h2_offered=request.version == HTTP2 or None,
+                asks_identity=self._asks_identity or None,
                 boot_ns=self._recording.boot_ns,
             )
         )
@@ -339,9 +343,7 @@ class RelayedExchange(Responder):
 
     def _head(self, body: bytes | None) -> RequestHead:
         request, upstream = self._request, self._upstream
-        headers = guard.end_to_end(request.headers, without=_KEPT_OFF if self._keeps_encoding else _NOT_PASSED)
-        if not self._keeps_encoding:
-            headers.append(_IDENTITY)
+        headers = guard.end_to_end(self._headers, without=_KEPT_OFF)
         if upstream.authorization and not any(name == b"authorization" for name, _ in headers):
             headers.append((b"authorization", upstream.authorization))
         has_length = b"content-length" in request.spelling

@@ -59,7 +59,7 @@ class Options:
     port: int = 0
     labels: dict[str, str] = field(default_factory=dict)
     allow_hosts: frozenset[str] = frozenset()
-    keep_encoding: bool = False
+    identity: bool = False
     websocket: bool = True
     limits: Timeouts = field(default_factory=Timeouts)
     ca_file: Path | None = None
@@ -111,7 +111,7 @@ class Front:
             tap=tap,
             policy=Policy(self._options.allow_hosts | {_bracketed(self._options.host)}),
             labels=self._options.labels,
-            keep_encoding=self._options.keep_encoding,
+            identity=self._options.identity,
             no_websocket="" if self._options.websocket else _NO_WEBSOCKET,
             on_refused=self._observer.refused,
             on_trouble=self._observer.failed,

@@ -103,7 +103,8 @@ class Begin(_Frame, tag="begin", frozen=True):
     """A request is about to be sent upstream: T0. Without `body_size`, its body follows in pieces.
 
     `h2_offered`: its client also offered HTTP/2; None where its TLS was not with us. `rebuilt`: the body of an import
-    was built from its source's data, and its bytes are not the original ones. `boot_ns` is the boot clock at T0.
+    was built from its source's data, and its bytes are not the original ones. `asks_identity`: its Accept-Encoding is
+    wiretape's. `boot_ns` is the boot clock at T0.
     """
 
     id: str
@@ -119,6 +120,7 @@ class Begin(_Frame, tag="begin", frozen=True):
     coarse_clock: bool = False
     h2_offered: bool | None = None
     rebuilt: bool | None = None
+    asks_identity: bool | None = None
     boot_ns: int | None = None
 
 

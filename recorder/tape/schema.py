@@ -58,7 +58,7 @@ APPLICATION_ID = 0x77746170
 AUTO_VACUUM = 2
 """SQLite's `auto_vacuum` of a new tape: free pages can be given back to the file system, a few at a time."""
 
-REVISION = "0023"
+REVISION = "0024"
 """The alembic revision that this program reads and writes; as a number, the `user_version` of a tape."""
 
 METRICS_VIEW = "exchange_metrics"
@@ -107,7 +107,7 @@ exchanges = Table(
     Column("path", Text, nullable=False, comment="below the upstream's URL, with the query; secret values redacted"),
     Column("upstream", Text, nullable=False, comment="base URL of the API server, user info redacted"),
     Column("request_model", Text, comment="the model asked for"),
-    Column("request_headers", _JSON, nullable=False, comment="[[name, value]] as the client sent them, redacted"),
+    Column("request_headers", _JSON, nullable=False, comment="[[name, value]] as they were sent, redacted"),
     Column(
         "request_body",
         LargeBinary,
@@ -146,6 +146,7 @@ exchanges = Table(
     Column("client_bytes", BigInteger, comment="bytes that the client sent over a WebSocket; NULL: no WebSocket"),
     Column("client_gap_bytes", BigInteger, comment="of these, bytes that could not be stored"),
     Column("rebuilt", Boolean, comment="built from an import's data: not the original bytes; NULL: recorded"),
+    Column("asks_identity", Boolean, comment="its Accept-Encoding is that of --identity; NULL: it is the client's"),
     Column("boot_ns", BigInteger, comment="the machine's boot clock at T0; NULL: not known, as of an import"),
     Column("protocol", Text, comment="spoken with upstream: http/1.1, h2; NULL: no connection, or not known"),
     Column("response_trailers", _JSON, comment="[[name, value]] after the body, redacted; NULL: none, or not known"),

@@ -21,7 +21,7 @@ _UNCLEAR: Final = {
 }
 _CAUSES: Final = {
     "buffered": ("buffered", "upstream, or something on the way, held it back"),
-    "compressed": ("buffered by compression", "the decoder got them at once: upstream does not flush its compressor"),
+    "compressed": ("buffered by compression", "a compressor before wiretape was not flushed for each"),
     "fake": ("fake streaming", "as if made whole, then cut up"),
 }
 

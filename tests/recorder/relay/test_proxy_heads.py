@@ -129,7 +129,7 @@ async def test_request_headers_pass_in_order_but_for_those_of_the_connection(rel
     assert asked.headers == [
         (b"host", relay.upstream.url.removeprefix("http://").encode()),
         *((name.encode(), value.encode("latin-1")) for name, value in kept_on),
-        (b"accept-encoding", b"identity"),
+        (b"accept-encoding", b"gzip, br"),
         (b"content-length", b"2"),
         (b"connection", b"close"),
     ]

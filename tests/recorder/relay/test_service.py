@@ -1,6 +1,7 @@
 """A recorder as a whole: its settings, obstacles at its start, and the state that it leaves."""
 
 import asyncio
+import json
 import os
 import signal
 import ssl
@@ -59,13 +60,23 @@ def test_a_tape_that_is_written_by_no_recorder_is_left_alone(tape: Path) -> None
     run(main())
 
 
-def test_the_clients_accept_encoding_is_passed_on_on_request(tmp_path: Path) -> None:
-    with Relay(tmp_path, keep_encoding=True) as relay:
+@pytest.mark.parametrize(
+    ("identity", "client", "sent"),
+    [(False, ["br, gzip"], ["br, gzip"]), (False, [], []), (True, ["br"], ["identity"]), (True, [], ["identity"])],
+)
+def test_accept_encoding_is_passed_on_as_it_was_sent_unless_identity_is_asked_for_and_noted(
+    tmp_path: Path, identity: bool, client: list[str], sent: list[str]
+) -> None:
+    with Relay(tmp_path, identity=identity) as relay:
         target = relay.plays(answer([(0, b"x")]))
-        relay.runner.run(relay.get(target, headers=[("accept-encoding", "br")]))
+        relay.runner.run(relay.get(target, headers=[("accept-encoding", value) for value in client]))
         asked = relay.request(target)
+        tape = relay.runner.run(relay.kept(target))
     assert asked is not None
-    assert [value for name, value in asked.headers if name == b"accept-encoding"] == [b"br"]
+    assert [value.decode() for name, value in asked.headers if name == b"accept-encoding"] == sent
+    stored = json.loads(tape.row["request_headers"])
+    assert [value for name, value in stored if name == "accept-encoding"] == sent
+    assert (tape.row["asks_identity"], "asks_identity" in tape.flags) == (identity or None, identity)
 
 
 def test_a_named_upstream_is_served_below_its_name_and_nothing_else_is(tmp_path: Path) -> None:
