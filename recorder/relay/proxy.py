@@ -622,11 +622,12 @@ class RelayedExchange(Responder):
         is_mirrored = error.code is not None or (
             self._recording.instants.connection_reused and error.ended_by in _CLOSED
         )
+        cut = self._client.reset if error.ended_by == "reset" else self._client.cut
         if not is_unanswered or is_mirrored:
-            self._client.cut(self._cut_code(error))
+            cut(self._cut_code(error))
             return
         if on_unreached is not None and error.ended_by not in _OWN:
-            self._client.cut()
+            cut()
             on_unreached(error)
             return
         where = "" if error.ended_by == "local" else f"upstream {self._upstream.host}: "
@@ -673,7 +674,15 @@ class RelayedExchange(Responder):
         if ended_by == "end" and connection.is_reusable():
             self._client.keep(connection)
         else:
-            connection.close(self._client.reset_code)
+            self._close(connection)
+
+    def _close(self, connection: Carrier) -> None:
+        """Close the connection upstream, by a reset if the client has reset its own, and not a stream of it."""
+        client = self._client
+        if self._recording.client_closed is not None and not client.has_ended and client.reset_code is None:
+            connection.reset()
+        else:
+            connection.close(client.reset_code)
 
     def _reset_code(self, ended_by: str) -> str | None:
         """Return the name of the HTTP/2 error that ended the exchange, or None."""

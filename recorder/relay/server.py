@@ -82,6 +82,7 @@ class Http1Client:
         "_headers",
         "_inbound",
         "_is_new",
+        "_is_reset",
         "_kept",
         "_loop",
         "_on_closed",
@@ -112,7 +113,7 @@ class Http1Client:
         self._takeover: Takeover | None = None
         self._rejection: Refusal | None = None
         self._target = b""
-        self._is_new = True
+        self._is_new, self._is_reset = True, False
         self.opened: Http2Connection | None = None
         """The connection to the API server that mirrors this one, if it speaks HTTP/2 and was opened before it."""
         self._headers: Headers = []
@@ -630,7 +631,7 @@ class Http1Client:
 
     def reset(self, code: int | None = None) -> None:
         """End the connection as `cut` does, but by a TCP reset."""
-        self._socket.reset_on_close()
+        self._is_reset = True
         self.cut()
 
     # the connection
@@ -713,6 +714,8 @@ class Http1Client:
         if self._outbound is Outbound.CLOSED:
             return
         self._outbound = step(OUTBOUND, self._outbound, "close")
+        if self._is_reset:
+            self._socket.reset()
         self._socket.close()
         self._drop_kept()
         if self.opened is not None:

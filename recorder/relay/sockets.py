@@ -9,6 +9,7 @@ platform has one (Linux), else the time at which the event loop came to it. The 
 import asyncio
 import contextlib
 import errno
+import fcntl
 import functools
 import ipaddress
 import itertools
@@ -18,6 +19,7 @@ import socket
 import ssl
 import struct
 import sys
+import termios
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -38,6 +40,8 @@ _READ = memoryview(bytearray(READ_BYTES))
 _INTO = [_READ]
 _PLAIN = memoryview(bytearray(2 * READ_BYTES))
 _NOT_NOW = (BlockingIOError, InterruptedError)
+RESET_SECONDS = 60.0
+"""Time that a reset waits for a slow peer."""
 ATTEMPT_SECONDS = 0.25
 """Time after which a host's next address is tried, too."""
 Address = tuple[int, int, int, str, tuple[str | int, ...]]
@@ -364,10 +368,12 @@ class Socket:
         with contextlib.suppress(OSError):  # the peer has left: reading tells
             self._sock.shutdown(socket.SHUT_WR)
 
-    def reset_on_close(self) -> None:
-        """Make `close` a TCP reset, which drops the bytes that the peer's kernel has not taken yet."""
-        with contextlib.suppress(OSError):  # the peer has left
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
+    def reset(self) -> None:
+        """Close by a TCP reset, and drop unsent bytes. The handler gets no more events."""
+        if not self.is_closed:
+            self._leave_loop(is_closed=False)
+            self._drop_unsent()
+            reset_when_taken(self._sock)
 
     def close(self) -> None:
         """Close at once and drop unsent bytes. The handler gets no more events."""
@@ -572,6 +578,28 @@ class _Shaking:
     def failed(self, error: Exception) -> None:
         if not self._secured.done():
             self._secured.set_exception(error)
+
+
+def reset_when_taken(sock: socket.socket) -> None:
+    """Close a socket by a TCP reset as soon as the peer's kernel has all that was sent, which a reset would drop.
+
+    A peer that reads slowly gets an end in good order after a while, and where the system does not tell what the peer's
+    kernel has taken.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + RESET_SECONDS
+
+    def look(delay: float = 0.001) -> None:
+        with contextlib.suppress(OSError):  # the peer has left
+            if sys.platform == "linux" and loop.time() < deadline:
+                if any(fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4))):
+                    loop.call_later(delay, look, min(2 * delay, 0.05))
+                    return
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
+        sock.close()
+
+    weakref.finalize(look, sock.close)  # the event loop may end before
+    look()
 
 
 def send_at_once(sock: socket.socket) -> None:

@@ -14,7 +14,7 @@ from wiretape.recorder.errors import UpstreamError
 from wiretape.recorder.relay.guard import Origin
 from wiretape.recorder.relay.responder import Responder, Takeover
 from wiretape.recorder.relay.server import Http1Client
-from wiretape.recorder.relay.sockets import Socket, connect
+from wiretape.recorder.relay.sockets import Socket, connect, reset_when_taken
 
 HALF_OPEN_SECONDS = 60.0
 """Silence allowed on one side after the other has ended."""
@@ -74,12 +74,23 @@ class Tunnel(Responder, Takeover):
             if near.unsent:
                 return
             detached = sockets.enter_context(near.detach())
+            is_whole = await self._pass_on(near, detached, early, far)
+            if is_whole is None:
+                sockets.pop_all()
+            elif not is_whole:
+                for sock in (detached, far):
+                    reset_when_taken(socket.socket(fileno=sock.detach()))
+
+    async def _pass_on(self, near: Socket, detached: socket.socket, early: bytes, far: socket.socket) -> bool | None:
+        """Pass bytes on until the end; return False if a side has broken, None if the tunnel has given way."""
+        try:
             if self._read_on is not None:
                 early = await _first_bytes(detached, early, far)
                 if begins_with_request(early) and self._read_on(near, detached, far, early):
-                    sockets.pop_all()
-                    return
-            await _splice(detached, early, far)
+                    return None
+            return await _splice(detached, early, far)
+        except OSError:  # the client broke before it sent anything
+            return False
 
     async def _connect(self) -> socket.socket:
         try:
@@ -137,12 +148,15 @@ class _TunnelDirection:
 
 
 async def _first_bytes(near: socket.socket, came: bytes, far: socket.socket) -> bytes:
-    """Return the client's first bytes, as soon as they tell what it speaks, or the server speaks or leaves."""
+    """Return the client's first bytes, as soon as they tell what it speaks, or the server speaks or leaves.
+
+    Raises OSError if the client breaks.
+    """
     loop, readable = asyncio.get_running_loop(), asyncio.Event()
     for sock in (near, far):
         loop.add_reader(sock, readable.set)
     try:
-        with contextlib.suppress(OSError):  # it is the server that can be read; or the client broke, as is seen later
+        with contextlib.suppress(BlockingIOError):  # it is the server that can be read
             while begins_with_request(came) is None:
                 await readable.wait()
                 readable.clear()
@@ -156,8 +170,8 @@ async def _first_bytes(near: socket.socket, came: bytes, far: socket.socket) -> 
     return came
 
 
-async def _splice(near: socket.socket, early: bytes, far: socket.socket) -> None:
-    """Pass bytes on in both directions until both have ended, or one has broken.
+async def _splice(near: socket.socket, early: bytes, far: socket.socket) -> bool:
+    """Pass bytes on in both directions until both have ended, or one has broken; return False if one has.
 
     A full close looks like a half close: after one side has ended, the other may not be silent for ever.
     """
@@ -169,6 +183,7 @@ async def _splice(near: socket.socket, early: bytes, far: socket.socket) -> None
         while running and all(task.result() for task in ended) and passed < sum(one.passed for one in directions):
             passed = sum(one.passed for one in directions)
             ended, running = await asyncio.wait(running, timeout=HALF_OPEN_SECONDS)
+        return all(task.result() for task in ended)
     finally:
         for task in tasks:
             task.cancel()

@@ -264,6 +264,10 @@ class Carrier(ABC):
     def close(self, code: int | None = None) -> None:
         """End at once; `code` is HTTP/2's reason."""
 
+    def reset(self) -> None:
+        """End as `close` does; a connection of HTTP/1.1 by a TCP reset."""
+        self.close()
+
     def _note_clock(self, sock: Socket) -> None:
         """Note the clock of the last read's timestamp, and the largest difference between the clocks."""
         instants = self._instants
@@ -463,6 +467,10 @@ class Connection(Carrier):
             self._timer.cancel()
             self._timer = None
         self._socket.close()
+
+    def reset(self) -> None:
+        self._socket.reset()
+        self.close()
 
     # socket.Handler
 

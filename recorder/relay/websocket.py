@@ -129,6 +129,8 @@ class WebSocket(Takeover):
     def lost(self, error: Exception | None) -> None:
         """End because the client left; if all data had come by then, as upstream ended."""
         self._recording.client_closed = self._now()
+        if error is not None:
+            self._upstream.reset()
         self._end(*(self._ending or ("client", None, self._now())))
 
     def dropped(self, ended_by: str, detail: str) -> None:
@@ -164,6 +166,9 @@ class WebSocket(Takeover):
     def _end_with_upstream(self, ended_by: str, detail: str | None, at: int) -> None:
         """End, and give the client time to read its last bytes: a reset, if it still sends, would discard them."""
         self._end(ended_by, detail, at)
+        if ended_by == "reset":
+            self._client.reset()
+            return
         self._near.end()
         self._near.resume()
         asyncio.get_running_loop().call_later(LINGER_SECONDS, self._client.close)

@@ -372,13 +372,16 @@ async def fill(sock: socket, piece: bytes) -> int:
     return sent - int(struct.unpack("i", fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4)))[0])
 
 
-async def sip(sock: socket) -> bytes:
-    """Receive until the end, more slowly than a relay does."""
+async def sip(sock: socket) -> tuple[bytes, bool]:
+    """Receive until the end, more slowly than a relay does; return the data, and True if the end was a reset."""
     received = b""
-    while data := await asyncio.get_running_loop().sock_recv(sock, 65536):
-        received += data
-        await asyncio.sleep(0.001)
-    return received
+    try:
+        while data := await asyncio.get_running_loop().sock_recv(sock, 65536):
+            received += data
+            await asyncio.sleep(0.001)
+    except ConnectionResetError:
+        return received, True
+    return received, False
 
 
 # A socket

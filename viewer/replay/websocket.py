@@ -206,7 +206,7 @@ class Upgrade(Responder, Takeover):
             self._served.held[-1] = (self._served.held[-1][0], self._now() - self._t0)
             self._app.pacer.add(self._now(), self._client.guarded(self._advance))
         elif self._is_over and self._served.ended == "reset" and not self._socket.unsent:
-            self._client.close()
+            self._client.reset()
 
     def write_failed(self, error: OSError) -> None:
         """End as if the client had left."""
@@ -371,9 +371,8 @@ class Upgrade(Responder, Takeover):
             return
         self._end("refused" if self._served.miss else end)
         if end == "reset":
-            self._socket.reset_on_close()
             if not self._socket.unsent:
-                self._client.close()
+                self._client.reset()
         else:
             self._socket.end()
             self._socket.resume()

@@ -23,6 +23,7 @@ from tests.support.relay import (
     on_loop,
     post,
     raw,
+    reset,
     reset_at_once,
     serving,
     sip,
@@ -121,7 +122,7 @@ async def test_a_stream_that_breaks_and_a_client_that_leaves_are_seen_through_tl
     begun = [(0.0, b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\n:a\n\n\r\n")]
     broken, left = relay.plays(Scene(begun, "reset")), relay.plays(Scene(begun, "stall"))
     async with httpx.AsyncClient(proxy=relay.proxy, verify=relay.trusting()) as client:
-        with pytest.raises(httpx.RemoteProtocolError, match="without sending complete message body"):
+        with pytest.raises(httpx.ReadError):
             await client.post(f"{relay.upstream.url}{broken}", json={})
         async with client.stream("POST", f"{relay.upstream.url}{left}", json={}) as got:
             assert await anext(got.aiter_raw()) == b":a\n\n"
@@ -203,8 +204,23 @@ async def test_a_slow_client_gets_all_that_came_through_a_tunnel_before_a_reset(
             client.setblocking(False)
             client.send(relay.connect(f"127.0.0.1:{port}", relay.authorization))
             count = await asyncio.wait_for(counts.get(), 10)
-            got = await sip(client)
+            got, is_reset = await sip(client)
     assert len(got.partition(b"\r\n\r\n")[2]) >= count > 1_000_000
+    assert is_reset
+
+
+@on_loop
+async def test_a_clients_reset_passes_a_tunnel(relay: Intercepting) -> None:
+    ends: asyncio.Queue[bool] = asyncio.Queue()
+
+    async def play(server: socket.socket) -> None:
+        ends.put_nowait((await sip(server))[1])
+
+    async with accepting(play) as port, dial(relay.base) as (reader, writer):
+        writer.write(relay.connect(f"127.0.0.1:{port}", relay.authorization))
+        await reader.readuntil(b"\r\n\r\n")
+        reset(writer)
+        assert await asyncio.wait_for(ends.get(), 10)
 
 
 @pytest.mark.parametrize("wrong", [(), ("content-length", "4"), ("transfer-encoding", "chunked")])
@@ -526,6 +542,20 @@ def test_an_api_that_ends_behind_its_handshake_is_recorded_whatever_the_program_
     (notice,) = relay.notices
     assert notice.startswith(f"no answer from {place}: ")
     assert ("client certificate" in notice) is asks
+
+
+@on_loop
+async def test_an_api_that_resets_before_an_answer_resets_the_programs_connection(relay: Intercepting) -> None:
+    async def play(server: socket.socket) -> None:
+        await asyncio.get_running_loop().sock_recv(server, 65536)
+        reset_at_once(server)
+
+    async with accepting(play) as port, dial(relay.base) as (reader, writer):
+        target, place = "/v1/chat/completions", f"127.0.0.1:{port}"
+        request = post(f"http://{place}{target}", headers=[relay.authorization])
+        writer.write(request.replace(b"host: localhost", b"host: %b" % place.encode()))
+        with pytest.raises(ConnectionResetError):
+            await reader.read()
 
 
 @on_loop

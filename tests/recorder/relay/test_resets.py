@@ -23,7 +23,6 @@ from tests.support.relay import (
     accepting,
     address,
     chunk,
-    dial,
     fetch,
     fill,
     on_loop,
@@ -73,21 +72,23 @@ def resetting(data: bytes) -> Play:
 
 
 class Silent:
-    """An upstream that answers with some bytes, and then only receives, until its client has left."""
+    """An upstream that answers with some bytes, and then only receives, until its client has left or reset."""
 
     def __init__(self, data: bytes = b"", *, receives: bool = True) -> None:
         self._data, self._receives = data, receives
         self.received = b""
-        self.is_left = asyncio.Event()
+        self.is_left, self.is_reset = asyncio.Event(), False
 
     async def __call__(self, sock: socket.socket) -> None:
-        self.received = await head_of(sock)
-        sock.send(self._data)
-        if not self._receives:
-            await self.is_left.wait()
-        with contextlib.suppress(ConnectionError):
+        try:
+            self.received = await head_of(sock)
+            sock.send(self._data)
+            if not self._receives:
+                await self.is_left.wait()
             while data := await asyncio.get_running_loop().sock_recv(sock, 65536):
                 self.received += data
+        except ConnectionError:
+            self.is_reset = True
         self.is_left.set()
 
 
@@ -112,7 +113,7 @@ async def test_all_that_came_with_upstreams_reset_is_relayed_and_stored(relay: R
     async with accepting(resetting(answer)) as port, relaying(relay, port) as base:
         got = await fetch(base, post(path))
     tape = await relay.kept(path)
-    assert (got.body, got.complete) == (LARGE, False)
+    assert (got.body, got.complete, "ConnectionResetError" in got.error) == (LARGE, False, True)
     assert (tape.body, tape.outcome) == (LARGE, ("truncated", "reset"))
 
 
@@ -148,16 +149,14 @@ async def test_all_messages_that_came_with_upstreams_reset_pass_a_websocket(rela
     path = "/v1/responses?upstream"
     server = side()
     data = b"".join(bytes(server.send_data(message)) for message in response(1, *(["Hel"] * 900))[:-1])
-    async with (
-        accepting(resetting(SWITCH + data)) as port,
-        relaying(relay, port) as base,
-        dial(base) as (reader, writer),
-    ):
-        writer.write(post(path, b"", UPGRADE, method="GET"))
-        got = await reader.read()
+    async with accepting(resetting(SWITCH + data)) as port, relaying(relay, port) as base:
+        with socket.create_connection(address(base)) as sock:
+            sock.setblocking(False)
+            sock.send(post(path, b"", UPGRADE, method="GET"))
+            got, is_reset = await sip(sock)
     tape = await relay.kept(path)
     assert len(data) > 65536
-    assert got.endswith(data)
+    assert (got.endswith(data), is_reset) == (True, True)
     assert (tape.body, tape.outcome) == (data, ("truncated", "reset"))
 
 
@@ -188,10 +187,11 @@ async def test_a_slow_client_gets_all_that_was_read_before_upstreams_reset(
             sock.setblocking(False)
             sock.send(post(path, b"", UPGRADE if head == SWITCH else (), method="GET"))
             await asyncio.wait_for(is_reset.wait(), 10)
-            got = await sip(sock)
+            got, is_reset = await sip(sock)
     tape = await relay.kept(path)
     assert (tape.outcome, "backpressure" in tape.flags) == (("truncated", "reset"), True)
     assert got.count(0) == tape.body.count(0) > 1_000_000
+    assert is_reset
 
 
 async def request_of(sock: socket.socket) -> tuple[h2.connection.H2Connection, int]:
@@ -250,6 +250,17 @@ async def test_a_client_that_resets_behind_its_request_ends_upstreams_silence(re
         await asyncio.wait_for(upstream.is_left.wait(), 5)
     tape = await relay.kept(path)
     assert (tape.outcome, tape.row["request_body"]) == (("client_closed", None), b"{}")
+    assert upstream.is_reset
+
+
+@on_loop
+async def test_a_client_that_leaves_in_good_order_resets_nothing(relay: Relay) -> None:
+    path, upstream = "/v1/chat/completions?closed", Silent()
+    async with accepting(upstream) as port, relaying(relay, port) as base:
+        with socket.create_connection(address(base)) as sock:
+            sock.send(post(path))
+        await asyncio.wait_for(upstream.is_left.wait(), 5)
+    assert not upstream.is_reset
 
 
 @on_loop
@@ -294,6 +305,7 @@ async def test_all_messages_that_came_with_a_clients_reset_pass_a_websocket(rela
     packed = select(relay.tape, "SELECT data FROM client_bodies WHERE exchange_no = ?", tape.row["no"])[0][0]
     assert zlib.decompress(packed) == data
     assert upstream.received.endswith(data)
+    assert upstream.is_reset
     assert tape.outcome == ("client_closed", None)
 
 
