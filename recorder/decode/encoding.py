@@ -253,28 +253,32 @@ class _Member(Protocol):
 
 
 class _Codec(NamedTuple):
+    """How a coding is undone: after a piece of `least_of_more` bytes or more, another may follow without new data."""
+
     begin: Callable[[], _Member]
     error: type[Exception]
+    least_of_more: int = 1
 
 
 class _Members:
     """One coding of a body: a sequence of members; `size` counts their decoded bytes."""
 
     def __init__(self, codec: _Codec) -> None:
-        self._begin, self.error = codec
+        self._begin, self.error, self._least_of_more = codec
         self._member = self._begin()
         self._count = 1
         self.size = 0
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
         """Yield all that can be decoded with `data`, in pieces that are not large."""
-        piece = b""
-        while data or (piece and not self._member.eof):  # a short piece does not tell that there is no more
-            if self._member.eof:
+        piece, member = b"", self._member
+        while data or (len(piece) >= self._least_of_more and not member.eof):
+            if member.eof:
                 self._next()
-            piece = self._member.decompress(data, _PIECE)
+                member = self._member
+            piece = member.decompress(data, _PIECE)
             yield piece
-            data = self._member.unused_data
+            data = member.unused_data
 
     def _next(self) -> None:
         self._count += 1
@@ -363,7 +367,7 @@ def _zstd() -> _Codec:
 
 
 def _zlib(window: int) -> _Codec:
-    return _Codec(partial(_Inflater, window), zlib.error)
+    return _Codec(partial(_Inflater, window), zlib.error, _PIECE)  # of zlib alone, a short piece is the last one
 
 
 _CODECS: dict[str, Callable[[], _Codec]] = {
