@@ -129,7 +129,7 @@ _CAUSES: Final[dict[tuple[str, str | None], str]] = {
     ("connect_error", "reset"): "connection reset",
     ("connect_error", "rst"): "stream reset",
     ("connect_error", "goaway"): "connection closed",
-    ("connect_error", "local"): "stopped by a local limit",
+    ("connect_error", "local"): "local limit reached",
     ("timeout", None): "timeout",
     ("timeout", "connect"): "connect timeout",
     ("timeout", "headers"): "no answer in time",
