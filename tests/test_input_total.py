@@ -116,12 +116,16 @@ def test_rows_of_an_older_tape_have_the_total_after_its_upgrade_even_without_the
         connection.execute("UPDATE measures SET input_tokens = 12, total_tokens = 17, decoder_version = 6")
         connection.execute("UPDATE bodies SET data = x'00'")
         connection.execute("DROP VIEW turns")
+        for name in ("conversation_key", "conversation_parent", "response_id", "previous_response_id", "messages_hash",
+                     "continues_hash"):  # fmt: skip
+            connection.execute(f"DROP INDEX ix_measures_{name}")
         for name in (
             "input_uncached_tokens", "answers_tools", "turn_spans", "turns", "attributes", "dialect_version",
-            "rpc_method", "tool_name",
+            "rpc_method", "tool_name", "max_output_silence_ns", "first_output_silence_ns", "answers", "stalled_answers",
+            "given_up_answers", "last_silence_ns", "tool_spans", "silent_end_by", "silent_end_is_quiet",
         ):  # fmt: skip
             connection.execute(f"ALTER TABLE measures DROP COLUMN {name}")
-        for name in ("boot_ns", "protocol", "response_trailers", "reset_code"):
+        for name in ("boot_ns", "protocol", "response_trailers", "reset_code", "asks_identity"):
             connection.execute(f"ALTER TABLE exchanges DROP COLUMN {name}")
         connection.execute("ALTER TABLE sessions DROP COLUMN dialects")
         for name in ("cache_write_input_tokens", "cache_write_1h_input_tokens"):
