@@ -84,7 +84,7 @@ class Screen:
             descriptor: int | None = self._stream.fileno()
         except (OSError, ValueError):
             descriptor = None
-        # Of a terminal as it was adapted, else UTF-8 whatever the locale is: what is piped is often kept.
+        # A terminal has the encoding that it was adapted to; pipes get UTF-8 in every locale, as files keep their text.
         encoding = (self._stream.encoding, self._stream.errors or "replace") if self.live else ("utf-8", "replace")
         with contextlib.suppress(OSError, ValueError):  # the reader is gone: recording goes on
             while (text := self._waiting.get()) is not None:

@@ -103,7 +103,7 @@ def derive(
 def silent(timeline: Timeline, decoded: Decoded, outcome: str) -> JsonObject:
     """Return the values of an exchange's stalls, by the default threshold."""
     answers = timeline.answers
-    # In a silence before its own end an answer did not end.
+    # A silence before the answer's own end did not end it.
     is_whole = outcome in _WHOLE
     end = None if is_whole else silences.silent_end(timeline.exchange, timeline.reads, decoded, answers)
     is_given_up = end is not None and outcome == "client_closed" and end.who == "upstream"
@@ -258,7 +258,7 @@ def _evidence(
     return fault, Evidence(
         stream=decoded.stream,
         understood=decoded.api != "unknown" or is_judged_call,
-        # Of a body whose coding breaks in the middle, the part before tells whether its end had come.
+        # If the coding of a body breaks in the middle, the part before it shows whether the stream had ended.
         whole=decoded.whole or ("undecoded" in decoded.flags and bool(decoded.data) and not decoded.is_call),
         done=decoded.ended or (eof_ends and exchange.ended_by == "end" and not decoded.is_call),
         finished=answer.finished and finish_ends and not decoded.is_aborted and not decoded.is_call,

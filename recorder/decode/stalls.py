@@ -114,7 +114,7 @@ class AwaitedAnswer:
 
     @property
     def last(self) -> Span | None:
-        """The silence in which it ended, which is the first one if there was no output; None if it is unknown."""
+        """The silence at the end of the answer, its first one if there was no output; None if it is unknown."""
         if self.end_ns is None:
             return None
         return self.silence(self.outputs[-1] if self.outputs else self.start_ns, self.end_ns)

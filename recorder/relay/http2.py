@@ -56,7 +56,7 @@ CREDIT_A_SECOND = 2_000
 _COSTS: dict[int | None, float] = {Kind.HEADERS: 10, Kind.RST_STREAM: 10, Kind.SETTINGS: 10, Kind.PUSH_PROMISE: 10}
 """The least cost of frames that cause work besides their own; that of any other is 1."""
 _BYTES_A_CREDIT = 64
-"""Bytes of a frame without data that cost as much as a small one: so long take 64 bytes of Huffman, or 10 settings."""
+"""Bytes of a frame without data that cost a credit: the time of 64 bytes of Huffman, or of 10 settings."""
 _FIELDS_A_HEAD = 40
 _FIELDS_A_CREDIT = 16
 """Fields that the cost of a head includes, and further ones for a credit: by the table, each may be a single byte."""
@@ -408,7 +408,7 @@ class Http2(ABC, Generic[S]):
             )  # fmt: skip
 
     def _deliver_last(self, at: int) -> None:
-        """Deliver what came before a frame that broke the connection, behind which nothing can be sent."""
+        """Deliver the frames before the one that broke the connection; nothing can be sent behind it."""
         self._is_broken = True
         for stream in self.streams.values():
             stream.ended()

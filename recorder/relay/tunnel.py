@@ -136,7 +136,7 @@ class _TunnelDirection:
 
 
 async def _first_bytes(near: socket.socket, came: bytes, far: socket.socket) -> bytes:
-    """Return the client's first bytes, as soon as they tell what it speaks, or the server speaks or leaves."""
+    """Return the client's first bytes once they identify a protocol, or once the server sends bytes or closes."""
     loop, readable = asyncio.get_running_loop(), asyncio.Event()
     for sock in (near, far):
         loop.add_reader(sock, readable.set)

@@ -265,7 +265,7 @@ def _protocol(entry: _Entry) -> str | None:
 
 
 def _request_body(entry: _Entry) -> tuple[bytes | None, int | None]:
-    """Return the body of a request, and its size; None: not known. An empty text may stand for what was not kept."""
+    """Return the body of a request and its size, None if unknown. An empty text may stand for a missing body."""
     post, stated = entry.request.post or _PostData(), entry.request.body_size
     size = int(stated) if stated is not None and stated >= 0 else None
     body = _bytes(post.text, post.encoding)
@@ -325,7 +325,7 @@ def _marks(entry: _Entry) -> _Marks:
     if own is not None and own.end_ms is not msgspec.UNSET:  # its phases are 0 if unknown
         known = (own.connected_ms, own.sent_ms, own.headers_ms, own.end_ms)
         return _Marks(*(None if at is None else round(at * 1e6) for at in known))
-    if not phases.wait and not phases.receive:  # 0 may stand for what is not known: no answer takes no time at all
+    if not phases.wait and not phases.receive:  # 0 may stand for an unknown time: every answer takes some
         phases = _Timings()
     queued = sum(value for value in (phases.blocked, phases.dns) if value is not None and value > 0)
     connected = _after(queued, phases.connect)
@@ -379,7 +379,7 @@ def _body(entry: _Entry, started: datetime, end_ns: int | None, *, was_coded: bo
 
 
 def _missing(content: _Content, data: bytes, *, was_coded: bool) -> int:
-    """Return how many bytes of a body its text lacks by the size that the archive gives.
+    """Return the number of bytes that the text of a body lacks, by the size in the archive.
 
     Where a content coding was undone, some programs give the size before; a text may lack the mark of its encoding.
     """

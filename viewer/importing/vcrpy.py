@@ -149,7 +149,7 @@ def _found(place: str, one: object, source: ImportedFile) -> Found:
 
 
 def _unwrap(side: _Request | _Response) -> None:
-    """Take the content of a body out of its table, by its type."""
+    """Return the content of a body from its table, by its type."""
     if not isinstance(side.body, dict):
         return
     kind, content = side.body.get("type"), side.body.get("content")

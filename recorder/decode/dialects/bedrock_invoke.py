@@ -51,7 +51,7 @@ DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens)
 
 
 def _unpacked(packed: str, fault: ReportedError | None) -> Chunk:
-    """Read a packed object; what is none tells no API: other event streams of AWS hold bytes, too."""
+    """Read a packed object. Other bytes name no API: other event streams of AWS hold bytes, too."""
     try:
         inner = msgspec.json.decode(binascii.a2b_base64(packed))
     except (ValueError, RecursionError):  # no base64, or no JSON

@@ -22,7 +22,7 @@ _COUNTERS = (
 
 
 _ADDED = frozenset({"response", "thinking", "image", "done_reason", *_COUNTERS})
-"""Keys of which a line without a message has at least one."""
+"""Keys that identify a line without a message: it has at least one."""
 
 
 def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:

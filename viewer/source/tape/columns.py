@@ -118,7 +118,7 @@ def column(field: str) -> Expression:
             return _typed(case((unmeasured, counted), else_=measures.c.reads), measures.c.reads)
         case "bytes":
             summed = _sum(bodies.c.size, bodies) + _sum(func.length(segments.c.data), segments)
-            # Of an import without times and without a byte, nobody knows the size, unless it has no body at all.
+            # The size of an import without times and bytes is unknown, unless the exchange has no body at all.
             has_body = and_(exchanges.c.status.is_not(None), func.coalesce(exchanges.c.framing, "") != "none")
             is_unknown = and_(exchanges.c.clock == "none", measures.c.bytes == 0, has_body)
             known = case((unmeasured, summed), (is_unknown, null()), else_=measures.c.bytes)
