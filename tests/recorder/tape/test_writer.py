@@ -70,6 +70,14 @@ with tapefile.writing(tape, sys.argv[4], claimed=claimed) as connection:
 """
 """A writer whose clock leaps by a minute at SIGUSR1."""
 
+HURRIED = f"""{PROGRAM}
+import itertools
+minutes = itertools.count(0, 60_000_000_000)
+with tapefile.writing(tape, sys.argv[4], claimed=claimed) as connection:
+    writer.Writer(Store(connection), tape, relays, Clock(now=lambda: next(minutes))).run()
+"""
+"""A writer for which a minute passes between any two looks at the clock, as if it was stopped meanwhile."""
+
 RELAY = """
 import asyncio, os, socket, sys
 from pathlib import Path
@@ -166,6 +174,11 @@ def test_a_client_that_leaves_without_a_session_does_not_end_the_writer_of_other
         process.acknowledged()
         assert process.end() == 0
     assert outcomes_of(tape) == {"e1": "complete"}
+
+
+def test_a_writer_that_was_stopped_before_its_first_relay_came_still_serves_it(tape: Path) -> None:
+    with writer(tape, code=HURRIED, has_guest=True) as process:
+        assert process.answer() == journal.Ready(str(tape), [])
 
 
 def test_frames_are_committed_in_groups(tape: Path) -> None:
