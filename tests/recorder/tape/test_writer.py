@@ -176,6 +176,22 @@ def test_a_client_that_leaves_without_a_session_does_not_end_the_writer_of_other
     assert outcomes_of(tape) == {"e1": "complete"}
 
 
+def test_a_relay_that_has_connected_is_served_also_if_all_others_leave_before_it_sends(tape: Path) -> None:
+    with writer(tape) as process, connected(process) as silent, connected(process) as last:
+        process.answer()
+        last.send([journal.Relay("wiretape record (pid 2)"), other_session("s2")])
+        assert isinstance(last.answer(), journal.Ready)  # connections are taken in order: so is the silent one
+        for leaving in (last, process):
+            leaving.send([journal.Close(AT)])
+            leaving.leave()
+            while leaving.connection.recv(100):
+                pass
+        silent.send([journal.Relay("wiretape record (pid 3)"), SESSION])
+        assert isinstance(silent.answer(), journal.Ready)
+        silent.leave()
+        assert process.end() == 0
+
+
 def test_a_writer_that_was_stopped_before_its_first_relay_came_still_serves_it(tape: Path) -> None:
     with writer(tape, code=HURRIED, has_guest=True) as process:
         assert process.answer() == journal.Ready(str(tape), [])
