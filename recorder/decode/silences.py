@@ -55,7 +55,9 @@ def awaited(exchange: Exchange, decoded: Decoded, body: bytes | None = None) -> 
     succeeded = exchange.status is not None and exchange.status < 300
     if exchange.framing == "websocket" or not _is_generation(exchange, decoded, succeeded):
         return []
-    if not (decoded.stream if succeeded else _is_sent(exchange) and asks_for_stream(exchange, body)):
+    # A head without a type, and no byte behind it, does not tell what was to come.
+    tells_kind = succeeded and (exchange.content_type is not None or bool(decoded.data))
+    if not (decoded.stream if tells_kind else _is_sent(exchange) and asks_for_stream(exchange, body)):
         return []
     runs = [run for run in decoded.runs if run.chunk.output and run.chunk.counts] if succeeded else []
     outputs = [at_ns for run in runs for at_ns in decoded.at_ns[run.items] if at_ns is not None]
@@ -63,14 +65,17 @@ def awaited(exchange: Exchange, decoded: Decoded, body: bytes | None = None) -> 
     if fault is not None and (end_ns is None or fault <= end_ns):
         end_ns = fault
         outputs = [at_ns for at_ns in outputs if at_ns <= fault]
+    is_pending = end_ns not in (fault, decoded.ended_ns)
+    # An event that came before the recorder died did end the silence before it.
+    has_died = exchange.ended_by == "died" and is_pending
     return [
         AwaitedAnswer(
             0,
             end_ns,
             outputs,
             _tools(decoded, decoded.runs, end_ns),
-            can_end_stalled=exchange.ended_by != "died" and (succeeded or exchange.status is None),
-            is_pending=end_ns == exchange.end_ns,
+            can_end_stalled=not has_died and (succeeded or exchange.status is None),
+            is_pending=is_pending,
         )
     ]
 

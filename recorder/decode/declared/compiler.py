@@ -54,6 +54,8 @@ class _Draft:
     reason: str = ""
     is_cumulative: bool = False
     finals: list[FinalText] | None = None
+    runs_tool: bool = False
+    has_result: bool = False
 
     @property
     def has_findings(self) -> bool:
@@ -372,6 +374,8 @@ def _chunk(api: str, draft: _Draft, is_answer: bool, is_own: bool) -> Chunk | No
         begins=draft.begins,
         reason=draft.reason,
         finals=tuple(draft.finals) if draft.finals else (),
+        provider_calls=int(draft.runs_tool),
+        provider_results=int(draft.has_result),
     )
 
 
@@ -613,10 +617,25 @@ def _abort(entry: CheckedTable) -> _Action:
     return act
 
 
+def _run(entry: CheckedTable) -> _Action:
+    def act(root: Any, draft: _Draft, past: _Past) -> None:
+        draft.runs_tool = True
+
+    return act
+
+
+def _result(entry: CheckedTable) -> _Action:
+    def act(root: Any, draft: _Draft, past: _Past) -> None:
+        draft.has_result = True
+
+    return act
+
+
 _MAKERS: Final[dict[str, Callable[[CheckedTable], _Action]]] = {
     "foreign": _foreign, "text": _content, "final": _final, "progress": _progress, "reasoning": _reasoning,
     "audio": _audio, "tool": _tool, "usage": _usage,
     "model": _model, "id": _id, "finish": _finish, "error": _error, "begin": _begin, "end": _end, "abort": _abort,
+    "run": _run, "result": _result,
 }  # fmt: skip
 """The rules for events, in the order in which they are followed: errors and ends look at the finish reason."""
 _TEXTS: Final = ("text", "final", "progress", "reasoning", "tool")
