@@ -16,6 +16,7 @@ from wiretape.recorder.decode.dialect import ReportedError
 from wiretape.recorder.decode.elements import PROMPTED, elements, measures_of
 from wiretape.recorder.decode.encoding import Cleaner
 from wiretape.recorder.decode.exchange import Evidence, Exchange, Read, Reads, judge, transport_flags
+from wiretape.recorder.decode.finish_reasons import CANCELLED
 from wiretape.recorder.decode.metrics import Measures, Timeline, measured
 from wiretape.recorder.decode.operation import GENERATIONS, GPT_LIVE, UNKNOWN, api_asked, operation, resumed
 from wiretape.recorder.decode.values import JsonObject, text
@@ -63,7 +64,8 @@ def derive(
     # Embeddings and their like report a model and usage, too, though they are no chat.
     readable = understood or (succeeded and not decoded.stream)
     answer = assemble(decoded.runs if readable else (), cleaner)
-    fault, evidence = _evidence(exchange, decoded, answer, succeeded)
+    asked_for = operation(exchange, decoded.declared if decoded.is_recognised else decoded.dialect)
+    fault, evidence = _evidence(exchange, decoded, answer, _failure(answer, decoded, asked_for), succeeded)
     outcome, outcome_detail = judge(exchange, evidence)
     is_timed = succeeded and decoded.stream
     # A running exchange has no silences yet.
@@ -75,7 +77,6 @@ def derive(
     values = measured(timeline) | ({} if exchange.is_timed else {"bytes": len(body) + exchange.gap_bytes})
     values |= ({"chunks": 0} if is_timed and not understood else {}) | silent(timeline, decoded, outcome)
     api = _api(exchange, decoded, succeeded)
-    asked_for = operation(exchange, decoded.declared if decoded.is_recognised else decoded.dialect)
     flags = transport_flags(exchange, outcome, decoded.close) | decoded.flags & _OF_BYTES | stall_flags(values)
     if succeeded:
         flags |= _flags(decoded, answer, outcome, timeline)
@@ -233,8 +234,17 @@ def _is_unjudged(exchange: Exchange, decoded: Decoded, asked_for: str, outcome: 
     return decoded.api == "unknown" and asked_for in GENERATIONS and not is_failure
 
 
+def _failure(answer: Answer, decoded: Decoded, asked_for: str) -> str | None:
+    """Return the finish reason by which the service failed; None if it did not fail here."""
+    if decoded.turns:
+        return None  # it is the turn's outcome
+    # A stored answer is read again; one in the background was cancelled by its client.
+    is_past = asked_for not in GENERATIONS or (answer.failure == CANCELLED and not decoded.stream)
+    return None if is_past else answer.failure
+
+
 def _evidence(
-    exchange: Exchange, decoded: Decoded, answer: Answer, succeeded: bool
+    exchange: Exchange, decoded: Decoded, answer: Answer, failure: str | None, succeeded: bool
 ) -> tuple[ReportedError | None, Evidence]:
     place = decoded.place_of_fault()
     fault = decoded.runs[place].chunk.fault if place is not None else None
@@ -243,8 +253,8 @@ def _evidence(
     if not succeeded and fault is None and decoded.data:
         fault = payloads.body_fault(decoded.data.decode("utf-8-sig", "replace"))
     error: Any = None
-    if fault is None and answer.failure is not None and not decoded.turns:  # of a turn, it is the turn's outcome
-        error, fault = "finish", ReportedError(answer.failure, None)
+    if fault is None and failure is not None:
+        error, fault = "finish", ReportedError(failure, None)
     if place is not None:
         # Any payload before the error may have been output if its dialect is unknown.
         started = any(run.chunk.output for run in decoded.runs[: place + 1])

@@ -74,8 +74,10 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
 
 def are_choices(payload: JsonObject, choices: list[object]) -> bool:
     """Return True if the choices of a payload are answers: other objects have choices, too, as polls do."""
-    if payload.keys() <= _BARE or not _ENVELOPE.isdisjoint(payload):
+    if not _ENVELOPE.isdisjoint(payload):
         return True
+    if payload.keys() <= _BARE:
+        return not choices or any([isinstance(choice, dict) for choice in choices])
     return any([isinstance(choice, dict) and not _OF_CHOICE.isdisjoint(choice) for choice in choices])
 
 
