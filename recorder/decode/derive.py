@@ -19,6 +19,7 @@ from wiretape.recorder.decode.exchange import Evidence, Exchange, Read, Reads, j
 from wiretape.recorder.decode.finish_reasons import CANCELLED
 from wiretape.recorder.decode.metrics import Measures, Timeline, measured
 from wiretape.recorder.decode.operation import GENERATIONS, GPT_LIVE, UNKNOWN, api_asked, operation, resumed
+from wiretape.recorder.decode.stalls import AwaitedAnswer
 from wiretape.recorder.decode.values import JsonObject, text
 
 _OF_THE_END = frozenset({
@@ -68,14 +69,14 @@ def derive(
     fault, evidence = _evidence(exchange, decoded, answer, _failure(answer, decoded, asked_for), succeeded)
     outcome, outcome_detail = judge(exchange, evidence)
     is_timed = succeeded and decoded.stream
-    # A running exchange has no silences yet.
-    answers = silences.awaited(exchange, decoded, asked.body if asked else None) if exchange.ended_by else []
+    answers = silences.awaited(exchange, decoded, asked.body if asked else None)
     # If one of several responses was cut, the total of tokens is unknown.
     tokens = answer.values["output_tokens"] if decoded.ended or not decoded.turns else None
-    timeline = Timeline(exchange, reads, decoded if is_timed else None, tokens, answers)
+    # A running exchange has no silences yet, but may have had a stall.
+    timeline = Timeline(exchange, reads, decoded if is_timed else None, tokens, answers if exchange.ended_by else ())
     # Without times there are no reads, whose sizes add up to it.
     values = measured(timeline) | ({} if exchange.is_timed else {"bytes": len(body) + exchange.gap_bytes})
-    values |= ({"chunks": 0} if is_timed and not understood else {}) | silent(timeline, decoded, outcome)
+    values |= ({"chunks": 0} if is_timed and not understood else {}) | silent(timeline, decoded, outcome, answers)
     api = _api(exchange, decoded, succeeded)
     flags = transport_flags(exchange, outcome, decoded.close) | decoded.flags & _OF_BYTES | stall_flags(values)
     if succeeded:
@@ -101,9 +102,8 @@ def derive(
     )
 
 
-def silent(timeline: Timeline, decoded: Decoded, outcome: str) -> JsonObject:
+def silent(timeline: Timeline, decoded: Decoded, outcome: str, answers: Sequence[AwaitedAnswer]) -> JsonObject:
     """Return the values of an exchange's stalls, by the default threshold."""
-    answers = timeline.answers
     # A silence before the answer's own end did not end it.
     is_whole = outcome in _WHOLE
     end = None if is_whole else silences.silent_end(timeline.exchange, timeline.reads, decoded, answers)

@@ -154,8 +154,13 @@ def test_whole_answers_and_running_streams_have_no_silences() -> None:
     for asked in (STREAMED, WHOLE):
         one = measured((9000, body), content_type="application/json", asked=asked)
         assert (silences(one), is_stalled(one)) == ((None, None), (False, False))
-    running = measured((100, word()), (9000, word()), by=None)
+    running = measured((100, word()), (200, word()), by=None)
     assert (silences(running), is_stalled(running)) == ((None, None), (False, False))
+
+
+def test_a_running_stream_that_went_on_behind_a_stall_has_its_flag() -> None:
+    running = measured((100, word()), (9000, word()), by=None)
+    assert (silences(running), is_stalled(running)) == ((None, None), (True, False))
 
 
 def test_without_times_all_is_unknown() -> None:
