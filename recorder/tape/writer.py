@@ -48,7 +48,7 @@ from wiretape.recorder.errors import (
 )
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.process import boot_id, is_gone
-from wiretape.recorder.tape import checks, file, journal, losses
+from wiretape.recorder.tape import checks, faults, file, journal, losses
 from wiretape.recorder.tape.channels import Channel, Channels, Key
 from wiretape.recorder.tape.lock import Claim, FileWatch, LogGone, identity, remove_socket
 from wiretape.recorder.tape.retention import Pruner, Removed, TapeLimits
@@ -648,6 +648,7 @@ def main(arguments: list[str]) -> int:
     """
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
+    faults.report_all()
     _yield_to_relay()
     claimed, listener, path, *before, purpose = arguments
     relays = Channels(socket.socket(fileno=int(listener)))
