@@ -23,6 +23,7 @@ from h2.exceptions import H2Error, ProtocolError
 from h2.settings import SettingCodes, Settings
 
 from wiretape.recorder.clock import Clock
+from wiretape.recorder.relay import guard
 from wiretape.recorder.relay.http2_frames import (
     FRAME_BYTES,
     HEAD_BYTES,
@@ -164,8 +165,9 @@ class Http2Stream(Generic[RX]):
     def end(self, trailers: Headers | None = None) -> None:
         """End the body, with trailers if there are any; `pump` sends the end."""
         if self.output is Output.OPEN:
-            # `h2` makes no block without a field, which says no more than the end alone.
-            self.output, self._trailers = step(OUTPUT, self.output, "end"), trailers or None
+            # `h2` leaves these names out, and makes no block without a field, which says no more than the end alone.
+            passed = [pair for pair in trailers or () if pair[0].lower() not in guard.CONNECTION_ONLY]
+            self.output, self._trailers = step(OUTPUT, self.output, "end"), passed or None
 
     def pad(self, size: int) -> None:
         """Pad the next piece within the room of a frame and of the peer's window."""
@@ -474,6 +476,7 @@ class Http2(ABC, Generic[S]):
 
     def _receive(self, came: Frame) -> None:
         if came.kind == Kind.GOAWAY:  # `h2` would take it for the end of all streams
+            self._deliver(self._came_at)  # what came before it: the other side may drop what follows
             self.leaving(parse_goaway(came.payload))
             return
         if came.kind == Kind.SETTINGS:
