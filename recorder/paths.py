@@ -20,27 +20,27 @@ _LOG_BYTES = 64 << 20
 
 
 def exists(path: Path | str) -> bool:
-    """Return True if there is something at a path, as far as the system tells."""
+    """Return True if a path exists; False if the system refuses to tell."""
     return os.path.exists(path)
 
 
 def is_file(path: Path | str) -> bool:
-    """Return True if there is a regular file at a path, as far as the system tells."""
+    """Return True if a path is a regular file; False if the system refuses to tell."""
     return os.path.isfile(path)
 
 
 def is_directory(path: Path | str) -> bool:
-    """Return True if there is a directory at a path, as far as the system tells."""
+    """Return True if a path is a directory; False if the system refuses to tell."""
     return os.path.isdir(path)
 
 
 def is_link(path: Path | str) -> bool:
-    """Return True if there is a symbolic link at a path, as far as the system tells."""
+    """Return True if a path is a symbolic link; False if the system refuses to tell."""
     return os.path.islink(path)
 
 
 def refusal(path: Path) -> str:
-    """Return the system's reason for not telling what is at a path; "" if it tells, be it that nothing is."""
+    """Return the reason for which the system refuses to look at a path; "" if it does not refuse."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -51,7 +51,7 @@ def refusal(path: Path) -> str:
 
 
 def real(path: Path) -> Path:
-    """Return the absolute path without symbolic links, as far as the system follows them."""
+    """Return the absolute path with the symbolic links resolved that the system follows."""
     try:
         return Path(os.path.realpath(path))
     except OSError:  # the current directory was removed: a relative path leads nowhere
@@ -80,7 +80,7 @@ def sqlite_uri(path: Path, options: str) -> str:
 
 
 def shortage(path: Path, margin: int = 64 << 10) -> str:
-    """Return what a file lacks to be made, or to grow by `margin` bytes, and the remedy; "" if it lacks nothing known.
+    """Return the shortage that keeps a file from being made or growing by `margin` bytes, with its remedy; "" for none.
 
     SQLite reports each of these as an I/O error, or as a file that it cannot open.
     """
@@ -99,7 +99,7 @@ def shortage(path: Path, margin: int = 64 << 10) -> str:
 
 
 def text(path: Path) -> str:
-    """Return a path as text that can be encoded; what is no UTF-8 in it is escaped."""
+    """Return a path as text that can be encoded, with bytes that are no UTF-8 escaped."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 

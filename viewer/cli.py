@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import TextIO
 
 if os.getpid() == 1:  # of a container: the kernel drops signals to it without a handler, and libraries take a while
@@ -80,6 +81,7 @@ def main() -> None:
     if sys.stdout is None:
         print("wiretape: stdout is closed: send it to a file, a pipe or /dev/null", file=sys.stderr)
         sys.exit(1)
+    sys.excepthook = _report_fault
     gc.set_threshold(_COLLECTED_OBJECTS)  # by default, collections of imported modules take a seventh of a start
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -139,6 +141,13 @@ def _redacted(line: str) -> str:
     from wiretape.recorder.tape.redact import shown
 
     return shown(line)
+
+
+def _report_fault(_kind: type[BaseException], error: BaseException, _trace: TracebackType | None) -> None:
+    """Print the traceback of a fault of wiretape's own, without credentials."""
+    from wiretape.recorder.tape import faults
+
+    faults.report(error)
 
 
 def _unread() -> int:

@@ -13,7 +13,7 @@ from wiretape.recorder import children, paths
 from wiretape.recorder.children import LAST_SECONDS, LEAVE
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.destinations import COLLECTOR, TENANT, Collector, Destination
-from wiretape.recorder.tape.redact import Redactor, shown
+from wiretape.recorder.tape.redact import Redactor
 
 if TYPE_CHECKING:
     from wiretape.recorder.commands.status import Screen
@@ -142,7 +142,7 @@ async def _tell(process: asyncio.subprocess.Process, screen: "Screen", said: dic
             return
         text = line.decode("utf-8", "replace").rstrip("\n")
         if said.setdefault(text, process) is process:
-            screen.line(shown(text))
+            screen.line(text)
 
 
 class Companion:

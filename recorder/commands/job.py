@@ -12,10 +12,11 @@ import shutil
 import signal
 import socket
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
+
+from wiretape.recorder.tape import faults
 
 _OF_TERMINALS = frozenset((signal.SIGINT, signal.SIGQUIT))
 _FORWARDED = frozenset((*_OF_TERMINALS, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2))
@@ -84,8 +85,8 @@ def _become_recorder(main: Callable[[socket.socket], int], line: socket.socket) 
         for stream in (0, 1):  # the command's own: their reader does not wait for the recorder
             os.dup2(null, stream)
         code = main(line)
-    except BaseException:  # noqa: BLE001 - nothing of this process may go on as the other one
-        traceback.print_exc()
+    except BaseException as error:  # noqa: BLE001 - nothing of this process may go on as the other one
+        faults.report(error)
     finally:
         os._exit(code)
 

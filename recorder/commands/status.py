@@ -16,10 +16,10 @@ from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.exchange import NOTABLE, UNDECODED
 from wiretape.recorder.decode.operation import is_covered
 from wiretape.recorder.plurals import counted
-from wiretape.recorder.sanitize import clipped, safe
+from wiretape.recorder.sanitize import clipped
 from wiretape.recorder.tape.journal import Finished
 from wiretape.recorder.tape.losses import Totals
-from wiretape.recorder.tape.redact import message, shown
+from wiretape.recorder.tape.redact import shown
 
 _WAITING = 1000
 _LINE_CHARACTERS = 4096
@@ -48,18 +48,18 @@ class Screen:
         self._thread.start()
 
     def report(self, text: str) -> None:
-        """Print a message, without credentials in it."""
-        self.line(message(text))
+        """Print a message."""
+        self.line(f"wiretape: {text}")
 
     def line(self, text: str) -> None:
-        """Print one line; recorded text in it is made safe, and clipped."""
-        self._write(f"{self._clear()}{safe(clipped(text, _LINE_CHARACTERS))}\n{self._status}")
+        """Print one line without credentials; recorded text in it is made safe, and clipped."""
+        self._write(f"{self._clear()}{clipped(shown(text), _LINE_CHARACTERS)}\n{self._status}")
 
     def status(self, text: str) -> None:
         """Rewrite the status line."""
         if self.live:
             width = shutil.get_terminal_size().columns
-            clear, self._status = self._clear(), safe(text)[: width - 1]
+            clear, self._status = self._clear(), shown(text)[: width - 1]
             self._write(clear + self._status)
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ class Screen:
             descriptor: int | None = self._stream.fileno()
         except (OSError, ValueError):
             descriptor = None
-        # Of a terminal as it was adapted, else UTF-8 whatever the locale is: what is piped is often kept.
+        # A terminal has the encoding that it was adapted to; pipes get UTF-8 in every locale, as files keep their text.
         encoding = (self._stream.encoding, self._stream.errors or "replace") if self.live else ("utf-8", "replace")
         with contextlib.suppress(OSError, ValueError):  # the reader is gone: recording goes on
             while (text := self._waiting.get()) is not None:

@@ -23,7 +23,7 @@ MAX_SECONDS: Final = 20.0
 
 LEAST_TEXT: Final = 1 << 20
 TEXTS_OF_BODY: Final = 2
-"""Limit of the texts that declared rules make of one body, in characters: so often its size, and `LEAST_TEXT`."""
+"""Limit of the texts that declared rules make of one body: this multiple of its size, plus `LEAST_TEXT` characters."""
 
 _LOOK: Final = 256
 """Interval between readings of the clock, in lines; a reading takes as long as a line."""

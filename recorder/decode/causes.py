@@ -37,13 +37,13 @@ class Ending(NamedTuple):
 
 
 def broken_off(ending: Ending, lasted_ms: float, *, is_quiet: bool) -> str:
-    """Return the words for an exchange that broke off in a stall of upstream's: `gave up after 5.0 s without output`.
+    """Return the words for an exchange that broke off in a stall of upstream's.
 
-    `is_quiet`: no byte at all came in it.
+    They are such as `gave up after 5.0 s without output by upstream`. `is_quiet`: no byte at all came in it.
     """
     lasted = f"after {lasted_ms / 1000:,.1f} s"
     if ending.outcome == "client_closed":
-        return f"gave up {lasted} without output"
+        return f"gave up {lasted} without output by upstream"
     did = {"truncated": "cut by upstream", "connect_error": "cut by upstream", "timeout": "timed out"}
     return f"{did.get(ending.outcome, ending.cause)} {lasted} {'of silence' if is_quiet else 'without output'}"
 

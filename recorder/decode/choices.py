@@ -23,8 +23,10 @@ def merge(runs: list[ItemRun], request: bytes | None) -> None:
 
     Of several choices, each would end: only the last chunk has a finish reason.
     """
+    if not any([piece.index for run in runs for piece in run.chunk.pieces]):
+        return  # as nearly always
     numbered = [run for run in runs if run.chunk.api in _APIS and run.chunk.pieces]
-    if not any([piece.index for run in numbered for piece in run.chunk.pieces]):
+    if not numbered:
         return
     indexes = [run.chunk.pieces[0].index for run in numbered for _ in run.texts]
     reasons = [piece.finish_reason for run in numbered[:-1] for piece in run.chunk.pieces]

@@ -206,11 +206,14 @@ class Decoded:
             self.done_item = self.end_item = None
         if chunk.ends:
             self.end_item = item
-        self.remark = chunk.reason or self.remark
+        if chunk.reason:
+            self.remark = chunk.reason
         if not chunk.api and "malformed" in chunk.flags:
             self.flags.add("malformed")
-        self.is_aborted = self.is_aborted or chunk.aborts
-        self.may_repeat = self.may_repeat or chunk.may_repeat
+        if chunk.aborts:
+            self.is_aborted = True
+        if chunk.may_repeat:
+            self.may_repeat = True
 
     def note(self, text: str) -> None:
         """Note a text in the place of a payload; one that begins as JSON is the part of a payload that was cut."""

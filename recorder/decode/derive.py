@@ -16,8 +16,10 @@ from wiretape.recorder.decode.dialect import ReportedError
 from wiretape.recorder.decode.elements import PROMPTED, elements, measures_of
 from wiretape.recorder.decode.encoding import Cleaner
 from wiretape.recorder.decode.exchange import Evidence, Exchange, Read, Reads, judge, transport_flags
+from wiretape.recorder.decode.finish_reasons import CANCELLED
 from wiretape.recorder.decode.metrics import Measures, Timeline, measured
 from wiretape.recorder.decode.operation import GENERATIONS, GPT_LIVE, UNKNOWN, api_asked, operation, resumed
+from wiretape.recorder.decode.stalls import AwaitedAnswer
 from wiretape.recorder.decode.values import JsonObject, text
 
 _OF_THE_END = frozenset({
@@ -63,19 +65,19 @@ def derive(
     # Embeddings and their like report a model and usage, too, though they are no chat.
     readable = understood or (succeeded and not decoded.stream)
     answer = assemble(decoded.runs if readable else (), cleaner)
-    fault, evidence = _evidence(exchange, decoded, answer, succeeded)
+    asked_for = operation(exchange, decoded.declared if decoded.is_recognised else decoded.dialect)
+    fault, evidence = _evidence(exchange, decoded, answer, _failure(answer, decoded, asked_for), succeeded)
     outcome, outcome_detail = judge(exchange, evidence)
     is_timed = succeeded and decoded.stream
-    # A running exchange has no silences yet.
-    answers = silences.awaited(exchange, decoded, asked.body if asked else None) if exchange.ended_by else []
+    answers = silences.awaited(exchange, decoded, asked.body if asked else None)
     # If one of several responses was cut, the total of tokens is unknown.
     tokens = answer.values["output_tokens"] if decoded.ended or not decoded.turns else None
-    timeline = Timeline(exchange, reads, decoded if is_timed else None, tokens, answers)
+    # A running exchange has no silences yet, but may have had a stall.
+    timeline = Timeline(exchange, reads, decoded if is_timed else None, tokens, answers if exchange.ended_by else ())
     # Without times there are no reads, whose sizes add up to it.
     values = measured(timeline) | ({} if exchange.is_timed else {"bytes": len(body) + exchange.gap_bytes})
-    values |= ({"chunks": 0} if is_timed and not understood else {}) | silent(timeline, decoded, outcome)
+    values |= ({"chunks": 0} if is_timed and not understood else {}) | silent(timeline, decoded, outcome, answers)
     api = _api(exchange, decoded, succeeded)
-    asked_for = operation(exchange, decoded.declared if decoded.is_recognised else decoded.dialect)
     flags = transport_flags(exchange, outcome, decoded.close) | decoded.flags & _OF_BYTES | stall_flags(values)
     if succeeded:
         flags |= _flags(decoded, answer, outcome, timeline)
@@ -100,10 +102,9 @@ def derive(
     )
 
 
-def silent(timeline: Timeline, decoded: Decoded, outcome: str) -> JsonObject:
+def silent(timeline: Timeline, decoded: Decoded, outcome: str, answers: Sequence[AwaitedAnswer]) -> JsonObject:
     """Return the values of an exchange's stalls, by the default threshold."""
-    answers = timeline.answers
-    # In a silence before its own end an answer did not end.
+    # A silence before the answer's own end did not end it.
     is_whole = outcome in _WHOLE
     end = None if is_whole else silences.silent_end(timeline.exchange, timeline.reads, decoded, answers)
     is_given_up = end is not None and outcome == "client_closed" and end.who == "upstream"
@@ -233,8 +234,17 @@ def _is_unjudged(exchange: Exchange, decoded: Decoded, asked_for: str, outcome: 
     return decoded.api == "unknown" and asked_for in GENERATIONS and not is_failure
 
 
+def _failure(answer: Answer, decoded: Decoded, asked_for: str) -> str | None:
+    """Return the finish reason by which the service failed; None if it did not fail here."""
+    if decoded.turns:
+        return None  # it is the turn's outcome
+    # A stored answer is read again; one in the background was cancelled by its client.
+    is_past = asked_for not in GENERATIONS or (answer.failure == CANCELLED and not decoded.stream)
+    return None if is_past else answer.failure
+
+
 def _evidence(
-    exchange: Exchange, decoded: Decoded, answer: Answer, succeeded: bool
+    exchange: Exchange, decoded: Decoded, answer: Answer, failure: str | None, succeeded: bool
 ) -> tuple[ReportedError | None, Evidence]:
     place = decoded.place_of_fault()
     fault = decoded.runs[place].chunk.fault if place is not None else None
@@ -243,8 +253,8 @@ def _evidence(
     if not succeeded and fault is None and decoded.data:
         fault = payloads.body_fault(decoded.data.decode("utf-8-sig", "replace"))
     error: Any = None
-    if fault is None and answer.failure is not None and not decoded.turns:  # of a turn, it is the turn's outcome
-        error, fault = "finish", ReportedError(answer.failure, None)
+    if fault is None and failure is not None:
+        error, fault = "finish", ReportedError(failure, None)
     if place is not None:
         # Any payload before the error may have been output if its dialect is unknown.
         started = any(run.chunk.output for run in decoded.runs[: place + 1])
@@ -258,7 +268,7 @@ def _evidence(
     return fault, Evidence(
         stream=decoded.stream,
         understood=decoded.api != "unknown" or is_judged_call,
-        # Of a body whose coding breaks in the middle, the part before tells whether its end had come.
+        # If the coding of a body breaks in the middle, the part before it shows whether the stream had ended.
         whole=decoded.whole or ("undecoded" in decoded.flags and bool(decoded.data) and not decoded.is_call),
         done=decoded.ended or (eof_ends and exchange.ended_by == "end" and not decoded.is_call),
         finished=answer.finished and finish_ends and not decoded.is_aborted and not decoded.is_call,

@@ -72,7 +72,7 @@ class _Choice:
 
 
 def settle(runs: list[ItemRun]) -> None:
-    """Take finished texts that came before out of the runs of a stream; those that hold replace their deltas."""
+    """Remove finished texts that repeat their deltas from the runs; those that differ replace their deltas."""
     _Settlement(runs).run()
 
 
@@ -174,7 +174,7 @@ class _Settlement:
         return addition, True
 
     def _without_repeats(self, chunk: Chunk) -> Chunk:
-        """Return a chunk of whole messages without what came before."""
+        """Return a chunk of whole messages without the texts of their deltas."""
         pieces, has_new = [], dict.fromkeys((*_TEXTS, "tools"), False)
         for piece in chunk.pieces:
             choice, texts = self._choice(piece.index), dict[str, str]()
@@ -229,7 +229,7 @@ class _Settlement:
         return rest
 
     def _clear(self, origins: Sequence[_Origin], name: str) -> None:
-        """Take the texts of deltas that another text replaces out of their runs."""
+        """Remove the texts of replaced deltas from their runs."""
         for number, place, at, slot in origins:
             run = self._runs[number]
             if run.part is not None:

@@ -21,6 +21,8 @@ _OPENAI: Final = frozenset({
     "network_error",  # Z.ai: docs.z.ai/api-reference/llm/chat-completion
     *_GEMINI,
 })  # fmt: skip
+CANCELLED: Final = "cancelled"
+"""The end of a response by another request (docs: responses/cancel): it breaks the stream that waits for the answer."""
 _BEDROCK: Final = frozenset({"malformed_model_output", "malformed_tool_use"})
 """docs.aws.amazon.com/bedrock: API_runtime_Converse, stopReason."""
 _COHERE: Final = frozenset({"ERROR", "ERROR_LIMIT", "ERROR_TOXIC", "TIMEOUT"})
@@ -29,8 +31,7 @@ _COHERE: Final = frozenset({"ERROR", "ERROR_LIMIT", "ERROR_TOXIC", "TIMEOUT"})
 FAILURES: Final = {
     "openai.chat": _OPENAI,
     "openai.completions": _OPENAI,
-    # Nobody cancels a response of a stream but by another request; docs: responses/cancel.
-    "openai.responses": _OPENAI | {"cancelled"},
+    "openai.responses": _OPENAI | {CANCELLED},
     "gemini": _GEMINI,
     "cohere.chat": _COHERE,
     "bedrock.converse": _BEDROCK,

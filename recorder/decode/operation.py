@@ -56,6 +56,8 @@ _PATHS: Final = tuple(
         (r":(?:stream)?[gG]enerateContent$", "generate_content", "gemini"),
         (r"/interactions$", "generate_content", "gemini.interactions"),
         (r"/interactions/[^/]+/cancel$", "other", "gemini.interactions"),
+        (r"/responses/[^/]+/cancel$", "other", "openai.responses"),
+        (r"/chat/completions/[^/]+$", "other", "openai.chat"),
         (r"/cortex/inference:complete$", "chat", "snowflake.cortex"),
         (r"/api/chat$", "chat", "ollama"),
         (r"/api/generate$", "text_completion", "ollama"),
@@ -96,7 +98,7 @@ _PATHS: Final = tuple(
     )
 )
 _MODELS = re.compile(r"/models(?:/[^/:]+){0,3}$|/api/(?:tags|ps)$|/foundation-models$")
-_INTERACTION = re.compile(r"/interactions/[^/]+$")
+_STORED = re.compile(r"/(?:interactions|completions)/[^/]+$")
 _RESUMED = re.compile(r"/(?:interactions|responses)/([^/?]+)\?(?:[^#]*&)?stream=true(?:&|$)")
 _MODEL_IN_QUERY = re.compile(r"/realtime\?(?:[^#]*&)?model=([^&#]+)")
 _MODEL_IN_PATH = re.compile(
@@ -113,8 +115,8 @@ def operation(exchange: Exchange, dialect: "Dialect | None" = None) -> str:
     A declared dialect knows better than the path.
     """
     named = _asked(exchange)
-    if exchange.method == "GET" and _INTERACTION.search(_without_query(exchange.path)) and not resumed(exchange):
-        return "other"  # its state is polled
+    if exchange.method == "GET" and _STORED.search(_without_query(exchange.path)) and not resumed(exchange):
+        return "other"  # its answer is stored, or its state is polled
     if dialect is not None and (named is None or dialect.is_declared):
         return dialect.operation
     if named is not None:

@@ -55,22 +55,27 @@ def awaited(exchange: Exchange, decoded: Decoded, body: bytes | None = None) -> 
     succeeded = exchange.status is not None and exchange.status < 300
     if exchange.framing == "websocket" or not _is_generation(exchange, decoded, succeeded):
         return []
-    if not (decoded.stream if succeeded else _is_sent(exchange) and asks_for_stream(exchange, body)):
+    # A head without a type, and no byte behind it, does not tell what was to come.
+    tells_kind = succeeded and (exchange.content_type is not None or bool(decoded.data))
+    if not (decoded.stream if tells_kind else _is_sent(exchange) and asks_for_stream(exchange, body)):
         return []
-    runs = [run for run in decoded.runs if run.chunk.output and run.chunk.counts] if succeeded else []
+    runs = [run for run in decoded.runs if run.chunk.output] if succeeded else []
     outputs = [at_ns for run in runs for at_ns in decoded.at_ns[run.items] if at_ns is not None]
     end_ns, fault = _end(exchange, decoded), _fault_ns(decoded) if succeeded else None
     if fault is not None and (end_ns is None or fault <= end_ns):
         end_ns = fault
         outputs = [at_ns for at_ns in outputs if at_ns <= fault]
+    is_pending = end_ns not in (fault, decoded.ended_ns)
+    # An event that came before the recorder died did end the silence before it.
+    has_died = exchange.ended_by == "died" and is_pending
     return [
         AwaitedAnswer(
             0,
             end_ns,
             outputs,
             _tools(decoded, decoded.runs, end_ns),
-            can_end_stalled=exchange.ended_by != "died" and (succeeded or exchange.status is None),
-            is_pending=end_ns == exchange.end_ns,
+            can_end_stalled=not has_died and (succeeded or exchange.status is None),
+            is_pending=is_pending,
         )
     ]
 
@@ -90,7 +95,7 @@ def _is_generation(exchange: Exchange, decoded: Decoded, succeeded: bool) -> boo
 
 def _end(exchange: Exchange, decoded: Decoded) -> int | None:
     """Return the event that ended a stream in good order, or else the end of the exchange, if the tape has the end."""
-    times = [decoded.at_ns[run.items][-1] for run in decoded.runs if run.chunk.counts]
+    times = [decoded.at_ns[run.item + len(run.texts) - 1] for run in decoded.runs if run.chunk.counts]
     last_ns = max((at_ns for at_ns in times if at_ns is not None), default=0)
     if (ended_ns := decoded.ended_ns) is not None and ended_ns >= last_ns:
         return ended_ns
@@ -106,9 +111,12 @@ def _fault_ns(decoded: Decoded) -> int | None:
     """Return the timestamp of the event by which upstream said that it failed."""
     place = decoded.place_of_fault()
     faults = [] if place is None else [decoded.runs[place].item]
-    for run in decoded.runs:
-        if any(is_failure(run.chunk.api, piece.finish_reason) for piece in run.chunk.pieces):
-            faults.append(run.item)
+    faults += [
+        run.item
+        for run in decoded.runs
+        for piece in run.chunk.pieces
+        if piece.finish_reason is not None and is_failure(run.chunk.api, piece.finish_reason)
+    ]
     return min((at_ns for item in faults if (at_ns := decoded.at_ns[item]) is not None), default=None)
 
 

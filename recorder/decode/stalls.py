@@ -124,7 +124,7 @@ class AwaitedAnswer:
 
     @property
     def last(self) -> Span | None:
-        """The silence in which it ended, which is the first one if there was no output; None if it is unknown."""
+        """The silence at the end of the answer, its first one if there was no output; None if it is unknown."""
         if self.end_ns is None:
             return None
         return self.silence(self.outputs[-1] if self.outputs else self.start_ns, self.end_ns)
@@ -132,6 +132,8 @@ class AwaitedAnswer:
     @property
     def longest_ns(self) -> int | None:
         """The longest later silence, or None without output."""
+        if not self.tools:  # nearly always
+            return max(map(sub, self._ends(), self.outputs), default=None)
         return max((to_ns - from_ns for from_ns, to_ns in self._later()), default=None)
 
     def silence(self, from_ns: int, to_ns: int) -> Span:
@@ -140,6 +142,8 @@ class AwaitedAnswer:
 
     def stalls(self, limits: Thresholds = DEFAULT) -> list[Span]:
         """Return its stalls in their order."""
+        if self.outputs and not limits.is_stall(self.longest_ns):
+            return []
         spans = [*self._later()] if self.outputs else [one for one in (self.last,) if one is not None]
         if self.end_ns is not None and not self.can_end_stalled:
             spans.pop()
@@ -147,9 +151,12 @@ class AwaitedAnswer:
 
     def _later(self) -> Iterator[Span]:
         """Yield the silences behind its first output; those of tools are cut out."""
-        ends = self.outputs[1:] if self.end_ns is None else (*self.outputs[1:], self.end_ns)
-        spans = zip(self.outputs, ends, strict=False)
+        spans = zip(self.outputs, self._ends(), strict=False)
         yield from starmap(self.silence, spans) if self.tools else spans
+
+    def _ends(self) -> Sequence[int]:
+        """Return the ends of the silences behind its first output."""
+        return self.outputs[1:] if self.end_ns is None else (*self.outputs[1:], self.end_ns)
 
 
 def without_tools(from_ns: int, to_ns: int, tools: Sequence[Span]) -> Span:

@@ -288,11 +288,13 @@ def _enlarge(total: JsonObject, usage: JsonObject, depth: int) -> None:
     """Merge counts in place: the work is linear in the report, however large the total is."""
     for name, value in usage.items():
         earlier, kind = total.get(name), type(value)
-        if kind is dict and depth:
+        if kind is int and type(earlier) is int:  # nearly all, and on each chunk of some servers
+            total[name] = value if value > earlier else earlier
+        elif kind is dict and depth:
             if not isinstance(earlier, dict):
                 earlier = total[name] = {}  # not the report's own: it is read again
             _enlarge(earlier, value, depth - 1)
-        elif kind is type(earlier) and (kind is int or count(value) is not None):
+        elif kind is type(earlier) and count(value) is not None:
             if value > earlier:
                 total[name] = value
         elif value is not None and (earlier is None or value or value is False):

@@ -261,10 +261,16 @@ class Conversation:
             self._usage = usage_fields.summed(self._usage, chunk.usage)
             chunk = replace(chunk, usage=self._usage)
         if self.turns and not self.turns[-1].generates:
-            return replace(chunk, id="", pieces=(), content=False, reasoning=False, tool=False)
+            return replace(chunk, id="", pieces=(), finals=(), content=False, reasoning=False, tool=False)
         if number <= 0:
             return chunk
-        return replace(chunk, id="", pieces=tuple(replace(piece, index=number) for piece in chunk.pieces))
+        # A finished text is that of its own response: items have the same places in each.
+        return replace(
+            chunk,
+            id="",
+            pieces=tuple([replace(piece, index=number) for piece in chunk.pieces]),
+            finals=tuple([final._replace(choice=number) for final in chunk.finals]),
+        )
 
 
 _READERS: Final[dict[str, type[RealtimeReader] | type[LiveReader]]] = {

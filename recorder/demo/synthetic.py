@@ -125,13 +125,14 @@ def timed(one: SyntheticExchange, random: Generator) -> tuple[Exchange, Reads, M
 def _measured(one: SyntheticExchange, facts: Exchange, its_reads: Reads) -> Measures:
     """Derive the measures that depend on timestamps, as `derive` does; the body's were derived already."""
     decoded = replace(one.decoded, at_ns=[its_reads.at_ns[read or 0] for read in one.decoded.reads])
-    answers = awaited(facts, decoded, one.asked.body) if facts.ended_by else []
-    timeline = Timeline(facts, its_reads, answers=answers)
+    answers = awaited(facts, decoded, one.asked.body)
+    ended_answers = answers if facts.ended_by else ()
+    timeline = Timeline(facts, its_reads, answers=ended_answers)
     flags = set(one.derived.flags) - _TIMING_FLAGS
     if one.decoded.stream:
-        timeline = Timeline(facts, its_reads, decoded, one.derived.output_tokens, answers)
+        timeline = Timeline(facts, its_reads, decoded, one.derived.output_tokens, ended_answers)
         flags |= timeline.flags()
-    silences = silent(timeline, decoded, one.derived.outcome)
+    silences = silent(timeline, decoded, one.derived.outcome, answers)
     flags |= stall_flags(silences)
     return replace(one.derived, **measured(timeline), **silences, flags=tuple(sorted(flags)))
 

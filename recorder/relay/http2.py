@@ -23,6 +23,7 @@ from h2.exceptions import H2Error, ProtocolError
 from h2.settings import SettingCodes, Settings
 
 from wiretape.recorder.clock import Clock
+from wiretape.recorder.relay import guard
 from wiretape.recorder.relay.http2_frames import (
     FRAME_BYTES,
     HEAD_BYTES,
@@ -56,7 +57,7 @@ CREDIT_A_SECOND = 2_000
 _COSTS: dict[int | None, float] = {Kind.HEADERS: 10, Kind.RST_STREAM: 10, Kind.SETTINGS: 10, Kind.PUSH_PROMISE: 10}
 """The least cost of frames that cause work besides their own; that of any other is 1."""
 _BYTES_A_CREDIT = 64
-"""Bytes of a frame without data that cost as much as a small one: so long take 64 bytes of Huffman, or 10 settings."""
+"""Bytes of a frame without data that cost a credit: the time of 64 bytes of Huffman, or of 10 settings."""
 _FIELDS_A_HEAD = 40
 _FIELDS_A_CREDIT = 16
 """Fields that the cost of a head includes, and further ones for a credit: by the table, each may be a single byte."""
@@ -164,8 +165,9 @@ class Http2Stream(Generic[RX]):
     def end(self, trailers: Headers | None = None) -> None:
         """End the body, with trailers if there are any; `pump` sends the end."""
         if self.output is Output.OPEN:
-            # `h2` makes no block without a field, which says no more than the end alone.
-            self.output, self._trailers = step(OUTPUT, self.output, "end"), trailers or None
+            # `h2` leaves these names out, and makes no block without a field, which says no more than the end alone.
+            passed = [pair for pair in trailers or () if pair[0].lower() not in guard.CONNECTION_ONLY]
+            self.output, self._trailers = step(OUTPUT, self.output, "end"), passed or None
 
     def pad(self, size: int) -> None:
         """Pad the next piece within the room of a frame and of the peer's window."""
@@ -408,7 +410,7 @@ class Http2(ABC, Generic[S]):
             )  # fmt: skip
 
     def _deliver_last(self, at: int) -> None:
-        """Deliver what came before a frame that broke the connection, behind which nothing can be sent."""
+        """Deliver the frames before the one that broke the connection; nothing can be sent behind it."""
         self._is_broken = True
         for stream in self.streams.values():
             stream.ended()
@@ -474,6 +476,7 @@ class Http2(ABC, Generic[S]):
 
     def _receive(self, came: Frame) -> None:
         if came.kind == Kind.GOAWAY:  # `h2` would take it for the end of all streams
+            self._deliver(self._came_at)  # what came before it: the other side may drop what follows
             self.leaving(parse_goaway(came.payload))
             return
         if came.kind == Kind.SETTINGS:

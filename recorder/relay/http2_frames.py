@@ -19,7 +19,7 @@ END_STREAM = ACK = 0x1
 PADDED = 0x8
 _PRIORITY = 0x20
 BLOCK_BYTES = 64 << 10
-"""Limit of the encoded fields of a head or trailers: what a peer may say of them is no larger when decoded."""
+"""Limit of the encoded fields of a head or trailers, in bytes."""
 _SIZE_UPDATES = re.compile(rb"(?:[\x20-\x3e]|\x3f[\x80-\xff]{0,4}[\x00-\x7f]){3}")
 """More changes of the table's size than a block begins with: the smallest and the last (RFC 7541, 4.2).
 
@@ -57,7 +57,7 @@ class Error(IntEnum):
 
 
 class BadFrame(Exception):
-    """A frame breaks HTTP/2, by its size or by what it would cost."""
+    """A frame breaks HTTP/2 by its size or its cost."""
 
     def __init__(self, code: Error, message: str) -> None:
         super().__init__(message)
@@ -100,7 +100,7 @@ class FrameReader:
         self._left = self._flags = self._stream = 0
         """The remainder of a DATA frame in bytes, its flags and its stream."""
         self._block_size, self._block_start = 0, b""
-        """The size of a head or trailers in HPACK so far, and their first bytes."""
+        """The number of HPACK bytes received of a head or trailers, and the first of them."""
 
     def feed(self, data: memoryview) -> None:
         """Add a read."""

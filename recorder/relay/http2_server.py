@@ -333,7 +333,7 @@ class Http2Client(Http2[ClientStream], Takeover):
         """The streams whose server has lost its connection."""
         self._announcements = 0
         self._streams_allowed = self._streams_announced = STREAMS
-        """Limits of streams: the one that API servers have, and the one that the client was told last."""
+        """Limits of streams: that of the API servers, and the last one announced to the client."""
         self._has_unacknowledged_limit = False
         owner.limit(IDLE_SECONDS)
         self._greet()

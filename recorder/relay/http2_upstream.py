@@ -406,7 +406,7 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
         self._admit()
 
     def _admit(self) -> None:
-        """Open streams for waiting exchanges while the server allows it, and takes what was sent to it."""
+        """Open streams for waiting exchanges while the server allows it and reads the bytes sent."""
         while self._waiting and len(self.streams) < self.streams_allowed:
             if self.is_over or self.unsent > UNREAD_BYTES:
                 return

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
+from wiretape.recorder.tape import faults
+
 _STDERR = 2
 _COLLECT_AFTER = 10_000
 """Number of objects allocated and not freed that starts a garbage collection."""
@@ -20,6 +22,7 @@ def run(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
     with contextlib.suppress(ImportError):  # then on asyncio's own
         from uvloop import new_event_loop as factory
     with _seldom_collecting(), asyncio.Runner(loop_factory=factory) as runner:
+        runner.get_loop().set_exception_handler(faults.report_of_loop)
         return runner.run(main())
 
 

@@ -463,7 +463,7 @@ class RelayedExchange(Responder):
             try:
                 if self._client.send(body):
                     relayed = self._now()
-            finally:  # a read is recorded whatever fails behind it
+            finally:  # a read is recorded also if the client's side fails
                 self._relayed(at, relayed, body)
             return
         connection = self._connection

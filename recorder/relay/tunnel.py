@@ -148,7 +148,7 @@ class _TunnelDirection:
 
 
 async def _first_bytes(near: socket.socket, came: bytes, far: socket.socket) -> bytes:
-    """Return the client's first bytes, as soon as they tell what it speaks, or the server speaks or leaves.
+    """Return the client's first bytes once they identify a protocol, or once the server sends bytes or closes.
 
     Raises OSError if the client breaks.
     """

@@ -18,6 +18,7 @@ from wiretape.recorder.relay.service import Front, WorkerSettings
 from wiretape.recorder.relay.sharing import Share, WorkerPlace
 from wiretape.recorder.relay.tap import Tap
 from wiretape.recorder.relay.workers import LINE_BYTES, Command, Observer, WorkerReport
+from wiretape.recorder.tape import faults
 
 _UNREAD_BYTES = 8 << 20
 """Limit of reports that wait for the recorder; beyond it they are dropped."""
@@ -139,6 +140,7 @@ def main() -> int:
     """Relay until the recorder ends it; return the exit code."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    faults.report_all()
     return loop.run(_main)
 
 

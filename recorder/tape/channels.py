@@ -226,8 +226,8 @@ class Channels:
 
     @property
     def is_over(self) -> bool:
-        """True if no relay is left; connections without a session do not count."""
-        return all(one.is_over for one in list(self.live) if one.session is not None)
+        """True if no relay is left; one that has connected and has not sent its session yet is one."""
+        return all(one.is_over for one in list(self.live))
 
     def is_deserted(self) -> bool:
         """Return True if the processes of all relays have ended."""

@@ -21,6 +21,7 @@ from sqlalchemy import (
     JSON,
     BigInteger,
     Boolean,
+    ClauseElement,
     Column,
     Float,
     ForeignKey,
@@ -28,7 +29,6 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
-    Select,
     String,
     Table,
     Text,
@@ -343,6 +343,14 @@ measures = Table(
 COVERED = or_(measures.c.operation.is_(None), measures.c.operation.in_(GENERATIONS))
 """The condition for exchanges that rates and latencies cover: `wiretape.recorder.decode.operation.is_covered`."""
 
+UNSIZED = and_(
+    exchanges.c.clock == "none",
+    measures.c.bytes == 0,
+    exchanges.c.status.is_not(None),
+    func.coalesce(exchanges.c.framing, "") != "none",
+)
+"""The condition for bodies of unknown size: of imports without times and bytes, unless they have no body at all."""
+
 settlements = Table(
     "settlements",
     metadata,
@@ -443,8 +451,8 @@ def _view(columns: Table, query: str) -> str:
     return "\n".join([f"CREATE VIEW {columns.name} AS -- {columns.comment}", *notes, f"SELECT {listed}", query])
 
 
-def _literal(query: Select[Any]) -> str:
-    return str(query.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True}))
+def _literal(clause: ClauseElement) -> str:
+    return str(clause.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True}))
 
 
 def _metrics_view() -> str:
@@ -460,6 +468,9 @@ def _metrics_view() -> str:
         source, name, note = f"m.{column.name}", column.name, str(column.comment)
         if name.endswith("_ns"):
             source, name, note = f"{source} / 1e6", f"{name[:-3]}_ms", f"{note}; ms"
+        if column is measures.c.bytes:
+            unsized = _literal(UNSIZED).replace("exchanges.", "e.").replace("measures.", "m.")
+            source, note = f"CASE WHEN {unsized} THEN NULL ELSE {source} END", f"{note}; NULL if nobody knows"
         if column.name in METRICS and (flags := METRICS[column.name].withheld):
             flagged = " OR ".join(f"instr(' ' || m.flags || ' ', ' {flag} ')" for flag in flags)
             source, note = f"CASE WHEN {flagged} THEN NULL ELSE {source} END", f"{note}; NULL if {' or '.join(flags)}"

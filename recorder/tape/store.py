@@ -12,8 +12,6 @@ import dataclasses
 import hashlib
 import secrets
 import sqlite3
-import sys
-import traceback
 import zlib
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -36,7 +34,7 @@ from wiretape.recorder.decode.operation import model_in_path, model_in_query
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import DAMAGED, sqlite_code
 from wiretape.recorder.process import may_return
-from wiretape.recorder.tape import cells, journal, packing, reading
+from wiretape.recorder.tape import cells, faults, journal, packing, reading
 from wiretape.recorder.tape.file import compact_json, driver_of
 from wiretape.recorder.tape.losses import Relayed, Unstored
 from wiretape.recorder.tape.packing import Array
@@ -322,8 +320,8 @@ def _derived(facts: Unsettled) -> Measures | None:
     """Return the measures without credentials: an API may repeat the key that it refuses in its error."""
     try:
         found = derive(facts.exchange, facts.reads, facts.body, asked=facts.asked)
-    except Exception:  # noqa: BLE001 - a decoder's bug must not cost the facts: they are kept, to be derived again
-        traceback.print_exc(file=sys.stderr)
+    except Exception as error:  # noqa: BLE001 - a decoder's bug must not cost the facts: they are derived again
+        faults.report(error)
         return None
     has_turn_error = any("error_code" in turn for turn in found.turns or ())
     if found.error_code is None and found.error_message is None and not has_turn_error:
@@ -629,7 +627,7 @@ class Store:
             if isinstance(error, sqlite3.OperationalError) or sqlite_code(error) in DAMAGED:
                 raise
             if len(measured) == 1:
-                traceback.print_exc(file=sys.stderr)
+                faults.report(error)
                 return {measured[0][0]}
             for one in measured:
                 refused |= self._put_measures([one])

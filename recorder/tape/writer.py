@@ -48,7 +48,7 @@ from wiretape.recorder.errors import (
 )
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.process import boot_id, is_gone
-from wiretape.recorder.tape import checks, file, journal, losses
+from wiretape.recorder.tape import checks, faults, file, journal, losses
 from wiretape.recorder.tape.channels import Channel, Channels, Key
 from wiretape.recorder.tape.lock import Claim, FileWatch, LogGone, identity, remove_socket
 from wiretape.recorder.tape.retention import Pruner, Removed, TapeLimits
@@ -74,8 +74,8 @@ _IDLE_NS = 10_000_000_000
 _PAGES_GIVEN_BACK = 256
 _RETURN_NS = 30_000_000_000
 """Time allowed for a relay that has lost its writer to return, unless its process has ended."""
-_FIRST_NS = 5_000_000_000
-"""Time allowed for the first relay to connect."""
+_FIRST_WAITS = 5
+"""Waits of `_IDLE_SECONDS` allowed for the first relay to connect."""
 _FRAMES_SECONDS = 1.0
 """Time allowed for a relay to introduce itself to a writer that refuses the tape."""
 _LAST_GIVING_NS = 1_000_000_000
@@ -151,15 +151,17 @@ class Writer:
         """Serve until the last relay ends; raises SQLite's error if a batch cannot be stored."""
         threading.Thread(target=self._settle, daemon=True).start()
         self._relays.listen(self._pieces.put)
-        first_until = self._clock.now() + _FIRST_NS
+        waits = 0
         while not self._ended:
-            self._take()
+            has_arrived = self._take()
             if self._is_due():
                 self._commit()
             self._hand_over()
             if not self._frames:
                 self._tidy()
-            if self._watch is None and self._clock.now() > first_until:
+            # Waits are counted, not time: while this process is stopped, no relay can be admitted.
+            waits = 0 if has_arrived or self._relays.live else waits + 1
+            if self._watch is None and waits >= _FIRST_WAITS:
                 return  # the client that has started this writer was killed
         self._commit()
         self._relays.wait_for_dying()
@@ -285,22 +287,26 @@ class Writer:
         self._holder = relay
         self._name_holder(relay.relay.purpose)
 
-    def _take(self) -> None:
-        """Wait for a piece of a relay's frames, something settled or verified, or until a commit is due."""
+    def _take(self) -> bool:
+        """Wait for a piece of a relay's frames, something settled or verified, or until a commit is due.
+
+        Return True if one of them arrived.
+        """
         wait = self._seconds_until_due()
         try:
             piece = self._pieces.get(timeout=wait) if wait else self._pieces.get_nowait()
         except queue.Empty:
-            return
+            return False
         if isinstance(piece, list):
             self._put(piece)
-            return
+            return True
         relay, data = piece
         if isinstance(data, journal.Verified):
             relay.answer(data)
             self._close(relay)
         elif not self._ended:
             self._take_frames(relay, data)
+        return True
 
     def _take_frames(self, relay: Channel, data: bytes) -> None:
         relay.buffer += data
@@ -642,6 +648,7 @@ def main(arguments: list[str]) -> int:
     """
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
+    faults.report_all()
     _yield_to_relay()
     claimed, listener, path, *before, purpose = arguments
     relays = Channels(socket.socket(fileno=int(listener)))

@@ -25,7 +25,8 @@ _ARTIFACT: Final = {"taskId": "t1", "contextId": "c1", "append": True}
 WIRES: Final[dict[str, tuple[str, str, Any, Event]]] = {
     CHAT: ("/v1/chat/completions", "", None, lambda text, no: _CHOICE | {
         "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]}),
-    "ai-sdk-ui": ("/api/app", "", {"type": "start"}, lambda text, no: {"type": "text-delta", "id": "0", "delta": text}),
+    "ai-sdk-ui": ("/api/app", "", {"type": "start", "messageId": "m"}, lambda text, no: {
+        "type": "text-delta", "id": "0", "delta": text}),
     "ag-ui": ("/agent", "", {"type": "RUN_STARTED", "runId": "r1"}, lambda text, no: {
         "type": "TEXT_MESSAGE_CONTENT", "messageId": "m1", "delta": text}),
     "langgraph": ("/runs/stream", "messages", None, lambda text, no: [_MESSAGE | {"content": text}, {"node": "model"}]),

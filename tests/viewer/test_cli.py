@@ -249,6 +249,7 @@ KEY = "sk-ant-api03-q9Zk3LmN8vXw2RtY7uKpQs1fG4hJ6dB0c"
         ["help", KEY],
         ["show", KEY],
         ["ls", "--db", f"/none/{KEY}.db"],
+        ["ls", "--db", f"https://user:{KEY}@host/db"],
         ["import", f"/none/{KEY}.har"],
         ["run", "--", f"/none/{KEY}"],
         ["serve", "--fault", KEY],
@@ -259,3 +260,29 @@ def test_an_error_does_not_quote_a_key(arguments: list[str], tmp_path: Path) -> 
     done = run(arguments, WIRETAPE_DB=str(tmp_path / "tape.db"))
     assert done.returncode
     assert KEY not in done.stdout + done.stderr
+
+
+def test_a_fault_of_ours_has_a_traceback_without_the_key_that_it_quotes() -> None:
+    program = f"""
+import sys
+from wiretape.viewer import cli
+@cli.group.command()
+def broken():
+    raise ValueError("Incorrect API key provided: " + "-".join({KEY.split("-")!r}))
+sys.argv = ["wiretape", "broken"]
+cli.main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[-1] == "ValueError: Incorrect API key provided: REDACTED"
+
+
+def test_the_name_of_a_file_may_be_a_request_with_a_key(tape: Path, tmp_path: Path) -> None:
+    (source := tmp_path / f"generate?key={KEY}.txt").write_text('data: {"choices": []}\n\n', "utf-8")
+    output = tmp_path / f"list?key={KEY}.csv"
+    for arguments in (["import", source], ["export", "--output", output]):
+        done = wiretape(*arguments, "--db", tape)
+        assert done.returncode == 0, done.stderr
+        assert KEY not in done.stdout + done.stderr

@@ -51,9 +51,9 @@ def test_words_name_the_silence_and_its_length(dead: Path) -> None:
     words = {id: run(dead, "show", id).stdout.splitlines()[0] for id in (LATE, CUT, SILENT, PINGED, NEVER)}
     assert words[LATE].startswith("✓ complete, stall 3.3 s by upstream")
     assert words[CUT].startswith("■ cut by upstream after 3.3 s ")
-    assert words[SILENT].startswith("⊘ gave up after 3.3 s without output: ")
-    assert words[PINGED].startswith("⊘ gave up after 3.3 s without output: ")
-    assert words[NEVER].startswith("⊘ gave up after 3.5 s without output: ")
+    assert words[SILENT].startswith("⊘ gave up after 3.3 s without output by upstream: ")
+    assert words[PINGED].startswith("⊘ gave up after 3.3 s without output by upstream: ")
+    assert words[NEVER].startswith("⊘ gave up after 3.5 s without output by upstream: ")
     table = run(dead, "ls", "--format", "table", "--columns", "mark,happened").stdout
     assert table.count("gave up after 3.3 s without output") == 2
     assert "cut by upstream after 3.3 s " in table

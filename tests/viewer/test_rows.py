@@ -26,7 +26,8 @@ CONTRACT = (
     "max_silence_ms, operation, api, response_model, cache_read_input_tokens, cache_write_input_tokens, "
     "connection_reused, clock, conversation, cache_write_1h_input_tokens, input_uncached_tokens, context_system_bytes, "
     "context_tools_bytes, context_user_bytes, context_assistant_bytes, context_tool_results_bytes, "
-    "context_images_bytes, context_documents_bytes, context_other_bytes, protocol"
+    "context_images_bytes, context_documents_bytes, context_other_bytes, protocol, rpc_method, tool_name, "
+    "max_output_silence_ms, first_output_silence_ms"
 )
 
 

@@ -13,6 +13,7 @@ from wiretape.recorder.commands.db import db as group
 from wiretape.recorder.commands.options import db
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.plurals import counted
+from wiretape.recorder.tape.redact import shown
 from wiretape.viewer.commands import options, output
 from wiretape.viewer.commands.progress import ProgressBar
 
@@ -82,7 +83,7 @@ def cut(
                 out.writelines(lines)
             else:
                 cutting.make_tape(lines, out)
-    click.echo(f"wrote {click.format_filename(file)} ({counted(len(numbers), 'exchange')})", err=True)
+    click.echo(f"wrote {shown(click.format_filename(file))} ({counted(len(numbers), 'exchange')})", err=True)
 
 
 def _redactor(patterns: tuple[str, ...]) -> "Redact":

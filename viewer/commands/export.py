@@ -20,6 +20,7 @@ import click
 from wiretape.recorder.commands.options import gathered
 from wiretape.recorder.errors import NotFound
 from wiretape.recorder.plurals import counted
+from wiretape.recorder.tape import redact
 from wiretape.viewer.commands import completion, options, output, progress
 from wiretape.viewer.commands.output import Output
 from wiretape.viewer.timing.playback import RECORDED, Pace
@@ -425,7 +426,7 @@ def _save(job: _ExportJob, put: Put, noun: str) -> int:
         return put(None)
     with outfile.replacing(job.file, job.place.file) as stream:
         count = put(stream)
-    click.echo(f"wrote {click.format_filename(job.file)} ({counted(count, noun)})", err=True)
+    click.echo(f"wrote {redact.shown(click.format_filename(job.file))} ({counted(count, noun)})", err=True)
     return count
 
 

@@ -19,7 +19,7 @@ from wiretape.recorder.commands.options import db, read_labels, tape_path
 from wiretape.recorder.errors import NotFound
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped, safe
-from wiretape.recorder.tape.redact import message
+from wiretape.recorder.tape import redact
 from wiretape.viewer.commands import progress
 from wiretape.viewer.importing import formats
 from wiretape.viewer.importing.found import Data, ImportedFile, NotImportable
@@ -97,7 +97,7 @@ def _import(
     from wiretape.recorder.tape.store import Store
     from wiretape.viewer.importing.tape import Importer
 
-    name = safe(click.format_filename(file))
+    name = redact.shown(click.format_filename(file))
     try:
         with _mapped(file) as data:
             seen = format or formats.recognised(data, source.name)
@@ -111,7 +111,7 @@ def _import(
                 for _ in bar.over(importer.add(found)):
                     pass
     except NotImportable as error:
-        click.echo(message(f"{name}: {error}"), err=True)
+        click.echo(redact.message(f"{name}: {error}"), err=True)
         return 1
     _report(name, path, seen, importer.report)
     return importer.report.failed
@@ -137,7 +137,7 @@ def _mapped(file: Path) -> Iterator[Data]:
 
 def _report(name: str, path: Path, format: str, report: "ImportReport") -> None:
     for one in report.refused[:_SHOWN]:
-        click.echo(message(f"{name}: {one.place}: {clipped(one.reason, _REASON)}"), err=True)
+        click.echo(redact.message(f"{name}: {one.place}: {clipped(one.reason, _REASON)}"), err=True)
     if (more := len(report.refused) - _SHOWN) > 0:
         click.echo(f"wiretape: {name}: and {more:,} more", err=True)
     parts = [(report.untimed, "without timing"), (report.present, "on it already"), (report.failed, "left out")]

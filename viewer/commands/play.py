@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from wiretape.recorder.clock import SYSTEM
-from wiretape.recorder.tape.redact import message
+from wiretape.recorder.tape import redact
 from wiretape.viewer.commands import options, output
 from wiretape.viewer.timing.playback import Pace
 
@@ -131,7 +131,7 @@ def play(
                 connection.rollback()
                 ended = _play(one, job, out)
                 if ended and place < len(numbers):
-                    click.echo(message(f"{one.row.id}: {ended}"), err=True)
+                    click.echo(redact.message(f"{one.row.id}: {ended}"), err=True)
 
 
 def _refuse(job: _PlayJob, file: Path | None, ids: tuple[str, ...]) -> None:
@@ -163,7 +163,7 @@ def _save(one: "FullExchange", turn: int | None, file: Path, tape: Path | None) 
     except ValueError as error:
         raise click.UsageError(f"{one.row.id}: {error}") from error
     seconds = samples / found[0].format.rate
-    click.echo(f"wrote {click.format_filename(file)} ({seconds:.3f} s of audio)", err=True)
+    click.echo(f"wrote {redact.shown(click.format_filename(file))} ({seconds:.3f} s of audio)", err=True)
 
 
 def _play(one: "FullExchange", job: _PlayJob, out: BinaryIO) -> str:

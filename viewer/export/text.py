@@ -47,7 +47,7 @@ _QUOTE = '"'
 _TO_QUOTE = re.compile(r'[",\r\n;\t]').search
 _UNQUOTED = re.compile(r'[^",\r\n=+\-@\t\0;][^",\r\n;\t]*+').fullmatch
 _INNER_FORMULA = re.compile(r'(?<=[;\t])(?="*[=+\-@\t\r\n\0])')
-"""The place of a formula behind what a spreadsheet may take for a separator; quotes before it do not disarm it."""
+"""The position of a formula behind a separator of some spreadsheet; quotation marks before it do not disarm it."""
 _ASIS = frozenset({NoneType, int, float, str})
 _ASIS_THERE = _ASIS - {str}
 _NONE = ()
@@ -115,7 +115,7 @@ def write_object(out: BinaryIO, row: TableRow) -> None:
 
 
 def guarded(text: str) -> str:
-    """Prefix what a spreadsheet would take for a formula in a text with `'`."""
+    """Prefix each formula in a text with `'`, as a spreadsheet would compute it."""
     text = f"'{text}" if text.startswith(_FORMULA) else text
     return _INNER_FORMULA.sub("'", text) if ";" in text or "\t" in text else text
 

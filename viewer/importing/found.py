@@ -163,14 +163,35 @@ def _problem_of_times(found: Found) -> str | None:
 
 
 def is_dated(started: datetime) -> bool:
-    """Return True if a time can be that of an exchange; programs write the year 1, or 9999, where they know none."""
-    return _EARLIEST <= started < _LATEST
+    """Return True if a time can be that of an exchange; programs write a calendar's ends where they know none.
+
+    Such as the year 1, the epoch's first second, or 9999.
+    """
+    return _EARLIEST < started.replace(microsecond=0) < _LATEST
 
 
 def has_body(headers: Headers) -> bool:
     """Return True if the head of a message says that a body of at least one byte follows it."""
     length = header(headers, "content-length")
     return length is not None and length.strip("0") != ""
+
+
+def has_length(headers: Headers) -> bool:
+    """Return True if the head of a message names the length of its body."""
+    return header(headers, "content-length") is not None
+
+
+def promises_body(headers: Headers, kind: str | None = None) -> bool:
+    """Return True if an answer had a body, by its length, or else by its type: JSON and streams are never empty.
+
+    `kind` is the type by the source, for a head without one.
+    """
+    from wiretape.recorder.decode.decoder import STREAM_TYPES  # not at the top, as above
+
+    if has_length(headers):
+        return has_body(headers)
+    media_type = (header(headers, "content-type") or kind or "").partition(";")[0].strip().lower()
+    return media_type == "application/json" or media_type in STREAM_TYPES
 
 
 def header(headers: Headers, name: str) -> str | None:

@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from wiretape.recorder.decode.decoder import STREAM_TYPES
 from wiretape.recorder.decode.exchange import ENDED_BY, RESET_CODE
 from wiretape.recorder.decode.framings.sse import Event, EventCursor
 from wiretape.recorder.plurals import counted
@@ -37,9 +36,6 @@ _ERRORS: Final = (
     ("CONNECTION_TIMED_OUT", "connect_timeout"), ("TIMED_OUT", "connect_timeout"), ("PROTOCOL_ERROR", "protocol"),
 )  # fmt: skip
 """Chrome's errors (net::ERR_…), and the `ended_by` of each."""
-
-_NEVER_EMPTY: Final = frozenset({"application/json", *STREAM_TYPES})
-"""Types of bodies that are never empty."""
 
 _WINDOWS_1252: Final = {bytes([byte]).decode("cp1252", "ignore") or chr(byte): byte for byte in range(256)}
 """The byte for each character of an answer whose head names no charset, as Chrome decodes those of event streams."""
@@ -81,6 +77,7 @@ class _Content(msgspec.Struct):
     text: str | None = None
     encoding: str | None = None
     size: _Number = None
+    kind: str | None = msgspec.field(default=None, name="mimeType")
 
 
 class _HarResponse(msgspec.Struct):
@@ -265,7 +262,7 @@ def _protocol(entry: _Entry) -> str | None:
 
 
 def _request_body(entry: _Entry) -> tuple[bytes | None, int | None]:
-    """Return the body of a request, and its size; None: not known. An empty text may stand for what was not kept."""
+    """Return the body of a request and its size, None if unknown. An empty text may stand for a missing body."""
     post, stated = entry.request.post or _PostData(), entry.request.body_size
     size = int(stated) if stated is not None and stated >= 0 else None
     body = _bytes(post.text, post.encoding)
@@ -284,10 +281,8 @@ def _require_body(entry: _Entry, body: _Body) -> None:
     if body.missing:
         part = f"only {counted(size, 'byte')}" if size else "nothing"
         raise ValueError(f"the archive has {part} of its body of {body.missing + size:,} bytes")
-    kind = (found.header(headers, "content-type") or "").partition(";")[0].strip().lower()
-    has_length = found.header(headers, "content-length") is not None
-    is_body = found.has_body(headers) if has_length else body.is_lost or kind in _NEVER_EMPTY
-    if not size and is_body:
+    kind = entry.response.content.kind  # the one source where the headers were left out of the archive
+    if not size and (found.promises_body(headers, kind) or (body.is_lost and not found.has_length(headers))):
         raise ValueError("its body was streamed past the program that wrote the archive, which kept nothing of it")
 
 
@@ -325,7 +320,7 @@ def _marks(entry: _Entry) -> _Marks:
     if own is not None and own.end_ms is not msgspec.UNSET:  # its phases are 0 if unknown
         known = (own.connected_ms, own.sent_ms, own.headers_ms, own.end_ms)
         return _Marks(*(None if at is None else round(at * 1e6) for at in known))
-    if not phases.wait and not phases.receive:  # 0 may stand for what is not known: no answer takes no time at all
+    if not phases.wait and not phases.receive:  # 0 may stand for an unknown time: every answer takes some
         phases = _Timings()
     queued = sum(value for value in (phases.blocked, phases.dns) if value is not None and value > 0)
     connected = _after(queued, phases.connect)
@@ -379,7 +374,7 @@ def _body(entry: _Entry, started: datetime, end_ns: int | None, *, was_coded: bo
 
 
 def _missing(content: _Content, data: bytes, *, was_coded: bool) -> int:
-    """Return how many bytes of a body its text lacks by the size that the archive gives.
+    """Return the number of bytes that the text of a body lacks, by the size in the archive.
 
     Where a content coding was undone, some programs give the size before; a text may lack the mark of its encoding.
     """

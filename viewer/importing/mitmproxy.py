@@ -203,7 +203,7 @@ def _lacks_body(request: _FlowRequest, response: _FlowResponse) -> bool:
     """Return True if an answer is empty although its head says that it has a body."""
     headers, method = _headers(response), request.method.decode("latin-1")
     is_bare = found.framing(method, response.status_code, headers) == "none" or response.status_code >= 300
-    return not response.content and not is_bare and found.has_body(headers)
+    return not response.content and not is_bare and found.promises_body(headers)
 
 
 def _headers(side: _Side) -> found.Headers:

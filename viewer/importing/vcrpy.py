@@ -127,7 +127,7 @@ def _found(place: str, one: object, source: ImportedFile) -> Found:
     body = _bytes(body)
     framing, length = found.framing(request.method, status, headers), found.header(headers, "content-length")
     is_edited = framing != "none" and body is not None and length is not None and length != str(len(body))
-    if not body and status < 300 and framing != "none" and (body is None or found.has_body(stored_headers)):
+    if not body and status < 300 and framing != "none" and (body is None or found.promises_body(stored_headers)):
         raise ValueError("the cassette does not have the body of its answer")
     request_headers = _headers(request.headers)
     request_body, is_value_sent = _request_body(request, request_headers)
@@ -149,7 +149,7 @@ def _found(place: str, one: object, source: ImportedFile) -> Found:
 
 
 def _unwrap(side: _Request | _Response) -> None:
-    """Take the content of a body out of its table, by its type."""
+    """Return the content of a body from its table, by its type."""
     if not isinstance(side.body, dict):
         return
     kind, content = side.body.get("type"), side.body.get("content")

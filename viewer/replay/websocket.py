@@ -60,7 +60,7 @@ class Upgrade(Responder, Takeover):
         self._socket: Socket
         self._incoming: Incoming
         self._held = 0
-        """Bytes of the client, all of which are kept."""
+        """Bytes of the client; all are kept."""
         self._came: deque[tuple[int, WebSocketMessage]] = deque()
         """Messages of the client that are still to be looked at."""
         self._count = 0

@@ -1,6 +1,7 @@
 """Pure: the party that made an exchange fail or stall, with the evidence for it.
 
-The ending of a failed exchange decides, else its longest stall, else a burst. `upstream` includes the network before
+The ending of a failed exchange decides, else its longest stall, else a burst. Of a client that left in a silence, the
+party of that silence is the one. `upstream` includes the network before
 the relay. The texts hold figures and words of wiretape only: no recorded text.
 """
 
@@ -66,8 +67,9 @@ def blame(
     """Return the party of an exchange's ending, of its longest stall or of its burst."""
     party, reason = _of_ending(outcome, detail)
     stall = longest_stall(verdicts)
-    if outcome == "client_closed" and stall is not None and stall.form == "end" and stall.who != "client":
-        party, reason = _PARTY[stall.who], "the client left during a silence"
+    last = next((one for one in verdicts if one.until == "cut"), None)
+    if outcome == "client_closed" and last is not None and last.who != "client":
+        party, reason = _PARTY[last.who], "the client left during a silence"
     if party == "none" and verdicts:
         party = _PARTY[(stall or verdicts[0]).who]
     untimed = timed.exchange.untimed

@@ -162,7 +162,7 @@ def _figures(one: Prompted, tie: Tie, before: Prompted | None, idle_ns: int | No
 
 
 def _judged(one: Prompted, before: Prompted, idle_ns: int | None, *, is_broken: bool) -> str:
-    """Return the verdict for a prompt with a predecessor: what the provider reports decides before the bytes."""
+    """Return the verdict for a prompt with a predecessor: the provider's report decides before the bytes."""
     cached = 0 if one.cached is None and one.provider == "gemini" else one.cached  # Gemini leaves out a count of 0
     if cached and before.input is not None:
         return "hit" if cached >= _ENOUGH * before.input else "partial"
@@ -176,7 +176,7 @@ def _judged(one: Prompted, before: Prompted, idle_ns: int | None, *, is_broken: 
 
 
 def _unread(one: Prompted, before: Prompted, expected: int, idle_ns: int | None) -> str:
-    """Return the verdict for a prompt that begins with its predecessor's, and of which no cache had anything."""
+    """Return the verdict for a prompt that begins with its predecessor's and was in no cache."""
     if expected < least_tokens(one.model):
         return "too_short"
     marked = [asked.prefix.is_marked for asked in (before, one) if asked.prefix]

@@ -189,7 +189,7 @@ def _is_same(late: Verdict, gap: Verdict) -> bool:
 
 
 def _ends(timed: Attribution, answers: Sequence[AwaitedAnswer], outcome: str, limits: Thresholds) -> Iterator[Verdict]:
-    """Yield the silences in which answers ended; in the place of the last one, what the client did not take."""
+    """Yield the silences in which answers ended; a wait for a client that did not read replaces the last one."""
     end, stuck = timed.exchange.end_ns, timed.stuck
     is_cut = timed.stream and outcome in _CUT
     if is_cut and stuck is not None and end is not None and end - stuck.began_ns > limits.stall_ns:

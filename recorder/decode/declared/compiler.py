@@ -30,7 +30,7 @@ _COUNTED: Final = frozenset({"timestamp", "index", "sequence_number", "obfuscati
 """Keys of values that differ from event to event in many wires, and that few declarations read."""
 _KEY = re.compile(r"event:(?: before (\S))?")
 _WORK_OF_LINE: Final = 100
-"""Steps of rules for the cost of a line: what a rule does, or each value that it visits on its way through lists."""
+"""Number of steps that cost as much as reading a line; a step is an action of a rule, or a value visited in a list."""
 _COUNTS: Final = ("input", "output", "total", "reasoning", "cache_read", "cache_write")
 
 
@@ -54,6 +54,8 @@ class _Draft:
     reason: str = ""
     is_cumulative: bool = False
     finals: list[FinalText] | None = None
+    runs_tool: bool = False
+    has_result: bool = False
 
     @property
     def has_findings(self) -> bool:
@@ -297,7 +299,7 @@ class _Events:
         return paths.condition(self._answer, known)
 
     def _ids_of_batch(self, exchange: Exchange | None) -> set[str]:
-        """Return the ids of the requests that one request holds, each of which has an answer."""
+        """Return the ids of the requests in a batch; each has an answer of its own."""
         batch = None if exchange is None or not self._ids else matching.request_value(exchange, ".")
         ids = [get(one) for one in batch for get in self._ids] if isinstance(batch, list) else []
         return {str(id) for id in ids if id is not None}
@@ -326,7 +328,7 @@ class _Events:
 
 
 def _walks(entry: Mapping[str, Any]) -> int:
-    """Return how often a rule may visit each value of an event: 0 if its paths walk through no list."""
+    """Return the number of visits of a rule to each value of an event, at most: 0 if its paths walk through no list."""
     paths_of_rule = [one for value in entry.values() for one in (value if isinstance(value, dict | list) else [value])]
     texts_of_rule = [one for one in paths_of_rule if isinstance(one, str)]
     if "each" not in entry and not any("[" in one for one in texts_of_rule):
@@ -372,6 +374,8 @@ def _chunk(api: str, draft: _Draft, is_answer: bool, is_own: bool) -> Chunk | No
         begins=draft.begins,
         reason=draft.reason,
         finals=tuple(draft.finals) if draft.finals else (),
+        provider_calls=int(draft.runs_tool),
+        provider_results=int(draft.has_result),
     )
 
 
@@ -613,10 +617,25 @@ def _abort(entry: CheckedTable) -> _Action:
     return act
 
 
+def _run(entry: CheckedTable) -> _Action:
+    def act(root: Any, draft: _Draft, past: _Past) -> None:
+        draft.runs_tool = True
+
+    return act
+
+
+def _result(entry: CheckedTable) -> _Action:
+    def act(root: Any, draft: _Draft, past: _Past) -> None:
+        draft.has_result = True
+
+    return act
+
+
 _MAKERS: Final[dict[str, Callable[[CheckedTable], _Action]]] = {
     "foreign": _foreign, "text": _content, "final": _final, "progress": _progress, "reasoning": _reasoning,
     "audio": _audio, "tool": _tool, "usage": _usage,
     "model": _model, "id": _id, "finish": _finish, "error": _error, "begin": _begin, "end": _end, "abort": _abort,
+    "run": _run, "result": _result,
 }  # fmt: skip
 """The rules for events, in the order in which they are followed: errors and ends look at the finish reason."""
 _TEXTS: Final = ("text", "final", "progress", "reasoning", "tool")

@@ -12,9 +12,10 @@ from typing import Final
 
 import msgspec
 
-from wiretape.recorder.decode import usage_fields
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, Tokens, ToolPiece
+from wiretape.recorder.decode import operation, usage_fields
+from wiretape.recorder.decode.dialect import Chunk, Dialect, Parse, Piece, ReportedError, Tokens, ToolPiece
 from wiretape.recorder.decode.dialects import bedrock, chat, completions, messages
+from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.decode.framings.aws_eventstream import ERROR, EXCEPTION
 from wiretape.recorder.decode.values import JsonObject, compact, index, text
 
@@ -34,6 +35,19 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
     return _answer(payload, fault)
 
 
+def parser(exchange: Exchange) -> Parse:
+    """Return a function that reads the objects of one stream: by InvokeModel those of a model not known here, too."""
+    if operation.api_at(exchange.path) != API:
+        return parse
+
+    def parse_any(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
+        chunk = parse(payload, event, fault)
+        is_unknown = event == "chunk" and chunk is not None and not chunk.api and not chunk.flags
+        return Chunk(API, fault=fault) if is_unknown else chunk
+
+    return parse_any
+
+
 def tokens(usage: JsonObject) -> Tokens:
     """Return the counts of `usage`, in the names of the model's API."""
     for name, read in (
@@ -47,21 +61,19 @@ def tokens(usage: JsonObject) -> Tokens:
 
 
 _tokens: Final = usage_fields.reader(API)
-DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens)
+DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens, parser=parser)
 
 
 def _unpacked(packed: str, fault: ReportedError | None) -> Chunk:
-    """Read a packed object; what is none tells no API: other event streams of AWS hold bytes, too."""
+    """Read a packed object. Bytes that no model writes name no API: agents of AWS send text and JSON, too."""
     try:
         inner = msgspec.json.decode(binascii.a2b_base64(packed))
     except (ValueError, RecursionError):  # no base64, or no JSON
         inner = None
     if not isinstance(inner, dict):
         return Chunk("", fault=fault, flags=("malformed",))
-    for key, read in _SHAPES:
-        if key in inner:
-            return read(inner, fault)
-    return _nova(inner, fault)
+    read = next((read for key, read in _SHAPES if key in inner), _nova)
+    return read(inner, fault) or Chunk("", fault=fault)
 
 
 def _chunk(
@@ -92,14 +104,16 @@ def _metrics(inner: JsonObject) -> JsonObject | None:
     return metrics if isinstance(metrics, dict) and metrics else None
 
 
-def _ours(chunk: Chunk | None, usage: JsonObject | None, fault: ReportedError | None, *, ends: bool = False) -> Chunk:
-    """Return the chunk of another dialect as one of this."""
+def _ours(
+    chunk: Chunk | None, usage: JsonObject | None, fault: ReportedError | None, *, ends: bool = False
+) -> Chunk | None:
+    """Return the chunk of another dialect as one of this; None where neither it nor Bedrock's counts tell the API."""
     if chunk is None:
-        return Chunk(API, usage=usage, fault=fault, ends=ends)
+        return Chunk(API, usage=usage, fault=fault, ends=ends) if usage or ends else None
     return replace(chunk, api=API, usage=chunk.usage or usage, ends=chunk.ends or ends)
 
 
-def _anthropic(inner: JsonObject, fault: ReportedError | None) -> Chunk:
+def _anthropic(inner: JsonObject, fault: ReportedError | None) -> Chunk | None:
     error = inner.get("error")
     if isinstance(error, dict):
         fault = ReportedError(text(error.get("type")) or None, text(error.get("message")) or None)
@@ -107,7 +121,7 @@ def _anthropic(inner: JsonObject, fault: ReportedError | None) -> Chunk:
     return _ours(messages.parse(inner, fault=fault), None, fault, ends=_METRICS in inner)
 
 
-def _chat(inner: JsonObject, fault: ReportedError | None) -> Chunk:
+def _chat(inner: JsonObject, fault: ReportedError | None) -> Chunk | None:
     choices = inner["choices"]
     for choice in choices if isinstance(choices, list) else ():
         if isinstance(choice, dict) and "stop_reason" in choice:
@@ -116,11 +130,11 @@ def _chat(inner: JsonObject, fault: ReportedError | None) -> Chunk:
     return _ours(chunk, _metrics(inner), fault, ends=_ends(inner, chunk.pieces if chunk else ()))
 
 
-def _nova(inner: JsonObject, fault: ReportedError | None) -> Chunk:
+def _nova(inner: JsonObject, fault: ReportedError | None) -> Chunk | None:
     for name, payload in inner.items():
         if isinstance(payload, dict) and (chunk := bedrock.read_event(API, name, payload, fault)) is not None:
             return chunk
-    return Chunk(API, usage=_metrics(inner), fault=fault, ends=_METRICS in inner)
+    return _ours(None, _metrics(inner), fault, ends=_METRICS in inner)
 
 
 def _llama(inner: JsonObject, fault: ReportedError | None) -> Chunk:
@@ -163,7 +177,7 @@ def _cohere(inner: JsonObject, fault: ReportedError | None) -> Chunk:
     return _chunk(inner, (piece,), None, fault)
 
 
-_SHAPES: Final[tuple[tuple[str, Callable[[JsonObject, ReportedError | None], Chunk]], ...]] = (
+_SHAPES: Final[tuple[tuple[str, Callable[[JsonObject, ReportedError | None], Chunk | None]], ...]] = (
     ("type", _anthropic),
     ("choices", _chat),
     ("generation", _llama),

@@ -30,12 +30,12 @@ _THOUGHTS: Final = ("thinking", "reasoning")
 _BARE = frozenset({"choices", "id", "created"})
 """Keys that a payload may have alone."""
 _ENVELOPE = frozenset({"object", "model", "usage", "error", "prompt_filter_results", "moderation", "x_groq", "timings"})
-"""Keys of which a payload has at least one where its choices do not tell."""
+"""Keys that identify a payload whose choices do not: it has at least one."""
 _OF_CHOICE = frozenset({
     "delta", "message", "finish_reason", "stop_reason", "logprobs", "content_filter_results", "content_filter_offsets",
     "error",
 })  # fmt: skip
-"""Keys of which a choice has at least one."""
+"""Keys that identify a choice: it has at least one."""
 _USAGE_FIELDS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 _OTHER_USAGE_FIELDS = frozenset({"input_tokens", "output_tokens"})
 _OTHER_FIELDS = frozenset({"type", "event_type", "event", "kind", "status", "jsonrpc", "output"})
@@ -74,8 +74,10 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
 
 def are_choices(payload: JsonObject, choices: list[object]) -> bool:
     """Return True if the choices of a payload are answers: other objects have choices, too, as polls do."""
-    if payload.keys() <= _BARE or not _ENVELOPE.isdisjoint(payload):
+    if not _ENVELOPE.isdisjoint(payload):
         return True
+    if payload.keys() <= _BARE:
+        return not choices or any([isinstance(choice, dict) for choice in choices])
     return any([isinstance(choice, dict) and not _OF_CHOICE.isdisjoint(choice) for choice in choices])
 
 

@@ -11,7 +11,7 @@ API: Final = "openai.images"
 _KINDS = ("image_generation.", "image_edit.")
 _IMAGE_KEYS = ("b64_json", "url")
 _EVENT_KEYS = frozenset({"b64_json", "partial_image_index", "usage", "error", "created_at"})
-"""Keys of which an event has at least one."""
+"""Keys that identify an event: it has at least one."""
 
 
 def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:

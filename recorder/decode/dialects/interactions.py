@@ -29,7 +29,7 @@ _STATES: Final = frozenset({
     "interaction.requires_action",
 })  # fmt: skip
 _STATE_KEYS: Final = frozenset({"interaction", "interaction_id", "status", "event_id", "event_type"})
-"""Keys of which an event about the interaction has at least one."""
+"""Keys that identify an event about the interaction: it has at least one."""
 _STARTS: Final = {"step.start": "step", "content.start": "content"}
 _DELTAS: Final = frozenset({"step.delta", "content.delta"})
 _STOPS: Final = frozenset({"step.stop", "content.stop"})

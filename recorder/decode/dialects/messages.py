@@ -204,7 +204,7 @@ _HOLDS: Final = {
     "content_block_stop": frozenset({"index"}),
     "message_delta": frozenset({"delta", "usage"}),
 }
-"""Keys of which an event has at least one: other wires have events of these names."""
+"""Keys that identify an event, which has at least one: other wires have events of these names."""
 
 
 def _text(added: str, fault: ReportedError | None) -> Chunk:

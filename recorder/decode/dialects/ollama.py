@@ -22,7 +22,7 @@ _COUNTERS = (
 
 
 _ADDED = frozenset({"response", "thinking", "image", "done_reason", *_COUNTERS})
-"""Keys of which a line without a message has at least one."""
+"""Keys that identify a line without a message: it has at least one."""
 
 
 def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
@@ -32,9 +32,10 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
         return None
     if isinstance(payload.get("embeddings"), list) and "total_duration" in payload:
         return Chunk(API, "", model, usage=_usage(payload), fault=fault)
-    # Newer servers end a stream with a reason alone; a mere `done` is the mark of many a job.
-    has_mark = type(payload.get("done")) is bool
-    done = payload["done"] is True if has_mark else text(payload.get("done_reason")) != ""
+    # Newer servers end a stream with a reason alone, and gateways leave out what is false; a mere `done` is the mark of
+    # many a job.
+    has_mark = type(payload.get("done")) is bool or (isinstance(message, dict) and "created_at" in payload)
+    done = payload["done"] is True if "done" in payload else text(payload.get("done_reason")) != ""
     if not (has_mark or done) or not (isinstance(message, dict) or not _ADDED.isdisjoint(payload)):
         return None
     if isinstance(message, dict):

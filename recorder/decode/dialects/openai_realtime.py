@@ -15,7 +15,7 @@ import msgspec
 from wiretape.recorder.decode import audio, usage_fields
 from wiretape.recorder.decode.allowance import may_be_parsed
 from wiretape.recorder.decode.audio import AudioFormat, AudioPart
-from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, ToolPiece
+from wiretape.recorder.decode.dialect import Chunk, Dialect, FinalText, Piece, ReportedError, ToolPiece
 from wiretape.recorder.decode.dialects import responses
 from wiretape.recorder.decode.turns import TurnDraft, TurnOutcome, TurnTokens
 from wiretape.recorder.decode.values import JsonObject, count, index, text
@@ -38,6 +38,7 @@ _TEXT: Final = frozenset({"response.output_text.delta", "response.text.delta", "
 _AUDIO: Final = frozenset({"response.output_audio.delta", "response.audio.delta"})
 _APPEND: Final = "input_audio_buffer.append"
 _ARGUMENTS: Final = "response.function_call_arguments.delta"
+_WHOLE_ARGUMENTS: Final = "response.function_call_arguments.done"
 _WHOLE: Final = {
     "response.output_audio_transcript.done": "transcript",
     "response.audio_transcript.done": "transcript",
@@ -70,6 +71,7 @@ class _Message(msgspec.Struct):
     output_index: Any = None
     call_id: Any = None
     name: Any = None
+    arguments: Any = None
     audio: Any = None
     delta: Any = None
     transcript: Any = None
@@ -109,6 +111,8 @@ class RealtimeReader:
         self._by_id: dict[str, TurnDraft | None] = {}
         self._places: dict[TurnDraft, int] = {}
         """The indexes of the turns in `turns`."""
+        self._argued: set[tuple[TurnDraft, int | None]] = set()
+        """The calls with deltas of arguments, by their turns and places."""
         self._last: TurnDraft | None = None
         self._format = self._input_format = _DEFAULT_FORMAT
         self.audio: dict[int, AudioPart] = {}
@@ -179,6 +183,8 @@ class RealtimeReader:
             return self._called(item, turn, message)
         if kind in _WHOLE:
             return self._whole(item, turn, kind, message)
+        if kind == _WHOLE_ARGUMENTS:
+            return self._whole_arguments(item, turn, message)
         return self._delta(item, turn, kind, message) if kind.endswith(".delta") else Chunk(API)
 
     def _created(self, item: int, response: JsonObject) -> Chunk:
@@ -216,7 +222,9 @@ class RealtimeReader:
             (turn.transcript if kind in _TRANSCRIPT else turn.texts).append(delta)
             return Chunk(API, pieces=self._piece(turn, delta), content=True)
         if kind == _ARGUMENTS:
-            tool = ToolPiece(index(message.output_index), text(message.call_id), "", delta)
+            place = index(message.output_index)
+            self._argued.add((turn, place))
+            tool = ToolPiece(place, text(message.call_id), "", delta)
             return Chunk(API, pieces=self._piece(turn, tool=tool), tool=True)
         return Chunk(API, reasoning=True)
 
@@ -228,6 +236,16 @@ class RealtimeReader:
         into.append(text(whole))
         turn.note_output(item)
         return Chunk(API, pieces=self._piece(turn, text(whole)), content=True)
+
+    def _whole_arguments(self, item: int, turn: TurnDraft, message: _Message) -> Chunk:
+        """Read the finished arguments of a call, which some servers send without deltas."""
+        arguments, place = text(message.arguments), index(message.output_index)
+        if not arguments:
+            return Chunk(API)
+        if (turn, place) not in self._argued:
+            turn.note_output(item)
+        final = FinalText(self._places[turn], "arguments", place, arguments, 0, text(message.call_id))
+        return Chunk(API, finals=(final,))
 
     def _called(self, item: int, turn: TurnDraft, message: _Message) -> Chunk:
         added = message.item if isinstance(message.item, dict) else {}

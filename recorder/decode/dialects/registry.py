@@ -95,7 +95,7 @@ def ways(declarations: str | None) -> tuple[tuple[DeclaredDialect, Alternative],
 
 
 def is_posted_to(path: str, declarations: str | None = None) -> bool:
-    """Return True if calls of an API that is decoded here are posted to a path, whatever server has it."""
+    """Return True if calls of a decoded API are posted to a path, on any server."""
     return operation.is_api(path) or any(way.is_at(path) for _, way in ways(declarations))
 
 

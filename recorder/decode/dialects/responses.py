@@ -99,6 +99,8 @@ _PROVIDER_RUN: Final = frozenset({
     "tool_search_call", "web_search_call",
 })  # fmt: skip
 """The items that are finished when the provider has run their tool."""
+_RESULT: Final = "_call_output"
+"""The end of the types of items with the result of a tool: `shell_call_output`, …"""
 
 _ENDS: Final = frozenset({
     "response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done",
@@ -202,11 +204,16 @@ class _Stream:
         if kind in _PARTS_DONE:
             return self._new(_parts([payload.get("part")], place), kind, fault)
         if kind == "response.output_item.done":
-            return replace(self._new(_item(item, place), kind, fault), provider_results=int(_is_run_by_provider(item)))
+            has_run = _is_run_by_provider(item) or _is_result(item)
+            return replace(self._new(_item(item, place), kind, fault), provider_results=int(has_run))
         if kind == "response.output_item.added":
             # The other fields of an added item come again, as deltas or in the finished item.
             calls = (part for part in _item(item, place) if part.field == _CALL)
-            return replace(self._new(calls, kind, fault), provider_calls=int(_is_run_by_provider(item)))
+            return replace(
+                self._new(calls, kind, fault),
+                provider_calls=int(_is_run_by_provider(item)),
+                provider_results=int(_is_result(item)),
+            )
         if kind in _MEDIA or kind in _TEXTLESS_CALLS:
             has_output = text(payload.get(_MEDIA.get(kind, "delta"))) != ""
             return Chunk(
@@ -312,6 +319,11 @@ def _is_run_by_provider(item: object) -> bool:
         return False
     kind = item.get("type")
     return isinstance(kind, str) and kind in _PROVIDER_RUN
+
+
+def _is_result(item: object) -> bool:
+    """Return True if an item is the result of a tool: one in an answer is of a tool that the provider ran."""
+    return isinstance(item, dict) and text(item.get("type")).endswith(_RESULT)
 
 
 def _item(item: Any, place: int | None) -> Iterator[_Part]:

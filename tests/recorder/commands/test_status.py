@@ -74,6 +74,15 @@ def test_recorded_text_cannot_steer_the_terminal() -> None:
     assert stream.getvalue() == "a␛]0;title␇␊b◆\n"
 
 
+def test_no_line_shows_a_key() -> None:
+    stream = Terminal()
+    screen = Screen(stream)
+    screen.line("1 exchange shipped to parquet:/archive?key=AIzaSyq9Zk3LmN8vXw2RtY7uKpQs1")
+    screen.status("upstream https://me:secret@host")
+    screen.close()
+    assert stream.getvalue() == "1 exchange shipped to parquet:/archive?key=REDACTED\nupstream https://REDACTED@host\n"
+
+
 def test_a_pipe_that_nobody_reads_holds_nothing_up() -> None:
     reading, writing = os.pipe()
     with os.fdopen(writing, "w") as stream:

@@ -40,7 +40,7 @@ CODINGS = [*COMPRESS]
         ("BR", brotli.compress(TEXT)),
         (" Zstd", zstd.compress(TEXT)),
         ("zstd", SKIPPABLE + zstd.compress(TEXT[:100]) + SKIPPABLE + zstd.compress(TEXT[100:]) + SKIPPABLE),
-        ("gzip, br", brotli.compress(gzip.compress(TEXT))),
+        ("gzip, br", brotli.compress(gzip.compress(TEXT, mtime=0))),
         ("br,Identity, , zstd", zstd.compress(brotli.compress(TEXT))),
         (", ".join(CODINGS), b"".join(by_zstd(by_brotli(by_zlib(15, [gzip.compress(TEXT)], True), True), True))),
     ],
@@ -226,7 +226,7 @@ def inflating(size: int) -> Iterator[bytes]:
 
 def coded(body: bytes, *codings: str) -> bytes:
     for coding in codings:
-        body = gzip.compress(body) if coding == "gzip" else zstd.compress(body)
+        body = gzip.compress(body, mtime=0) if coding == "gzip" else zstd.compress(body)
     return body
 
 

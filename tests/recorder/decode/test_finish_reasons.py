@@ -133,3 +133,13 @@ def test_a_number_of_a_blocked_prompt_has_its_name(path, name):
 
 def test_the_names_of_a_table_are_those_of_dialects():
     assert {*FAILURES} <= {*BY_API}
+
+
+@each_case(
+    ("method", "path", "operation"),
+    [("POST", "/v1/responses/r/cancel", "other"), ("GET", "/v1/responses/r", "chat")],
+)
+def test_a_request_that_cancels_a_response_or_reads_it_does_not_fail(method, path, operation):
+    body = json.dumps(response("cancelled"))
+    found = derived(body, content_type="application/json", method=method, path=path)
+    assert (found.outcome, found.operation, found.finish_reason) == ("complete", operation, "cancelled")

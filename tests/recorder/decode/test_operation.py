@@ -144,6 +144,22 @@ def test_an_interaction_is_a_generation_where_it_is_streamed_not_where_it_is_pol
 
 
 @each_case(
+    ("path", "method", "name"),
+    [
+        ("/v1/responses/resp_1?stream=true", "GET", "chat"),
+        ("/openai/responses/resp_1?api-version=1", "GET", "chat"),  # the answer to a request in the background
+        ("/v1/responses/resp_1/cancel", "POST", "other"),
+        ("/v1/responses/compact", "POST", "chat"),
+        ("/v1/chat/completions/chatcmpl-1", "GET", "other"),
+        ("/v1/chat/completions/chatcmpl-1", "POST", "other"),
+    ],
+)
+def test_a_stored_answer_that_is_read_or_changed_is_no_generation(path: str, method: str, name: str) -> None:
+    for api in ("openai.responses", "openai.chat"):
+        assert operation(exchange(path, method), registry.named(api)) == name
+
+
+@each_case(
     ("path", "method", "id"),
     [
         ("/v1beta/interactions/v1_x?stream=true", "GET", "v1_x"),

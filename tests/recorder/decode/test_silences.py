@@ -154,8 +154,13 @@ def test_whole_answers_and_running_streams_have_no_silences() -> None:
     for asked in (STREAMED, WHOLE):
         one = measured((9000, body), content_type="application/json", asked=asked)
         assert (silences(one), is_stalled(one)) == ((None, None), (False, False))
-    running = measured((100, word()), (9000, word()), by=None)
+    running = measured((100, word()), (200, word()), by=None)
     assert (silences(running), is_stalled(running)) == ((None, None), (False, False))
+
+
+def test_a_running_stream_that_went_on_behind_a_stall_has_its_flag() -> None:
+    running = measured((100, word()), (9000, word()), by=None)
+    assert (silences(running), is_stalled(running)) == ((None, None), (True, False))
 
 
 def test_without_times_all_is_unknown() -> None:
@@ -177,6 +182,21 @@ def test_a_silence_before_the_own_end_counts_and_what_follows_the_end_does_not()
     assert (silences(prompt), is_stalled(prompt)) == ((100, 100), (False, False))
     unmarked = measured((100, word()), (200, finish), end=9000)
     assert (silences(unmarked), is_stalled(unmarked)) == ((100, 8900), (True, False))
+
+
+def test_a_recorder_that_died_behind_the_end_of_a_stream_leaves_its_stall() -> None:
+    fault = b'data: {"error": {"message": "overloaded"}}\n\n'
+    for end in (DONE, fault):
+        one = measured((100, word()), (3300, end), by="died", end=9000)
+        assert (silences(one), is_stalled(one)) == ((100, 3200), (True, False))
+        assert is_stalled(measured((3300, end), by="died", end=9000, asked=STREAMED)) == (True, False)
+
+
+def test_a_head_without_a_type_leaves_the_kind_of_the_answer_to_the_request() -> None:
+    kinds = ((STREAMED, None), (WHOLE, None), (STREAMED, "application/json"))
+    heads = [unanswered("client", asked=asked, status=200, headers_ns=MS, content_type=kind) for asked, kind in kinds]
+    assert [*map(silences, heads)] == [(5000, None), (None, None), (None, None)]
+    assert [*map(is_stalled, heads)] == [(True, True), (False, False), (False, False)]
 
 
 def test_an_error_event_ends_the_waiting_whatever_follows_it() -> None:
@@ -230,6 +250,64 @@ def test_the_time_of_built_in_tools_of_responses_and_gemini_is_no_silence() -> N
     parts = (100, of_gemini({"executableCode": {"code": "1"}})), (9000, of_gemini({"codeExecutionResult": {}}))
     gemini = measured(*parts, (9100, of_gemini({"text": "a"})), path="/v1beta/models/g:streamGenerateContent", end=9200)
     assert (silences(gemini), is_stalled(gemini)) == ((100, 100), (False, False))
+
+
+def declared(kind: str, **data: object) -> bytes:
+    return f"data: {json.dumps({'type': kind, **data})}\n\n".encode()
+
+
+def of_graph(**message: object) -> bytes:
+    return f"event: messages\ndata: {json.dumps([message, {}])}\n\n".encode()
+
+
+DECLARED = {
+    "AI SDK": (
+        [
+            declared("start", messageId="m"),
+            declared("text-delta", id="0", delta="a"),
+            declared("tool-input-available", toolCallId="c", toolName="f", input={}),
+        ],
+        [declared("tool-output-available", toolCallId="c", output={}), declared("text-delta", id="1", delta="b")],
+        declared("finish"),
+    ),
+    "AG-UI": (
+        [
+            declared("RUN_STARTED", runId="r", threadId="t"),
+            declared("TOOL_CALL_START", toolCallId="c", toolCallName="f"),
+            declared("TOOL_CALL_END", toolCallId="c"),
+        ],
+        [
+            declared("TOOL_CALL_RESULT", messageId="q", toolCallId="c", content="x"),
+            declared("TEXT_MESSAGE_CONTENT", messageId="m", delta="a"),
+        ],
+        declared("RUN_FINISHED", runId="r", threadId="t"),
+    ),
+    "LangGraph": (
+        [
+            b'event: metadata\ndata: {"run_id": "r"}\n\n',
+            of_graph(type="AIMessageChunk", id="1", tool_call_chunks=[{"index": 0, "id": "c", "name": "f"}]),
+            of_graph(type="AIMessageChunk", id="1", response_metadata={"finish_reason": "tool_calls"}),
+        ],
+        [
+            of_graph(type="tool", id="2", content="r"),
+            of_graph(type="AIMessageChunk", id="3", content="a"),
+        ],
+        of_graph(type="AIMessageChunk", id="3", response_metadata={"finish_reason": "stop"}),
+    ),
+}
+
+
+@each_case("wire", DECLARED)
+def test_the_time_of_a_tool_that_an_agent_runs_is_no_silence(wire: str) -> None:
+    (first, *called), (told, text), end = DECLARED[wire]
+    began: list[Part] = [(0, first), *((100, data) for data in called)]
+    path = {"path": "/runs/stream"}
+    whole = measured(*began, (9000, told), (9100, text), (9200, end), end=9200, **path)
+    assert (silences(whole), is_stalled(whole)) == ((100, 100), (False, False))
+    left = measured(*began, by="client", end=9000, **path)
+    assert is_stalled(left) == (False, False)
+    silent = measured(*began, (9000, told), by="client", end=12_000, **path)
+    assert (silences(silent), "stall" in silent.flags) == ((100, 3000), True)
 
 
 def of_lines(path: str, *texts: str) -> tuple[str, str, list[bytes]]:

@@ -97,6 +97,24 @@ def test_a_turn_that_the_connection_cuts_is_truncated() -> None:
     assert (measures.outcome, measures.outcome_detail) == ("truncated", "reset")
 
 
+@pytest.mark.parametrize("deltas", [[], ['{"on":', "1}"], ["gAAA"]])
+def test_finished_arguments_count_once_where_deltas_came_and_where_none_did(deltas: list[str]) -> None:
+    call = {"type": "function_call", "call_id": "c1", "name": "lamp", "arguments": ""}
+    of_call = {"response_id": "r1", "output_index": 0, "call_id": "c1"}
+    kinds = [("output_item.added", {"item": call})]
+    kinds += [("function_call_arguments.delta", {"delta": one}) for one in deltas]
+    kinds += [("function_call_arguments.done", {"arguments": '{"on":1}'})]
+    events = [
+        (120 + 10 * no, "server", {"type": f"response.{kind}"} | of_call | more)
+        for no, (kind, more) in enumerate(kinds)
+    ]
+    measures = derive(*session(REALTIME, [(100, "client", CREATE), created(110), *events, done(200)]))
+    (turn,) = measures.turns or ()
+    assert [(one["name"], one["arguments"]) for one in measures.tool_calls or ()] == [("lamp", '{"on":1}')]
+    count = max(len(deltas), 1)
+    assert (measures.output_chunks, turn["last_ns"]) == (1 + count, (20 + 10 * count) * MS)
+
+
 def test_turns_at_once_are_kept_apart_by_the_ids_of_their_responses() -> None:
     first, second = turns(
         REALTIME, (10, "client", CREATE), (20, "client", CREATE), created(30), created(40, "r2"),

@@ -61,6 +61,18 @@ def test_each_response_has_its_own_times() -> None:
     assert derive(*websocket(*conversation(close=None))).turn_spans is None
 
 
+def test_a_finished_text_is_compared_with_the_deltas_of_its_own_response() -> None:
+    def answer(number: int, at_ms: int, cipher: str, text: str) -> tuple[int, list[tuple[int, str]]]:
+        begun, delta, *_, ended = response(number, cipher)
+        item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+        finished = {"type": "response.output_item.done", "output_index": 0, "item": item}
+        return at_ms, [(at_ms + 10, one) for one in (begun, delta, json.dumps(finished), ended)]
+
+    measures = derive(*websocket(*conversation(answer(1, 100, "gA", "Hi"), answer(2, 300, "gB", "Bye"))))
+    assert (measures.content, [choice["content"] for choice in measures.choices or ()]) == ("Hi", ["Bye"])
+    assert measures.output_chunks == 2
+
+
 def test_what_warms_up_is_no_answer() -> None:
     warmed = [*zip((20, 25, 30), response(0, "Hm", input_tokens=4), strict=True)]
     came, sent = conversation((10, warmed), ONE, close=None)

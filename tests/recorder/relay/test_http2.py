@@ -14,6 +14,7 @@ from tests.support.http2 import (
     DATA,
     END_HEADERS,
     END_STREAM,
+    GOAWAY,
     HEADERS,
     PRIORITY,
     Limits,
@@ -31,7 +32,8 @@ from wiretape.recorder.relay import intercept
 SSE = ("content-type", "text/event-stream")
 OK = (":status", "200")
 CANCEL, REFUSED, CALM = 8, 7, 11
-EMPTY = {"/empty": b"", "/pseudo": b"\x8d", "/invalid": b"\x00\x01x\x03a\rb"}
+EMPTY = {"/empty": b"", "/pseudo": b"\x8d", "/invalid": b"\x00\x01x\x03a\rb",
+         "/connection": b"\x00\x0aconnection\x05close"}  # fmt: skip
 """Trailers of which nothing is left, in HPACK."""
 
 
@@ -280,6 +282,23 @@ async def test_a_graceful_goaway_is_passed_on_and_running_streams_end_whole(tmp_
             assert bytes((await one.over()).body) == chunk("a") + DONE
         assert len(upstream.peers) == 2
         assert (await tape_of(relay, "/x")).outcome == ("complete", None)
+
+
+@on_loop
+async def test_data_that_came_with_a_goaway_precedes_it_also_on_a_stream_that_it_denies(tmp_path: Path) -> None:
+    async def leaving(answering: Stream) -> None:
+        await answering.until(lambda: answering.is_ended)
+        denied = frame(GOAWAY, 0, CALM.to_bytes(8, "big"))
+        answering.peer.raw(
+            frame(HEADERS, answering.id, b"\x88", END_HEADERS) + frame(DATA, answering.id, chunk("a")) + denied
+        )
+
+    async with recording(tmp_path, leaving) as (relay, _, base), connect(base) as peer:
+        asked = peer.request(ask("/h/x"), end=True)
+        await peer.until(lambda: peer.goaway)
+        assert (bytes(asked.body), peer.goaway) == (chunk("a"), (CALM, 0))
+        tape = await tape_of(relay, "/x")
+        assert (tape.outcome, tape.body) == (("truncated", "goaway_enhance_your_calm"), chunk("a"))
 
 
 @pytest.mark.parametrize(("code", "detail"), [(CALM, "goaway_enhance_your_calm"), (0, "eof")])

@@ -62,6 +62,7 @@ def header(name: str, value: str) -> str:
         ("X-Acme-Key2", PLAIN),
         ("x-acme-access-1", PLAIN),
         ("location", f"/proxy/https://u:{PLAIN}@host/v1"),
+        ("location", f"/proxy/https:/u:{PLAIN}@host/v1"),  # as a proxy that tidies slashes passes it on
         ("x-acmekey", PLAIN),
         ("X-Pass", PLAIN),
         ("cf-access-client-id", PLAIN),

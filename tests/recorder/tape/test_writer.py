@@ -70,6 +70,14 @@ with tapefile.writing(tape, sys.argv[4], claimed=claimed) as connection:
 """
 """A writer whose clock leaps by a minute at SIGUSR1."""
 
+HURRIED = f"""{PROGRAM}
+import itertools
+minutes = itertools.count(0, 60_000_000_000)
+with tapefile.writing(tape, sys.argv[4], claimed=claimed) as connection:
+    writer.Writer(Store(connection), tape, relays, Clock(now=lambda: next(minutes))).run()
+"""
+"""A writer for which a minute passes between any two looks at the clock, as if it was stopped meanwhile."""
+
 RELAY = """
 import asyncio, os, socket, sys
 from pathlib import Path
@@ -166,6 +174,27 @@ def test_a_client_that_leaves_without_a_session_does_not_end_the_writer_of_other
         process.acknowledged()
         assert process.end() == 0
     assert outcomes_of(tape) == {"e1": "complete"}
+
+
+def test_a_relay_that_has_connected_is_served_also_if_all_others_leave_before_it_sends(tape: Path) -> None:
+    with writer(tape) as process, connected(process) as silent, connected(process) as last:
+        process.answer()
+        last.send([journal.Relay("wiretape record (pid 2)"), other_session("s2")])
+        assert isinstance(last.answer(), journal.Ready)  # connections are taken in order: so is the silent one
+        for leaving in (last, process):
+            leaving.send([journal.Close(AT)])
+            leaving.leave()
+            while leaving.connection.recv(100):
+                pass
+        silent.send([journal.Relay("wiretape record (pid 3)"), SESSION])
+        assert isinstance(silent.answer(), journal.Ready)
+        silent.leave()
+        assert process.end() == 0
+
+
+def test_a_writer_that_was_stopped_before_its_first_relay_came_still_serves_it(tape: Path) -> None:
+    with writer(tape, code=HURRIED, has_guest=True) as process:
+        assert process.answer() == journal.Ready(str(tape), [])
 
 
 def test_frames_are_committed_in_groups(tape: Path) -> None:

@@ -4,8 +4,10 @@ import gzip
 import itertools
 import json
 import os
+import sqlite3
 import stat
 import threading
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -150,7 +152,21 @@ def test_a_directory_and_a_time_that_no_calendar_has_are_named(tape: Path, tmp_p
     (source := tmp_path / "answer.sse").write_bytes(ANSWER)
     os.utime(source, (-86_400, -86_400))
     assert "of the year 1969: such a date stands for an unknown one" in imported(tape, source, code=1)
+    os.utime(source, (0, 0))
+    assert "of the year 1970: such a date stands for an unknown one" in imported(tape, source, code=1)
     assert not tape.exists()
+
+
+def test_a_body_that_nobody_has_is_of_no_size_for_people_and_programs(tape: Path, tmp_path: Path) -> None:
+    request = {"method": "POST", "uri": "https://api.test/v1/messages"}
+    failed = {"request": request, "response": {"status": {"code": 500}}}
+    none = {"request": request, "response": {"status": {"code": 204}}}
+    (source := tmp_path / "cassette.json").write_text(json.dumps({"version": 1, "interactions": [failed, none]}))
+    imported(tape, source)
+    with closing(sqlite3.connect(tape)) as connection:
+        assert connection.execute("SELECT bytes FROM exchange_metrics ORDER BY status").fetchall() == [(0,), (None,)]
+    lines = run(tape, "export", "--format", "jsonl").stdout.splitlines()
+    assert {row["status"]: row["bytes"] for row in map(json.loads, lines)} == {204: 0, 500: None}
 
 
 def test_an_import_without_timing_survives_a_cut_as_text_and_a_merge(tape: Path, tmp_path: Path) -> None:

@@ -198,6 +198,7 @@ JSON, CHUNKED, ZERO, NINE = (
         {"response_headers": [JSON, CHUNKED]},
         {"response_headers": [NINE]},
         {"response_content": {}, "response_headers": [CHUNKED]},
+        {"response_content": {"size": 0, "text": "", "mimeType": "application/json"}, "response_headers": []},
     ],
 )
 def test_an_answer_whose_body_the_archive_never_had_is_refused(changes: dict[str, Any]) -> None:

@@ -152,6 +152,10 @@ def test_a_body_that_the_cassette_does_not_have_is_unknown_and_never_empty() -> 
     assert found(request={"body": "", "headers": {"Content-Length": "9"}}).request is None
     failed = only_without_body({}, {"status": {"code": 429}})
     assert (failed.body, failed.is_lost) == (b"", True)
+    for kind in ("application/json; charset=utf-8", "text/event-stream"):
+        empty = {"headers": {"Content-Type": kind}, "body": {"string": ""}}
+        assert isinstance(only(response=empty), Unimportable)
+        assert found(response={**empty, "headers": {"Content-Length": "0", "Content-Type": kind}}).body == b""
     none = only_without_body({"method": "HEAD"}, {})
     assert (none.body, none.is_lost) == (b"", False)
 

@@ -143,7 +143,7 @@ def test_a_list_says_how_long_an_answer_stalled_and_by_whom_if_that_is_known() -
 def test_a_list_says_how_long_a_stream_was_silent_that_broke_off() -> None:
     silent = {"last_silence_ms": 5040.0, "silent_end_by": "upstream", "silent_end_is_quiet": False}
     given_up = stalled(outcome="client_closed", **silent)
-    assert given_up == "gave up after 5.0 s without output"
+    assert given_up == "gave up after 5.0 s without output by upstream"
     assert stalled(outcome="truncated", outcome_detail="eof", **silent) == "cut by upstream after 5.0 s without output"
     quiet = silent | {"silent_end_is_quiet": True}
     assert stalled(outcome="truncated", outcome_detail="reset", **quiet) == "cut by upstream after 5.0 s of silence"

@@ -155,6 +155,12 @@ def test_a_client_that_left_during_a_silence_of_upstream_is_not_at_fault() -> No
     assert (found.verdict, found.evidence[0]) == ("upstream", "the client left during a silence")
 
 
+def test_the_silence_in_which_a_client_left_decides_even_if_a_gap_before_it_was_longer() -> None:
+    parts = [(0, word()), (100, word()), (9000, word()), (9100, word())]
+    found = told(timed(*parts, by="client", end=13_000), outcome="client_closed", ended_by="client")
+    assert (found.verdict, found.evidence[0]) == ("upstream", "the client left during a silence")
+
+
 def test_without_the_times_of_a_body_the_verdict_on_a_complete_answer_is_unclear() -> None:
     found = told(timed(*evenly(5, 20), clock="none"), outcome="complete", flags="no_timing")
     assert (found.verdict, found.protocol) == ("unclear", None)

@@ -30,7 +30,7 @@ from sqlalchemy import (
 )  # fmt: skip
 
 from wiretape.recorder.decode.metrics import METRICS
-from wiretape.recorder.tape.schema import REQUEST_BODY, bodies, exchanges, measures, segments, sessions
+from wiretape.recorder.tape.schema import REQUEST_BODY, UNSIZED, bodies, exchanges, measures, segments, sessions
 from wiretape.viewer import rows
 from wiretape.viewer.stats.prices import UNITS
 
@@ -118,10 +118,7 @@ def column(field: str) -> Expression:
             return _typed(case((unmeasured, counted), else_=measures.c.reads), measures.c.reads)
         case "bytes":
             summed = _sum(bodies.c.size, bodies) + _sum(func.length(segments.c.data), segments)
-            # Of an import without times and without a byte, nobody knows the size, unless it has no body at all.
-            has_body = and_(exchanges.c.status.is_not(None), func.coalesce(exchanges.c.framing, "") != "none")
-            is_unknown = and_(exchanges.c.clock == "none", measures.c.bytes == 0, has_body)
-            known = case((unmeasured, summed), (is_unknown, null()), else_=measures.c.bytes)
+            known = case((unmeasured, summed), (UNSIZED, null()), else_=measures.c.bytes)
             return _typed(known, measures.c.bytes)
         case "gap_p50_ms" | "gap_p90_ms" | "gap_p99_ms":
             return func.gap_percentile(measures.c.icl, rows.GAP_PERCENTILES[field])

@@ -179,14 +179,14 @@ def _turns_of(row: Sequence[Any], head: int) -> list[Sequence[Any]]:
     if not turns:
         return [row]
     rest = (None,) * (_PAID + len(FLAGGED) + 1)
-    # How all of them ended is known of the exchange.
+    # The outcome of the exchange covers all of its turns.
     before = 3 + len(TOKENS) + len(_COLUMNS)
     ends = [row[head + before : head + before + len(ENDED_ANSWERS)], *((None,) * len(ENDED_ANSWERS) for _ in turns[1:])]
     made = [
         [row[0], None, row[2], *row[3:head], *_numbers_of(turn), *own, *rest]
         for turn, own in zip(turns, ends, strict=True)
     ]
-    # So are their silences: the longest of all, and the first one's first.
+    # So do its silences: the longest of all turns, and the first silence of the first turn.
     for at, quantity in enumerate(_COLUMNS.values(), head + 3 + len(TOKENS)):
         if quantity.of_every_outcome:
             made[0][at] = row[at]

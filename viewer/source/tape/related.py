@@ -32,7 +32,7 @@ _TIES: Final = {
     "failed": ("CASE WHEN a.retries > 0 THEN a.messages_hash END", f"{KEY_MARK}(a.conversation_key)"),
     "retried": ("CASE WHEN a.outcome <> 'complete' THEN a.messages_hash END", f"{KEY_MARK}(a.conversation_key)"),
 }
-"""What an exchange is tied by: two values of its row."""
+"""The values of an exchange's row by which others are tied to it."""
 _TIED: Final = {
     "key": f"b.conversation_key IN (x, {KEY_MARK}(x)) OR b.conversation_parent IN (x, {KEY_MARK}(x))",
     "parent": f"b.conversation_key IN (x, {KEY_MARK}(x))",

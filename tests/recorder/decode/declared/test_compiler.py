@@ -125,6 +125,9 @@ def test_the_wire_that_a_path_names_goes_first_unless_a_header_is_a_declarations
         ({"end": [], "done": True}, [{"kind": "part", "value": "a"}, b"data: [DONE]\n\n"], {"outcome": "complete"}),
         ({"abort": {"on": "stop"}}, [{"kind": "part", "value": "a"}, {"kind": "stop"}, {"kind": "last"}],
          {"outcome": "truncated"}),
+        ({"run": {"on": "call"}, "result": {"on": "told"}},
+         [{"kind": "call"}, {"kind": "told"}, {"kind": "part", "value": "a"}],
+         {"tool_spans": [[100_000_000, 100_000_000]]}),
         ({"audio": {"on": "part", "at": "value"}, "text": []}, [{"kind": "part", "value": "a"}],
          {"content": None, "output_chunks": 1}),
         ({"model": "m", "id": "i"}, [{"kind": "part", "m": "x", "i": "y"}],
@@ -258,7 +261,7 @@ VALUES = st.recursive(
 TABLES = st.dictionaries(
     st.sampled_from([
         *PARTS, "tool", "usage", "finish", "error", "abort", "answer", "attributes", "root", "eof", "operation", "only",
-        "model", "id", "audio", "reasoning", "done", "finish-ends",
+        "run", "result", "model", "id", "audio", "reasoning", "done", "finish-ends",
     ]),
     VALUES, max_size=5,
 )  # fmt: skip

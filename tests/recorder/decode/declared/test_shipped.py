@@ -207,6 +207,27 @@ def test_a_clean_close_ends_a_run_of_langgraph() -> None:
         assert measured(LANGGRAPH, *values, ended_by=ended_by).outcome == "truncated"
 
 
+def test_a_message_of_langgraph_that_finished_does_not_end_its_run() -> None:
+    finished = [
+        {"type": "AIMessageChunk", "id": "1", "content": "Hi", "response_metadata": {"finish_reason": "stop"}},
+        {},
+    ]
+    events = (event(finished, "messages"), LANGGRAPH.torn)
+    assert measured(LANGGRAPH, *events).outcome == "truncated"
+    assert measured(LANGGRAPH, events[0], ended_by="reset").outcome == "truncated"
+    assert measured(LANGGRAPH, events[0]).outcome == "complete"
+
+
+def test_a_whole_answer_of_workers_ai_may_have_calls_and_no_text() -> None:
+    result = {"response": None, "tool_calls": [{"name": "lamp", "arguments": {"on": True}}]}
+    body = json.dumps({"result": result, "success": True, "errors": [], "messages": []})
+    path = "/client/v4/accounts/a/ai/run/@cf/meta/llama"
+    found = derived(body, content_type="application/json", path=path)
+    assert found.tool_calls is not None
+    assert (found.api, found.outcome, found.tool_calls[0]["name"]) == ("workers-ai", "complete", "lamp")
+    assert found.tool_calls[0]["arguments"] == '{"on":true}'
+
+
 def test_a_path_that_other_wires_use_names_no_dialect_by_itself() -> None:
     foreign = event({"kind": "part", "value": "Hi"})
     for path in ("/generate", "/completion", "/runs/stream"):

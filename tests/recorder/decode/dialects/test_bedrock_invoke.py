@@ -78,8 +78,6 @@ def piece(content="", reason=None, place=0, tools=(), reasoning=""):
         ({"choices": [{"delta": {"reasoning_content": "hm"}}]}, (piece(reasoning="hm"),), False),
         ({"messageStart": {"role": "assistant"}}, (), False),
         ({"type": "ping"}, (), False),
-        ({"type": "of a future"}, (), False),
-        ({"somethingElse": 1}, (), False),
     ],
 )
 def test_the_events_of_each_model_are_read(inner, pieces, ends):
@@ -313,6 +311,12 @@ def test_what_a_guardrail_says_ends_a_stream():
     measures = derived(body([said_instead]), **FACTS)
     assert (measures.outcome, measures.content, measures.finish_reason) == ("complete", "Input blocked", None)
     assert (measures.input_tokens, measures.output_tokens) == (6, 3)
+
+
+@each_case("answer", [{"type": "answer", "text": "Hi"}, {"answer": "Hi"}, {"choices": ["a", "b"]}])
+def test_json_that_no_model_writes_is_of_a_model_only_at_the_path_of_one(answer):
+    agent = FACTS | {"path": "/agents/A/agentAliases/B/sessions/C/text"}
+    assert [derived(body([answer]), **facts).api for facts in (FACTS, agent)] == [API, "unknown"]
 
 
 @pytest.mark.parametrize("last", [{"type": "completion", "completion": " Hi."}, {"data": "Hi."}])

@@ -102,6 +102,13 @@ def test_the_reason_may_be_missing(more, reason):
     assert (chunk.ends, chunk.pieces[0].finish_reason, chunk.usage) == (True, reason, None)
 
 
+def test_a_line_of_a_chat_may_leave_out_that_it_is_not_done():
+    line = chat({"content": "x"})
+    del line["done"]
+    assert parse(line) == parse(chat({"content": "x"}))
+    assert parse({"model": "m", "message": {"content": "x"}}) is None
+
+
 def test_a_whole_answer_is_a_line():
     chunk = parse(chat({"content": "x", "thinking": "t"}, done=True, done_reason="length", **COUNTERS))
     assert chunk.pieces == (Piece(0, "x", "t", "", (), "length"),)

@@ -165,6 +165,9 @@ def test_calls_and_results_of_tools_that_the_provider_runs_are_counted():
     begun = [read(event("output_item.added", output_index=0, item=item))[0].provider_calls for item in items]
     ended = [read(event("output_item.done", output_index=0, item=item))[0].provider_results for item in items]
     assert begun == ended == [1, 1, 0, 0]
+    result = {"type": "shell_call_output", "id": "i"}
+    for kind in ("added", "done"):
+        assert read(event(f"output_item.{kind}", output_index=1, item=result))[0].provider_results == 1
 
 
 TEXT = [delta("output_text", "He"), delta("output_text", "llo", content_index=0)]

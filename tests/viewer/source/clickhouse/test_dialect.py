@@ -41,7 +41,8 @@ WHERE = {
     "path~a|b": "coalesce(match(path, '(?i-s)a|b'), 0) = 1",
     "tps>20": "coalesce(multiIf((position(' ' || flags || ' ', ' burst ') > 0 OR "
     "position(' ' || flags || ' ', ' hidden_tokens ') > 0), NULL, tps_user) > 20, 0) = 1",
-    "bytes>9": "coalesce(multiIf((decoder_version IS NULL), (NULL) + (NULL), bytes) > 9, 0) = 1",
+    "bytes>9": "coalesce(multiIf((decoder_version IS NULL), (NULL) + (NULL), (clock = 'none' AND bytes = 0 "
+    "AND status IS NOT NULL AND coalesce(framing, '') != 'none'), NULL, bytes) > 9, 0) = 1",
 }
 
 
@@ -157,7 +158,7 @@ def test_an_exchange_is_found_by_the_beginning_of_its_id() -> None:
     [
         ("last", "ORDER BY concat(started_at, ' ', id) DESC"),
         ("@stall", "' stall ') > 0 ORDER BY concat(started_at, ' ', id) DESC"),
-        ("@slow", "' continuation ') > 0), NULL, ttft_ns) DESC"),
+        ("@slow", "WHERE first_output_silence_ns IS NOT NULL ORDER BY first_output_silence_ns DESC"),
     ],
 )
 def test_an_exchange_is_found_by_what_happened_to_it(reference: str, asked: str) -> None:

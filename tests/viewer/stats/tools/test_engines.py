@@ -127,7 +127,7 @@ def test_vllm_reads_crlf_an_event_a_read():
     [
         (b'data: {"choices":[{"message":{"content":"a"}}]}\n\n', "KeyError: 'delta'"),
         (b'data: {"choices":[{"delta":null}]}\n\n', "AttributeError"),
-        (b'data: {"choices":[1]}\n\n', "AttributeError"),
+        (b'data: {"choices":[1],"usage":null}\n\n', "AttributeError"),
         (DONE, "Never received a valid chunk to calculate TTFT"),
         (b": c\n\n", "Never received a valid chunk to calculate TTFT"),
     ],
