@@ -15,6 +15,7 @@ from wiretape.recorder.errors import NotFound
 from wiretape.viewer import rows
 from wiretape.viewer.exchange.opened import Known
 from wiretape.viewer.exchange.turn import Turn
+from wiretape.viewer.query.syntax import Match
 from wiretape.viewer.rows import DetailRow, HeadersRow, RequestRow, TableRow
 from wiretape.viewer.source.base import (
     ALL,
@@ -98,7 +99,7 @@ class Remembered(Recorded):
 
 
 class Memory(Place, Source):
-    """Exchanges in a list, oldest first; of filters it knows none."""
+    """Exchanges in a list, oldest first; of filters it knows that of one flag."""
 
     name, noun = "a list", "list in memory"
     lacks = frozenset({"conversations", "pages"})
@@ -111,9 +112,11 @@ class Memory(Place, Source):
         yield cast(Browsed, self)  # no screen lists it
 
     def _chosen(self, selection: Selection) -> list[Remembered]:
-        assert selection.filter is None
+        flag = selection.filter.patterns[0][0] if isinstance(selection.filter, Match) else None
+        assert flag or selection.filter is None
         wanted = range(len(self.kept)) if selection.numbers is None else selection.numbers
         chosen = [self.kept[number] for number in wanted]
+        chosen = [one for one in chosen if flag is None or flag in (one.row["flags"] or ())]
         return [one for one in chosen if not selection.generations or one.row["operation"] in ("chat", None)]
 
     def count(self, selection: Selection = ALL) -> int:

@@ -100,7 +100,7 @@ def test_what_is_no_whole_word_yet_is_open(tape: Path) -> None:
 def test_options_are_offered_the_words_that_they_know(tape: Path) -> None:
     assert values(completion.models, tape) == ["gpt-x", "gpt-x-mini"]
     assert "ttft" in values(completion.sorts, tape)
-    assert values(completion.sorts, tape, "-max_") == ["-max_gap", "-max_silence"]
+    assert values(completion.sorts, tape, "-max_") == ["-max_gap", "-max_silence", "-max_output_silence"]
     assert values(completion.groups, tape, "model,") == [
         *(f"model,{name}" for name in metrics.GROUPS if name != "model"), "model,label.k", "model,label.run",
     ]  # fmt: skip
