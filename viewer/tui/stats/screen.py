@@ -381,7 +381,9 @@ def _name(one: "Failures") -> str:
 def _notes(row: TableRow) -> list[str]:
     from wiretape.viewer.report.stats import explained  # its imports are loaded by now
 
-    return [groups.rough(row) if warning.startswith("few:") else explained(warning) for warning in row["warnings"]]
+    # A group without a complete answer shows no percentile: its few values are silences, which are not on this screen.
+    warnings = [warning for warning in row["warnings"] if row["measured_n"] or not warning.startswith("few:")]
+    return [groups.rough(row) if warning.startswith("few:") else explained(warning) for warning in warnings]
 
 
 def _mistake(text: str) -> str | None:
