@@ -23,6 +23,7 @@ from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.responder import Responder
 from wiretape.viewer.replay import recording, testenv, timeline
 from wiretape.viewer.replay.marks import MarkerSettings
+from wiretape.viewer.replay.network import THREADS, NetworkGuard
 from wiretape.viewer.replay.planning import Planner
 from wiretape.viewer.replay.recording import LabelledUpstreams, Recording
 from wiretape.viewer.replay.recordings import LABEL, Shelf, label_of, selected
@@ -70,7 +71,7 @@ class Background:
     """The thread, from the first test that is served to the end of all."""
 
     def __init__(self) -> None:
-        self._planning = ThreadPoolExecutor(1, "wiretape-planner")
+        self._planning = ThreadPoolExecutor(1, f"{THREADS}-planner")
         self._shelf = Shelf()
         self._switch = _Switch()
         self._kernel = Kernel()
@@ -79,7 +80,7 @@ class Background:
         self._tell = self._left.append
         self._count = 0
         started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, str]] = Future()
-        self._thread = threading.Thread(target=self._run, args=(started,), name="wiretape", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(started,), name=THREADS, daemon=True)
         self._thread.start()
         self._loop, self._stopped, self._base = started.result(_SECONDS)
 
@@ -96,6 +97,8 @@ class Background:
             started.set_exception(error)
 
     async def _serve(self, started: "Future[Any]") -> None:
+        # asyncio's own loop looks names up in its executor, which has to be known as ours, too.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(thread_name_prefix=THREADS))
         sock = server.listen("127.0.0.1", 0)
         front = server.Server(self._switch, sock, kernel_time=KernelTime(SYSTEM))
         stopped = asyncio.Event()
@@ -112,10 +115,10 @@ class Background:
         base = self._base + place
         if self._is_recorded(asked, test):
             serving = self._call(self._replay(place, asked, test))
-            return WiretapeServer(base, self, serving, testenv.variables(base, environ))
+            return WiretapeServer(base, self, serving, testenv.variables(base, environ), asked.allowed_hosts)
         plan = pointing.plan_base_urls(asked.upstreams, environ, ())
         serving = self._call(self._record(place, asked, test, plan.upstreams))
-        return WiretapeServer(base, self, serving, plan.values(base), is_recording=True)
+        return WiretapeServer(base, self, serving, plan.values(base), asked.allowed_hosts, is_recording=True)
 
     def _is_recorded(self, asked: MarkerSettings, test: str) -> bool:
         """Return True if no recording is needed."""
@@ -247,9 +250,11 @@ class WiretapeServer:
         background: Background,
         serving: _Serving,
         variables: Mapping[str, str],
+        allowed_hosts: Sequence[str],
         *,
         is_recording: bool = False,
     ) -> None:
+        self.guard = NetworkGuard(url, allowed_hosts)
         self.url, self.variables, self.is_recording = url, variables, is_recording
         self._background, self._serving = background, serving
 
@@ -260,6 +265,11 @@ class WiretapeServer:
     def timeline(self) -> list[RequestTimeline]:
         """Return the timelines of the requests, in order of arrival."""
         return self._background.settled(self._serving.timeline)
+
+    @property
+    def was_asked(self) -> bool:
+        """True if a request came."""
+        return bool(self._serving.came)
 
     @property
     def misses(self) -> Sequence[Served]:

@@ -30,6 +30,7 @@ ARGUMENTS: Final = {
     "fault": "break answers, by one fault or several: 'cut@50%', 'stall:5s@#120', 'status:429:0.1'",
     "seed": "seed of random faults",
     "upstream": "the API, a URL or NAME=URL, or several; else from the environment, or the well-known APIs",
+    "allow_hosts": "hosts that the test may connect to besides its server, each HOST or HOST:PORT: 'localhost:5432'",
     "filter": "serve only matching recordings: 'model:gpt-* -is:truncated' (wiretape help filters)",
 }
 """The arguments of a marker besides the tape, mostly the options of `wiretape serve`."""
@@ -38,12 +39,13 @@ DEFAULT: Final = "tapes/{module}.jsonl"
 
 
 class MarkerSettings(NamedTuple):
-    """The settings of a test: tape, recording and replay, upstreams, and a filter of the exchanges to serve."""
+    """The settings of a test: tape, recording and replay, upstreams, a filter of exchanges, further hosts."""
 
     tape: Path
     options: "ServingOptions"
     upstreams: "Sequence[Upstream]" = ()
     filter: str | None = None
+    allowed_hosts: Sequence[str] = ()
 
 
 def merged(marks: "Iterable[pytest.Mark]") -> tuple[Any, dict[str, Any]]:
@@ -91,6 +93,7 @@ def read(
         options=_options(arguments, mode, faults),
         upstreams=[_checked("upstream", one, _read_upstream) for one in _several("upstream", arguments)],
         filter=where,
+        allowed_hosts=[_checked("allow_hosts", host, _read_host) for host in _several("allow_hosts", arguments)],
     )
 
 
@@ -157,6 +160,12 @@ def _read_upstream(given: str) -> object:
     from wiretape.recorder.relay import providers
 
     return providers.parse(given)
+
+
+def _read_host(given: str) -> str:
+    from wiretape.viewer.replay.network import read_allowed
+
+    return read_allowed(given)
 
 
 def _read_filter(given: str) -> object:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from wiretape.viewer.replay.background import Background, WiretapeServer
 
 _FIXTURE: Final = "wiretape_server"
+_CURE: Final = (
+    "Make the client within the test, or in a fixture of function scope, without a base URL of its own, "
+    "or with wiretape_server.url_of('openai')"
+)
 _MARK: Final = (
     f"wiretape(tape, *, {', '.join(f'{name}=…' for name in marks.ARGUMENTS)}): answer the test's requests to LLM APIs "
     "from a tape, beside the test's file unless its path is absolute; see 'wiretape help testing'"
@@ -110,6 +114,7 @@ def wiretape_server(request: pytest.FixtureRequest) -> "Iterator[WiretapeServer]
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {**server.variables, **keys, **testenv.bypasses(os.environ)}.items():
             patch.setenv(name, value)
+        server.guard.install(patch)
         item.stash[_SERVER], item.stash[_TOLD] = server, set()
         yield server
     server.end()
@@ -146,7 +151,10 @@ def _background(config: pytest.Config) -> "Background":
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Fail a test with an unrecorded request, even if its program handled the error."""
+    """Fail a test with an unrecorded request or a refused connection, even if its program handled the error.
+
+    A test that asked its tape for nothing fails, too: its program called something else, or nothing.
+    """
     report = yield
     server = item.stash.get(_SERVER, None)
     if server is not None:
@@ -158,16 +166,30 @@ def _judge(report: pytest.TestReport, item: pytest.Item, server: "WiretapeServer
     """Add new errors of a test to the report of one of its phases."""
     misses = {one.miss.message: one.path for one in server.misses if one.miss is not None}
     told = item.stash[_TOLD]
+    refused = [host for host in dict.fromkeys(server.guard.refused) if host not in told]
     fresh = [one for one in dict.fromkeys([*server.troubles, *misses]) if one not in told]
-    told.update(fresh)
-    if not fresh:
+    told.update(refused, fresh)
+    lines: list[str] = []
+    if fresh:
+        lines += _lines(item, fresh, [misses[one] for one in fresh if one in misses])
+    if refused:
+        lines += _refusal_lines(item, refused)
+    elif report.when == "call" and report.passed and not server.was_asked:
+        lines += [f"wiretape: {safe(item.nodeid)} asked its tape for nothing. {_CURE}; or remove its mark"]
+    if not lines:
         return
-    message = "\n".join(_lines(item, fresh, [misses[one] for one in fresh if one in misses]))
     if report.passed:
         report.outcome = "failed"
-        report.longrepr = message
+        report.longrepr = "\n".join(lines)
     else:
-        report.sections.append(("wiretape", message))
+        report.sections.append(("wiretape", "\n".join(lines)))
+
+
+def _refusal_lines(item: pytest.Item, hosts: Sequence[str]) -> Iterator[str]:
+    """Yield the message about connections to anything but the test's server."""
+    yield f"wiretape: {safe(item.nodeid)} opened connections to other hosts than its tape's server, which were refused:"
+    yield from (f"  {safe(host)}" for host in hosts)
+    yield f"{_CURE}. If a host is no API: @pytest.mark.wiretape(…, allow_hosts={safe(hosts[0])!r})"
 
 
 def _lines(item: pytest.Item, problems: list[str], missed: list[str]) -> Iterator[str]:

@@ -211,11 +211,13 @@ OLD = []
 @pytest.mark.wiretape(TAPE)
 def test_first():
     OLD.append(os.environ["OPENAI_BASE_URL"])
+    ask()
 
 @pytest.mark.wiretape(TAPE)
 def test_second(wiretape_server):
     assert "of a test that is over" in ask(base=OLD[0]).text
     assert wiretape_server.timeline() == []
+    ask()
 """
     suite.run(code).assert_outcomes(passed=2)
 
@@ -231,6 +233,7 @@ def test_inside(wiretape_server):
     assert os.environ["AZURE_API_BASE"] == wiretape_server.url + "/azure/openai"
     assert os.environ["OPENAI_API_KEY"] == "mine"
     assert os.environ["NO_PROXY"] == "example.com,127.0.0.1,localhost"
+    ask()
 
 def test_outside():
     assert os.environ["AZURE_API_BASE"] == "https://x.openai.azure.com/openai"
@@ -342,13 +345,108 @@ def test(place, wiretape_server):
 
 def test_a_test_that_is_recorded_is_pointed_at_the_server_without_any_variable_of_the_user_s(suite: Suite) -> None:
     code = """
-@pytest.mark.wiretape("new.jsonl", record="new")
+@pytest.mark.wiretape(TAPE, record="new")
 def test(wiretape_server):
     assert wiretape_server.is_recording
     assert os.environ["OPENAI_BASE_URL"] == wiretape_server.url_of("openai") == f"{wiretape_server.url}/openai/v1"
     assert os.environ["ANTHROPIC_BASE_URL"] == f"{wiretape_server.url}/anthropic"
+    ask()
 """
     suite.run(code).assert_outcomes(passed=1)
+
+
+CLIENTS = {
+    "made at import": "CLIENT.post(API)",
+    "of httpx": "httpx.post(API)",
+    "asynchronous": "anyio.run(fetch, API)",
+    "of uvloop": "anyio.run(fetch, API, backend_options={'use_uvloop': True})",
+    "of the standard library": "urllib.request.urlopen(API)",
+    "swallowing its errors": "contextlib.suppress(OSError).__enter__(); socket.socket().connect_ex(ADDRESS)",
+}
+IMPORTS = """
+import contextlib, socket, urllib.request
+from urllib.parse import urlsplit
+
+CLIENT = httpx.Client()
+ADDRESS = (urlsplit(API).hostname, urlsplit(API).port)
+
+async def fetch(url):
+    async with httpx.AsyncClient() as client:
+        await client.post(url)
+"""
+
+
+@pytest.mark.parametrize("call", CLIENTS.values(), ids=CLIENTS)
+@pytest.mark.parametrize("record", ["none", "once"])
+def test_a_marked_test_cannot_reach_an_api_and_fails_even_if_its_program_goes_on(
+    call: str, record: str, suite: Suite, api: str
+) -> None:
+    code = f"""
+@pytest.mark.wiretape(TAPE, record={record!r})
+def test():
+    ask()
+    try:
+        {call}
+    except (httpx.ConnectError, OSError):
+        pass
+"""
+    result = suite.run(f"API = {api!r}{IMPORTS}{code}")
+    result.assert_outcomes(failed=1)
+    host = api.removeprefix("http://").removesuffix("/v1")
+    result.stdout.fnmatch_lines(
+        ["wiretape: * opened connections to other hosts*", f"  {host}", "Make the client within*"]
+    )
+    assert Api.count == 0
+
+
+def test_the_name_of_an_api_is_not_even_looked_up_by_a_marked_test(suite: Suite) -> None:
+    code = """
+import asyncio, socket
+
+@pytest.mark.wiretape(TAPE)
+@pytest.mark.parametrize("use_uvloop", [True, False])
+def test(use_uvloop):
+    ask()
+    async def look_up():
+        await asyncio.get_running_loop().getaddrinfo("api.example", 443)
+    with pytest.raises(ConnectionRefusedError, match="api.example:443 is not the server of this test's tape"):
+        anyio.run(look_up, backend_options={"use_uvloop": use_uvloop})
+
+def test_outside():
+    with pytest.raises(socket.gaierror):
+        socket.getaddrinfo("api.example", 443, 0, 0, 0, socket.AI_NUMERICHOST)
+"""
+    result = suite.run(code)
+    result.assert_outcomes(failed=2, passed=1)
+    result.stdout.fnmatch_lines(["  api.example:443"])
+
+
+@pytest.mark.parametrize("allowed", ["127.0.0.1", "localhost", "{host}"])
+def test_a_host_that_a_marker_allows_can_be_reached(allowed: str, suite: Suite, api: str) -> None:
+    host = api.removeprefix("http://").removesuffix("/v1").replace("127.0.0.1", "localhost")
+    code = f"""
+@pytest.mark.wiretape(TAPE, allow_hosts=[{allowed.format(host=host)!r}])
+def test():
+    ask()
+    assert httpx.post("http://{host if allowed != "127.0.0.1" else host.replace("localhost", "127.0.0.1")}/v1").json()
+"""
+    suite.run(code).assert_outcomes(passed=1)
+    assert Api.count == 1
+
+
+def test_a_marked_test_that_asks_its_tape_for_nothing_fails_with_the_cure(suite: Suite) -> None:
+    code = """
+@pytest.mark.wiretape(TAPE)
+def test():
+    pass
+
+@pytest.mark.wiretape(TAPE)
+def test_skipped():
+    pytest.skip("today")
+"""
+    result = suite.run(code)
+    result.assert_outcomes(failed=1, skipped=1)
+    result.stdout.fnmatch_lines(["wiretape: *::test asked its tape for nothing. Make the client within the test*"])
 
 
 @pytest.mark.parametrize(
