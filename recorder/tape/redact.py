@@ -73,7 +73,8 @@ _NAMED_IN_TEXT = re.compile(
 )
 # A name begins at its first character only: to begin at each would take quadratic time on a long one without a value.
 _PAIR = re.compile(r"""(?<![\w%\[\]-])([\w%\[\]-]+)["'\\]*\s*[=:]\s*["'\\]*([^\s"'\\&;,?#<>{}]+)""")
-_USER_INFO = re.compile(r"(?<=[:/]/)[^/?#\s<>@]+(?:@[^/?#\s<>@]+)*(?=@)")
+# The variable that holds the password of our own proxy is no password: commands to copy name it.
+_USER_INFO = re.compile(r"(?<=[:/]/)(?!wiretape:\$WIRETAPE_PROXY_PASSWORD@)[^/?#\s<>@]+(?:@[^/?#\s<>@]+)*(?=@)")
 _ORIGIN = re.compile(r"\s*<?[a-z][a-z0-9+.-]*://[^/?#]*", re.IGNORECASE)
 _BETWEEN_FIELDS = re.compile(r"([?&;#])")
 _KEY_LIKE = re.compile(r"(?=.*\d)[\w.~+=-]{16,}")

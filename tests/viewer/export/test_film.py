@@ -105,7 +105,7 @@ def test_a_bar_grows_with_the_clock_and_keeps_the_list_signs(connection: Connect
     assert bars[-1].endswith("✓")
 
 
-def test_each_gap_of_a_film_is_judged_once_however_many_frames_it_has(connection: Connection) -> None:
+def test_the_gaps_of_a_film_are_judged_once_however_many_frames_it_has(connection: Connection) -> None:
     judged = list[int | None]()
 
     class Counted(Thresholds):
@@ -115,7 +115,7 @@ def test_each_gap_of_a_film_is_judged_once_however_many_frames_it_has(connection
 
     film = Film(read(connection, TOOLS), limits=Counted())
     assert len([*film.frames()]) > 30
-    assert judged.count(3000 * MS) == 1
+    assert judged.count(3000 * MS) == 2  # as the longest of all, which decides if any is a stall, and by itself
 
 
 def test_an_exchange_without_any_event_is_a_film_of_its_wait() -> None:
