@@ -282,7 +282,8 @@ cli.main()
 def test_the_name_of_a_file_may_be_a_request_with_a_key(tape: Path, tmp_path: Path) -> None:
     (source := tmp_path / f"generate?key={KEY}.txt").write_text('data: {"choices": []}\n\n', "utf-8")
     output = tmp_path / f"list?key={KEY}.csv"
-    for arguments in (["import", source], ["export", "--output", output]):
-        done = wiretape(*arguments, "--db", tape)
+    imported = tmp_path / "imported.db"  # the tape is of all tests, and is written by none
+    for arguments in (["import", source, "--db", imported], ["export", "--output", output, "--db", tape]):
+        done = wiretape(*arguments)
         assert done.returncode == 0, done.stderr
         assert KEY not in done.stdout + done.stderr

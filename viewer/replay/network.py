@@ -10,10 +10,11 @@ import ipaddress
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-import pytest
+if TYPE_CHECKING:
+    import pytest
 
 THREADS: Final = "wiretape"
 """First word in the names of wiretape's own threads, which record from the API."""
@@ -31,7 +32,7 @@ class NetworkGuard:
         self._server_port = urlsplit(base).port
         self._allowed = {_endpoint(text) for text in allowed}
 
-    def install(self, patch: pytest.MonkeyPatch) -> None:
+    def install(self, patch: "pytest.MonkeyPatch") -> None:
         """Check connections until the patch is undone."""
         stream, resolve = socket.socket, socket.getaddrinfo
         patch.setattr(stream, "connect", self._checked_connect(stream.connect))
