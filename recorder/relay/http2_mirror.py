@@ -41,8 +41,8 @@ class Mirrored(Protocol):
     def upstream_leaves(self, announced: GoAway, refused: Collection[int]) -> None:
         """Pass the announcement of the last server on; it will not process the `refused` streams of the client."""
 
-    def upstream_closed(self) -> None:
-        """Note that a server has closed its connection."""
+    def upstream_closed(self, *, is_reset: bool) -> None:
+        """Note that a server has closed its connection, or reset it."""
 
 
 class Mirror:
@@ -140,7 +140,7 @@ class Mirror:
     def _closed(self, connection: Http2Connection) -> None:
         self._forget(connection)
         if connection.has_served:  # else a request is about to come, and a new connection has the reason
-            self._client.upstream_closed()
+            self._client.upstream_closed(is_reset=connection.is_reset)
 
     def keep(self, carrier: Carrier) -> None:
         """Keep an idle connection of HTTP/1.1 for another request."""
@@ -150,17 +150,17 @@ class Mirror:
             carrier.close()
             return
         carrier.keep()
-        carrier.closed_by_peer = lambda: idle.remove(carrier) if carrier in idle else None
+        carrier.closed_by_peer = lambda *_: idle.remove(carrier) if carrier in idle else None
         idle.append(carrier)
 
     def _forget(self, connection: Http2Connection) -> None:
         if self.connections.get(connection.upstream) is connection:
             del self.connections[connection.upstream]
 
-    def close(self) -> None:
-        """Close all connections."""
+    def close(self, *, by_reset: bool = False) -> None:
+        """Close all connections; those of HTTP/2 by a reset, if the client has reset its own."""
         for connection in self.connections.values():
-            connection.close()
+            connection.close(by_reset=by_reset)
         for idle in self._idle.values():
             for kept in idle:
                 kept.close()

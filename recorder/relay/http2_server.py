@@ -172,11 +172,11 @@ class ClientStream(Http2Stream["ClientStream"]):
         self._responder = None
         self._connection.settle(self)
 
-    def cut(self, code: int | None = None) -> None:
+    def cut(self, code: int | None = None, *, by_reset: bool = False) -> None:
         """Reset the stream when all that came of the answer is sent; without a code, lose the connection."""
         self._responder = None
         if code is None:
-            self._connection.lose(self)
+            self._connection.lose(self, by_reset=by_reset)
         else:
             super().cut(code)
         if self.output is not Output.ENDED:
@@ -184,8 +184,8 @@ class ClientStream(Http2Stream["ClientStream"]):
         self._connection.settle(self)
 
     def reset(self, code: int | None = None) -> None:
-        """End as `cut` does, which is a reset already."""
-        self.cut(code)
+        """End as `cut` does; the connection, if that is lost, by a TCP reset."""
+        self.cut(code, by_reset=True)
 
     def close(self) -> None:
         """Reset the stream at once."""
@@ -329,8 +329,10 @@ class Http2Client(Http2[ClientStream], Takeover):
         """The last stream that is processed, once the client has been told so."""
         self._is_left = False
         """True after an API server has announced the end of its connection."""
-        self._lost: set[ClientStream] = set()
-        """The streams whose server has lost its connection."""
+        self._is_server_reset = self._resets = False
+        """True if the last server was reset, and if the client's connection is to be reset when all is sent."""
+        self._lost: dict[ClientStream, bool] = {}
+        """The streams whose server has lost its connection, with True where that was a reset."""
         self._announcements = 0
         self._streams_allowed = self._streams_announced = STREAMS
         """Limits of streams: that of the API servers, and the last one announced to the client."""
@@ -427,23 +429,23 @@ class Http2Client(Http2[ClientStream], Takeover):
         if self._is_left:
             self._loop.call_soon(self._leave_if_idle)
 
-    def lose(self, stream: ClientStream) -> None:
+    def lose(self, stream: ClientStream, *, by_reset: bool) -> None:
         """End a stream as its server's connection ended: by the end of the client's, if that has no other stream."""
-        self._lost.add(stream)
+        self._lost[stream] = by_reset
         self._loop.call_soon(self._end_lost)  # after all streams of that server
 
     def _end_lost(self) -> None:
         """End the lost streams when the client has all that came of them."""
-        self._lost = {stream for stream in self._lost if self.streams.get(stream.id) is stream}
+        self._lost = {stream: by for stream, by in self._lost.items() if self.streams.get(stream.id) is stream}
         if not self._lost or self._socket.is_closed:
             return
         for stream in self._lost:
             stream.pump()
         if any(stream.unsent for stream in self._lost):
             return
-        lost, self._lost = self._lost, set()
+        lost, self._lost = self._lost, {}
         if all(stream in lost for stream in self.streams.values()):
-            self._end_connection()
+            self._end_connection(by_reset=any(lost.values()))
             return
         for stream in lost:
             stream.close()
@@ -499,8 +501,9 @@ class Http2Client(Http2[ClientStream], Takeover):
         self._last = last if self._last is None else min(last, self._last)
         self.announce(GoAway(self._last, code, debug))
 
-    def upstream_closed(self) -> None:
+    def upstream_closed(self, *, is_reset: bool) -> None:
         """Close after a server closed the last connection, unless another request is being answered."""
+        self._is_server_reset = is_reset
         self._loop.call_soon(self._leave_if_idle)  # after the frames that are held back
 
     def leave(self) -> None:
@@ -512,17 +515,33 @@ class Http2Client(Http2[ClientStream], Takeover):
         """End the connection in good order, unless a request is being answered or an API server keeps its own."""
         if self.mirror.connections or self.streams or self._socket.is_closed:
             return
-        self.leave()
-        self._end_connection()
+        if not self._is_server_reset:
+            self.leave()
+        self._end_connection(by_reset=self._is_server_reset)
 
-    def _end_connection(self) -> None:
+    def _end_connection(self, *, by_reset: bool) -> None:
         """Close the connection when all is sent, and give the client time to read it."""
         if self._last is None:
             self._last = self._highest
         self.mirror.close()
         self.flush()
-        self._socket.end()
+        self._resets = by_reset
         self._loop.call_later(LINGER_SECONDS, self._owner.close)
+        if by_reset:
+            self._reset_when_sent()
+        else:
+            self._socket.end()
+
+    def _reset_when_sent(self) -> None:
+        if not self._socket.unsent:
+            self._socket.reset()
+            self._owner.close()
+
+    def progressed(self) -> None:
+        """The kernel has taken more."""
+        super().progressed()
+        if self._resets:
+            self._reset_when_sent()
 
     # the end
 
@@ -535,7 +554,8 @@ class Http2Client(Http2[ClientStream], Takeover):
         self.lost(error)
 
     def lost(self, error: Exception | None) -> None:
-        """End: the client closed the connection, or broke it."""
+        """End: the client closed the connection, or broke it, which breaks those to API servers."""
+        self.mirror.close(by_reset=error is not None)
         self._end_streams(ClientStream.leave)
 
     def dropped(self, ended_by: str, detail: str) -> None:

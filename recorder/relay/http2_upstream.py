@@ -363,6 +363,8 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
         self.has_served = self.is_remembered = False
         self.failure: UpstreamError | None = None
         """The end of the connection, if the server has ended it."""
+        self.is_reset = False
+        """True if that was a reset which left no request without an answer: such requests pass it on themselves."""
         self._announced: GoAway | None = None
         self._numbers: dict[int, int] = {}
         """The numbers of streams by the client's."""
@@ -519,6 +521,8 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
     def lost(self, error: Exception | None) -> None:
         """End all exchanges: the server closed the connection, or broke it."""
         ended_by = "reset" if error and self.settled.done() else lost_by(error)
+        exchanges = *(stream.receiver for stream in self.streams.values()), *self._waiting
+        self.is_reset = ended_by == "reset" and all(carrier.state is not Receiving.WAITING for carrier in exchanges)
         self._end_all(ended_by, words(error) if error else "upstream closed the connection", self.socket.stamp)
 
     def ended(self, error: Exception | None, at: int) -> None:
@@ -541,9 +545,11 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
         self._waiting.clear()
         self.on_closed()
 
-    def close(self) -> None:
+    def close(self, *, by_reset: bool = False) -> None:
         """Close at once; exchanges on it have ended."""
         self.on_closed, self.on_leaving = lambda: None, lambda *_: None
+        if by_reset:
+            self.socket.reset()
         self.socket.close()
 
     def failed(self, error: Exception) -> None:

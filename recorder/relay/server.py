@@ -244,6 +244,9 @@ class Http1Client:
     def lost(self, error: Exception | None) -> None:
         """Close, and tell the responder, or the other protocol."""
         responder, takeover = self._release()
+        if error is not None:
+            for connection in self._kept.values():
+                connection.reset()
         self.close()
         if takeover is not None:
             takeover.lost(error)
@@ -675,13 +678,13 @@ class Http1Client:
 
     def adopt(self, connection: Connection) -> None:
         """Keep an idle connection for the next request to its server."""
-        connection.closed_by_peer = lambda: self._kept_closed(connection)
+        connection.closed_by_peer = lambda error: self._kept_closed(connection, error)
         self._kept[connection.upstream] = connection
         if len(self._kept) > KEPT:
             self._kept.pop(next(iter(self._kept))).close()
 
-    def _kept_closed(self, connection: Connection) -> None:
-        """Close after a server closed a connection between two exchanges, unless another server keeps its own.
+    def _kept_closed(self, connection: Connection, error: Exception | None) -> None:
+        """End as a server ended a connection between two exchanges, unless another server keeps its own.
 
         A request that has begun to come stays: it goes over a new connection, instead of being lost with this one. So
         does the first request, for which the connection was opened: a new one has the reason.
@@ -692,6 +695,7 @@ class Http1Client:
             return
         self._socket.look()
         if self._outbound not in _ANSWERED and not self._head_bytes:
+            self._is_reset = error is not None
             self.close()
 
     def _drop_kept(self) -> None:

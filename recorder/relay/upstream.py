@@ -11,7 +11,7 @@ import re
 import socket
 import ssl
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol
@@ -361,8 +361,8 @@ class Connection(Carrier):
         self._socket = sock
         self._parser: httptools.HttpResponseParser | None = None
         super().__init__(clock, upstream)
-        self.closed_by_peer = _nothing
-        """Called when the peer closes the connection, or breaks it, while no exchange is on it."""
+        self.closed_by_peer: Callable[[Exception | None], None] = lambda _: None
+        """Called when the peer closes the connection (None), or breaks it, while no exchange is on it."""
 
     # an exchange
 
@@ -557,15 +557,15 @@ class Connection(Carrier):
 
     def lost(self, error: Exception | None) -> None:
         if self._taker is None:
-            self._leave_idle()
+            self._leave_idle(error)
         elif self.state in RUNNING:
             self.ended_at = self._socket.stamp
             self._lost(error)
             self._taker.came(self.ended_at, None, b"", True)
 
-    def _leave_idle(self) -> None:
+    def _leave_idle(self, error: Exception | None = None) -> None:
         self.close()
-        self.closed_by_peer()
+        self.closed_by_peer(error)
 
     # httptools callbacks
 
@@ -665,10 +665,6 @@ class Connection(Carrier):
 
     def _release(self) -> None:
         self._socket.resume()
-
-
-def _nothing() -> None:
-    pass
 
 
 def words(error: Exception) -> str:

@@ -1,9 +1,10 @@
 """Connections that are reset in the same moment as data comes: no byte is lost, and the other side ends at once."""
 
 import asyncio
-import contextlib
+import fcntl
 import socket
 import struct
+import termios
 import zlib
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
@@ -31,6 +32,7 @@ from tests.support.relay import (
     reset_at_once,
     select,
     sip,
+    until,
 )
 from tests.support.websockets import ASK, response, side
 
@@ -226,10 +228,59 @@ async def test_all_frames_that_came_with_upstreams_reset_pass_http_2(
 
     async with accepting(play) as port, relaying(relay, port) as base, http2.connect(base) as peer:
         stream = peer.request(http2.ask(path), end=True)
-        await stream.over()
+        await peer.until(lambda: peer.is_closed)
     tape = await relay.kept(path)
     assert bytes(stream.body) == tape.body == SMALLER
-    assert (tape.outcome, stream.is_ended) == (outcome, False)
+    assert (tape.outcome, stream.is_ended, stream.reset_code) == (outcome, False, code)
+    assert (peer.goaway, "ConnectionResetError" in peer.error) == (None, True)
+
+
+@on_loop
+async def test_a_reset_between_two_requests_of_http_2_reaches_the_client(relay: Relay) -> None:
+    path, may_reset = "/v1/chat/completions?h2-idle", asyncio.Event()
+
+    async def play(sock: socket.socket) -> None:
+        connection, stream = await request_of(sock)
+        connection.send_headers(stream, [(":status", "200")])
+        connection.send_data(stream, b"{}", end_stream=True)
+        sock.send(connection.data_to_send())
+        await may_reset.wait()
+        reset_at_once(sock)
+
+    async with accepting(play) as port, relaying(relay, port) as base, http2.connect(base) as peer:
+        stream = await peer.request(http2.ask(path), end=True).over()
+        await relay.kept(path)
+        may_reset.set()
+        await peer.until(lambda: peer.is_closed)
+    assert (bytes(stream.body), stream.is_ended) == (b"{}", True)
+    assert (peer.goaway, "ConnectionResetError" in peer.error) == (None, True)
+
+
+@on_loop
+async def test_a_slow_client_of_http_2_gets_all_that_was_read_before_upstreams_reset(relay: Relay) -> None:
+    path, is_reset = "/v1/chat/completions?h2-slow", asyncio.Event()
+    wide = http2.Limits(window=1 << 24, connection=1 << 24)
+
+    async def play(sock: socket.socket) -> None:
+        connection, stream = await request_of(sock)
+        connection.send_headers(stream, [(":status", "200"), ("content-type", "text/event-stream")])
+        frames = http2.frame(http2.DATA, stream, bytes(16_000)) * 15
+        await asyncio.get_running_loop().sock_sendall(sock, connection.data_to_send() + frames)
+        await until(lambda: not any(fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4))))  # the relay's kernel has all
+        reset_at_once(sock)
+        is_reset.set()
+
+    async with accepting(play) as port, relaying(relay, port) as base, http2.connect(base, wide) as peer:
+        peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32768)
+        peer.reading.clear()
+        stream = peer.request(http2.ask(path), end=True)
+        await asyncio.wait_for(is_reset.wait(), 10)
+        peer.reading.set()
+        await peer.until(lambda: peer.is_closed)
+    tape = await relay.kept(path)
+    assert tape.outcome == ("truncated", "reset")
+    assert len(stream.body) == len(tape.body) == 240_000
+    assert (peer.goaway, "ConnectionResetError" in peer.error) == (None, True)
 
 
 # The client
@@ -311,19 +362,16 @@ async def test_all_messages_that_came_with_a_clients_reset_pass_a_websocket(rela
 
 @on_loop
 async def test_a_client_of_http_2_that_resets_ends_upstreams_silence(relay: Relay) -> None:
-    path, is_left = "/v1/chat/completions?h2-client", asyncio.Event()
+    path, end = "/v1/chat/completions?h2-client", asyncio.get_running_loop().create_future()
 
     async def play(sock: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        with contextlib.suppress(ConnectionError):
-            await request_of(sock)
-            peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            peer.close()
-            while await loop.sock_recv(sock, 65536):
-                pass
-        is_left.set()
+        await request_of(sock)
+        peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        peer.close()
+        end.set_result(await sip(sock))
 
     async with accepting(play) as port, relaying(relay, port) as base, http2.connect(base) as peer:
         peer.request(http2.ask(path), end=True)
-        await asyncio.wait_for(is_left.wait(), 5)
+        is_reset = (await asyncio.wait_for(end, 5))[1]
     assert (await relay.kept(path)).outcome == ("client_closed", None)
+    assert is_reset
