@@ -1,8 +1,11 @@
 """Daemons of a command: processes that outlive it, and older ones that make its calls."""
 
+import contextlib
 import itertools
+import os
+import signal
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
 
 from wiretape.recorder import process
@@ -53,6 +56,21 @@ def left_behind(mark: str) -> list[str]:
     if rest := found[_NAMED:]:
         lines.append(f"so do {len(rest)} more: kill {' '.join(map(str, rest))}")
     return lines
+
+
+def end(mark: str, session: int, report: Callable[[str], None]) -> None:
+    """End the programs of a run whose launcher was killed, but for daemons, which have left its session: name those.
+
+    The kernel has killed the command itself (Linux). What that has started would go on behind a proxy that has ended.
+    """
+    for pid in process.pids_started_with(mark):
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended meanwhile, or is another user's
+            program, is_daemon = described(pid), os.getsid(pid) != session
+            if not is_daemon:
+                os.kill(pid, signal.SIGTERM)
+                os.kill(pid, signal.SIGCONT)  # a stopped one ends, too
+            consequence = f"goes on without a recorder: kill {pid}" if is_daemon else "is ended by SIGTERM"
+            report(f"wiretape run was killed: {program} {consequence}")
 
 
 class DaemonWatch:

@@ -2,15 +2,20 @@
 
 The process that the shell has started is the parent of both. It shares the command's process group, and stops, goes on
 and ends as the command does. Keys of a terminal do not reach the recorder: it reads on while the command is stopped.
+
+Every signal to that process is the command's, as if it had been started without a parent in between. One that cannot be
+caught ends the parent alone: on Linux the kernel then kills the command, whose proxy is about to end.
 """
 
 import contextlib
+import ctypes
 import errno
 import os
 import resource
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,11 +23,18 @@ from typing import NoReturn
 
 from wiretape.recorder.tape import faults
 
-_OF_TERMINALS = frozenset((signal.SIGINT, signal.SIGQUIT))
-_FORWARDED = frozenset((*_OF_TERMINALS, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2))
 _STOPS = frozenset((signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU))
-_REPLACED = (signal.SIGPIPE, signal.SIGXFSZ)
-"""Signals that Python ignores, and a command does not."""
+_OF_TERMINALS = frozenset((
+    signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH, getattr(signal, "SIGINFO", signal.SIGWINCH), *_STOPS,
+))  # fmt: skip
+"""Signals that a terminal sends to both processes. It also sends SIGHUP, but to the first process of a session only."""
+_OF_WRITERS = (signal.SIGPIPE, signal.SIGXFSZ)
+"""Signals for this process's own writes; Python ignores them, and a command does not."""
+_FORWARDED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, *_OF_WRITERS}
+_HARMLESS = frozenset((signal.SIGCONT, signal.SIGURG, signal.SIGWINCH, *_STOPS))
+"""Signals that do not end a process which has no handler for them."""
+_PR_SET_PDEATHSIG = 1
+"""The option of prctl(2) for the signal to this process when its parent ends."""
 _LOOK_SECONDS = 0.5
 _MOST_SECONDS = 3600.0
 _LINE_BYTES = 1 << 16
@@ -112,9 +124,11 @@ class Job:
     """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], look: Callable[[], None]) -> None:
-        heeded = {number for number in _FORWARDED | _STOPS if signal.getsignal(number) is not signal.SIG_IGN}
+        heeded = {number for number in _FORWARDED if signal.getsignal(number) is not signal.SIG_IGN}
         self._taken = heeded | {signal.SIGCHLD}  # nohup has some ignored
         self._command, self._environment, self._look = command, environment, look
+        self._is_continued = False
+        """True if the command was continued, but not yet this process."""
 
     def __enter__(self) -> "Job":
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it is ignored, the exit code of a child is lost
@@ -136,14 +150,13 @@ class Job:
             if number is None:
                 self._look()
                 wait *= 2
-            elif number == signal.SIGCHLD:
-                ended, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
-                if ended and os.WIFSTOPPED(status):
-                    _stop(os.WSTOPSIG(status), child)
-                elif ended:
-                    return os.waitstatus_to_exitcode(status)
-            elif number in _FORWARDED and not is_shared:
-                os.kill(child, number)
+            elif (code := self._follow(child)) is not None:
+                return code
+            elif number == signal.SIGCONT and self._is_continued:
+                self._is_continued = False  # a shell continues both processes
+            elif number != signal.SIGCHLD and not is_shared:
+                with contextlib.suppress(PermissionError):  # it has another user's rights, as sudo has
+                    os.kill(child, number)
 
     def finish(self, recording: RecorderProcess) -> int:
         """Wait for the recorder's end, and return its exit code; a signal that ends commands cuts it short."""
@@ -151,12 +164,34 @@ class Job:
             ended, status = os.waitpid(recording.pid, os.WNOHANG)
             if ended:
                 return os.waitstatus_to_exitcode(status)
-            if self._signal()[0] in _FORWARDED:
+            if self._signal()[0] not in (None, signal.SIGCHLD, *_HARMLESS):
                 recording.send(CUT)
 
     def _start(self, command: Sequence[str]) -> int:
-        before = self._before
-        return os.posix_spawnp(command[0], list(command), self._environment, setsigmask=before, setsigdef=_REPLACED)
+        """Start a command that does not outlive this process (Linux); return its pid."""
+        prctl, launcher = ctypes.CDLL(None).prctl if sys.platform == "linux" else None, os.getpid()
+
+        def prepare() -> None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
+            if prctl is not None:
+                prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+                if os.getppid() != launcher:  # it was killed before this process could ask for the signal
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        started = subprocess.Popen(command, env=self._environment, close_fds=False, preexec_fn=prepare)
+        started.returncode = 0  # `run` waits for it: the module must not
+        return started.pid
+
+    def _follow(self, child: int) -> int | None:
+        """Stop if the command was stopped; return its exit code if it has ended, or -N if signal N ended it."""
+        changed, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+        if changed:
+            self._is_continued = os.WIFCONTINUED(status)
+            if os.WIFSTOPPED(status):
+                _stop(os.WSTOPSIG(status), child)
+            elif not self._is_continued:
+                return os.waitstatus_to_exitcode(status)
+        return None
 
     def _signal(self, seconds: float = _MOST_SECONDS) -> tuple[int | None, bool]:
         """Wait for a signal, on Linux with a timeout; return it, and True if it is a key, which both processes get."""

@@ -63,7 +63,8 @@ def run(common: options.RecordingValues, command: tuple[str, ...]) -> None:
     one has --intercept.
 
     It exits with the command's own code, or of the signal that ended the command; 125 if the tape failed before, or
-    lacks data and that code is 0; 126 and 127 if the command cannot be run or is not found.
+    lacks data and that code is 0; 126 and 127 if the command cannot be run or is not found. Signals are passed on. If
+    it is killed (SIGKILL), so is the command, and what that started gets SIGTERM, unless it is a daemon (on Linux).
     """
     if not command[0]:  # a shell's variable that is not set
         sys.exit(_not_started(command, FileNotFoundError()))
@@ -160,15 +161,15 @@ def _run(settings: "Options", plan: PointingPlan, environ: Mapping[str, str], co
 
     if settings.interception is not None and environ.get(variables.JAVA):  # before the recorder, which reports it
         plan.left[variables.JAVA] = "it is set: Java needs -Dhttps.proxyHost and -Djavax.net.ssl.trustStore in it"
-    recording = job.record(lambda line: loop.run(lambda: _record(settings, plan, environ, command, line)))
+    session = os.getsid(0)
+    recording = job.record(lambda line: loop.run(lambda: _record(settings, plan, environ, command, line, session)))
     base = recording.base()
     if not base:  # it has printed the reason
         return recording.wait()
-    marked = nested.mark(recording.pid, base, settings.tape, plan, intercepts=settings.interception is not None)
-    (mark,) = map("=".join, marked.items())
+    mark = _mark(recording.pid, base, settings, plan)
     watch = daemons.DaemonWatch(mark, recording.pid)
     with _environment(settings, plan, environ, base) as environment:
-        with job.Job(command, {**environment, **marked}, watch.look) as running:
+        with job.Job(command, {**environment, **dict([mark.split("=", 1)])}, watch.look) as running:
             try:
                 code = running.run()
                 recording.send(f"{' '.join(map(str, (code, *watch.pids)))}\n".encode())
@@ -183,10 +184,24 @@ def _run(settings: "Options", plan: PointingPlan, environ: Mapping[str, str], co
     return code or (stored and TAPE_FAILED)
 
 
+def _mark(pid: int, base: str, settings: "Options", plan: PointingPlan) -> str:
+    """Return the definition of the variable by which a recorder's programs are known."""
+    marked = nested.mark(pid, base, settings.tape, plan, intercepts=settings.interception is not None)
+    return "=".join(*marked.items())
+
+
 async def _record(
-    settings: "Options", plan: PointingPlan, environ: Mapping[str, str], command: Sequence[str], line: "socket.socket"
+    settings: "Options",
+    plan: PointingPlan,
+    environ: Mapping[str, str],
+    command: Sequence[str],
+    line: "socket.socket",
+    session: int,
 ) -> int:
-    """Record until the launcher reports the command's end, or closes the line; return 0, or another code for losses."""
+    """Record until the launcher reports the command's end, or closes the line; return 0, or another code for losses.
+
+    `session` is the launcher's, which a command is in unless it is a daemon.
+    """
     from wiretape.recorder.commands import explain
     from wiretape.recorder.errors import WiretapeError
     from wiretape.recorder.relay.service import Recorder
@@ -204,9 +219,11 @@ async def _record(
         _report(f"no variable is for {', '.join(plan.unreached)}: point the program at it, at {recorder.base}")
     try:
         told = await _ended(line, recorder)
+        if not told:  # there was no command, or the launching process was killed
+            daemons.end(_mark(os.getpid(), recorder.base, settings, plan), session, _report)
     finally:
         unstored = await recorder.stop()
-    if not told:  # there was no command, or the launching process is gone
+    if not told:
         return 0
     _summarise(recorder, finished, unstored, next((text for text in troubles if text), ""), settings.tape)
     if (proxy := proxy_not_used(environ)) and any(one.outcome == "connect_error" for one in finished):

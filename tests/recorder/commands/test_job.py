@@ -195,6 +195,14 @@ def recorder_of(process: Process) -> int:
     return recorder
 
 
+def process_state(pid: int) -> str:
+    """Return the letter of a process's state, "X" if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
+
+
 WAITS = "import sys; print('ready', flush=True); sys.stdin.read(1); print('gone on')"
 
 
@@ -221,3 +229,28 @@ async def test_a_recorder_ends_in_good_order_when_its_run_is_killed(tmp_path: Pa
         await until(lambda: not Path(f"/proc/{recorder}").exists())
     (row,) = selected(tmp_path / "tape.db", "SELECT ended_at FROM sessions")
     assert row["ended_at"] is not None
+
+
+ORPHAN = """
+import os, signal, subprocess, sys
+signal.signal(signal.SIGTERM, lambda *_: None)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+daemon = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=0, start_new_session=True)
+print(os.getpid(), child.pid, daemon.pid, flush=True)
+child.wait()
+"""
+
+
+@on_loop
+async def test_a_killed_run_leaves_no_program_behind_its_recorder_but_daemons_which_it_names(tmp_path: Path) -> None:
+    command = ("run", "--db", tmp_path / "tape.db", "--", sys.executable, "-c", ORPHAN)
+    async with wiretape(*command, stdin=subprocess.PIPE, is_fresh=True) as process:
+        assert process.stdout is not None
+        pids = [int(word) for word in (await process.stdout.readline()).split()]
+        recorder = recorder_of(process)
+        process.kill()
+        await until(lambda: all(process_state(pid) in "ZX" for pid in (*pids[:2], recorder)))
+        assert process_state(pids[2]) not in "ZX"
+        _, err = await process.communicate()
+    assert f"wiretape run was killed: pid {pids[1]} (" in err.decode()
+    assert f"goes on without a recorder: kill {pids[2]}\n" in err.decode()

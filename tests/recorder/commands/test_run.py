@@ -148,6 +148,29 @@ async def test_a_signal_is_passed_on_and_the_command_decides(tmp_path: Path, num
         assert (await finish(process, number))[0] == 42
 
 
+@on_loop
+async def test_every_signal_that_can_be_caught_is_passed_on_once(tmp_path: Path) -> None:
+    own = {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ}
+    numbers = sorted(int(number) for number in signal.valid_signals() - own)
+    script = f"""
+import os, signal, sys
+for number in {numbers}:
+    signal.signal(number, lambda number, _: os.write(1, b"%d\\n" % number))
+os.write(1, b"ready\\n")
+sys.stdin.read(1)
+"""
+    command = ("run", "--db", tmp_path / "t.db", *NOWHERE, "--", sys.executable, "-c", script)
+    away = {"stdin": subprocess.PIPE, "start_new_session": True}  # from the terminal of these tests
+    async with wiretape(*command, is_fresh=True, **away) as process:
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"ready\n"
+        for number in numbers:
+            os.kill(process.pid, number)
+            assert await process.stdout.readline() == b"%d\n" % number
+        out, _ = await process.communicate(b"x")
+    assert (out, process.returncode) == (b"", 0)
+
+
 def test_a_proxy_of_the_machine_does_not_stand_between() -> None:
     assert run.past_proxies({"HTTPS_PROXY": "http://proxy.test"}) == {}
     assert run.past_proxies({"http_proxy": "http://proxy.test", "NO_PROXY": "a.test"}) == {
