@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -103,6 +104,27 @@ def test_ci_runs_on_every_supported_version_of_python() -> None:
     workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text("utf-8"))
     assert workflow["jobs"]["test"]["strategy"]["matrix"]["python"] == supported
     assert workflow["jobs"]["test"]["steps"][-1]["run"] == ".ci/run"
+
+
+def test_the_checks_run_in_an_environment_of_their_own_and_end_with_the_tests_of_the_readme(tmp_path: Path) -> None:
+    (tmp_path / ".ci").mkdir()
+    for name in (".ci/run", "README.md"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv/contributor").touch()
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "echo-itself").write_text('#!/bin/sh\necho "$0 $*"\n')
+    copies = f'for name in pip ruff mypy lint-imports python pytest; do cp {programs}/echo-itself "$3/bin/$name"; done'
+    (programs / "python3").write_text(f'#!/bin/sh\n[ "$2" = venv ] && mkdir -p "$3/bin" && {copies}\n')
+    for program in programs.iterdir():
+        program.chmod(0o700)
+    environment = {"PATH": f"{programs}:{os.environ['PATH']}", "CI": ""}
+    command = ["bash", str(tmp_path / ".ci/run")]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == ".ci/.venv/bin/python -m pytest -q"
+    assert list((tmp_path / ".venv").iterdir()) == [tmp_path / ".venv/contributor"]
 
 
 def test_ci_runs_tests_with_the_oldest_version_of_each_dependency() -> None:

@@ -120,6 +120,19 @@ def test_an_editable_wiretape_can_be_imported_and_is_the_checkouts_own(editable:
     assert found == [ROOT / ".package/wiretape/__init__.py", ROOT / "viewer/__init__.py"]
 
 
+@pytest.mark.parametrize("name", ["recorder", "viewer"])
+def test_a_module_has_one_name_in_the_checkout_too(editable: str, name: str) -> None:
+    code = f"""
+import wiretape.{name}
+try:
+    import {name}
+except ImportError as error:
+    print(error)
+"""
+    message = f"{name} is a folder of wiretape's checkout: import wiretape.{name}"
+    assert run(os.pathsep.join((editable, str(ROOT))), code, ROOT) == message
+
+
 def test_importing_wiretape_loads_no_heavy_library(editable: str, tmp_path: Path) -> None:
     code = f"import sys, wiretape; dir(wiretape); print([name for name in {HEAVY.split()!r} if name in sys.modules])"
     assert run(editable, code, tmp_path) == "[]"
