@@ -1,6 +1,7 @@
 """What the documentation says is what the code does."""
 
 import doctest
+import json
 import re
 import shlex
 import shutil
@@ -22,7 +23,9 @@ from tests.support.terminal import Terminal
 from wiretape.recorder import __version__
 from wiretape.recorder.commands.cli import main as group
 from wiretape.recorder.decode.operation import GENERATIONS
+from wiretape.recorder.demo.upstream import ScriptedUpstream, answer
 from wiretape.viewer.commands import topics
+from wiretape.viewer.replay.thread import LoopThread
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -96,8 +99,9 @@ def test_every_link_of_the_readme_within_the_project_leads_to_a_file() -> None:
     assert [link for link in links if not (ROOT / link).is_file()] == []
 
 
-def test_every_file_and_folder_that_the_readme_names_is_there() -> None:
-    named = re.findall(r"`((?:recorder|viewer|migrations)/[\w/.]*)`", README + TOPICS["architecture"])
+def test_every_file_and_folder_that_the_texts_for_contributors_name_is_there() -> None:
+    texts = README + TOPICS["architecture"] + (ROOT / ".github/CONTRIBUTING.md").read_text("utf-8")
+    named = re.findall(r"`((?:recorder|viewer|migrations)/[\w/.]*)`", texts)
     assert len(named) > 10
     assert [path for path in named if not (ROOT / path).exists()] == []
 
@@ -179,6 +183,29 @@ def test_the_python_of_the_readme_works_on_the_tape_of_the_demo(place: Path, mon
         names: dict[str, Any] = {}
         exec(code, names)
         assert len(names["frame"]) == 18
+
+
+def test_the_recording_in_python_that_the_readme_and_a_topic_show_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    codes = re.findall(r"```python\n(import openai, wiretape.*?)```", README + TOPICS["python"], re.DOTALL)
+    assert len(codes) == 2
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Hello"}}
+    completion = {"id": "c", "object": "chat.completion", "created": 1, "model": "gpt-5", "choices": [choice],
+                  "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}}  # fmt: skip
+    scene = answer([(0.0, json.dumps(completion).encode())], content_type="application/json", framing="length")
+    thread = LoopThread("upstream")
+    api = ScriptedUpstream(lambda _: scene)
+    thread.call(api.__aenter__())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{api.url}/v1")
+    for code in codes:
+        exec(code.replace('upstream="openai"', f'upstream="openai={api.url}"'), {})
+        outcome, _, tokens = capsys.readouterr().out.split()
+        assert (outcome, tokens) == ("complete", "2")
+    thread.call(api.__aexit__())
+    thread.close(10)
 
 
 def test_the_rules_of_the_topic_on_ci_are_read(place: Path) -> None:

@@ -1,4 +1,4 @@
-"""A tape of recorded LLM streams in Python, such as that of `wiretape demo --db demo.db`.
+"""Tapes of recorded LLM streams in Python: `record` makes one, `open_tape` reads one, such as that of `wiretape demo`.
 
     >>> import wiretape
     >>> with wiretape.open_tape("demo.db") as tape:
@@ -16,7 +16,11 @@
     'The model begins to speak, and goes on as if nothing had happened.'
 
 Tables and figures are pandas frames: `exchanges`, `texts`, `chunks`, `reads`, `gaps`, `stats` and `compare`; unknown is
-NA, never 0. `help(wiretape.Tape)` explains them, `wiretape help filters` the filters.
+NA, never 0. `records` are `DetailRow`s, without pandas. `help(wiretape.Tape)` explains them, `wiretape help filters`
+the filters.
+
+`record` relays the calls of the program itself to an API, and records them: `help(wiretape.record)` has an example. Its
+value, a `LiveTape`, is also a `Tape`.
 
 `WiretapeServer` is the type of the pytest plugin's fixture, and `RequestTimeline` the return type of its `timeline()`.
 
@@ -41,10 +45,14 @@ if TYPE_CHECKING:
     )
     from wiretape.viewer.export.frames import Tape, open_tape
     from wiretape.viewer.replay.background import WiretapeServer
+    from wiretape.viewer.replay.live_tape import LiveTape, record
     from wiretape.viewer.replay.timeline import RequestTimeline
+    from wiretape.viewer.rows import DetailRow
 
 __all__ = [
+    "DetailRow",
     "ForeignFile",
+    "LiveTape",
     "NotFound",
     "RequestTimeline",
     "SchemaMismatch",
@@ -56,13 +64,17 @@ __all__ = [
     "WiretapeServer",
     "__version__",
     "open_tape",
+    "record",
 ]
 
 _IN = {
+    "DetailRow": "wiretape.viewer.rows",
+    "LiveTape": "wiretape.viewer.replay.live_tape",
     "Tape": "wiretape.viewer.export.frames",
     "RequestTimeline": "wiretape.viewer.replay.timeline",
     "WiretapeServer": "wiretape.viewer.replay.background",
     "open_tape": "wiretape.viewer.export.frames",
+    "record": "wiretape.viewer.replay.live_tape",
 }
 
 

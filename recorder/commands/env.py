@@ -17,7 +17,7 @@ from wiretape.recorder.sanitize import safe
     "--upstream",
     "upstreams",
     multiple=True,
-    metavar="URL|NAME=URL",
+    metavar="URL|NAME[=URL]",
     envvar="WIRETAPE_UPSTREAM",
     help="The URL given to record. [default: the running recorder's]",
 )

@@ -181,8 +181,9 @@ def _password() -> str:
 
 
 upstream = click.option(
-    "--upstream", "upstreams", multiple=True, metavar="URL|NAME=URL", envvar="WIRETAPE_UPSTREAM",
-    help="API server: one URL is served at the root, named ones at /NAME/…  May be repeated.",
+    "--upstream", "upstreams", multiple=True, metavar="URL|NAME[=URL]", envvar="WIRETAPE_UPSTREAM",
+    help="API server: one URL is served at the root, named ones at /NAME/…, and a name alone is that of a known API. "
+    "May be repeated.",
 )  # fmt: skip
 ca_file = click.option(
     "--ca-file", type=click.Path(path_type=Path, exists=True, dir_okay=False),

@@ -52,7 +52,11 @@ class Upstream:
 
 
 def parse(text: str) -> Upstream:
-    """Parse `URL` or `NAME=URL`. Raise ValueError with the reason if it is neither."""
+    """Parse `URL`, `NAME=URL`, or the name of a well-known API. Raise ValueError with the reason if it is none."""
+    if text in apis.BY_NAME:
+        if not apis.BY_NAME[text].url:
+            raise ValueError(f"{text} has a URL for each account or region: add yours, {text}=https://…")
+        text = f"{text}={apis.BY_NAME[text].url}"
     name, equals, url = text.partition("=")
     if not equals or "/" in name or ":" in name:
         name, url = "", text

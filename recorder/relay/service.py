@@ -198,6 +198,11 @@ class Recorder:
         return (self._front.live if self._front else 0) + sum(share.live for share in self._workers.shares())
 
     @property
+    def unfinished(self) -> int:
+        """Exchanges of this process that are running, or that the tape does not hold as a whole yet but will."""
+        return self.tap.unfinished
+
+    @property
     def accepted(self) -> int:
         """The number of clients' connections in this process."""
         return self._front.accepted if self._front else 0

@@ -341,6 +341,11 @@ class Tap:
             )
 
     @property
+    def unfinished(self) -> int:
+        """The number of exchanges whose end the writer has not reported, and will."""
+        return 0 if self._gave_up else len(self._unfinished)
+
+    @property
     def gave_up(self) -> bool:
         """True if nothing more is stored."""
         return self._gave_up

@@ -1,4 +1,4 @@
-"""A tape in a notebook, as pandas frames: the only module that imports pandas.
+"""A tape in Python: exchanges as records, and tables as pandas frames. pandas is loaded with the first frame.
 
     >>> from wiretape.viewer.export.frames import open_tape
     >>> tape = open_tape("tape.db")
@@ -24,12 +24,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
-from pandas.arrays import FloatingArray, IntegerArray
 from sqlalchemy import Connection
 
 from wiretape.recorder.commands import options
@@ -41,12 +37,18 @@ from wiretape.viewer.export.fields import ExportField, Kind
 from wiretape.viewer.query import coverage
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.query.syntax import Filter, every
-from wiretape.viewer.rows import TableRow
+from wiretape.viewer.rows import DetailRow, TableRow
 from wiretape.viewer.source.base import Measuring, Selection, Source
 from wiretape.viewer.source.tape import conditions, queries, sessions
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.source.tape.place import TapePlace
-from wiretape.viewer.stats import compare, metrics, summary
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+    from pandas.arrays import FloatingArray, IntegerArray
+
+    from wiretape.viewer.stats.summary import Method, Sample
 
 GAPS: Final = (
     ExportField("id", "text", None, "the exchange's id, 16 hex digits (X-Wiretape-Id)"),
@@ -77,7 +79,7 @@ def open_tape(path: str | Path | None = None) -> "Tape":
     return Tape(found)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tape:
     """A tape with its tables as frames, the oldest exchange first, and with the answers of the commands.
 
@@ -95,20 +97,30 @@ class Tape:
     def __exit__(self, *_: object) -> None:
         return None
 
+    def records(self, filter: str | None = None, *, limit: int | None = None) -> Iterator[DetailRow]:
+        """Yield a record of each exchange: its attributes are the columns of `exchanges`, and the answer's texts.
+
+        `ttft_ms` is a float, `outcome` a text, `labels` a dictionary; unknown is None. No pandas is needed.
+        """
+        with self._selected(filter) as (connection, condition):
+            yield from queries.details(connection, condition, limit)
+
     def exchanges(
         self, filter: str | None = None, *, limit: int | None = None, where: str | None = None
-    ) -> pd.DataFrame:
+    ) -> "pd.DataFrame":
         """Return one row for each exchange: its start, model and outcome (text), durations in ms, counts.
 
         `started_at` is a timestamp in UTC, to the microsecond; `flags` are words joined by spaces, `labels` JSON.
         """
         return self._exchanges("exchanges", limit, filter, where)
 
-    def texts(self, filter: str | None = None, *, limit: int | None = None, where: str | None = None) -> pd.DataFrame:
+    def texts(self, filter: str | None = None, *, limit: int | None = None, where: str | None = None) -> "pd.DataFrame":
         """Return the columns of `exchanges`, then the answer: content, reasoning, refusal, and tool calls as JSON."""
         return self._exchanges("texts", limit, filter, where)
 
-    def chunks(self, filter: str | None = None, *, limit: int | None = None, where: str | None = None) -> pd.DataFrame:
+    def chunks(
+        self, filter: str | None = None, *, limit: int | None = None, where: str | None = None
+    ) -> "pd.DataFrame":
         """Return one row for each choice of each chunk; each is decoded from the bytes, so a million take their time.
 
         `at_ms` is since T0, `gap_ms` since the chunk before; `output` is whether the chunk counts as output.
@@ -116,8 +128,10 @@ class Tape:
         with self._selected(filter, where) as (connection, condition):
             return _frame("chunks", queries.all_chunks(connection, condition, limit))
 
-    def reads(self, filter: str | None = None, *, limit: int | None = None, where: str | None = None) -> pd.DataFrame:
+    def reads(self, filter: str | None = None, *, limit: int | None = None, where: str | None = None) -> "pd.DataFrame":
         """Return one row for each socket read: timestamps in ms since T0, `start` and `size` in bytes of the body."""
+        import numpy as np
+
         ids, parts, left = list[str](), [np.empty((5, 0))], limit
         with self._selected(filter, where) as (connection, condition):
             for id, found in queries.all_reads_packed(connection, condition):
@@ -132,23 +146,25 @@ class Tape:
         arrays = _category(place, ids), _whole(seq), _ms(at), _ms(relayed), _whole(start), _whole(size)
         return _described("reads", fields.of("reads"), arrays)
 
-    def turns(self, filter: str | None = None, *, limit: int | None = None, where: str | None = None) -> pd.DataFrame:
+    def turns(self, filter: str | None = None, *, limit: int | None = None, where: str | None = None) -> "pd.DataFrame":
         """Return one row for each turn over a WebSocket: what began it, its times in ms, outcome, tokens and audio."""
         with self._selected(filter, where) as (connection, condition):
             return _frame("turns", itertools.islice(queries.all_turns(connection, condition), limit))
 
     def conversations(
         self, filter: str | None = None, *, limit: int | None = None, where: str | None = None
-    ) -> pd.DataFrame:
+    ) -> "pd.DataFrame":
         """Return one row for each conversation with the parts of its time; it covers the exchanges that fit."""
         with self._selected(filter, where) as (connection, condition):
             return _frame("conversations", sessions.listed(connection, where=condition)[::-1][:limit])
 
-    def gaps(self, filter: str | None = None, *, where: str | None = None) -> pd.DataFrame:
+    def gaps(self, filter: str | None = None, *, where: str | None = None) -> "pd.DataFrame":
         """Return one row for each gap between two output chunks of an exchange: its number and its length in ms.
 
         They are the gaps of `icl` in `stats`, which takes those of the complete exchanges. Millions take seconds.
         """
+        import numpy as np
+
         with self._selected(filter, where) as (connection, condition):
             found = [(id, _whole_gaps(packed)) for id, packed in queries.packed_gaps(connection, condition)]
         counts = np.array([len(packed) // 8 for _, packed in found], np.int64)
@@ -164,15 +180,17 @@ class Tape:
         *,
         by: str | None = None,
         slo: str | None = None,
-        percentile_method: summary.Method = "linear",
+        percentile_method: "Method" = "linear",
         include_failed: bool = False,
         all_operations: bool = False,
-    ) -> pd.DataFrame:
+    ) -> "pd.DataFrame":
         """Return the figures of `wiretape stats`, with its options, by group: `by="model,label.run"`.
 
         The columns are those of `wiretape stats --schema`; `frame.attrs["notes"]` lists the messages about
         old and missing measures and about excluded exchanges.
         """
+        from wiretape.viewer.stats import metrics, summary
+
         keys = () if by is None else metrics.groups(by)
         measuring = Measuring(percentile_method, metrics.objective(slo) if slo else (), include_failed)
         with TapePlace(self.path).opened() as source:
@@ -193,12 +211,14 @@ class Tape:
         include_failed: bool = False,
         all_operations: bool = False,
         seed: int = 0,
-    ) -> pd.DataFrame:
+    ) -> "pd.DataFrame":
         """Return the rows of `wiretape compare`: of two exchanges, `a` and `b`, or of two groups, selected by filters.
 
         Of groups, `frame.attrs["notes"]` is that of `stats`. Raises `wiretape.recorder.errors.NotFound` if there is no
         such exchange, or if a group is empty.
         """
+        from wiretape.viewer.stats import compare
+
         is_pair = a is not None and b is not None and base is new is filter is None
         if not is_pair and (a is not None or b is not None or base is None or new is None):
             raise ValueError("name two exchanges, or two groups with base and new")
@@ -206,7 +226,8 @@ class Tape:
             if a is not None and b is not None:
                 pair = [source.exchange(source.find(id)).detail() for id in (a, b)]
                 return _frame("pair", compare.pair(*pair), _columns(compare.PAIR_FIELDS))
-            sides, notes = list[summary.Sample](), list[str]()
+            sides: list[Sample] = []
+            notes = list[str]()
             for name, text in (("base", base), ("new", new)):
                 selection = Selection(_filter(filter, text))
                 sides += source.samples(selection.covered(all_operations), include_failed=include_failed)
@@ -229,7 +250,7 @@ class Tape:
             record = rows.record(found.worked_out(), found.headers())
             return rows.rounded(record, filter(rows.is_rounded, record))
 
-    def _exchanges(self, table: str, limit: int | None, *filters: str | None) -> pd.DataFrame:
+    def _exchanges(self, table: str, limit: int | None, *filters: str | None) -> "pd.DataFrame":
         names = tuple(field.name for field in fields.of(table))
         with self._selected(*filters) as (connection, condition):
             return _frame(table, queries.exchanges(connection, names, where=condition, limit=limit))
@@ -260,7 +281,7 @@ def _columns(meanings: Mapping[str, str]) -> tuple[ExportField, ...]:
     return tuple(ExportField(name, _COMPARED.get(name, "number"), None, meaning) for name, meaning in meanings.items())
 
 
-def _frame(table: str, found: Iterable[TableRow], columns_of: Sequence[ExportField] = ()) -> pd.DataFrame:
+def _frame(table: str, found: Iterable[TableRow], columns_of: Sequence[ExportField] = ()) -> "pd.DataFrame":
     """Make a frame of the rows of a table; only the columns are held, not the rows."""
     given = columns_of or fields.of(table)
     columns: dict[str, list[Any]] = {field.name: [] for field in given}
@@ -280,6 +301,8 @@ def _dtype(table: str, field: ExportField) -> str:
 
 def as_array(dtype: Any, values: list[Any]) -> Any:
     """Return values as an array of a type; an integer that no column of a tape could hold is unknown."""
+    import pandas as pd
+
     if dtype == "category":
         values = [rows.encodable(value) for value in values]
         return pd.Categorical(values, categories=pd.Index(list(dict.fromkeys(values)), dtype="string"))
@@ -300,23 +323,34 @@ def _whole_gaps(packed: bytes) -> bytes:
     return packed[: len(packed) // 8 * 8]
 
 
-def _category(places: NDArray[Any], names: list[str]) -> Any:
+def _category(places: "NDArray[Any]", names: list[str]) -> Any:
+    import numpy as np
+    import pandas as pd
+
     return pd.Categorical.from_codes(
         places.astype(np.int64), pd.Index(list(map(rows.encodable, names)), dtype="string")
     )
 
 
-def _whole(values: NDArray[Any]) -> IntegerArray:
+def _whole(values: "NDArray[Any]") -> "IntegerArray":
+    import numpy as np
+    from pandas.arrays import IntegerArray
+
     return IntegerArray(values.astype(np.int64), np.zeros(len(values), bool))
 
 
-def _ms(ns: NDArray[Any]) -> FloatingArray:
+def _ms(ns: "NDArray[Any]") -> "FloatingArray":
     """Return whole nanoseconds as `rows.ms` does; NaN is unknown."""
+    import numpy as np
+    from pandas.arrays import FloatingArray
+
     return FloatingArray(ns / 1e6, np.isnan(ns))
 
 
-def _described(table: str, columns: Sequence[ExportField], arrays: Sequence[object]) -> pd.DataFrame:
+def _described(table: str, columns: Sequence[ExportField], arrays: Sequence[object]) -> "pd.DataFrame":
     """Build a frame of columns; their descriptions go into its attributes."""
+    import pandas as pd
+
     frame = pd.DataFrame({field.name: array for field, array in zip(columns, arrays, strict=True)})
     frame.attrs["columns"] = {
         field.name: {"dtype": _dtype(table, field), "unit": field.unit, "meaning": field.meaning} for field in columns

@@ -4,13 +4,11 @@ The paths keep requests of an earlier test's client apart from those of the curr
 """
 
 import asyncio
-import contextlib
 import dataclasses
 import math
 import re
-import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -29,6 +27,7 @@ from wiretape.viewer.replay.recording import LabelledUpstreams, Recording
 from wiretape.viewer.replay.recordings import LABEL, Shelf, label_of, selected
 from wiretape.viewer.replay.serve import Replay, Served, answer_error
 from wiretape.viewer.replay.source import ReplaySource
+from wiretape.viewer.replay.thread import LoopThread
 from wiretape.viewer.replay.timeline import RequestTimeline
 from wiretape.viewer.replay.unread import Kernel, Watcher
 from wiretape.viewer.replay.websocket import Upgrade
@@ -79,33 +78,13 @@ class Background:
         self._left: list[str] = []
         self._tell = self._left.append
         self._count = 0
-        started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, str]] = Future()
-        self._thread = threading.Thread(target=self._run, args=(started,), name=THREADS, daemon=True)
-        self._thread.start()
-        self._loop, self._stopped, self._base = started.result(_SECONDS)
+        self._thread = LoopThread(THREADS)
+        self._base = self._call(self._listen())
 
-    def _run(self, started: "Future[Any]") -> None:
-        factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
-        with contextlib.suppress(ImportError):  # then on asyncio's own
-            from uvloop import new_event_loop as factory
-        try:
-            with asyncio.Runner(loop_factory=factory) as runner:
-                runner.run(self._serve(started))
-        except BaseException as error:
-            if started.done():
-                raise
-            started.set_exception(error)
-
-    async def _serve(self, started: "Future[Any]") -> None:
-        # asyncio's own loop looks names up in its executor, which has to be known as ours, too.
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(thread_name_prefix=THREADS))
+    async def _listen(self) -> str:
         sock = server.listen("127.0.0.1", 0)
-        front = server.Server(self._switch, sock, kernel_time=KernelTime(SYSTEM))
-        stopped = asyncio.Event()
-        started.set_result((asyncio.get_running_loop(), stopped, server.base_url(sock)))
-        await stopped.wait()
-        front.close()
-        await front.wait_closed(0)
+        self._front = server.Server(self._switch, sock, kernel_time=KernelTime(SYSTEM))
+        return server.base_url(sock)
 
     def begin(self, asked: MarkerSettings, test: str, environ: Mapping[str, str]) -> "WiretapeServer":
         """Serve a test, which has these variables. Raises `WiretapeError`, and ValueError for a wrong variable."""
@@ -192,18 +171,22 @@ class Background:
         return self._call(_settled(read))
 
     def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_SECONDS)
+        return self._thread.call(coroutine, _SECONDS)
 
     def close(self) -> Sequence[str]:
         """End the thread, and close all tapes; return what went wrong since the last test."""
         for one in self._recordings.values():
             self._left += self._call(one.stop()).problems
-        self._loop.call_soon_threadsafe(self._stopped.set)
-        self._thread.join(_SECONDS)
+        self._call(self._unlisten())
+        self._thread.close(_SECONDS)
         self._planning.submit(self._shelf.close).result(_SECONDS)
         self._planning.shutdown()
         self._kernel.close()
         return self._left
+
+    async def _unlisten(self) -> None:
+        self._front.close()
+        await self._front.wait_closed(0)
 
 
 async def _settled(read: Callable[[], T]) -> T:

@@ -29,7 +29,7 @@ ARGUMENTS: Final = {
     "rechunk": "size of writes: recorded, event, byte, or a number of bytes",
     "fault": "break answers, by one fault or several: 'cut@50%', 'stall:5s@#120', 'status:429:0.1'",
     "seed": "seed of random faults",
-    "upstream": "the API, a URL or NAME=URL, or several; else from the environment, or the well-known APIs",
+    "upstream": "the API by its name, a URL or NAME=URL, or several; else from the environment, or the well-known APIs",
     "allow_hosts": "hosts that the test may connect to besides its server, each HOST or HOST:PORT: 'localhost:5432'",
     "filter": "serve only matching recordings: 'model:gpt-* -is:truncated' (wiretape help filters)",
 }

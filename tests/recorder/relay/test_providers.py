@@ -206,3 +206,9 @@ ANTHROPIC = ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_URL", "ANTHROPIC_API_BASE")
 )  # fmt: skip
 def test_a_variable_is_pointed_only_at_its_own_api(upstreams: list[str], bases: dict[str, str]) -> None:
     assert providers.sdk_bases("http://x", [providers.parse(text) for text in upstreams]) == bases
+
+
+def test_the_name_of_a_known_api_is_an_upstream() -> None:
+    assert providers.parse("openai") == providers.parse("openai=https://api.openai.com")
+    with pytest.raises(ValueError, match="azure has a URL for each account or region: add yours, azure=https"):
+        providers.parse("azure")

@@ -223,6 +223,12 @@ def detail_of(connection: Connection, no: int) -> DetailRow:
     return rows.detail(*connection.execute(_detail(), {"no": no}).one())
 
 
+def details(connection: Connection, where: Condition | None = None, limit: int | None = None) -> Iterator[DetailRow]:
+    """Yield the row of `detail` of each exchange that fits, oldest first: at most `limit`."""
+    for batch in in_batches(connection, _selected(rows.DETAILED), where, limit=limit):
+        yield from (rows.detail(*values) for values in batch)
+
+
 @functools.cache
 def _detail() -> Statement:
     return _selected(rows.DETAILED).select_from(JOINED).where(_exchanges.c.no == bindparam("no"))
