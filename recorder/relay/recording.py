@@ -107,9 +107,9 @@ class ExchangeFrames:
             self._tap.counts.unrecorded += 1
             self._storable = -1
         self._request = frame.started_at, frame.boot_ns, frame.method, frame.path, frame.upstream
-        self._tap.follow(self)
+        self._tap.unstored.follow(self)
         if self._unrecorded:
-            self._tap.note_lack(self)
+            self._tap.unstored.note_lack(self)
         self._put(frame)
         if self._started_ns is None:
             self.start()
@@ -166,13 +166,13 @@ class ExchangeFrames:
             self._storable = -1
             self._gap += size
             self._tap.counts.dropped_bytes += size
-            self._tap.note_lack(self)
+            self._tap.unstored.note_lack(self)
 
     def switch(self) -> ClientSide:
         """Return the recording of the client's side, after the exchange has become a WebSocket."""
         storable = -1 if self._unrecorded else STORED_BYTES
         self._client = ClientSide(
-            self._tap, self.id, self.t0, storable=storable, on_gap=lambda: self._tap.note_lack(self)
+            self._tap, self.id, self.t0, storable=storable, on_gap=lambda: self._tap.unstored.note_lack(self)
         )
         return self._client
 
@@ -217,7 +217,7 @@ class ExchangeFrames:
         )
         self._put(self._end)
         if self._unrecorded:
-            self._tap.forget(self)
+            self._tap.unstored.forget(self)
 
     def relayed(self) -> Relayed:
         """Return the facts about the exchange until now, for a tape that cannot be written."""

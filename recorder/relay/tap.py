@@ -1,8 +1,8 @@
 """The relay's end of the journal: sends frames to the writer process, never blocks, and counts losses.
 
-Frames are gathered for a few milliseconds and sent to the writer; they are kept until acknowledged, up to a
-bound. If the writer dies, another is started and gets the unacknowledged frames again. Past the bound a stream is
-relayed but no longer stored, and its gap is counted: a stream on a tape is always an exact prefix.
+All frames are in one queue, in their order, until they are acknowledged; the last of them are not sent yet. If the
+writer dies, another is started, for which none is. Past a bound a stream is relayed but no longer stored, and its gap
+is counted: a stream on a tape is always an exact prefix.
 
 All relays of a tape have one writer, which any of them starts (`wiretape.recorder.relay.link`).
 """
@@ -12,9 +12,10 @@ import contextlib
 import sys
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -26,14 +27,20 @@ from wiretape.recorder.plurals import counted
 from wiretape.recorder.relay import link, sharing
 from wiretape.recorder.relay.link import Link
 from wiretape.recorder.relay.sharing import Share, WorkerPlace
+from wiretape.recorder.relay.unstored import UnstoredExchanges
 from wiretape.recorder.tape import journal
 from wiretape.recorder.tape.lock import Identity, identity
-from wiretape.recorder.tape.losses import LATE_NS, Counts, Keeper, LossReporter, Relayed, Totals, Unstored, reconcile
+from wiretape.recorder.tape.losses import LATE_NS, Counts, LossReporter, Totals, reconcile
 
 QUEUE_BYTES = 64 << 20
 """Unacknowledged bytes kept at most; reads beyond it become gaps, and request bodies are left out."""
-GATHER_SECONDS = 0.03
-"""Time for gathering frames before they are sent; far below the commit window, so a killed relay loses little more."""
+GATHER_SECONDS = 0.09
+"""Time for gathering reads before they are sent: they and the writer's window (`writer.WINDOW_NS`) take less than 0.2 s
+together, which is what a kill may cost; a window holds the frames of two such times, so that a commit is of both."""
+PROMPT_SECONDS = 0.03
+"""Time for gathering all other frames, so that viewers see an exchange's begin and end soon."""
+_TIMER_NS = 1_000_000
+"""Resolution of the event loop's timers; a longer delay is the loop's."""
 _PIPE_BYTES = 4 << 20
 _JOINED_BYTES = 256 << 10
 _LATER_SECONDS = 0.05
@@ -47,10 +54,9 @@ _REACH_NS = 10_000_000_000
 _READY_SECONDS = 4.0
 """… and for its answer, before the next try."""
 _WATCH_SECONDS = 0.25
-_MOST_LISTED = 1000
-"""Limit of unstored exchanges listed beside the tape; of more, only the number and the bytes are kept."""
 _NOTICE_SECONDS = 1.0, 5.0
 """Time until a close first reports its progress, and the interval after that."""
+_MAY_WAIT = (journal.SocketReads, journal.Upload, journal.Heartbeat)
 _BEFORE_READS = (journal.Begin, journal.Upload, journal.Uploaded, journal.Head)
 
 
@@ -83,21 +89,6 @@ class Gathered:
         return run
 
 
-class Followed(Protocol):
-    """An exchange whose end is not stored yet."""
-
-    @property
-    def id(self) -> str:
-        """Its id."""
-
-    @property
-    def bytes(self) -> int:
-        """The number of bytes received from upstream."""
-
-    def relayed(self) -> Relayed:
-        """Return the facts about it until now."""
-
-
 class Tap:
     """One relay's connection to the writer of a tape."""
 
@@ -116,6 +107,9 @@ class Tap:
         place: WorkerPlace | None = None,
     ) -> None:
         self.counts = Counts()
+        self.unstored = UnstoredExchanges(session.uuid)
+        self.on_late: Callable[[int, int], None] = lambda due, late_ns: None
+        """Called when the event loop was late: with the time from which it was, and its delay, in ns."""
         self._path, self._session, self._purpose, self._keep = path, session, purpose, keep
         self._place = place or WorkerPlace()
         self._announced: journal.Deleting | None = None
@@ -125,8 +119,10 @@ class Tap:
         self._pending: deque[_UnacknowledgedFrame] = deque()
         self._gathered: list[Gathered] = []
         self._pending_bytes = self._gathered_bytes = 0
-        self._outbox: deque[bytes] = deque()
+        self._unsent = 0
+        """Frames at the end of `_pending` that this writer has not got."""
         self._flush_at: asyncio.TimerHandle | None = None
+        self._flush_due = 0
         self._process: Link | None = None
         self._ready = journal.Ready("", [])
         self._tasks: list[asyncio.Task[None]] = []
@@ -137,13 +133,14 @@ class Tap:
         self._verified: journal.Verified | None = None
         self._file: Identity | None = None
         self._reporter = LossReporter()
-        self._followed, self._lacking = dict[str, Followed](), dict[str, Followed]()
-        self._forgotten = Unstored(session.uuid)
-        self._keeper: Keeper | None = None
-        self._last_unstored = Unstored(session.uuid)
         self._gave_up = False
         # When a close must be over, and when the writer last acknowledged or reported anything.
         self._deadline_ns, self._heard_ns = sys.maxsize, clock.now()
+
+    @cached_property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop; asking for it is a system call in Python 3.11, and a tap is made before it runs."""
+        return asyncio.get_running_loop()
 
     @property
     def pid(self) -> int | None:
@@ -187,8 +184,8 @@ class Tap:
         async with self._starting:
             process = self._process = await connecting
         # The session comes first, and all kept frames follow at once, so that no flush comes between.
-        preamble = (journal.encode(0, frame) for frame in self._preamble())
-        self._outbox = deque((*preamble, *(pending.data for pending in self._pending)))
+        process.sink.write(b"".join(journal.encode(0, frame) for frame in self._preamble()))
+        self._unsent = len(self._pending)
         self._flush()
         is_own = process.pid is not None
         try:
@@ -208,7 +205,7 @@ class Tap:
         self._ready = answer
         self._file = self._file or identity(self._path)
         if not self._place.is_worker:
-            self._open_keeper()
+            self.unstored.open(self._path, self._on_trouble)
 
     def _preamble(self) -> Iterator[journal.Frame]:
         place = self._place
@@ -305,8 +302,8 @@ class Tap:
             self.counts.stored_bytes += pending.body
             self.counts.stored_exchanges += pending.begins
             if pending.ends:
-                self._followed.pop(pending.ends, None)
-                self._lacking.pop(pending.ends, None)
+                self.unstored.drop(pending.ends)
+        self._unsent = min(self._unsent, len(self._pending))
         if not self._pending:
             self._all_stored.set()
         if self.counts.trouble:
@@ -362,7 +359,7 @@ class Tap:
         self.counts.dropped_bytes += sum(pending.body for pending in self._pending)
         self.counts.unrecorded += sum(pending.begins for pending in self._pending)
         self._pending.clear()
-        self._pending_bytes = 0
+        self._pending_bytes = self._unsent = 0
 
     def _count_finished(self, one: journal.Finished) -> None:
         """Count an exchange once: a restarted writer may repeat the report of an earlier one."""
@@ -377,23 +374,6 @@ class Tap:
     def _report(self, message: str) -> None:
         self.counts.trouble = message
         self._on_trouble(message)
-
-    def follow(self, exchange: Followed) -> None:
-        """Track an exchange until its end is stored."""
-        self._followed[exchange.id] = exchange
-
-    def note_lack(self, exchange: Followed) -> None:
-        """Note that the tape lacks a part of an exchange for good."""
-        if exchange.id in self._followed:
-            self._lacking[exchange.id] = exchange
-
-    def forget(self, exchange: Followed) -> None:
-        """Keep only the count of a finished exchange that was not stored."""
-        self._followed.pop(exchange.id, None)
-        self._lacking.pop(exchange.id, None)
-        before = self._forgotten
-        size = before.unlisted_bytes + exchange.relayed().all_bytes
-        self._forgotten = msgspec.structs.replace(before, unlisted=before.unlisted + 1, unlisted_bytes=size)
 
     async def _watch_losses(self) -> None:
         """Report losses, and list them in the file beside the tape."""
@@ -410,41 +390,15 @@ class Tap:
         late = whole.waiting_ns, whole.silent_ns
         if line := self._reporter.report(now, whole.counts, *late, lacking=whole.lacking):
             self._on_trouble(line)
-        self._keep_beside(whole.unstored)
+        self.unstored.keep(whole.unstored)
 
     def share(self) -> Share:
         """Return this relay's own share."""
         now = self._clock.now()
         waiting_ns = self._waiting_ns(now)
-        late = self._gave_up or self._closing or waiting_ns > LATE_NS
-        followed = self._followed if late else self._lacking
-        listed = [exchange.relayed() for exchange in islice(followed.values(), _MOST_LISTED)]
-        unstored = msgspec.structs.replace(self._forgotten, exchanges=listed)
-        if len(followed) > _MOST_LISTED:
-            size = sum(exchange.bytes for exchange in islice(followed.values(), _MOST_LISTED, None))
-            unstored = msgspec.structs.replace(
-                unstored,
-                unlisted=unstored.unlisted + len(followed) - _MOST_LISTED,
-                unlisted_bytes=unstored.unlisted_bytes + size,
-            )
+        unstored = self.unstored.listed(is_late=self._gave_up or self._closing or waiting_ns > LATE_NS)
         silent_ns = min(waiting_ns, now - self._heard_ns)
-        return Share(self.counts, unstored, waiting_ns, self._gave_up or bool(self._lacking), silent_ns=silent_ns)
-
-    def _keep_beside(self, unstored: Unstored) -> None:
-        if self._keeper is not None and unstored != self._last_unstored:
-            self._keeper.keep(unstored)
-            self._last_unstored = unstored
-
-    def _open_keeper(self) -> None:
-        """Open the file that the writer has prepared; another one after the file was removed."""
-        if self._keeper is not None:
-            self._keeper.close(0)
-        try:
-            self._keeper = Keeper(self._path, self._session.uuid)
-        except OSError as error:
-            self._keeper = None
-            self._on_trouble(f"data that cannot be stored cannot be kept beside the tape either ({error.strerror})")
-        self._last_unstored = Unstored(self._last_unstored.session)
+        return Share(self.counts, unstored, waiting_ns, self._gave_up or self.unstored.has_gaps, silent_ns=silent_ns)
 
     async def _send_heartbeats(self) -> None:
         while True:
@@ -475,8 +429,8 @@ class Tap:
             self._all_stored.clear()
         self._pending.append(_UnacknowledgedFrame(self._seq, self._clock.now(), data, body, begins, ends))
         self._pending_bytes += len(data)
-        self._outbox.append(data)
-        self._flush_soon()
+        self._unsent += 1
+        self._flush_soon(GATHER_SECONDS if isinstance(frame, _MAY_WAIT) else PROMPT_SECONDS)
 
     def offer(self, gathered: Gathered, at_ns: int, relayed_ns: int | None, data: bytes, size: int) -> bool:
         """Queue a read of `size` bytes; return False if there is no room for it. Every read comes this way."""
@@ -484,7 +438,8 @@ class Tap:
             return False
         if not gathered.data:
             self._gathered.append(gathered)
-            self._flush_soon()
+            if self._flush_at is None:
+                self._flush_soon(GATHER_SECONDS)
         run = gathered.run
         run.at_ns.append(at_ns)
         run.relayed_ns.append(relayed_ns)
@@ -506,9 +461,13 @@ class Tap:
             runs = [one.take(data) for one in gathered]
             self.put(journal.SocketReads(runs, b"".join(data)))
 
-    def _flush_soon(self) -> None:
-        if self._flush_at is None:
-            self._flush_at = asyncio.get_running_loop().call_later(GATHER_SECONDS, self._flush)
+    def _flush_soon(self, seconds: float) -> None:
+        due = self._clock.now() + int(seconds * 1e9)
+        if self._flush_at is not None:
+            if self._flush_due <= due:
+                return
+            self._flush_at.cancel()
+        self._flush_due, self._flush_at = due, self._loop.call_later(seconds, self._flush)
 
     def has_room_for_request(self, size: int) -> bool:
         """Return True if a request body may be kept: bodies leave a quarter of the room to responses."""
@@ -534,28 +493,31 @@ class Tap:
         self._deadline_ns = self._clock.now() + int(_CUT_SECONDS * 1e9)
 
     def _flush(self) -> None:
+        """Send the writer what it has not got yet, as far as the pipe has room."""
+        if self._flush_at is not None:
+            self._flush_at.cancel()
+            self._flush_at = None
+            if (late_ns := self._clock.now() - self._flush_due - _TIMER_NS) > _TIMER_NS:
+                self.on_late(self._flush_due, late_ns)
         self._put_reads()
-        self._flush_at = None
         if self._process is None or self._process.is_over or self._process.sink.is_closing():
             return  # the next writer gets all kept frames
         pipe = self._process.sink
-        if pipe.get_write_buffer_size() > _PIPE_BYTES:
-            self._flush_at = asyncio.get_running_loop().call_later(_LATER_SECONDS, self._flush)
-            return
-        while self._outbox and pipe.get_write_buffer_size() <= _PIPE_BYTES:
-            if len(self._outbox[0]) >= _JOINED_BYTES:  # not copied: it may be as large as a request body
-                pipe.write(self._outbox.popleft())
-            else:
-                pipe.write(b"".join(self._small_frames()))
-        if self._outbox:
-            self._flush_at = asyncio.get_running_loop().call_later(_LATER_SECONDS, self._flush)
+        while self._unsent and pipe.get_write_buffer_size() <= _PIPE_BYTES:
+            pipe.write(self._next_frames())
+        if self._unsent:
+            self._flush_soon(_LATER_SECONDS)
 
-    def _small_frames(self) -> Iterator[bytes]:
-        """Yield and remove frames from the front of the outbox, up to a large one."""
-        size = 0
-        while self._outbox and len(self._outbox[0]) < _JOINED_BYTES and size < _PIPE_BYTES:
-            size += len(self._outbox[0])
-            yield self._outbox.popleft()
+    def _next_frames(self) -> bytes:
+        """Return the next frames to be sent, as one piece; a large one is alone and not copied: it may be a body."""
+        frames, size = list[bytes](), 0
+        for pending in islice(self._pending, len(self._pending) - self._unsent, None):
+            size += len(pending.data)
+            if frames and size > _JOINED_BYTES:
+                break
+            frames.append(pending.data)
+        self._unsent -= len(frames)
+        return frames[0] if len(frames) == 1 else b"".join(frames)
 
     async def close(self, grace: float = 10.0) -> int:
         """Make the writer commit and measure everything and end; return the number of frames that are not stored.
@@ -566,7 +528,7 @@ class Tap:
         for task in self._tasks[2:]:
             task.cancel()  # no heartbeat may follow the end
         self.put(journal.Left() if self._place.is_worker else journal.Close(self._clock.wall()))
-        self._flush_now()
+        self._flush()
         self._heard_ns = self._clock.now()
         telling = asyncio.create_task(self._tell_what_is_left())
         while self._pending and self._goes_on(grace):
@@ -580,8 +542,7 @@ class Tap:
             self._watch()
         await self._end_writer(grace)
         telling.cancel()
-        if self._keeper is not None:
-            self._keeper.close(_LAST_SECONDS)
+        self.unstored.close()
         self._count_pending_as_lost()
         return self._lost
 
@@ -597,11 +558,6 @@ class Tap:
             if left := len(self._unfinished):
                 self._on_notice(f"storing and measuring {counted(left, 'exchange')} (ctrl-c again to cut) …")
             await asyncio.sleep(then)
-
-    def _flush_now(self) -> None:
-        if self._flush_at is not None:
-            self._flush_at.cancel()
-        self._flush()
 
     async def _end_writer(self, grace: float) -> None:
         """Send the writer the end of file, and handle its last answers until it ends."""

@@ -54,8 +54,8 @@ from wiretape.recorder.tape.lock import Claim, FileWatch, LogGone, identity, rem
 from wiretape.recorder.tape.retention import Pruner, Removed, TapeLimits
 from wiretape.recorder.tape.store import Batch, Settled, Store, Unsettled, settle
 
-WINDOW_NS = 200_000_000
-"""Time from the first frame of a batch to its commit, …"""
+WINDOW_NS = 100_000_000
+"""Time from the first frame of a batch to its commit, which follows a relay's `GATHER_SECONDS`, …"""
 PROMPT_NS = 20_000_000
 """… from a request's or an exchange's end, so that viewers see it soon …"""
 SPACING_NS = 50_000_000

@@ -198,7 +198,10 @@ def test_the_protocol_the_trailers_and_the_error_of_a_stream_are_noted(tape: Pat
 def test_the_boot_clock_is_read_with_the_wall_clock_at_the_start() -> None:
     clock = Clock(now=lambda: 5, wall_ns=lambda: 0, boot_ns=lambda: 77)
     one = ExchangeFrames(
-        SimpleNamespace(**dict.fromkeys(("follow", "admits", "put", "has_room_for_request"), lambda *_: True)),
+        SimpleNamespace(
+            **dict.fromkeys(("admits", "put", "has_room_for_request"), lambda *_: True),
+            unstored=SimpleNamespace(follow=lambda _: None),
+        ),
         clock,
         "e1",
     )  # type: ignore[arg-type]
@@ -218,9 +221,11 @@ def test_without_room_for_a_whole_exchange_it_is_counted_and_forgotten_at_its_en
         counts=counts,
         has_room_for_request=lambda size: False,
         admits=lambda: False,
-        follow=lambda one: calls.append("follow"),
-        note_lack=lambda one: calls.append("lack"),
-        forget=lambda one: calls.append("forget"),
+        unstored=SimpleNamespace(
+            follow=lambda one: calls.append("follow"),
+            note_lack=lambda one: calls.append("lack"),
+            forget=lambda one: calls.append("forget"),
+        ),
         put=lambda frame: calls.append("put"),
     )
     unstored = ExchangeFrames(full, Clock(now=lambda: 7), "e1")

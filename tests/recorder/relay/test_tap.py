@@ -32,7 +32,7 @@ from wiretape.recorder.errors import ForeignFile, SchemaMismatch, TapeBusy, Wire
 from wiretape.recorder.relay import tap
 from wiretape.recorder.relay.recording import ExchangeFrames
 from wiretape.recorder.relay.tap import Tap
-from wiretape.recorder.tape import file, journal, lock
+from wiretape.recorder.tape import file, journal, lock, writer
 from wiretape.recorder.tape.losses import Totals
 
 
@@ -213,6 +213,26 @@ def test_reads_that_come_together_travel_in_one_frame_and_before_what_follows_th
         both[0].end("end", None, SYSTEM.now())
         both[1].read(SYSTEM.now(), None, b"more")
         assert await running.close(grace=0.05) == 2 + 1 + 1 + 1 + 1  # begun, read, ended, read, closed
+
+    play(scenario())
+
+
+def test_what_a_kill_of_both_processes_costs_is_less_than_a_fifth_of_a_second() -> None:
+    assert tap.GATHER_SECONDS * 1e9 + writer.WINDOW_NS < 200_000_000
+
+
+def test_an_end_does_not_wait_for_reads_to_be_gathered(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tap, "GATHER_SECONDS", 3600)
+
+    async def scenario() -> None:
+        async with started(tape) as running:
+            both = [ExchangeFrames(running, SYSTEM, id) for id in ("e1", "e2")]
+            for one in both:
+                one.begin(begin(one.id))
+                one.read(SYSTEM.now(), None, b"data")
+            both[0].end("end", None, SYSTEM.now())
+            await until(lambda: running.counts.recorded == 1)
+            assert running.counts.stored_bytes == 8  # those of the other one went with it
 
     play(scenario())
 
