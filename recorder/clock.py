@@ -5,6 +5,7 @@ only for display. All other modules take a `Clock` as an argument, so that a tes
 """
 
 import functools
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +19,10 @@ _SAMPLES = 3
 _SUSPICIOUS_NS = 200_000
 _STEP_NS = 20_000
 _DISAGREEMENT_NS = 1_000_000
+_LOOK_NS = 1_000_000
+"""Interval between looks at the wall clock: one for each read would be a tenth of what the read costs."""
+_LATE_NS = 2_000_000
+"""Age of received data, in ns, that shows that they have waited for the thread that reads them."""
 _AFTER_STEP_NS = 1_000_000_000
 """Time allowed for the read of data received before a step of the wall clock."""
 
@@ -93,13 +98,16 @@ class KernelTime:
     before such a step is useless, and is not used. An impossible receive time (off by `error_ns`) shows that the
     kernel's wall clock is not the one read here, as under libfaketime. Then none is used until the wall clock is set
     again.
+
+    `on_late` is called when data have waited to be read: with the time from which they have, and for how long, in ns.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._distance = self._sampled()
-        self._set_at = 0
+        self._set_at = self._look_at = 0
         self.error_ns = 0
+        self.on_late: Callable[[int, int], None] = lambda since, late_ns: None
 
     def _sampled(self) -> int:
         """Return wall minus monotonic time: of several samples, the one with the least delay between both readings."""
@@ -109,11 +117,20 @@ class KernelTime:
             samples.append((after - before, wall - (before + after) // 2))
         return min(samples)[1]
 
-    def at(self, wall_ns: int, now: int, since: int = 0) -> int | None:
+    def at(self, wall_ns: int, now: int, since: int = 0, free_at: int = sys.maxsize) -> int | None:
         """Return the monotonic time at `wall_ns`, which is just before `now`, and not before `since`.
 
-        None if the wall clock was set since, or is not the kernel's.
+        None if the wall clock was set since, or is not the kernel's. Only data received after `free_at` can have waited
+        for the thread alone.
         """
+        at = wall_ns - self._distance
+        if now < self._look_at and since <= at and self._set_at <= at and now - _LATE_NS <= at <= now + _STEP_NS:
+            return at if at < now else now
+        return self._checked(wall_ns, now, since, free_at)
+
+    def _checked(self, wall_ns: int, now: int, since: int, free_at: int) -> int | None:
+        """Return the time as `at` does, after a look at the wall clock."""
+        self._look_at = 0
         if abs(self._clock.wall_ns() - now - self._distance) > _SUSPICIOUS_NS:  # set, or this thread was delayed
             distance = self._distance
             self._distance = self._sampled()
@@ -124,6 +141,9 @@ class KernelTime:
             return self._corrected(at, now, since)
         if at < self._set_at:  # from before the step: it seems too early, or, above, in the future
             return None
+        self._look_at = now + _LOOK_NS
+        if at > free_at and now - at > _LATE_NS:
+            self.on_late(at, now - at)
         return min(at, now)
 
     def _corrected(self, at: int, now: int, since: int) -> int | None:

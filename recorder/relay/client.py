@@ -137,8 +137,11 @@ class Client(Protocol):
     def pad(self, size: int) -> None:
         """Pad the next part of the body, if the protocol has padding."""
 
-    def send(self, body: bytes) -> bool:
-        """Send more of an answer's body; return True if the kernel took all that was written at once."""
+    def send(self, body: bytes, chunk: bytes = b"") -> bool:
+        """Send more of an answer's body; return True if the kernel took all that was written at once.
+
+        `chunk`: the same as a chunk of HTTP/1.1, if there is one.
+        """
 
     def flush(self) -> bool:
         """Send the bytes that were added; return True if the kernel took all of them at once."""

@@ -141,7 +141,7 @@ class ClientStream(Http2Stream["ClientStream"]):
         """End an answer's body."""
         self.end(trailers)
 
-    def send(self, body: bytes) -> bool:
+    def send(self, body: bytes, chunk: bytes = b"") -> bool:
         """Send more of an answer's body; return True if the kernel took all that was written at once."""
         self.write(body)
         return self.pump()

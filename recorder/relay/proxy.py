@@ -69,11 +69,11 @@ CONTINUE_SECONDS = 1.0
 REST_SECONDS = 2.0
 """Time allowed for the rest of a request's body after a failure of its upstream, before the answer."""
 LAG_SECONDS = 0.005
-"""Interval between measurements of the event loop's lag."""
+"""Interval between measurements of the event loop's lag, where it stamps reads and nothing else shows the lag."""
 LATE_NS = 1_000_000
 """Resolution of the event loop's timers; a longer delay is lag."""
 _STALL_NS = 60_000_000_000
-_STALL_LOOK_NS = 5_000_000_000
+_STALL_LOOK_SECONDS = 5.0
 _LAG_NS = int(LAG_SECONDS * 1e9)
 _KEPT_OFF = frozenset((b"host", b"content-length", b"expect", b"x-wiretape-label"))
 """Headers of a request that upstream does not get as they came."""
@@ -126,11 +126,18 @@ class Proxy(HttpApp):
     sends_continue = False
     records_refusals = True
     live: "set[RelayedExchange | WebSocket]" = field(default_factory=set)
-    _watching: asyncio.TimerHandle | None = None
-    _due: int = 0
-    _stalls_at: int = 0
     lag: tuple[int, int] = 0, 0
-    """The last check of the exchanges for which the event loop was late: its due time and the delay, in ns."""
+    """The event loop's last delay that was noticed: the time from which it was late, and for how long, in ns."""
+    _is_noting: bool = False
+    _unstamped: "set[RelayedExchange | WebSocket]" = field(default_factory=set)
+    """Running exchanges with reads that the kernel did not stamp."""
+    _measuring: asyncio.TimerHandle | None = None
+    _looking: asyncio.TimerHandle | None = None
+
+    def __post_init__(self) -> None:
+        # Whoever is late for another reason shows the delay for nothing: a read of stamped data, and the frames' timer.
+        self.tap.on_late = self.note_late
+        self.transport.report_late_reads(self.note_late)
 
     def respond(self, client: Client, request: Request) -> "RelayedExchange | None":
         """Relay a request to the upstream that its path names."""
@@ -175,38 +182,63 @@ class Proxy(HttpApp):
             return None
         exchange = RelayedExchange(self, client, request, upstream, how)
         self.live.add(exchange)
-        if self._watching is None:
-            self._watch()
+        if not self.transport.has_kernel_time:
+            self.measure_lag(exchange)
+        if self._looking is None:
+            self._look_later()
         try:
             exchange.begin(rest, {**self.labels, **labels, **own_labels})
         except Exception as error:  # noqa: BLE001 - every failure in here is reported to the client and the user
             exchange.taker_failed(error)
         return exchange
 
-    def _watch(self) -> None:
-        """Schedule the next check of the running exchanges, until none is left."""
-        self._due = self.clock.now() + _LAG_NS
-        self._watching = asyncio.get_running_loop().call_later(LAG_SECONDS, self._look)
+    def measure_lag(self, exchange: "RelayedExchange") -> None:
+        """Measure the event loop's lag while an exchange runs whose timestamps are the loop's."""
+        self._unstamped.add(exchange)
+        if self._measuring is None:
+            self._measure_after(self.clock.now() + _LAG_NS)
 
-    def _look(self) -> None:
-        """Note the event loop's lag, and end exchanges whose client stalls."""
-        self._watching = None
-        if not self.live:
-            return
+    def _measure_after(self, due: int) -> None:
+        self._measuring = asyncio.get_running_loop().call_later(LAG_SECONDS, self._measure, due)
+
+    def _measure(self, due: int) -> None:
+        self._measuring = None
         now = self.clock.now()
-        late = now - self._due - LATE_NS
-        if late > LATE_NS:
-            self.lag = self._due, late
+        if (late_ns := now - due - LATE_NS) > LATE_NS:
+            self.note_late(due, late_ns)
+        if self._unstamped:
+            self._measure_after(now + _LAG_NS)
+
+    def note_late(self, since: int, late_ns: int) -> None:
+        """Note that the event loop was late: timestamps of that time may be, too."""
+        until = since + late_ns
+        if self._is_noting:  # by what else has waited for the same turn of the loop
+            since, until = min(since, self.lag[0]), max(until, sum(self.lag))
+        else:
+            self._is_noting = True
             asyncio.get_running_loop().call_soon(self._note_lag)  # after the reads of the delay
-        if now > self._stalls_at:
-            self._stalls_at = now + _STALL_LOOK_NS
-            self.end_stalled()
-        self._watch()
+        self.lag = since, until - since
 
     def _note_lag(self) -> None:
         """Note the event loop's lag in the running exchanges, whose timestamps may be late."""
+        self._is_noting = False
         for exchange in self.live:
             exchange.note_lag()
+
+    def leave(self, exchange: "RelayedExchange | WebSocket") -> None:
+        """Forget an exchange that has ended."""
+        self.live.discard(exchange)
+        self._unstamped.discard(exchange)
+
+    def _look_later(self) -> None:
+        self._looking = asyncio.get_running_loop().call_later(_STALL_LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        """End exchanges whose client stalls, at intervals while there are any."""
+        self._looking = None
+        self.end_stalled()
+        if self.live:
+            self._look_later()
 
     def end_stalled(self) -> None:
         """End the exchanges whose client has not taken anything for a minute."""
@@ -456,12 +488,12 @@ class RelayedExchange(Responder):
         elif self._upload is RequestBody.COMING:
             self._client.hold_body(False)
 
-    def came(self, at: int, head: ResponseHead | None, body: bytes, over: bool) -> None:
+    def came(self, at: int, head: ResponseHead | None, body: bytes, over: bool, chunk: bytes = b"") -> None:
         """Send a read to the client at once, then to the tap."""
         if head is None and not over:
             relayed = None
             try:
-                if self._client.send(body):
+                if self._client.send(body, chunk):
                     relayed = self._now()
             finally:  # a read is recorded also if the client's side fails
                 self._relayed(at, relayed, body)
@@ -528,6 +560,8 @@ class RelayedExchange(Responder):
         """Record a read, at once or when the client has taken it."""
         if self._connection is not None and self._connection.merged_at == at:
             self.note_lag()
+        if self._recording.instants.clock == "loop":
+            self._proxy.measure_lag(self)
         if relayed is not None and not self._waiting:
             self._recording.read(at, relayed, body)
             return
@@ -568,7 +602,8 @@ class RelayedExchange(Responder):
         assert self._connection is not None
         self._stage = step(STAGE, self._stage, "end")
         if self._websocket is not None:
-            self._proxy.live.discard(self._websocket)
+            self._proxy.leave(self._websocket)
+        self._proxy.leave(self)
         self.note_lag()
         self._recording.end(ended_by, detail, at, paused=paused)
         self._proxy.transport.remember(self._connection)
@@ -648,7 +683,7 @@ class RelayedExchange(Responder):
         if self._failure is not None:
             error, at = self._failure
             ended_by, detail = error.ended_by, str(error)
-        self._proxy.live.discard(self)
+        self._proxy.leave(self)
         self.note_lag()
         for waiting in (self._continue, self._connecting, self._rest_limit):
             if waiting is not None:

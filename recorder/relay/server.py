@@ -506,12 +506,12 @@ class Http1Client:
     def pad(self, size: int) -> None:
         """Ignore it: HTTP/1.1 has no padding."""
 
-    def send(self, body: bytes) -> bool:
-        """Send more of an answer's body; return True if the kernel took all that was written at once."""
+    def send(self, body: bytes, chunk: bytes = b"") -> bool:
+        """Send more of an answer's body, which may be a `chunk`; return True if the kernel took all at once."""
         if self._out:
             self.add(body)
             return self.flush()
-        return self._socket.write(self._frame(body))
+        return self._socket.write(chunk if chunk and self._frame is _chunk else self._frame(body))
 
     def add_unframed(self, data: bytes) -> None:
         """Go on with bytes outside of the answer's framing, as a server sends that breaks HTTP."""

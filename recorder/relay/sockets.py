@@ -30,9 +30,11 @@ from wiretape.recorder.clock import Clock, KernelTime
 from wiretape.recorder.errors import WiretapeError
 
 READ_BYTES = 64 << 10
-_SO_TIMESTAMPNS = 35 if sys.platform == "linux" and struct.calcsize("l") == 8 else None
+_SO_TIMESTAMPNS: int | None = 35 if sys.platform == "linux" and struct.calcsize("l") == 8 else None
 """Ask the kernel for receive times as a `struct timespec` (socket(7)); not a constant of Python's `socket`."""
+HAS_KERNEL_TIME = _SO_TIMESTAMPNS is not None
 _TIMESPEC = struct.Struct("@ll")
+_unpack_time = _TIMESPEC.unpack
 _LINGER_NOT = struct.pack("ii", 1, 0)
 _ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
 # All sockets of a process read into the same memory: a read is handled before the next one.
@@ -154,8 +156,13 @@ class Socket:
 
     def __init__(self, sock: socket.socket, clock: Clock, kernel_time: KernelTime | None = None) -> None:
         self._sock, self._clock, self.kernel_time = sock, clock, kernel_time
+        self._now, self._receive_into, self._send = clock.now, sock.recvmsg_into, sock.send
         self._loop = asyncio.get_running_loop()
         self._handler: Handler
+        self._take: Callable[[int, memoryview], None]
+        """The handler's `received`, or what decrypts for it."""
+        self._free_at = 0
+        """The last time at which unread bytes may have waited for this socket's reading, not for the event loop."""
         self._unsent: deque[memoryview] = deque()
         self._is_reading = self._is_writing = False
         self._is_ending = self._has_hung_up = self._is_read_to_end = False
@@ -176,7 +183,7 @@ class Socket:
 
         `is_read_to_end`: after a hang-up reading cannot be paused, as nobody is left to wait for.
         """
-        self._handler, self._is_read_to_end = handler, is_read_to_end
+        self._handler, self._take, self._is_read_to_end = handler, handler.received, is_read_to_end
         if self._hang_ups is None and not self.is_closed:
             self._hang_ups = _HangUps.of(self._loop)
             self._hang_ups.add(self._sock.fileno(), self)
@@ -208,7 +215,7 @@ class Socket:
         """Read on."""
         if self._is_reading or self.is_closed:
             return
-        self._is_reading = True
+        self._is_reading, self._free_at = True, self._now()
         if self._has_hung_up:
             self._next_read = self._loop.call_soon(self._read_on)
         else:
@@ -260,30 +267,28 @@ class Socket:
         if self.is_closed:
             return False
         try:
-            size, ancillary, _, _ = self._sock.recvmsg_into(_INTO, _ANCILLARY_BYTES)
+            size, ancillary, _, _ = self._receive_into(_INTO, _ANCILLARY_BYTES)
         except _NOT_NOW:
             return False
         except OSError as error:
             self._lose(error)
             return False
-        if size:
-            self._stamp(ancillary)
-            self._pass_on(_READ[:size])
-        else:
+        if not size:
             self._lose(self._write_error)
-        return True
-
-    def _stamp(self, ancillary: list[tuple[int, int, bytes]]) -> None:
-        now = self._clock.now()
-        at = None
+            return True
+        now, at = self._now(), None
         if ancillary and self.kernel_time is not None:
-            seconds, nanoseconds = _TIMESPEC.unpack(ancillary[0][2])
-            at = self.kernel_time.at(seconds * 1_000_000_000 + nanoseconds, now, self.since)
+            seconds, nanoseconds = _unpack_time(ancillary[0][2])
+            at = self.kernel_time.at(seconds * 1_000_000_000 + nanoseconds, now, self.since, self._free_at)
+        if size == READ_BYTES:
+            self._free_at = now
         self.has_kernel_time = at is not None
-        self.stamp = now if at is None else max(at, self.stamp)
-
-    def _pass_on(self, data: memoryview) -> None:
-        self._tell(self._handler.received, self.stamp, data)
+        self.stamp = stamp = now if at is None else max(at, self.stamp)
+        try:
+            self._take(stamp, _READ[:size])
+        except Exception as error:  # noqa: BLE001 - the event loop would only print it
+            self._handler.failed(error)
+        return True
 
     def _tell(self, told: Callable[..., None], *facts: object) -> None:
         try:
@@ -299,7 +304,7 @@ class Socket:
         sent = 0
         if not self._unsent:
             try:
-                sent = self._sock.send(data)
+                sent = self._send(data)
             except _NOT_NOW:
                 pass
             except OSError as error:
@@ -483,10 +488,11 @@ class TlsSocket(Socket):
     def start(self, handler: Handler, *, is_read_to_end: bool = False) -> None:
         """Report to `handler` from now on, beginning with the bytes that came with the end of the handshake."""
         if self._secured is None and self._incoming.pending:
-            self._loop.call_soon(self._pass_on, _READ[:0])  # before the next read, which may be the reset
+            self._loop.call_soon(self._tell, self._decrypt_on)  # before the next read, which may be the reset
         super().start(handler, is_read_to_end=is_read_to_end)
+        self._take = self._decrypt_on
 
-    def _pass_on(self, data: memoryview) -> None:
+    def _decrypt_on(self, _: int = 0, data: memoryview = _READ[:0]) -> None:
         if self.is_closed:
             return
         self._incoming.write(data)
@@ -497,11 +503,11 @@ class TlsSocket(Socket):
         size, self._is_over, error = self._decrypt()
         self._flush()
         if size:
-            super()._pass_on(_PLAIN[:size])
+            self._tell(self._handler.received, self.stamp, _PLAIN[:size])
         if self._is_over and not self.is_closed:
             self._lose(error)
         elif size >= READ_BYTES:
-            self._loop.call_soon(self._pass_on, _READ[:0])
+            self._loop.call_soon(self._tell, self._decrypt_on)
 
     @property
     def holds_more(self) -> bool:

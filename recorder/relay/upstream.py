@@ -22,7 +22,7 @@ from wiretape.recorder.clock import SYSTEM, Clock, KernelTime
 from wiretape.recorder.errors import UpstreamError
 from wiretape.recorder.relay import guard, local
 from wiretape.recorder.relay.providers import Upstream
-from wiretape.recorder.relay.sockets import Socket, TlsSocket, connect, connect_at_once
+from wiretape.recorder.relay.sockets import HAS_KERNEL_TIME, Socket, TlsSocket, connect, connect_at_once
 from wiretape.recorder.relay.states import RECEIVING, SENDING, Flow, Receiving, Sending, raise_illegal, step
 
 HEAD_BYTES = 64 << 10
@@ -87,8 +87,11 @@ class Taker(Protocol):
     def informed(self, head: ResponseHead) -> None:
         """Handle an informational response, such as 100 (Continue): another head follows."""
 
-    def came(self, at: int, head: ResponseHead | None, body: bytes, over: bool) -> None:
-        """Handle one read: perhaps the head, body bytes, and the end of the response."""
+    def came(self, at: int, head: ResponseHead | None, body: bytes, over: bool, chunk: bytes = b"") -> None:
+        """Handle one read: perhaps the head, body bytes, and the end of the response.
+
+        `chunk`: the body bytes as a chunk of HTTP/1.1, if they came as one.
+        """
 
     def padded(self, size: int) -> None:
         """The read that is handled next came with padding of HTTP/2."""
@@ -353,7 +356,7 @@ class Connection(Carrier):
     """One connection of HTTP/1.1, which carries an exchange at a time."""
 
     __slots__ = (
-        "_body", "_expected", "_is_chunked", "_overhead", "_parser", "_received", "_socket", "_wanted",
+        "_body", "_expected", "_is_at_chunk", "_is_chunked", "_overhead", "_parser", "_received", "_socket", "_wanted",
         "closed_by_peer",
     )  # fmt: skip
 
@@ -381,6 +384,8 @@ class Connection(Carrier):
         self._overhead = self._received = 0
         self._expected: int | None = None
         self._is_chunked = False
+        self._is_at_chunk = False
+        """True if the next byte of the response begins a chunk of its body, or the end."""
 
     def send_head(self, head: RequestHead, body: bytes | None) -> None:
         self._is_chunked = head.is_chunked or (head.lacks_length and body is None)
@@ -476,6 +481,8 @@ class Connection(Carrier):
 
     def received(self, at: int, data: memoryview) -> None:
         taker, before = self._taker, self.state
+        if self._is_at_chunk and taker is not None and self._pass_chunk(taker, at, bytes(data)):
+            return
         if taker is None or before not in RUNNING or self._parser is None:
             self._received_unasked()
             return
@@ -488,12 +495,25 @@ class Connection(Carrier):
             self._parse_failed(error)
         body = self._take_body(len(data))
         is_over = self.state not in RUNNING
+        # Bytes behind a chunk begin the next one: they end in its size, which is reported, or in the middle of a line.
+        self._is_at_chunk = self._is_at_chunk and not is_over and bytes(data[-2:]) == b"\r\n"
         if is_over:
             self.ended_at = at
         head = self.head if before is _WAITING and self._instants.headers is not None else None
         if body or is_over or head:
             self._note_clock(self._socket)
             taker.came(at, head, body, is_over)
+
+    def _pass_chunk(self, taker: Taker, at: int, chunk: bytes) -> bool:
+        """Pass a read on that is one whole chunk, as clients get it, without parsing it; return False if it is not."""
+        start = chunk.find(b"\r\n") + 2
+        size = len(chunk) - start - 2
+        if size <= 0 or not chunk.startswith(b"%x\r\n" % size) or not chunk.endswith(b"\r\n"):
+            return False
+        self._active_at, self._overhead = at, 0
+        self._note_clock(self._socket)
+        taker.came(at, None, chunk[start:-2], False, chunk)
+        return True
 
     def _received_unasked(self) -> None:
         """Close: the server sends bytes that belong to no response."""
@@ -615,6 +635,7 @@ class Connection(Carrier):
             self.head.framing = "none"
         elif codings == [b"chunked"]:
             self.head.framing = "chunked"
+            self._is_at_chunk = True
         elif length:
             self.head.framing = "length"
             self._expected = int(length[-1])
@@ -623,6 +644,12 @@ class Connection(Carrier):
         connection = guard.tokens(named.get(b"connection", ()))
         is_kept = b"close" not in connection if version == "1.1" else b"keep-alive" in connection
         self.head.keeps = is_kept and self.head.framing != "close"
+
+    def on_chunk_header(self) -> None:
+        self._is_at_chunk = False
+
+    def on_chunk_complete(self) -> None:
+        self._is_at_chunk = True
 
     def on_body(self, body: bytes) -> None:
         if self.state is _STREAMING:
@@ -715,6 +742,15 @@ class Transport:
         self.http2: set[Upstream] = set()
         """API servers without TLS that speak HTTP/2."""
         self._sessions: dict[tuple[str, int], ssl.SSLSession] = {}
+
+    @property
+    def has_kernel_time(self) -> bool:
+        """True if the kernel stamps reads, as far as is known."""
+        return HAS_KERNEL_TIME and not self._kernel_time.error_ns
+
+    def report_late_reads(self, on_late: Callable[[int, int], None]) -> None:
+        """Call `on_late` for data that have waited to be read, as `KernelTime` does."""
+        self._kernel_time.on_late = on_late
 
     async def connect(self, upstream: Upstream, instants: Instants) -> Connection:
         """Open a connection of HTTP/1.1, and set `instants.connected`. Raises `UpstreamError`."""

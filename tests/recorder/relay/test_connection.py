@@ -22,6 +22,7 @@ class Exchange:
     def __init__(self) -> None:
         self.now = 0
         self.reads: list[tuple[int, bytes]] = []
+        self.chunks: list[bytes] = []
         self.heads: list[ResponseHead] = []
         self.told: list[str] = []
         self.informational: list[tuple[int, list[tuple[bytes, bytes]]]] = []
@@ -50,11 +51,12 @@ class Exchange:
     def informed(self, head: ResponseHead) -> None:
         self.informational.append((head.status, head.headers))
 
-    def came(self, at: int, head: ResponseHead | None, body: bytes, over: bool) -> None:
+    def came(self, at: int, head: ResponseHead | None, body: bytes, over: bool, chunk: bytes = b"") -> None:
         if head is not None:
             self.heads.append(head)
         if body:
             self.reads.append((at, body))
+            self.chunks.append(chunk)
         if over:
             self.told.append("over")
 
@@ -94,6 +96,27 @@ def fed(*pieces: bytes, lost: Exception | None = None, ends: bool = False, bodil
 )
 def test_a_read_is_one_piece_of_data_with_its_timestamp(pieces: tuple[bytes, ...], reads: list[Any]) -> None:
     assert fed(*pieces).reads == reads
+
+
+def test_a_read_that_is_one_whole_chunk_is_also_passed_on_as_that() -> None:
+    exchange = fed(
+        HEAD, b"2\r\nab\r\n", b"a\r\n0123456789\r\n", b"0A\r\n0123456789\r\n", b"1;x\r\na\r\n", b"1\r\nb\r\n"
+    )
+    assert exchange.chunks == [b"2\r\nab\r\n", b"a\r\n0123456789\r\n", b"", b"", b"1\r\nb\r\n"]
+
+
+def test_however_a_chunked_body_is_cut_into_reads_its_bytes_and_its_end_are_the_same() -> None:
+    # The second body looks like chunks itself, and so do its parts.
+    bodies = [b"abc", b"a\r\na\r\na\r\na\r\n5\r\na\r\n", b"\r\n", b"1\r\nb\r\n"]
+    body = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in bodies) + b"0\r\n\r\n"
+    for first in range(len(body) + 1):
+        for second in range(first, len(body) + 1):
+            exchange = fed(HEAD, body[:first], body[first:second], body[second:])
+            assert b"".join(data for _, data in exchange.reads) == b"".join(bodies)
+            assert exchange.told[-1] == "over"
+            assert exchange.connection.failure is None
+            whole = [(data, chunk) for (_, data), chunk in zip(exchange.reads, exchange.chunks, strict=True) if chunk]
+            assert all(chunk == b"%x\r\n%b\r\n" % (len(data), data) for data, chunk in whole)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 import asyncio
 import gzip
 import os
+import socket
+import threading
 import time
 from itertools import pairwise
 from typing import Any
@@ -22,6 +24,7 @@ from tests.support.relay import (
     plain,
     post,
     raw,
+    relaying,
     take,
     until,
 )
@@ -215,6 +218,65 @@ def test_where_the_kernel_has_another_clock_times_are_the_loops_and_flagged(rela
         assert "clock_suspect" in tapes[-1].row["flags"]  # the kernel begins to stamp a moment after the request for it
 
     relay.runner.run(main())
+
+
+@on_loop
+async def test_reads_that_merged_while_the_loop_was_late_are_flagged(relay: Relay) -> None:
+    may_go_on = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer_in_three_pieces() -> None:  # beside the event loop, which is held up
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(CHUNKED + b"1\r\na\r\n")
+                may_go_on.wait()
+                connection.sendall(b"1\r\nb\r\n")
+                time.sleep(0.01)
+                connection.sendall(b"1\r\nc\r\n0\r\n\r\n")
+
+        thread = threading.Thread(target=answer_in_three_pieces)
+        thread.start()
+        async with relaying(relay, listener.getsockname()[1]) as base, dial(base) as (reader, writer):
+            writer.write(post("/v1/late"))
+            await reader.readuntil(b"a\r\n")
+            may_go_on.set()
+            time.sleep(0.04)  # noqa: ASYNC251 - the loop is held up
+            await reader.readuntil(b"0\r\n\r\n")
+            tape = await relay.kept("/v1/late")
+        thread.join()
+    assert (tape.reads, tape.row["clock"]) == ([b"a", b"bc"], "kernel")
+    assert tape.row["clock_error_ns"] > 10_000_000
+
+
+class Unstamped(Transport):
+    """Opens connections on a system whose kernel stamps no reads."""
+
+    @property
+    def has_kernel_time(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("transport", [Transport, Unstamped])
+@on_loop
+async def test_the_loops_lag_is_measured_only_while_it_stamps_reads(relay: Relay, transport: type[Transport]) -> None:
+    looks = 0
+
+    def now() -> int:
+        nonlocal looks
+        looks += 1
+        return time.monotonic_ns()
+
+    proxy = Proxy([providers.parse(relay.upstream.url)], transport(), relay.recorder.tap, clock=Clock(now=now))
+    listening = server.listen("127.0.0.1", 0)
+    own = server.Server(proxy, listening)
+    async with dial(server.base_url(listening)) as (reader, writer):
+        writer.write(post(relay.plays(Scene([(0, CHUNKED + b"1\r\na\r\n")], "stall"))))
+        await reader.readuntil(b"a\r\n")
+        looks = 0
+        await asyncio.sleep(0.05)
+        assert (looks > 0) is (transport is Unstamped)
+    own.close()
 
 
 class Faulty(Connection):

@@ -397,6 +397,45 @@ async def test_a_timestamp_is_the_kernels_even_if_the_loop_reads_late(loop: Loop
 
 
 @on_loop
+async def test_data_that_waited_for_the_loop_show_from_when_it_was_late_and_for_how_long() -> None:
+    told, times, delays = Told(), KernelTime(SYSTEM), list[tuple[int, int]]()
+    with loopback() as (near, far):
+        sock = Socket(near, SYSTEM, times)
+        sock.start(told)
+        await until(lambda: sock.has_kernel_time or not far.send(b"."))
+        times.on_late = lambda since, late_ns: delays.append((since, late_ns))
+        told.reads.clear()
+        far.send(b"x")
+        time.sleep(0.03)  # noqa: ASYNC251 - the loop is held up
+        await until(lambda: told.reads)
+        ((at, _),) = told.reads
+        ((since, late_ns),) = delays
+        assert since == at
+        assert 30_000_000 <= late_ns + 100_000 <= time.monotonic_ns() - at
+        sock.close()
+
+
+@pytest.mark.parametrize("size", [1, READ_BYTES + 1], ids=["paused", "behind a full read"])
+@on_loop
+async def test_data_that_waited_for_their_socket_show_no_late_loop(size: int) -> None:
+    told, times, delays = Told(), KernelTime(SYSTEM), list[tuple[int, int]]()
+    with loopback() as (near, far):
+        sock = Socket(near, SYSTEM, times)
+        sock.start(told)
+        await until(lambda: sock.has_kernel_time or not far.send(b"."))
+        sock.pause()
+        times.on_late = lambda since, late_ns: delays.append((since, late_ns))
+        told.reads.clear()
+        far.send(bytes(size))
+        await asyncio.sleep(0.005)
+        sock.resume()
+        await until(lambda: len(told.data) == size)
+        assert sock.has_kernel_time
+        assert delays == []
+        sock.close()
+
+
+@on_loop
 async def test_without_the_kernels_time_a_timestamp_is_the_loops() -> None:
     told = Told()
     with loopback() as (near, far):
@@ -423,6 +462,7 @@ async def test_after_the_wall_clock_was_set_a_timestamp_is_the_loops() -> None:
         for step in (3_600_000_000_000, 0, -3_600_000_000_000):
             ahead = step
             told.reads.clear()
+            await asyncio.sleep(0.002)  # the wall clock is looked at once a millisecond
             far.send(b"x")
             before = time.monotonic_ns()
             await until(lambda: told.reads)

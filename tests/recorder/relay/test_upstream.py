@@ -44,7 +44,7 @@ class Taken:
     def informed(self, head: ResponseHead) -> None:
         """Ignore it."""
 
-    def came(self, at: int, head: ResponseHead | None, body: bytes, over: bool) -> None:
+    def came(self, at: int, head: ResponseHead | None, body: bytes, over: bool, chunk: bytes = b"") -> None:
         self.head = self.head or head
         if body:
             self.reads.append((at, body))
