@@ -100,6 +100,24 @@ def prioritize(nice: int, pids: Sequence[int] = ()) -> None:
             Path(f"/proc/{pid}/autogroup").write_text(str(nice))
 
 
+RELAYS, LOAD = {0}, {1}
+"""The cores of what is measured, and of its upstream and clients."""
+
+
+@contextlib.contextmanager
+def pinned(cores: set[int]) -> Iterator[None]:
+    """Start processes on these cores, where the system can do so."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 def free_port() -> int:
     """Return a port that was free a moment ago."""
     with socket.create_server(("127.0.0.1", 0)) as sock:
