@@ -159,8 +159,11 @@ def _run(settings: "Options", plan: PointingPlan, environ: Mapping[str, str], co
     from wiretape.recorder.relay import environment as variables
     from wiretape.recorder.relay import loop
 
-    if settings.interception is not None and environ.get(variables.JAVA):  # before the recorder, which reports it
-        plan.left[variables.JAVA] = "it is set: Java needs -Dhttps.proxyHost and -Djavax.net.ssl.trustStore in it"
+    if settings.interception is not None:  # before the recorder, which reports it, and trusts what was read here
+        for remark in variables.remarks(environ, command):
+            _report(remark)
+        if variables.has_java_proxy(environ.get(variables.JAVA, "")):
+            plan.left[variables.JAVA] = "it names a proxy, by which Java goes"
     session = os.getsid(0)
     recording = job.record(lambda line: loop.run(lambda: _record(settings, plan, environ, command, line, session)))
     base = recording.base()
@@ -168,7 +171,7 @@ def _run(settings: "Options", plan: PointingPlan, environ: Mapping[str, str], co
         return recording.wait()
     mark = _mark(recording.pid, base, settings, plan)
     watch = daemons.DaemonWatch(mark, recording.pid)
-    with _environment(settings, plan, environ, base) as environment:
+    with _environment(settings, plan, environ, base, command) as environment:
         with job.Job(command, {**environment, **dict([mark.split("=", 1)])}, watch.look) as running:
             try:
                 code = running.run()
@@ -283,7 +286,7 @@ def _report(message: str) -> None:
 
 @contextlib.contextmanager
 def _environment(
-    settings: "Options", plan: PointingPlan, environ: Mapping[str, str], base: str
+    settings: "Options", plan: PointingPlan, environ: Mapping[str, str], base: str, command: Sequence[str]
 ) -> Iterator[Mapping[str, str]]:
     """Yield a command's environment; its certificate files exist until the end."""
     if settings.interception is None:
@@ -291,10 +294,8 @@ def _environment(
         return
     from wiretape.recorder.relay import environment
 
-    for remark in environment.remarks(environ):
-        _report(remark)
     own = settings.interception.authority.certificate
-    with environment.certificate_files(own, environ, settings.ca_file) as certificates:
+    with environment.certificate_files(own, environ, settings.ca_file, command) as certificates:
         proxied = environment.proxied(environ, settings.interception.proxy_url(base), certificates)
         yield {**proxied, **plan.values(base)}
 

@@ -3,23 +3,28 @@
 The certificate of the run's authority lies in a private directory of the user's cache, which stays for as long as a
 program that was given it runs: a bundle has all that programs need after the run. Programs read different variables
 for it. One adds to a program's own roots; all others replace them, so that they name a bundle with the system's roots,
-with those of bundles that were set before, and with ours.
+with those of bundles that were set before, and with ours. What programs trust so, wiretape trusts for them: it is the
+one that meets the servers.
+
+A variable whose bundle cannot be read stays, where its programs fail without wiretape, too.
 """
 
 import contextlib
+import itertools
 import json
 import os
 import re
 import shlex
+import shutil
 import ssl
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
 from urllib.parse import urlsplit
 
 from wiretape.recorder import paths, private, process
 from wiretape.recorder.errors import WiretapeError
-from wiretape.recorder.relay import local
+from wiretape.recorder.relay import bundles, local
 from wiretape.recorder.sanitize import clipped
 
 PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "https_proxy", "http_proxy", "all_proxy")
@@ -40,8 +45,14 @@ READERS = {
     "NIX_SSL_CERT_FILE": "programs of Nix",
     "PIP_CERT": "pip",
     "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE": "gcloud",
+    "CARGO_HTTP_CAINFO": "Cargo",
+    "WEBSOCKET_CLIENT_CA_BUNDLE": "websocket-client",
 }
 """The variables that name certificates, and the programs that read them."""
+_DIRECTORIES = ("SSL_CERT_DIR", "GIT_SSL_CAPATH")
+"""Variables of directories, which programs read besides; they stay."""
+_OPTIONAL = (ADDING, "SSL_CERT_FILE", "NIX_SSL_CERT_FILE", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", *_DIRECTORIES)
+"""Variables whose programs go on without a bundle that they cannot read."""
 _AGENTS = {
     r"curl/": "CURL_CA_BUNDLE",
     r"python-requests|litellm": "REQUESTS_CA_BUNDLE",
@@ -63,7 +74,9 @@ _SYSTEM_BUNDLES = (
     "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/ca-bundle.pem",
     "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem", "/usr/local/etc/ssl/cert.pem",
 )  # fmt: skip
-_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----\s.*?-----END CERTIFICATE-----", re.DOTALL)
+_JAVA_TRUST = re.compile(r"""-Djavax\.net\.ssl\.trustStore(Password|Type|)=("[^"]*"|'[^']*'|\S*)""")
+_JAVA_STORES = tuple(f"{place}lib/security/{name}" for place in ("", "jre/") for name in ("jssecacerts", "cacerts"))
+"""Places of the store of a Java virtual machine below its directory: it reads the first that exists."""
 _PREFIX = "wiretape-ca-"
 _STORE = "truststore.p12"
 
@@ -73,26 +86,33 @@ def proxied(environ: Mapping[str, str], proxy_url: str, certificates: Mapping[st
 
     Node's own `fetch` goes by the proxy only if `NODE_USE_ENV_PROXY` says so, and before Node 24 not even then: a file
     that `NODE_OPTIONS` names makes it. That file is not in the private directory: every later Node finds it.
-    Java gets options, unless the user has set some.
+    Java takes the last of options with one name. It keeps a proxy of its own.
     """
     kept = {name: value for name, value in environ.items() if name not in BYPASSES}
     options = " ".join(filter(None, (environ.get(NODE), node_option(_NODE_PROXY))))
-    others = {"NODE_USE_ENV_PROXY": "1", NODE: options}
-    if not environ.get(JAVA):
-        others[JAVA] = java_options(proxy_url, certificates)
+    java = " ".join(filter(None, (environ.get(JAVA), java_options(proxy_url, certificates, environ.get(JAVA, "")))))
+    others = {"NODE_USE_ENV_PROXY": "1", NODE: options, **({JAVA: java} if java else {})}
     return {**kept, **dict.fromkeys(PROXIES, proxy_url), **others, **certificates}
 
 
-def java_options(proxy_url: str, certificates: Mapping[str, str]) -> str:
-    """Return the options by which Java trusts the certificates and goes by the proxy.
+def has_java_proxy(options: str) -> bool:
+    """Return True if options for Java name a proxy."""
+    return "proxyHost=" in options
+
+
+def java_options(proxy_url: str, certificates: Mapping[str, str], given: str = "") -> str:
+    """Return the options by which Java trusts the certificates and goes by the proxy, beside those that were given.
 
     It has no option for a password. Where the recorder cannot find out whose a connection is, the proxy is left out: it
     would only refuse. By default Java asks no proxy for this machine: that is cleared, as `NO_PROXY` is.
     """
     store = str(Path(certificates["SSL_CERT_FILE"]).with_name(_STORE))
-    options = [f"-Djavax.net.ssl.trustStore={_quoted(store)}", "-Djavax.net.ssl.trustStoreType=PKCS12"]
+    options = []
+    if paths.exists(store):
+        settings = {"": _quoted(store), "Type": "PKCS12", "Password": ""}  # it has none, in place of another store's
+        options = [f"-Djavax.net.ssl.trustStore{name}={value}" for name, value in settings.items()]
     host, _, port = urlsplit(proxy_url).netloc.rpartition("@")[2].rpartition(":")
-    if process.HAS_PROC and ":" not in host:
+    if process.HAS_PROC and ":" not in host and not has_java_proxy(given):
         options += [
             f"-D{scheme}.proxy{name}" for scheme in ("https", "http") for name in (f"Host={host}", f"Port={port}")
         ]
@@ -119,12 +139,12 @@ def exports(proxy_url: str, certificates: Mapping[str, str]) -> list[str]:
         "export " + " ".join(f"{name}=${first}" for name in others),
         "export " + " ".join(f'{name}="${bundle}"' for name in same),
         'export NODE_OPTIONS="${NODE_OPTIONS:+$NODE_OPTIONS }"' + shlex.quote(node_option(_NODE_PROXY)),
-        f'[ -n "${JAVA}" ] || export {JAVA}={shlex.quote(java_options(proxy_url, certificates))}',
+        f'export {JAVA}="${{{JAVA}:+${JAVA} }}"' + shlex.quote(java_options(proxy_url, certificates)),
         f"unset {' '.join(BYPASSES)}",
     ]
 
 
-def remarks(environ: Mapping[str, str]) -> list[str]:
+def remarks(environ: Mapping[str, str], command: Sequence[str] = ()) -> list[str]:
     """Return the notices to the user about variables that are replaced."""
     notices = []
     if excluded := next((environ[name].strip() for name in BYPASSES if environ.get(name, "").strip()), ""):
@@ -132,6 +152,11 @@ def remarks(environ: Mapping[str, str]) -> list[str]:
         notices.append(f"NO_PROXY={excluded} is cleared for the command: {what}")
     if preset := [name for name in PROXIES if environ.get(name)]:
         notices.append(f"{preset[0]} is replaced: wiretape itself connects to hosts directly, not through that proxy")
+    for name, reason in _preset(environ)[1].items():
+        effect = "it adds nothing" if name in _OPTIONAL else f"it stays, and {READERS[name]} fails as without wiretape"
+        notices.append(f"{name} names no certificates that can be read ({reason}): {effect}")
+    if reason := _java_certificates(environ, command)[1]:
+        notices.append(f"Java's certificates cannot be read ({reason}): Java trusts them only, and is not recorded")
     return notices
 
 
@@ -151,23 +176,73 @@ def advice(host: str, agent: str, why: str) -> str:
 
 
 @contextlib.contextmanager
-def certificate_files(own: str, environ: Mapping[str, str], ca_file: Path | None) -> Iterator[dict[str, str]]:
+def certificate_files(
+    own: str, environ: Mapping[str, str], ca_file: Path | None, command: Sequence[str] = ()
+) -> Iterator[dict[str, str]]:
     """Write `own`, a certificate as PEM, and the bundles; yield the variables that name them. Raises `WiretapeError`.
 
     `ca_file` holds further certificates. The files are removed at the end, unless a process goes on with the variables.
     """
-    adding = _certificates([own, *_contents([environ.get(ADDING)]), *_contents([ca_file])])
-    preset = _contents(environ.get(name) for name in READERS)
-    bundle = _certificates([own, _system_roots(), *preset, *_contents([ca_file])])
+    added = bundles.parse(own)
+    with contextlib.suppress(OSError):  # the recorder reports it
+        added += bundles.read(str(ca_file)) if ca_file else ()
+    preset, reasons = _preset(environ)
+    bundle = [*added, *_system_roots(), *itertools.chain(*preset.values())]
+    java, reason = _java_certificates(environ, command)
     with private.directory(_PREFIX, "wiretape's certificate", _cache(environ)) as directory:
-        paths = {name: directory / ("wiretape.pem" if name == ADDING else "bundle.pem") for name in READERS}
+        names = [name for name in READERS if name in _OPTIONAL or name not in reasons]
+        paths = {name: directory / ("wiretape.pem" if name == ADDING else "bundle.pem") for name in names}
         try:
-            paths[ADDING].write_text(adding, "ascii")
-            paths["SSL_CERT_FILE"].write_text(bundle, "ascii")
-            (directory / _STORE).write_bytes(_trust_store(bundle))
+            paths[ADDING].write_text(bundles.pem([*added, *preset.get(ADDING, ())]), "ascii")
+            paths["SSL_CERT_FILE"].write_text(bundles.pem(bundle), "ascii")
+            if not reason:
+                (directory / _STORE).write_bytes(_trust_store([*bundle, *java]))
         except OSError as error:
             raise WiretapeError(f"wiretape's certificate cannot be written: {local.cause(error)}") from error
         yield {name: str(path) for name, path in paths.items()}
+
+
+def authorities(environ: Mapping[str, str]) -> set[bytes]:
+    """Return the certificates that programs trust besides the system's; of Java's, those that it did not come with."""
+    java, _ = _java_certificates(environ)
+    trusted = {certificate for certificate, is_javas in java.items() if not is_javas}
+    trusted = trusted.union(*_preset(environ)[0].values())
+    return trusted and trusted.difference(_system_roots())
+
+
+def _preset(environ: Mapping[str, str]) -> tuple[dict[str, list[bytes]], dict[str, str]]:
+    """Return the certificates that variables name, and for each variable that names none the reason."""
+    certificates: dict[str, list[bytes]] = {}
+    reasons: dict[str, str] = {}
+    for name in (*READERS, *_DIRECTORIES):
+        value = environ.get(name, "")
+        for path in filter(None, value.split(os.pathsep) if name in _DIRECTORIES else [value]):
+            try:
+                certificates.setdefault(name, []).extend(bundles.read(path))
+            except OSError as error:
+                reasons[name] = f"{path}: {error.strerror}"
+    return certificates, {name: reason for name, reason in reasons.items() if not certificates.get(name)}
+
+
+def _java_certificates(environ: Mapping[str, str], command: Sequence[str] = ()) -> tuple[dict[bytes, bool], str]:
+    """Return what Java trusts, with True for what it came with; or the reason why its store cannot be read.
+
+    The store is the one that Java's options name, or those of the virtual machines that programs find.
+    """
+    options = {name: value.strip("\"'") for name, value in _JAVA_TRUST.findall(environ.get(JAVA, ""))}
+    programs = [f"{environ['JAVA_HOME']}/bin/java"] if environ.get("JAVA_HOME") else []
+    programs += filter(None, (shutil.which(name, path=environ.get("PATH")) for name in ("java", *command[:1])))
+    homes = {Path(os.path.realpath(program)).parent.parent for program in programs if PurePath(program).name == "java"}
+    stores = [next(filter(paths.is_file, (f"{home}/{place}" for place in _JAVA_STORES)), "") for home in homes]
+    if options.keys() & {"", "Type"}:
+        stores = [options.get("", f"the store {options.get('Type')}")]
+    certificates: dict[bytes, bool] = {}
+    for store in filter(None, stores):
+        try:
+            certificates.update(bundles.read_store(store, options.get("Password", "")))
+        except OSError as error:
+            return {}, f"{store}: {error.strerror}"
+    return certificates, ""
 
 
 def _cache(environ: Mapping[str, str]) -> Path | None:
@@ -181,40 +256,23 @@ def _cache(environ: Mapping[str, str]) -> Path | None:
     return place if paths.is_directory(place) and os.access(place, os.W_OK | os.X_OK) else None
 
 
-def _trust_store(bundle: str) -> bytes:
+def _trust_store(bundle: Iterable[bytes]) -> bytes:
     """Return certificates as PKCS #12 without a password, as Java reads them."""
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import NoEncryption, pkcs12
 
-    found = []
-    for number, text in enumerate(_CERTIFICATE.findall(bundle)):
+    entries = []
+    for number, der in enumerate(dict.fromkeys(bundle)):
         with warnings.catch_warnings(action="ignore"), contextlib.suppress(ValueError):  # some roots break RFC 5280
-            certificate = x509.load_pem_x509_certificate(text.encode())
-            found.append(pkcs12.PKCS12Certificate(certificate, b"%d" % number))
-    return pkcs12.serialize_java_truststore(found, NoEncryption())
+            entries.append(pkcs12.PKCS12Certificate(x509.load_der_x509_certificate(der), b"%d" % number))
+    return pkcs12.serialize_java_truststore(entries, NoEncryption())
 
 
-def _certificates(texts: Iterable[str]) -> str:
-    """Return each certificate in PEM files once."""
-    found = dict.fromkeys(one for text in texts for one in _CERTIFICATE.findall(text))
-    return "".join(f"{one}\n" for one in found)
-
-
-def _contents(paths: Iterable[str | Path | None]) -> list[str]:
-    """Read files; one that cannot be read was of no use to the program either."""
-    texts = []
-    for path in {str(path) for path in paths if path}:
-        with contextlib.suppress(OSError):  # the program could not read it, either
-            texts.append(Path(path).read_text("ascii", "replace"))
-    return texts
-
-
-def _system_roots() -> str:
+def _system_roots() -> Sequence[bytes]:
     """Return the roots that the system trusts; where it has no file of them, certifi's, which most programs bring."""
-    own = ssl.get_default_verify_paths().openssl_cafile
-    for path in (own, *_SYSTEM_BUNDLES):
-        if any("BEGIN CERTIFICATE" in text for text in _contents([path])):
-            return "".join(_contents([path]))
+    for path in (ssl.get_default_verify_paths().openssl_cafile, *_SYSTEM_BUNDLES):
+        with contextlib.suppress(OSError):
+            return bundles.read(path)
     import certifi
 
-    return certifi.contents()
+    return bundles.parse(certifi.contents())

@@ -22,7 +22,7 @@ from wiretape.recorder import __version__, paths
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.process import boot_id
-from wiretape.recorder.relay import local, server, sharing
+from wiretape.recorder.relay import environment, local, server, sharing
 from wiretape.recorder.relay.guard import Policy
 from wiretape.recorder.relay.intercept import Forward, Interception
 from wiretape.recorder.relay.providers import Upstream
@@ -87,7 +87,8 @@ class Front:
     def __init__(self, options: Options, sock: socket.socket | None, observer: Observer) -> None:
         local.raise_descriptor_limit()
         self._options, self._sock, self._observer = options, sock, observer
-        self._transport = Transport(tls_context(options.ca_file, options.client_cert), options.limits)
+        trusted = environment.authorities(os.environ)
+        self._transport = Transport(tls_context(options.ca_file, options.client_cert, trusted), options.limits)
         self._server: server.Server | None = None
         self.proxy: Proxy | None = None
         self._is_cut = False

@@ -22,7 +22,7 @@ import sys
 import termios
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -50,9 +50,16 @@ Address = tuple[int, int, int, str, tuple[str | int, ...]]
 """An address as `getaddrinfo` returns it."""
 
 
-def tls_context(ca_file: Path | None, client_cert: Path | None = None) -> ssl.SSLContext:
-    """Trust the system's store (or `SSL_CERT_FILE`), and `ca_file` besides; show `client_cert` to servers that ask."""
+def tls_context(
+    ca_file: Path | None, client_cert: Path | None = None, authorities: Iterable[bytes] = ()
+) -> ssl.SSLContext:
+    """Trust the system's store (or `SSL_CERT_FILE`), `ca_file` and `authorities`; show `client_cert` to who asks."""
     context = ssl.create_default_context()
+    # Python 3.13 refuses what other programs accept: companies' authorities often break RFC 5280.
+    context.verify_flags = context.verify_flags & ~ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN
+    for certificate in authorities:
+        with contextlib.suppress(ssl.SSLError):  # it is of no use to other programs, either
+            context.load_verify_locations(cadata=certificate)
     if ca_file is not None:
         try:
             context.load_verify_locations(ca_file)

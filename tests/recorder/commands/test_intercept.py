@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.support.relay import DONE, chunk, finish, kept, on_loop, serving, wiretape
 from wiretape.recorder.demo.upstream import ScriptedUpstream, answer
@@ -50,6 +51,23 @@ async def test_run_records_a_program_with_a_url_of_its_own(tmp_path: Path, autho
     password = environment["HTTPS_PROXY"].split(":")[2].split("@")[0]
     assert holding(tmp_path, password) == []
     assert password not in err
+
+
+@pytest.mark.parametrize("name", ["NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR"])
+@on_loop
+async def test_an_authority_that_the_program_trusts_is_trusted_upstream(
+    tmp_path: Path, authority: Path, name: str
+) -> None:
+    tape = tmp_path / "tape.db"
+    (tmp_path / "certificates").mkdir()
+    (tmp_path / "certificates" / "corporate.pem").write_text((authority / "ca.pem").read_text())
+    env = {name: str(tmp_path / "certificates") if name == "SSL_CERT_DIR" else str(authority / "ca.pem")}
+    async with ScriptedUpstream(lambda _: STREAM, serving(authority, "good")) as upstream:
+        options = ("--db", tape, "--host", "127.0.0.1")
+        command = (sys.executable, "-c", CALL, upstream.url)
+        async with wiretape("run", *options, "--", *command, env=env) as process:
+            code, _, _ = await finish(process)
+    assert (code, kept(tape, "/v1/chat/completions") is not None) == (0, True)
 
 
 @on_loop

@@ -1,14 +1,19 @@
 """A program's environment for an intercepting recorder: its variables, and the files that remain afterwards."""
 
+import functools
 import os
 import re
 import ssl
 import stat
+import struct
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, NoEncryption, pkcs12
 
 from wiretape.recorder import process
 from wiretape.recorder.errors import WiretapeError
@@ -18,7 +23,8 @@ URL = "http://wiretape:secret@127.0.0.1:8377"
 
 
 def pem(name: str) -> str:
-    return f"-----BEGIN CERTIFICATE-----\n{name}\n-----END CERTIFICATE-----\n"
+    """Return what looks like a certificate."""
+    return ssl.DER_cert_to_PEM_cert(name.encode())
 
 
 @pytest.fixture
@@ -38,15 +44,102 @@ def test_the_bundle_has_the_roots_of_the_system_of_the_user_and_ours(place: Path
     environ = {name: str(tmp_path / file) for name, file in preset.items()}
     with environment.certificate_files(pem("own"), environ, tmp_path / "given.pem") as names:
         adding, bundle = (Path(names[name]).read_text() for name in ("NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE"))
-        assert set(names) == set(environment.READERS)
+        assert set(names) == set(environment.READERS) - {"CURL_CA_BUNDLE"}
         assert {names[name] for name in names if name != "NODE_EXTRA_CA_CERTS"} == {names["SSL_CERT_FILE"]}
         (directory,) = place.iterdir()
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
-    assert adding == pem("own") + pem("extra") + pem("twice") + pem("given")
+    assert adding == pem("own") + pem("given") + pem("extra") + pem("twice")
     for name in ("own", "corporate", "extra", "given"):
         assert bundle.count(pem(name)) == 1
     assert bundle.count("BEGIN CERTIFICATE") > 20
     assert list(place.iterdir()) == []
+
+
+def test_bundles_that_are_directories_are_joined_and_trusted_upstream(place: Path, tmp_path: Path) -> None:
+    for name in ("one", "two", "three"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "0123abcd.0").write_text(pem(name))
+    (tmp_path / "one" / "README").write_bytes(b"\xff no certificate")
+    (tmp_path / "one" / "below").mkdir()
+    environ = {
+        "REQUESTS_CA_BUNDLE": str(tmp_path / "one"),
+        "SSL_CERT_DIR": f"{tmp_path / 'two'}:/not/there:{tmp_path / 'three'}",
+    }
+    with environment.certificate_files(pem("own"), environ, None) as names:
+        bundle = Path(names["REQUESTS_CA_BUNDLE"]).read_text()
+    assert all(pem(name) in bundle for name in ("own", "one", "two", "three"))
+    assert {b"one", b"two", b"three"} <= environment.authorities(environ)
+    assert "SSL_CERT_DIR" not in names
+    assert environment.remarks(environ) == []
+
+
+def test_a_bundle_that_cannot_be_read_stays_where_its_program_fails_without_it(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    environ = {name: str(tmp_path / "empty") for name in ("PIP_CERT", "NODE_EXTRA_CA_CERTS", "SSL_CERT_DIR")}
+    with environment.certificate_files(pem("own"), environ | {"AWS_CA_BUNDLE": "/not/there"}, None) as names:
+        assert set(environment.READERS) - set(names) == {"PIP_CERT", "AWS_CA_BUNDLE"}
+        assert Path(names["NODE_EXTRA_CA_CERTS"]).read_text() == pem("own")
+    for line in environment.remarks(environ):
+        effect = "it stays, and pip fails as without wiretape" if line.startswith("PIP_CERT") else "it adds nothing"
+        assert line.endswith(f"({tmp_path / 'empty'}: no certificates in PEM): {effect}")
+    (missing,) = environment.remarks({"AWS_CA_BUNDLE": "/not/there"})
+    assert "(/not/there: No such file or directory)" in missing
+
+
+def jks(certificates: Mapping[str, bytes]) -> bytes:
+    """Return Java's older form of a store."""
+    entries = [
+        struct.pack(">IH", 2, len(name)) + name.encode() + bytes(8) + b"\0\5X.509" + struct.pack(">I", len(der)) + der
+        for name, der in certificates.items()
+    ]
+    return struct.pack(">III", 0xFEEDFEED, 2, len(entries)) + b"".join(entries) + bytes(20)
+
+
+def pkcs12_store(certificates: Mapping[str, bytes], password: str = "") -> bytes:
+    """Return Java's present form of a store."""
+    entries = [
+        pkcs12.PKCS12Certificate(x509.load_der_x509_certificate(der), name.encode())
+        for name, der in certificates.items()
+    ]
+    protection = BestAvailableEncryption(password.encode()) if password else NoEncryption()
+    return pkcs12.serialize_java_truststore(entries, protection)
+
+
+STORES = {"JKS": jks, "PKCS12": functools.partial(pkcs12_store, password="changeit"), "unprotected": pkcs12_store}
+
+
+@pytest.mark.parametrize("form", STORES)
+def test_what_was_added_to_the_store_of_java_is_trusted_by_java_and_upstream(
+    place: Path, tmp_path: Path, form: str
+) -> None:
+    root, corporate = (ssl.PEM_cert_to_DER_cert(authority.make().certificate) for _ in range(2))
+    store = tmp_path / "jre/lib/security/cacerts"
+    store.parent.mkdir(parents=True)
+    store.write_bytes(STORES[form]({"root [jdk]": root, "corporate": corporate}))
+    environ = {"JAVA_HOME": str(tmp_path), "PATH": ""}
+    with environment.certificate_files(authority.make().certificate, environ, None) as names:
+        joined = Path(names["SSL_CERT_FILE"]).with_name("truststore.p12").read_bytes()
+    assert root in joined
+    assert corporate in joined
+    assert environment.authorities(environ) == {corporate}
+
+
+def test_the_store_that_the_options_of_java_name_is_taken_over_if_it_can_be_read(place: Path, tmp_path: Path) -> None:
+    corporate = ssl.PEM_cert_to_DER_cert(authority.make().certificate)
+    (tmp_path / "a store").write_bytes(pkcs12_store({"corporate": corporate}, "of their own"))
+    given = f'-Xmx1g -Djavax.net.ssl.trustStore="{tmp_path}/a store" -Djavax.net.ssl.trustStorePassword='
+    for password, is_readable in (('"of their own"', True), ("another", False)):
+        environ = {environment.JAVA: given + password}
+        with environment.certificate_files(authority.make().certificate, environ, None) as names:
+            options = environment.proxied(environ, URL, names)[environment.JAVA]
+            store = Path(names["SSL_CERT_FILE"]).with_name("truststore.p12")
+            assert (store.exists() and corporate in store.read_bytes()) == is_readable
+        assert options.startswith(f"{given}{password} -D")
+        assert (f" -Djavax.net.ssl.trustStore={store} " in options) == is_readable
+        assert (" -Djavax.net.ssl.trustStorePassword= " in options) == is_readable
+        assert [line.split(" (")[0] for line in environment.remarks(environ)] == (
+            [] if is_readable else ["Java's certificates cannot be read"]
+        )
 
 
 def test_the_directory_of_a_killed_recorder_is_removed_by_the_next(place: Path) -> None:
@@ -85,8 +178,8 @@ def test_exports_set_in_a_shell_what_a_command_gets(place: Path) -> None:
         done = subprocess.run(
             ["sh", "-c", script], env={**environ, "SECRET": "secret"}, capture_output=True, text=True, check=True
         )
+        wanted = environment.proxied(environ, URL, names)
     shown = dict(line.split("=", 1) for line in done.stdout.split("\0") if "=" in line)
-    wanted = environment.proxied(environ, URL, names)
     assert {name: shown.get(name) for name in wanted} == wanted
     assert not set(environment.BYPASSES) & shown.keys()
     assert re.fullmatch(r"--trace-warnings --require=/\S+\.cjs", shown["NODE_OPTIONS"])
@@ -161,8 +254,12 @@ def test_java_gets_no_proxy_that_would_only_refuse_it(place: Path, monkeypatch: 
         assert "proxyHost" not in environment.java_options(URL, names)
 
 
-def test_options_that_java_has_already_stay(place: Path) -> None:
+def test_options_that_java_has_already_stay_and_so_does_a_proxy_in_them(place: Path) -> None:
     with environment.certificate_files(authority.make().certificate, {}, None) as names:
-        assert environment.proxied({environment.JAVA: "-Xmx1g"}, URL, names)[environment.JAVA] == "-Xmx1g"
+        for given in ("-Xmx1g", "-Dhttps.proxyHost=corporate"):
+            options = environment.proxied({environment.JAVA: given}, URL, names)[environment.JAVA]
+            assert options.startswith(f"{given} -Djavax.net.ssl.trustStore=/")
+            assert ("proxyHost=127.0.0.1" in options) == (given == "-Xmx1g")
         spaced = {name: path.replace("bundle.pem", "a b/bundle.pem") for name, path in names.items()}
+        Path(names["SSL_CERT_FILE"]).with_name("a b").symlink_to(".")
         assert ' -Djavax.net.ssl.trustStore="/' in f" {environment.java_options(URL, spaced)}"

@@ -1,0 +1,99 @@
+"""Certificates that programs trust, in DER: of PEM files, directories of such files, and Java's stores.
+
+Each path is read once: it may be a pipe, which a shell has made of a command's output.
+"""
+
+import base64
+import binascii
+import contextlib
+import functools
+import io
+import re
+import ssl
+from collections.abc import Iterable
+from pathlib import Path
+
+from wiretape.recorder import paths
+
+_PEM = re.compile(r"-----BEGIN (?:X509 )?CERTIFICATE-----\s(.*?)-----END ", re.DOTALL)
+_JKS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+_KEY, _CERTIFICATE = 1, 2
+"""Kinds of entries of JKS."""
+_PASSWORD = b"changeit"
+"""Password of the stores that Java comes with."""
+_JDK = b"[jdk]"
+"""End of the names of the roots that Java comes with."""
+
+
+def parse(text: str) -> list[bytes]:
+    """Return the certificates in PEM."""
+    certificates = []
+    for body in _PEM.findall(text):
+        with contextlib.suppress(binascii.Error):
+            certificates.append(base64.b64decode("".join(body.split())))
+    return certificates
+
+
+def pem(certificates: Iterable[bytes]) -> str:
+    """Return each certificate once, in PEM."""
+    return "".join(map(ssl.DER_cert_to_PEM_cert, dict.fromkeys(certificates)))
+
+
+@functools.cache
+def read(path: str) -> tuple[bytes, ...]:
+    """Return the certificates of a file, or of all files of a directory. Raise `OSError` if there are none."""
+    if paths.is_directory(path):
+        files = [str(file) for file in sorted(Path(path).iterdir()) if paths.is_file(file)]
+        texts = [text for file in files if (text := _text(file)) is not None]
+    else:
+        texts = [Path(path).read_text("ascii", "replace")]
+    if certificates := tuple(certificate for text in texts for certificate in parse(text)):
+        return certificates
+    raise OSError(0, "no certificates in PEM")
+
+
+def _text(file: str) -> str | None:
+    with contextlib.suppress(OSError):  # the directory's programs pass over it, too
+        return Path(file).read_text("ascii", "replace")
+    return None
+
+
+@functools.cache
+def read_store(path: str, password: str) -> tuple[tuple[bytes, bool], ...]:
+    """Return the certificates of a Java store, with True for those that Java came with. Raises `OSError`."""
+    data = Path(path).read_bytes()
+    if data.startswith(_JKS):
+        return tuple(_jks(io.BytesIO(data)))
+    from cryptography.hazmat.primitives.serialization import Encoding, pkcs12
+
+    for candidate in (password.encode(),) if password else (_PASSWORD, None):
+        with contextlib.suppress(ValueError):
+            store = pkcs12.load_pkcs12(data, candidate)
+            entries = [*store.additional_certs, *filter(None, [store.cert])]
+            return tuple(
+                (entry.certificate.public_bytes(Encoding.DER), (entry.friendly_name or b"").endswith(_JDK))
+                for entry in entries
+            )
+    raise OSError(0, "neither JKS nor PKCS #12 with this password")
+
+
+def _jks(stream: io.BytesIO) -> Iterable[tuple[bytes, bool]]:
+    """Yield the certificates of JKS: of each key the first, as Java trusts that, too."""
+
+    def number(size: int) -> int:
+        return int.from_bytes(stream.read(size))
+
+    stream.seek(4)
+    version, count = number(4), number(4)
+    for _ in range(count):
+        kind, name, _ = number(4), stream.read(number(2)), stream.read(8)
+        if kind not in (_KEY, _CERTIFICATE):
+            raise OSError(0, "an entry of a kind that wiretape does not read")
+        if kind == _KEY:
+            stream.read(number(4))
+        for position in range(number(4) if kind == _KEY else 1):
+            if version > 1:
+                stream.read(number(2))
+            certificate = stream.read(number(4))
+            if position == 0:
+                yield certificate, name.endswith(_JDK)
