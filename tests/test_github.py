@@ -88,7 +88,8 @@ def test_a_workflow_may_only_read_and_runs_once_and_its_actions_have_a_major_ver
     assert workflow["permissions"] == {"contents": "read"}
     assert workflow["concurrency"]["group"]
     used = [step["uses"] for step in steps(workflow) if "uses" in step]
-    assert [name for name in used if not re.fullmatch(r"actions/[a-z-]+@v\d+|\./\.github/.*", name)] == []
+    majors = r"actions/[a-z-]+@v\d+|pypa/gh-action-pypi-publish@release/v\d+|\./\.github/.*"
+    assert [name for name in used if not re.fullmatch(majors, name)] == []
     assert all((ROOT / name / "action.yml").exists() for name in used if name.startswith("."))
 
 
@@ -204,6 +205,17 @@ def test_an_action_with_neither_tape_nor_command_is_refused_before_anything_is_i
     assert runner.run(step("Install wiretape")) == 2
     assert "::error title=wiretape check::Nothing to judge" in runner.printed
     assert sorted(path.name for path in tmp_path.iterdir()) == ["script", "wiretape"]
+
+
+def test_what_was_tested_and_built_once_is_published_without_a_password() -> None:
+    jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text("utf-8"))["jobs"]
+    assert [
+        name for name, job in jobs.items() for step in job.get("steps", ()) if "-m build" in step.get("run", "")
+    ] == ["build"]
+    assert jobs["publish"]["needs"] == ["test", "build"]
+    assert jobs["publish"]["permissions"] == {"id-token": "write"}
+    assert jobs["publish"]["environment"]["name"] == "pypi"
+    assert "secrets." not in (ROOT / ".github/workflows/release.yml").read_text("utf-8")
 
 
 @pytest.mark.parametrize(("tag", "code"), [(f"v{__version__}", 0), ("v99.0", 1), (__version__, 1)])

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -80,6 +81,28 @@ def test_a_project_with_a_viewer_and_a_recorder_of_its_own_runs_its_tests(instal
     )
     code = "import pytest, sys; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider']))"  # as python -m pytest
     assert "1 passed" in run(str(installed), code, tmp_path)
+
+
+def test_every_link_and_picture_of_the_package_page_leads_to_a_file_of_the_release(installed: Path) -> None:
+    metadata = (installed / "wiretape-0.1.0.dist-info/METADATA").read_text("utf-8")
+    source = re.findall(r"^Project-URL: Source, https://github.com/(.*)", metadata, re.MULTILINE)
+    page = metadata.partition("\n\n")[2]
+    targets = re.findall(r"\]\(([^)#]*)", page)
+    assert [target for target in targets if not target.startswith("https://")] == []
+    files = f"https://(?:github.com/{source[0]}/blob|raw.githubusercontent.com/{source[0]})/v0.1.0/(.*)"
+    paths = [match[1] for target in targets if (match := re.fullmatch(files, target))]
+    assert len(paths) > 20
+    assert len([path for path in paths if path.endswith(".png")]) == 2
+    assert [path for path in paths if not (ROOT / path).is_file()] == []
+
+
+def test_every_text_names_the_repository_of_the_metadata() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    repository = project["urls"]["Source"].removeprefix("https://github.com/")
+    assert all(url.startswith(project["urls"]["Source"]) for url in project["urls"].values())
+    for name in (".github/actions/check/action.yml", "viewer/help/ci.md"):
+        assert f"uses: {repository}/.github/actions/check@v{project['version']}" in (ROOT / name).read_text("utf-8")
+    assert f"`{repository}`" in (ROOT / ".github/CONTRIBUTING.md").read_text("utf-8")
 
 
 def test_pytest_finds_the_plugin_and_no_command_needs_pytest(installed: Path) -> None:
