@@ -15,6 +15,7 @@
     ├── CannotListen        the address is taken or may not be listened on                    exit 7
     ├── WriterFailed        the writer process could not be started or kept running           exit 1
     └── UpstreamError       an upstream could not be reached, broke, or ran into a limit
+        └── ProxyRefusal    the proxy on the way to it answered CONNECT by an error
 
 Each message names the failure, its cause and the remedy. The command line prints it as one line and exits
 with `exit_code`. An `UpstreamError` never reaches the command line: it becomes the outcome of an exchange.
@@ -116,6 +117,14 @@ class UpstreamError(WiretapeError):
     def __init__(self, ended_by: str, message: str, code: int | None = None, reset_code: str | None = None) -> None:
         super().__init__(message)
         self.ended_by, self.code, self.reset_code = ended_by, code, reset_code
+
+
+class ProxyRefusal(UpstreamError):
+    """The refusal of a proxy on the way to an upstream: the status and the reason of its answer to `CONNECT`."""
+
+    def __init__(self, status: int, reason: bytes, message: str) -> None:
+        super().__init__("refused", message)
+        self.status, self.reason = status, reason
 
 
 BY_EXIT_CODE: dict[int, type[WiretapeError]] = {

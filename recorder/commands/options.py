@@ -24,7 +24,7 @@ from wiretape.recorder.commands import dialects
 from wiretape.recorder.errors import NotFound, WiretapeError
 
 if TYPE_CHECKING:
-    from wiretape.recorder.relay import providers
+    from wiretape.recorder.relay import outward, providers
     from wiretape.recorder.relay.service import Options
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -127,6 +127,7 @@ class RecordingValues:
     hosts: tuple[str, ...]
     identity: bool
     no_websocket: bool
+    proxy: str | None
     ca_file: Path | None
     client_cert: Path | None
     declared: tuple[Path, ...]
@@ -145,11 +146,15 @@ class RecordingValues:
         return tape_path(self.db)
 
     def settings(
-        self, upstreams: "Sequence[providers.Upstream]", added: Mapping[str, str] | None = None, **more: Any
+        self,
+        upstreams: "Sequence[providers.Upstream]",
+        added: Mapping[str, str] | None = None,
+        environ: Mapping[str, str] = os.environ,
+        **more: Any,
     ) -> "Options":
         """Return the settings of a recorder for these upstreams; `more` are other fields of them.
 
-        Labels that were given win over `added` ones.
+        Labels that were given win over `added` ones; `environ` names the proxies.
         """
         from wiretape.recorder.relay import intercept
         from wiretape.recorder.relay.service import Options
@@ -166,6 +171,7 @@ class RecordingValues:
             limits=Timeouts(self.connect_timeout, self.headers_timeout, self.idle_timeout),
             ca_file=self.ca_file,
             client_cert=self.client_cert,
+            proxies=read_proxies(environ, self.proxy),
             dialects=dialects.read(self.declared),
             interception=intercept.make(self.hosts, _password()) if self.intercepts else None,
             **more,
@@ -185,6 +191,11 @@ upstream = click.option(
     help="API server: one URL is served at the root, named ones at /NAME/…, and a name alone is that of a known API. "
     "May be repeated.",
 )  # fmt: skip
+proxy = click.option(
+    "--proxy", metavar="URL", envvar="WIRETAPE_PROXY",
+    help="Reach hosts through this proxy: http:// or socks5://, but not those of NO_PROXY. "
+    "[default: as HTTPS_PROXY, HTTP_PROXY and ALL_PROXY say]",
+)  # fmt: skip
 ca_file = click.option(
     "--ca-file", type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Trust these certificates (PEM) besides the system's.",
@@ -200,6 +211,7 @@ _RECORDING = (
                  help="Ask upstream for no compression, whatever the client accepts; exchanges are flagged."),
     click.option("--no-websocket", is_flag=True,
                  help="Answer 426 to WebSockets, so that clients fall back to HTTP, instead of recording them."),
+    proxy,
     ca_file,
     click.option("--client-cert", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE",
                  help="Show this certificate, with its key (PEM), to recorded servers that ask for one."),
@@ -244,6 +256,16 @@ def read_upstreams(given: tuple[str, ...]) -> "list[providers.Upstream]":
             raise click.BadParameter(f"two upstreams for {where}: name them apart, NAME=URL", param_hint="--upstream")
         chosen.append(upstream)
     return chosen or providers.well_known()
+
+
+def read_proxies(environ: Mapping[str, str], given: str | None) -> "outward.Proxies":
+    """Read the proxies that the environment names, or `--proxy`."""
+    from wiretape.recorder.relay import outward
+
+    try:
+        return outward.read(environ, given)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
 
 
 def read_labels(given: tuple[str, ...]) -> dict[str, str]:

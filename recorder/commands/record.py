@@ -252,7 +252,6 @@ def catch_signals(stopped: "asyncio.Event", recorder: "Recorder") -> None:
 def _introduce(screen: "Screen", recorder: "Recorder", settings: "Options", verbose: bool) -> None:
     """Print lines to be copied for SDKs, the tape, the commands to view it, the upstreams, and then any warnings."""
     from wiretape.recorder import __version__
-    from wiretape.recorder.tape.redact import Redactor
 
     tape = options.naming(settings.tape)
     shown = len(settings.upstreams) if verbose else _NAMED
@@ -262,9 +261,8 @@ def _introduce(screen: "Screen", recorder: "Recorder", settings: "Options", verb
     bases = providers.sdk_bases(recorder.base, settings.upstreams)
     variables = f'    variables: eval "$(wiretape env{tape})"' if bases else ""
     screen.line(f"look        wiretape view{tape}{variables}    stop: ctrl-c")
-    for upstream in settings.upstreams if len(settings.upstreams) <= shown else ():
-        mount = f"{recorder.base}/{upstream.name}" if upstream.name else recorder.base
-        screen.line(f"upstream    {mount}  →  {Redactor(None).url(upstream.url)}")
+    for line in _ways(recorder.base, settings, shown):
+        screen.line(line)
     if verbose:
         for variable, value in bases.items():
             screen.line(f"SDKs        export {variable}={value}")
@@ -274,6 +272,17 @@ def _introduce(screen: "Screen", recorder: "Recorder", settings: "Options", verb
         screen.report(f"warning: {warning}")
     if settings.allow_hosts:
         screen.report("warning: other machines that reach this address may relay through it")
+
+
+def _ways(base: str, settings: "Options", most: int) -> Iterator[str]:
+    """Yield a line for each proxy to be passed, and for each upstream if they are not too many."""
+    from wiretape.recorder.tape.redact import Redactor
+
+    for proxy in settings.proxies or ():
+        yield f"proxy       {proxy}"
+    for upstream in settings.upstreams if len(settings.upstreams) <= most else ():
+        mount = f"{base}/{upstream.name}" if upstream.name else base
+        yield f"upstream    {mount}  →  {Redactor(None).url(upstream.url)}"
 
 
 def _exports(

@@ -58,9 +58,12 @@ def run(common: options.RecordingValues, command: tuple[str, ...]) -> None:
     Each exchange gets as labels the names of the command (argv0) and of the working directory (cwd), and the short git
     commit that is checked out there (commit; no file is compared with it); --label has precedence.
 
+    A proxy that HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names is used for everything that wiretape passes on, but for the
+    hosts in NO_PROXY.
+
     Within another "wiretape run" it only runs the command, which is recorded already, and ignores other options; unless
-    --db names another tape (then both tapes get it, if neither intercepts), --upstream another API, or only the inner
-    one has --intercept.
+    --db names another tape (then both tapes get it, unless only the inner one intercepts), --upstream another API, or
+    only the inner one has --intercept.
 
     It exits with the command's own code, or of the signal that ended the command; 125 if the tape failed before, or
     lacks data and that code is 0; 126 and 127 if the command cannot be run or is not found. Signals are passed on. If
@@ -73,7 +76,8 @@ def run(common: options.RecordingValues, command: tuple[str, ...]) -> None:
         if marker.is_alive and not _asks_for_more(common, marker):
             _report(f"recorded already, by pid {marker.pid} on {marker.tape}: only runs the command")
             sys.exit(_become(command))
-        environ = environ if marker.is_alive and not common.intercepts else _without(environ, marker)
+        is_used = marker.is_alive and (marker.intercepts or not common.intercepts)  # as a proxy, or by a base URL
+        environ = environ if is_used else _without(environ, marker)
     for serving in _recorders_in(environ, common.tape):
         environ = nested.resolved(environ, *serving)
     plan = make_plan(common, environ, command)
@@ -84,7 +88,7 @@ def run(common: options.RecordingValues, command: tuple[str, ...]) -> None:
     alone = daemons.without(command, environ)
     if len(alone) > len(command):
         _report(f"{alone[0]} is started with {alone[1]}: its daemon would go past this run, or outlive it")
-    settings = common.settings(plan.upstreams, labels, purpose="wiretape run")
+    settings = common.settings(plan.upstreams, labels, environ, purpose="wiretape run")
     try:
         code = _run(settings, plan, environ, alone)
     except WiretapeError as error:
@@ -229,8 +233,6 @@ async def _record(
     if not told:
         return 0
     _summarise(recorder, finished, unstored, next((text for text in troubles if text), ""), settings.tape)
-    if (proxy := proxy_not_used(environ)) and any(one.outcome == "connect_error" for one in finished):
-        _report(f"{proxy} is set, but wiretape itself connects to APIs directly, not through that proxy")
     if not recorder.totals().recorded:
         attempt.connections = recorder.accepted
         attempt.daemons = {pid: daemons.described(pid) for pid in {*told[1:], *daemons.listening(attempt.asked)}}
@@ -307,11 +309,6 @@ def past_proxies(environ: Mapping[str, str]) -> dict[str, str]:
     excluded = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
     past = excluded if excluded.strip() == "*" else f"{excluded},127.0.0.1".lstrip(",")
     return {"NO_PROXY": past, "no_proxy": past}
-
-
-def proxy_not_used(environ: Mapping[str, str]) -> str:
-    """Return the variable that names a proxy for calls of APIs, which wiretape does not use; "" if there is none."""
-    return next((name for name in environ if environ[name] and name.lower() in ("https_proxy", "all_proxy")), "")
 
 
 def _summarise(recorder: "Recorder", finished: Sequence["Finished"], unstored: int, trouble: str, tape: Path) -> None:

@@ -114,8 +114,10 @@ class Client(Protocol):
     def connect_at_once(self, transport: Transport, upstream: Upstream, instants: Instants) -> Carrier | None:
         """Return a carrier on a new connection that needs no waiting, or None: `connect` has to."""
 
-    async def connect(self, transport: Transport, upstream: Upstream, instants: Instants) -> Carrier:
-        """Return a carrier on a new connection. Raises `UpstreamError`."""
+    async def connect(
+        self, transport: Transport, upstream: Upstream, instants: Instants, *, switches: bool = False
+    ) -> Carrier:
+        """Return a carrier on a new connection, which may change to another protocol. Raises `UpstreamError`."""
 
     def keep(self, carrier: Carrier) -> None:
         """Keep a carrier's connection for another request."""
@@ -146,7 +148,9 @@ class Client(Protocol):
     def flush(self) -> bool:
         """Send the bytes that were added; return True if the kernel took all of them at once."""
 
-    def answer(self, status: int, body: bytes, content_type: str, headers: Headers | None = None) -> None:
+    def answer(
+        self, status: int, body: bytes, content_type: str, headers: Headers | None = None, reason: bytes = b""
+    ) -> None:
         """Send a whole answer of wiretape's own, the connection's last."""
 
     @property

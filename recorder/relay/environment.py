@@ -150,8 +150,6 @@ def remarks(environ: Mapping[str, str], command: Sequence[str] = ()) -> list[str
     if excluded := next((environ[name].strip() for name in BYPASSES if environ.get(name, "").strip()), ""):
         what = "everything would have gone past wiretape" if excluded == "*" else "hosts in it are recorded, too"
         notices.append(f"NO_PROXY={excluded} is cleared for the command: {what}")
-    if preset := [name for name in PROXIES if environ.get(name)]:
-        notices.append(f"{preset[0]} is replaced: wiretape itself connects to hosts directly, not through that proxy")
     for name, reason in _preset(environ)[1].items():
         effect = "it adds nothing" if name in _OPTIONAL else f"it stays, and {READERS[name]} fails as without wiretape"
         notices.append(f"{name} names no certificates that can be read ({reason}): {effect}")

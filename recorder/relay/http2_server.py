@@ -113,7 +113,9 @@ class ClientStream(Http2Stream["ClientStream"]):
         """Return None: the server's protocol is not known yet."""
         return None
 
-    async def connect(self, transport: Transport, upstream: Upstream, instants: Instants) -> Carrier:
+    async def connect(
+        self, transport: Transport, upstream: Upstream, instants: Instants, *, switches: bool = False
+    ) -> Carrier:
         """Return a carrier on a new connection."""
         return await self._connection.mirror.connect(transport, upstream, instants)
 
@@ -155,7 +157,9 @@ class ClientStream(Http2Stream["ClientStream"]):
         """All body bytes that were written or added."""
         return self.written
 
-    def answer(self, status: int, body: bytes, content_type: str, headers: Headers | None = None) -> None:
+    def answer(
+        self, status: int, body: bytes, content_type: str, headers: Headers | None = None, reason: bytes = b""
+    ) -> None:
         """Send a whole answer of wiretape's own."""
         own = [(b"content-type", content_type.encode()), (b"content-length", b"%d" % len(body)), *(headers or [])]
         self.start(status, b"", own, chunked=False, closes=False)

@@ -149,7 +149,10 @@ class Forward:
             )
         elif self._is_own(origin) or self._wants(origin):
             agent = dict(request.headers).get(b"user-agent", b"").decode("latin-1")
-            Opening(self, client, origin, agent).begin()
+            opening = Opening(self, client, origin, agent)
+            if self._proxy.transport.proxies.of("https", origin.host, origin.port) and not self._is_own(origin):
+                return Reaching(self, client, request, origin, opening)
+            opening.begin()
         else:
             return self.tunnel(client, origin)
         return None
@@ -225,26 +228,43 @@ class Forward:
         """Return the TLS context that stands in for `host`, and agrees on a protocol if there is one."""
         return self._certificates.context(host, protocol)
 
-    async def agree(self, client: Http1Client, origin: Origin, offered: Sequence[str]) -> str | None:
+    async def reach(self, origin: Origin) -> socket.socket:
+        """Connect to a server through the proxy that is for it. Raises `UpstreamError`."""
+        return await self._proxy.transport.reach("https", origin.host, origin.port)
+
+    def record_unreached(self, client: Http1Client, request: Request, origin: Origin, error: UpstreamError) -> None:
+        """Record the `CONNECT` that another proxy has refused, or to which it gave no answer."""
+        self._observer.asked(origin.authority, "intercepted")
+        how = Way(on_unreached=lambda error: self._unreached(origin, how, error), failure=error)
+        self._proxy.relay(client, request, self._upstream(origin), b"/", how)
+
+    async def agree(
+        self, client: Http1Client, origin: Origin, offered: Sequence[str], opened: socket.socket | None
+    ) -> str | None:
         """Return the protocol that a server chooses of a client's offer, or None if it chooses none.
 
-        To ask it, a client's offer of HTTP/2 takes a connection, which is the client's from then on. Without an answer,
-        HTTP/1.1 is agreed on if the client speaks it: its requests show the reason.
+        To ask it, a client's offer of HTTP/2 takes a connection, which is the client's from then on, and so is one that
+        is `opened`. Without an answer, HTTP/1.1 is agreed on if the client speaks it: its requests show the reason.
         """
         protocols = [one for one in offered if one in ALPN]
         fallback = PROTOCOL if protocols == [PROTOCOL] else _HTTP1
-        if PROTOCOL not in protocols or self._is_own(origin):
+        takes_http2 = PROTOCOL in protocols
+        if self._is_own(origin) or not (takes_http2 or opened):
             return fallback
         upstream, transport = self._upstream(origin), self._proxy.transport
         try:
-            sock = await transport.open(upstream, protocols)
+            sock = await transport.open(upstream, protocols if takes_http2 else (), opened)
         except UpstreamError:
             return fallback
         if sock.protocol == PROTOCOL:
             client.opened = Http2Connection(sock, SYSTEM, upstream)
         else:
             client.adopt(transport.serve(sock, upstream))
-        return sock.protocol
+        return sock.protocol if takes_http2 else fallback
+
+    def adopt(self, client: Http1Client, origin: Origin, sock: socket.socket) -> None:
+        """Have a client's next request go over a connection to its server without TLS."""
+        client.adopt(self._proxy.transport.over(sock, self._upstream(origin)))
 
     def opened(self, origin: Origin, how: Way, agent: str | None = None) -> App:
         """Return the app for the requests in a `CONNECT` connection; `agent` is a client that trusts us, if known."""
@@ -274,7 +294,7 @@ class Forward:
         self._observer.asked(origin.authority, "tunnelled")
         is_plain = opened is None and is_loopback(origin.host)
         read_on = functools.partial(self._read_on, client, origin) if is_plain else None
-        return Tunnel(client, origin, self._proxy.transport.limits.connect, opened, read_on)
+        return Tunnel(client, origin, self._proxy.transport, opened, read_on)
 
     def _read_on(
         self, client: Http1Client, origin: Origin, opened: Socket, near: socket.socket, far: socket.socket, came: bytes
@@ -287,7 +307,7 @@ class Forward:
         named = _HOST.search(came)
         if named and named[1].decode("latin-1").lower() not in (plain.authority, f"{origin.host}:{origin.port}"):
             return False
-        client.adopt(self._proxy.transport.over(far, self._upstream(plain)))
+        self.adopt(client, plain, far)
         sock = Socket(near, SYSTEM, opened.kernel_time)
         sock.stamp = SYSTEM.now()
         client.replace(sock)
@@ -352,6 +372,34 @@ class Inside:
         self.proxy.client_failed(error)
 
 
+class Reaching(Responder):
+    """The way to an API server through another proxy, before the answer to `CONNECT`: its refusal is the answer."""
+
+    def __init__(
+        self, forward: Forward, client: Http1Client, request: Request, origin: Origin, opening: "Opening"
+    ) -> None:
+        self._forward, self._client, self._request, self._origin = forward, client, request, origin
+        self._opening = opening
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            self._opening.begin(await self._forward.reach(self._origin))
+        except UpstreamError as error:
+            self._forward.record_unreached(self._client, self._request, self._origin, error)
+        except Exception as error:  # noqa: BLE001 - any fault is reported to the user
+            self._client.failed(error)
+
+    def client_left(self) -> None:
+        """End."""
+        self._task.cancel()
+
+    def taker_failed(self, error: Exception) -> None:
+        """Report a fault of our own; the client is closed."""
+        self._task.cancel()
+        self._forward.client_failed(error)
+
+
 class Opening(Takeover):
     """A connection to a server that wiretape stands in for, from the answer to `CONNECT` to the first request.
 
@@ -368,9 +416,12 @@ class Opening(Takeover):
         self._has_certificate = False
         """True if the client has seen our certificate, or is about to."""
         self._tunnel: Tunnel | None = None
+        self._opened: socket.socket | None = None
+        """A connection to the server, until it is used."""
 
-    def begin(self) -> None:
-        """Answer, and take the connection over."""
+    def begin(self, opened: socket.socket | None = None) -> None:
+        """Answer, and take the connection over; the one to the server may be open."""
+        self._opened = opened
         self._socket, early = self._client.switch(200, b"Connection established", [], self)
         self._client.limit(HEAD_SECONDS)
         if early:
@@ -383,9 +434,15 @@ class Opening(Takeover):
             self._client.read_on(self._forward.opened(self._origin, self._how, self._agent), self._came)
         elif self._came[0] != hello.HANDSHAKE:
             plain = Origin("http", self._origin.host, self._origin.port)
+            if opened := self._take_opened():
+                self._forward.adopt(self._client, plain, opened)
             self._client.read_on(self._forward.opened(plain, Way()), self._came)
         else:
             self._greet()
+
+    def _take_opened(self) -> socket.socket | None:
+        opened, self._opened = self._opened, None
+        return opened
 
     def _greet(self) -> None:
         """Begin with TLS when the client's first message is complete."""
@@ -415,7 +472,8 @@ class Opening(Takeover):
         """Agree on keys with the client, and on the protocol that the server chooses."""
         try:
             self._client.limit(None)  # the connection to the server has its own
-            protocol = await self._forward.agree(self._client, self._origin, greeting.protocols)
+            opened = self._take_opened()
+            protocol = await self._forward.agree(self._client, self._origin, greeting.protocols, opened)
             self._client.limit(HEAD_SECONDS)
             context = self._forward.context(greeting.server_name or self._origin.host, protocol)
             secured = TlsSocket(self._socket.detach(), SYSTEM, None, context)
@@ -434,6 +492,8 @@ class Opening(Takeover):
 
     def lost(self, error: Exception | None) -> None:
         """Report the client if it leaves on seeing our certificate."""
+        if opened := self._take_opened():
+            opened.close()
         if self._tunnel is not None:
             self._tunnel.lost(error)
         if self._shaking is None:

@@ -22,7 +22,7 @@ from h2.errors import ErrorCodes
 
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.decode.exchange import reset_code
-from wiretape.recorder.errors import UpstreamError
+from wiretape.recorder.errors import ProxyRefusal, UpstreamError
 from wiretape.recorder.ids import exchange_id
 from wiretape.recorder.relay import apis, guard, providers
 from wiretape.recorder.relay.app import HttpApp
@@ -95,11 +95,13 @@ class Way:
     """Options of one request.
 
     `on_unreached`: the program believes that it is connected to the server itself. A failure before an answer closes
-    its connection, as the server's failure would have; `on_unreached` is called with it.
+    its connection, as the server's failure would have; `on_unreached` is called with it. `failure`: one that has been
+    met before the request, which is only recorded.
     """
 
     is_recorded: bool = True
     on_unreached: Callable[[UpstreamError], None] | None = None
+    failure: UpstreamError | None = None
 
 
 DIRECT = Way()
@@ -308,8 +310,16 @@ class RelayedExchange(Responder):
         if self._request.refusal is not None:
             self._refuse(self._request.refusal)
             return
+        if self._how.failure is not None:
+            self._recording.start()
+            self._enter(b"")
+            self._fail(self._how.failure, self._now())
+            return
         body = self._request.take() if self._request.complete else None
         connection = self._client.kept(self._upstream)
+        if self._wants_websocket and isinstance(connection, Connection) and connection.via:
+            connection.close()  # the proxy at its end takes no other protocol
+            connection = None
         instants = self._recording.instants
         instants.connection_reused = connection is not None and connection.reused
         head = self._head(body)
@@ -356,7 +366,8 @@ class RelayedExchange(Responder):
     async def _connect(self, head: RequestHead, body: bytes | None) -> None:
         instants = self._recording.instants
         try:
-            connection = await self._client.connect(self._proxy.transport, self._upstream, instants)
+            transport, switches = self._proxy.transport, self._wants_websocket
+            connection = await self._client.connect(transport, self._upstream, instants, switches=switches)
             self._send(connection, head, body)
             self.body_came()
         except UpstreamError as error:
@@ -658,6 +669,11 @@ class RelayedExchange(Responder):
             self._recording.instants.connection_reused and error.ended_by in _CLOSED
         )
         cut = self._client.reset if error.ended_by == "reset" else self._client.cut
+        if isinstance(error, ProxyRefusal) and self._request.method == "CONNECT" and on_unreached is not None:
+            text = f"wiretape: {error}\n".encode()
+            self._client.answer(error.status, text, "text/plain", reason=error.reason)
+            on_unreached(error)
+            return
         if not is_unanswered or is_mirrored:
             cut(self._cut_code(error))
             return

@@ -570,13 +570,15 @@ class Http1Client:
         """Both ends of the connection, ours first; None where it is closed, or not over IPv4."""
         return self._socket.ends
 
-    def answer(self, status: int, body: bytes, content_type: str, headers: Headers | None = None) -> None:
+    def answer(
+        self, status: int, body: bytes, content_type: str, headers: Headers | None = None, reason: bytes = b""
+    ) -> None:
         """Send a whole answer of wiretape's own, the connection's last."""
         length = (b"content-length", b"%d" % len(body))
         if not self._requests:  # nothing that came was a request
             self._requests.append(Request("", b"", [], "1.1", keeps=False))
         own = [(b"content-type", content_type.encode()), length, *(headers or [])]
-        self.start(status, b"", own, chunked=False, closes=True)
+        self.start(status, reason, own, chunked=False, closes=True)
         if self._requests[0].method != "HEAD":
             self.add(body)
         self.flush()
@@ -663,9 +665,11 @@ class Http1Client:
         """Return a new connection to a server on this machine; None: `connect` has to."""
         return transport.connect_at_once(upstream, instants)
 
-    async def connect(self, transport: Transport, upstream: Upstream, instants: Instants) -> Connection:
+    async def connect(
+        self, transport: Transport, upstream: Upstream, instants: Instants, *, switches: bool = False
+    ) -> Connection:
         """Return a new connection to an API server. Raises `UpstreamError`."""
-        return await transport.connect(upstream, instants)
+        return await transport.connect(upstream, instants, switches=switches)
 
     def keep(self, carrier: Carrier) -> None:
         """Keep a connection to an API server as long as the client keeps this one, or that server that one."""

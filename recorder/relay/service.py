@@ -25,6 +25,7 @@ from wiretape.recorder.process import boot_id
 from wiretape.recorder.relay import environment, local, server, sharing
 from wiretape.recorder.relay.guard import Policy
 from wiretape.recorder.relay.intercept import Forward, Interception
+from wiretape.recorder.relay.outward import Proxies
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.proxy import Proxy
 from wiretape.recorder.relay.sharing import Share, WorkerPlace
@@ -69,6 +70,7 @@ class Options:
     workers: int = 1
     interception: Interception | None = None
     dialects: list[dict[str, Any]] = field(default_factory=list)
+    proxies: Proxies | None = None
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):
@@ -88,7 +90,9 @@ class Front:
         local.raise_descriptor_limit()
         self._options, self._sock, self._observer = options, sock, observer
         trusted = environment.authorities(os.environ)
-        self._transport = Transport(tls_context(options.ca_file, options.client_cert, trusted), options.limits)
+        tls = tls_context(options.ca_file, options.client_cert, trusted)
+        proxies = options.proxies and sock and options.proxies.without(sock.getsockname()[1])
+        self._transport = Transport(tls, options.limits, proxies=proxies or options.proxies)
         self._server: server.Server | None = None
         self.proxy: Proxy | None = None
         self._is_cut = False

@@ -10,11 +10,12 @@ import re
 import socket
 from collections.abc import Callable
 
-from wiretape.recorder.errors import UpstreamError
+from wiretape.recorder.errors import ProxyRefusal, UpstreamError
 from wiretape.recorder.relay.guard import Origin
 from wiretape.recorder.relay.responder import Responder, Takeover
 from wiretape.recorder.relay.server import Http1Client
-from wiretape.recorder.relay.sockets import Socket, connect, reset_when_taken
+from wiretape.recorder.relay.sockets import Socket, reset_when_taken
+from wiretape.recorder.relay.upstream import Transport
 
 HALF_OPEN_SECONDS = 60.0
 """Silence allowed on one side after the other has ended."""
@@ -42,30 +43,28 @@ def begins_with_request(data: bytes) -> bool | None:
 class Tunnel(Responder, Takeover):
     """A blind tunnel: answers a `CONNECT` and takes the connection over. The end of a recorder does not wait for it.
 
-    It connects within `seconds`. `opened` is the client's socket with the bytes received on it, if the `CONNECT` has
-    been answered already. With `read_on`, the tunnel gives way to a client that speaks HTTP/1.1.
+    A refusal by a proxy on the way becomes the answer. `opened` is the client's socket with the bytes received on it,
+    if the `CONNECT` has been answered already. With `read_on`, the tunnel gives way to a client that speaks HTTP/1.1.
     """
 
     def __init__(
         self,
         client: Http1Client,
         origin: Origin,
-        seconds: float,
+        transport: Transport,
         opened: tuple[Socket, bytes] | None = None,
         read_on: ReadOn | None = None,
     ) -> None:
         self._client, self._origin, self._opened, self._read_on = client, origin, opened, read_on
-        self._seconds = seconds
+        self._transport = transport
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
         try:
-            far = await self._connect()
+            scheme = "http" if self._origin.port == 80 else "https"  # WebSockets without TLS ask for tunnels, too
+            far = await self._transport.reach(scheme, self._origin.host, self._origin.port)
         except UpstreamError as error:
-            if self._opened is None:
-                self._client.answer(502, f"wiretape: {self._origin.authority}: {error}\n".encode(), "text/plain")
-            else:
-                self._client.close()
+            self._refuse(error)
             return
         with contextlib.ExitStack() as sockets:
             sockets.enter_context(far)
@@ -81,6 +80,17 @@ class Tunnel(Responder, Takeover):
                 for sock in (detached, far):
                     reset_when_taken(socket.socket(fileno=sock.detach()))
 
+    def _refuse(self, error: UpstreamError) -> None:
+        """Answer that there is no connection; as a proxy on the way has answered, or has not."""
+        if self._opened is not None:
+            self._client.close()
+        elif error.ended_by in ("eof", "reset", "protocol"):
+            self._client.cut()
+        else:
+            status, reason = (error.status, error.reason) if isinstance(error, ProxyRefusal) else (502, b"")
+            text = f"wiretape: {self._origin.authority}: {error}\n".encode()
+            self._client.answer(status, text, "text/plain", reason=reason)
+
     async def _pass_on(self, near: Socket, detached: socket.socket, early: bytes, far: socket.socket) -> bool | None:
         """Pass bytes on until the end; return False if a side has broken, None if the tunnel has given way."""
         try:
@@ -91,15 +101,6 @@ class Tunnel(Responder, Takeover):
             return await _splice(detached, early, far)
         except OSError:  # the client broke before it sent anything
             return False
-
-    async def _connect(self) -> socket.socket:
-        try:
-            async with asyncio.timeout(self._seconds):
-                return await connect(self._origin.host, self._origin.port)
-        except TimeoutError as error:
-            raise UpstreamError("connect_timeout", f"no connection within {self._seconds:g} s") from error
-        except OSError as error:
-            raise UpstreamError("refused", str(error)) from error
 
     # methods of responder.Responder, until there is a connection
 

@@ -2,7 +2,7 @@
 
 A connection is HTTP/1.1 by `httptools` (llhttp, strict) over a `Socket`. A response's `Taker` gets each read as it
 comes, unmerged. A connection is kept only after a clean end, with nothing left over and the whole request sent; a
-request is sent exactly once: no retries, no redirects, no proxies from the environment. Endings are only named here;
+request is sent exactly once: no retries, no redirects. Endings are only named here;
 `wiretape.recorder.decode.exchange` interprets them.
 """
 
@@ -11,18 +11,19 @@ import re
 import socket
 import ssl
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import httptools
 
 from wiretape.recorder.clock import SYSTEM, Clock, KernelTime
 from wiretape.recorder.errors import UpstreamError
-from wiretape.recorder.relay import guard, local
+from wiretape.recorder.relay import guard, local, outward
+from wiretape.recorder.relay.outward import OutwardProxy, Proxies
 from wiretape.recorder.relay.providers import Upstream
-from wiretape.recorder.relay.sockets import HAS_KERNEL_TIME, Socket, TlsSocket, connect, connect_at_once
+from wiretape.recorder.relay.sockets import HAS_KERNEL_TIME, Socket, TlsSocket, connect_at_once
 from wiretape.recorder.relay.states import RECEIVING, SENDING, Flow, Receiving, Sending, raise_illegal, step
 
 HEAD_BYTES = 64 << 10
@@ -40,6 +41,7 @@ UPGRADE = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
 _ADDRESS = re.compile(r"<memory at 0x[0-9a-f]+>")
 _WAITING, _STREAMING = Receiving.WAITING, Receiving.STREAMING
 RUNNING = (_STREAMING, _WAITING)
+T = TypeVar("T")
 
 
 class _ExpectedAnswer(Enum):
@@ -357,7 +359,7 @@ class Connection(Carrier):
 
     __slots__ = (
         "_body", "_expected", "_is_at_chunk", "_is_chunked", "_overhead", "_parser", "_received", "_socket", "_wanted",
-        "closed_by_peer",
+        "closed_by_peer", "via",
     )  # fmt: skip
 
     def __init__(self, sock: Socket, clock: Clock, upstream: Upstream) -> None:
@@ -366,6 +368,8 @@ class Connection(Carrier):
         super().__init__(clock, upstream)
         self.closed_by_peer: Callable[[Exception | None], None] = lambda _: None
         """Called when the peer closes the connection (None), or breaks it, while no exchange is on it."""
+        self.via: OutwardProxy | None = None
+        """The proxy at the other end, which passes requests for plain HTTP on; None: it is the server, or a tunnel."""
 
     # an exchange
 
@@ -399,9 +403,13 @@ class Connection(Carrier):
             headers += UPGRADE
         elif head.closes:
             headers.append((b"connection", b"close"))
+        target = head.target
+        if self.via is not None:
+            target = b"http://" + head.authority + target
+            headers += self.via.authorization
         spelled = head.spelling.get
         lines = [b"%s: %s" % (spelled(name, name), value) for name, value in headers]
-        sent = b"\r\n".join((b"%s %s HTTP/1.1" % (head.method.encode("ascii"), head.target), *lines, b"\r\n"))
+        sent = b"\r\n".join((b"%s %s HTTP/1.1" % (head.method.encode("ascii"), target), *lines, b"\r\n"))
         is_whole = body is not None
         self.send(sent + self._framed(body or b"", last=True) if is_whole else sent, last=is_whole)
 
@@ -731,10 +739,15 @@ class Transport:
     """Opens connections to API servers. TLS sessions are resumed where the server offers it."""
 
     def __init__(
-        self, tls: ssl.SSLContext | None = None, limits: Timeouts | None = None, clock: Clock = SYSTEM
+        self,
+        tls: ssl.SSLContext | None = None,
+        limits: Timeouts | None = None,
+        clock: Clock = SYSTEM,
+        proxies: Proxies | None = None,
     ) -> None:
         self._tls = tls or ssl.create_default_context()
         self.limits = limits or Timeouts()
+        self.proxies = proxies or Proxies()
         self._clock = clock
         self._kernel_time = KernelTime(clock)
         self.http1_only: set[Upstream] = set()
@@ -752,17 +765,42 @@ class Transport:
         """Call `on_late` for data that have waited to be read, as `KernelTime` does."""
         self._kernel_time.on_late = on_late
 
-    async def connect(self, upstream: Upstream, instants: Instants) -> Connection:
-        """Open a connection of HTTP/1.1, and set `instants.connected`. Raises `UpstreamError`."""
-        return self._connected(await self.open(upstream), upstream, instants)
+    async def connect(self, upstream: Upstream, instants: Instants, *, switches: bool = False) -> Connection:
+        """Open a connection of HTTP/1.1, and set `instants.connected`. Raises `UpstreamError`.
 
-    async def open(self, upstream: Upstream, protocols: Sequence[str] = ()) -> Socket:
-        """Open a connection; TLS offers the `protocols` by ALPN. Raises `UpstreamError`."""
+        A proxy gets requests for plain HTTP as such, unless one `switches` to another protocol, which few pass on.
+        """
+        proxy = self.proxies.of(upstream.scheme, upstream.host, upstream.port)
+        if proxy is None or not proxy.is_http or upstream.scheme == "https" or switches:
+            return self._connected(await self.open(upstream), upstream, instants)
+        sock = await self._limited(outward.connect(proxy), proxy)
+        connection = self._connected(Socket(sock, self._clock, self._kernel_time), upstream, instants)
+        connection.via = proxy
+        return connection
+
+    async def open(
+        self, upstream: Upstream, protocols: Sequence[str] = (), opened: socket.socket | None = None
+    ) -> Socket:
+        """Open a connection, or go on over one that `reach` has opened; TLS offers the `protocols` by ALPN.
+
+        Raises `UpstreamError`.
+        """
+        proxy = self.proxies.of(upstream.scheme, upstream.host, upstream.port)
+        return await self._limited(self._open(upstream, protocols, proxy, opened), proxy)
+
+    async def reach(self, scheme: str, host: str, port: int) -> socket.socket:
+        """Connect to a host, through a tunnel of the proxy that is for it, if any. Raises `UpstreamError`."""
+        proxy = self.proxies.of(scheme, host, port)
+        return await self._limited(outward.reach(proxy, host, port), proxy)
+
+    async def _limited(self, opening: Coroutine[None, None, T], proxy: OutwardProxy | None) -> T:
+        """Open a connection within the limit. Raises `UpstreamError`."""
         try:
             async with asyncio.timeout(self.limits.connect):
-                return await self._open(upstream, protocols)
+                return await opening
         except TimeoutError as error:
-            raise UpstreamError("connect_timeout", f"no connection within {self.limits.connect:g} s") from error
+            place = f" through the proxy {proxy}" if proxy else ""
+            raise UpstreamError("connect_timeout", f"no connection within {self.limits.connect:g} s{place}") from error
         except OSError as error:
             if local.is_local(error):
                 raise UpstreamError("local", local.cause(error)) from error
@@ -770,7 +808,8 @@ class Transport:
 
     def connect_at_once(self, upstream: Upstream, instants: Instants) -> Connection | None:
         """Open a connection to a server on this machine without waiting; None: `connect` has to."""
-        sock = None if upstream.scheme == "https" else connect_at_once(upstream.host, upstream.port)
+        place = upstream.scheme, upstream.host, upstream.port
+        sock = None if upstream.scheme == "https" or self.proxies.of(*place) else connect_at_once(*place[1:])
         if sock is None:
             return None
         return self._connected(Socket(sock, self._clock, self._kernel_time), upstream, instants)
@@ -789,8 +828,10 @@ class Transport:
         sock.start(connection)
         return connection
 
-    async def _open(self, upstream: Upstream, protocols: Sequence[str]) -> Socket:
-        sock = await connect(upstream.host, upstream.port)
+    async def _open(
+        self, upstream: Upstream, protocols: Sequence[str], proxy: OutwardProxy | None, opened: socket.socket | None
+    ) -> Socket:
+        sock = opened or await outward.reach(proxy, upstream.host, upstream.port)
         if upstream.scheme != "https":
             return Socket(sock, self._clock, self._kernel_time)
         where = upstream.host, upstream.port

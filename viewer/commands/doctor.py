@@ -425,7 +425,7 @@ def _elsewhere(name: str, value: str, is_running: bool) -> Finding:
 
 
 def judge_proxies(environment: Mapping[str, str], bases: Iterable[str]) -> Iterator[Finding]:
-    """Judge proxies that SDKs would ask even for this machine; wiretape itself uses none."""
+    """Judge proxies that SDKs would ask even for this machine."""
     named = [name for name in PROXIES if environment.get(name)]
     if not named:
         return

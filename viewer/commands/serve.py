@@ -1,6 +1,7 @@
 """The command `serve`: recorded exchanges answered again, as the upstream did."""
 
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,8 +16,10 @@ from wiretape.recorder.commands.options import (
     ca_file,
     db,
     gathered,
+    proxy,
     read_labels,
     read_listen,
+    read_proxies,
     read_upstreams,
     tape_path,
     upstream,
@@ -36,7 +39,12 @@ if TYPE_CHECKING:
     from wiretape.viewer.replay import cassette, planning
     from wiretape.viewer.replay.serve import Served
 
-_ASKING = {"upstreams": "--upstream", "record_labels": "--record-label", "ca_file": "--ca-file"}
+_ASKING = {
+    "upstreams": "--upstream",
+    "record_labels": "--record-label",
+    "proxy": "--proxy",
+    "ca_file": "--ca-file",
+}
 _RECORD = ("none", "once", "new", "new_episodes", "all")
 _MODES = ("request", "model", "sequence", "random", "id")
 
@@ -94,6 +102,7 @@ class _Asked:
 
     upstreams: tuple[str, ...]
     record_labels: tuple[str, ...]
+    proxy: str | None
     ca_file: Path | None
 
 
@@ -103,6 +112,7 @@ _asking = gathered(
     upstream,
     click.option("--record-label", "record_labels", multiple=True, metavar="K=V",
                  help="Label new recordings. May be repeated."),
+    proxy,
     ca_file,
 )  # fmt: skip
 
@@ -169,6 +179,7 @@ def serve(
         port,
         read_upstreams(asking.upstreams) if answers.record != "none" else (),
         read_labels(asking.record_labels),
+        proxies=read_proxies(os.environ, asking.proxy) if answers.record != "none" else None,
         ca_file=asking.ca_file,
     )
     sys.exit(run(lambda: _serve(settings, ready_file)))

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from wiretape.recorder.clock import SYSTEM, KernelTime
-from wiretape.recorder.relay import pointing, server
+from wiretape.recorder.relay import outward, pointing, server
 from wiretape.recorder.relay.client import App, Client, Request
 from wiretape.recorder.relay.guard import Refusal
+from wiretape.recorder.relay.outward import Proxies
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.responder import Responder
 from wiretape.viewer.replay import recording, testenv, timeline
@@ -96,7 +97,7 @@ class Background:
             serving = self._call(self._replay(place, asked, test))
             return WiretapeServer(base, self, serving, testenv.variables(base, environ), asked.allowed_hosts)
         plan = pointing.plan_base_urls(asked.upstreams, environ, ())
-        serving = self._call(self._record(place, asked, test, plan.upstreams))
+        serving = self._call(self._record(place, asked, test, plan.upstreams, outward.read(environ)))
         return WiretapeServer(base, self, serving, plan.values(base), asked.allowed_hosts, is_recording=True)
 
     def _is_recorded(self, asked: MarkerSettings, test: str) -> bool:
@@ -113,9 +114,11 @@ class Background:
 
         return await self._answer(place, asked, open_planner, None)
 
-    async def _record(self, place: str, asked: MarkerSettings, test: str, upstreams: Sequence[Upstream]) -> _Serving:
+    async def _record(
+        self, place: str, asked: MarkerSettings, test: str, upstreams: Sequence[Upstream], proxies: Proxies
+    ) -> _Serving:
         """Serve a test, and record its new requests under its id."""
-        found = await self._recording(asked.tape, tuple(upstreams))
+        found = await self._recording(asked.tape, tuple(upstreams), proxies)
         select = selected(asked.filter, test, with_unlabelled=asked.options.record != "once")
 
         def open_planner() -> Planner:
@@ -123,12 +126,12 @@ class Background:
 
         return await self._answer(place, asked, open_planner, found.labelled({LABEL: test}))
 
-    async def _recording(self, tape: Path, upstreams: tuple[Upstream, ...]) -> Recording:
+    async def _recording(self, tape: Path, upstreams: tuple[Upstream, ...], proxies: Proxies) -> Recording:
         """Return the recorder to a tape, which runs until the end of all tests."""
         found = self._recordings.get((tape, upstreams))
         if found is None:
             tape.parent.mkdir(parents=True, exist_ok=True)
-            settings = recording.RecordingOptions(tape, upstreams, purpose="pytest")
+            settings = recording.RecordingOptions(tape, upstreams, proxies=proxies, purpose="pytest")
             found = Recording(settings, lambda message: self._tell(message), lambda _: None)
             await found.start(self._base)
             self._recordings[tape, upstreams] = found

@@ -8,6 +8,7 @@ from pathlib import Path
 from wiretape.recorder.clock import SYSTEM, KernelTime
 from wiretape.recorder.relay import local, server
 from wiretape.recorder.relay.guard import Refusal
+from wiretape.recorder.relay.outward import Proxies
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.tape import cut, journal
 from wiretape.recorder.tape.losses import Totals
@@ -38,6 +39,7 @@ class CassetteOptions:
     port: int = 0
     upstreams: Sequence[Upstream] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    proxies: Proxies | None = None
     ca_file: Path | None = None
 
     @property
@@ -97,7 +99,9 @@ class Cassette:
         if not options.is_recording:
             return await asyncio.to_thread(cut.readable, options.tape)
         purpose = f"wiretape serve --record {options.answers.record}"
-        settings = recording.RecordingOptions(options.tape, options.upstreams, ca_file=options.ca_file, purpose=purpose)
+        settings = recording.RecordingOptions(
+            options.tape, options.upstreams, proxies=options.proxies, ca_file=options.ca_file, purpose=purpose
+        )
         found = Recording(settings, self._observer.trouble, self._observer.refused)
         await found.start(self.base)
         self._recording = found

@@ -24,6 +24,7 @@ from wiretape.recorder.plurals import counted
 from wiretape.recorder.relay import providers, service
 from wiretape.recorder.relay.client import Client, Request
 from wiretape.recorder.relay.guard import Refusal
+from wiretape.recorder.relay.outward import Proxies
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.proxy import RelayedExchange
 from wiretape.recorder.relay.upstream import Timeouts
@@ -52,6 +53,7 @@ class RecordingOptions:
     tape: Path
     upstreams: Sequence[Upstream] = ()
     limits: Timeouts = field(default_factory=Timeouts)
+    proxies: Proxies | None = None
     ca_file: Path | None = None
     purpose: str = "wiretape serve --record"
 
@@ -124,7 +126,12 @@ class Recording:
         self._tape = await asyncio.to_thread(RecordedTape, options.tape)
         upstreams = options.upstreams or providers.well_known()
         settings = service.Options(
-            self.path, upstreams, limits=options.limits, ca_file=options.ca_file, purpose=options.purpose
+            self.path,
+            upstreams,
+            limits=options.limits,
+            proxies=options.proxies,
+            ca_file=options.ca_file,
+            purpose=options.purpose,
         )
         observer = service.Observer(
             finished=self._finished,

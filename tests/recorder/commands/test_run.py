@@ -9,11 +9,14 @@ import sys
 import termios
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from tests.support.forked import CLI
-from tests.support.relay import DONE, chunk, finish, kept, on_loop, select, wiretape
+from tests.support.outward import PASSWORD, CompanyProxy
+from tests.support.relay import DONE, chunk, finish, kept, on_loop, select, serving, wiretape
+from tests.support.relay import run as run_on_loop
 from wiretape.recorder.commands import run
 from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 
@@ -180,11 +183,39 @@ def test_a_proxy_of_the_machine_does_not_stand_between() -> None:
     assert run.past_proxies({"all_proxy": "http://proxy.test", "no_proxy": "*"})["NO_PROXY"] == "*"
 
 
+def test_a_run_within_a_run_goes_through_it_and_that_through_the_proxy_that_there_was(
+    tmp_path: Path, authority: Path
+) -> None:
+    async def main() -> str:
+        async with CompanyProxy() as proxy, ScriptedUpstream(lambda _: STREAM, serving(authority, "good")) as upstream:
+            env = {"HTTPS_PROXY": proxy.url(), "OPENAI_BASE_URL": upstream.url.replace("127.0.0.1", "localhost")}
+            script = CALL.replace("urllib.request.ProxyHandler({})", "").replace('"/chat', '"/v1/chat')
+            within = (sys.executable, *CLI, "run", "--db", tmp_path / "inner.db", "--", sys.executable, "-c", script)
+            options = ("--db", tmp_path / "outer.db", "--ca-file", authority / "ca.pem")
+            async with wiretape("run", *options, "--", *within, env=env, is_fresh=True) as process:
+                code, _, err = await finish(process)
+            assert (code, len(proxy.heads), len(upstream.requests)) == (0, 1, 1), err
+        return err
+
+    err = run_on_loop(main())
+    assert err.count("1 generation: 1 complete") == 2
+    for name in ("inner.db", "outer.db"):
+        found = kept(tmp_path / name, "/v1/chat/completions")
+        assert found is not None
+        assert found.outcome == ("complete", None)
+    texts = [err.encode(), *(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())]
+    assert not [text for text in texts if PASSWORD.encode() in text or quote(PASSWORD, safe="").encode() in text]
+
+
 @on_loop
-async def test_an_api_reached_by_a_proxy_only_is_explained(tmp_path: Path) -> None:
-    reached = {"HTTPS_PROXY": "http://proxy.test"}
-    assert "HTTPS_PROXY is set" in (await ran(tmp_path / "tape.db", *NOWHERE, script=CALL, env=reached))[2]
-    assert "HTTPS_PROXY is set" not in (await ran(tmp_path / "tape.db", *NOWHERE, script="", env=reached))[2]
+async def test_a_proxy_that_cannot_be_used_stops_a_run_before_its_command(tmp_path: Path) -> None:
+    env = {"ALL_PROXY": "https://u:hunter2@proxy.test"}
+    code, out, err = await ran(tmp_path / "tape.db", script="print(1)", env=env)
+    assert (code, out) == (2, "")
+    assert "ALL_PROXY names a proxy by https://" in err
+    assert "hunter2" not in err
+    code, out, _ = await ran(tmp_path / "tape.db", script="print(1)", env={**env, "NO_PROXY": "*"})
+    assert (code, out) == (0, "1\n")
 
 
 @on_loop
