@@ -530,6 +530,8 @@ class Tap:
         self.put(journal.Left() if self._place.is_worker else journal.Close(self._clock.wall()))
         self._flush()
         self._heard_ns = self._clock.now()
+        if self._deadline_ns < self._heard_ns + int(_CUT_SECONDS * 1e9):
+            self.cut()  # it was cut before, and the end of the workers has used up that time
         telling = asyncio.create_task(self._tell_what_is_left())
         while self._pending and self._goes_on(grace):
             with contextlib.suppress(TimeoutError):

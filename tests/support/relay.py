@@ -541,9 +541,9 @@ class Relay:
     async def get(self, target: str, **request: Any) -> Answer:
         return await fetch(self.base, post(target, **request), request.get("method", "POST"))
 
-    async def kept(self, target: str) -> Kept:
+    async def kept(self, target: str, seconds: float = 10.0) -> Kept:
         """Wait for the exchange of this target to have ended on the tape."""
-        found: Kept = await until(lambda: kept(self.tape, target))
+        found: Kept = await until(lambda: kept(self.tape, target), seconds)
         return found
 
     async def shows(self, scene: Scene, **request: Any) -> tuple[Answer, Kept]:

@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from tests.support.frames import (
 )  # fmt: skip
 from tests.support.taps import PURPOSE, is_alive, kill, play, started, until
 from tests.support.writers import PROGRAM
-from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.relay import tap
 from wiretape.recorder.relay.recording import ExchangeFrames
 from wiretape.recorder.relay.tap import Tap
@@ -139,6 +140,24 @@ def test_what_cannot_be_read_from_the_tape_at_the_end_is_missing(
         assert (totals.recorded, totals.missing_exchanges) == (0, 1)
         assert totals.missing_bytes == len(b"".join(STREAM))
         assert "cannot be read from the tape any more" in totals.problems[0]
+
+    play(scenario())
+
+
+def test_a_cut_leaves_a_second_to_store_however_long_others_took_to_end(tape: Path) -> None:
+    late, troubles = 0, list[str]()
+
+    async def scenario() -> None:
+        nonlocal late
+        clock = Clock(now=lambda: time.monotonic_ns() + late)
+        running = Tap(tape, SESSION, PURPOSE, on_trouble=troubles.append, clock=clock)
+        await running.start()
+        for frame in exchange("e1"):
+            running.put(frame)
+        running.cut()
+        late = 2_000_000_000
+        assert await running.close() == 0
+        assert troubles == []
 
     play(scenario())
 

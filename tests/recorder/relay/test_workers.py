@@ -79,32 +79,31 @@ async def test_a_killed_worker_breaks_its_own_streams_and_is_replaced(tmp_path: 
     async with (
         ScriptedUpstream(choose) as upstream,
         recording(tape, upstream.url, "--workers", "2", is_fresh=True) as (process, base),
-        streaming(base, "/held") as readers,
     ):
-        await until(lambda: select(tape, "SELECT count(*) FROM segments")[0][0] == CLIENTS)
-        (worker,) = children(process.pid, "wiretape.recorder.relay.worker")
-        os.kill(worker, signal.SIGKILL)
-        await until(lambda: select(tape, died))
-        count = sum(await broken(readers))
-        assert 0 < count < CLIENTS
-        assert (len(select(tape, died)), len(select(tape, running))) == (count, CLIENTS - count)
-        await until(lambda: children(process.pid, "wiretape.recorder.relay.worker"))
-        answers = await asyncio.gather(*(fetch(base, post("/x")) for _ in range(CLIENTS)))
-        assert all(got.complete for got in answers)
-        process.send_signal(signal.SIGTERM)
-        assert process.stderr is not None
-        err = (await process.stderr.readuntil(b"draining")).decode()
-        code, _, rest = await finish(process, signal.SIGTERM)
+        async with streaming(base, "/held") as readers:
+            await until(lambda: select(tape, "SELECT count(*) FROM segments")[0][0] == CLIENTS)
+            (worker,) = children(process.pid, "wiretape.recorder.relay.worker")
+            os.kill(worker, signal.SIGKILL)
+            await until(lambda: select(tape, died))
+            count = sum(await broken(readers))
+            assert 0 < count < CLIENTS
+            assert (len(select(tape, died)), len(select(tape, running))) == (count, CLIENTS - count)
+            await until(lambda: children(process.pid, "wiretape.recorder.relay.worker"))
+            answers = await asyncio.gather(*(fetch(base, post("/x")) for _ in range(CLIENTS)))
+            assert all(got.complete for got in answers)
+        code, _, err = await finish(process, signal.SIGTERM)  # a cut would not wait for a loaded machine
     cause = "died (signal SIGKILL): its exchanges are interrupted; starting another"
     assert f"wiretape: storing: worker process {worker} {cause}\n" in err
-    assert rest.splitlines()[-2:] == [
+    assert err.splitlines()[-2:] == [
         "wiretape: a worker process died 1 time: its unstored data is lost",
         f"{CLIENTS} generations: {CLIENTS} complete · {CLIENTS} other requests · "
         "not stored: 0 bytes, 0 frames, 0 exchanges",
     ]
     assert code == 1
     found = select(tape, "SELECT outcome, count(*) FROM exchanges JOIN measures ON exchange_no = no GROUP BY 1")
-    assert {row[0]: row[1] for row in found} == {"complete": CLIENTS, "interrupted": CLIENTS}
+    assert {row[0]: row[1] for row in found} == {
+        "complete": CLIENTS, "interrupted": count, "client_closed": CLIENTS - count,
+    }  # fmt: skip
     assert len(select(tape, "SELECT * FROM sessions")) == 1
 
 
