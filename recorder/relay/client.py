@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ParamSpec, Protocol, TypeVar
 
+from wiretape.recorder.relay import guard
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.responder import Responder
@@ -61,6 +62,11 @@ class Request:
     """Bytes of padding in the newest part of the body."""
     refusal: Refusal | None = None
     """The refusal of a head that is too large; `headers` are those before the limit."""
+
+    @property
+    def origin(self) -> bytes:
+        """The origin that it was sent to, which is wiretape's own unless it came through a proxy."""
+        return b"%b://%b" % (self.scheme or b"http", guard.host(self.headers))
 
     def take(self) -> bytes:
         """Return the body bytes received since the last call."""

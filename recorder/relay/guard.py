@@ -18,10 +18,16 @@ HOP_BY_HOP = frozenset({
     b"trailer", b"transfer-encoding", b"upgrade",
 })  # fmt: skip
 """Headers for one connection only, which are never passed on (RFC 9110, 7.6.1)."""
-_DECIDING = frozenset({
-    b"connection", b"content-length", b"host", b"keep-alive", b"location", b"origin", b"sec-fetch-dest",
-    b"sec-fetch-mode", b"sec-fetch-site", b"transfer-encoding", b"upgrade",
+LOCATIONS = frozenset({
+    b"azure-asyncoperation", b"location", b"operation-location", b"x-goog-upload-control-url", b"x-goog-upload-url",
 })  # fmt: skip
+"""Headers with the address of a client's next request: RFC 9110, 10.2.2; Azure's guidelines for long-running
+operations; Google's resumable uploads (ai.google.dev/api/files).
+"""
+_DECIDING = LOCATIONS | {
+    b"connection", b"content-length", b"host", b"keep-alive", b"origin", b"sec-fetch-dest", b"sec-fetch-mode",
+    b"sec-fetch-site", b"transfer-encoding", b"upgrade",
+}  # fmt: skip
 _END_TO_END = re.compile(rb"auth|key|token|cookie|^content-|^host$")
 TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A method, or the name of a header (RFC 9110, 5.6.2)."""

@@ -148,7 +148,7 @@ def route(upstreams: Sequence[Upstream], target: bytes) -> tuple[Upstream, bytes
 
 
 def location(upstream: Upstream, target: bytes, base: bytes) -> bytes:
-    """Return the `Location` of an answer for a client at `base`, wiretape's own origin.
+    """Return an address in the head of an answer for a client at `base`, wiretape's own origin.
 
     One at the upstream leads to the upstream's place at wiretape, as reverse proxies have it: the client would leave
     with its next request, and drop its key. Any other stays as it is.
@@ -165,6 +165,14 @@ def location(upstream: Upstream, target: bytes, base: bytes) -> bytes:
         return target
     place = b"/%b%b" % (upstream.name.encode(), rest) if upstream.name else rest
     return base + (place if place.startswith(b"/") else b"/" + place)
+
+
+def relocated(upstream: Upstream, headers: guard.Headers, base: bytes) -> list[tuple[bytes, bytes]]:
+    """Return the headers of an answer with each `location` for a client at `base`."""
+    return [
+        (name, location(upstream, value, base)) if name.lower() in guard.LOCATIONS else (name, value)
+        for name, value in headers
+    ]
 
 
 def _versioned(upstream: Upstream, rest: bytes) -> bytes:

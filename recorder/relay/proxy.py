@@ -546,21 +546,14 @@ class RelayedExchange(Responder):
             self._continue = None
         chunked = head.framing in ("chunked", "close")
         headers = _passed(head, self._recording.id if self._how.is_recorded else None)
-        if b"location" in head.named and self._how.on_unreached is None:
-            headers = [self._located(*pair) for pair in headers]
+        if self._how.on_unreached is None and not guard.LOCATIONS.isdisjoint(head.named):
+            headers = providers.relocated(self._upstream, headers, self._request.origin)
         self._client.keep_seconds = _keep_seconds(headers) if b"keep-alive" in head.named else KEEP_ALIVE_SECONDS
         status, reason = head.status, head.reason
         if self._wants_websocket and _speaks_no_websocket(head) and (instead := _fallback(self._request.headers)):
             headers += [(b"upgrade", b"HTTP/1.1"), (b"x-wiretape-upstream-status", b"%d" % status)]
             status, reason = instead, b""
         self._client.start(status, reason, headers, chunked=chunked, closes=not head.keeps)
-
-    def _located(self, name: bytes, value: bytes) -> tuple[bytes, bytes]:
-        """Return a header, as a client of wiretape itself gets it."""
-        if name.lower() != b"location":
-            return name, value
-        base = b"%b://%b" % (self._request.scheme or b"http", guard.host(self._request.headers))
-        return name, providers.location(self._upstream, value, base)
 
     def _limit(self, seconds: float) -> None:
         """Limit upstream's silence; of unrecorded exchanges, such as a tool's events, it may last as in a tunnel."""

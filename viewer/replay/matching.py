@@ -202,7 +202,7 @@ class Library:
             if self._mode == "sequence" and head.id in self.apart:
                 continue
             if head.upstream not in self._upstreams:
-                self._upstreams[head.upstream] = _mounts(head.upstream)
+                self._upstreams[head.upstream] = mounts(head.upstream)
             same = self._by_path.setdefault((head.method, head.upstream, _comparable(head.path)), [])
             if same and same[-1].no > head.no:  # it has ended after a later one
                 bisect.insort(same, head, key=lambda one: one.no)
@@ -377,7 +377,7 @@ def _differences(head: ExchangeHead, own: Body | None, body: Body) -> list[tuple
     return _told(_differing("", own.value, body.value))
 
 
-def _mounts(url: str) -> list[Upstream]:
+def mounts(url: str) -> list[Upstream]:
     """Return an upstream as it is served at the root, and below the name of its API."""
     try:
         root = providers.make("", _MARK.sub("redacted", url))

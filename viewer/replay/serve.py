@@ -16,7 +16,7 @@ import msgspec
 
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.errors import WiretapeError
-from wiretape.recorder.relay import proxy
+from wiretape.recorder.relay import providers, proxy
 from wiretape.recorder.relay.app import HttpApp
 from wiretape.recorder.relay.client import Client, Request
 from wiretape.recorder.relay.guard import Refusal
@@ -423,7 +423,8 @@ class Response(Responder):
         plan = self._plan
         self._place = 0
         self._served.head_ns = self._now() - self._t0
-        is_head, headers = self._request.method == "HEAD", plan.headers
+        is_head = self._request.method == "HEAD"
+        headers = providers.relocated(matching.mounts(plan.head.upstream)[0], plan.headers, self._request.origin)
         if plan.head.method == "HEAD" and not is_head:  # named by its id: there is no body of the stated length
             headers = [*(pair for pair in headers if pair[0] != b"content-length"), (b"content-length", b"0")]
         self._client.start(plan.status or 0, b"", headers, chunked=plan.chunked and not is_head, closes=plan.closes)

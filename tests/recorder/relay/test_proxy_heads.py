@@ -1,5 +1,7 @@
 """Heads of requests and responses: which headers, statuses and methods pass."""
 
+import json
+
 import pytest
 
 from tests.support.relay import CHUNKED, STREAM, Relay, dial, on_loop, plain, post, raw
@@ -63,12 +65,17 @@ async def test_any_method_and_path_passes_and_is_recorded(relay: Relay, method: 
     assert (got.status, (await relay.kept(target)).row["method"]) == (200, method)
 
 
+@pytest.mark.parametrize(
+    "name", ["location", "operation-location", "azure-asyncoperation", "x-goog-upload-url", "x-goog-upload-control-url"]
+)
 @on_loop
-async def test_a_redirect_within_the_upstream_leads_to_wiretape_and_is_recorded_as_it_came(relay: Relay) -> None:
-    location = ("Location", f"{relay.upstream.url}/v1/moved")
-    got, tape = await relay.shows(plain(b"", status=307, headers=[location]))
-    assert got.headers["location"] == "http://localhost/v1/moved"
-    assert relay.upstream.url in tape.row["response_headers"]
+async def test_an_address_within_the_upstream_leads_to_wiretape_and_is_recorded_as_it_came(
+    relay: Relay, name: str
+) -> None:
+    address = (name, f"{relay.upstream.url}/v1/moved?a=1")
+    got, tape = await relay.shows(plain(b"", status=202, headers=[address]))
+    assert got.headers[name] == "http://localhost/v1/moved?a=1"
+    assert list(address) in json.loads(tape.row["response_headers"])
 
 
 @on_loop

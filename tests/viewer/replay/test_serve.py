@@ -272,6 +272,18 @@ async def test_cookies_framing_and_line_breaks_of_recorded_headers_are_not_serve
 
 
 @on_loop
+async def test_recorded_addresses_at_the_upstream_lead_to_the_recordings_beside(tape: Path) -> None:
+    names = (b"Location", b"Operation-Location", b"X-Goog-Upload-URL")
+    sent = [(name, b"http://upstream.test:1/v1/moved") for name in names]
+    away = (b"Azure-AsyncOperation", b"http://elsewhere.test/v1/moved")
+    frames = begin("a1", upstream="http://upstream.test:1"), head("a1", [*sent, away]), end("a1", [])
+    async with serving(taped(tape, *frames)) as served:
+        got = await served.ask()
+    assert {got.headers[name.decode().lower()] for name in names} == {"http://localhost/v1/moved"}
+    assert got.headers["azure-asyncoperation"] == "http://elsewhere.test/v1/moved"
+
+
+@on_loop
 async def test_what_was_not_recorded_is_a_404_and_what_is_recorded_meanwhile_is_found(tape: Path) -> None:
     async with serving(taped(tape, *exchange("a1"))) as replay:
         missed = await replay.ask(body=b'{"model":"other"}')
