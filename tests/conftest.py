@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,6 +35,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # They also start without what a script's background job ignores: tests interrupt them.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Times of screens are local.
+    os.environ["TZ"] = "UTC"
+    time.tzset()
     # The processes that tests start find the checkout, installed or not.
     ours = (str(ROOT / ".package"), str(ROOT))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (*ours, os.environ.get("PYTHONPATH"))))

@@ -60,7 +60,7 @@ def rows(tape: Path, *arguments: str) -> Sequence[dict[str, Any]]:
 
 
 def test_lists_statistics_conversations_and_exports_have_the_same_total(tape: Path) -> None:
-    (listed,) = rows(tape, "ls")
+    (listed,) = rows(tape, "ls", "--columns", "all")
     assert {name: listed[name] for name in TOTAL} == TOTAL
     assert listed["total_tokens"] == 10_017
     (counted,) = rows(tape, "stats")
@@ -141,7 +141,7 @@ def test_rows_of_an_older_tape_have_the_total_after_its_upgrade_even_without_the
         connection.execute("PRAGMA user_version = 11")
     upgraded = run(tape, "db", "upgrade")
     assert upgraded.exit_code == 0, upgraded.output
-    listed = run(tape, "ls", "--format", "json")
+    listed = run(tape, "ls", "--columns", "all", "--format", "json")
     (row,) = json.loads(listed.stdout)
     assert {name: row[name] for name in TOTAL} == TOTAL
     assert row["total_tokens"] == 10_017
@@ -215,6 +215,6 @@ def test_a_text_of_an_older_exchange_without_bytes_is_read_with_the_total(tape: 
     lines[-1] |= {"bytes": len(stream()), "measures": required | older | counts | {"usage": usage}}
     del lines[-1]["request_body"]
     text.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (row,) = rows(text, "ls")
+    (row,) = rows(text, "ls", "--columns", "all")
     assert {name: row[name] for name in TOTAL} == TOTAL
     assert row["total_tokens"] == 10_017

@@ -18,18 +18,22 @@ def test_lists_filters_details_exports_and_servers_have_it(tmp_path_factory):
     run = runner(tmp_path_factory.mktemp("source"), ENTRIES, COLUMNS)
     _, listed, table, topic, exported, schema, shown, server, *found = run(
         "db fixture --exchanges 30 --chunks 10",
-        "ls --format json -n 100",
+        "ls --columns all --format json -n 100",
         "ls --columns id,pace -n 100",
         "help fields",
         "export --format csv",
         "export --schema --format tsv",
         "show @ --format json",
         "fleet init --print --to clickhouse://host/name",
-        *(f"ls --format json -n 100 -f {one}" for one in ("pace:sl*", "speed:slow", "has:pace", "is_long:yes")),
-        "ls --format json -n 100 -f rest>0ms",
+        *(
+            f"ls --columns all --format json -n 100 -f {one}"
+            for one in ("pace:sl*", "speed:slow", "has:pace", "is_long:yes")
+        ),
+        "ls --columns all --format json -n 100 -f rest>0ms",
     )
     rows = json.loads(listed)
-    assert list(rows[0])[-3:] == ["pace", "is_long", "rest_ms"]
+    names = list(rows[0])
+    assert names[names.index("clock") + 1 :][:3] == ["pace", "is_long", "rest_ms"]
     slow = [row["id"] for row in rows if row["pace"] == "slow"]
     long = [row["id"] for row in rows if row["is_long"]]
     rested = [row["id"] for row in rows if row["rest_ms"]]

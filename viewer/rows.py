@@ -1,8 +1,9 @@
 """Pure: a tape's data as rows of named fields; the names that `ls`, `show` and `export` share are a contract.
 
 An exchange is a `ListRow`, or a `DetailRow` with all of its fields. A row whose columns are the user's choice is a
-`TableRow`. Times since T0 and durations are milliseconds (`_ms`, floats), unknown is None. `FIELDS` may only grow, at
-its end. `queries` reads the rows, `export` and `report` print them.
+`TableRow`. Times since T0 and durations are milliseconds (`_ms`, floats), unknown is None. Fields stand in an order of
+meaning everywhere: when, who, what, how long, how much, why; a new one that has no place there stands at the end.
+`queries` reads the rows, `export` and `report` print them.
 """
 
 import base64
@@ -43,16 +44,18 @@ def field_name(stored: str) -> str:
 
 
 _FIRST: Final = (
-    "id", "started_at", "method", "path", "upstream", "model", "status", "outcome", "outcome_detail", "error_code",
-    "error_message", "finish_reason", "input_tokens", "output_tokens", "total_tokens", "reasoning_tokens",
-    "ttfb_ms", "ttfc_ms", "ttft_ms", "ttfo_ms", "ttst_ms", "latency_ms", "duration_ms", "tpot_ms", "icl_p50_ms",
-    "icl_p99_ms", "icl_max_ms", "max_gap_ms", "reads", "events", "output_chunks", "bytes", "flags", "request_model",
-    "labels", "connect_ms", "tps_user", "coalesced_fraction", "max_silence_ms", "operation", "api", "response_model",
-    "cache_read_input_tokens", "cache_write_input_tokens", "connection_reused", "clock",
-    "conversation", "cache_write_1h_input_tokens", "input_uncached_tokens",
+    "id", "started_at",
+    "model", "request_model", "response_model", "upstream", "labels", "conversation",
+    "method", "path", "operation", "api", "protocol", "rpc_method", "tool_name", "status", "outcome", "outcome_detail",
+    "connect_ms", "ttfb_ms", "ttfc_ms", "ttft_ms", "ttfo_ms", "ttst_ms", "max_gap_ms", "max_silence_ms",
+    "max_output_silence_ms", "first_output_silence_ms", "icl_p50_ms", "icl_p99_ms", "icl_max_ms", "tpot_ms",
+    "latency_ms", "duration_ms",
+    "input_tokens", "input_uncached_tokens", "cache_read_input_tokens", "cache_write_input_tokens",
+    "cache_write_1h_input_tokens", "output_tokens", "reasoning_tokens", "total_tokens", "tps_user",
     "context_system_bytes", "context_tools_bytes", "context_user_bytes", "context_assistant_bytes",
-    "context_tool_results_bytes", "context_images_bytes", "context_documents_bytes", "context_other_bytes", "protocol",
-    "rpc_method", "tool_name",
+    "context_tool_results_bytes", "context_images_bytes", "context_documents_bytes", "context_other_bytes",
+    "output_chunks", "events", "reads", "coalesced_fraction", "bytes",
+    "finish_reason", "error_code", "error_message", "flags", "connection_reused", "clock",
 )  # fmt: skip
 TEXT_FIELDS: Final = ("content", "reasoning", "refusal", "tool_calls")
 CACHE: Final = (
@@ -72,11 +75,11 @@ CACHE_VERDICTS: Final = {
 }
 """Every value of `cache_verdict`, and its meaning; the first that is true counts."""
 DETAIL_FIELDS: Final = (
-    "response_id", "framing", "ended_by", "ended_detail", "ttf_byte_ms", "ttf_content_ms", "thinking_ms", "tail_ms",
-    "e2e_tps", "tokens_per_chunk", "tpot_est_ms", "tpot_adj_ms", "icl_mean_ms", "icl_p90_ms", "comments", "chunks",
-    "gap_bytes", "choices", "usage", "attributes", "dialect_version", "clock_error_ms", "request_truncated",
-    "conversation_key_from", "continues", "asked", "cost", "currency", "cache_hit_rate", "upstream_name", *CACHE,
-    "reset_code",
+    "upstream_name", "conversation_key_from", "continues", "asked", "response_id", "framing", "attributes",
+    "dialect_version", "choices",
+    "ttf_byte_ms", "ttf_content_ms", "thinking_ms", "tail_ms", "icl_mean_ms", "icl_p90_ms", "tpot_est_ms",
+    "tpot_adj_ms", "usage", "cost", "currency", "e2e_tps", "tokens_per_chunk", "chunks", "comments", "gap_bytes",
+    "cache_hit_rate", *CACHE, "ended_by", "ended_detail", "reset_code", "request_truncated", "clock_error_ms",
 )  # fmt: skip
 PAID: Final = ("cost", "currency", "cache_hit_rate")
 WORKED_OUT: Final = ("conversation", "continues", *PAID, "upstream_name", *CACHE)
@@ -87,8 +90,8 @@ FIELDS: Final = _FIRST + tuple(
 )
 """The fields of an exchange: the contract. A derived value that is new stands at its end."""
 
-LIST_FIELDS: Final = tuple(name for name in FIELDS if name != "conversation")
-"""Default fields of a list; `conversation` is left out, as computing it needs all exchanges."""
+SHIPPED: Final = tuple(name for name in FIELDS if name != "conversation")
+"""The fields that a server has, too."""
 
 HEADER_FIELDS: Final = ("request_headers", "response_headers", "response_trailers")
 """The fields of a `HeadersRow` as `show` prints them."""
@@ -344,7 +347,10 @@ ACCOUNT_FIELDS: Final = (
 )  # fmt: skip
 """The fields of a session's time account (`wiretape.viewer.sessions.account`) beside its counts of exchanges."""
 
-CONVERSATION_FIELDS: Final = (*(one.name for one in dataclasses.fields(ConversationRow)), *ACCOUNT_FIELDS)
+CONVERSATION_FIELDS: Final = (
+    "conversation", "id", "started_at", "last_at", "models", "argv0", "asked", *ACCOUNT_FIELDS, "duration_ms",
+    "exchanges", "failed", "open", "input_tokens", "output_tokens", "cache_read_input_tokens", "cost", "currency",
+)  # fmt: skip
 """The fields of a conversation with the account of its time."""
 EVENT_FIELDS: Final = (
     "seq", "kind", "at_ms", "gap_ms", "read", "type", "id", "data", "start", "end", "delta", "sender",

@@ -233,9 +233,11 @@ def delete(
 
 
 def _described(summary: "DeletionSummary") -> str:
-    began = (at[:16].replace("T", " ") for at in (summary.oldest, summary.newest) if at)
+    from wiretape.recorder.local_time import period
+
+    began = period(summary.oldest, summary.newest, "minutes") if summary.oldest and summary.newest else "–"
     bodies = f"{bytes_(summary.body_bytes)} of response bodies"
-    return f"{counted(summary.exchanges, 'exchange')} ({' … '.join(dict.fromkeys(began))} UTC, {bodies})"
+    return f"{counted(summary.exchanges, 'exchange')} ({began}, {bodies})"
 
 
 def _delete(path: Path, work: Callable[["Connection"], Iterator[int]], expected: int, *, by: str, vacuum: bool) -> None:

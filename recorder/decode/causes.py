@@ -36,16 +36,17 @@ class Ending(NamedTuple):
         return next(filter(None, named), None) or safe(self.outcome)
 
 
-def broken_off(ending: Ending, lasted_ms: float, *, is_quiet: bool) -> str:
+def broken_off(ending: Ending, lasted_ms: float, *, is_quiet: bool, is_brief: bool = False) -> str:
     """Return the words for an exchange that broke off in a stall of upstream's.
 
-    They are such as `gave up after 5.0 s without output by upstream`. `is_quiet`: no byte at all came in it.
+    They are such as `gave up after 5.0 s without output by upstream`, or for a narrow column (`is_brief`) `upstream
+    stalled 5.0 s`. `is_quiet`: no byte at all came in it.
     """
-    lasted = f"after {lasted_ms / 1000:,.1f} s"
-    if ending.outcome == "client_closed":
-        return f"gave up {lasted} without output by upstream"
-    did = {"truncated": "cut by upstream", "connect_error": "cut by upstream", "timeout": "timed out"}
-    return f"{did.get(ending.outcome, ending.cause)} {lasted} {'of silence' if is_quiet else 'without output'}"
+    lasted, did = f"{lasted_ms / 1000:,.1f} s", _BROKEN_OFF.get(ending.outcome, ending.cause)
+    if is_brief:
+        return f"upstream stalled {lasted}" if ending.outcome in _IN_STALL else f"{did} after {lasted}"
+    silent = "of silence" if is_quiet and ending.outcome != "client_closed" else "without output"
+    return f"{did} after {lasted} {silent}{'' if did.endswith('by upstream') else ' by upstream'}"
 
 
 def counts(endings: Mapping[Ending, int], most: int | None = None) -> str:
@@ -108,6 +109,11 @@ def _by_kind(endings: Mapping[Ending, int]) -> dict[str, int]:
     return kinds
 
 
+_IN_STALL: Final = ("client_closed", "timeout")
+_BROKEN_OFF: Final = {
+    "client_closed": "gave up", "truncated": "cut by upstream", "connect_error": "cut by upstream",
+    "timeout": "timed out",
+}  # fmt: skip
 _COUNTED: Final = (
     "complete", "failed", "given up in a stall", "cancelled by the client", "running", "not measured",
 )  # fmt: skip

@@ -38,7 +38,7 @@ from wiretape.viewer.stats.tools.summary import Addend
 
 SILENCES = ("answers", "stalled_answers", "given_up_answers", "last_silence_ms", "silent_end_by", "silent_end_is_quiet")
 FIELDS = tuple(dict.fromkeys((
-    *rows.FIELDS, *rows.LIST_FIELDS, *rows.TEXT_FIELDS, "output_chunks", "tps_user", "sparkline", *SILENCES,
+    *rows.FIELDS, *rows.TEXT_FIELDS, "output_chunks", "tps_user", "sparkline", *SILENCES,
 )))  # fmt: skip
 
 

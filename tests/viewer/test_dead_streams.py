@@ -38,7 +38,7 @@ def test_filters_find_them_and_stall_as_a_field_is_the_silence_of_output(dead: P
     assert stalled == [NEVER, PINGED, SILENT, CUT, LATE]
     assert [row["id"] for row in rows(dead, "ls", "-f", "flag:given_up")] == [NEVER, PINGED, SILENT]
     assert [row["id"] for row in rows(dead, "ls", "-f", "stall>2s")] == [PINGED, SILENT, CUT, LATE]
-    (never,) = rows(dead, "ls", "-f", "first_output_silence>2s")
+    (never,) = rows(dead, "ls", "-f", "first_output_silence>2s", "--columns", "all")
     assert (never["id"], never["max_output_silence_ms"]) == (NEVER, None)
 
 

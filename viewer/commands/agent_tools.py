@@ -51,7 +51,7 @@ DEEPEST: Final = 10_000
 """The highest offset in lists, whose time grows with it, too."""
 
 _COLUMNS: Final = (
-    "id,started_at,model,outcome,status,error_code,ttft_ms,max_gap_ms,duration_ms,input_tokens,output_tokens,flags"
+    "id,started_at,model,status,outcome,ttft_ms,max_gap_ms,duration_ms,input_tokens,output_tokens,error_code,flags"
 )
 _TEXTS: Final = frozenset({
     "content", "reasoning", "refusal", "tool_calls", "tool_arguments", "choices", "asked", "newly_asked", "data",

@@ -28,6 +28,7 @@ from click.shell_completion import (
 
 from wiretape.recorder import destinations
 from wiretape.recorder.commands import options
+from wiretape.recorder.local_time import local
 from wiretape.recorder.sanitize import safe
 
 if TYPE_CHECKING:
@@ -281,10 +282,12 @@ def _tape(context: click.Context) -> Path:
 def _summary(
     started_at: str, model: str | None, duration_ns: int | None, outcome: str | None, flags: str | None
 ) -> str:
-    """Return the start (UTC) of an exchange, its model, its duration, its outcome unless complete, and its flags."""
+    """Return the local start of an exchange, its model, its duration, its outcome unless complete, and its flags."""
     took = "open" if duration_ns is None else f"{duration_ns / 1e9:.1f} s"
     odd = outcome if outcome not in (None, "complete") else ""
-    return safe(" ".join(filter(None, (started_at[11:16], model, took, odd, flags))))[:100].replace(",", " ")
+    time = local(started_at)
+    start = "" if time is None else f"{time:%H:%M}"
+    return safe(" ".join(filter(None, (start, model, took, odd, flags))))[:100].replace(",", " ")
 
 
 def _item(value: str, help: str | None = None, *, is_open: bool = False) -> Item:

@@ -12,11 +12,11 @@ import click
 from wiretape.recorder import destinations
 from wiretape.recorder.commands.cli import CommandGroup
 from wiretape.recorder.commands.options import ca_file, read_age
+from wiretape.recorder.local_time import moment
 from wiretape.recorder.tape.redact import message
 from wiretape.viewer.commands import output
 from wiretape.viewer.commands.options import connected_to
 from wiretape.viewer.commands.output import Output
-from wiretape.viewer.text import formatting
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -152,7 +152,7 @@ def status(target: destinations.Target, ca_file: Path | None, out: Output) -> No
 
 
 def _cell(name: str, value: str | int | None) -> str | int | None:
-    return formatting.moment(value) if name.endswith("_at") and isinstance(value, str) else value
+    return moment(value) if name.endswith("_at") and isinstance(value, str) else value
 
 
 def _note(line: str) -> None:

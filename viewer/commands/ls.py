@@ -4,6 +4,7 @@ Lines are laid out by `report.tables`.
 """
 
 import contextlib
+import itertools
 import signal
 import sys
 import threading
@@ -17,6 +18,8 @@ from wiretape.viewer.commands import options, output
 from wiretape.viewer.commands.output import Output
 
 if TYPE_CHECKING:
+    from datetime import date
+
     from wiretape.viewer.query.syntax import Filter
     from wiretape.viewer.rows import TableRow
     from wiretape.viewer.source.base import Place, Source
@@ -93,13 +96,16 @@ def _exchanges(
     """List exchanges; return their count."""
     from wiretape.viewer.source.base import Selection
 
-    names = _columns(out)
+    names = _columns(out, place)
     with output.opened(place) as source:
         fields = _fields(out, spark, names)
         if follow:
             _follow(source, fields, where, _FIRST_FOLLOWED if limit is None else limit, out, ascii, names)
         rows = source.rows(fields, Selection(where), order=sort, newest_first=True, limit=limit)
-        count = _show(source, list(rows), names, spark, ascii) if spark or out.is_table else out.put(fields, rows)
+        if spark or out.is_table:
+            count = _show(source, list(rows), names, spark, ascii)
+        else:
+            count = _put(source, rows, names, out)
         if not count and limit != 0:
             options.report_nothing(source, where)
     return count
@@ -111,7 +117,7 @@ def _conversations(place: "Place", where: "Filter | None", limit: int | None, ou
     from wiretape.viewer import config
     from wiretape.viewer.export import fields
     from wiretape.viewer.report import tables
-    from wiretape.viewer.rows import CONVERSATION_FIELDS
+    from wiretape.viewer.rows import CONVERSATION_FIELDS, only
     from wiretape.viewer.source.base import Selection
     from wiretape.viewer.source.tape import conversations, sessions
     from wiretape.viewer.source.tape.source import condition
@@ -126,34 +132,44 @@ def _conversations(place: "Place", where: "Filter | None", limit: int | None, ou
             options.report_nothing(source, where)
         left_out = conversations.left_out(connection, selected)
     if not out.is_table:
-        out.put(names or CONVERSATION_FIELDS, found)
+        names = names or CONVERSATION_FIELDS
+        out.put(names, only(found, names))
     elif found:
-        output.show_table(tables.conversations(found, output.width(), names), ascii=ascii)
+        output.show_table(tables.conversations(found, output.width(), names, _today()), ascii=ascii)
     if left_out:
         click.echo(f"wiretape: {counted(left_out, 'exchange')} of no conversation left out", err=True)
     return len(found)
 
 
-def _columns(out: Output) -> tuple[str, ...] | None:
+def _columns(out: Output, place: "Place") -> tuple[str, ...] | None:
     if out.columns is None:
         return None
     from wiretape.viewer.export import fields
     from wiretape.viewer.report import tables
+    from wiretape.viewer.rows import SHIPPED
 
-    known = fields.meanings(tables.COLUMNS) | (tables.IN_WORDS if out.is_table else {})
+    is_part = out.columns == "all" and not place.supports("bodies")
+    known = fields.meanings((*SHIPPED, "sparkline") if is_part else tables.COLUMNS) | tables.IN_WORDS
+    if not out.is_table:
+        del known["mark"]
     return out.with_headings(tables.NAMED).fields(known)
+
+
+def _today() -> "date":
+    from wiretape.viewer.query.parser import now
+
+    return now().astimezone().date()
 
 
 def _fields(out: Output, spark: bool, names: tuple[str, ...] | None) -> tuple[str, ...]:
     """Return the fields of a row that are to be read."""
-    from wiretape.viewer import rows
     from wiretape.viewer.report import tables
 
     if spark:
         return tables.SPARKED
-    if out.is_table:
-        return tables.needed(names or tables.LISTED)
-    return ("id",) if out.chosen == "ids" else names or rows.LIST_FIELDS
+    if out.chosen == "ids":
+        return ("id",)
+    return tables.needed(names or (tables.LISTED if out.is_table else tables.PIPED))
 
 
 def _show(source: "Source", rows: "list[TableRow]", names: tuple[str, ...] | None, spark: bool, ascii: bool) -> int:
@@ -164,19 +180,38 @@ def _show(source: "Source", rows: "list[TableRow]", names: tuple[str, ...] | Non
     if spark:
         table = tables.sparked(rows, _gaps(source, rows), output.width() or output.PLAIN_WIDTH)
     else:
-        _judge(source, rows, names)
-        table = tables.listing(rows, output.width(), names)
+        _judge(source, rows, names or tables.LISTED)
+        table = tables.listing(rows, output.width(), names, _today())
     output.show_table(table, ascii=ascii)
     return len(rows)
 
 
-def _judge(source: "Source", rows: "list[TableRow]", names: tuple[str, ...] | None) -> None:
-    """Add the words for their stalls to the newest of the rows that have one."""
+def _put(
+    source: "Source", rows: "Iterator[TableRow]", names: tuple[str, ...] | None, out: Output, *, header: bool = True
+) -> int:
+    """Write exchanges for programs, with the words for what happened where that is a column; return their count."""
     from wiretape.viewer.report import tables
+
+    names = ("id",) if out.chosen == "ids" else names or tables.PIPED
+    return out.put(names, _in_words(source, rows, names) if "happened" in names else rows, header=header)
+
+
+def _in_words(source: "Source", rows: "Iterator[TableRow]", names: tuple[str, ...]) -> "Iterator[TableRow]":
+    from wiretape.viewer.report import tables
+
+    while batch := list(itertools.islice(rows, _READ_AT_ONCE)):
+        _judge(source, batch, names)
+        for row in batch:
+            row["happened"] = tables.happened(row)
+            yield {name: row[name] for name in names}
+
+
+def _judge(source: "Source", rows: "list[TableRow]", names: tuple[str, ...]) -> None:
+    """Add the words for their stalls to the newest of the rows that have one."""
     from wiretape.viewer.source.base import JUDGED
     from wiretape.viewer.timing import wording
 
-    if not source.judges or "happened" not in (names or tables.LISTED):
+    if not source.judges or "happened" not in names:
         return
     stalled = [row for row in rows if row["outcome"] == "complete" and "stall" in row["flags"]][:JUDGED]
     numbers = [source.find(row["id"]) for row in stalled]
@@ -233,13 +268,13 @@ def _follow(
 
         for batch in source.follow(fields, Selection(where), last=last, wait=wait):
             if not out.is_table:
-                out.put(fields, batch, header=recent is None)
+                _put(source, iter(batch), names, out, header=recent is None)
                 recent = []
                 continue
             # Lay out the printed rows again, so that the columns keep their widths.
             before = recent or []
-            _judge(source, batch, names)
-            table = tables.listing([*before, *batch], output.width(), names)
+            _judge(source, batch, names or tables.LISTED)
+            table = tables.listing([*before, *batch], output.width(), names, _today())
             if recent is None:
                 output.tell_hidden(table.hidden)
             output.show(table.lines if recent is None else table.lines[1 + len(before) :], ascii=ascii)

@@ -62,20 +62,25 @@ class Output:
     def fields(self, known: Mapping[str, str]) -> tuple[str, ...] | None:
         """Return the fields that `--columns` names, None if there is none; `known` has their meanings.
 
-        `ttft` stands for `ttft_ms`. For `help`, print all of them and end the command. Raise `click.BadParameter`.
+        `ttft` stands for `ttft_ms`, `all` for all. For `help`, print all of them and end the command. Raise
+        `click.BadParameter`.
         """
         if self.columns == "help":
             show_definitions(known)
             raise click.exceptions.Exit
         if self.columns is None:
             return None
+        if self.columns == "all":
+            return tuple(known)
         return tuple(dict.fromkeys(_column(name.strip(), known) for name in self.columns.split(",")))
 
     def with_headings(self, named: Mapping[str, str]) -> "Output":
-        """Return the same, with names of columns for their headings in `--columns`."""
+        """Return the same, with names of columns for their headings in `--columns`, which may end with an offset."""
         if self.columns is None:
             return self
-        return replace(self, columns=",".join(named.get(name.strip(), name) for name in self.columns.split(",")))
+        headings = [name.strip() for name in self.columns.split(",")]
+        names = (named.get(one) or named.get(one.rpartition(" ")[0], one) for one in headings)
+        return replace(self, columns=",".join(names))
 
     def put(
         self,
@@ -171,7 +176,7 @@ def formatted(
     ]
     if not columns:
         return gathered("out", lambda format, raw_csv, no_header: Output(format, raw_csv, no_header), *added)
-    text = "Only these columns, in this order, such as id,model,ttft_ms; 'help' lists all of them."
+    text = "Only these columns, in this order, such as id,model,ttft_ms; 'all' for all, which 'help' lists."
     named = click.option("--columns", metavar="NAMES", shell_complete=completion.columns, help=text)
 
     def make(format: str | None, raw_csv: bool, no_header: bool, columns: str | None) -> Output:

@@ -309,9 +309,10 @@ class _Report:
         from wiretape.recorder.clock import SYSTEM
         from wiretape.recorder.commands.status import finished_line
         from wiretape.recorder.decode.exchange import FAILURES
+        from wiretape.recorder.local_time import of_day
 
         self._recorded += 1
-        _say(f"recorded {finished_line(one, SYSTEM.wall()[11:19] + 'Z')}")
+        _say(f"recorded {finished_line(one, of_day(SYSTEM.wall()))}")
         if one.outcome not in FAILURES:
             return
         self._failed += 1

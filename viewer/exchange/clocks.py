@@ -6,9 +6,10 @@ also show the time since the event before; all other times of the screen then co
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final, Literal
 
+from wiretape.recorder.local_time import local, offset
 from wiretape.viewer.exchange.transcript import UNKNOWN, Transcript
 from wiretape.viewer.text import formatting, sparkline
 
@@ -20,9 +21,9 @@ FORMATS: Final[tuple[Format, ...]] = ("request", "event", "wall")
 SAME: Final = "same"
 """Stands for the time between two events that one read brought."""
 
-_TITLES: Final[dict[Format, str]] = {"request": "t s", "event": "Δ ms", "wall": "UTC"}
+_TITLES: Final[dict[Format, str]] = {"request": "t s", "event": "Δ ms", "wall": "local"}
 _NAMES: Final[dict[Format, str]] = {
-    "request": "since request", "event": "Δ previous event", "wall": "wall clock, UTC",
+    "request": "since request", "event": "Δ previous event", "wall": "wall clock",
 }  # fmt: skip
 _MS: Final = 1_000_000
 _DAY_NS: Final = 86_400 * 10**9
@@ -48,13 +49,14 @@ class Times:
 
     @property
     def title(self) -> str:
-        """The title of a column of times, with its unit."""
-        return _TITLES[self.format]
+        """The title of a column of times, with its unit; that of wall times is their offset from UTC."""
+        began = _datetime(self.started_at)
+        return offset(began) if self.format == "wall" and began is not None else _TITLES[self.format]
 
     @property
     def name(self) -> str:
         """The name of the times."""
-        return _NAMES[self.format]
+        return f"{_NAMES[self.format]}, {self.title}" if self.format == "wall" else _NAMES[self.format]
 
     @property
     def clock_name(self) -> str:
@@ -91,7 +93,7 @@ class Times:
         return sparkline.day_axis(axis_ns, room, began_ns)
 
     def at_time_of_day(self, typed_ns: int) -> int | None:
-        """Return the timestamp of a time of day in UTC, in ns since midnight; None if the wall time is not known.
+        """Return the timestamp of a local time of day, in ns since midnight; None if the wall time is not known.
 
         It is the nearest to the start of the exchange: one that runs past midnight is found there.
         """
@@ -123,7 +125,7 @@ def milliseconds(ns: int) -> str:
 
 
 def wall(started_at: str, at_ns: int) -> str:
-    """Return the time of day, in UTC, of a timestamp after `started_at`, cut to a millisecond."""
+    """Return the time of day of a timestamp after `started_at`, in its local offset, cut to a millisecond."""
     began = _datetime(started_at)
     if began is None:
         return formatting.UNKNOWN
@@ -144,16 +146,12 @@ def between(transcript: Transcript, before: int | None, event: int) -> str:
 
 
 def _datetime(started_at: str) -> datetime | None:
-    """Parse the wall time of T0; None if it is none."""
-    try:
-        began = datetime.fromisoformat(started_at)
-        return began.replace(tzinfo=UTC) if began.tzinfo is None else began.astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
+    """Parse the wall time of T0, in local time; None if it is none. Its offset is that of all times of an exchange."""
+    return local(started_at if started_at.endswith("Z") else f"{started_at}Z")
 
 
 def _time_of_day(started_at: str) -> int | None:
-    """Return the time of day of T0 in ns since midnight, UTC; None if its wall time is none."""
+    """Return the local time of day of T0 in ns since midnight; None if its wall time is none."""
     began = _datetime(started_at)
     if began is None:
         return None

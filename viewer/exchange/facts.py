@@ -13,12 +13,13 @@ from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.decode.exchange import FLAGS, NOT_SHIPPED, PROTOCOLS
 from wiretape.recorder.decode.values import compact
+from wiretape.recorder.local_time import moment
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
 from wiretape.viewer.exchange.states import ranked
 from wiretape.viewer.rows import DetailRow, ListRow, value
 from wiretape.viewer.text.cells import Part
-from wiretape.viewer.text.formatting import UNKNOWN, amount, cell, count, host, line, moment, ms, span
+from wiretape.viewer.text.formatting import UNKNOWN, amount, cell, count, host, line, ms, span
 from wiretape.viewer.timing.verdicts import Verdict
 
 Line = list[Part]
@@ -45,7 +46,7 @@ def _story(row: DetailRow) -> Iterator[Fact]:
     """Yield the start, model and operation, the ending and its reason, the labels, and the conversation if known."""
     other = f" (answered by {line(row.response_model)})" if row.response_model not in (None, row.model) else ""
     answered = f", answer {line(row.response_id)}" if row.response_id else ""
-    yield Fact("started", (f"{moment(row.started_at)} UTC",))
+    yield Fact("started", (moment(row.started_at),))
     yield Fact("model", (f"{line(row.model)}{other}{answered}",))
     yield Fact("operation", (f"{line(row.operation)}, API {line(row.api)}",))
     yield Fact("outcome", (f"{line(row.ending)}: {reason(row)}",))
@@ -183,12 +184,12 @@ def reason(row: ListRow, silence: str | None = None) -> str:
     return f"{f'{silence}: ' if silence else ''}{f'{why} ({line(row.ended_detail)})' if row.ended_detail else why}"
 
 
-def broken_off(row: ListRow) -> str:
+def broken_off(row: ListRow, *, is_brief: bool = False) -> str:
     """Return the words for an exchange that broke off in a stall of upstream's, by the flags of the tape; else ""."""
     if row.silent_end_by != "upstream" or row.last_silence_ms is None:
         return ""
     ending = Ending(row.outcome, row.outcome_detail, row.error_code, row.status)
-    return causes.broken_off(ending, row.last_silence_ms, is_quiet=bool(row.silent_end_is_quiet))
+    return causes.broken_off(ending, row.last_silence_ms, is_quiet=bool(row.silent_end_is_quiet), is_brief=is_brief)
 
 
 def silent_end(row: ListRow, verdicts: Sequence[Verdict]) -> str:

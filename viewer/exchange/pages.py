@@ -14,6 +14,7 @@ from typing import Final
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.attribution import Spread
 from wiretape.recorder.decode.exchange import ENDED_BY, FLAGS, NOT_SHIPPED, Exchange
+from wiretape.recorder.local_time import moment
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
 from wiretape.viewer import rows
@@ -85,8 +86,8 @@ def trouble(known: Known, opened: OpenedExchange | None, died: bool) -> Line | N
     """Return the faults of an exchange in one line, or None without any."""
     row = known.row
     if died:
-        heard = formatting.moment(known.recorder.heartbeat_at)
-        return [(f" recorder pid {known.recorder.pid} gone; last heard of {heard} UTC: this is all there is", "error")]
+        heard = moment(known.recorder.heartbeat_at)
+        return [(f" recorder pid {known.recorder.pid} gone; last heard of {heard}: this is all there is", "error")]
     if opened is not None and not opened.facts.has_bytes:
         return [(" its bytes were not shipped: facts, measures and gaps only", "warning")]
     if opened is not None and opened.missing:

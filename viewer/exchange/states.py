@@ -1,10 +1,11 @@
 """Pure: the state or the ending of an exchange, in signs, words and tones."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from typing import Final
 
+from wiretape.recorder import local_time
 from wiretape.recorder.decode import exchange, rpc
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer.rows import ListRow
@@ -59,25 +60,33 @@ NOTABLE: Final[dict[str, Tone]] = {
 class Look:
     """The inputs of a line of the list besides its row.
 
-    `times` is one of `TIME_FORMATS`, `spans_days` is true if a time of day needs its date, `wall_ns` is the time since
-    the epoch, `recording` whether a recorder runs; `axis` is that of all timelines, None gives each its own.
+    `times` is one of `TIME_FORMATS`, `needs_dates` is true if not all starts are today's, `start_cells` is the room of
+    the dates and offsets of times of day, `wall_ns` is the time since the epoch, `recording` whether a recorder runs;
+    `axis` is that of all timelines, None gives each its own.
     """
 
     times: str = "clock"
     wall_ns: int = 0
     recording: bool = False
     axis: Axis | None = UNKNOWN
-    spans_days: bool = False
+    needs_dates: bool = False
+    start_cells: int = 0
 
     @property
     def is_dated(self) -> bool:
-        """True if times are shown with their dates."""
-        return self.times == "date" or (self.spans_days and self.times != "ago")
+        """True if all times are shown with their dates."""
+        return self.times == "date" or self.needs_dates
+
+    @property
+    def today(self) -> date:
+        """The day that it is, in the zone of the times."""
+        now = datetime.fromtimestamp(self.wall_ns / 1e9, UTC)
+        return (now if self.times == "utc" else now.astimezone()).date()
 
     @property
     def next_times(self) -> str:
         """The format after this one; that with dates only where it differs from the time of day."""
-        formats = [name for name in TIME_FORMATS if name != "date" or not self.spans_days]
+        formats = [name for name in TIME_FORMATS if name != "date" or not self.needs_dates]
         at = formats.index(self.times) if self.times in formats else 0
         return formats[(at + 1) % len(formats)]
 
@@ -135,23 +144,37 @@ def silence(passed_ns: int, last_ns: int | None, limits: Thresholds) -> Silence 
 
 
 def moment(started_at: str, look: Look, width: int) -> str:
-    """Return the time of a start in the format asked for, to a millisecond or to a minute as there is room."""
-    try:
-        started = datetime.fromisoformat(started_at)
-        local = started.astimezone(UTC) if look.times == "utc" else started.astimezone()
-    except (ValueError, OverflowError):
+    """Return the time of a start in the format asked for, to a millisecond or to a minute as there is room.
+
+    It has its date unless that is today's, and its offset where it is no local time, or a repeated one.
+    """
+    time = _time(started_at, look)
+    if time is None:
         return "?"
     if look.times == "ago":
-        return formatting.span(max(look.wall_ns / 1e9 - started.timestamp(), 0) * 1000)
-    of_day = f"{local:%m-%d %H:%M:%S}" if look.is_dated else f"{local:%H:%M:%S}"
-    exactly = f"{of_day}.{local.microsecond // 1000:03}"
-    return exactly if len(exactly) <= width else of_day if len(of_day) <= width else of_day[:-3]
+        return formatting.span(max(look.wall_ns / 1e9 - time.timestamp(), 0) * 1000)
+    is_dated = look.is_dated or time.date() != look.today
+    of_day = f"{local_time.day(time, look.today)} {time:%H:%M:%S}" if is_dated else f"{time:%H:%M:%S}"
+    behind = "Z" if look.times == "utc" else local_time.distinction(time)
+    texts = (f"{of_day}.{time.microsecond // 1000:03}", of_day, of_day[:-3])
+    return formatting.fitting([f"{text}{behind}" for text in texts], width)
 
 
-def spans_days(first: str, last: str) -> bool:
-    """Return True if two starts, ISO 8601, are on different local days; False if either cannot be read."""
+def with_room(look: Look, starts: Collection[str]) -> Look:
+    """Return a look with the dates that times of day need, and the room for all that is beside them.
+
+    `starts` are the first and the last of those shown.
+    """
+    times = [time for start in starts if (time := _time(start, look)) is not None]
+    look = replace(look, needs_dates=look.times != "ago" and any(time.date() != look.today for time in times))
+    shortest = max((len(moment(start, look, 0)) for start in starts), default=0)
+    return replace(look, start_cells=0 if look.times == "ago" else max(shortest - len("00:00"), 0))
+
+
+def _time(started_at: str, look: Look) -> datetime | None:
+    """Return a start in the zone of the times; None if it is none."""
     try:
-        days = [datetime.fromisoformat(start).astimezone().date() for start in (first, last)]
+        started = datetime.fromisoformat(started_at)
+        return started.astimezone(UTC) if look.times == "utc" else started.astimezone()
     except (TypeError, ValueError, OverflowError):  # on a damaged tape
-        return False
-    return days[0] != days[1]
+        return None

@@ -11,11 +11,12 @@ from typing import Final
 from rich.text import Text
 
 from wiretape.recorder.decode.attribution import Attribution
+from wiretape.recorder.local_time import moment
 from wiretape.viewer.exchange import facts, report, states
 from wiretape.viewer.exchange.facts import Fact
 from wiretape.viewer.rows import DetailRow, Headers, ms, ns
 from wiretape.viewer.text import formatting, sparkline
-from wiretape.viewer.text.formatting import host, line, moment
+from wiretape.viewer.text.formatting import host, line
 from wiretape.viewer.timing import wording
 from wiretape.viewer.timing.verdicts import Verdict
 
@@ -75,7 +76,7 @@ def sentence(row: DetailRow, verdicts: Sequence[Verdict]) -> str:
 def _named(row: DetailRow) -> Iterator[Fact]:
     yield Fact("exchange", (line(row.id), line(row.model), f"{line(row.method)} {line(host(row.upstream) + row.path)}"))
     labels = [line(f"{key}={label}") for key, label in row.labels.items()]
-    yield Fact("started", (f"{moment(row.started_at)} UTC", *labels))
+    yield Fact("started", (moment(row.started_at), *labels))
 
 
 def _times(row: DetailRow, timed: Attribution) -> Fact:

@@ -64,13 +64,18 @@ _ORDINARY: Final = re.compile(r"[ \w][ \w.:!?'()—-]*+").fullmatch
 """Match of a text that needs no quotes or escapes in CSV."""
 _TEXTS = rows.FIELDS + rows.TEXT_FIELDS
 
+
+def _conversations(connection: Connection) -> Iterator[TableRow]:
+    return rows.only(sessions.listed(connection)[::-1], rows.CONVERSATION_FIELDS)
+
+
 TABLES: Final[dict[str, Source]] = {
     "exchanges": (rows.FIELDS, queries.exchanges),
     "texts": (_TEXTS, lambda connection: queries.exchanges(connection, _TEXTS)),
     "chunks": (rows.CHUNK_FIELDS, queries.all_chunks),
     "reads": (("id", *rows.READ_FIELDS), queries.all_reads),
     "turns": (rows.TURN_ROW_FIELDS, queries.all_turns),
-    "conversations": (rows.CONVERSATION_FIELDS, lambda connection: iter(sessions.listed(connection)[::-1])),
+    "conversations": (rows.CONVERSATION_FIELDS, _conversations),
 }
 """Exported tables: the fields of each, and the query for its rows, oldest first."""
 

@@ -6,7 +6,6 @@ regard to case, so that groups which only differ in that are selected together.
 
 import re
 from collections.abc import Iterable
-from datetime import datetime, timedelta
 from typing import Any, Final
 
 from wiretape.recorder.clock import Clock
@@ -115,7 +114,4 @@ def _spelled(value: str) -> str:
 
 
 def _period(name: str, value: str) -> str:
-    if name == "day":
-        return f"at:{value}"
-    start = datetime.fromisoformat(f"{value}:00")
-    return f"since:{start:%Y-%m-%dT%H:%M} until:{start + timedelta(hours=1):%Y-%m-%dT%H:%M}"
+    return f"at:{value}"

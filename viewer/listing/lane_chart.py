@@ -147,7 +147,8 @@ class LaneChart:
         return [*self._named(title), (lanes.heights(self._counts, self._rows_at_once)[row], "muted")]
 
     def _listed(self, *, is_title: bool) -> tuple[list[Part], Ground]:
-        slots, between = layout.fitted(self.width, {layout.TIMELINE}), layout.gap_between(self.width)
+        slots = layout.fitted(self.width, {layout.TIMELINE}, start_cells=self.look.start_cells)
+        between = layout.gap_between(self.width)
         margin: Part = (" " * _MARGIN, "plain")
         if is_title or self.here is None:
             return [margin, *layout.titles(slots, self.look, between, None)], "titles"

@@ -31,7 +31,6 @@ _SHARE: Final = 0.4
 
 _LESSER: Final = 8
 _SPACIOUS: Final = 130
-_DATE: Final = 6
 _LATER: Final = "…"
 _USUAL: Final = frozenset({"stop", "end_turn", "complete", "completed", "finish"})
 """The usual ends of answers, in the words of the APIs, in lower case."""
@@ -76,14 +75,14 @@ class Slot:
 
 
 def fitted(
-    width: int, hidden: Collection[str] = (), *, dated: bool = False, terminal: int | None = None
+    width: int, hidden: Collection[str] = (), *, start_cells: int = 0, terminal: int | None = None
 ) -> tuple[Slot, ...]:
     """Choose the columns for a width in cells: by rank as many as fit, then wider until the room is used.
 
-    Where starts are `dated`, their column is as much wider. The timeline has its share of the width of the `terminal`,
-    which is that of the list if it is not given, and takes the room that no other column uses.
+    The column of starts is wider by `start_cells`. The timeline has its share of the width of the `terminal`, which is
+    that of the list if it is not given, and takes the room that no other column uses.
     """
-    extra = {TIMELINE: math.ceil(_SHARE * (terminal or width))} | ({"start": _DATE} if dated else {})
+    extra = {TIMELINE: math.ceil(_SHARE * (terminal or width))} | {"start": start_cells}
     offered = [column for column in COLUMNS if column.name not in hidden]
     widths = _least_widths(sorted(offered, key=lambda column: column.rank), width, extra)
     room = width - LEAD - sum(widths.values()) - len(widths) * gap_between(width)
@@ -264,7 +263,9 @@ def _happened(row: ListRow, look: Look, width: int) -> Sequence[Part]:
     said: list[Part] = []
     told = {row.outcome}
     if row.outcome != "complete":
-        cause = facts.broken_off(row) or Ending(row.outcome, row.outcome_detail, row.error_code, row.status).cause
+        ending = Ending(row.outcome, row.outcome_detail, row.error_code, row.status)
+        words = (facts.broken_off(row, is_brief=is_brief) or ending.cause for is_brief in (False, True))
+        cause = formatting.fitting(tuple(words), width)
         said.append((stands.word if stands is ORPHAN else cause, stands.tone))
         told |= {"stall", "given_up"} if row.silent_end_by == "upstream" else set()
         if row.outcome == "http_error" and row.outcome_detail:
@@ -314,7 +315,7 @@ COLUMNS: Final = (
     ListColumn("tps", "TPS", 6, 6, 10, _known("tps_user", lambda rate: (f"{rate:,.1f}", "plain")), "tps_user", "r",
                right=True),
     ListColumn("duration", "DUR", 5, 7, 5, _duration, "duration_ms", "d", right=True, unit="s"),
-    ListColumn("happened", "HAPPENED", 11, 24, 3, _happened, "flags", "f"),
+    ListColumn("happened", "HAPPENED", 11, 25, 3, _happened, "flags", "f"),
     ListColumn(TIMELINE, "TIMELINE", 0, 0, 2, timeline),
 )  # fmt: skip
 """Every column, in the order in which they stand."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from wiretape.recorder import local_time
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.process import RecorderRun
@@ -12,7 +13,6 @@ from wiretape.recorder.sanitize import safe
 from wiretape.viewer.query.fields import FIELDS
 from wiretape.viewer.query.operators import DURATIONS
 from wiretape.viewer.query.syntax import Compare, Filter
-from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Part
 
 Lines = list[list[Part]]
@@ -34,8 +34,8 @@ def recorder_line(run: RecorderRun | None, wall_ns: int) -> list[Part]:
     if run is None or state == "ended":
         return [("○ ", "muted"), ("recorder not running", "muted")]
     if state == "lost":
-        heard = safe(run.heartbeat_at[5:16].replace("T", " "))
-        return [("? ", "warning"), (f"recorder silent since {heard} UTC", "warning")]
+        heard = local_time.moment(run.heartbeat_at, "minutes")
+        return [("? ", "warning"), (f"recorder silent since {heard}", "warning")]
     upstream = run.upstreams[0][1] if len(run.upstreams) == 1 else f"{len(run.upstreams)} upstreams"
     return [("● ", "error"), (f"REC {_address(run.listen)} → {_address(upstream)}", "plain")]
 
@@ -63,7 +63,7 @@ class Held:
 def gone(path: Path, held: Held | None) -> Lines:
     """Return the notice of a tape that is gone, with its last contents."""
     first, last = held.started or ("", "") if held is not None else ("", "")
-    began = f", begun {formatting.moment(first)[:19]} to {formatting.moment(last)[:19]} UTC" if first else ""
+    began = f", begun {local_time.period(first, last)}" if first else ""
     what: Lines = [] if held is None else [[(f"It held {counted(held.total, 'exchange')}{began}.", "plain")]]
     return [
         [("The tape is gone.", "strong")],

@@ -204,7 +204,7 @@ def _failed(one: Line, look: Look, bars: Bars) -> Sequence[Part]:
 
 
 def _at(one: Line, look: Look, bars: Bars) -> Sequence[Part]:
-    return [(moment(one.started_at if isinstance(one, TurnRow) else one.last_at, look, 8), "muted")]
+    return [(moment(one.started_at if isinstance(one, TurnRow) else one.last_at, look, 11), "muted")]
 
 
 def _took(one: Line, look: Look, bars: Bars) -> Sequence[Part]:
@@ -226,7 +226,7 @@ def _model(one: Line, look: Look, bars: Bars) -> Sequence[Part]:
 
 
 _COLUMNS: Final = (
-    OutlineColumn("LAST", 8, 8, _at),
+    OutlineColumn("LAST", 11, 8, _at),
     OutlineColumn("N", 5, 2, _number),
     OutlineColumn("FAIL", 4, 3, _failed),
     OutlineColumn("IN", 10, 5, _count("input_tokens")),

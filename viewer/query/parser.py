@@ -47,6 +47,10 @@ WORD: Final = re.compile(r"[^\s()\"]+")
 VALUE: Final = re.compile(r"[^\s(),\"]+")
 """A value of a field: it ends at a comma, too."""
 
+_SHOWN = r"(?:(?:\d{4}-)?\d\d-\d\d[T ])?\d\d?:\d\d(?::\d\d(?:\.\d{1,6})?)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
+TIME: Final = re.compile(rf"{_SHOWN}(?:\.\.{_SHOWN})?(?![^\s(),])|{VALUE.pattern}")
+"""A time, or two with dots between them; it may have blanks, as screens show it."""
+
 _MOST_VALUES = 100
 _PHRASE = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _ESCAPE = re.compile(r'\\(["\\])')
@@ -141,11 +145,11 @@ class Cursor:
             raise self.error(expected)
         return FilterItem(word[0], False, start)
 
-    def items(self) -> list[FilterItem]:
-        """Consume values with commas between them."""
-        items = [self.item(VALUE, "expected a value")]
+    def items(self, bare: "re.Pattern[str]" = VALUE) -> list[FilterItem]:
+        """Consume phrases or matches of `bare` with commas between them."""
+        items = [self.item(bare, "expected a value")]
         while self.take(","):
-            items.append(self.item(VALUE, "expected a value"))
+            items.append(self.item(bare, "expected a value"))
         return items
 
     def expression(self) -> FilterItem:
@@ -215,7 +219,7 @@ def term(field: Field, name: str, operator: str, cursor: Cursor, now: datetime) 
         return Regex(field.name, item.text, negated)
     if field.kind == "label":
         return _labels(cursor, negated)
-    items = cursor.items()
+    items = cursor.items(TIME if field.kind == "time" else VALUE)
     if form == "equal":
         return _equal(field, name, negated, items, now)
     if len(items) > 1:

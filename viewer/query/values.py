@@ -28,10 +28,12 @@ _LARGEST = 2**63
 
 _AGO = re.compile(r"-?(\d{1,9}(?:\.\d{1,9})?)(s|m|h|d)")
 _AGO_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-_TIME_OF_DAY = re.compile(r"\d{1,2}:\d\d(:\d\d)?")
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_DAY, _MINUTE, _SECOND = timedelta(days=1), timedelta(minutes=1), timedelta(seconds=1)
-_ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)?")
+_DAY, _HOUR = timedelta(days=1), timedelta(hours=1)
+_MICROSECONDS = 6
+_DATE = r"(?:(?P<year>\d{4})-)?(?P<day>\d\d-\d\d)"
+_CLOCK = r"(?P<hour>\d{1,2})(?::(?P<minute>\d\d)(?::(?P<second>\d\d)(?:\.(?P<fraction>\d{1,6}))?)?)?"
+_ZONE = r"(?: ?(?P<zone>Z|UTC|[+-]\d\d:?\d\d(?::\d\d)?))?"
+_TIMES = [re.compile(one) for one in (_DATE, rf"(?=\d+:){_CLOCK}{_ZONE}", rf"{_DATE}[T ]{_CLOCK}{_ZONE}")]
 
 
 def number(text: str, kind: Kind, *, in_ms: bool = False) -> Number:
@@ -50,14 +52,15 @@ def number(text: str, kind: Kind, *, in_ms: bool = False) -> Number:
 
 
 def period(text: str, now: datetime) -> Period:
-    """Parse a time: a day, a minute or a second is a period; `now`, `2h` and a time with a fraction are a timestamp.
+    """Parse a time: a period of its precision, from a day to 10 µs; `now`, `2h` and one to 1 µs are timestamps.
 
-    `2h` and `-2h` are two hours ago. A time of day is that of today, also if it is still to come.
+    `2h` and `-2h` are two hours ago. A time of day is that of today, also if it is still to come; a day without its
+    year is the newest. A blank may stand for the `T`, and before the offset, as screens show times.
     """
     try:
         start, length = _moment(text, now)
-        # A local day may have 23 or 25 hours: its end is the next day's beginning.
-        end = _utc(start) + length if length < _DAY else _midnight(start + _DAY)
+        # A local day may have 23 or 25 hours, and an hour occur twice: the end is the beginning of the next.
+        end = _utc(start) + length if length < _HOUR else start + length
         return _iso(start), None if not length else _iso(end)
     except (ValueError, OverflowError, OSError):
         raise ValueError(f"expected {KINDS['time'].expected}") from None
@@ -77,15 +80,20 @@ def _moment(text: str, now: datetime) -> tuple[datetime, timedelta]:
         return now, timedelta()
     if text.lower() in ("today", "yesterday"):
         return _midnight(local - (_DAY if text.lower() == "yesterday" else timedelta())), _DAY
-    if match := _TIME_OF_DAY.fullmatch(text):
-        padded = text if text[2] == ":" else f"0{text}"
-        return datetime.fromisoformat(f"{local:%Y-%m-%d}T{padded}"), _SECOND if match[1] else _MINUTE
-    if _DATE.fullmatch(text):
-        return datetime.fromisoformat(text), _DAY
-    if match := _ISO.fullmatch(text):
-        length = timedelta() if match[2] else _SECOND if match[1] else _MINUTE
-        return datetime.fromisoformat(text), length
-    raise ValueError
+    match = next(filter(None, (expression.fullmatch(text) for expression in _TIMES)), None)
+    if match is None:
+        raise ValueError
+    parts = match.groupdict()
+    zone, hour, minute, second, fraction = map(parts.get, ("zone", "hour", "minute", "second", "fraction"))
+    # Days that follow from now are those of the zone.
+    today = local if zone is None else now.astimezone(datetime.strptime(zone.replace("UTC", "Z"), "%z").tzinfo)
+    day = parts.get("day") or f"{today:%m-%d}"
+    year = parts.get("year") or f"{today.year - (day > f'{today:%m-%d}')}"
+    of_day = f"{hour or '0':0>2}:{minute or '00'}:{second or '00'}.{fraction or '':0<6}"
+    start = datetime.fromisoformat(f"{year}-{day}T{of_day}").replace(tzinfo=None if zone is None else today.tzinfo)
+    if fraction:
+        return start, timedelta(seconds=10 ** -len(fraction)) if len(fraction) < _MICROSECONDS else timedelta()
+    return start, _DAY if hour is None else _HOUR if minute is None else timedelta(seconds=1 if second else 60)
 
 
 def _midnight(moment: datetime) -> datetime:

@@ -9,6 +9,7 @@ from typing import Final
 from rich.text import Text
 
 from wiretape.recorder.decode.exchange import OUTCOMES
+from wiretape.recorder.local_time import period
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.report.tables import Table, fitting, grid, number, paragraph, width_of
@@ -102,8 +103,7 @@ def _title(row: TableRow, by: Sequence[str]) -> str:
 def _span(row: TableRow) -> str:
     if row["first_at"] is None:
         return ""
-    first, last = (safe(row[name])[:19].replace("T", " ") for name in ("first_at", "last_at"))
-    return f" · {first} – {last} UTC"
+    return f" · {period(row['first_at'], row['last_at'])}"
 
 
 def _head(row: TableRow, objective: str | None) -> Iterator[tuple[str, str]]:

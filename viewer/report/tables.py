@@ -11,12 +11,14 @@ import textwrap
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from itertools import chain
 from typing import Any, Final
 
 from rich.cells import cell_len
 from rich.text import Text
 
+from wiretape.recorder import local_time
 from wiretape.recorder.decode import causes
 from wiretape.recorder.decode.causes import Ending
 from wiretape.viewer.exchange.states import ORPHAN, STATES
@@ -47,10 +49,15 @@ _COLOURED: Final = ("mark", "happened", "outcome")
 _JOINERS: Final = dict.fromkeys((0x200D, 0xFE0E, 0xFE0F, 0x20E3, *range(0x1F3FB, 0x1F400)))
 
 LISTED: Final = (
-    "mark", "model", "happened", "ttft_ms", "max_gap_ms", "output_tokens", "started_at", "duration_ms", "icl_p50_ms",
-    "upstream", "status", "outcome", "flags", "sparkline",
+    "mark", "started_at", "model", "upstream", "status", "outcome", "ttft_ms", "max_gap_ms", "icl_p50_ms",
+    "duration_ms", "sparkline", "output_tokens", "flags", "happened",
 )  # fmt: skip
-"""The default columns of `listing`."""
+"""The default columns of `listing`: when, who, what, how long, how much, why."""
+
+PIPED: Final = (
+    "id", *LISTED[1 : LISTED.index("outcome") + 1], "outcome_detail", *LISTED[LISTED.index("outcome") + 1 :],
+)  # fmt: skip
+"""The same columns for programs: each value is a field of its own."""
 
 IN_WORDS: Final = {
     "mark": "the sign of the outcome, and the id",
@@ -87,12 +94,12 @@ _IMPORTANT_WHERE_NARROW: Final = ("mark", "happened", "ttft_ms", "model", "max_g
 _NARROW: Final = 78
 """On a terminal of fewer cells, the model is more important than gaps and tokens."""
 
-_HAPPENED: Final = 23
+_HAPPENED: Final = 25
 """Width of an ending in words where not all columns fit, in cells."""
 
 _CONVERSATION: Final = (
-    "conversation", "last_at", "models", "wall_ms", "largest", "turns", "failed", "input_tokens", "output_tokens",
-    "cache_read_input_tokens", "cost", "exchanges", "argv0", "asked",
+    "conversation", "last_at", "models", "argv0", "wall_ms", "largest", "turns", "exchanges", "failed", "input_tokens",
+    "output_tokens", "cache_read_input_tokens", "cost", "asked",
 )  # fmt: skip
 _CONVERSATION_IMPORTANT: Final = (
     "conversation", "wall_ms", "largest", "turns", "asked", "last_at", "cost", "output_tokens", "input_tokens",
@@ -106,8 +113,8 @@ _SHORT_NAME: Final = 13
 """Length of a conversation's short name: the first eight characters of a UUID may be only its time."""
 
 _TITLES: Final = {
-    "last_at": "last UTC", "input_tokens": "in", "cache_read_input_tokens": "cached",
-    "started_at": "started UTC", "ttft_ms": "ttft ms", "icl_p50_ms": "icl p50 ms", "max_gap_ms": "max gap ms",
+    "last_at": "last", "input_tokens": "in", "cache_read_input_tokens": "cached",
+    "started_at": "started", "ttft_ms": "ttft ms", "icl_p50_ms": "icl p50 ms", "max_gap_ms": "max gap ms",
     "max_silence_ms": "max silence ms", "max_output_silence_ms": "max output silence ms",
     "first_output_silence_ms": "first output silence ms",
     "output_tokens": "tokens", "duration_ms": "duration ms", "sparkline": "gaps", "mark": "  id",
@@ -117,7 +124,6 @@ NAMED: Final = {title: name for name, title in _TITLES.items()}
 """Names of columns by their headings."""
 
 _SHORT_ID = 8
-_TIME, _DATE_AND_TIME = slice(11, 19), slice(5, 19)
 SPARKED: Final = ("id", "model", "outcome", "ttft_ms", "duration_ms")
 """The fields that `sparked` wants."""
 
@@ -316,23 +322,26 @@ def needed(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(field for name in names for field in _NEEDED.get(name, (name,))))
 
 
-def listing(rows: Sequence[TableRow], width: int | None = None, names: Sequence[str] | None = None) -> Table:
+def listing(
+    rows: Sequence[TableRow], width: int | None = None, names: Sequence[str] | None = None, today: date | None = None
+) -> Table:
     """Lay out exchanges, one a line, with the columns `names`, the most important first; None is `LISTED`.
 
-    `width` is the terminal's, in cells. A row may have the words `stalled` for its stall.
+    `width` is the terminal's, in cells. A row may have the words `stalled` for its stall. Given the local day of
+    `today`, days are shown without their year where that is clear.
     """
-    columns = [_column(name, names or LISTED, rows) for name in names or LISTED]
+    columns = [_column(name, names or LISTED, rows, today) for name in names or LISTED]
     is_narrow = width is not None and width < _NARROW
     return table(columns, rows, width, names or (_IMPORTANT_WHERE_NARROW if is_narrow else _IMPORTANT))
 
 
-def happened(row: TableRow) -> str:
+def happened(row: TableRow, *, is_brief: bool = False) -> str:
     """Return the ending of an exchange in words: the cause of a failure, or the stall or buffering of an answer."""
     ending = Ending(row["outcome"], row["outcome_detail"], row["error_code"], row["status"])
     ending = ending._replace(given_up="given_up" in (row["flags"] or ()))
     # A comparison has no field of how it broke off.
     if row.get("silent_end_by") == "upstream" and (lasted_ms := row["last_silence_ms"]) is not None:
-        return causes.broken_off(ending, lasted_ms, is_quiet=bool(row["silent_end_is_quiet"]))
+        return causes.broken_off(ending, lasted_ms, is_quiet=bool(row["silent_end_is_quiet"]), is_brief=is_brief)
     if row["outcome"] == "complete" and "stall" in row["flags"]:
         lasted_ms = row["max_output_silence_ms"]
         length = "" if lasted_ms is None else f"{lasted_ms / 1e3:,.1f} s"
@@ -342,19 +351,16 @@ def happened(row: TableRow) -> str:
     return ending.cause
 
 
-def _shortly(happened: str) -> str:
-    """Return an ending in fewer words."""
-    return happened.removesuffix(" without output").removesuffix(" of silence")
-
-
-def conversations(rows: Sequence[TableRow], width: int | None = None, names: Sequence[str] | None = None) -> Table:
+def conversations(
+    rows: Sequence[TableRow], width: int | None = None, names: Sequence[str] | None = None, today: date | None = None
+) -> Table:
     """Lay out conversations as `listing` does exchanges; `conversation:` accepts the short names, too.
 
     Without `names`, costs have a column only if one is known.
     """
     costs = {row["cost"] is not None for row in rows}
     usual = [name for name in _CONVERSATION if name != "cost" or True in costs]
-    columns = [_column(name, names or usual, rows) for name in names or usual]
+    columns = [_column(name, names or usual, rows, today) for name in names or usual]
     return table(columns, rows, width, names or _CONVERSATION_IMPORTANT)
 
 
@@ -406,13 +412,13 @@ def _drawing(row: TableRow, packed: bytes | None, axis_ns: int, width: int) -> T
     return drawn
 
 
-def _column(name: str, names: Sequence[str], rows: Sequence[TableRow]) -> Column:
-    """Return a column of a list of exchanges. A short timestamp has no date if all are of one day."""
+def _column(name: str, names: Sequence[str], rows: Sequence[TableRow], today: date | None = None) -> Column:
+    """Return a column of a list of exchanges."""
     title = _TITLES.get(name, name)
     if name == "mark":
         return Column(name, title, lambda row: f"{_sign(row['outcome'])} {_cell('id', row['id'])}")
     if name == "happened":
-        return Column(name, title, happened, lambda row: fitting(_shortly(happened(row)), _HAPPENED))
+        return Column(name, title, happened, lambda row: fitting(happened(row, is_brief=True), _HAPPENED))
     if name == "outcome" and "outcome_detail" not in names:
         return Column(
             name,
@@ -421,14 +427,9 @@ def _column(name: str, names: Sequence[str], rows: Sequence[TableRow]) -> Column
             lambda row: formatting.line(row["outcome"]),
         )
     if name in ("started_at", "last_at"):
-        days = {row[name][:10] for row in rows}
-        kept = _TIME if len(days) == 1 else _DATE_AND_TIME
-        return Column(
-            name,
-            title,
-            lambda row: formatting.moment(row[name]),
-            lambda row: formatting.moment(row[name])[kept],
-        )
+        offsets = {local_time.offset(time) for row in rows if (time := local_time.local(row[name]))}
+        title = f"{title} {offsets.pop() if len(offsets) == 1 else 'local'}"
+        return Column(name, title, lambda row: _start(row[name]), lambda row: _start(row[name], today or date.min))
     if name == "conversation":
         return Column(
             name,
@@ -440,6 +441,15 @@ def _column(name: str, names: Sequence[str], rows: Sequence[TableRow]) -> Column
         if name == one.name:
             return one
     return Column(name, title, lambda row: _cell(name, row[name]))
+
+
+def _start(text: str, today: date | None = None) -> str:
+    """Return a local time as below a heading with its offset: to a millisecond, or given `today`, to a second."""
+    time = local_time.local(text)
+    if time is None:
+        return formatting.line(text)
+    day, precision = (f"{time:%Y-%m-%d}", "milliseconds") if today is None else (local_time.day(time, today), "seconds")
+    return f"{day} {time.replace(tzinfo=None).time().isoformat(precision)}{local_time.distinction(time)}"
 
 
 def _largest(row: TableRow, room: int = _BAR) -> str:

@@ -12,7 +12,7 @@ from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
 from wiretape.viewer.sessions.account import PARTS
 from wiretape.viewer.sessions.report import IssueReport, Moment, ReportedExchange, Retry
-from wiretape.viewer.text.formatting import UNKNOWN, count, moment, ms, span
+from wiretape.viewer.text.formatting import UNKNOWN, count, ms, span
 
 MOST_LINES: Final = 60
 _MOST_EVIDENCE: Final = 5
@@ -151,7 +151,8 @@ def _code(text: str | None) -> str:
 
 
 def _time(text: str | None) -> str:
-    return UNKNOWN if text is None else f"{moment(text)} UTC"
+    # UTC, whatever the zone of whoever makes the report: it is read by others.
+    return UNKNOWN if text is None else f"{text[:23].replace('T', ' ')} UTC"
 
 
 def _upstream(name: str) -> str:

@@ -7,9 +7,10 @@ a cell that is not empty always has a mark. Counting is left to `overview`, filt
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from wiretape.recorder.local_time import moment, offset
 from wiretape.recorder.plurals import counted
 
 METRICS: Final = ("gap", "ttft", "tps")
@@ -88,6 +89,11 @@ class Heatmap:
         start = self.start_ms + column * self.step_ms
         return _iso(start, self.step_ms), _iso(start + self.step_ms, self.step_ms)
 
+    @property
+    def offset(self) -> str:
+        """The offset of the times of the axis from UTC."""
+        return offset(datetime.fromtimestamp(self.start_ms // 1000).astimezone())
+
     def limits(self, row: int) -> tuple[int | None, int]:
         """Return the range of a row's values: its start (None: 0) and its exclusive end, in ns or as a rate."""
         low, high = self.bands[row]
@@ -123,7 +129,7 @@ def columns(first_ms: int, last_ms: int, room: int, exchanges: int) -> tuple[int
     They are shorter than a second only if there are at least as many `exchanges` as columns: most would be empty.
     """
     for step_ms in (*_STEPS_MS, *(_STEPS_MS[-1] << doubled for doubled in range(1, 40))):
-        start = first_ms // step_ms * step_ms
+        start = _floored(first_ms, step_ms)
         most = max(room, 1) if step_ms >= _SECOND_MS else min(room, exchanges)
         if (count := (last_ms - start) // step_ms + 1) <= most:
             return start, step_ms, count
@@ -145,13 +151,14 @@ def bands(lowest: int, highest: int, room: int) -> tuple[tuple[int, int], ...]:
 def axis(heatmap: Heatmap, width: int) -> str:
     """Draw the axis below a map whose columns are `width` wide in all: evenly spaced labels of their start times.
 
-    Over two days or more, only days are named, by their date, where they begin; all times are UTC.
+    Over two days or more, only days are named, by their date, where they begin; all times have the offset of the first.
     """
     count, step_ms = heatmap.columns, heatmap.step_ms
     in_days = step_ms < _DAY_MS and _DAY_MS % step_ms == 0 and count * step_ms >= 2 * _DAY_MS
     unit = _DAY_MS // step_ms if in_days else 1
-    named = range(-(heatmap.start_ms // step_ms) % unit, count, unit)
-    labels = [_when(heatmap.start_ms + column * step_ms, unit * step_ms) for column in named]
+    start = heatmap.start_ms + _offset_ms(heatmap.start_ms)
+    named = range(-(start // step_ms) % unit, count, unit)
+    labels = [_when(start + column * step_ms, unit * step_ms) for column in named]
     needed = max(map(len, labels), default=0) + _APART
     apart = next((apart for apart in range(1, count) if apart * unit * width // count >= needed), max(count, 1))
     drawn = ""
@@ -175,7 +182,8 @@ def described(found: Heatmap, row: int, column: int) -> str:
     since, _ = found.span(column)
     low, high = found.limits(row)
     least = "0" if low is None else amount(low, found.metric)
-    span = f"{since[:10]} {since[11:-1]} UTC · {least} – {amount(high, found.metric)}"
+    start = moment(since, "milliseconds" if found.step_ms < _SECOND_MS else "seconds")
+    span = f"{start} · {least} – {amount(high, found.metric)}"
     if not cell.count:
         return f"{span} · nothing"
     number = counted(cell.count, "gap" if found.metric == "gap" else "exchange")
@@ -196,11 +204,23 @@ def row_of(bits: int, laid: Sequence[tuple[int, int]]) -> int:
     return next((at for at, (low, _) in enumerate(laid) if bits >= low), len(laid) - 1)
 
 
+def _offset_ms(at_ms: int) -> int:
+    """Return the offset of local time from UTC at a time, in ms."""
+    local, utc = (datetime.fromtimestamp(at_ms // 1000, zone).replace(tzinfo=None) for zone in (None, UTC))
+    return (local - utc) // timedelta(milliseconds=1)
+
+
+def _floored(at_ms: int, step_ms: int) -> int:
+    """Return the beginning of the step that a time is in: days and hours are local."""
+    local_ms = at_ms + _offset_ms(at_ms)
+    return local_ms // step_ms * step_ms - local_ms + at_ms
+
+
 def _when(at_ms: int, step_ms: int) -> str:
-    moment = datetime.fromtimestamp(at_ms // 1000, UTC)
+    start = datetime.fromtimestamp(at_ms // 1000, UTC)
     if step_ms >= _DAY_MS:
-        return f"{moment:%m-%d}"
-    return f"{moment:%H:%M}" if step_ms >= 60_000 else _iso(at_ms, step_ms)[11:-1]
+        return f"{start:%m-%d}"
+    return f"{start:%H:%M}" if step_ms >= 60_000 else _iso(at_ms, step_ms)[11:-1]
 
 
 def _iso(at_ms: int, step_ms: int) -> str:

@@ -134,11 +134,6 @@ def amount(value: float | None) -> str:
     return UNKNOWN if value is None else f"{Decimal(repr(value)):,f}"
 
 
-def moment(started_at: str) -> str:
-    """Return a UTC timestamp, to a millisecond."""
-    return safe(started_at)[:23].replace("T", " ")
-
-
 def host(upstream: str) -> str:
     """Return the host and port of an upstream's URL; other text is returned unchanged."""
     try:

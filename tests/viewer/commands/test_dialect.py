@@ -127,7 +127,7 @@ def test_an_import_is_decoded_by_the_declarations_given(folder: Path) -> None:
     (folder / "own.sse").write_bytes(b"".join(data for _, data in STREAM))
     url = ("--url", "https://api.example.com/v2/parts", "--from", "sse")
     run(folder / "imported.db", "import", "own.sse", *url, "--dialect", "own.toml", "--db", "imported.db")
-    (row,) = json.loads(run(folder / "imported.db", "ls", "--format", "json").stdout)
+    (row,) = json.loads(run(folder / "imported.db", "ls", "--columns", "all", "--format", "json").stdout)
     assert (row["api"], row["outcome"]) == ("own", "complete")
 
 
@@ -154,7 +154,7 @@ def test_the_streams_of_all_declared_dialects_are_recorded_and_derived_again_ali
         answered = [(name.encode(), value.encode()) for name, value in wire.headers.response]
         made += [first, msgspec.structs.replace(head, headers=[*head.headers, *answered]), *reads, end(first.id, parts)]
     path = recorded(tmp_path / "all.db", made)
-    rows = map(json.loads, run(path, "ls", "--format", "jsonl").stdout.splitlines())
+    rows = map(json.loads, run(path, "ls", "--columns", "all", "--format", "jsonl").stdout.splitlines())
     apis = {row["id"]: (row["api"], row["outcome"]) for row in rows}
     assert [apis[f"{no:016x}"] for no in range(len(DECLARED_WIRES))] == [
         (wire.api, "complete") for wire in DECLARED_WIRES.values()

@@ -14,6 +14,7 @@ from tests.support import forked
 from tests.support.commands import on_terminal, run
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS, FAILED, LIMITED, LIVE, ODD, TOOLS, TRUNCATED
 from wiretape.viewer import rows
+from wiretape.viewer.report import tables
 
 BODY = b"".join(data for _, data in COMPLETE_READS)
 
@@ -25,7 +26,7 @@ def test_ls_is_a_table_of_the_newest_first(tape: Path) -> None:
 
 def test_ls_says_whose_a_stall_was(tape: Path) -> None:
     (line,) = run(tape, "ls", "-f", "flag:stall", "--format", "table").stdout.splitlines()[1:]
-    assert "  stall 3.0 s by upstream  " in line
+    assert line.endswith("  stall 3.0 s by upstream")
     assert (
         run(tape, "ls", "-f", "flag:stall", "--columns", "what happened,id", "--format", "table")
         .stdout.splitlines()[1]
@@ -33,16 +34,29 @@ def test_ls_says_whose_a_stall_was(tape: Path) -> None:
     )
 
 
-def test_columns_in_words_are_for_people_only(tape: Path) -> None:
-    assert "there is no column 'happened'" in run(tape, "ls", "--columns", "happened", "--format", "csv", code=2).stderr
+def test_a_pipe_has_the_columns_of_the_table_and_their_whole_values(tape: Path) -> None:
+    (row,) = json.loads(run(tape, "ls", "-f", "flag:stall", "--format", "json").stdout)
+    shown = set(tables.LISTED) - {"mark"} | {"id", "outcome_detail"}
+    assert set(row) == shown
+    assert (row["id"], row["started_at"][-1], row["happened"]) == (TOOLS, "Z", "stall 3.0 s by upstream")
+    assert "there is no column 'mark'" in run(tape, "ls", "--columns", "mark", "--format", "csv", code=2).stderr
 
 
-def test_ls_formats_have_the_contract_fields(tape: Path) -> None:
+def test_columns_are_in_an_order_of_meaning_everywhere(tape: Path) -> None:
+    everything = [*rows.FIELDS, "sparkline", *rows.TEXT_FIELDS, *rows.DETAIL_FIELDS, *rows.GAP_PERCENTILES, "happened"]
+    assert run(tape, "ls", "--columns", "all").stdout.splitlines()[0].split("\t") == everything
+    order = ["id", "started_at", "model", "upstream", "outcome", "ttft_ms", "duration_ms", "output_tokens", "flags"]
+    headers = [run(tape, *command).stdout.splitlines()[0] for command in (("ls",), ("export", "--format", "tsv"))]
+    for columns in (*(header.split("\t") for header in headers), everything):
+        assert [name for name in columns if name in order] == order
+
+
+def test_ls_formats_have_the_same_fields(tape: Path) -> None:
     found = json.loads(run(tape, "ls", "--format", "json").stdout)
     assert [row["id"] for row in found][-2:] == [TOOLS, COMPLETE]
-    assert tuple(found[0]) == rows.LIST_FIELDS
+    assert tuple(found[0]) == tables.PIPED
     header, *_ = csv.reader(io.StringIO(run(tape, "ls", "--format", "csv").stdout))
-    assert tuple(header) == rows.LIST_FIELDS
+    assert tuple(header) == tables.PIPED
     assert len(run(tape, "ls", "--format", "jsonl", "-n", "3").stdout.splitlines()) == 3
 
 
@@ -91,9 +105,9 @@ def test_ls_follows_until_it_is_interrupted(tape: Path) -> None:
 
 def test_on_a_pipe_each_line_is_a_row_of_tab_separated_values(tape: Path) -> None:
     header, *lines = run(tape, "ls").stdout_bytes.decode().split("\n")
-    assert tuple(header.split("\t")) == rows.LIST_FIELDS
+    assert tuple(header.split("\t")) == tables.PIPED
     assert [line.split("\t")[0] for line in lines] == [LIVE, ODD, FAILED, LIMITED, TRUNCATED, TOOLS, COMPLETE, ""]
-    assert {line.count("\t") for line in lines[:-1]} == {len(rows.LIST_FIELDS) - 1}
+    assert {line.count("\t") for line in lines[:-1]} == {len(tables.PIPED) - 1}
 
 
 @pytest.mark.parametrize("arguments", [("-s", "ttft"), ("--format", "csv"), ("--format", "json")])
@@ -107,7 +121,7 @@ def test_ls_fits_its_terminal(tape: Path, terminal: str) -> None:
     lines = re.sub(r"\x1b\[[0-9;]*m", "", shown).split("\r\n")
     assert max(map(len, lines)) <= 60
     said = " ".join(" ".join(lines).partition("hidden: ")[2].split())
-    assert said.startswith("max gap ms, tokens, started UTC, ")
+    assert said.startswith("started UTC, upstream, status, outcome, max gap ms, ")
     assert said.endswith("; widen the terminal or use --columns")
 
 
@@ -124,7 +138,7 @@ def test_an_unknown_column_lists_those_that_there_are_the_closest_first(tape: Pa
     said = run(tape, "ls", "--columns", "id,outcom", code=2).stderr
     assert "there is no column 'outcom': choose from outcome, outcome_detail, " in said
     listed = run(tape, "ls", "--columns", "help").stdout.splitlines()
-    assert set(rows.LIST_FIELDS) <= {line.split(" ")[0] for line in listed}
+    assert set(rows.FIELDS) <= {line.split(" ")[0] for line in listed}
 
 
 @pytest.mark.parametrize("arguments", [("--spark",), ("--format", "ids")])

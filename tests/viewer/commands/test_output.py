@@ -126,7 +126,7 @@ def test_a_dumb_terminal_gets_no_escapes(tape: Path) -> None:
 
 def test_columns_without_room_are_named_and_so_is_what_shows_them(tape: Path) -> None:
     said = plain(on_terminal(tape, "export", "--format", "table", "-n", "1", columns=60))
-    assert "hidden: path, upstream, model, status, outcome, outcome_detail, " in said
+    assert "hidden: request_model, response_model, upstream, labels, " in said
     assert re.search(r" and \d\d more; widen the terminal or use --columns$", said)
     checked = plain(on_terminal(tape, "check", "--max", "ttft.p95=1s", columns=30))
     assert checked.endswith("; widen the terminal or use --format json")

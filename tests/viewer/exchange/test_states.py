@@ -1,6 +1,7 @@
 """States of exchanges, as signs, words and cells; and a line of the list."""
 
 import time
+from datetime import UTC, datetime
 
 import pytest
 from rich.cells import cell_len
@@ -9,6 +10,7 @@ from tests.support.cases import each_case
 from tests.support.exchanges import LOOK, plain
 from tests.support.exchanges import listed as row
 from tests.support.sample_tape import HOSTILE
+from tests.support.zones import local_time
 from wiretape.recorder.decode.exchange import FLAGS, OUTCOMES
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer.exchange import states
@@ -117,9 +119,9 @@ def test_finish_reason_other_than_stop_is_muted() -> None:
 @pytest.mark.parametrize(
     ("times", "width", "shown"),
     [
-        ("utc", 5, "12:00"),
-        ("utc", 8, "12:00:00"),
-        ("utc", 12, "12:00:00.123"),
+        ("utc", 6, "12:00Z"),
+        ("utc", 9, "12:00:00Z"),
+        ("utc", 13, "12:00:00.123Z"),
         ("date", 11, "03-01 12:00"),
         ("date", 14, "03-01 12:00:00"),
         ("ago", 8, "59.9 s"),
@@ -132,13 +134,26 @@ def test_starts_are_shown_in_the_chosen_format(
     assert states.moment("2026-03-01T12:00:00.123456Z", Look(times=times, wall_ns=LOOK.wall_ns), width) == shown
 
 
-def test_times_of_day_are_dated_where_days_differ(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "UTC")
-    assert states.spans_days("2026-03-01T23:59:59.9Z", "2026-03-02T00:00:00Z")
-    assert not states.spans_days("2026-03-01T00:00:00Z", "2026-03-01T23:59:59.9Z")
-    assert not states.spans_days(HOSTILE, "2026-03-02T00:00:00Z")
-    shown = [states.moment("2026-03-01T12:00:00Z", Look(times=one, spans_days=True), 14) for one in ("clock", "utc")]
-    assert shown == ["03-01 12:00:00"] * 2
+def test_times_of_day_are_dated_unless_all_are_todays() -> None:
+    def with_room(*starts: str, times: str = "clock") -> tuple[bool, int]:
+        look = states.with_room(Look(times=times, wall_ns=LOOK.wall_ns), starts)
+        return look.needs_dates, look.start_cells
+
+    assert with_room("2026-03-01T00:00:00Z", "2026-03-01T23:59:59.9Z") == (False, 0)
+    assert with_room("2026-02-28T23:59:59.9Z", "2026-03-01T00:00:00Z") == (True, len("02-28 "))
+    assert with_room("2025-02-28T23:59:59.9Z", HOSTILE) == (True, len("2025-02-28 "))
+    assert with_room("2026-02-28T23:59:59.9Z", times="utc") == (True, len("02-28 Z"))
+    assert with_room("2026-02-28T23:59:59.9Z", times="ago") == (False, 0)
+    look = Look(wall_ns=LOOK.wall_ns, needs_dates=True)
+    assert states.moment("2026-03-01T12:00:00Z", look, 14) == "03-01 12:00:00"
+
+
+def test_an_hour_that_occurs_twice_has_its_offset() -> None:
+    with local_time("America/New_York"):
+        look = Look(wall_ns=round(datetime(2026, 11, 1, 18, tzinfo=UTC).timestamp()) * 10**9)
+        shown = [states.moment(f"2026-11-01T0{hour}:30:00Z", look, 15) for hour in (5, 6, 7)]
+        assert states.with_room(look, ["2026-11-01T06:30:00Z"]).start_cells == len(" -05:00")
+    assert shown == ["01:30:00 -04:00", "01:30:00 -05:00", "02:30:00.000"]
 
 
 def test_invalid_start_is_a_question_mark() -> None:
@@ -151,8 +166,8 @@ def test_a_start_that_has_no_local_time_is_a_question_mark(monkeypatch: pytest.M
     time.tzset()
     last = "9999-12-31T23:59:59Z"
     assert states.moment(last, Look(times="clock"), 12) == "?"
-    assert states.moment(last, Look(times="utc"), 12) == "23:59:59.000"
-    assert not states.spans_days("2026-03-01T12:00:00Z", last)
+    assert states.moment(last, Look(times="utc"), 24) == "9999-12-31 23:59:59.000Z"
+    assert not states.with_room(Look(wall_ns=LOOK.wall_ns), [last]).needs_dates
     monkeypatch.undo()
     time.tzset()
 

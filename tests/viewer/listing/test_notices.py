@@ -26,7 +26,7 @@ def recorder(after_s: float, *, ended: bool = False, gone: bool = False) -> str:
 
 def test_recorder_runs_as_long_as_it_reports() -> None:
     assert recorder(5) == "● REC 127.0.0.1:8377 → api.example.com"
-    assert recorder(16) == "? recorder silent since 03-01 12:00 UTC"
+    assert recorder(16) == "? recorder silent since 2026-03-01 12:00 UTC"
     assert recorder(5, ended=True) == "○ recorder not running"
 
 

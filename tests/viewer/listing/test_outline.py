@@ -81,7 +81,7 @@ def test_a_turn_has_its_number_its_model_and_the_tools_that_ran() -> None:
 def test_a_turn_says_why_its_cache_was_not_read() -> None:
     asked = replace(TURN, input_tokens=19740, cache_read_input_tokens=0)
     changed = replace(asked, cache_verdict="prefix_changed", cache_broken_at="tools[3]")
-    assert "  cache: tools[3] changed, 0 of 19,740 read" in drawn(changed, 200)
+    assert "  cache: tools[3] changed, 0 of 19,740 read" in drawn(changed, 204)
     assert "cache: tools[3] changed" in drawn(changed, 78)
     assert "cache: expired, 0 of 19,740 read" in drawn(replace(asked, cache_verdict="expired"), 200)
 

@@ -53,7 +53,7 @@ def unpacked(found: Read) -> list[list[float]]:
 
 
 def test_the_columns_are_those_of_the_list(fixture: Path, found: Read) -> None:
-    rows, page_rows = listed(fixture, "ls")[::-1], found.data["rows"]
+    rows, page_rows = listed(fixture, "ls", "--columns", "all")[::-1], found.data["rows"]
     assert page_rows["id"] == [row["id"] for row in rows]
     for name in ("model", "outcome", "error_code", "upstream"):
         values, places = page_rows[name]["values"], page_rows[name]["places"]

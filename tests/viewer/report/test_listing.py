@@ -4,6 +4,7 @@ import io
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from sqlalchemy import Connection
 
 from tests.support.cases import each_case
 from tests.support.sample_tape import HOSTILE, LIVE, ODD
+from tests.support.zones import local_time
 from wiretape.recorder.decode.attribution import Attribution
 from wiretape.viewer import rows
 from wiretape.viewer.commands import output
@@ -54,18 +56,17 @@ def on_terminal(lines: Iterable[Text], monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_a_list_has_one_line_for_each_exchange(connection: Connection) -> None:
     header, *lines = listing(connection)
-    assert header.plain.split()[:4] == ["id", "model", "what", "happened"]
+    assert re.split("  +", header.plain.strip())[:4] == ["id", "started UTC", "model", "upstream"]
     assert [line.plain[:10] for line in lines][:2] == [f"● {LIVE[:8]}", f"! {ODD[:8]}"]
     assert lines[-1].plain.split() == [
-        "✓", "aaaa0000", "gpt-x-mini", "complete", "110.0", "50.0", "4", "2026-03-01", "12:00:01.000", "180.0", "10.0",
-        "api.example.com", "200", "complete", "comments", "▃", "▄",
+        "✓", "aaaa0000", "2026-03-01", "12:00:01.000", "gpt-x-mini", "api.example.com", "200", "complete", "110.0",
+        "50.0", "10.0", "180.0", "▃", "▄", "4", "comments", "complete",
     ]  # fmt: skip
 
 
 def test_unknown_is_a_dash_and_never_zero(connection: Connection) -> None:
     live = listing(connection)[1].plain
-    assert live.split()[3:7] == ["running", "–", "–", "–"]
-    assert live.split()[9:] == ["–", "–", "api.example.com", "200", "open"]
+    assert live.split()[5:] == ["api.example.com", "200", "open", "–", "–", "–", "–", "–", "running"]
     assert " 0.0" not in live
 
 
@@ -94,19 +95,37 @@ def names_and_hidden(connection: Connection, width: int) -> tuple[str, tuple[str
 
 def test_a_list_of_80_cells_says_what_happened_and_names_the_headings_that_are_hidden(connection: Connection) -> None:
     header, hidden = names_and_hidden(connection, 80)
-    assert re.split("  +", header.strip()) == ["id", "model", "what happened", "ttft ms", "max gap ms", "tokens"]
+    assert re.split("  +", header.strip()) == ["id", "model", "ttft ms", "max gap ms", "tokens", "what happened"]
     assert {"started UTC", "upstream", "gaps", "icl p50 ms"} <= set(hidden)
-    assert {tables.NAMED.get(title, title) for title in hidden} <= set(tables.LISTED)
+    named = {tables.NAMED.get(title.removesuffix(" UTC"), title) for title in hidden}
+    assert named <= set(tables.LISTED)
     assert names_and_hidden(connection, 400)[1] == ()
 
 
-def test_on_a_narrow_terminal_a_timestamp_of_a_list_of_one_day_is_its_time(connection: Connection) -> None:
+def test_on_a_narrow_terminal_a_start_has_its_year_only_where_another_day_would_be_meant(
+    connection: Connection,
+) -> None:
     names = ("id", "started_at", "model", "ttft_ms")
     found = list(queries.exchanges(connection, tables.needed(names), newest_first=True))
-    assert "  12:00:01  " in tables.listing(found, 60, names).lines[-1].plain
-    found[0]["started_at"] = "2026-03-02T00:00:00.000000Z"
-    shown = [line.plain for line in tables.listing(found, 60, names).lines]
-    assert ("  03-02 00:00:00  " in shown[1], "  03-01 12:00:01  " in shown[-1]) == (True, True)
+    found[0]["started_at"] = "2025-03-02T00:00:00.000000Z"
+    shown = [line.plain for line in tables.listing(found, 60, names, date(2026, 3, 2)).lines]
+    assert ("  2025-03-02 00:00:00  " in shown[1], "  03-01 12:00:01  " in shown[-1]) == (True, True)
+
+
+def test_a_start_is_local_below_its_offset_and_has_its_own_in_an_hour_that_occurs_twice(connection: Connection) -> None:
+    names = ("id", "started_at")
+    found = list(queries.exchanges(connection, tables.needed(names)))[:3]
+    with local_time("Asia/Kolkata"):
+        shown = [line.plain.split("  ") for line in tables.listing(found, None, names).lines]
+    assert (shown[0][-1].strip(), shown[1][-1]) == ("started +05:30", "2026-03-01 17:30:01.000")
+    times = ("2026-11-01T05:30:00.000000Z", "2026-11-01T06:30:00.000000Z", "2026-11-01T07:30:00.000000Z")
+    for row, time in zip(found, times, strict=True):
+        row["started_at"] = time
+    with local_time("America/New_York"):
+        header, *lines = (line.plain.partition("  ")[2].strip() for line in tables.listing(found, None, names).lines)
+    assert header.endswith("started local")
+    ends = (" 01:30:00.000 -04:00", " 01:30:00.000 -05:00", " 02:30:00.000")
+    assert [line.endswith(end) for line, end in zip(lines, ends, strict=True)] == [True] * 3
 
 
 def test_a_list_has_the_columns_that_are_asked_for_in_their_order(connection: Connection) -> None:
@@ -147,9 +166,19 @@ def test_a_list_says_how_long_a_stream_was_silent_that_broke_off() -> None:
     assert stalled(outcome="truncated", outcome_detail="eof", **silent) == "cut by upstream after 5.0 s without output"
     quiet = silent | {"silent_end_is_quiet": True}
     assert stalled(outcome="truncated", outcome_detail="reset", **quiet) == "cut by upstream after 5.0 s of silence"
-    assert stalled(outcome="timeout", outcome_detail="idle", **quiet) == "timed out after 5.0 s of silence"
-    assert stalled(outcome="interrupted", **quiet) == "recorder stopped after 5.0 s of silence"
+    assert stalled(outcome="timeout", outcome_detail="idle", **quiet) == "timed out after 5.0 s of silence by upstream"
+    assert stalled(outcome="interrupted", **quiet) == "recorder stopped after 5.0 s of silence by upstream"
     assert stalled(outcome="client_closed", **quiet | {"silent_end_by": "client"}) == "cancelled by client"
+
+
+@pytest.mark.parametrize("outcome", ["client_closed", "timeout", "truncated", "complete"])
+def test_a_list_of_80_cells_names_the_party_of_a_stall(connection: Connection, outcome: str) -> None:
+    found = list(queries.exchanges(connection, tables.needed(tables.LISTED)))[:1]
+    found[0] |= {"model": "demo-truncated", "outcome": outcome, "flags": ["stall"], "stalled": "304.0 s by upstream"}
+    found[0] |= {"last_silence_ms": 304_000.0, "ttft_ms": 1352.7, "max_gap_ms": 2401.1}
+    found[0] |= {"silent_end_by": None if outcome == "complete" else "upstream", "silent_end_is_quiet": False}
+    header, line = (line.plain for line in tables.listing(found, 80).lines)
+    assert "upstream" in line[header.index("what happened") :]
 
 
 def test_an_outcome_is_coloured_but_also_said(connection: Connection) -> None:

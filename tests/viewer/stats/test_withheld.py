@@ -47,5 +47,5 @@ def test_the_longest_gap_and_the_longest_silence_are_distinguished(hiding: Path)
     with recorder(hiding) as tape:
         error = b'data: {"error":{"message":"gone"}}\n\n'
         tape.record("cccc000000000001", [(100, WORDS[0][1]), (140, WORDS[1][1]), (340, error)], at=2)
-    (found,) = json.loads(run(hiding, "ls", "-f", "silence>150ms", "--format", "json").stdout)
+    (found,) = json.loads(run(hiding, "ls", "-f", "silence>150ms", "--columns", "all", "--format", "json").stdout)
     assert (found["max_gap_ms"], found["max_silence_ms"]) == (40, 200)

@@ -36,7 +36,8 @@ function clockTicks(run, view, most) {
   const step =
     steps.find((one) => (view[1] - view[0]) / one <= most) ?? 86400e6 * Math.ceil((view[1] - view[0]) / most / 86400e6);
   const found = [];
-  for (let at = Math.ceil((run.first + view[0]) / step) * step - run.first; at <= view[1]; at += step) found.push(at);
+  const first = run.first + offsetMinutes(run.first) * 60e6;
+  for (let at = Math.ceil((first + view[0]) / step) * step - first; at <= view[1]; at += step) found.push(at);
   return found;
 }
 
@@ -258,9 +259,9 @@ function runTimeline(run, shown, { opened, told }) {
     }
     pen.textAlign = "left";
     pen.fillStyle = colours.muted;
-    const zero = [`since ${clock(run, 0)} UTC`, clock(run, 0)];
+    const zero = [`since ${clock(run, 0)} ${offset(run.first)}`, clock(run, 0)];
     const fits = (text) => pen.measureText(text).width < marginOf(width) - 14;
-    pen.fillText(isClock ? "UTC" : (zero.find(fits) ?? ""), 0, 8);
+    pen.fillText(isClock ? offset(run.first) : (zero.find(fits) ?? ""), 0, 8);
   }
 
   function bar(pen, row, y, width) {

@@ -153,9 +153,22 @@ function stepsOf(run, rows) {
   return { steps, counts: steps.map((step) => counts[step]) };
 }
 
+// Wall times are those of the zone of whoever reads the page. Return the offset of one, in minutes, and as text.
+const offsetMinutes = (us) => -new Date(us / 1000).getTimezoneOffset();
+function offset(us) {
+  const minutes = offsetMinutes(us);
+  const parts = [Math.abs(minutes) / 60, Math.abs(minutes) % 60].map((part) => `${Math.floor(part)}`.padStart(2, "0"));
+  return minutes ? `${minutes < 0 ? "-" : "+"}${parts.join(":")}` : "UTC";
+}
+
+// Return a wall time, to a millisecond, or without its end; with its offset, a filter takes it as it stands.
+const local = (us, length = 23) =>
+  new Date(us / 1000 + offsetMinutes(us) * 60e3).toISOString().replace("T", " ").slice(0, length);
+const moment = (us, length = 23) => `${local(us, length)} ${offset(us)}`;
+
 // Return a time of day of µs since the first exchange, with as much of it as a step of the axis needs.
 function clock(run, us, step = 1e6) {
-  const text = new Date((run.first + us) / 1000).toISOString();
+  const text = local(run.first + us);
   return step >= 86400e6
     ? text.slice(0, 10)
     : step >= 60e6

@@ -288,8 +288,8 @@ const COLUMNS = [
   {
     name: "started",
     raw: (run, row) => run.at[row],
-    csv: (run, row) => clock(run, run.at[row], 1),
-    shown: (value, run) => clock(run, value, 1),
+    csv: (run, row) => new Date((run.first + run.at[row]) / 1000).toISOString(),
+    shown: (value, run) => moment(run.first + value),
     number: true,
   },
   text("model"),
@@ -646,7 +646,7 @@ function runHelp() {
 // Return the head of the page: how many exchanges there are, and when they were.
 function heading(run, buttons) {
   const whole = run.groups[""][0];
-  const time = (text) => visible(text).slice(0, 19).replace("T", " ");
+  const time = (text) => moment(Date.parse(text) * 1000, 19);
   return el(
     "header",
     { class: "who" },
@@ -655,7 +655,7 @@ function heading(run, buttons) {
       { class: "row" },
       el("h1", { class: "any" }, `${format.number(run.total)} ${run.total === 1 ? "exchange" : "exchanges"}`),
       live && run.size < run.total ? el("span", {}, `shown: the newest ${format.number(run.size)}`) : null,
-      el("span", { class: "muted" }, whole.first_at ? `${time(whole.first_at)} – ${time(whole.last_at)} UTC` : ""),
+      el("span", { class: "muted" }, whole.first_at ? `${time(whole.first_at)} – ${time(whole.last_at)}, your time zone` : ""),
       el("span", { class: "spread" }),
       buttons,
     ),
@@ -695,7 +695,7 @@ boot(async (data) => {
     opened: (row) => opened.show(row),
     told: (row, since, at) =>
       readout.replaceChildren(
-        ...(row !== null ? pointedAt(run, row, since) : [at === null ? hint : `${clock(run, Math.max(at, 0), 1)} UTC`]),
+        ...(row !== null ? pointedAt(run, row, since) : [at === null ? hint : moment(run.first + Math.max(at, 0))]),
       ),
   });
   const opened = live ? elsewhere(run) : panel(run, timeline);

@@ -53,15 +53,14 @@ function trendOf(run) {
 
   // The axes: times of day above, durations and the largest count at the left.
   function scale(pen, width, colours) {
-    const moment = { first: first };
-    const found = clockTicks(moment, [0, last - first], room(width) / 90);
+    const found = clockTicks({ first }, [0, last - first], room(width) / 90);
     const step = found.length > 1 ? found[1] - found[0] : last - first;
     pen.textAlign = "center";
     for (const at of found) {
       pen.fillStyle = colours.line;
       pen.fillRect(Math.round(x(first + at, width)), top - 5, 1, bottom - top + 5);
       pen.fillStyle = colours.muted;
-      const [day, time] = [clock(moment, at, 86400e6).slice(5), clock(moment, at, step)];
+      const [day, time] = [clock({ first }, at, 86400e6).slice(5), clock({ first }, at, step)];
       const label = step < 86400e6 && time === "00:00" ? day : step < 86400e6 ? time : day;
       pen.fillText(label, Math.min(x(first + at, width), width - 20), 8);
     }
@@ -106,11 +105,11 @@ function trendOf(run) {
     readout.textContent = place === null ? "" : told(place);
     made.draw(1);
   };
-  const time = (place) => new Date(begin(place) / 1000).toISOString().slice(0, 19).replace("T", " ");
+  const time = (place) => moment(begin(place), 19);
   function told(place) {
     const ms = (value) => (value === null ? UNKNOWN : format.span(value * 1e6));
     const parts = [
-      `${time(place)} – ${time(place + 1).slice(11)} UTC`,
+      `${time(place)} – ${time(place + 1)}`,
       `${format.number(trend.n[place])} exchanges, ${format.number(trend.failed[place])} failed`,
       `TTFT p50 ${ms(trend.ttft_p50[place])}, p95 ${ms(trend.ttft_p95[place])}`,
       `longest gap ${ms(trend.longest_gap[place])}`,
@@ -124,7 +123,7 @@ function trendOf(run) {
   });
   made.node.addEventListener("pointerleave", () => point(null));
   const columns = [
-    column("from, UTC", (place) => time(place)),
+    column("from", (place) => time(place)),
     column("exchanges", (place) => trend.n[place], { number: true, shown: (value) => format.number(value) }),
     column("failed", (place) => trend.failed[place], { number: true, shown: (value) => format.number(value) }),
     ...[

@@ -237,7 +237,7 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         """Choose the columns for the width, and draw everything anew."""
         width = max(self.size.width, 1)
         terminal = self.app.size.width
-        self.slots = layout.fitted(width, self.hidden, dated=self.look.is_dated, terminal=terminal)
+        self.slots = layout.fitted(width, self.hidden, start_cells=self.look.start_cells, terminal=terminal)
         self.between = layout.gap_between(width)
         self._tones = theme.styles(self, self.rich_style)
         self._on_cursor = theme.styles(self, theme.style(self, "list--cursor"))

@@ -574,11 +574,10 @@ class StreamsScreen(Screen[None]):
         self._progressed.clear()
 
     def _look_again(self) -> None:
-        was_dated, started = self._look.is_dated, self.listing.started
-        is_long = started is not None and states.spans_days(*started)
-        self._look = replace(self.listing.at_present(self._look), spans_days=is_long)
+        previous_cells = self._look.start_cells
+        self._look = states.with_room(self.listing.at_present(self._look), self.listing.started or ())
         self._rows.set_look(self._look)
-        if self._look.is_dated != was_dated:
+        if self._look.start_cells != previous_cells:
             self._rows.set_columns(self._rows.hidden)
 
     def show_state(self) -> None:

@@ -341,7 +341,7 @@ class StatsScreen(Screen[None]):
         if heat is None:
             self._heat.show(None, _HEADS[self._metric], "nothing to draw: no exchange here has one")
             return
-        head = f"{_HEADS[heat.metric]} · {heatmap.length(heat.step_ms)} a column, UTC · share of its column"
+        head = f"{_HEADS[heat.metric]} · {heatmap.length(heat.step_ms)} a column, {heat.offset} · share of its column"
         if heat.same_read:
             whole = heat.same_read + sum(map(sum, heat.counts))
             head += f" · {100 * heat.same_read / whole:.1f} % more: same read, no gap"

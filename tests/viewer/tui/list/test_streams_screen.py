@@ -152,7 +152,7 @@ def test_a_tape_that_was_taken_away_is_called_gone_with_what_it_held(tmp_path: P
             await shows(pilot, "aaaaaaaa")
             take_away(tmp_path)
             shown = await shows(pilot, "The tape is gone.", "tape.db was deleted or moved.", "It held 2 exchanges")
-            assert "begun 2026-03-01 12:00:00 to 2026-03-01 12:00:07 UTC" in shown
+            assert "begun 2026-03-01 12:00:00 – 2026-03-01 12:00:07 UTC" in shown
             assert "no tape yet" not in shown
             with recorder(path) as writing:
                 writing.record("b" * 16)
@@ -294,7 +294,7 @@ def test_where_a_list_spans_days_every_time_of_day_has_its_date(tmp_path: Path) 
                 writing.record("b" * 15 + "c", at=3)
             with contextlib.closing(sqlite3.connect(path)) as connection, connection:
                 connection.execute("UPDATE exchanges SET started_at = '2026-03-02T00:00:01.000000Z' WHERE no = 3")
-            await shows(pilot, "03-02 00:00:01", "03-01 12:00:02")
+            await shows(pilot, "2026-03-02 00:00", "03-01 12:00:02")
 
     journey(steps())
 
