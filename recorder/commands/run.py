@@ -168,6 +168,7 @@ def _run(settings: "Options", plan: PointingPlan, environ: Mapping[str, str], co
             _report(remark)
         if variables.has_java_proxy(environ.get(variables.JAVA, "")):
             plan.left[variables.JAVA] = "it names a proxy, by which Java goes"
+        command = variables.permitting(command)
     session = os.getsid(0)
     recording = job.record(lambda line: loop.run(lambda: _record(settings, plan, environ, command, line, session)))
     base = recording.base()
@@ -298,7 +299,7 @@ def _environment(
 
     own = settings.interception.authority.certificate
     with environment.certificate_files(own, environ, settings.ca_file, command) as certificates:
-        proxied = environment.proxied(environ, settings.interception.proxy_url(base), certificates)
+        proxied = environment.proxied(environ, settings.interception.proxy_url(base), certificates, command)
         yield {**proxied, **plan.values(base)}
 
 

@@ -67,7 +67,16 @@ NODE = "NODE_OPTIONS"
 """Variable of options for every Node process."""
 JAVA = "JAVA_TOOL_OPTIONS"
 """Variable of options for every Java virtual machine, which prints them: no password may be in it."""
-_NODE_PROXY = str(Path(__file__).with_name("node_proxy.cjs"))
+_NODE_PROXY = os.path.realpath(Path(__file__).with_name("node_proxy.cjs"))  # a permission is for no symbolic link
+_NODE_READS = f"--allow-fs-read={_NODE_PROXY}"
+_PERMISSION = re.compile(r"(?<!\S)--(experimental-)?permission(?![\w-])")
+_NODE_MORE = f"of later ones fetch and https only. To record all: wiretape run -- node {_NODE_READS} --permission …"
+_ASKING = re.compile(
+    r"(?<![\w.-])node(js)?(?=(\s+((--allow-fs-(read|write)|--require|--import|--conditions|-[rC])\s+[^-\s]\S*|-\S+))*?"
+    r"\s+--(experimental-)?permission(?![\w-]))"
+)
+"""Node before options of its own that have it ask for permissions."""
+_SHELL = re.compile(r"(ba|da|k|z)?sh")
 _NAMED = 5
 _AGENT_CHARACTERS = 60
 _SYSTEM_BUNDLES = (
@@ -81,7 +90,9 @@ _PREFIX = "wiretape-ca-"
 _STORE = "truststore.p12"
 
 
-def proxied(environ: Mapping[str, str], proxy_url: str, certificates: Mapping[str, str]) -> dict[str, str]:
+def proxied(
+    environ: Mapping[str, str], proxy_url: str, certificates: Mapping[str, str], command: Sequence[str] = ("",)
+) -> dict[str, str]:
     """Return a program's environment.
 
     Node's own `fetch` goes by the proxy only if `NODE_USE_ENV_PROXY` says so, and before Node 24 not even then: a file
@@ -89,7 +100,10 @@ def proxied(environ: Mapping[str, str], proxy_url: str, certificates: Mapping[st
     Java takes the last of options with one name. It keeps a proxy of its own.
     """
     kept = {name: value for name, value in environ.items() if name not in BYPASSES}
-    options = " ".join(filter(None, (environ.get(NODE), node_option(_NODE_PROXY))))
+    given = environ.get(NODE, "")
+    reads = node_option(_NODE_READS) if _PERMISSION.search(given) else ""
+    hook = "" if asks_in_shell(command) else node_option(f"--require={_NODE_PROXY}")
+    options = " ".join(filter(None, (given, hook, reads)))
     java = " ".join(filter(None, (environ.get(JAVA), java_options(proxy_url, certificates, environ.get(JAVA, "")))))
     others = {"NODE_USE_ENV_PROXY": "1", NODE: options, **({JAVA: java} if java else {})}
     return {**kept, **dict.fromkeys(PROXIES, proxy_url), **others, **certificates}
@@ -124,9 +138,27 @@ def _quoted(text: str) -> str:
     return f'"{text}"' if " " in text else text
 
 
-def node_option(script: str) -> str:
-    """Return the option by which Node runs a script first; Node knows no escapes such as those of JSON for letters."""
-    return f"--require={json.dumps(script, ensure_ascii=False) if ' ' in script else script}"
+def node_option(option: str) -> str:
+    """Return an option as `NODE_OPTIONS` has it; Node knows no escapes such as those of JSON for letters."""
+    name, _, value = option.partition("=")
+    return f"{name}={json.dumps(value, ensure_ascii=False) if ' ' in value else value}"
+
+
+def permitting(command: Sequence[str]) -> list[str]:
+    """Return a command whose Node may read the file that `NODE_OPTIONS` names, if it has to ask for permission.
+
+    Without the option, Node before 24 does not start; with it, one without its permission model does not, so that
+    `NODE_OPTIONS` cannot have it.
+    """
+    for position, word in enumerate(command, 1):
+        if PurePath(word).name in ("node", "nodejs") and _ASKING.match(" ".join(("node", *command[position:]))):
+            return [*command[:position], _NODE_READS, *command[position:]]
+    return list(command)
+
+
+def asks_in_shell(command: Sequence[str]) -> bool:
+    """Return True if a command is a shell's line that has Node ask for permission; no text of it can be changed."""
+    return bool(_SHELL.fullmatch(PurePath(command[0]).name)) and any(map(_ASKING.search, command[1:]))
 
 
 def exports(proxy_url: str, certificates: Mapping[str, str]) -> list[str]:
@@ -138,13 +170,13 @@ def exports(proxy_url: str, certificates: Mapping[str, str]) -> list[str]:
         f'export {first}="{proxy_url}" NODE_USE_ENV_PROXY=1 {adding}={own} {bundle}={system}',
         "export " + " ".join(f"{name}=${first}" for name in others),
         "export " + " ".join(f'{name}="${bundle}"' for name in same),
-        'export NODE_OPTIONS="${NODE_OPTIONS:+$NODE_OPTIONS }"' + shlex.quote(node_option(_NODE_PROXY)),
+        'export NODE_OPTIONS="${NODE_OPTIONS:+$NODE_OPTIONS }"' + shlex.quote(node_option(f"--require={_NODE_PROXY}")),
         f'export {JAVA}="${{{JAVA}:+${JAVA} }}"' + shlex.quote(java_options(proxy_url, certificates)),
         f"unset {' '.join(BYPASSES)}",
     ]
 
 
-def remarks(environ: Mapping[str, str], command: Sequence[str] = ()) -> list[str]:
+def remarks(environ: Mapping[str, str], command: Sequence[str] = ("",)) -> list[str]:
     """Return the notices to the user about variables that are replaced."""
     notices = []
     if excluded := next((environ[name].strip() for name in BYPASSES if environ.get(name, "").strip()), ""):
@@ -153,6 +185,8 @@ def remarks(environ: Mapping[str, str], command: Sequence[str] = ()) -> list[str
     for name, reason in _preset(environ)[1].items():
         effect = "it adds nothing" if name in _OPTIONAL else f"it stays, and {READERS[name]} fails as without wiretape"
         notices.append(f"{name} names no certificates that can be read ({reason}): {effect}")
+    if asks_in_shell(command):
+        notices.append(f"Node asks for permission in this command: of Node before 24 nothing is recorded, {_NODE_MORE}")
     if reason := _java_certificates(environ, command)[1]:
         notices.append(f"Java's certificates cannot be read ({reason}): Java trusts them only, and is not recorded")
     return notices

@@ -13,6 +13,7 @@ process.emit = function emit(name, ...given) {
 };
 if (process.env.HTTPS_PROXY) {
   try {
+    if (major < 24) permitChildren();
     install(new URL(process.env.HTTPS_PROXY));
   } catch {
     // the program runs without being recorded
@@ -195,5 +196,49 @@ function install(proxy) {
       if (error) done(error);
       else secure({ ...options, socket }, done);
     });
+  };
+}
+
+// Before 24, Node's permission model refuses to read this file in the programs that this one starts, which then end.
+// An option allows it; without the model, Node does not start with that option. A shell's line is not changed: what
+// looks like Node may be any text in it. Its programs start without this file.
+function permitChildren() {
+  const children = require("node:child_process");
+  const quoted = (value) => value.includes(" ") ? JSON.stringify(value) : value;
+  const allowed = `--allow-fs-read=${__filename}`;
+  const asking = new RegExp("(?<![\\w.-])node(js)?(?=(\\s+((--allow-fs-(read|write)|--require|--import|--conditions|-[rC])" +
+    "\\s+[^-\\s]\\S*|-\\S+))*?\\s+--(experimental-)?permission(?![\\w-]))");
+
+  function permitting(words) {
+    const isNode = (word, index) => /(^|\/)node(js)?$/.test(word) &&
+      ["node", ...words.slice(index + 1)].join(" ").search(asking) === 0;
+    const after = words.includes(allowed) ? 0 : words.findIndex(isNode) + 1; // a fork inherits the option
+    return after ? [...words.slice(0, after), allowed, ...words.slice(after)] : words;
+  }
+
+  function nodeOptions(options, isAsking) {
+    if (isAsking) return options.replace(`--require=${quoted(__filename)}`, "");
+    const isMissing = /(?<!\S)--(experimental-)?permission(?![\w-])/.test(options) && !options.includes(allowed);
+    return isMissing ? `${options} --allow-fs-read=${quoted(__filename)}` : options;
+  }
+
+  const plainSpawn = children.ChildProcess.prototype.spawn;
+  children.ChildProcess.prototype.spawn = function spawn(options) {
+    const { args = [], envPairs = [] } = options;
+    const isAsking = /(^|\/)(ba|da|k|z)?sh$/.test(args[0]) && args.some((word) => asking.test(word));
+    const pairs = envPairs.map((pair) => pair.startsWith("NODE_OPTIONS=") ? nodeOptions(pair, isAsking) : pair);
+    return plainSpawn.call(this, { ...options, args: permitting(args), envPairs: pairs });
+  };
+  for (const name of ["spawnSync", "execFileSync"]) {
+    const plain = children[name];
+    children[name] = function (file, args, ...others) {
+      return plain.call(this, file, Array.isArray(args) ? permitting([file, ...args]).slice(1) : args, ...others);
+    };
+  }
+  const plainExec = children.execSync;
+  children.execSync = function execSync(line, options) {
+    if (!asking.test(line)) return plainExec.call(this, line, options);
+    const env = options?.env ?? process.env;
+    return plainExec.call(this, line, { ...options, env: { ...env, NODE_OPTIONS: nodeOptions(env.NODE_OPTIONS ?? "", true) } });
   };
 }

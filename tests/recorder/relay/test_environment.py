@@ -216,8 +216,36 @@ def test_what_an_unknown_program_reads_is_guessed_by_how_it_leaves(why: str, how
 
 
 def test_node_reads_a_path_with_spaces_and_letters_of_any_script() -> None:
-    assert environment.node_option("/home/é/node.cjs") == "--require=/home/é/node.cjs"
-    assert environment.node_option('/home/é "x"/node.cjs') == '--require="/home/é \\"x\\"/node.cjs"'
+    assert environment.node_option("--require=/home/é/node.cjs") == "--require=/home/é/node.cjs"
+    assert environment.node_option('--require=/home/é "x"/node.cjs') == '--require="/home/é \\"x\\"/node.cjs"'
+
+
+@pytest.mark.parametrize(
+    ("command", "position"),
+    [
+        ("node --permission a.js", 1),
+        ("timeout 5 /usr/bin/node --allow-fs-read /a -r b --experimental-permission a.js", 3),
+        ("nodejs --no-warnings --permission --allow-worker a.js", 1),
+        ("node a.js --permission", None),
+        ("node --permission-mode a.js", None),
+        ("claude --permission plan", None),
+        ("sh -c|node --permission a.js", None),
+        ("node " + "-r " * 200 + "a.js", None),
+    ],
+)
+def test_an_option_is_added_where_node_itself_asks_for_permission(command: str, position: int | None) -> None:
+    words = command.split("|") if "|" in command else command.split()
+    changed = environment.permitting(words)
+    added = [at for at, word in enumerate(changed) if word.startswith("--allow-fs-read=/")]
+    assert added == ([] if position is None else [position])
+    assert [word for at, word in enumerate(changed) if at not in added] == words
+
+
+def test_no_text_that_looks_like_node_is_changed_or_taken_for_a_line_of_a_shell() -> None:
+    prompt = ["claude", "-p", "why does node --permission fail?"]
+    assert environment.permitting(prompt) == prompt
+    assert not environment.asks_in_shell(prompt)
+    assert environment.asks_in_shell(["/bin/bash", "-lc", "cd a && node --permission a.js"])
 
 
 def test_a_programs_name_is_clipped() -> None:
