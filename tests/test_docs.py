@@ -216,8 +216,7 @@ def test_the_rules_of_the_topic_on_ci_are_read(place: Path) -> None:
 
 
 def test_the_query_of_an_archive_for_postgresql_reads_each_exchange_once(place: Path) -> None:
-    import duckdb
-
+    duckdb = pytest.importorskip("duckdb")
     for _ in range(2):
         assert forked.run(["ship", "--db", place / "demo.db", "--to", f"parquet:{place}/DIR", "--once"]).returncode == 0
         for acknowledged in place.glob("demo.db.shipped-*"):

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from tests.support.frames import until
@@ -49,7 +48,7 @@ def start(tape: Path, root: Path, rows: int = 50, preexec: Callable[[], None] | 
 
 def rows(root: Path, table: str) -> tuple[int, int]:
     """Return the numbers of rows and ids that the published statement finds."""
-    with duckdb.connect() as connection:
+    with pytest.importorskip("duckdb").connect() as connection:
         (statement,) = (one for one in archive_sql.view_statements("DuckDB") if f"/{table}/" in one)
         connection.execute(statement.replace("DIR", str(root)))
         found = connection.execute(f"SELECT count(*), count(DISTINCT id) FROM {table}").fetchone()

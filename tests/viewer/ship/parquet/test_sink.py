@@ -8,7 +8,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 from msgspec import structs
 
@@ -81,7 +80,7 @@ def ship(tape: Path, root: Path, **more: Any) -> int:
 
 
 def found(root: Path, query: str) -> list[tuple[Any, ...]]:
-    with duckdb.connect() as connection:
+    with pytest.importorskip("duckdb").connect() as connection:
         for statement in archive_sql.view_statements("DuckDB"):
             if "/streams/" not in statement or (root / "streams").exists():
                 connection.execute(statement.replace("DIR", str(root)))
@@ -122,7 +121,7 @@ def test_duckdb_reads_each_exchange_once_in_its_newest_version_before_and_after_
     assert names(root) == ["merged"]
     assert found(root, query) == rows
     assert {oct(path.stat().st_mode)[-3:] for path in root.rglob("*.parquet")} == {"600"}
-    with duckdb.connect() as connection:
+    with pytest.importorskip("duckdb").connect() as connection:
         assert connection.execute(f"SELECT count(*) FROM '{root}/exchanges/*/*/*.parquet'").fetchone() == (3,)
 
 
@@ -277,7 +276,7 @@ def test_with_bodies_texts_are_archived_and_hostile_texts_arrive_as_they_are(tap
     assert found(root, "SELECT host, labels::JSON->>'k''' FROM exchanges") == [(host, HOSTILE)]
     (path,) = (root / "streams").rglob("*.parquet")
     assert path.parent.name == "host=..%2Fa%20b%3D1%2F%27%25"
-    with duckdb.connect() as connection:
+    with pytest.importorskip("duckdb").connect() as connection:
         query = f"SELECT content, octet_length(body) > 0, len(at_ns), date::VARCHAR FROM '{root}/streams/*/*/*.parquet'"
         assert connection.execute(query).fetchone() == ("Hello", True, len(STREAM), "2026-03-01")
 
