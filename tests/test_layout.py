@@ -26,6 +26,18 @@ def test_each_module_has_a_docstring(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text("utf-8")))
 
 
+def test_no_field_has_the_name_of_a_type_of_its_class() -> None:
+    """From Python 3.14 on, annotations are evaluated after the class: the name is the field's default then."""
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                fields = [line for line in node.body if isinstance(line, ast.AnnAssign)]
+                types = {name.id for line in fields for name in ast.walk(line.annotation) if isinstance(name, ast.Name)}
+                named = {ast.unparse(line.target) for line in fields}
+                named |= {line.name for line in node.body if isinstance(line, ast.FunctionDef)}
+                assert types & named == set(), (path, node.name)
+
+
 @each_case("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_only_the_folders_of_the_tape_hold_queries(path: Path) -> None:
     if path.parent.name in ("tape", "clickhouse", "parquet"):

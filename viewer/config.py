@@ -28,6 +28,7 @@ from wiretape.recorder.sanitize import safe
 from wiretape.viewer.query.parser import FilterError, parse
 from wiretape.viewer.stats import prices
 from wiretape.viewer.stats.metrics import objective
+from wiretape.viewer.stats.prices import Price
 
 if TYPE_CHECKING:
     from wiretape.viewer.stats.check import Rule
@@ -47,7 +48,7 @@ class Config:
     keys: dict[str, str] = field(default_factory=dict)
     views: dict[str, str] = field(default_factory=dict)
     thresholds: dict[str, float] = field(default_factory=dict)
-    entries: list[prices.Price] = field(default_factory=list)
+    entries: list[Price] = field(default_factory=list)
     currency: str | None = None
     dialects: list[dict[str, Any]] = field(default_factory=list)
     places: dict[str, tuple[Document, Key]] = field(default_factory=dict, compare=False)

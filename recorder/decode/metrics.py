@@ -19,6 +19,7 @@ WebSocket itself.
 `chat` decides on the content of a chunk, `outcome` on the end of an exchange; statistics over many are the viewer's.
 """
 
+import builtins
 import dataclasses
 import struct
 from bisect import bisect_left, bisect_right
@@ -418,12 +419,16 @@ class Timing:
         aliases=("icl.max", "each_icl_max"),
         has_statistics=True,
     )
-    icl: bytes = internal(
+    # From Python 3.14 on, `bytes` in an annotation of this class is its field of that name.
+    icl: builtins.bytes = value(
         "all gaps between output chunks, in ns: a byte with the width (4 or 8), then little-endian numbers",
         lambda t: struct.pack(f"<{len(t.gaps)}q", *t.gaps),
         b"",
+        is_shown=False,
     )
-    gap_hist: bytes = internal("gaps by the bit length of their ns: 64 little-endian uint32", Timeline.histogram, b"")
+    gap_hist: builtins.bytes = value(
+        "gaps by the bit length of their ns: 64 little-endian uint32", Timeline.histogram, b"", is_shown=False
+    )
     sparkline: str = internal("gaps from first to last output, as up to 24 characters", lambda t: sparkline(t.at), "")
     reads: int = count("socket reads of the body", lambda t: len(t.reads))
     bytes: int = metric("bytes of the body as they came", lambda t: sum(t.reads.size), "bytes", 0)
