@@ -12,7 +12,8 @@ import difflib
 import functools
 import math
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +26,7 @@ from wiretape.recorder.decode.stalls import LIMITS, Thresholds
 from wiretape.recorder.documents import Document, Key, load, value_at
 from wiretape.recorder.errors import ConfigError
 from wiretape.recorder.sanitize import safe
+from wiretape.recorder.tape.masking import Rules
 from wiretape.viewer.query.parser import FilterError, parse
 from wiretape.viewer.stats import prices
 from wiretape.viewer.stats.metrics import objective
@@ -51,6 +53,7 @@ class Config:
     entries: list[Price] = field(default_factory=list)
     currency: str | None = None
     dialects: list[dict[str, Any]] = field(default_factory=list)
+    redactions: list[dict[str, str]] = field(default_factory=list)
     places: dict[str, tuple[Document, Key]] = field(default_factory=dict, compare=False)
     """Places of the theme and of each of `keys` in the files."""
 
@@ -143,6 +146,29 @@ def _add_dialects(config: Config, document: Document) -> None:
     config.dialects += [one for one in declarations(document) if one["name"] not in known]
 
 
+def _add_redactions(config: Config, document: Document) -> None:
+    entries = document.tables["redact"]
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise document.error(("redact",), "redact is no list of tables: write [[redact]] above each entry")
+    for place, entry in enumerate(entries):
+        if not entry.keys() <= {"pattern", "field"} or not entry:
+            expected = "write pattern = 'REGEX' or field = 'NAME' in it, and nothing else"
+            raise document.error(("redact", place), f"entry {place + 1} of [[redact]] is no rule: {expected}")
+        for name in entry:
+            reader = (lambda value: regex(_text(value))) if name == "pattern" else _text
+            value = document.read(("redact", place, name), reader, f"entry {place + 1} of [[redact]]: ")
+            config.redactions.append({name: value})
+
+
+def regex(pattern: str) -> str:
+    """Return a regular expression. Raises ValueError for anything else."""
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+    return pattern
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise ValueError("must be a text in quotes")
@@ -181,8 +207,19 @@ _SETTINGS: Final[Mapping[str, Callable[[Config, Document], None]]] = {
     "prices": _add_prices,
     "currency": functools.partial(_set, "currency", prices.currency),
     "dialects": _add_dialects,
+    "redact": _add_redactions,
 }
 """Every setting, with its reader."""
+
+
+def redaction(patterns: Sequence[str] = (), *, is_on: bool = True) -> Rules:
+    """Return the rules for what is made to be passed on: these patterns, and if it `is_on` secrets and both files'.
+
+    Raises `ConfigError`.
+    """
+    entries = read().redactions if is_on else []
+    more = [entry["pattern"] for entry in entries if "pattern" in entry]
+    return Rules((*patterns, *more), tuple(entry["field"] for entry in entries if "field" in entry), is_on)
 
 
 def thresholds(given: Mapping[str, str | None] | None = None) -> Thresholds:

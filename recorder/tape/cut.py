@@ -27,13 +27,14 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from wiretape.recorder import paths, private
 from wiretape.recorder.clock import Clock
-from wiretape.recorder.decode import rpc, uncoding
 from wiretape.recorder.decode.assembly import token_counts
 from wiretape.recorder.decode.exchange import Reads
 from wiretape.recorder.decode.uncoding import Body
 from wiretape.recorder.errors import NotFound, TapeDamaged, WiretapeError
 from wiretape.recorder.sanitize import safe
-from wiretape.recorder.tape import cells, checks, file, lock, packing, reading
+from wiretape.recorder.tape import cells, checks, file, lock, masked, packing, reading
+from wiretape.recorder.tape.masked import Unmaskable
+from wiretape.recorder.tape.masking import Masker
 from wiretape.recorder.tape.schema import (
     FROM_CLIENT,
     FROM_UPSTREAM,
@@ -47,8 +48,6 @@ from wiretape.recorder.tape.schema import (
 from wiretape.recorder.tape.store import Store, settle
 
 Line = dict[str, Any]
-Redact = Callable[[bytes], bytes]
-"""A function that replaces secret bytes by the same number of other bytes."""
 
 LINES: Final = {
     '{"wiretape": "cut", "format": 2}': "the first line; a text of format 1 is read, too",
@@ -72,7 +71,6 @@ FIRST: Final = {"wiretape": "cut", "format": 2}
 _FIRST_LINES: Final = ({"wiretape": "cut", "format": 1}, FIRST)
 _PREFIX: Final = "wiretape-text-"
 _PURPOSE: Final = "the tape that is made of a text"
-_FILLER: Final = re.compile(r"[^\r\n]")
 OF_SESSION: Final = [one.name for one in sessions.c if one.name not in ("no", "uuid", "pid", "boot_id", "salt")]
 _NOT_OF_EXCHANGE: Final = {"no", "id", "session_no", "request_body", "bytes", "client_bytes"}
 OF_EXCHANGE: Final = [column.name for column in exchanges.c if column.name not in _NOT_OF_EXCHANGE]
@@ -99,39 +97,14 @@ _FROM_EXCHANGES: Final[dict[str, Callable[..., Any]]] = {
 }
 """The times of a session that a line leaves out, each by its exchanges' `started_at`."""
 
-_BINARY_TYPES: Final = ("application/vnd.amazon.eventstream", "application/grpc", "application/connect+")
-"""The content types of bodies whose messages have lengths or checksums."""
 _MOST, _MOST_BYTES = 100, 16 << 20
 """Limits of exchanges and bytes settled in one transaction."""
 
 
-def redactor(patterns: Sequence[str]) -> Redact:
-    """Return a function that replaces each match of the regular expressions by a `*` for each byte; line ends stay.
+def lines(connection: Connection, numbers: Iterable[int], mask: Masker | None = None) -> Iterator[bytes]:
+    """Yield the lines of exchanges, masked, one exchange in memory at a time.
 
-    Each is applied to the recorded bytes without their content coding, independently of the others. Raises `re.error`.
-    """
-    compiled = [re.compile(pattern) for pattern in patterns]
-
-    def redact(data: bytes) -> bytes:
-        text = data.decode("utf-8", "surrogateescape")
-        parts, at = list[str](), 0
-        for start, end in sorted(match.span() for pattern in compiled for match in pattern.finditer(text)):
-            if end > at:
-                parts += [text[at:start], _FILLER.sub(_filled, text[max(start, at) : end])]
-                at = end
-        return "".join([*parts, text[at:]]).encode("utf-8", "surrogateescape")
-
-    return redact
-
-
-def _filled(match: re.Match[str]) -> str:
-    return "*" * len(match[0].encode("utf-8", "surrogateescape"))
-
-
-def lines(connection: Connection, numbers: Iterable[int], redact: Redact = bytes) -> Iterator[bytes]:
-    """Yield the lines of exchanges, one exchange in memory at a time.
-
-    Raises `TapeDamaged` for one that is not whole, and `WiretapeError` for one that still runs or cannot be redacted.
+    Raises `TapeDamaged` for one that is not whole, and `WiretapeError` for one that still runs or cannot be masked.
     """
     yield encoded(FIRST)
     known = set[int]()
@@ -141,7 +114,7 @@ def lines(connection: Connection, numbers: Iterable[int], redact: Redact = bytes
         if problem := next(iter(checks.of_exchange(connection, no)), None):
             raise TapeDamaged(f"{cells.row_of(connection, exchanges, no)} is damaged ({problem}): leave it out")
         with connection.begin():
-            made = list(_exchange(connection, no, known, origins, redact))
+            made = list(_exchange(connection, no, known, origins, mask))
         yield from map(encoded, made)
 
 
@@ -174,7 +147,9 @@ def _without_assigned_port(address: str) -> str:
     return match[1] + address[match.end() :] if match and int(match[2]) in _ASSIGNED_PORTS else address
 
 
-def _exchange(connection: Connection, no: int, known: set[int], origins: _Origins, redact: Redact) -> Iterator[Line]:
+def _exchange(
+    connection: Connection, no: int, known: set[int], origins: _Origins, mask: Masker | None
+) -> Iterator[Line]:
     row = reading.row_of(connection, no)
     if row.ended_by is None:
         raise WiretapeError(f"exchange {row.id} still runs: leave it out, or wait until it has ended")
@@ -187,20 +162,22 @@ def _exchange(connection: Connection, no: int, known: set[int], origins: _Origin
         facts["dialects"] = session.dialects
         yield known_of({"session": session.uuid, **facts})
     if row.lacks_bytes:
-        yield _unshipped(connection, row, session.uuid, origins, redact)
+        yield _unshipped(connection, row, session.uuid, origins, mask)
         return
     values = _facts(row, OF_EXCHANGE, origins)
-    values |= _request(row, reading.request_body(connection, no), values["request_headers"], redact)
-    answers = list[Body]()
-    for stream in STREAMS:
-        reads, data = reading.reads_of(connection, no, stream), reading.stored_body(connection, no, stream)
-        answer = Body(row.response_headers or (), reads, data)
-        answers.append(_redacted_body(row.id, answer, redact, is_binary=row.framing == "websocket"))
+    answer = Body(row.response_headers or (), reading.reads_of(connection, no), reading.stored_body(connection, no))
+    exchange, request = reading.facts_of(connection, row), reading.request_body(connection, no)
+    try:
+        values |= _request(row, request, values["request_headers"], mask)
+        exchange, answer = (exchange, answer) if mask is None else masked.answer(exchange, answer, mask)
+    except Unmaskable as error:
+        raise error.of(row.id) from error
     if row.response_headers is not None:
-        values["response_headers"] = answers[STREAMS.index(FROM_UPSTREAM)].headers
-    yield known_of({"exchange": row.id, "session": session.uuid, **_redacted(values, redact)})
-    for stream, answer in zip(STREAMS, answers, strict=True):
-        yield from reads_of(answer.reads, answer.data, is_client=stream is FROM_CLIENT)
+        values["response_headers"] = answer.headers
+    yield known_of({"exchange": row.id, "session": session.uuid, **_masked(values, mask)})
+    yield from reads_of(answer.reads, answer.data, is_client=False)
+    if exchange.sent is not None:
+        yield from reads_of(exchange.sent.reads, exchange.sent.data, is_client=True)
 
 
 def _facts(row: Any, names: Iterable[str], origins: _Origins) -> Line:
@@ -213,13 +190,13 @@ def _facts(row: Any, names: Iterable[str], origins: _Origins) -> Line:
     return values | {"upstream": origins.written[row.upstream], "request_headers": headers}
 
 
-def _unshipped(connection: Connection, row: Any, session: str, origins: _Origins, redact: Redact) -> Line:
+def _unshipped(connection: Connection, row: Any, session: str, origins: _Origins, mask: Masker | None) -> Line:
     """Return the line of an exchange whose bytes were not shipped, with its measures, which cannot be derived."""
     statement = select(*(measures.c[name] for name in OF_MEASURES)).where(measures.c.exchange_no == row.no)
     measured = connection.execute(statement).one_or_none()
     values = _facts(row, (*OF_EXCHANGE, *COUNTED), origins)
     its_measures = {} if measured is None else dict(zip(OF_MEASURES, measured, strict=True))
-    return unshipped(row.id, session, _redacted(values, redact), _redacted(its_measures, redact))
+    return unshipped(row.id, session, _masked(values, mask), _masked(its_measures, mask))
 
 
 def unshipped(id: str, session: str, values: Line, its_measures: Line) -> Line:
@@ -227,46 +204,20 @@ def unshipped(id: str, session: str, values: Line, its_measures: Line) -> Line:
     return known_of({"exchange": id, "session": session, **values, "measures": known_of(its_measures, ())})
 
 
-def _request(row: Any, body: bytes | None, headers: Any, redact: Redact) -> Line:
+def _request(row: Any, data: bytes | None, headers: Any, mask: Masker | None) -> Line:
     """Return the columns of a request; without its size and hash if they follow from its stored body."""
-    if body is None:
+    if data is None:
         return {"request_body": None}
-    asked = _redacted_body(row.id, Body(headers, Reads.of(()), body), redact)
-    values = {"request_headers": asked.headers, "request_body": asked.data}
+    body = Body(headers, Reads.of(()), data) if mask is None else masked.request(headers, data, mask)
+    values = {"request_headers": body.headers, "request_body": body.data}
     # Size and hash of a request that broke off are those of its body as it came, with its coding.
-    is_whole = not row.request_truncated and row.request_size == len(body)
-    is_changed = asked.headers is not headers
+    is_whole = not row.request_truncated and row.request_size == len(data)
+    is_changed = body.headers is not headers
     return values | (dict.fromkeys(("request_size", "request_sha256")) if is_whole or is_changed else {})
 
 
-def _redacted_body(id: str, body: Body, redact: Redact, *, is_binary: bool = False) -> Body:
-    """Return a body redacted: without its content coding, if there is anything to redact in it.
-
-    Raises `WiretapeError` if it cannot be decoded, or if changed bytes would break the framing of its messages.
-    """
-    if redact is bytes:
-        return body
-    cannot, plain = f"exchange {id} cannot be redacted, as", uncoding.uncoded(body)
-    if plain is None:
-        raise WiretapeError(f"{cannot} a body of it is compressed, and cannot be decoded: leave it out")
-    if any(redact(payload) != payload for payload in rpc.coded_payloads(plain.headers, plain.data)):
-        raise WiretapeError(f"{cannot} messages of it are compressed: leave it out")
-    redacted = redact(plain.data)
-    if redacted == plain.data:
-        return body
-    types = [value.lower() for name, value in plain.headers if name == "content-type"]
-    if is_binary or any(value.startswith(_BINARY_TYPES) for value in types):
-        raise WiretapeError(f"{cannot} its messages are framed in binary: leave it out")
-    return plain._replace(data=redacted)
-
-
-def _redacted(value: Any, redact: Redact) -> Any:
-    """Return texts within a value redacted."""
-    if isinstance(value, str):
-        return redact(value.encode("utf-8", "surrogatepass")).decode("utf-8", "replace")
-    if isinstance(value, dict):
-        return {name: _redacted(one, redact) for name, one in value.items()}
-    return [_redacted(one, redact) for one in value] if isinstance(value, list) else value
+def _masked(values: Line, mask: Masker | None) -> Line:
+    return values if mask is None else {name: mask.value(value) for name, value in values.items()}
 
 
 def reads_of(reads: Reads, data: bytes, *, is_client: bool) -> Iterator[Line]:

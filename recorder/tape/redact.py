@@ -49,7 +49,8 @@ _PREFIXES = (
     r"whsec_", r"jina_", r"vck_", r"shp(?:at|ca|pa|ss)_", r"lin_api_", r"AIza", r"(?-i:A[KS]IA|SG\.|eyJ)",
     r"bot\d{3,16}:", r"\d{6,12}:(?=AA[\w-]{32,40}(?![\w-]))",
 )  # fmt: skip
-_KEY = rf"(?<![A-Za-z0-9-])(?:{'|'.join(_PREFIXES)})"
+KEY_PREFIXES = "|".join(_PREFIXES)
+_KEY = rf"(?<![A-Za-z0-9-])(?:{KEY_PREFIXES})"
 _NO_CHALLENGE = r"(?!(?:realm|charset|scope|error\w*|\w+_(?:id|issuers|metadata|uri))\s*=)"
 """Exclude the parameters of a challenge, as in `Bearer realm="api"`."""
 _LOOKS_SECRET = re.compile(

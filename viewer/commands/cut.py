@@ -1,28 +1,32 @@
 """The command `db cut`: chosen exchanges as a small tape, or as text, to commit beside a test."""
 
-import re
-import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
 from wiretape.recorder.commands.db import db as group
 from wiretape.recorder.commands.options import db
-from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.tape.redact import shown
-from wiretape.viewer.commands import options, output
+from wiretape.viewer.commands import masking, options, output
 from wiretape.viewer.commands.progress import ProgressBar
 
 if TYPE_CHECKING:
-    from wiretape.recorder.tape.cut import Redact
     from wiretape.viewer.query.syntax import Filter
 
-REDACT_SECONDS: Final = 10.0
-"""The processor time that the patterns of `--redact` may take for one text."""
+
+def _read_patterns(context: click.Context, _option: click.Parameter, patterns: tuple[str, ...]) -> tuple[str, ...]:
+    from wiretape.viewer import config
+
+    names = {name for parameter in context.command.params for name in parameter.opts}
+    for pattern in patterns:
+        if pattern.partition("=")[0] in names:
+            raise click.UsageError(f"--redact lacks its pattern, a regular expression: {pattern} was taken for it")
+        options.parsed("--redact", config.regex, pattern)
+    return patterns
 
 
 @group.command()
@@ -35,27 +39,38 @@ REDACT_SECONDS: Final = 10.0
     "file",
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
     metavar="FILE",
-    required=True,
-    help="Write to FILE: text if its suffix is .jsonl, else a tape; - is text on stdout.",
+    help="Write to FILE: text if its suffix is .jsonl, else a tape; - is text on stdout.  [required]",
 )
 @click.option("--text", is_flag=True, help="Write text even if the suffix is not .jsonl.")
 @click.option(
     "--redact",
     "patterns",
     multiple=True,
+    is_eager=True,  # before what else a missing pattern shifts
+    callback=_read_patterns,
     metavar="REGEX",
-    help="Replace each match in bodies, headers, paths and labels by * of the same length: reads keep their sizes. "
-    "The bytes are searched, decompressed: JSON is escaped there, and a word may be split over two events. A "
-    "compressed body with a match is kept without its compression.",
+    help="Replace each match, too, in bodies, headers, paths and labels by * of the same length: reads keep their "
+    "sizes. The bytes are searched, decompressed, where JSON is escaped, and the texts of answers. A compressed body "
+    "with a match is kept without its compression.",
 )
+@masking.no_redact
 def cut(
-    ids: tuple[str, ...], db: Path | None, where: "Filter | None", file: Path, text: bool, patterns: tuple[str, ...]
+    ids: tuple[str, ...],
+    db: Path | None,
+    where: "Filter | None",
+    file: Path | None,
+    text: bool,
+    patterns: tuple[str, ...],
+    no_redact: bool,
 ) -> None:
     """Copy exchanges, chosen by id or filter, to a small tape.
 
     ID is 4 or more characters of an exchange's id, @ (the newest), @-1, @err (a failed one), @stall or @slow; or s:KEY
     or @s, all exchanges of a session; - reads ids from stdin, one per line. With ids and a filter, an exchange must
     match both.
+
+    What looks like a key or a password in a body is replaced by *, unless --no-redact keeps it: see 'wiretape help
+    security'.
 
     The same exchanges give the same file, byte for byte, without the machine and the process that recorded them. Text
     has a line for each session and exchange, for the timestamps of its reads, and for each read, for diffs and editors:
@@ -66,14 +81,17 @@ def cut(
     from wiretape.viewer import outfile
     from wiretape.viewer.source.tape.place import TapePlace
 
-    redact = options.parsed("--redact", lambda _: _redactor(patterns), "") if patterns else bytes
+    if file is None:
+        taken = f" ({patterns[-1]} is the pattern of --redact)" if patterns else ""
+        raise click.UsageError(f"Missing option '-o' / '--output'{taken}: name the file to write.")
+    mask = masking.mask(no_redact, patterns)
     path, is_stdout = options.tape(db), str(file) == "-"
     bar = ProgressBar("cutting", lambda: len(numbers), "exchange", hidden=is_stdout and sys.stdout.isatty())
     with output.opened(TapePlace(path)) as source, bar:
         numbers = source.numbers(options.named(source, ids, where))[::-1]
         if not numbers:
             options.report_nothing(source, where, ids)
-        lines: Iterator[bytes] = cutting.lines(source.tape("bodies"), bar.over(numbers), redact)
+        lines: Iterator[bytes] = cutting.lines(source.tape("bodies"), bar.over(numbers), mask)
         if is_stdout:
             with output.stdout() as out:
                 out.writelines(lines)
@@ -83,29 +101,5 @@ def cut(
                 out.writelines(lines)
             else:
                 cutting.make_tape(lines, out)
-    click.echo(f"wrote {shown(click.format_filename(file))} ({counted(len(numbers), 'exchange')})", err=True)
-
-
-def _redactor(patterns: tuple[str, ...]) -> "Redact":
-    from wiretape.recorder.tape import cut as cutting
-
-    try:
-        redact = cutting.redactor(patterns)
-    except re.error as error:
-        raise ValueError(f"{error.pattern!r} is no regular expression: {error}") from error
-
-    def give_up(*_: object) -> None:
-        raise WiretapeError(
-            f"a --redact pattern took more than {REDACT_SECONDS:g} s for one text: write it without a repetition "
-            "within a repetition, such as (a+)+, or leave out exchanges with long texts"
-        )
-
-    def redact_in_time(data: bytes) -> bytes:
-        signal.setitimer(signal.ITIMER_VIRTUAL, REDACT_SECONDS)
-        try:
-            return redact(data)
-        finally:
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-
-    signal.signal(signal.SIGVTALRM, give_up)  # matching looks after signals
-    return redact_in_time
+    wrote = f"wrote {shown(click.format_filename(file))} ({counted(len(numbers), 'exchange')}{masking.counts(mask)})"
+    click.echo(wrote, err=True)

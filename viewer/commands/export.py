@@ -21,11 +21,12 @@ from wiretape.recorder.commands.options import gathered
 from wiretape.recorder.errors import NotFound
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.tape import redact
-from wiretape.viewer.commands import completion, options, output, progress
+from wiretape.viewer.commands import completion, masking, options, output, progress
 from wiretape.viewer.commands.output import Output
 from wiretape.viewer.timing.playback import RECORDED, Pace
 
 if TYPE_CHECKING:
+    from wiretape.recorder.tape.masking import Masker
     from wiretape.viewer.query.syntax import Filter
     from wiretape.viewer.rows import TableRow
     from wiretape.viewer.source.base import Place, Selection, Source
@@ -79,6 +80,7 @@ class _ExportJob:
     sides: "tuple[Filter, Filter] | None" = None
     every_operation: bool = False
     film: _FilmOptions = _FilmOptions()
+    mask: "Masker | None" = None
 
     @property
     def format(self) -> str:
@@ -105,7 +107,7 @@ def _archive(source: "Source", job: _ExportJob, where: "Selection") -> Put:
         connection = source.tape("bodies")
         numbers = itertools.islice(queries.numbers(connection, condition(where)), job.limit)
         with _bar(source, job, where) as bar, _opened(stream) as file:
-            return har.write(file, (exchange.full(connection, no) for no in bar.over(numbers)), __version__)
+            return har.write(file, (exchange.full(connection, no, job.mask) for no in bar.over(numbers)), __version__)
 
     return put
 
@@ -158,6 +160,7 @@ def _page(source: "Source", job: _ExportJob, where: "Selection") -> Put:
     """Write the page of one exchange, or of a run where several are selected."""
     from wiretape.viewer import config
     from wiretape.viewer.page import sources
+    from wiretape.viewer.page import stream as stream_page
     from wiretape.viewer.source.tape.source import condition
 
     connection, numbers = source.tape("bodies"), source.numbers(where, 2)
@@ -172,8 +175,9 @@ def _page(source: "Source", job: _ExportJob, where: "Selection") -> Put:
         with _opened(stream) as file:
             if is_run:
                 wanted = sources.PageContent(job.where, condition(where), job.sides, job.with_text, job.every_operation)
-                return sources.write_run(connection, wanted, limits, file)
-            return sources.write_one(connection, numbers[0], limits, file, text=job.with_text, bodies=job.with_bodies)
+                return sources.write_run(connection, replace(wanted, mask=job.mask), limits, file)
+            shared = stream_page.Shared(job.with_text, job.with_bodies)
+            return sources.write_one(connection, numbers[0], limits, file, shared, job.mask)
 
     return put
 
@@ -269,6 +273,7 @@ _SUFFIXES: Final = {f".{name}": name for name in ("csv", "tsv", "jsonl", "json",
     click.option("--max-gap", metavar="TIME", help="… each silence shortened to TIME at most, such as 1s, …"),
     click.option("--size", metavar="COLSxLINES", help="… and the size of the screen. [default: 80x24]"),
 )
+@masking.no_redact
 @click.option("--schema", is_flag=True, help="Print type, unit and meaning of each column.")
 @click.option("--bom", is_flag=True, help="CSV, TSV: begin with the mark of UTF-8, which Excel needs.")
 @output.formatted(
@@ -293,6 +298,7 @@ def export(
     base: str | None,
     new: str | None,
     film: _FilmOptions,
+    no_redact: bool,
     schema: bool,
     bom: bool,
     out: Output,
@@ -319,7 +325,9 @@ def export(
     out = replace(out, format=format or (None if schema and file is None else "csv"), mark=bom, exact=True)
     job = _ExportJob(table or "exchanges", out, file, options.groups(by), limit, options.place(db))
     job = replace(job, where=where, with_text=with_text, with_bodies=with_bodies, sides=_sides(base, new))
-    job = replace(job, every_operation=all_operations, with_messages=with_messages, film=film)
+    job = replace(
+        job, every_operation=all_operations, with_messages=with_messages, film=film, mask=_mask(job, no_redact)
+    )
     _refuse(job, table, schema)
     try:
         if schema:
@@ -342,6 +350,15 @@ def export(
             _report_unshipped(source, job, chosen)
     except KeyboardInterrupt:
         sys.exit(_SIGINT_EXIT)
+
+
+def _mask(job: _ExportJob, no_redact: bool) -> "Masker | None":
+    """Return the mask of a format that is made to be passed on. Raise a usage error if there is nothing to keep."""
+    if job.format in ("har", "html"):
+        return masking.mask(no_redact)
+    if no_redact:
+        raise click.UsageError("--no-redact is for HAR and pages: nothing is redacted in bodies of other formats")
+    return None
 
 
 def _report_unshipped(source: "Source", job: _ExportJob, where: "Selection") -> None:
@@ -423,10 +440,14 @@ def _save(job: _ExportJob, put: Put, noun: str) -> int:
     from wiretape.viewer import outfile
 
     if job.file is None:
-        return put(None)
+        count = put(None)
+        if masked := masking.counts(job.mask):
+            click.echo(f"wiretape: {masked.removeprefix(', ')}", err=True)
+        return count
     with outfile.replacing(job.file, job.place.file) as stream:
         count = put(stream)
-    click.echo(f"wrote {redact.shown(click.format_filename(job.file))} ({counted(count, noun)})", err=True)
+    wrote = f"{counted(count, noun)}{masking.counts(job.mask)}"
+    click.echo(f"wrote {redact.shown(click.format_filename(job.file))} ({wrote})", err=True)
     return count
 
 

@@ -3,6 +3,7 @@
 import os
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -10,10 +11,11 @@ import click
 from wiretape.recorder import __version__
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.errors import NotFound
-from wiretape.viewer.commands import options, output
+from wiretape.viewer.commands import masking, options, output
 from wiretape.viewer.commands.output import Output
 
 if TYPE_CHECKING:
+    from wiretape.recorder.tape.masking import Masker
     from wiretape.viewer.query.syntax import Filter
     from wiretape.viewer.sessions.account import Account
     from wiretape.viewer.sessions.report import IssueReport, ReportedExchange
@@ -28,9 +30,16 @@ if TYPE_CHECKING:
 @click.option(
     "--format", type=click.Choice(["markdown", "json"]), default="markdown", show_default=True, help="Output format."
 )
+@masking.no_redact
 @options.judged
 def report(
-    id: str | None, db: "Place | None", where: "Filter | None", with_text: bool, format: str, thresholds: Thresholds
+    id: str | None,
+    db: "Place | None",
+    where: "Filter | None",
+    with_text: bool,
+    format: str,
+    no_redact: bool,
+    thresholds: Thresholds,
 ) -> None:
     """Report on an exchange, on a session or on the exchanges of a filter, as Markdown for an issue.
 
@@ -43,9 +52,12 @@ def report(
     """
     if id is not None and where is not None:
         raise click.UsageError("name an exchange or give a filter, not both")
+    mask = masking.mask(no_redact)
     with output.opened(options.place(db)) as source:
-        written = _Writer(source, thresholds, with_text)
+        written = _Writer(source, thresholds, with_text, mask)
         found = written.named(id or "@") if where is None else written.several("filter", where=where)
+    if masked := masking.counts(mask):
+        click.echo(f"wiretape: {masked.removeprefix(', ')}", err=True)
     if format == "json":
         from dataclasses import asdict
 
@@ -61,10 +73,10 @@ def report(
 class _Writer:
     """Reads exchanges for a report."""
 
-    def __init__(self, source: "Source", limits: Thresholds, with_text: bool) -> None:
+    def __init__(self, source: "Source", limits: Thresholds, with_text: bool, mask: "Masker | None") -> None:
         from wiretape.viewer.sessions.disclosure import Disclosure
 
-        self._source, self._limits, self._with_text = source, limits, with_text
+        self._source, self._limits, self._with_text, self._mask = source, limits, with_text, mask
         self._rule = Disclosure(_private_words())
 
     def exchange(self, no: int) -> "IssueReport":
@@ -138,6 +150,9 @@ class _Writer:
         one = self._source.exchange(no)
         row, timed = one.detail(), Attribution(*one.observed())
         asked, answered, _ = one.headers()
+        if self._mask is not None and self._with_text:
+            texts = self._mask.value([row.content, row.error_message])
+            row = replace(row, content=texts[0], error_message=texts[1])
         recorded = attempts.recording(self._source.tape("bodies"), no)
         examined = report.Examined(
             row=row,

@@ -26,7 +26,7 @@ from wiretape.recorder.commands.options import (
 )
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.tape.redact import Redactor, message
-from wiretape.viewer.commands import options
+from wiretape.viewer.commands import masking, options
 from wiretape.viewer.timing.playback import Pace
 
 if TYPE_CHECKING:
@@ -66,14 +66,16 @@ def _read_rechunk(_context: click.Context, _option: click.Parameter, given: str)
 
 
 def _options(
-    match: Any, ignored: tuple[str, ...], rechunk: Any, faults: list[Any], seed: int, record: Any
+    match: Any, ignored: tuple[str, ...], rechunk: Any, faults: list[Any], seed: int, record: Any, no_redact: bool
 ) -> "Callable[[Pace], planning.ServingOptions]":
 
     if record != "none" and match == "id":
         raise click.UsageError("--match id serves only requests that name a recording: leave out --record")
+    from wiretape.viewer import config
     from wiretape.viewer.replay.planning import ServingOptions
 
-    return lambda pace: ServingOptions(match, ignored, pace.speed, pace.cap_ns, rechunk, faults, seed, record)
+    rules = config.redaction(is_on=not no_redact)
+    return lambda pace: ServingOptions(match, ignored, pace.speed, pace.cap_ns, rechunk, faults, seed, record, rules)
 
 
 _answered = gathered(
@@ -93,6 +95,7 @@ _answered = gathered(
     click.option("--record", type=click.Choice(_RECORD), default="none", show_default=True, callback=_read_record,
                  help="Requests to send upstream and record: none; once: those without a recording, if the tape is new "
                  "or empty; new (or new_episodes): those without a recording; all."),
+    masking.no_redact,
 )  # fmt: skip
 
 
@@ -222,7 +225,7 @@ async def _serve(settings: "cassette.CassetteOptions", ready_file: Path | None) 
             await stopped.wait()
     finally:
         totals = await serving.stop()
-    report.conclude(totals)
+    report.conclude(totals, serving.masked_count)
     return report.code
 
 
@@ -323,11 +326,12 @@ class _Report:
         else:
             _say(f"{one.id[:8]} is a failure, and will be served as one: wiretape rm {one.id[:8]}, or --record all")
 
-    def conclude(self, totals: "Totals | None") -> None:
+    def conclude(self, totals: "Totals | None", masked_count: int) -> None:
         """Log the summary of all requests."""
         recorded = ""
         if totals is not None:
-            recorded = f", {self._recorded} recorded ({self._failed} failed)"
+            masked = f", {counted(masked_count, 'secret')} masked" if masked_count else ""
+            recorded = f", {self._recorded} recorded ({self._failed} failed){masked}"
             for problem in totals.problems:
                 self.trouble(problem)
         asked = counted(self._answered, "request")

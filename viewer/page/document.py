@@ -31,6 +31,9 @@ ASSETS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 }  # fmt: skip
 """Styles and scripts of each page, in their order; the last script begins with the definitions of the others."""
 
+MASKED: Final = "what looks like a key is masked, and nothing else redacted"
+"""The rule for texts and bodies in a page that is made to be passed on."""
+
 LIVE: Final = "live.js"
 """The script that a live page has besides, before its last."""
 

@@ -129,6 +129,7 @@ class RunPage:
     limits: Thresholds
     trend: Trend | None = None
     texts: Mapping[int, OutputText] | None = None
+    is_masked: bool = False
     sessions: PageSessions = sessions.NONE
 
 
@@ -340,12 +341,13 @@ def _texts(columns: Columns, texts: Mapping[int, OutputText]) -> JsonObject:
 def _banner(run: RunPage) -> Iterator[tuple[str, str]]:
     shown, kept = len(run.columns), sum(one is not None for one in run.columns.gaps)
     left_out = list(_left_out(run, shown, kept))
+    rule = document.MASKED if run.is_masked else "nothing is redacted"
     if left_out:
         yield "Left out:", f"{'; '.join(left_out)}."
     yield (
         "Included:",
         "paths, labels, error messages, finish reasons and types of events, credentials redacted"
-        + (f"; {_told(run)}: wiretape does not redact these" if run.texts is not None else "")
+        + (f"; {_told(run)}, in which {rule}" if run.texts is not None else "")
         + f". Timestamps of {counted(len(run.streams), 'exchange')} to play, read by read. "
         "Durations are kept to the microsecond, gaps to 1 %; figures are made of the tape's own.",
     )

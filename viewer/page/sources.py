@@ -11,6 +11,7 @@ from sqlalchemy.exc import NoResultFound
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.errors import NotFound, TapeDamaged
+from wiretape.recorder.tape.masking import Masker
 from wiretape.viewer.exchange import opened, pages
 from wiretape.viewer.page import document, run, sessions, stream
 from wiretape.viewer.query import coverage
@@ -22,7 +23,7 @@ from wiretape.viewer.source.tape import exchange as tape_exchange
 from wiretape.viewer.source.tape import run as tape_run
 from wiretape.viewer.source.tape import sessions as tape_sessions
 from wiretape.viewer.source.tape.conditions import Condition
-from wiretape.viewer.source.tape.run import Columns
+from wiretape.viewer.source.tape.run import Columns, OutputText
 from wiretape.viewer.stats.summary import Sample
 
 _MOST_LABELS: Final = 3
@@ -34,6 +35,7 @@ class PageContent:
 
     One that is not `whole` is made in a fraction of the time: nothing is compared in it, and nothing played. With
     `belonging`, exchanges have their conversations and verdicts about caches, which takes a second on a large tape.
+    `mask` replaces secrets in its texts.
     """
 
     where: Filter | None
@@ -43,26 +45,33 @@ class PageContent:
     every_operation: bool = False
     whole: bool = True
     belonging: bool = True
+    mask: Masker | None = None
     most_rows: int = run.MOST_ROWS
     most_gaps: int = run.MOST_GAPS
 
 
-def write_one(connection: Connection, no: int, limits: Thresholds, file: BinaryIO, *, text: bool, bodies: bool) -> int:
+def write_one(
+    connection: Connection, no: int, limits: Thresholds, file: BinaryIO, shared: stream.Shared, mask: Masker | None
+) -> int:
     """Write the page of an exchange and return its size in bytes."""
-    return stream.write(file, exchange(connection, no, limits), stream.Shared(text, bodies))
+    return stream.write(file, exchange(connection, no, limits, mask), shared)
 
 
-def exchange(connection: Connection, no: int, limits: Thresholds, *, belonging: bool = True) -> stream.StreamPage:
-    """Read the data for the page of an exchange, with its conversation and attempts if `belonging`.
+def exchange(
+    connection: Connection, no: int, limits: Thresholds, mask: Masker | None = None, *, belonging: bool = True
+) -> stream.StreamPage:
+    """Read the data for the page of an exchange, masked, with its conversation and attempts if `belonging`.
 
     Raise `TapeDamaged` if a part is missing.
     """
     try:
-        known, full = tape_exchange.known(connection, no), tape_exchange.full(connection, no)
+        known, full = tape_exchange.known(connection, no), tape_exchange.full(connection, no, mask)
     except NoResultFound as error:
         raise TapeDamaged("the tape is damaged (an exchange lacks its session): run 'wiretape db check'") from error
     if belonging:
         known = replace(known, row=replace(known.row, **queries.worked_out(connection, no)))
+    if mask is not None:
+        known = replace(known, row=tape_exchange.masked_row(known.row, mask), request=full.request)
     message = document.without_credentials(known.row.error_message)
     known = replace(known, row=replace(known.row, error_message=message))
     stored = opened.Stored(full.row.id, full.facts, full.reads, full.body, known.row.outcome, full.decoded)
@@ -72,6 +81,7 @@ def exchange(connection: Connection, no: int, limits: Thresholds, *, belonging: 
         opened.opened(stored, limits),
         observed.one(connection, no),
         recording=not pages.is_dead(known, SYSTEM.wall_ns()),
+        is_masked=mask is not None,
     )
 
 
@@ -88,7 +98,7 @@ def read_run(connection: Connection, wanted: PageContent, limits: Thresholds) ->
         counts = overview.left_out(connection, wanted.selected)
         covered, left_out = overview.covered(wanted.selected), coverage.described(counts) if counts else None
     without = () if wanted.belonging else tape_run.BELONGING
-    columns = tape_run.columns(connection, wanted.selected, wanted.most_rows, wanted.most_gaps, without)
+    columns = tape_run.columns(connection, wanted.selected, wanted.most_rows, wanted.most_gaps, without, wanted.mask)
     (whole,) = overview.samples(connection, (), covered)
     samples = {by: overview.samples(connection, (by,), covered) for by in _keys(connection, covered)}
     everything, total = run.group(whole, None), queries.count(connection, wanted.selected)
@@ -108,16 +118,23 @@ def read_run(connection: Connection, wanted: PageContent, limits: Thresholds) ->
         smaller={by: len(found) - run.MOST_GROUPS for by, found in samples.items() if len(found) > run.MOST_GROUPS},
         endings=overview.endings(connection, covered),
         comparisons=comparisons,
-        streams=dict(_played(connection, {id: numbers[id] for id in played}, limits)),
+        streams=dict(_played(connection, {id: numbers[id] for id in played}, limits, wanted.mask)),
         limits=limits,
         trend=overview.trend(connection, run.TREND, covered) if len(columns) < total else None,
-        texts=tape_run.texts(connection, columns.numbers[::-1], run.MOST_TEXT) if wanted.with_text else None,
-        sessions=_sessions(connection, wanted.selected, limits) if wanted.belonging else sessions.NONE,
+        texts=_texts(connection, columns, wanted.mask) if wanted.with_text else None,
+        sessions=_sessions(connection, wanted, limits) if wanted.belonging else sessions.NONE,
+        is_masked=wanted.mask is not None,
     )
 
 
-def _sessions(connection: Connection, selected: Condition | None, limits: Thresholds) -> sessions.PageSessions:
+def _texts(connection: Connection, columns: Columns, mask: Masker | None) -> dict[int, OutputText]:
+    texts = tape_run.texts(connection, columns.numbers[::-1], run.MOST_TEXT)
+    return {no: one if mask is None else replace(one, text=mask.value(one.text)) for no, one in texts.items()}
+
+
+def _sessions(connection: Connection, wanted: PageContent, limits: Thresholds) -> sessions.PageSessions:
     """Read the newest sessions with at least two exchanges that are selected."""
+    selected = wanted.selected
     listed = [row for row in conversations.listed(connection, selected) if row.exchanges > 1]
     newest = {row.conversation: row for row in listed[: sessions.MOST]}
     members = dict(tape_sessions.members(connection, limits, SYSTEM, selected, newest)) if newest else {}
@@ -128,17 +145,18 @@ def _sessions(connection: Connection, selected: Condition | None, limits: Thresh
         its = account(found, limits, clock_step=is_stepped)
         parts = list(stretches(found, limits)) if its.is_known else []
         turns = list(by_turn(found, limits))
+        row = row if wanted.mask is None else replace(row, asked=wanted.mask.value(row.asked))
         each.append(sessions.PageSession(row, its, parts, turns, verdicts.get(name, {})))
     return sessions.PageSessions(each, len(listed))
 
 
 def _played(
-    connection: Connection, numbers: dict[str, int], limits: Thresholds
+    connection: Connection, numbers: dict[str, int], limits: Thresholds, mask: Masker | None
 ) -> Iterator[tuple[str, stream.StreamPage]]:
     """Yield exchanges to play, by their ids; one that is damaged cannot be played."""
     for id, no in numbers.items():
         with contextlib.suppress(TapeDamaged):
-            yield id, exchange(connection, no, limits)
+            yield id, exchange(connection, no, limits, mask)
 
 
 def _keys(connection: Connection, covered: Condition | None) -> Iterator[str]:

@@ -46,13 +46,17 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class StreamPage:
-    """All that the page of an exchange is made of; `recording` is whether its recorder still runs."""
+    """All that the page of an exchange is made of; `recording` is whether its recorder still runs.
+
+    `is_masked`: secrets in its texts and bodies are replaced.
+    """
 
     known: Known
     full: FullExchange
     opened: OpenedExchange
     observed: Observed
     recording: bool = True
+    is_masked: bool = False
 
 
 def write(out: BinaryIO, one: StreamPage, shared: Shared) -> int:
@@ -290,8 +294,9 @@ def _banner(one: StreamPage, shared: Shared) -> Iterator[tuple[str, str]]:
     yield "Redacted:", f"{names}." if names else "nothing: no credential was found in its headers and its URL."
     held = ["headers, labels, URL, error messages, finish reasons and types of events, credentials redacted"]
     held += [] if shared.text or shared.bodies else ["how long the texts are"]
-    held += ["texts of the answer, in which nothing is redacted"] if shared.text or shared.bodies else []
-    held += ["bodies, in which nothing is redacted"] if shared.bodies else []
+    rule = f"in which {document.MASKED if one.is_masked else 'nothing is redacted'}"
+    held += [f"texts of the answer, {rule}"] if shared.text or shared.bodies else []
+    held += [f"bodies, {rule}"] if shared.bodies else []
     yield "Included:", f"{'; '.join(held)}."
 
 

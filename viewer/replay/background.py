@@ -20,6 +20,7 @@ from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.outward import Proxies
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.responder import Responder
+from wiretape.recorder.tape.masking import Rules
 from wiretape.viewer.replay import recording, testenv, timeline
 from wiretape.viewer.replay.marks import MarkerSettings
 from wiretape.viewer.replay.network import THREADS, NetworkGuard
@@ -75,10 +76,12 @@ class Background:
         self._shelf = Shelf()
         self._switch = _Switch()
         self._kernel = Kernel()
-        self._recordings: dict[tuple[Path, tuple[Upstream, ...]], Recording] = {}
+        self._recordings: dict[tuple[Path, tuple[Upstream, ...], Rules], Recording] = {}
         self._left: list[str] = []
         self._tell = self._left.append
         self._count = 0
+        self.masked_count = 0
+        """The secrets that were masked in new recordings; known when all tapes are closed."""
         self._thread = LoopThread(THREADS)
         self._base = self._call(self._listen())
 
@@ -118,7 +121,7 @@ class Background:
         self, place: str, asked: MarkerSettings, test: str, upstreams: Sequence[Upstream], proxies: Proxies
     ) -> _Serving:
         """Serve a test, and record its new requests under its id."""
-        found = await self._recording(asked.tape, tuple(upstreams), proxies)
+        found = await self._recording(asked.tape, tuple(upstreams), proxies, asked.options.redaction)
         select = selected(asked.filter, test, with_unlabelled=asked.options.record != "once")
 
         def open_planner() -> Planner:
@@ -126,15 +129,19 @@ class Background:
 
         return await self._answer(place, asked, open_planner, found.labelled({LABEL: test}))
 
-    async def _recording(self, tape: Path, upstreams: tuple[Upstream, ...], proxies: Proxies) -> Recording:
+    async def _recording(
+        self, tape: Path, upstreams: tuple[Upstream, ...], proxies: Proxies, redaction: Rules
+    ) -> Recording:
         """Return the recorder to a tape, which runs until the end of all tests."""
-        found = self._recordings.get((tape, upstreams))
+        found = self._recordings.get((tape, upstreams, redaction))
         if found is None:
             tape.parent.mkdir(parents=True, exist_ok=True)
-            settings = recording.RecordingOptions(tape, upstreams, proxies=proxies, purpose="pytest")
+            settings = recording.RecordingOptions(
+                tape, upstreams, proxies=proxies, purpose="pytest", redaction=redaction
+            )
             found = Recording(settings, lambda message: self._tell(message), lambda _: None)
             await found.start(self._base)
-            self._recordings[tape, upstreams] = found
+            self._recordings[tape, upstreams, redaction] = found
         return found
 
     async def _answer(
@@ -180,6 +187,7 @@ class Background:
         """End the thread, and close all tapes; return what went wrong since the last test."""
         for one in self._recordings.values():
             self._left += self._call(one.stop()).problems
+            self.masked_count += one.masked_count
         self._call(self._unlisten())
         self._thread.close(_SECONDS)
         self._planning.submit(self._shelf.close).result(_SECONDS)

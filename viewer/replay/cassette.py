@@ -77,6 +77,11 @@ class Cassette:
         """The served exchanges, oldest first."""
         return self._replay.heads
 
+    @property
+    def masked_count(self) -> int:
+        """The number of secrets that were masked in new recordings."""
+        return 0 if self._recording is None else self._recording.masked_count
+
     async def start(self) -> None:
         """Open the tape, make it if it is to be recorded to and is not there, and serve. Raises `WiretapeError`."""
         local.raise_descriptor_limit()
@@ -100,7 +105,12 @@ class Cassette:
             return await asyncio.to_thread(cut.readable, options.tape)
         purpose = f"wiretape serve --record {options.answers.record}"
         settings = recording.RecordingOptions(
-            options.tape, options.upstreams, proxies=options.proxies, ca_file=options.ca_file, purpose=purpose
+            options.tape,
+            options.upstreams,
+            proxies=options.proxies,
+            ca_file=options.ca_file,
+            purpose=purpose,
+            redaction=options.answers.redaction,
         )
         found = Recording(settings, self._observer.trouble, self._observer.refused)
         await found.start(self.base)

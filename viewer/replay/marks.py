@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pytest
 
     from wiretape.recorder.relay.providers import Upstream
+    from wiretape.recorder.tape.masking import Rules
     from wiretape.viewer.replay.planning import ServingOptions
 
 RECORD: Final = ("none", "once", "new", "all")
@@ -31,6 +32,8 @@ ARGUMENTS: Final = {
     "seed": "seed of random faults",
     "upstream": "the API by its name, a URL or NAME=URL, or several; else from the environment, or the well-known APIs",
     "allow_hosts": "hosts that the test may connect to besides its server, each HOST or HOST:PORT: 'localhost:5432'",
+    "redact": "in new recordings, replace matches of this regular expression, or these, by *, besides keys and "
+    "passwords: 'cust-[0-9]+'; False: replace nothing",
     "filter": "serve only matching recordings: 'model:gpt-* -is:truncated' (wiretape help filters)",
 }
 """The arguments of a marker besides the tape, mostly the options of `wiretape serve`."""
@@ -113,7 +116,16 @@ def _options(arguments: Mapping[str, object], record: Any, faults: Sequence[str]
         faults=_read_faults([*_several("fault", arguments), *faults]),
         seed=_checked("seed", arguments.get("seed", 0), int),
         record=record,
+        redaction=_read_redaction(arguments),
     )
+
+
+def _read_redaction(arguments: Mapping[str, object]) -> "Rules":
+    from wiretape.viewer import config
+
+    is_on = arguments.get("redact") is not False
+    patterns = _several("redact", arguments) if is_on else ()
+    return config.redaction([_checked("redact", pattern, config.regex) for pattern in patterns], is_on=is_on)
 
 
 def _several(name: str, arguments: Mapping[str, object]) -> Sequence[str]:

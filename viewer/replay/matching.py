@@ -2,12 +2,13 @@
 
 A request and a recorded one are compared by method, path and body. A path counts from below the upstream's URL, as the
 recorder routes it: with or without the provider's mount, with or without a version that is a part of the base URL. A
-value redacted on the tape equals any credential; neither the order of a query's fields nor the way in which a
-character is percent-encoded matters. A body of JSON is compared by its values: neither the order of keys
-nor white space matters.
+value redacted on the tape equals any credential, a secret masked in a body any secret; neither the order of a query's
+fields nor the way in which a character is percent-encoded matters. A body of JSON is compared by its values: neither
+the order of keys nor white space matters.
 """
 
 import bisect
+import functools
 import hashlib
 import json
 import math
@@ -25,6 +26,7 @@ from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.operation import model_in_path
 from wiretape.recorder.relay import apis, providers
 from wiretape.recorder.relay.providers import Upstream
+from wiretape.recorder.tape.masking import SECRETS, Masker, Rules, masked
 from wiretape.recorder.tape.redact import Redactor
 from wiretape.viewer.source.tape.replayed import ExchangeHead
 
@@ -40,6 +42,9 @@ _IN_SEGMENT = "!$&'()*+,;=:@~"
 _LEAST_PREFIX = 4
 _MOST_DIFFERENCES = 3
 _COUNTED_DIFFERENCES = 200
+_BODIES_READ: Final = 4
+"""Bodies that are kept as they are compared: a request is looked at several times."""
+_STARS: Final = re.compile(rb"\*{4,}")
 _SHOWN = 48
 _CANDIDATES = 50
 """Limit of recordings compared in detail to find the nearest."""
@@ -182,7 +187,10 @@ class Library:
         *,
         needs_answer: bool = False,
         kind: str = "answer",
+        redaction: Rules = SECRETS,
     ) -> None:
+        self._mask = Masker(redaction)
+        self._read = functools.lru_cache(_BODIES_READ)(self._comparable_body)
         self._mode, self._bodies_of, self._ignored, self._needs_answer = mode, bodies_of, ignored, needs_answer
         self._random, self._kind = random.Random(seed), kind
         self.heads: list[ExchangeHead] = []
@@ -217,15 +225,14 @@ class Library:
             return Miss(
                 "no exchange is named: send its id in the header X-Wiretape-Exchange, or begin the path by /@ID/"
             )
-        body = read_body(asked.body, self._ignored)
         candidates = self._at(asked)
         if self._mode == "sequence":
             return self._next(asked, candidates)
-        fitting = self._exact(asked, candidates) or self._fitting(asked, body, candidates)
+        fitting = self._exact(asked, candidates) or self._fitting(asked, self._read(asked.body), candidates)
         answered = self._answered(fitting)
         if answered:
             return self._random.choice(answered) if self._mode == "random" else self._in_turn(answered)
-        return self._unanswered(asked, fitting[-1]) if fitting else self._missed(asked, body, candidates)
+        return self._unanswered(asked, fitting[-1]) if fitting else self._missed(asked, candidates)
 
     def _answered(self, heads: Sequence[ExchangeHead]) -> Sequence[ExchangeHead]:
         return [head for head in heads if head.is_answered] if self._needs_answer else heads
@@ -249,7 +256,7 @@ class Library:
         """Return the key shared by requests that the same recordings answer; None if each request has its own."""
         if self._mode == "sequence":
             return None
-        body = read_body(asked.body, self._ignored)
+        body = self._read(asked.body)
         what = {"random": None, "model": _model(asked, body)}.get(self._mode, body.digest)
         return asked.method, _comparable(asked.target.decode("latin-1")), what
 
@@ -262,7 +269,7 @@ class Library:
         if self._mode == "sequence":
             turn = self._turn(candidates) if candidates else 0
             return candidates[turn : turn + 1]
-        body = read_body(asked.body, self._ignored)
+        body = self._read(asked.body)
         fitting = self._fitting(asked, body, candidates)
         return self._same(fitting, body) if self._mode == "random" else fitting
 
@@ -271,18 +278,18 @@ class Library:
         if asked.id is not None or self._mode == "id":
             found = self.find(asked)
             return found if isinstance(found, Miss) else [found]
-        return self._at(asked) or self._missed(asked, Body(None, b""), [])
+        return self._at(asked) or self._missed(asked, [])
 
     def meet(self, asked: ReplayRequest) -> ExchangeHead | Miss:
         """Return the recording that answers a request whose body comes too late to choose by it."""
         if asked.id is not None or self._mode in ("id", "sequence", "random"):
             return self.find(asked)
         found = self._at(asked)
-        return self._in_turn(found) if found else self._missed(asked, Body(None, b""), [])
+        return self._in_turn(found) if found else self._missed(asked, [])
 
     def differing(self, head: ExchangeHead, what: str, recorded: bytes, asked: bytes) -> Miss | None:
         """Return the difference of a later message from the recorded one; None if there is none that counts."""
-        own, body = read_body(recorded, self._ignored), read_body(asked, self._ignored)
+        own, body = self._read(recorded), self._read(asked)
         if self._mode != "request" or own.digest == body.digest:
             return None
         found = _told(_differing("", own.value, body.value))
@@ -326,7 +333,12 @@ class Library:
 
     def _with_bodies(self, heads: Sequence[ExchangeHead]) -> Iterator[tuple[ExchangeHead, Body | None]]:
         for head, data in zip(heads, self._bodies_of(heads), strict=True):
-            yield head, None if data is None else read_body(data, self._ignored)
+            yield head, None if data is None else self._comparable_body(data)
+
+    def _comparable_body(self, data: bytes) -> Body:
+        """Return a body as it is compared: with one mask for all secrets, as a test's key may have another length."""
+        plain = masked(data, self._mask.spans(data))
+        return read_body(_STARS.sub(b"****", plain) if b"****" in plain else plain, self._ignored)
 
     def _in_turn(self, fitting: Sequence[ExchangeHead]) -> ExchangeHead:
         return fitting[self._turn(fitting) % len(fitting)]
@@ -339,7 +351,7 @@ class Library:
 
     def _next(self, asked: ReplayRequest, candidates: Sequence[ExchangeHead]) -> ExchangeHead | Miss:
         if not candidates:
-            return self._missed(asked, Body(None, b""), [])
+            return self._missed(asked, [])
         if self._turns.get(candidates[0].no, 0) < len(candidates):
             return candidates[self._turn(candidates)]
         return Miss(f"the sequence is over: {len(candidates)} recorded for {_line(asked)}, and this is one more")
@@ -348,7 +360,7 @@ class Library:
         message = f"no recording answers {_line(asked)}: {head.id} holds no answer ({head.outcome})"
         return Miss(message, head.id, ("answer",), is_unanswered=True)
 
-    def _missed(self, asked: ReplayRequest, body: Body, candidates: Sequence[ExchangeHead]) -> Miss:
+    def _missed(self, asked: ReplayRequest, candidates: Sequence[ExchangeHead]) -> Miss:
         """Describe the nearest recording and its differences."""
         if not self.heads:
             return Miss(f"no {self._kind} is recorded yet, so that nothing answers {_line(asked)}")
@@ -361,7 +373,7 @@ class Library:
                 nearest.id,
                 (differs,),
             )
-        last = self._with_bodies(candidates[-_CANDIDATES:])
+        last, body = self._with_bodies(candidates[-_CANDIDATES:]), self._read(asked.body)
         compared = [(_differences(head, own, body), head) for head, own in last]
         found, head = min(compared, key=lambda pair: len(pair[0]))
         message = f"no recording answers {_line(asked)}: the nearest is {head.id}, which differs in {_said(found)}"

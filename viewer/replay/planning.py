@@ -18,6 +18,7 @@ from wiretape.recorder.decode.exchange import reset_number
 from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.recorder.relay import guard
 from wiretape.recorder.relay.guard import Refusal
+from wiretape.recorder.tape.masking import SECRETS, Rules
 from wiretape.viewer.replay import faults, schedule, turns
 from wiretape.viewer.replay.faults import Fault
 from wiretape.viewer.replay.matching import Library, Miss, Mode, ReplayRequest, read_body
@@ -75,7 +76,10 @@ class Recordings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ServingOptions:
-    """Options for serving recordings; `rechunk` may be a number of bytes, `speed` infinite."""
+    """Options for serving recordings; `rechunk` may be a number of bytes, `speed` infinite.
+
+    Requests are compared without what the rules of `redaction` replace; new recordings in text are written so.
+    """
 
     mode: Mode = "request"
     ignored: Sequence[str] = ()
@@ -85,6 +89,7 @@ class ServingOptions:
     faults: Sequence[Fault] = field(default=())
     seed: int = 0
     record: Record = "none"
+    redaction: Rules = SECRETS
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +162,16 @@ class Planner:
             options.ignored,
             options.seed,
             needs_answer=options.record != "none",
+            redaction=options.redaction,
         )
-        self._sockets = Library(options.mode, self._first_messages, options.ignored, options.seed, kind="WebSocket")
+        self._sockets = Library(
+            options.mode,
+            self._first_messages,
+            options.ignored,
+            options.seed,
+            kind="WebSocket",
+            redaction=options.redaction,
+        )
         self._cached: OrderedDict[tuple[int, bool], tuple[RecordedAnswer, AnswerPlan]] = OrderedDict()
         """Answers by number, with (True) and without their content coding."""
         self._held = 0

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from wiretape.recorder import paths
+from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.replay import marks
 
@@ -32,6 +33,8 @@ _BACKGROUND: Final = pytest.StashKey["Background"]()
 _SERVER: Final = pytest.StashKey["WiretapeServer"]()
 _LEFT: Final = pytest.StashKey[Sequence[str]]()
 """Errors after the last test."""
+_MASKED: Final = pytest.StashKey[int]()
+"""The number of secrets masked in new recordings."""
 _TOLD: Final = pytest.StashKey[set[str]]()
 """Messages about a test that were reported already."""
 
@@ -126,7 +129,7 @@ def _begin(config: pytest.Config, item: pytest.Item) -> "WiretapeServer":
     try:
         asked = marks.read(item.path, item.iter_markers("wiretape"), _record(config), config.option.wiretape_fault,
                            config.getini("wiretape_record"))  # fmt: skip
-    except ValueError as error:
+    except (WiretapeError, ValueError) as error:
         raise _failure(str(error)) from None
     if asked.options.record == "none" and not paths.exists(asked.tape):
         raise _failure(f"no tape at {asked.tape}: record it by 'pytest {_quoted(item)} --wiretape-record=once'")
@@ -214,12 +217,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     stash = session.config.stash
     if _BACKGROUND in stash:
         stash[_LEFT] = stash[_BACKGROUND].close()
+        stash[_MASKED] = stash[_BACKGROUND].masked_count
         del stash[_BACKGROUND]
         if stash[_LEFT] and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: "pytest.TerminalReporter", config: pytest.Config) -> None:
-    """Report the failed recordings."""
+    """Report the failed recordings, and the secrets masked in others."""
+    if count := config.stash.get(_MASKED, 0):
+        terminalreporter.write_line(f"wiretape: {counted(count, 'secret')} masked in new recordings")
     for one in config.stash.get(_LEFT, ()):
         terminalreporter.write_line(f"wiretape: {safe(one)}", red=True)

@@ -31,6 +31,7 @@ from wiretape.recorder.relay.upstream import Timeouts
 from wiretape.recorder.tape import cut, file, journal, lock, retention
 from wiretape.recorder.tape.journal import Finished
 from wiretape.recorder.tape.losses import Totals
+from wiretape.recorder.tape.masking import SECRETS, Masker, Rules
 from wiretape.recorder.tape.schema import exchanges
 from wiretape.viewer import outfile
 from wiretape.viewer.replay.planning import ToRecord
@@ -48,7 +49,10 @@ Recorded = Callable[[journal.Finished, bool], None]
 
 @dataclass(frozen=True, slots=True)
 class RecordingOptions:
-    """Options of a recording; an empty `upstreams` stands for the well-known APIs."""
+    """Options of a recording; an empty `upstreams` stands for the well-known APIs.
+
+    What the rules of `redaction` say is replaced in a tape that is text.
+    """
 
     tape: Path
     upstreams: Sequence[Upstream] = ()
@@ -56,6 +60,7 @@ class RecordingOptions:
     proxies: Proxies | None = None
     ca_file: Path | None = None
     purpose: str = "wiretape serve --record"
+    redaction: Rules = SECRETS
 
 
 @dataclass(slots=True)
@@ -120,6 +125,11 @@ class Recording:
         """The database that is recorded to."""
         return self._tape.path
 
+    @property
+    def masked_count(self) -> int:
+        """The number of secrets that were masked in new recordings."""
+        return 0 if self._text is None else self._text.masked_count
+
     async def start(self, served_at: str) -> None:
         """Open the tape, or make it if it is not there; clients call at `served_at`. Raises `WiretapeError`."""
         options = self._options
@@ -142,7 +152,7 @@ class Recording:
         try:
             self._recorder = service.Recorder(settings, observer, served_at=served_at)
             if options.tape.suffix == lock.TEXT_SUFFIX:
-                self._text = TextFile(options.tape, self.path, self._recorder.session)
+                self._text = TextFile(options.tape, self.path, self._recorder.session, options.redaction)
                 await asyncio.to_thread(self._text.check)
             await self._recorder.start()
         except BaseException:
@@ -282,8 +292,11 @@ class LabelledUpstreams:
 class TextFile:
     """The text at `path`, to which the exchanges of one session in the database `tape` are added, or some removed."""
 
-    def __init__(self, path: Path, tape: Path, session: str) -> None:
+    def __init__(self, path: Path, tape: Path, session: str, redaction: Rules = SECRETS) -> None:
         self._path, self._tape, self._session = paths.real(path), tape, session
+        self._redaction = redaction
+        self.masked_count = 0
+        """The secrets that were masked in the exchanges of the session."""
 
     def check(self) -> None:
         """Raise `WiretapeError` if the text cannot be written, before anything is recorded."""
@@ -319,8 +332,10 @@ class TextFile:
         return b"".join([*lines, *(new[1:] if lines else new)])
 
     def _lines(self, ids: Collection[str]) -> Iterator[bytes]:
+        mask = Masker(self._redaction)
         with queries.opened(self._tape) as connection:
-            yield from cut.lines(connection, list(queries.numbers(connection, exchanges.c.id.in_(ids))))
+            yield from cut.lines(connection, list(queries.numbers(connection, exchanges.c.id.in_(ids))), mask)
+        self.masked_count = mask.count
 
 
 @contextlib.contextmanager

@@ -64,6 +64,17 @@ def fields(raw: bytes) -> tuple[str, str]:
     return _meaning(_names(raw[_PRELUDE.size : body]) or {}, raw[body : total - _CRC.size])
 
 
+def payload(data: bytes, start: int, end: int) -> tuple[int, int]:
+    """Return the byte range of the payload of the message at `start` to `end`."""
+    length = _prelude(data, start)[1] if end - start >= _OVERHEAD else 0
+    return min(start + _PRELUDE.size + length, end), max(end - _CRC.size, start)
+
+
+def sealed(raw: bytes) -> bytes:
+    """Return a message with the checksum of its bytes."""
+    return raw[: -_CRC.size] + _CRC.pack(crc32(raw[: -_CRC.size]))
+
+
 def looks_like(data: bytes) -> bool:
     """Return True if a body begins with a message's two lengths and their checksum."""
     return len(data) >= _PRELUDE.size and _prelude(data, 0)[0] > 0

@@ -17,6 +17,9 @@ from wiretape.recorder.decode.allowance import FRAME, MAX_LINES, Allowance, TooM
 
 Kind = Literal["text", "binary", "ping", "pong", "close", "broken", "limit"]
 
+COMPRESSED: Final = 0x40
+"""The bit of a frame's first byte that says that its message is compressed."""
+
 NO_STATUS: Final = int(CloseReason.NO_STATUS_RCVD)
 """Code of a close frame without a code."""
 
@@ -76,6 +79,42 @@ def frame_ends(data: bytes) -> list[int]:
     while end < len(data) and len(ends) < MAX_LINES // FRAME and (end := _end(data, end)) <= len(data):
         ends.append(end)
     return ends
+
+
+def payloads(data: bytes) -> Iterator[tuple[int, list[tuple[int, int, bytes]]]]:
+    """Yield the payloads in the frames of each message or control frame, in the order of `messages`.
+
+    Each has its byte range and the key that masks it, "" for none; before them, the first byte of the first frame: its
+    opcode, and `COMPRESSED`.
+    """
+    start, first, frames = 0, 0, list[tuple[int, int, bytes]]()
+    for end in frame_ends(data):
+        at = start + {126: 4, 127: 10}.get(data[start + 1] & 0x7F, 2)
+        key = data[at : at + 4] if data[start + 1] & 0x80 else b""
+        frame = at + len(key), end, key
+        if data[start] & 0x08:
+            yield data[start], [frame]
+        else:
+            first = first if frames else data[start]
+            frames.append(frame)
+            if data[start] & 0x80:
+                yield first, frames
+                frames = []
+        start = end
+
+
+def masked(payload: bytes, key: bytes) -> bytes:
+    """Return the payload of a frame masked by its key (RFC 6455, 5.3), which also undoes it."""
+    return bytes(byte ^ key[place % 4] for place, byte in enumerate(payload)) if key else payload
+
+
+def frame(payload: bytes, opcode: int, *, from_client: bool) -> bytes:
+    """Return a message in one frame; a client's is masked, by a key of zeros."""
+    size, mask = len(payload), 0x80 if from_client else 0
+    form = ">BB" if size < 126 else ">BBH" if size < 1 << 16 else ">BBQ"
+    sizes = (size,) if size < 126 else (126 if size < 1 << 16 else 127, size)
+    head = struct.pack(form, 0x80 | opcode, mask | sizes[0], *sizes[1:])
+    return head + (bytes(4) if from_client else b"") + payload
 
 
 class _FrameParser:

@@ -25,6 +25,7 @@ from tests.support.sample_tape import COMPLETE, HOSTILE, LIVE, ODD
 from tests.support.websockets import CAME, SENT
 from wiretape.recorder.errors import NotFound, TapeDamaged, WiretapeError
 from wiretape.recorder.tape import cut, journal
+from wiretape.recorder.tape.masking import Masker, Rules
 from wiretape.recorder.tape.schema import FROM_CLIENT
 
 TABLES = ("texts", "reads", "chunks", "turns")
@@ -63,8 +64,16 @@ def test_both_sides_of_a_websocket_are_cut(tmp_path: Path) -> None:
     from_text = cut_of(cut_of(tape, tmp_path / "cut.jsonl"), tmp_path / "cut.db")
     assert bodies_of(from_text, FROM_CLIENT) == bodies_of(tape, FROM_CLIENT)
     assert exported(from_text) == exported(tape)
-    with pytest.raises(WiretapeError, match="framed in binary"):
-        run_raising(tape, "--redact", "[^x]")
+
+
+def test_messages_of_a_websocket_are_redacted_on_both_sides_within_their_frames(tmp_path: Path) -> None:
+    with opened(tape := tmp_path / "tape.db") as store:
+        record(store, websocket("0123456789abcdef", CAME, SENT))
+    there = cut_of(tape, tmp_path / "cut.db", "--redact", 'gpt-[^"]*|[Hh]el')
+    before, after = (run(one, "show", "@", "--part", "raw").stdout_bytes for one in (tape, there))
+    assert after != before
+    assert len(after) == len(before)
+    run(there, "db", "check")
 
 
 def run_raising(tape: Path, *arguments: str) -> None:
@@ -84,7 +93,7 @@ def test_what_is_redacted_keeps_its_length_across_reads(tape: Path, tmp_path: Pa
 
 
 def test_what_patterns_share_is_redacted_and_a_character_is_as_many_stars_as_bytes() -> None:
-    redact = cut.redactor(["Ann", "Ann.Zoë", "[é-ü]", "\xe9\\r\\nx"])
+    redact = Masker(Rules(("Ann", "Ann.Zoë", "[é-ü]", "\xe9\\r\\nx")))
     assert redact("I: Ann Zoë\né\r\nx…".encode() + b"\xff") == "I: ********\n**\r\n*…".encode() + b"\xff"
 
 
@@ -148,19 +157,30 @@ def test_a_compressed_body_that_cannot_be_decoded_is_not_cut_with_what_is_to_be_
 @pytest.mark.parametrize(
     ("content_type", "data", "why"),
     [
-        (b"application/grpc", message("my secret"), "framed in binary"),
-        (b"application/connect+json", message("my secret"), "framed in binary"),
         (b"application/grpc", message(zlib.compress(b"my secret"), 1), "messages of it are compressed"),
         (b"application/grpc-web-text", base64.b64encode(message("my secret")), "messages of it are compressed"),
     ],
 )
-def test_messages_with_a_length_are_not_redacted(tmp_path: Path, content_type: bytes, data: bytes, why: str) -> None:
+def test_messages_that_are_compressed_are_not_redacted(
+    tmp_path: Path, content_type: bytes, data: bytes, why: str
+) -> None:
     headers = [(b"content-type", content_type), (b"grpc-encoding", b"deflate")]
     with opened(framed := tmp_path / "framed.db") as store:
         record(store, [begin("e1"), head("e1", headers), *body("e1", [data]), end("e1", [data])])
     with pytest.raises(WiretapeError, match=f"{why}: leave it out"):
         run_raising(framed, "--redact", "secret")
     assert run(framed, "db", "cut", "@", "--redact", "other", "-o", "-").stdout
+
+
+@pytest.mark.parametrize("content_type", [b"application/grpc", b"application/connect+json"])
+def test_messages_with_a_length_are_redacted_one_by_one(tmp_path: Path, content_type: bytes) -> None:
+    data = message("my secret") + message("secret")
+    with opened(framed := tmp_path / "framed.db") as store:
+        record(
+            store, [begin("e1"), head("e1", [(b"content-type", content_type)]), *body("e1", [data]), end("e1", [data])]
+        )
+    there = cut_of(framed, tmp_path / "cut.db", "--redact", "secret[^x]*")
+    assert bodies_of(there) == {"e1": message("my ******") + message("******")}
 
 
 def test_a_request_that_broke_off_keeps_its_size_or_that_it_is_unknown(tmp_path: Path) -> None:
@@ -336,10 +356,10 @@ def test_a_cut_is_merged_and_a_missing_one_is_not_found(tape: Path, tmp_path: Pa
 
 
 def test_a_pattern_that_never_ends_is_given_up(tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wiretape.viewer.commands.cut.REDACT_SECONDS", 0.1)
+    monkeypatch.setattr("wiretape.viewer.commands.masking.REDACT_SECONDS", 0.1)
     there = tmp_path / "cut.jsonl"
     done = run(tape, "db", "cut", COMPLETE, "-o", str(there), "--redact", r"(\w+\W?)+\x00", code=1)
-    assert "a --redact pattern took more than 0.1 s for one text: write it without" in str(done.exception)
+    assert "took more than 0.1 s for one text: write it without" in str(done.exception)
     assert not there.exists()
 
 

@@ -117,7 +117,10 @@ def test_what_a_session_began_with_is_in_the_page_only_with_text(tape: Path, fou
     assert "the prompts that sessions began with (--with-text)" in dict(found.data["banner"])["Left out:"]
     with_text = exported(tape, tmp_path, "--with-text").data
     assert with_text["sessions"]["each"][0]["asked"] == ASKED.decode()
-    assert "the prompts that sessions began with: wiretape does not redact" in dict(with_text["banner"])["Included:"]
+    assert (
+        "the prompts that sessions began with, in which what looks like a key is masked"
+        in dict(with_text["banner"])["Included:"]
+    )
 
 
 @pytest.fixture(scope="module")

@@ -126,7 +126,7 @@ def test_a_page_says_what_was_left_out_and_what_is_redacted(tape: Path, tmp_path
     assert "Redacted: authorization." in bare
     assert bare[0].startswith("Left out: the texts of the answer (--with-text) and the bytes of the request")
     assert not any(line.startswith("Left out") for line in whole)
-    assert "bodies, in which nothing is redacted" in whole[-1]
+    assert "bodies, in which what looks like a key is masked" in whole[-1]
 
 
 def test_a_key_that_an_error_message_repeats_is_in_no_page_without_texts(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import brotli
 import pytest
 
+from wiretape.recorder.tape.masking import SECRETS, Rules
 from wiretape.viewer.replay import matching
 from wiretape.viewer.replay.matching import Library, Miss, Mode, ReplayRequest
 from wiretape.viewer.source.tape.replayed import ExchangeHead
@@ -21,11 +22,15 @@ def body(content: str = "hi", model: str = "m", **more: Any) -> bytes:
 
 
 def library(
-    *recorded: tuple[str, str, bytes | None], mode: Mode = "request", ignored: Iterable[str] = (), method: str = "POST"
+    *recorded: tuple[str, str, bytes | None],
+    mode: Mode = "request",
+    ignored: Iterable[str] = (),
+    method: str = "POST",
+    redaction: Rules = SECRETS,
 ) -> Library:
     """Make a library of recordings with the ids aaaa1, aaaa2, …: of each the upstream, the path, the body."""
     bodies = {no: request for no, (_, _, request) in enumerate(recorded, 1)}
-    found = Library(mode, lambda heads: [bodies[head.no] for head in heads], tuple(ignored))
+    found = Library(mode, lambda heads: [bodies[head.no] for head in heads], tuple(ignored), redaction=redaction)
     models = [matching.read_body(request or b"").model for _, _, request in recorded]
     found.add([
         ExchangeHead(no, f"aaaa{no}", method, path, upstream, models[no - 1], 200, "complete", "chunked", "")
@@ -200,3 +205,24 @@ def test_the_spelling_of_a_path_and_the_order_of_its_query_do_not_matter(recorde
 )
 def test_paths_that_say_something_else_are_others(recorded: str, asked: str) -> None:
     assert "path" in found(library((OPENAI, recorded, b"{}")), asked, b"{}")
+
+
+KEY, OTHER_KEY = "sk-ant-api03-Zq81LmX0wPvT6yRk92bcDE", "sk-proj-OTHER1234567890abcdefghijklmnop"
+
+
+@pytest.mark.parametrize(("key", "password"), [(KEY, "hunter2"), ("*" * len(KEY), "*******")])
+def test_a_secret_in_a_body_equals_any_other_and_is_in_no_message(key: str, password: str) -> None:
+    kept = library((OPENAI, CHAT, body(f"use\n{key} now", password=password)))
+    assert found(kept, CHAT, body(f"use\n{OTHER_KEY} now", password="longer than that")) == "aaaa1"
+    message = found(kept, CHAT, body(f"take\n{OTHER_KEY} now", password="longer than that"))
+    assert "messages[0].content" in message
+    assert "OTHER" not in message
+    assert "differs in messages[0].content" in found(kept, CHAT, body("use none now", password=password))
+
+
+def test_a_rule_makes_what_it_matches_equal() -> None:
+    recorded = (OPENAI, CHAT, body("for cust-17"))
+    assert found(library(recorded, redaction=Rules(("cust-[0-9]+",))), CHAT, body("for cust-2231")) == "aaaa1"
+    assert found(library(recorded), CHAT, body("for cust-2231")) != "aaaa1"
+    bare = library((OPENAI, CHAT, body(KEY)), redaction=Rules(secrets=False))
+    assert found(bare, CHAT, body(OTHER_KEY)) != "aaaa1"

@@ -10,7 +10,7 @@ import pickle
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from itertools import takewhile
 from pathlib import Path
@@ -26,9 +26,12 @@ from wiretape.recorder.decode.derive import with_message
 from wiretape.recorder.decode.elements import Elements, elements, unpack
 from wiretape.recorder.decode.exchange import Exchange, Read, Reads
 from wiretape.recorder.decode.prompt import Prompt
+from wiretape.recorder.decode.uncoding import Body
 from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.recorder.process import RecorderRun
-from wiretape.recorder.tape import reading
+from wiretape.recorder.tape import masked, reading
+from wiretape.recorder.tape.masked import Unmaskable
+from wiretape.recorder.tape.masking import Masker
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer import rows
 from wiretape.viewer.exchange import changes, opened
@@ -81,16 +84,41 @@ class FullExchange:
         return f"{self.row.ending}{f': {message}' if message else ''}"
 
 
-def full(connection: Connection, no: int) -> FullExchange:
-    """Read and decode all of an exchange."""
+def full(connection: Connection, no: int, mask: Masker | None = None) -> FullExchange:
+    """Read and decode all of an exchange; `body` is as it came, all else is masked. Raises `WiretapeError`."""
     columns = (exchanges.c[name] for name in ("response_headers", "response_trailers", "sent_ns", "bytes"))
     sent = select(*columns).where(exchanges.c.no == no)
     with connection.begin():
         row, request = queries.detail_of(connection, no), queries.request_of(connection, no)
         headers, trailers, sent_ns, size = connection.execute(sent).one()
         facts, its_reads, body = reading.answer(connection, no)
-    decoded = decode(facts, its_reads, body)
+    if mask is None:
+        decoded = decode(facts, its_reads, body)
+    else:
+        try:
+            decoded = masked.decoded(facts, Body(headers or [], its_reads, body), mask)
+            request = masked_request(request, mask)
+        except Unmaskable as error:
+            raise error.of(row.id) from error
+        row = masked_row(row, mask)
     return FullExchange(row, request, headers or [], trailers or [], facts, sent_ns, size, its_reads, body, decoded)
+
+
+def masked_request(request: RequestRow, mask: Masker) -> RequestRow:
+    """Return a request masked. Raises `Unmaskable`."""
+    texts = replace(request, path=mask.value(request.path), labels=mask.value(request.labels))
+    if request.body is None:
+        return texts
+    body = masked.request(request.headers, request.body, mask)
+    return texts if body.data == request.body else replace(texts, headers=body.headers, body=body.data)
+
+
+def masked_row(row: DetailRow, mask: Masker) -> DetailRow:
+    """Return a row with its texts masked; secrets in them are not counted, as they are those of the bodies."""
+    count = mask.count
+    values = {one.name: mask.value(getattr(row, one.name)) for one in fields(row)}
+    mask.count = count
+    return replace(row, **values)
 
 
 def reads_between(connection: Connection, no: int, first: int, last: int) -> dict[int, Read]:

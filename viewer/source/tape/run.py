@@ -8,6 +8,7 @@ from sqlalchemy import Connection, null, select
 
 from wiretape.recorder.decode.elements import SOURCES
 from wiretape.recorder.decode.runs import ItemRun
+from wiretape.recorder.tape.masking import Masker
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer import rows
 from wiretape.viewer.source.tape import queries
@@ -40,6 +41,9 @@ BELONGING: Final = ("conversation", "cache_verdict", "cache_broken_at")
 _FIELDS: Final = ("id", "started_at", "labels", *TEXTS, *NUMBERS, *CONTEXT, "tool_spans")
 
 
+_FREE_TEXTS: Final = ("path", "labels", "error_code", "error_message", "model", "request_model", "response_model")
+
+
 @dataclass(frozen=True, slots=True)
 class Columns:
     """Exchanges in the order of their numbers: the values of each field, and the gaps of those that are kept.
@@ -65,11 +69,16 @@ class OutputText:
 
 
 def columns(
-    connection: Connection, where: Condition | None, most: int, most_gaps: int, without: Collection[str] = ()
+    connection: Connection,
+    where: Condition | None,
+    most: int,
+    most_gaps: int,
+    without: Collection[str] = (),
+    mask: Masker | None = None,
 ) -> Columns:
     """Return the newest exchanges that fit, at most `most`, with at most `most_gaps` gaps of those that waited longest.
 
-    Fields that are left out, `without`, are unknown.
+    Fields that are left out, `without`, are unknown; texts are masked.
     """
     named = ((null() if field in without else column(field)).label(field) for field in _FIELDS)
     statement = select(exchanges.c.no, *named)
@@ -77,6 +86,8 @@ def columns(
     found = [row for batch in newest for row in batch][::-1]
     numbers, *values = map(list, zip(*found, strict=True)) if found else ([] for _ in ("no", *_FIELDS))
     by_name = dict(zip(_FIELDS, values, strict=True))
+    if mask is not None:
+        by_name |= {name: list(map(mask.value, by_name[name])) for name in _FREE_TEXTS}
     kept = _with_gaps(numbers, by_name, most_gaps)
     gaps = dict(_gaps(connection, kept))
     return Columns(numbers, by_name, [gaps.get(no) for no in numbers])
