@@ -165,6 +165,11 @@ def listener(port: int) -> int | None:
     return next((pid for pid in _pids() for inode in _open_sockets(pid) if inode in inodes), None)
 
 
+def listening_ports() -> set[int]:
+    """Return the ports of this machine at which processes of anybody listen."""
+    return {one.local_port for one in _sockets() if one.state == _LISTENS}
+
+
 def _pids() -> Iterator[int]:
     if HAS_PROC:
         yield from (int(name) for name in os.listdir(_PROC) if name.isdigit())

@@ -113,7 +113,8 @@ def _advice(attempt: Attempt, program: str) -> str:
     if unseen:
         return f"--host {unseen[0]}, if that is an API: hosts that are not known to be one pass unseen"
     if not attempt.connections:
-        return f"wiretape run --base-url -- {program}, if it has a setting or a variable for its base URL"
+        other = f"wiretape run --base-url -- {program}, if it has a setting or a variable for its base URL"
+        return f"{other}; --host localhost, if it calls an API of this machine"
     return "wiretape record, with the base URL of the program's own configuration set to it"
 
 

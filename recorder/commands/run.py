@@ -295,11 +295,15 @@ def _environment(
     if settings.interception is None:
         yield {**environ, **plan.values(base), **past_proxies(environ)}
         return
+    from wiretape.recorder.commands import local_apis
     from wiretape.recorder.relay import environment
 
     own = settings.interception.authority.certificate
     with environment.certificate_files(own, environ, settings.ca_file, command) as certificates:
-        proxied = environment.proxied(environ, settings.interception.proxy_url(base), certificates, command)
+        is_proxied = local_apis.are_called(plan, settings.interception.hosts, environ, command)
+        excluded = () if is_proxied else local_apis.EXCLUDED
+        url = settings.interception.proxy_url(base)
+        proxied = environment.proxied(environ, url, certificates, command, excluded)
         yield {**proxied, **plan.values(base)}
 
 

@@ -38,7 +38,7 @@ class HttpApp:
     def serve(self, client: Client, request: Request) -> Responder | None:
         """Answer a request, at once (None) or later, unless it may not pass."""
         refusal = guard.check(request.method, request.target, request.headers, self.policy)
-        refusal = refusal or self.admit(client, request)
+        refusal = refusal or self.check_version(request) or self.admit(client, request)
         if refusal is not None:
             self.client_rejected(refusal)
             self.refuse(client, refusal)
@@ -47,12 +47,16 @@ class HttpApp:
             client.inform(100)
         return self.respond(client, request)
 
+    def check_version(self, request: Request) -> Refusal | None:
+        """Return the refusal of a request with HTTP/1.0 to an app that does not take it, or None."""
+        if self.takes_http_1_0 or request.version != "1.0":
+            return None
+        return Refusal(505, "HTTP/1.0 has no chunks, so a broken answer would look whole: use HTTP/1.1")
+
     def admit(self, client: Client, request: Request) -> Refusal | None:
         """Return the refusal of a request that passed the guard, or None if it is answered."""
         if self.no_websocket and client.may_switch:
             return Refusal(426, self.no_websocket)
-        if request.version == "1.0" and not self.takes_http_1_0:
-            return Refusal(505, "HTTP/1.0 has no chunks, so a broken answer would look whole: use HTTP/1.1")
         if len(self.live) >= LIVE:
             return Refusal(503, f"more than {LIVE} requests at a time")
         return None if self.records_refusals else request.refusal

@@ -91,9 +91,13 @@ _STORE = "truststore.p12"
 
 
 def proxied(
-    environ: Mapping[str, str], proxy_url: str, certificates: Mapping[str, str], command: Sequence[str] = ("",)
+    environ: Mapping[str, str],
+    proxy_url: str,
+    certificates: Mapping[str, str],
+    command: Sequence[str] = ("",),
+    excluded: Sequence[str] = (),
 ) -> dict[str, str]:
-    """Return a program's environment.
+    """Return a program's environment, in which it asks no proxy for the `excluded` hosts.
 
     Node's own `fetch` goes by the proxy only if `NODE_USE_ENV_PROXY` says so, and before Node 24 not even then: a file
     that `NODE_OPTIONS` names makes it. That file is not in the private directory: every later Node finds it.
@@ -104,9 +108,11 @@ def proxied(
     reads = node_option(_NODE_READS) if _PERMISSION.search(given) else ""
     hook = "" if asks_in_shell(command) else node_option(f"--require={_NODE_PROXY}")
     options = " ".join(filter(None, (given, hook, reads)))
-    java = " ".join(filter(None, (environ.get(JAVA), java_options(proxy_url, certificates, environ.get(JAVA, "")))))
+    added = java_options(proxy_url, certificates, environ.get(JAVA, ""), asks_for_loopback=not excluded)
+    java = " ".join(filter(None, (environ.get(JAVA), added)))
+    past = dict.fromkeys(BYPASSES, ",".join(excluded)) if excluded else {}
     others = {"NODE_USE_ENV_PROXY": "1", NODE: options, **({JAVA: java} if java else {})}
-    return {**kept, **dict.fromkeys(PROXIES, proxy_url), **others, **certificates}
+    return {**kept, **past, **dict.fromkeys(PROXIES, proxy_url), **others, **certificates}
 
 
 def has_java_proxy(options: str) -> bool:
@@ -114,11 +120,13 @@ def has_java_proxy(options: str) -> bool:
     return "proxyHost=" in options
 
 
-def java_options(proxy_url: str, certificates: Mapping[str, str], given: str = "") -> str:
+def java_options(
+    proxy_url: str, certificates: Mapping[str, str], given: str = "", *, asks_for_loopback: bool = True
+) -> str:
     """Return the options by which Java trusts the certificates and goes by the proxy, beside those that were given.
 
     It has no option for a password. Where the recorder cannot find out whose a connection is, the proxy is left out: it
-    would only refuse. By default Java asks no proxy for this machine: that is cleared, as `NO_PROXY` is.
+    would only refuse. By default Java asks no proxy for this machine: unless it `asks_for_loopback`.
     """
     store = str(Path(certificates["SSL_CERT_FILE"]).with_name(_STORE))
     options = []
@@ -130,7 +138,7 @@ def java_options(proxy_url: str, certificates: Mapping[str, str], given: str = "
         options += [
             f"-D{scheme}.proxy{name}" for scheme in ("https", "http") for name in (f"Host={host}", f"Port={port}")
         ]
-        options.append("-Dhttp.nonProxyHosts=")
+        options += ["-Dhttp.nonProxyHosts="] * asks_for_loopback
     return " ".join(options)
 
 

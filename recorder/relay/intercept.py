@@ -188,6 +188,8 @@ class Forward:
         """Relay a request that names no host but `origin`; without options, by those of plain HTTP."""
         how = how or self._way(origin, request)
         refusal = guard.check_proxied(request.method, request.target, request.headers, origin)
+        if how.is_recorded:
+            refusal = refusal or self._proxy.check_version(request)
         if refusal := refusal or self._proxy.admit(client, request):
             self._proxy.reject(client, refusal)
             return None

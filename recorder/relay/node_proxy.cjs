@@ -29,6 +29,15 @@ function install(proxy) {
   const { Duplex } = require("node:stream");
   const credential = Buffer.from(`${proxy.username}:${proxy.password}`).toString("base64");
 
+  const excluded = (process.env.NO_PROXY ?? "").split(",");
+  const isDirect = (host) => excluded.includes(`${host}`.replace(/^\[|\]$/g, "").toLowerCase());
+
+  function reach(host, port, done) {
+    const socket = net.connect({ host, port });
+    socket.once("error", done);
+    socket.once("connect", () => done(socket.off("error", done) && null, socket));
+  }
+
   function tunnel(host, port, done) {
     const authority = net.isIPv6(host) ? `[${host}]:${port}` : `${host}:${port}`;
     const headers = { host: authority, "proxy-authorization": `Basic ${credential}` };
@@ -56,7 +65,7 @@ function install(proxy) {
   function connect({ protocol, hostname, port, servername }, done) {
     const host = hostname.replace(/^\[|\]$/g, "");
     const isSecure = protocol === "https:";
-    tunnel(host, port || (isSecure ? 443 : 80), (error, socket) => {
+    (isDirect(host) ? reach : tunnel)(host, port || (isSecure ? 443 : 80), (error, socket) => {
       if (error || !isSecure) return done(error, socket);
       const name = servername || (net.isIP(host) ? "" : host); // an address is no name, but the certificate is for it
       secure({ socket, host, servername: name, ALPNProtocols: ["http/1.1"] }, done);
@@ -140,7 +149,7 @@ function install(proxy) {
     if (typeof host === "string" && typeof given === "object") { // as http2 calls it
       return connect.call(this, { port: first, host, ...given }, ...others.slice(2));
     }
-    if (typeof first !== "object" || !first?.host || first.socket || first.path || !isHttp(first)) {
+    if (typeof first !== "object" || !first?.host || first.socket || first.path || !isHttp(first) || isDirect(first.host)) {
       return plainConnect.call(this, first, ...others);
     }
     const socket = new Tunnel(first.host, first.port || 443);
@@ -166,7 +175,7 @@ function install(proxy) {
   http2.connect = function connect(authority, options, listener) {
     if (typeof options === "function") return connect.call(this, authority, {}, options);
     const { protocol, hostname, port } = typeof authority === "string" ? new URL(authority) : authority;
-    if (protocol !== "http:" || !hostname || options?.createConnection || options?.path) {
+    if (protocol !== "http:" || !hostname || options?.createConnection || options?.path || isDirect(hostname)) {
       return ending(plainSession.call(this, authority, options, listener)); // TLS is connected as above
     }
     const socket = new Tunnel(hostname.replace(/^\[|\]$/g, ""), port || 80);
@@ -191,7 +200,7 @@ function install(proxy) {
 
   const direct = https.Agent.prototype.createConnection;
   https.Agent.prototype.createConnection = function (options, done) {
-    if (options.socketPath || options.socket) return direct.call(this, options, done);
+    if (options.socketPath || options.socket || isDirect(options.host)) return direct.call(this, options, done);
     tunnel(options.host, options.port, (error, socket) => {
       if (error) done(error);
       else secure({ ...options, socket }, done);

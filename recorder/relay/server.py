@@ -444,7 +444,9 @@ class Http1Client:
         """Begin an answer; `closes`: the connection ends with it."""
         if self._outbound is Outbound.CLOSED:
             return
-        is_last = closes or not self._requests[0].keeps
+        is_old = self._requests[0].version == "1.0"  # which knows no chunks: the close ends the answer
+        is_last = closes or not self._requests[0].keeps or (is_old and chunked)
+        chunked = chunked and not is_old
         self._outbound = step(OUTBOUND, self._outbound, "answer last" if is_last else "answer")
         self._frame = _chunk if chunked else _unframed
         self._deadline = None  # a client may wait with the rest of its request for the end of the answer

@@ -379,7 +379,9 @@ class Connection(Carrier):
         self._wanted = (
             _ExpectedAnswer.SWITCH if switches else _ExpectedAnswer.HEAD if bodiless else _ExpectedAnswer.BODY
         )
-        self._parser = self._parser or httptools.HttpResponseParser(self)
+        if self._parser is None:
+            self._parser = httptools.HttpResponseParser(self)
+            self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=True)  # clients take such heads, too
         self._clear()
 
     def _clear(self) -> None:

@@ -289,3 +289,11 @@ def test_options_that_java_has_already_stay_and_so_does_a_proxy_in_them(place: P
         spaced = {name: path.replace("bundle.pem", "a b/bundle.pem") for name, path in names.items()}
         Path(names["SSL_CERT_FILE"]).with_name("a b").symlink_to(".")
         assert ' -Djavax.net.ssl.trustStore="/' in f" {environment.java_options(URL, spaced)}"
+
+
+def test_excluded_hosts_are_in_the_variables_of_all_programs_and_left_to_java(place: Path) -> None:
+    with environment.certificate_files(authority.make().certificate, {}, None) as names:
+        past = environment.proxied({"NO_PROXY": "corporate"}, URL, names, excluded=["localhost", "127.0.0.1"])
+        assert [past[name] for name in environment.BYPASSES] == ["localhost,127.0.0.1"] * 2
+        assert "nonProxyHosts" not in past[environment.JAVA]
+        assert "-Dhttp.nonProxyHosts=" in environment.proxied({}, URL, names)[environment.JAVA]

@@ -284,6 +284,36 @@ async def test_plain_http_is_relayed_and_recorded_only_from_an_api(relay: Interc
     assert relay.recorder.counts.unrecorded == 0
 
 
+@pytest.mark.parametrize(
+    ("version", "answer", "head"),
+    [
+        ("1.1", b"HTTP/1.1 200 Fine\nx-y: z\ncontent-length: 5\n\nhello", b"HTTP/1.1 200 Fine\r\nx-y: z\r\n"),
+        ("1.0", b"HTTP/1.0 200 OK\r\n\r\nhello", b"HTTP/1.1 200 OK\r\n"),
+        (
+            "1.0",
+            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\n",
+        ),
+    ],
+)
+@on_loop
+async def test_a_server_that_is_no_api_may_speak_an_older_http(
+    relay: Intercepting, version: str, answer: bytes, head: bytes
+) -> None:
+    async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        writer.close()
+
+    async with await asyncio.start_server(answers, "127.0.0.3", 0) as server:
+        place = "{}:{}".format(*server.sockets[0].getsockname())
+        request = post(f"http://{place}/?{'q' * 20_000}", b"", [relay.authorization], "GET")
+        got = await raw(relay.base, request.replace(b"HTTP/1.1", f"HTTP/{version}".encode()))
+    assert got.startswith(head)
+    assert got.partition(b"\r\n\r\n")[2] == b"hello"
+    assert b"chunked" not in got
+
+
 @on_loop
 async def test_a_tunnel_to_an_api_may_hold_plain_http(relay: Intercepting) -> None:
     async with await asyncio.start_server(lambda *_: None, "127.0.0.2", 0) as api, dial(relay.base) as (reader, writer):

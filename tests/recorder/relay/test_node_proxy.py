@@ -3,6 +3,8 @@
 import asyncio
 import os
 import shutil
+import socket
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -114,14 +116,30 @@ fetch(process.argv[1], { method: "POST", body: "{}" }).then((answer) => answer.t
 """
 
 
-async def printed(relay: Relay, settings: Interception, authority: Path, script: str, *arguments: str) -> list[str]:
+PAST_SCRIPT = """
+const [port, free] = process.argv.slice(1);
+const said = (call) => call.then((answer) => answer.status, (error) => (error.cause ?? error).code);
+const got = (url) => new Promise((done, failed) => require("node:https").get(url, done).on("error", failed));
+const session = (url) => new Promise((_, failed) => require("node:http2").connect(url).on("error", failed));
+(async () => {
+  console.log(await said(fetch(`http://127.0.0.1:${port}/`)), await said(fetch(`http://localhost:${free}/`)));
+  console.log(await said(got(`https://127.0.0.1:${free}/`)), await said(fetch(`https://127.0.0.1:${free}/`)));
+  console.log(await said(session(`http://localhost:${free}/`)), await said(session(`https://localhost:${free}/`)));
+  process.exit();
+})();
+"""
+
+
+async def printed(
+    relay: Relay, settings: Interception, authority: Path, script: str, *arguments: str, excluded: Sequence[str] = ()
+) -> list[str]:
     """Run a script by Node in the environment of an intercepting recorder; return the lines that it prints."""
     own = settings.authority.certificate
     with environment.certificate_files(own, {}, authority / "ca.pem") as files:
         plain = {name: value for name, value in os.environ.items() if name not in ("NODE_OPTIONS", *files)}
         program = await asyncio.create_subprocess_exec(
             *(NODE or "", "-e", script, *arguments),
-            env=environment.proxied(plain, settings.proxy_url(relay.base), files),
+            env=environment.proxied(plain, settings.proxy_url(relay.base), files, excluded=excluded),
             stdout=asyncio.subprocess.PIPE,
             stderr=None if script is not LOCAL_SCRIPT else asyncio.subprocess.STDOUT,
         )
@@ -187,3 +205,15 @@ def test_nodes_fetch_to_a_plain_server_of_this_machine_is_recorded_without_a_war
     assert found.outcome == ("complete", None)
     assert "data: [DONE]" in lines
     assert [("not ours" in line, "UNDICI-EHPA" in line) for line in lines if "Warning" in line] == [(True, False)]
+
+
+@pytest.mark.skipif(NODE is None, reason="there is no Node")
+def test_node_connects_to_excluded_hosts_as_without_the_recorder(tmp_path: Path, authority: Path) -> None:
+    settings = intercept.make(())
+    with Relay(tmp_path, interception=settings) as relay, socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        ports = relay.upstream.url.rpartition(":")[2], str(closed.getsockname()[1])
+        past = printed(relay, settings, authority, PAST_SCRIPT, *ports, excluded=["localhost", "127.0.0.1"])
+        lines = relay.runner.run(past)
+    assert lines == ["200 ECONNREFUSED", *["ECONNREFUSED ECONNREFUSED"] * 2]
+    assert relay.asked == []

@@ -1,0 +1,65 @@
+"""Whether a command of `wiretape run` is to ask the proxy for servers of this machine."""
+
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from wiretape.recorder.commands import local_apis
+from wiretape.recorder.relay import pointing
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def are_called(
+    command: Sequence[str], hosts: Sequence[str] = (), environ: dict[str, str] | None = None, usual: Sequence[int] = ()
+) -> bool:
+    environ = environ or {}
+    return local_apis.are_called(pointing.plan([], environ, command), hosts, environ, command, frozenset(usual))
+
+
+@pytest.mark.parametrize("pattern", ["localhost", "127.0.0.1:8000", "127.0.0.*", "*", "LOCALHOST:*"])
+def test_a_host_of_this_machine_that_the_user_names_is_asked_of_the_proxy(pattern: str) -> None:
+    assert are_called(["app"], [pattern])
+    assert not are_called(["app"], ["*.example.com", "llm.test:443"])
+
+
+def test_a_variable_with_tls_is_asked_of_the_proxy_and_one_that_leads_here_is_not(port: int) -> None:
+    assert are_called(["app"], environ={"OPENAI_BASE_URL": "https://localhost:9/v1"})
+    assert not are_called(["app"], environ={"OPENAI_BASE_URL": f"http://localhost:{port}/v1"})
+    assert are_called(["app"], environ={"LLM_URL": f"http://localhost:{port}"})
+    assert not are_called(["app"], environ={"HTTP_PROXY": f"http://127.0.0.1:{port}"})
+
+
+def test_a_server_at_a_usual_port_is_asked_of_the_proxy_if_it_listens(port: int) -> None:
+    assert are_called(["app"], usual=[port])
+    assert not are_called(["app"], usual=[port + 1 if port < 65535 else 1])
+
+
+def test_a_command_or_a_script_with_an_api_of_a_server_that_listens_asks_the_proxy_for_it(
+    port: int, tmp_path: Path
+) -> None:
+    script = tmp_path / "app.py"
+    for url, is_asked in (
+        (f"http://127.0.0.1:{port}/v1/chat/completions", True),
+        (f"http://[::1]:{port}/completion", True),
+        (f"http://localhost:{port}/v1", True),
+        (f"http://localhost:{port}/health", False),
+        ("http://localhost:1/v1", False),
+        (f"http://example.com:{port}/v1", False),
+    ):
+        script.write_text(f"call({url!r})\n")
+        assert are_called(["curl", url]) is is_asked
+        assert are_called(["python", str(script)]) is is_asked
+
+
+def test_a_binary_and_a_pipe_among_the_words_are_not_read(port: int, tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff" + f"http://127.0.0.1:{port}/v1".encode())
+    os.mkfifo(tmp_path / "pipe")
+    assert not are_called([str(tmp_path / "binary"), str(tmp_path / "pipe"), "x\0y"])
