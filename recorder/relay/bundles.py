@@ -7,6 +7,7 @@ import base64
 import binascii
 import contextlib
 import functools
+import hashlib
 import io
 import re
 import ssl
@@ -17,6 +18,8 @@ from wiretape.recorder import paths
 
 _PEM = re.compile(r"-----BEGIN (?:X509 )?CERTIFICATE-----\s(.*?)-----END ", re.DOTALL)
 _JKS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+_DIGEST_BYTES = 20
+"""Size of the digest that ends JKS: SHA-1 of the password, a fixed text and all before."""
 _KEY, _CERTIFICATE = 1, 2
 """Kinds of entries of JKS."""
 _PASSWORD = b"changeit"
@@ -42,20 +45,16 @@ def pem(certificates: Iterable[bytes]) -> str:
 @functools.cache
 def read(path: str) -> tuple[bytes, ...]:
     """Return the certificates of a file, or of all files of a directory. Raise `OSError` if there are none."""
+    certificates = []
     if paths.is_directory(path):
-        files = [str(file) for file in sorted(Path(path).iterdir()) if paths.is_file(file)]
-        texts = [text for file in files if (text := _text(file)) is not None]
+        for file in filter(paths.is_file, sorted(Path(path).iterdir())):
+            with contextlib.suppress(OSError):  # programs pass over it, too
+                certificates += parse(file.read_text("ascii", "replace"))
     else:
-        texts = [Path(path).read_text("ascii", "replace")]
-    if certificates := tuple(certificate for text in texts for certificate in parse(text)):
-        return certificates
-    raise OSError(0, "no certificates in PEM")
-
-
-def _text(file: str) -> str | None:
-    with contextlib.suppress(OSError):  # the directory's programs pass over it, too
-        return Path(file).read_text("ascii", "replace")
-    return None
+        certificates += parse(Path(path).read_text("ascii", "replace"))
+    if not certificates:
+        raise OSError(0, "no certificates in PEM")
+    return tuple(certificates)
 
 
 @functools.cache
@@ -63,6 +62,9 @@ def read_store(path: str, password: str) -> tuple[tuple[bytes, bool], ...]:
     """Return the certificates of a Java store, with True for those that Java came with. Raises `OSError`."""
     data = Path(path).read_bytes()
     if data.startswith(_JKS):
+        salted = password.encode("utf-16-be") + b"Mighty Aphrodite" + data[:-_DIGEST_BYTES]
+        if password and hashlib.sha1(salted, usedforsecurity=False).digest() != data[-_DIGEST_BYTES:]:
+            raise OSError(0, "its password is another, or it is damaged")
         return tuple(_jks(io.BytesIO(data)))
     from cryptography.hazmat.primitives.serialization import Encoding, pkcs12
 

@@ -1,6 +1,7 @@
 """A program's environment for an intercepting recorder: its variables, and the files that remain afterwards."""
 
 import functools
+import hashlib
 import os
 import re
 import ssl
@@ -8,7 +9,7 @@ import stat
 import struct
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -86,13 +87,14 @@ def test_a_bundle_that_cannot_be_read_stays_where_its_program_fails_without_it(p
     assert "(/not/there: No such file or directory)" in missing
 
 
-def jks(certificates: Mapping[str, bytes]) -> bytes:
+def jks(certificates: Mapping[str, bytes], password: str = "changeit") -> bytes:
     """Return Java's older form of a store."""
     entries = [
         struct.pack(">IH", 2, len(name)) + name.encode() + bytes(8) + b"\0\5X.509" + struct.pack(">I", len(der)) + der
         for name, der in certificates.items()
     ]
-    return struct.pack(">III", 0xFEEDFEED, 2, len(entries)) + b"".join(entries) + bytes(20)
+    data = struct.pack(">III", 0xFEEDFEED, 2, len(entries)) + b"".join(entries)
+    return data + hashlib.sha1(password.encode("utf-16-be") + b"Mighty Aphrodite" + data).digest()
 
 
 def pkcs12_store(certificates: Mapping[str, bytes], password: str = "") -> bytes:
@@ -124,9 +126,12 @@ def test_what_was_added_to_the_store_of_java_is_trusted_by_java_and_upstream(
     assert environment.authorities(environ) == {corporate}
 
 
-def test_the_store_that_the_options_of_java_name_is_taken_over_if_it_can_be_read(place: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", [jks, pkcs12_store])
+def test_the_store_that_the_options_of_java_name_is_taken_over_if_it_can_be_read(
+    place: Path, tmp_path: Path, form: Callable[[Mapping[str, bytes], str], bytes]
+) -> None:
     corporate = ssl.PEM_cert_to_DER_cert(authority.make().certificate)
-    (tmp_path / "a store").write_bytes(pkcs12_store({"corporate": corporate}, "of their own"))
+    (tmp_path / "a store").write_bytes(form({"corporate": corporate}, "of their own"))
     given = f'-Xmx1g -Djavax.net.ssl.trustStore="{tmp_path}/a store" -Djavax.net.ssl.trustStorePassword='
     for password, is_readable in (('"of their own"', True), ("another", False)):
         environ = {environment.JAVA: given + password}
