@@ -84,9 +84,9 @@ class Tape:
     """A tape with its tables as frames, the oldest exchange first, and with the answers of the commands.
 
     `filter` is a filter as `--filter` takes it, such as `"model:gpt-* ttft>800ms"`; an empty one selects all, and an
-    invalid one raises a `ValueError` with the position and the reason. `where` is its older name; exchanges have to fit
-    both. `limit` is the maximum number of rows. A tape that cannot be read raises a
-    `wiretape.recorder.errors.TapeError`. A `with` block works, and is not needed: there is nothing to close.
+    invalid one raises a `ValueError` with the position and the reason. `limit` is the maximum number of rows. A tape
+    that cannot be read raises a `wiretape.recorder.errors.TapeError`. A `with` block works, and is not needed: there is
+    nothing to close.
     """
 
     path: Path
@@ -105,35 +105,31 @@ class Tape:
         with self._selected(filter) as (connection, condition):
             yield from queries.details(connection, condition, limit)
 
-    def exchanges(
-        self, filter: str | None = None, *, limit: int | None = None, where: str | None = None
-    ) -> "pd.DataFrame":
+    def exchanges(self, filter: str | None = None, *, limit: int | None = None) -> "pd.DataFrame":
         """Return one row for each exchange: its start, model and outcome (text), durations in ms, counts.
 
         `started_at` is a timestamp in UTC, to the microsecond; `flags` are words joined by spaces, `labels` JSON.
         """
-        return self._exchanges("exchanges", limit, filter, where)
+        return self._exchanges("exchanges", limit, filter)
 
-    def texts(self, filter: str | None = None, *, limit: int | None = None, where: str | None = None) -> "pd.DataFrame":
+    def texts(self, filter: str | None = None, *, limit: int | None = None) -> "pd.DataFrame":
         """Return the columns of `exchanges`, then the answer: content, reasoning, refusal, and tool calls as JSON."""
-        return self._exchanges("texts", limit, filter, where)
+        return self._exchanges("texts", limit, filter)
 
-    def chunks(
-        self, filter: str | None = None, *, limit: int | None = None, where: str | None = None
-    ) -> "pd.DataFrame":
+    def chunks(self, filter: str | None = None, *, limit: int | None = None) -> "pd.DataFrame":
         """Return one row for each choice of each chunk; each is decoded from the bytes, so a million take their time.
 
         `at_ms` is since T0, `gap_ms` since the chunk before; `output` is whether the chunk counts as output.
         """
-        with self._selected(filter, where) as (connection, condition):
+        with self._selected(filter) as (connection, condition):
             return _frame("chunks", queries.all_chunks(connection, condition, limit))
 
-    def reads(self, filter: str | None = None, *, limit: int | None = None, where: str | None = None) -> "pd.DataFrame":
+    def reads(self, filter: str | None = None, *, limit: int | None = None) -> "pd.DataFrame":
         """Return one row for each socket read: timestamps in ms since T0, `start` and `size` in bytes of the body."""
         import numpy as np
 
         ids, parts, left = list[str](), [np.empty((5, 0))], limit
-        with self._selected(filter, where) as (connection, condition):
+        with self._selected(filter) as (connection, condition):
             for id, found in queries.all_reads_packed(connection, condition):
                 if left is not None and left <= 0:
                     break
@@ -146,26 +142,24 @@ class Tape:
         arrays = _category(place, ids), _whole(seq), _ms(at), _ms(relayed), _whole(start), _whole(size)
         return _described("reads", fields.of("reads"), arrays)
 
-    def turns(self, filter: str | None = None, *, limit: int | None = None, where: str | None = None) -> "pd.DataFrame":
+    def turns(self, filter: str | None = None, *, limit: int | None = None) -> "pd.DataFrame":
         """Return one row for each turn over a WebSocket: what began it, its times in ms, outcome, tokens and audio."""
-        with self._selected(filter, where) as (connection, condition):
+        with self._selected(filter) as (connection, condition):
             return _frame("turns", itertools.islice(queries.all_turns(connection, condition), limit))
 
-    def conversations(
-        self, filter: str | None = None, *, limit: int | None = None, where: str | None = None
-    ) -> "pd.DataFrame":
+    def conversations(self, filter: str | None = None, *, limit: int | None = None) -> "pd.DataFrame":
         """Return one row for each conversation with the parts of its time; it covers the exchanges that fit."""
-        with self._selected(filter, where) as (connection, condition):
+        with self._selected(filter) as (connection, condition):
             return _frame("conversations", sessions.listed(connection, where=condition)[::-1][:limit])
 
-    def gaps(self, filter: str | None = None, *, where: str | None = None) -> "pd.DataFrame":
+    def gaps(self, filter: str | None = None) -> "pd.DataFrame":
         """Return one row for each gap between two output chunks of an exchange: its number and its length in ms.
 
         They are the gaps of `icl` in `stats`, which takes those of the complete exchanges. Millions take seconds.
         """
         import numpy as np
 
-        with self._selected(filter, where) as (connection, condition):
+        with self._selected(filter) as (connection, condition):
             found = [(id, _whole_gaps(packed)) for id, packed in queries.packed_gaps(connection, condition)]
         counts = np.array([len(packed) // 8 for _, packed in found], np.int64)
         gaps = np.frombuffer(b"".join(packed for _, packed in found), "<i8")
@@ -250,14 +244,14 @@ class Tape:
             record = rows.record(found.worked_out(), found.headers())
             return rows.rounded(record, filter(rows.is_rounded, record))
 
-    def _exchanges(self, table: str, limit: int | None, *filters: str | None) -> "pd.DataFrame":
+    def _exchanges(self, table: str, limit: int | None, filter: str | None) -> "pd.DataFrame":
         names = tuple(field.name for field in fields.of(table))
-        with self._selected(*filters) as (connection, condition):
+        with self._selected(filter) as (connection, condition):
             return _frame(table, queries.exchanges(connection, names, where=condition, limit=limit))
 
     @contextlib.contextmanager
-    def _selected(self, *filters: str | None) -> Iterator[tuple[Connection, Condition | None]]:
-        where = _filter(*filters)
+    def _selected(self, filter: str | None) -> Iterator[tuple[Connection, Condition | None]]:
+        where = _filter(filter)
         condition = None if where is None else conditions.condition(where)
         with queries.opened(self.path) as connection:
             yield connection, condition
