@@ -35,7 +35,7 @@ from wiretape.recorder.relay import providers, server
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.proxy import Proxy
 from wiretape.recorder.relay.service import Observer, Options, Recorder
-from wiretape.recorder.relay.sockets import Handler, Socket
+from wiretape.recorder.relay.sockets import Handler, Socket, ask_for_times
 from wiretape.recorder.relay.upstream import Transport
 
 LOOPS = (asyncio.new_event_loop, uvloop.new_event_loop)
@@ -474,6 +474,20 @@ async def finish(process: Process, number: signal.Signals | None = None, seconds
 # The relay
 
 
+async def stamping() -> None:
+    """Wait until the kernel records receive times: it begins a moment after the first socket has asked, or later."""
+    with create_server(("127.0.0.1", 0)) as listener, socket() as near:
+        near.connect(listener.getsockname())
+        with listener.accept()[0] as far:
+            ask_for_times(near)
+
+            def is_stamped() -> bool:
+                far.send(b".")
+                return bool(near.recvmsg(1, 64)[1]) or sys.platform != "linux"
+
+            await until(is_stamped)
+
+
 class Relay:
     """A recorder before a scripted upstream, which plays a scene to requests for the target from `plays`."""
 
@@ -512,6 +526,7 @@ class Relay:
         )
         self.recorder = Recorder(told, observer)
         await self.recorder.start()
+        await stamping()
 
     async def stop(self) -> int:
         unstored = await self.recorder.stop()
