@@ -24,7 +24,8 @@ def asked(place: Place, *arguments: str) -> Result:
 
 
 COMMANDS = [
-    ("ls",), ("ls", "-n", "3", "--format", "table"), ("ls", "-s", "-stall", "--format", "json"),
+    ("ls", "-n", "3"), ("ls", "-n", "3", "--format", "table"),
+    ("ls", "-s", "-stall", "--columns", "id,stall", "--format", "json"),
     ("ls", "--spark"), ("ls", "--format", "ids"),
     ("stats",), ("stats", "--by", "model", "--format", "json"),
     ("stats", "--all", "--hist", "icl", "--format", "table"),
