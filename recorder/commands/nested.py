@@ -1,5 +1,6 @@
 """`wiretape run` under a running recorder: the marker in its commands' environment, and its effect on a new run."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,9 @@ from wiretape.recorder.relay.providers import Upstream
 VARIABLE = "WIRETAPE_RECORDING"
 _CERTIFICATES = "/wiretape-ca-"
 """Part of the paths of `wiretape.recorder.relay.environment`'s files; importing that would be slow."""
+_JAVA = "JAVA_TOOL_OPTIONS"
+_JAVA_ADDED = re.compile(rf' ?-Djavax\.net\.ssl\.trustStore=("[^"]*|[^\s"]*){_CERTIFICATES}.*')
+"""Options for Java that went with a recorder: they stand behind the user's own."""
 _PROXIES = frozenset(("http_proxy", "https_proxy", "all_proxy"))
 
 
@@ -66,6 +70,8 @@ def without(environ: Mapping[str, str], marker: OuterRecorder) -> dict[str, str]
     that recorder has ended.
     """
     kept = {name: value for name, value in environ.items() if not _is_left(name, value, marker)}
+    if java := _JAVA_ADDED.sub("", environ.get(_JAVA, "")):
+        kept[_JAVA] = java
     for name, path in pointed_at(kept, marker.base).items():
         if path.strip("/").partition("/")[0] in marker.own:
             del kept[name]

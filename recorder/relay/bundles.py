@@ -11,6 +11,7 @@ import hashlib
 import io
 import re
 import ssl
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -69,7 +70,7 @@ def read_store(path: str, password: str) -> tuple[tuple[bytes, bool], ...]:
     from cryptography.hazmat.primitives.serialization import Encoding, pkcs12
 
     for candidate in (password.encode(),) if password else (_PASSWORD, None):
-        with contextlib.suppress(ValueError):
+        with warnings.catch_warnings(action="ignore"), contextlib.suppress(ValueError):  # some roots break RFC 5280
             store = pkcs12.load_pkcs12(data, candidate)
             entries = [*store.additional_certs, *filter(None, [store.cert])]
             return tuple(

@@ -34,6 +34,14 @@ def test_what_a_recorder_set_that_has_ended_is_taken_back() -> None:
     assert nested.without(kept | left, ENDED) == kept
 
 
+@pytest.mark.parametrize("store", ["/me/wiretape-ca-x/truststore.p12", '"/my self/wiretape-ca-x/truststore.p12"'])
+def test_options_that_java_had_before_a_recorder_stay(store: str) -> None:
+    given = '-Xmx1g -Djavax.net.ssl.trustStore="/home/my self/store"'
+    added = f"-Djavax.net.ssl.trustStore={store} -Dhttps.proxyHost=127.0.0.1"
+    assert nested.without({"JAVA_TOOL_OPTIONS": f"{given} {added}"}, ENDED) == {"JAVA_TOOL_OPTIONS": given}
+    assert nested.without({"JAVA_TOOL_OPTIONS": added}, ENDED) == {}
+
+
 def test_a_variable_that_points_at_a_recorder_of_the_tape_stands_for_what_that_relays_to() -> None:
     upstreams = [providers.parse("openai=https://gw.test/x"), providers.parse("groq=https://REDACTED@gw.test")]
     kept = {"GROQ_BASE_URL": f"{BASE}/groq", "XAI_API_BASE": "http://127.0.0.1:1/v1", "PATH": BASE}
