@@ -267,14 +267,26 @@ def behind_handshakes(context: ssl.SSLContext, serve: Callable[[ssl.SSLSocket], 
     By blocking sockets: asyncio's server resets a connection instead of sending the alert of a failed handshake.
     """
 
+    def shake_hands(connection: socket) -> None:
+        with context.wrap_socket(connection, server_side=True) as secured:
+            serve(secured)
+
+    with blocking(shake_hands) as place:
+        yield place
+
+
+@contextlib.contextmanager
+def blocking(serve: Callable[[socket], object]) -> Iterator[str]:
+    """Serve one connection after another to a place, which is given, in a thread."""
+
     def accept() -> None:
         while True:
             try:
                 connection = listener.accept()[0]
             except OSError:  # it was shut down
                 return
-            with contextlib.suppress(OSError), connection, context.wrap_socket(connection, server_side=True) as secured:
-                serve(secured)
+            with contextlib.suppress(OSError), connection:
+                serve(connection)
 
     with create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=accept)
