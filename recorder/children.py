@@ -19,7 +19,8 @@ LAST_SECONDS: Final = 4.0
 """Time allowed for the remaining work of a companion after the recorder's end, in seconds."""
 
 _OF_CONNECTIONS: Final = frozenset({
-    "http_proxy", "https_proxy", "all_proxy", "wiretape_fleet_password", "otel_exporter_otlp_headers",
+    "http_proxy", "https_proxy", "all_proxy", "wiretape_proxy", "wiretape_fleet_password",
+    "otel_exporter_otlp_headers",
 })  # fmt: skip
 _SAFE_PATH: Final = "PYTHONSAFEPATH"
 

@@ -11,7 +11,7 @@
     │   ├── ForeignFile     the file is not a tape                                            exit 8
     │   └── TapeDamaged     a check of the tape failed                                        exit 3
     ├── OutputRefused       an output file would replace a protected file                       exit 2
-    ├── ConfigError         a configuration file, or one of rules, has a mistake             exit 2
+    ├── ConfigError         a configuration file, one of rules, or a variable has a mistake  exit 2
     ├── CannotListen        the address is taken or may not be listened on                    exit 7
     ├── WriterFailed        the writer process could not be started or kept running           exit 1
     └── UpstreamError       an upstream could not be reached, broke, or ran into a limit

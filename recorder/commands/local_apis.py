@@ -12,7 +12,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
-from wiretape.recorder import process
+from wiretape.recorder import paths, process
 from wiretape.recorder.destinations import is_loopback
 from wiretape.recorder.relay.environment import PROXIES
 from wiretape.recorder.relay.pointing import PointingPlan
@@ -60,7 +60,7 @@ def _texts(command: Sequence[str]) -> Iterator[str]:
     for word in command:
         yield word
         try:
-            if (path := Path(word)).is_file() and path.stat().st_size <= _FILE_BYTES:  # no pipe of `<(…)`
+            if paths.is_file(path := Path(word)) and path.stat().st_size <= _FILE_BYTES:  # no pipe of `<(…)`
                 yield path.read_text("utf-8")
         except (OSError, ValueError):  # it names no file, or no text
             continue

@@ -24,7 +24,7 @@ from wiretape.recorder.commands import dialects
 from wiretape.recorder.errors import NotFound, WiretapeError
 
 if TYPE_CHECKING:
-    from wiretape.recorder.relay import outward, providers
+    from wiretape.recorder.relay import providers
     from wiretape.recorder.relay.service import Options
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -156,7 +156,7 @@ class RecordingValues:
 
         Labels that were given win over `added` ones; `environ` names the proxies.
         """
-        from wiretape.recorder.relay import intercept
+        from wiretape.recorder.relay import intercept, outward
         from wiretape.recorder.relay.service import Options
         from wiretape.recorder.relay.upstream import Timeouts
 
@@ -171,7 +171,7 @@ class RecordingValues:
             limits=Timeouts(self.connect_timeout, self.headers_timeout, self.idle_timeout),
             ca_file=self.ca_file,
             client_cert=self.client_cert,
-            proxies=read_proxies(environ, self.proxy),
+            proxies=outward.read(environ, self.proxy),
             dialects=dialects.read(self.declared),
             interception=intercept.make(self.hosts, _password()) if self.intercepts else None,
             **more,
@@ -256,16 +256,6 @@ def read_upstreams(given: tuple[str, ...]) -> "list[providers.Upstream]":
             raise click.BadParameter(f"two upstreams for {where}: name them apart, NAME=URL", param_hint="--upstream")
         chosen.append(upstream)
     return chosen or providers.well_known()
-
-
-def read_proxies(environ: Mapping[str, str], given: str | None) -> "outward.Proxies":
-    """Read the proxies that the environment names, or `--proxy`."""
-    from wiretape.recorder.relay import outward
-
-    try:
-        return outward.read(environ, given)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
 
 
 def read_labels(given: tuple[str, ...]) -> dict[str, str]:

@@ -120,10 +120,8 @@ class Client(Protocol):
     def connect_at_once(self, transport: Transport, upstream: Upstream, instants: Instants) -> Carrier | None:
         """Return a carrier on a new connection that needs no waiting, or None: `connect` has to."""
 
-    async def connect(
-        self, transport: Transport, upstream: Upstream, instants: Instants, *, switches: bool = False
-    ) -> Carrier:
-        """Return a carrier on a new connection, which may change to another protocol. Raises `UpstreamError`."""
+    async def connect(self, transport: Transport, upstream: Upstream, instants: Instants) -> Carrier:
+        """Return a carrier on a new connection. Raises `UpstreamError`."""
 
     def keep(self, carrier: Carrier) -> None:
         """Keep a carrier's connection for another request."""

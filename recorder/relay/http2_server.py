@@ -113,9 +113,7 @@ class ClientStream(Http2Stream["ClientStream"]):
         """Return None: the server's protocol is not known yet."""
         return None
 
-    async def connect(
-        self, transport: Transport, upstream: Upstream, instants: Instants, *, switches: bool = False
-    ) -> Carrier:
+    async def connect(self, transport: Transport, upstream: Upstream, instants: Instants) -> Carrier:
         """Return a carrier on a new connection."""
         return await self._connection.mirror.connect(transport, upstream, instants)
 

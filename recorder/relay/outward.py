@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from wiretape.recorder.destinations import is_loopback
-from wiretape.recorder.errors import ProxyRefusal, UpstreamError
+from wiretape.recorder.errors import ConfigError, ProxyRefusal, UpstreamError
 from wiretape.recorder.relay import sockets
 
 HEAD_BYTES = 64 << 10
@@ -90,7 +90,7 @@ class Proxies:
 def read(environ: Mapping[str, str], given: str | None = None) -> Proxies:
     """Return the proxies that an environment names, or the `given` one for all hosts, but those of `NO_PROXY`.
 
-    Raise ValueError, which quotes no value, for one that cannot be used.
+    Raises `ConfigError`, which quotes no value, for one that cannot be used.
     """
 
     def find(*names: str) -> OutwardProxy | None:
@@ -108,26 +108,26 @@ def read(environ: Mapping[str, str], given: str | None = None) -> Proxies:
 
 
 def parse(text: str, name: str) -> OutwardProxy:
-    """Return the proxy of a URL, whose scheme may be missing. Raise ValueError with the `name` of what holds it."""
+    """Return the proxy of a URL, whose scheme may be missing. Raises `ConfigError` with the `name` of what holds it."""
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
         host, port = parts.hostname, parts.port
     except ValueError:  # its message may quote a part of a password
         host = port = None
     if not host:
-        raise ValueError(
+        raise ConfigError(
             f"{name} is not the URL of a proxy: it needs http://HOST:PORT, and special characters of the user and"
             " the password percent-encoded"
         )
     if parts.scheme not in _PORTS:
-        raise ValueError(
+        raise ConfigError(
             f"{name} names a proxy by {parts.scheme}://, which wiretape does not speak: name it by http:// or"
             " socks5://, or set NO_PROXY='*' to connect without it"
         )
     user = None if parts.username is None else unquote_to_bytes(parts.username)
     password = unquote_to_bytes(parts.password or "")
     if parts.scheme != "http" and max(len(user or b""), len(password)) > _SOCKS_BYTES:
-        raise ValueError(f"{name} has a user or a password of more than {_SOCKS_BYTES} bytes, which SOCKS cannot have")
+        raise ConfigError(f"{name} has a user or a password of more than {_SOCKS_BYTES} bytes, which SOCKS cannot have")
     return OutwardProxy(parts.scheme, host, port or _PORTS[parts.scheme], user, password)
 
 

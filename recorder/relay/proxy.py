@@ -366,8 +366,12 @@ class RelayedExchange(Responder):
     async def _connect(self, head: RequestHead, body: bytes | None) -> None:
         instants = self._recording.instants
         try:
-            transport, switches = self._proxy.transport, self._wants_websocket
-            connection = await self._client.connect(transport, self._upstream, instants, switches=switches)
+            transport = self._proxy.transport
+            connection: Carrier
+            if self._wants_websocket:  # which no client of HTTP/2 does
+                connection = await transport.connect(self._upstream, instants, switches=True)
+            else:
+                connection = await self._client.connect(transport, self._upstream, instants)
             self._send(connection, head, body)
             self.body_came()
         except UpstreamError as error:

@@ -667,11 +667,9 @@ class Http1Client:
         """Return a new connection to a server on this machine; None: `connect` has to."""
         return transport.connect_at_once(upstream, instants)
 
-    async def connect(
-        self, transport: Transport, upstream: Upstream, instants: Instants, *, switches: bool = False
-    ) -> Connection:
+    async def connect(self, transport: Transport, upstream: Upstream, instants: Instants) -> Connection:
         """Return a new connection to an API server. Raises `UpstreamError`."""
-        return await transport.connect(upstream, instants, switches=switches)
+        return await transport.connect(upstream, instants)
 
     def keep(self, carrier: Carrier) -> None:
         """Keep a connection to an API server as long as the client keeps this one, or that server that one."""

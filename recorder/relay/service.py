@@ -22,7 +22,7 @@ from wiretape.recorder import __version__, paths
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.process import boot_id
-from wiretape.recorder.relay import environment, local, server, sharing
+from wiretape.recorder.relay import environment, local, outward, server, sharing
 from wiretape.recorder.relay.guard import Policy
 from wiretape.recorder.relay.intercept import Forward, Interception
 from wiretape.recorder.relay.outward import Proxies
@@ -71,6 +71,7 @@ class Options:
     interception: Interception | None = None
     dialects: list[dict[str, Any]] = field(default_factory=list)
     proxies: Proxies | None = None
+    """The proxies on the way; None: those that the environment names."""
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):
@@ -91,8 +92,10 @@ class Front:
         self._options, self._sock, self._observer = options, sock, observer
         trusted = environment.authorities(os.environ)
         tls = tls_context(options.ca_file, options.client_cert, trusted)
-        proxies = options.proxies and sock and options.proxies.without(sock.getsockname()[1])
-        self._transport = Transport(tls, options.limits, proxies=proxies or options.proxies)
+        proxies = options.proxies or outward.read(os.environ)
+        if sock is not None:
+            proxies = proxies.without(sock.getsockname()[1])
+        self._transport = Transport(tls, options.limits, proxies=proxies)
         self._server: server.Server | None = None
         self.proxy: Proxy | None = None
         self._is_cut = False

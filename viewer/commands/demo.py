@@ -64,11 +64,13 @@ async def _record(path: Path, steps: "Sequence[Step]") -> int:
     from wiretape.recorder.demo import agent, scenes
     from wiretape.recorder.demo.upstream import ScriptedUpstream
     from wiretape.recorder.relay import providers
+    from wiretape.recorder.relay.outward import Proxies
     from wiretape.recorder.relay.service import Observer, Options, Recorder
 
     count = len(steps) + len(scenes.SCENES)
     async with ScriptedUpstream(agent.choose) as upstream:
-        options = Options(path, [providers.make("", upstream.url)], labels={"run": "demo"}, purpose="wiretape demo")
+        upstreams = [providers.make("", upstream.url)]
+        options = Options(path, upstreams, labels={"run": "demo"}, purpose="wiretape demo", proxies=Proxies())
         recorder = Recorder(options, Observer(trouble=lambda message: click.echo(f"wiretape: {message}", err=True)))
         await recorder.start()
         click.echo(f"recording {count} scripted streams through {recorder.base} to {path} …\n", err=True)

@@ -22,7 +22,7 @@ import click
 from wiretape.recorder import paths, terminals
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.commands import options
-from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.errors import UpstreamError, WiretapeError
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.process import RecorderRun
 from wiretape.recorder.relay import apis, local, providers
@@ -198,21 +198,25 @@ def of_environment(path: Path, environment: Mapping[str, str]) -> Iterator[Findi
 
 
 def of_upstream(url: str, clock: Clock = SYSTEM) -> Finding:
-    """Connect to an API server, TLS included, and hang up."""
-    import socket
-    import ssl
+    """Connect to an API server as a recorder does, TLS included, and hang up."""
+    import asyncio
+
+    from wiretape.recorder.relay import outward
+    from wiretape.recorder.relay.upstream import Timeouts, Transport
 
     try:
         server = providers.make("", url)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--check") from error
-    before = clock.now()
+    proxies, before = outward.read(os.environ), clock.now()
+
+    async def connect() -> None:
+        (await Transport(None, Timeouts(_CONNECT_SECONDS), proxies=proxies).open(server)).close()
+
     try:
-        with socket.create_connection((server.host, server.port), _CONNECT_SECONDS) as connection:
-            if server.scheme == "https":
-                ssl.create_default_context().wrap_socket(connection, server_hostname=server.host).close()
-    except OSError as error:
-        return judge_upstream(url, None, error.strerror or str(error) or "no answer")
+        asyncio.run(connect())
+    except UpstreamError as error:
+        return judge_upstream(url, None, str(error))
     return judge_upstream(url, clock.now() - before, "")
 
 

@@ -19,7 +19,6 @@ from wiretape.recorder.commands.options import (
     proxy,
     read_labels,
     read_listen,
-    read_proxies,
     read_upstreams,
     tape_path,
     upstream,
@@ -167,6 +166,7 @@ def serve(
     """
     _check_recording(answers := answered(pace), ids)
 
+    from wiretape.recorder.relay import outward
     from wiretape.recorder.relay.loop import run
     from wiretape.viewer.replay.cassette import CassetteOptions
     from wiretape.viewer.source.tape.place import TapePlace
@@ -182,7 +182,7 @@ def serve(
         port,
         read_upstreams(asking.upstreams) if answers.record != "none" else (),
         read_labels(asking.record_labels),
-        proxies=read_proxies(os.environ, asking.proxy) if answers.record != "none" else None,
+        proxies=outward.read(os.environ, asking.proxy) if answers.record != "none" else None,
         ca_file=asking.ca_file,
     )
     sys.exit(run(lambda: _serve(settings, ready_file)))

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from wiretape.recorder.clock import SYSTEM, KernelTime
-from wiretape.recorder.relay import outward, pointing, server
+from wiretape.recorder.relay import pointing, server
 from wiretape.recorder.relay.client import App, Client, Request
 from wiretape.recorder.relay.guard import Refusal
-from wiretape.recorder.relay.outward import Proxies
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.responder import Responder
 from wiretape.recorder.tape.masking import Rules
@@ -100,7 +99,7 @@ class Background:
             serving = self._call(self._replay(place, asked, test))
             return WiretapeServer(base, self, serving, testenv.variables(base, environ), asked.allowed_hosts)
         plan = pointing.plan_base_urls(asked.upstreams, environ, ())
-        serving = self._call(self._record(place, asked, test, plan.upstreams, outward.read(environ)))
+        serving = self._call(self._record(place, asked, test, plan.upstreams))
         return WiretapeServer(base, self, serving, plan.values(base), asked.allowed_hosts, is_recording=True)
 
     def _is_recorded(self, asked: MarkerSettings, test: str) -> bool:
@@ -117,11 +116,9 @@ class Background:
 
         return await self._answer(place, asked, open_planner, None)
 
-    async def _record(
-        self, place: str, asked: MarkerSettings, test: str, upstreams: Sequence[Upstream], proxies: Proxies
-    ) -> _Serving:
+    async def _record(self, place: str, asked: MarkerSettings, test: str, upstreams: Sequence[Upstream]) -> _Serving:
         """Serve a test, and record its new requests under its id."""
-        found = await self._recording(asked.tape, tuple(upstreams), proxies, asked.options.redaction)
+        found = await self._recording(asked.tape, tuple(upstreams), asked.options.redaction)
         select = selected(asked.filter, test, with_unlabelled=asked.options.record != "once")
 
         def open_planner() -> Planner:
@@ -129,16 +126,12 @@ class Background:
 
         return await self._answer(place, asked, open_planner, found.labelled({LABEL: test}))
 
-    async def _recording(
-        self, tape: Path, upstreams: tuple[Upstream, ...], proxies: Proxies, redaction: Rules
-    ) -> Recording:
+    async def _recording(self, tape: Path, upstreams: tuple[Upstream, ...], redaction: Rules) -> Recording:
         """Return the recorder to a tape, which runs until the end of all tests."""
         found = self._recordings.get((tape, upstreams, redaction))
         if found is None:
             tape.parent.mkdir(parents=True, exist_ok=True)
-            settings = recording.RecordingOptions(
-                tape, upstreams, proxies=proxies, purpose="pytest", redaction=redaction
-            )
+            settings = recording.RecordingOptions(tape, upstreams, purpose="pytest", redaction=redaction)
             found = Recording(settings, lambda message: self._tell(message), lambda _: None)
             await found.start(self._base)
             self._recordings[tape, upstreams, redaction] = found

@@ -15,7 +15,7 @@ import click
 from wiretape.recorder.commands import options
 from wiretape.recorder.errors import NotFound
 from wiretape.recorder.plurals import counted
-from wiretape.recorder.relay import outward, pointing, service
+from wiretape.recorder.relay import pointing, service
 from wiretape.recorder.relay.apis import BY_NAME
 from wiretape.recorder.tape.journal import Finished
 from wiretape.viewer.export.frames import Tape
@@ -65,14 +65,7 @@ def record(
     plan = pointing.plan_base_urls(upstreams, os.environ, ())
     tape = options.tape_path(None if path is None else Path(path).expanduser())
     certificates = None if ca_file is None else Path(ca_file).expanduser()
-    settings = service.Options(
-        tape,
-        plan.upstreams,
-        labels=named,
-        ca_file=certificates,
-        proxies=outward.read(os.environ),
-        purpose="wiretape.record()",
-    )
+    settings = service.Options(tape, plan.upstreams, labels=named, ca_file=certificates, purpose="wiretape.record()")
     return LiveTape(settings, plan)
 
 

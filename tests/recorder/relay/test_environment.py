@@ -302,3 +302,8 @@ def test_excluded_hosts_are_in_the_variables_of_all_programs_and_left_to_java(pl
         assert [past[name] for name in environment.BYPASSES] == ["localhost,127.0.0.1"] * 2
         assert "nonProxyHosts" not in past[environment.JAVA]
         assert "-Dhttp.nonProxyHosts=" in environment.proxied({}, URL, names)[environment.JAVA]
+
+
+def test_a_run_within_a_run_gets_no_proxy_past_the_outer_one(place: Path) -> None:
+    with environment.certificate_files(authority.make().certificate, {}, None) as names:
+        assert "WIRETAPE_PROXY" not in environment.proxied({"WIRETAPE_PROXY": "http://u:p@corporate"}, URL, names)

@@ -15,6 +15,7 @@ from tests.support.http2 import Stream, Upstream
 from tests.support.outward import PASSWORD, CompanyProxy
 from tests.support.relay import DONE, Relay, chunk, dial, fetch, on_loop, post, raw, run, serving
 from wiretape.recorder.demo.upstream import answer
+from wiretape.recorder.errors import ConfigError
 from wiretape.recorder.relay import intercept, outward
 from wiretape.recorder.relay.upstream import Timeouts
 
@@ -59,7 +60,7 @@ def test_credentials_are_percent_decoded_and_in_no_text() -> None:
     ],
 )
 def test_a_proxy_that_cannot_be_used_is_named_without_its_password(url: str, words: str) -> None:
-    with pytest.raises(ValueError, match=words) as raised:
+    with pytest.raises(ConfigError, match=words) as raised:
         outward.read({"HTTPS_PROXY": url})
     assert str(raised.value).startswith("HTTPS_PROXY ")
     assert "hunter2" not in str(raised.value)

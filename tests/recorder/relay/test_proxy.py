@@ -293,7 +293,7 @@ class Broken(Transport):
         super().__init__()
         self.fault = fault
 
-    async def connect(self, upstream: providers.Upstream, instants: Instants, **_: bool) -> Connection:
+    async def connect(self, upstream: providers.Upstream, instants: Instants, *, switches: bool = False) -> Connection:
         if self.fault == "connecting":
             raise KeyError("what is not there")
         return Faulty(ByHand(), SYSTEM, upstream)

@@ -108,7 +108,7 @@ def test_an_upstream_is_only_asked_when_it_is_named(tape: Path) -> None:
         url = f"http://u:sk-secret@127.0.0.1:{server.getsockname()[1]}/sk-secret"
         assert "upstream" not in examined(tape)
         assert examined(tape, "--check", url)["upstream"][0] == "ok"
-    assert "cannot be reached (Connection refused)" in examined(tape, "--check", url, code=3)["upstream"][1]
+    assert "cannot be reached ([Errno 111] Connection refused)" in examined(tape, "--check", url, code=3)["upstream"][1]
     assert "an upstream must be a URL" in run(tape, "doctor", "--check", "sk", code=2).stderr
 
 
