@@ -5,6 +5,7 @@ must not halve its error rate. The names are those of OpenTelemetry's convention
 (`gen_ai.operation.name`) where they define one.
 """
 
+import functools
 import re
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
@@ -171,6 +172,7 @@ def _may_ask(exchange: Exchange) -> bool:
     return exchange.method == "POST" or exchange.framing == "websocket"
 
 
+@functools.lru_cache(256)
 def _named(path: str) -> tuple[str, str | None] | None:
     posted_to = _without_query(path)
     return next(((operation, api) for pattern, operation, api in _PATHS if pattern.search(posted_to)), None)

@@ -78,9 +78,9 @@ class PayloadReader:
         exchange = self._exchange
         is_free = api_asked(exchange) is None
         names = {name for side in exchange.headers for name, _ in side}
-        for dialect, way in registry.ways(exchange.dialects):
+        for dialect, way in registry.ways_of(exchange.dialects, exchange.method, exchange.path):
             # Most ways are left out without a test: this is done for each stream.
-            if not (way.headers <= names if way.headers else is_free or way.first) or not way.fits(exchange):
+            if not (way.headers <= names if way.headers else is_free or way.first) or not way.holds(exchange):
                 continue
             if way.first is not None:
                 self._waiting.append((dialect, way.first, way.then))

@@ -125,8 +125,7 @@ class Redactor:
 
     def _remember(self, key: str) -> None:
         for spelling in {key, quote(key, safe="")}:
-            self._known_keys.pop(spelling, None)
-            self._known_keys[spelling] = self.mark(key)
+            self._known_keys[spelling] = self._known_keys.pop(spelling, "") or self.mark(key)
         while len(self._known_keys) > _KNOWN_KEYS:
             del self._known_keys[next(iter(self._known_keys))]
 

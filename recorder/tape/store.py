@@ -84,6 +84,8 @@ _UNPACKED_SIZES = """SELECT exchange_no, sum(length(data)) FROM segments
 _WITHOUT_SALT: Final = Redactor(None)
 _COMPRESSION = 3
 """zlib's level: chunks are so repetitive that a higher level takes three times as long for the same size."""
+_SMALL_WINDOW, _SMALL_MEMORY = 12, 4
+"""zlib's window and memory for bodies that fit the window: the usual memory takes five times as long to clear."""
 _KEPT_BYTES = 128 << 10
 """Size limit of an exchange's bodies for keeping its facts in memory until it is settled …"""
 _ALL_KEPT_BYTES = 64 << 20
@@ -293,7 +295,11 @@ class _BodyRow(NamedTuple):
     @classmethod
     def of(cls, reads: Reads, data: bytes) -> "_BodyRow":
         packed = packing.pack(reads) if reads or not data else packing.untimed(len(data))
-        return cls(len(data), hashlib.sha256(data).hexdigest(), *packed[2:], zlib.compress(data, _COMPRESSION))
+        is_small = len(data) <= 1 << _SMALL_WINDOW
+        sizes = (_SMALL_WINDOW, _SMALL_MEMORY) if is_small else (zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL)
+        compressor = zlib.compressobj(_COMPRESSION, zlib.DEFLATED, *sizes)
+        packed_data = compressor.compress(data) + compressor.flush()
+        return cls(len(data), hashlib.sha256(data).hexdigest(), *packed[2:], packed_data)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

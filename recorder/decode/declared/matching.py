@@ -28,8 +28,9 @@ _NAMES: Final = ("header", "request-header", "request", "method", "path", "first
 class Alternative:
     """One way to recognise a wire: tests of the exchange, of the first event, and of the one after it, if any.
 
-    `patterns` are those of the path. `is_certain`: the tests look at more than the path. `headers` are the names of
-    those they look at: one decides also where the path names a built-in API.
+    `methods` and `patterns`, of the path, are those of the request, any if there are none. `is_certain`: the tests look
+    at more than the path. `headers` are the names of those they look at: one decides also where the path names a
+    built-in API.
     """
 
     tests: tuple[Test, ...]
@@ -37,14 +38,23 @@ class Alternative:
     then: Condition | None
     is_certain: bool
     headers: frozenset[str]
+    methods: tuple[str, ...] = ()
     patterns: tuple[PathPattern, ...] = ()
 
     def is_at(self, path: str) -> bool:
         """Return True if a path is one of those that are named."""
         return any(_ends_with(path, pattern) for pattern in self.patterns)
 
+    def may_ask(self, method: str, path: str) -> bool:
+        """Return True if requests of a method to a path may be of this wire."""
+        return (not self.methods or method in self.methods) and (not self.patterns or self.is_at(path))
+
     def fits(self, exchange: Exchange) -> bool:
-        """Return True if the tests of the exchange hold."""
+        """Return True if an exchange is of this wire, as far as it tells without the events."""
+        return self.may_ask(exchange.method, exchange.path) and self.holds(exchange)
+
+    def holds(self, exchange: Exchange) -> bool:
+        """Return True if the other tests of an exchange hold."""
         return all([test(exchange) for test in self.tests])
 
 
@@ -73,20 +83,16 @@ def _alternative(table: CheckedTable) -> Alternative:
         asked = paths.condition(wanted)
         found.append(lambda exchange: exchange.request is not None and asked(_decoded(exchange.request)))
     methods = table.read("method", texts, ())
-    if methods:
-        found.append(lambda exchange: exchange.method in methods)
     patterns = table.read("path", lambda value: tuple(_segments(pattern) for pattern in texts(value)), ())
-    if patterns:
-        found.append(lambda exchange: any(_ends_with(exchange.path, pattern) for pattern in patterns))
     first = table.read("first", lambda value: paths.condition(tests(value)), None)
     then = table.read("then", lambda value: paths.condition(tests(value)), None)
     if then is not None and first is None:
         raise DeclarationError(table.key, "match has then, the second event, without first")
-    if not found and not headers and first is None:
+    if not (found or methods or patterns or headers) and first is None:
         raise DeclarationError(table.key, f"match has no condition: it has some of {', '.join(_NAMES)}")
     is_certain = bool(headers) or wanted is not None or first is not None
     tests_of_all = (*answered.values(), *asked_with.values(), *found)
-    return Alternative(tests_of_all, first, then, is_certain, headers, patterns)
+    return Alternative(tests_of_all, first, then, is_certain, headers, tuple(methods), patterns)
 
 
 def _header_tests(

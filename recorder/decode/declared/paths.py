@@ -197,12 +197,25 @@ def _of_keys(keys: Sequence[str]) -> Getter:
 def _walk(steps: Sequence[tuple[str, Any]]) -> _Step:
     """Return a function that returns all values at the end of some steps."""
     takers: list[_Step] = [_TAKERS[kind](step) for kind, step in steps]
+    if all(kind == "key" for kind, _ in steps):  # as of nearly all counts of tokens
+        return _walk_keys([key for _, key in steps])
 
     def walk(root: Any) -> list[Any]:
         found: list[Any] = [root]
         for take in takers:
             found = take(found[0]) if len(found) == 1 else [after for before in found for after in take(before)]
         return found
+
+    return walk
+
+
+def _walk_keys(keys: Sequence[str]) -> _Step:
+    def walk(at: Any) -> list[Any]:
+        for key in keys:
+            if type(at) is not dict or key not in at:
+                return []
+            at = at[key]
+        return [at]
 
     return walk
 

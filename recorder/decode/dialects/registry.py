@@ -94,6 +94,12 @@ def ways(declarations: str | None) -> tuple[tuple[DeclaredDialect, Alternative],
     return tuple((dialect, way) for dialect in declared(declarations) for way in dialect.match)
 
 
+@functools.lru_cache(256)
+def ways_of(declarations: str | None, method: str, path: str) -> tuple[tuple[DeclaredDialect, Alternative], ...]:
+    """Return the ways by which requests of a method to a path may be recognised."""
+    return tuple((dialect, way) for dialect, way in ways(declarations) if way.may_ask(method, path))
+
+
 def is_posted_to(path: str, declarations: str | None = None) -> bool:
     """Return True if calls of a decoded API are posted to a path, on any server."""
     return operation.is_api(path) or any(way.is_at(path) for _, way in ways(declarations))

@@ -20,6 +20,12 @@ def test_numbers_of_a_narrow_range_take_half_a_byte_a_digit() -> None:
     assert data == b"[4,1,321]\n" + bytes.fromhex("0520")
 
 
+def test_one_number_alone_is_its_own_base() -> None:
+    for number in (0, 7, -7, 10**17):
+        assert digits.packed([number]) == b"[1,1,%d]\n\0" % number
+        assert digits.unpacked(digits.packed([number]), 1) == [number]
+
+
 def test_a_number_far_from_the_others_is_beside_them() -> None:
     data = digits.packed([9_000_000_000, *[321] * 63])
     assert data == b'[64,1,321,{"0":9000000000}]\n' + bytes.fromhex("F" + "0" * 63)

@@ -679,3 +679,12 @@ def test_an_exchange_that_is_queued_twice_is_settled_once(tape: Path) -> None:
         finished = store.put([storing.settle(facts) for facts in store.take_unsettled(queue, 10, 1 << 20)])
         assert [one.id for one in finished] == ["e1", "e2"]
         assert (list(queue), store.unsettled()) == ([], [])
+
+
+def test_a_small_body_is_packed_with_a_window_of_its_size(tape: Path) -> None:
+    with opened(tape) as store:
+        for id, pieces in (("e1", [b"a" * 100]), ("e2", [b"b" * 5000])):
+            record(store, exchange(id, pieces))
+        windows = store.connection.exec_driver_sql("SELECT hex(substr(data, 1, 1)) FROM bodies ORDER BY size")
+        assert windows.scalars().all() == ["48", "78"]  # 4 and 32 KiB
+    assert bodies_of(tape) == {"e1": b"a" * 100, "e2": b"b" * 5000}
