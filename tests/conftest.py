@@ -16,7 +16,7 @@ import pytest
 
 from tests.support import forked
 from wiretape.recorder.errors import WiretapeError
-from wiretape.recorder.tape import checks, file
+from wiretape.recorder.tape import checks, file, peek
 
 ROOT = Path(__file__).parent.parent
 
@@ -121,7 +121,7 @@ def whole_tapes(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def _is_tape(path: Path) -> bool:
     try:
-        file.identify(path)
+        peek.identify(path)
     except WiretapeError:
         return False
     return path.stat().st_size > 0

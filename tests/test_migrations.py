@@ -26,11 +26,11 @@ from tests.support.frames import bodies_of, damage, exchange, opened, outcomes_o
 from tests.support.wires import CONTENT, REASONING, WIRES
 from wiretape.recorder.commands.db import db
 from wiretape.recorder.errors import SchemaMismatch, TapeError
-from wiretape.recorder.tape import checks, definitions, file, packing, schema
+from wiretape.recorder.tape import checks, definitions, file, packing, peek, schema
 from wiretape.recorder.tape.reading import reads_of_all
 
 ROOT = Path(__file__).parent.parent
-NOW = schema.REVISION
+NOW = peek.REVISION
 _LATER = "context_", "prompt_el", "max_output_", "first_output_", "answers", "stalled_", "given_up_", "last_silence"
 LATER = [name for name in (column.name for column in schema.measures.c) if name.startswith(_LATER)]
 """Columns that an upgrade leaves unknown."""
@@ -64,7 +64,7 @@ db(["upgrade", "--db", sys.argv[2]])
 
 def come(scripts: Path, patch: pytest.MonkeyPatch | None = None) -> None:
     """Make this wiretape the one to come, whose schema is 9999."""
-    for module in (file, schema):
+    for module in (file, peek, schema):
         (patch or pytest.MonkeyPatch()).setattr(module, "REVISION", "9999")
     (patch or pytest.MonkeyPatch()).setattr(file, "scripts", lambda: scripts)
     Table("notes", schema.metadata, Column("no", Integer, primary_key=True, comment="a number"), comment="notes")
@@ -75,7 +75,7 @@ def coming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The migrations of a wiretape to come."""
     scripts = tmp_path / "migrations 100%"
     shutil.copytree(ROOT / "migrations", scripts, ignore=shutil.ignore_patterns("__pycache__"))
-    (scripts / "versions" / "9999_next.py").write_text(NEXT.format(head=schema.REVISION))
+    (scripts / "versions" / "9999_next.py").write_text(NEXT.format(head=peek.REVISION))
     with monkeypatch.context() as patch:
         come(scripts, patch)
         yield scripts
@@ -106,7 +106,7 @@ def older(recorded: Path, revision: str) -> Path:
     """Make a tape of an older revision with all that is on another."""
     path = recorded.with_name(f"of-{revision}.db")
     with create_engine(f"sqlite:///{path}").connect() as connection:
-        connection.exec_driver_sql(f"PRAGMA application_id={schema.APPLICATION_ID}")
+        connection.exec_driver_sql(f"PRAGMA application_id={peek.APPLICATION_ID}")
         connection.rollback()
         with connection.begin():
             file.migrate(connection, revision)
@@ -143,7 +143,7 @@ def upgrade(tape: Path) -> str:
 def test_there_is_one_head_and_it_is_the_schema_of_the_program() -> None:
     config = Config()
     config.set_main_option("script_location", str(ROOT / "migrations"))
-    assert ScriptDirectory.from_config(config).get_heads() == [schema.REVISION]
+    assert ScriptDirectory.from_config(config).get_heads() == [peek.REVISION]
 
 
 def test_a_migrated_tape_is_what_the_tables_say() -> None:
@@ -167,7 +167,7 @@ def test_a_downgrade_takes_everything_away() -> None:
 @pytest.mark.parametrize("revision", ["0001", "0002"])
 def test_an_upgraded_tape_has_the_schema_of_a_new_one_with_its_comments(recorded: Path, revision: str) -> None:
     tape = older(recorded, revision)
-    with pytest.raises(SchemaMismatch, match=f"older schema {revision}, not {schema.REVISION}: run 'wiretape db upgr"):
+    with pytest.raises(SchemaMismatch, match=f"older schema {revision}, not {peek.REVISION}: run 'wiretape db upgr"):
         file.read_engine(tape)
     upgrade(tape)
     with closing(sqlite3.connect(tape)) as old, closing(sqlite3.connect(recorded)) as new:
@@ -182,7 +182,7 @@ def test_an_upgraded_tape_has_the_schema_of_a_new_one_with_its_comments(recorded
     assert lines[0] == lines[1]
     with opened(tape) as store:
         record(store, exchange("e2")[-1:])
-    tape.with_name(f"{tape.name}.before-{schema.REVISION}").unlink()
+    tape.with_name(f"{tape.name}.before-{peek.REVISION}").unlink()
 
 
 def test_an_older_tape_is_not_written_before_it_is_upgraded_and_loses_nothing_then(
@@ -215,11 +215,11 @@ def test_a_tape_of_the_first_schema_is_upgraded_with_all_that_it_holds(recorded:
     with reading(first) as connection:
         (measured,) = connection.exec_driver_sql("SELECT max_silence_ns >= 0, api, operation FROM measures").all()
         assert measured == (1, "openai.chat", "chat")
-    assert upgrade(first) == f"{first} has schema {schema.REVISION} already\n"
+    assert upgrade(first) == f"{first} has schema {peek.REVISION} already\n"
     assert (bodies_of(first), outcomes_of(first)) == before
     with file.writing(first, "a test, once more"):
         pass
-    first.with_name(f"{first.name}.before-{schema.REVISION}").unlink()
+    first.with_name(f"{first.name}.before-{peek.REVISION}").unlink()
 
 
 @pytest.mark.parametrize("fault", ["raise", "kill"])
@@ -354,9 +354,9 @@ def test_an_installed_wiretape_finds_the_migrations_it_ships(recorded: Path, tmp
     command = (sys.executable, "-P", "-c", program, str(tape))
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert ended.stdout.startswith(f"{installed / 'migrations'}\n{tape}: schema 0002 → {schema.REVISION};")
+    assert ended.stdout.startswith(f"{installed / 'migrations'}\n{tape}: schema 0002 → {peek.REVISION};")
     assert bodies_of(tape) == bodies_of(recorded)
-    tape.with_name(f"{tape.name}.before-{schema.REVISION}").unlink()
+    tape.with_name(f"{tape.name}.before-{peek.REVISION}").unlink()
 
 
 def test_what_an_older_decoder_did_not_read_is_there_after_an_upgrade_and_after_a_rebuild(tape: Path) -> None:
@@ -382,4 +382,4 @@ def test_what_an_older_decoder_did_not_read_is_there_after_an_upgrade_and_after_
     assert rebuilt.output == f"{old}: 1 exchange derived again, 1 changed\n"
     with closing(sqlite3.connect(old)) as connection:
         assert connection.execute(statement).fetchall() == [read]
-    old.with_name(f"{old.name}.before-{schema.REVISION}").unlink()
+    old.with_name(f"{old.name}.before-{peek.REVISION}").unlink()

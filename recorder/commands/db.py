@@ -40,7 +40,7 @@ def info(db: Path | None) -> None:
     import sqlite3
 
     from wiretape.recorder.tape import file, lock, reading
-    from wiretape.recorder.tape.schema import REVISION
+    from wiretape.recorder.tape.peek import REVISION
 
     path = options.tape_path(db)
     with file.reading(path) as connection:
@@ -108,7 +108,7 @@ def upgrade(db: Path | None) -> None:
     The old tape stays beside the new one. If the upgrade is interrupted, run it again: it continues.
     """
     from wiretape.recorder.tape import file
-    from wiretape.recorder.tape.schema import REVISION
+    from wiretape.recorder.tape.peek import REVISION
     from wiretape.recorder.tape.store import Store
 
     path = options.tape_path(db)

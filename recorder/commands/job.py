@@ -39,8 +39,8 @@ _LOOK_SECONDS = 0.5
 _MOST_SECONDS = 3600.0
 _LINE_BYTES = 1 << 16
 _HEAD_BYTES = 256
-CUT = b"cut\n"
-"""Line that tells a recorder to stop waiting."""
+CUT, HURRY = b"cut\n", b"hurry\n"
+"""Lines that tell a recorder to stop waiting, and not to wait for long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +120,10 @@ def as_script(command: Sequence[str], error: OSError) -> Sequence[str]:
 class Job:
     """A command, from its start to its end; signals are held back from `__enter__` to `__exit__`.
 
-    `look` is called while it runs, less and less often.
+    `look` is called while it runs, less and less often. `is_terminated`: the system has asked it to end.
     """
+
+    is_terminated = False
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], look: Callable[[], None]) -> None:
         heeded = {number for number in _FORWARDED if signal.getsignal(number) is not signal.SIG_IGN}
@@ -147,6 +149,7 @@ class Job:
         wait = _LOOK_SECONDS
         while True:
             number, is_shared = self._signal(wait)
+            self.is_terminated |= number in (signal.SIGTERM, signal.SIGHUP)
             if number is None:
                 self._look()
                 wait *= 2

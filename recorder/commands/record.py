@@ -191,6 +191,8 @@ async def _serve(
         for line in _exports(settings.interception, recorder.base, certificates, is_private=screen.live):
             screen.line(line)
     painter = asyncio.create_task(_paint(screen, recorder))
+    if shipments:  # they read the tape
+        await recorder.tap.ready()
     async with companion.shipped(shipments, settings, screen) as shippers:
         async with metrics.served(sock, settings, recorder, screen):
             await stopped.wait()
@@ -236,18 +238,23 @@ def _observer(screen: "Screen", faults: list[str], tally: "Tally") -> "Observer"
 
 
 def catch_signals(stopped: "asyncio.Event", recorder: "Recorder") -> None:
-    """Stop the recorder at the first SIGINT, SIGTERM or SIGHUP, and cut it at the second."""
+    """Stop the recorder at the first SIGINT, SIGTERM or SIGHUP, and cut it at the second.
+
+    A person who presses ctrl-c may wait for the last figures; a system gives some seconds.
+    """
     import asyncio
     import signal
 
-    def stop() -> None:
+    def stop(number: int) -> None:
+        if number != signal.SIGINT:
+            recorder.hurry()
         if stopped.is_set():
             recorder.cut()
         stopped.set()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
-            asyncio.get_running_loop().add_signal_handler(number, stop)
+            asyncio.get_running_loop().add_signal_handler(number, stop, number)
 
 
 def _introduce(screen: "Screen", recorder: "Recorder", settings: "Options", verbose: bool) -> None:
@@ -269,8 +276,6 @@ def _introduce(screen: "Screen", recorder: "Recorder", settings: "Options", verb
             screen.line(f"SDKs        export {variable}={value}")
     if recorder.tap.joined is not None:
         screen.report(f"joins the recorder of pid {recorder.tap.joined}")
-    for warning in recorder.tap.warnings:
-        screen.report(f"warning: {warning}")
     if settings.allow_hosts:
         screen.report("warning: other machines that reach this address may relay through it")
 

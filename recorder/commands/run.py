@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import socket
 
     from wiretape.recorder.commands import explain
+    from wiretape.recorder.commands.status import TimedTally
     from wiretape.recorder.relay.service import Observer, Options, Recorder
-    from wiretape.recorder.tape.journal import Finished
 
 
 TAPE_FAILED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
@@ -180,7 +180,8 @@ def _run(settings: "Options", plan: PointingPlan, environ: Mapping[str, str], co
         with job.Job(command, {**environment, **dict([mark.split("=", 1)])}, watch.look) as running:
             try:
                 code = running.run()
-                recording.send(f"{' '.join(map(str, (code, *watch.pids)))}\n".encode())
+                end = f"{' '.join(map(str, (code, *watch.pids)))}\n".encode()
+                recording.send(end + job.HURRY * running.is_terminated)
             except OSError as error:
                 code = _not_started(command, error)
                 recording.leave()
@@ -211,14 +212,15 @@ async def _record(
     `session` is the launcher's, which a command is in unless it is a daemon.
     """
     from wiretape.recorder.commands import explain
+    from wiretape.recorder.commands.status import TimedTally
     from wiretape.recorder.errors import WiretapeError
     from wiretape.recorder.relay.service import Recorder
 
     attempt = explain.Attempt(plan, settings.interception is not None)
-    finished: list[Finished] = []
+    tally = TimedTally()
     troubles: list[str] = []
     try:
-        recorder = Recorder(settings, _observer(attempt, finished, troubles))
+        recorder = Recorder(settings, _observer(attempt, tally, troubles))
         await recorder.start()
     except WiretapeError as error:
         _report(str(error))
@@ -233,7 +235,7 @@ async def _record(
         unstored = await recorder.stop()
     if not told:
         return 0
-    _summarise(recorder, finished, unstored, next((text for text in troubles if text), ""), settings.tape)
+    _summarise(recorder, tally, unstored, next((text for text in troubles if text), ""), settings.tape)
     if not recorder.totals().recorded:
         attempt.connections = recorder.accepted
         attempt.daemons = {pid: daemons.described(pid) for pid in {*told[1:], *daemons.listening(attempt.asked)}}
@@ -242,8 +244,8 @@ async def _record(
     return 0 if recorder.totals().is_whole and not unstored else TAPE_FAILED
 
 
-def _observer(attempt: "explain.Attempt", finished: "list[Finished]", troubles: list[str]) -> "Observer":
-    """Return an observer that reports events, and adds them to an attempt and to lists."""
+def _observer(attempt: "explain.Attempt", tally: "TimedTally", troubles: list[str]) -> "Observer":
+    """Return an observer that reports events, and adds them to an attempt, a tally and a list."""
     from wiretape.recorder.relay.service import Observer
 
     def trouble(message: str) -> None:
@@ -251,7 +253,7 @@ def _observer(attempt: "explain.Attempt", finished: "list[Finished]", troubles: 
         _report(f"storing: {message or 'works again'}")
 
     return Observer(
-        finished=finished.append,
+        finished=tally.add,
         trouble=trouble,
         failed=_report,
         refused=attempt.refused.append,
@@ -263,7 +265,7 @@ def _observer(attempt: "explain.Attempt", finished: "list[Finished]", troubles: 
 async def _ended(line: "socket.socket", recorder: "Recorder") -> list[int]:
     """Send the base URL, after which the command may start; return its exit code and the daemons that it called.
 
-    The list is empty if no command was started, or the launcher is gone. Each further line cuts the recorder.
+    The list is empty if no command was started, or the launcher is gone. Further lines hurry or cut the recorder.
     """
     import asyncio
 
@@ -272,8 +274,8 @@ async def _ended(line: "socket.socket", recorder: "Recorder") -> list[int]:
     told = [int(word) for word in (await reader.readline()).split()]
 
     async def obey() -> None:
-        while await reader.readline():
-            recorder.cut()
+        while further := await reader.readline():
+            (recorder.hurry if further == job.HURRY else recorder.cut)()
 
     _OBEYING.add(asyncio.create_task(obey()))
     return told
@@ -316,14 +318,11 @@ def past_proxies(environ: Mapping[str, str]) -> dict[str, str]:
     return {"NO_PROXY": past, "no_proxy": past}
 
 
-def _summarise(recorder: "Recorder", finished: Sequence["Finished"], unstored: int, trouble: str, tape: Path) -> None:
+def _summarise(recorder: "Recorder", tally: "TimedTally", unstored: int, trouble: str, tape: Path) -> None:
     from wiretape.recorder.commands import cli, status
 
     totals = recorder.totals()
-    tally = status.Tally()
-    for one in finished:
-        tally.add(one)
-    parts = [status.summary(totals, tally, finished, lambda ids: cli.stall_owners(tape, ids))]
+    parts = [status.summary(totals, tally, lambda ids: cli.stall_owners(tape, ids))]
     for problem in totals.problems:
         _report(problem)
     if totals.unmeasured:

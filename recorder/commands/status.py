@@ -6,8 +6,9 @@ import queue
 import shutil
 import sys
 import threading
+from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TextIO
 
@@ -137,15 +138,40 @@ class Tally:
             if one.ending.stalled and len(self.stalled) <= _MOST_STALLED:
                 self.stalled.append(one.id)
 
+    def latencies(self) -> list[str]:
+        """Return the latencies for the closing line: none of a recorder that runs for days."""
+        return []
+
+
+@dataclass(slots=True)
+class TimedTally(Tally):
+    """A tally of one command, with the times of its complete generations."""
+
+    ttft_ns: "array[int]" = field(default_factory=lambda: array("q"))
+    longest_gap_ns: int | None = None
+
+    def add(self, one: Finished) -> None:
+        """Count an exchange, and note its times."""
+        Tally.add(self, one)
+        if is_covered(one.operation) and one.outcome == "complete":  # as `stats` measures them
+            self.ttft_ns.extend(() if one.ttft_ns is None else (one.ttft_ns,))
+            if one.max_gap_ns is not None:
+                self.longest_gap_ns = max(self.longest_gap_ns or 0, one.max_gap_ns)
+
+    def latencies(self) -> list[str]:
+        """Return the median time to first token and the longest gap, if any."""
+        import statistics
+
+        first = [f"ttft p50 {_ms(statistics.median(self.ttft_ns))} ms"] if self.ttft_ns else []
+        return first + ([] if self.longest_gap_ns is None else [f"max gap {_ms(self.longest_gap_ns)} ms"])
+
 
 def summary(
     totals: Totals,
     tally: Tally,
-    finished: Iterable[Finished] = (),
     owners: Callable[[Sequence[str]], Owners] | None = None,
 ) -> str:
-    """Return the counts of a recording with the causes of failures, as `stats` has them, and the latencies of its
-    finished generations.
+    """Return the counts of a recording with the causes of failures, as `stats` has them, and its latencies.
 
     `owners` counts the exchanges of some ids by the party that caused their stall. Without the endings of all
     generations, as of a recorder whose writer was shared, there are no causes.
@@ -156,7 +182,7 @@ def summary(
         found = owners(tally.stalled) if owners and tally.is_judged else {}
         slow = [part for part in (causes.stalls(tally.endings, found), causes.buffered(tally.endings)) if part]
         parts = [f"{generations}: {causes.listed(tally.endings)}", ", ".join(slow)]
-    parts.append(", ".join(latencies(finished)))
+    parts.append(", ".join(tally.latencies()))
     parts += [counted(totals.others, "other request")] if totals.others else []
     parts += [undecoded(tally.undecoded)] if tally.undecoded else []
     return " · ".join(part for part in parts if part)
@@ -172,19 +198,8 @@ def unmeasured(count: int, total: int, naming: str = "", *, soon: bool = False) 
 
     `soon`: a recorder runs that measures them.
     """
-    cure = "the recorder that runs measures them" if soon else f"'wiretape db rebuild{naming}' measures them"
-    return f"{count:,} of {counted(total, 'exchange')} are not measured yet: {cure}"
-
-
-def latencies(finished: Iterable[Finished]) -> list[str]:
-    """Return the median time to first token and the longest gap of the generations that `stats` measures, if any."""
-    import statistics
-
-    measured = [one for one in finished if is_covered(one.operation) and one.outcome == "complete"]
-    ttft = [one.ttft_ns for one in measured if one.ttft_ns is not None]
-    gaps = [one.max_gap_ns for one in measured if one.max_gap_ns is not None]
-    first = [f"ttft p50 {_ms(statistics.median(ttft))} ms"] if ttft else []
-    return first + ([f"max gap {_ms(max(gaps))} ms"] if gaps else [])
+    measuring = "the recorder that runs" if soon else f"the next recorder, or 'wiretape db rebuild{naming}',"
+    return f"{count:,} of {counted(total, 'exchange')} are not measured yet: {measuring} measures them"
 
 
 def _ms(nanoseconds: float) -> str:

@@ -282,6 +282,11 @@ class Recorder:
         assert self._front.proxy is not None
         return self._front.proxy
 
+    def hurry(self) -> None:
+        """Leave what is not measured soon after the end to the next writer."""
+        self._workers.send("hurry")
+        self.tap.hurry()
+
     def cut(self) -> None:
         """End a drain, and the wait for the writer, at once."""
         if self._front is not None:

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import sys
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -28,7 +28,7 @@ from wiretape.recorder.relay import link, sharing
 from wiretape.recorder.relay.link import Link
 from wiretape.recorder.relay.sharing import Share, WorkerPlace
 from wiretape.recorder.relay.unstored import UnstoredExchanges
-from wiretape.recorder.tape import journal
+from wiretape.recorder.tape import journal, peek
 from wiretape.recorder.tape.lock import Identity, identity
 from wiretape.recorder.tape.losses import LATE_NS, Counts, LossReporter, Totals, reconcile
 
@@ -54,6 +54,8 @@ _REACH_NS = 10_000_000_000
 _READY_SECONDS = 4.0
 """… and for its answer, before the next try."""
 _WATCH_SECONDS = 0.25
+MEASURING_SECONDS = 3.0
+"""Time allowed for measuring after a signal of the system, which may kill whoever takes longer."""
 _NOTICE_SECONDS = 1.0, 5.0
 """Time until a close first reports its progress, and the interval after that."""
 _MAY_WAIT = (journal.SocketReads, journal.Upload, journal.Heartbeat)
@@ -126,9 +128,10 @@ class Tap:
         self._process: Link | None = None
         self._ready = journal.Ready("", [])
         self._tasks: list[asyncio.Task[None]] = []
-        self._closing = False
+        self._closing = self._is_hurried = False
         self._all_stored = asyncio.Event()
-        self._starting = asyncio.Lock()
+        self._starting, self._reached = asyncio.Lock(), asyncio.Event()
+        self._launching: asyncio.Task[None] | None = None
         self._unfinished: set[str] = set()
         self._verified: journal.Verified | None = None
         self._file: Identity | None = None
@@ -148,25 +151,31 @@ class Tap:
         return self._process.pid if self._process else None
 
     @property
-    def warnings(self) -> list[str]:
-        """Warnings about the tape, for the user."""
-        return self._ready.warnings
-
-    @property
     def joined(self) -> int | None:
         """The process of the recorder that was joined; None: this one started the writer."""
         return self._ready.joined
 
     async def start(self) -> None:
-        """Reach a writer and wait until it holds the tape. Raise `WiretapeError` if that cannot be."""
-        try:
-            await self._launch()
-        except WriterFailed:  # it may have been killed
-            await self._launch()
+        """Reach a writer. Raise `WiretapeError` if that cannot be.
+
+        One that this relay has started takes long to load, and need not hold the tape yet: frames are kept until then.
+        """
+        await asyncio.to_thread(peek.check_writable, self._path)
+        self._launching = asyncio.create_task(self._launch())
+        reached = asyncio.create_task(self._reached.wait())
+        await asyncio.wait((self._launching, reached), return_when=asyncio.FIRST_COMPLETED)
+        reached.cancel()
+        if not self._reached.is_set():
+            await self._launching
         works = [self._keep_writer_running, self._watch_losses]
         if not self._place.is_worker:
             works.append(self._send_heartbeats)
         self._tasks = [asyncio.create_task(work()) for work in works]
+
+    async def ready(self) -> None:
+        """Wait until the first writer holds the tape, or has failed to."""
+        assert self._launching is not None
+        await asyncio.wait((self._launching,))
 
     async def _launch(self) -> None:
         """Reach the writer, and start one if there is none. Raise `WiretapeError` if that cannot be."""
@@ -183,29 +192,39 @@ class Tap:
         """Send a writer the session and all that is kept, and wait until it holds the tape."""
         async with self._starting:
             process = self._process = await connecting
+        if process.pid is not None:  # of one that is joined, the answer comes soon
+            self._reached.set()
         # The session comes first, and all kept frames follow at once, so that no flush comes between.
         process.sink.write(b"".join(journal.encode(0, frame) for frame in self._preamble()))
         self._unsent = len(self._pending)
         self._flush()
-        is_own = process.pid is not None
         try:
-            async with asyncio.timeout(None if is_own else _READY_SECONDS):
-                answer = await read_answer(process)
-            if answer is None and not is_own:
-                raise ConnectionError("it does not answer")
-            if not isinstance(answer, journal.Ready):
-                await self._read_last(process, answer)
-                raise _start_failure(answer)
+            answer = await self._read_ready(process)
         except (WiretapeError, OSError):
             self._process = None
-            if not is_own:
+            if process.pid is None:
                 process.kill()
             await _ended(process)
             raise
-        self._ready = answer
+        if self._file is None and not self._place.is_worker:
+            for warning in answer.warnings:
+                self._on_notice(f"warning: {warning}")
+        self._ready, self._heard_ns = answer, self._clock.now()
         self._file = self._file or identity(self._path)
         if not self._place.is_worker:
             self.unstored.open(self._path, self._on_trouble)
+
+    async def _read_ready(self, process: Link) -> journal.Ready:
+        """Wait until a writer holds the tape; one that another relay has started, not for long."""
+        is_own = process.pid is not None
+        async with asyncio.timeout(None if is_own else _READY_SECONDS):
+            answer = await read_answer(process)
+        if answer is None and not is_own:
+            raise ConnectionError("it does not answer")
+        if not isinstance(answer, journal.Ready):
+            await self._read_last(process, answer)
+            raise _start_failure(answer)
+        return answer
 
     def _preamble(self) -> Iterator[journal.Frame]:
         place = self._place
@@ -224,6 +243,8 @@ class Tap:
     async def _keep_writer_running(self) -> None:
         """Handle the writer's answers; when it dies, start another, waiting longer each time."""
         attempt = 0
+        assert self._launching is not None
+        await self._follow_launch(self._launching)
         while True:
             was_own = self._process is not None and self._process.pid is not None
             if self._process is not None:
@@ -238,11 +259,12 @@ class Tap:
                 self._report(f"the writer ended; starting another (to be sent again: {again})")
             await asyncio.sleep(_BACKOFF_SECONDS[min(attempt, len(_BACKOFF_SECONDS) - 1)])
             attempt += 1
-            await self._relaunch()
+            await self._follow_launch(self._launch())
 
-    async def _relaunch(self) -> None:
+    async def _follow_launch(self, launching: Awaitable[None]) -> None:
+        """Wait until a writer holds the tape, and report the error if that cannot be."""
         try:
-            await self._launch()
+            await launching
         except WiretapeError as error:
             if not self._place.is_worker:
                 self._report(str(error))
@@ -529,6 +551,8 @@ class Tap:
             task.cancel()  # no heartbeat may follow the end
         self.put(journal.Left() if self._place.is_worker else journal.Close(self._clock.wall()))
         self._flush()
+        if self._launching is not None and not self._launching.done() and self._has_nothing():
+            return await self._leave()
         self._heard_ns = self._clock.now()
         if self._deadline_ns < self._heard_ns + int(_CUT_SECONDS * 1e9):
             self.cut()  # it was cut before, and the end of the workers has used up that time
@@ -548,9 +572,29 @@ class Tap:
         self._count_pending_as_lost()
         return self._lost
 
+    def _has_nothing(self) -> bool:
+        """Return True if nothing was put but the session's end."""
+        return self._seq == 1 and not self.counts.unrecorded
+
+    async def _leave(self) -> int:
+        """Leave the writer before it is loaded: the frames are in its socket, and its answers of no use."""
+        await self._cancel_tasks()
+        if self._process is not None:
+            await _ended(self._process)
+        return 0
+
+    async def _cancel_tasks(self) -> None:
+        tasks = self._tasks if self._launching is None else [*self._tasks, self._launching]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     def _goes_on(self, grace: float) -> bool:
-        """Return True if there is no standstill of `grace` seconds, and no cut."""
-        return self._clock.now() < min(self._deadline_ns, self._heard_ns + int(grace * 1e9))
+        """Return True if there is no standstill of `grace` seconds, or of a writer that loads, and no cut."""
+        allowed_ns = int(grace * 1e9)
+        if self._launching is not None and not self._launching.done():
+            allowed_ns = max(allowed_ns, _REACH_NS)
+        return self._clock.now() < min(self._deadline_ns, self._heard_ns + allowed_ns)
 
     async def _tell_what_is_left(self) -> None:
         """Print the number of exchanges still to be stored and measured, at intervals."""
@@ -561,19 +605,25 @@ class Tap:
                 self._on_notice(f"storing and measuring {counted(left, 'exchange')} (ctrl-c again to cut) …")
             await asyncio.sleep(then)
 
+    def hurry(self) -> None:
+        """Make `close` leave the measuring of stored exchanges to the next writer after `MEASURING_SECONDS`."""
+        self._is_hurried = True
+
     async def _end_writer(self, grace: float) -> None:
         """Send the writer the end of file, and handle its last answers until it ends."""
         if self._process is not None:
             self._process.end()
-        until = self._clock.now() + int(_LAST_SECONDS * 1e9)
+        began = self._clock.now()
+        until, leave_at = began + int(_LAST_SECONDS * 1e9), began + int(MEASURING_SECONDS * 1e9)
         while any(not task.done() for task in self._tasks[:1]) and (self._goes_on(grace) or self._clock.now() < until):
+            if self._is_hurried and not self._pending and self._clock.now() >= leave_at:
+                break
             await asyncio.wait(self._tasks[:1], timeout=_LOOK_SECONDS)
         async with self._starting:  # a start cancelled half-way would leave a process without an owner
-            for task in self._tasks:
-                task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._cancel_tasks()
         if self._process is not None:
-            self._process.kill()
+            if self._pending or not self._is_hurried:  # else it ends by itself, and well
+                self._process.kill()
             await self._process.wait()
 
 

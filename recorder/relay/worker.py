@@ -112,6 +112,8 @@ class _RelayWorker:
         match command:
             case "give_up":
                 self._tap.give_up()
+            case "hurry":
+                self._tap.hurry()
             case "drain":
                 self._front.stopping.set()
             case "cut":

@@ -27,7 +27,7 @@ LINE_BYTES = 16 << 20
 _BACKOFF_SECONDS = (0.05, 0.5, 2.0, 5.0)
 _LOOK_SECONDS = 0.05
 
-Command = Literal["drain", "cut", "give_up"]
+Command = Literal["drain", "hurry", "cut", "give_up"]
 Treatment = Literal["intercepted", "tunnelled", "relayed", "refused", "untrusted"]
 """Treatment of a connection to a host that a client requests from the proxy.
 

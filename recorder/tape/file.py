@@ -11,7 +11,6 @@ written by `wiretape.recorder.tape.store`.
 import contextlib
 import glob
 import json
-import math
 import operator
 import os
 import sqlite3
@@ -21,84 +20,43 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, pool
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
 from wiretape.recorder import paths
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.errors import (
-    DAMAGED,
     ForeignFile,
-    NotFound,
     SchemaMismatch,
-    SchemaMissing,
-    TapeBusy,
-    TapeDamaged,
     TapeError,
     WiretapeError,
-    sqlite_code,
 )
 from wiretape.recorder.tape import definitions, schema
 from wiretape.recorder.tape import lock as locking
-from wiretape.recorder.tape.schema import APPLICATION_ID, REVISION, metadata
+from wiretape.recorder.tape.peek import (
+    APPLICATION_ID,
+    BUSY_MS,
+    REVISION,
+    check_revision,
+    connect,
+    explained,
+    identify,
+    is_settled,
+    peeked,
+    query_seconds,
+    revision,
+    set_up_reader,
+    uri_of,
+)
+from wiretape.recorder.tape.schema import metadata
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
-_MAGIC = b"SQLite format 3\x00"
-_ID_OFFSET = 68
-BUSY_MS = 5000
 _LOCK = "tape_lock"
-_READABLE = operator.methodcaller("decode", "utf-8", "replace")
 _STEPS = 100_000
 """Number of SQLite's steps between checks of the clock, a few ms."""
 _PAGES_GIVEN_BACK = 1000
 _NUMBERS = ("auto_vacuum", "application_id", "user_version")
-QUERY_SECONDS = 60.0
-"""Default timeout of a query for reading, in seconds; `WIRETAPE_QUERY_TIMEOUT` sets another (0: none).
-
-The longest known query, counting over 10 million exchanges, takes a tenth of it: reading comes in batches.
-"""
-
-
-def identify(path: Path) -> None:
-    """Raise unless `path` is a tape: `NotFound`, `ForeignFile`, or `TapeBusy` if the system lets nobody look.
-
-    Reads the file's header and nothing else.
-    """
-    if reason := paths.refusal(path):
-        raise _unreadable(path, reason)
-    if not paths.exists(path):
-        raise NotFound(f"no tape at {path}: record one with 'wiretape record', or name another with --db")
-    if not paths.is_file(path):
-        raise ForeignFile(f"{path} is not a regular file, so it cannot be a tape: name another with --db")
-    if _application_id(path) == APPLICATION_ID:
-        return
-    try:
-        with path.open("rb") as file:
-            head = file.read(100)
-    except OSError as error:
-        raise _unreadable(path, error.strerror or str(error)) from error
-    application_id = int.from_bytes(head[_ID_OFFSET : _ID_OFFSET + 4], "big")
-    if head and (not head.startswith(_MAGIC) or application_id != APPLICATION_ID):
-        kind = "another application's database" if head.startswith(_MAGIC) else "not a database"
-        raise ForeignFile(f"{path} is {kind}, not a wiretape tape: name another with --db")
-
-
-def _unreadable(path: Path, reason: str) -> TapeBusy:
-    return TapeBusy(f"{path} cannot be read ({reason}): ask its owner, or name another with --db")
-
-
-def _application_id(path: Path) -> int:
-    """Return a database's application id; 0 if it cannot be read.
-
-    SQLite reads it: a process that closes a descriptor of its own loses the locks of its connections to the file.
-    """
-    uri = paths.sqlite_uri(paths.real(path), "mode=ro&immutable=1")
-    try:
-        with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
-            return int(connection.execute("PRAGMA application_id").fetchone()[0])
-    except sqlite3.Error:
-        return 0
 
 
 def read_engine(path: Path, *, limited: bool = True) -> Engine:
@@ -108,8 +66,8 @@ def read_engine(path: Path, *, limited: bool = True) -> Engine:
     """
     identify(path)
     path = paths.real(path)
-    with _peeked(path) as driver:
-        _check_revision(revision(driver), path)
+    with peeked(path) as driver:
+        check_revision(revision(driver), path)
     engine = _reader(path, settled=_is_immutable(path))
     event.listen(engine, "connect", lambda connection, _: _check_columns(connection, path))
     if limited and (seconds := query_seconds()):
@@ -122,18 +80,6 @@ def reading(path: Path) -> Iterator[Connection]:
     """Connect for reading only, with errors `explained`; raises as `read_engine` does."""
     with explained(path), read_engine(path).connect() as connection:
         yield connection
-
-
-def query_seconds() -> float:
-    """Return the timeout of a query for reading, in seconds; 0: none."""
-    value = os.environ.get("WIRETAPE_QUERY_TIMEOUT", "")
-    try:
-        seconds = float(value or QUERY_SECONDS)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < math.inf:
-        raise WiretapeError(f"WIRETAPE_QUERY_TIMEOUT={value!r} is not a number of seconds: give one, or 0 for no limit")
-    return seconds
 
 
 def _limit(engine: Engine, seconds: float, clock: Clock = SYSTEM) -> None:
@@ -151,21 +97,15 @@ def _limit(engine: Engine, seconds: float, clock: Clock = SYSTEM) -> None:
     event.listen(engine, "before_cursor_execute", begin)
 
 
-def stopped(path: Path) -> TapeError:
-    """Return the error for a query that reached the time limit."""
-    limit = f"{query_seconds():g} s"
-    return TapeError(f"{path}: a query was stopped after {limit}: filter more, or set WIRETAPE_QUERY_TIMEOUT (seconds)")
-
-
 def read_uri(path: Path) -> str:
     """Return the SQLite URI that opens a tape for reading only."""
     path = paths.real(path)
-    return _uri(path, settled=_is_immutable(path))
+    return uri_of(path, settled=_is_immutable(path))
 
 
 def _is_immutable(path: Path) -> bool:
     """Return True if a tape can only be opened as immutable: it has no `-wal`, and its directory is not writable."""
-    return _is_settled(path) and not os.access(path.parent, os.W_OK)
+    return is_settled(path) and not os.access(path.parent, os.W_OK)
 
 
 def reader_beside_writer(path: Path) -> Engine:
@@ -176,40 +116,10 @@ def reader_beside_writer(path: Path) -> Engine:
     return _reader(paths.real(path), settled=False)
 
 
-@contextlib.contextmanager
-def _peeked(path: Path) -> Iterator[sqlite3.Connection]:
-    """Connect without leaving files behind, if possible: a tape without a `-wal` needs no `-shm`."""
-    with explained(path), contextlib.closing(_connect(_uri(path, settled=_is_settled(path)))) as connection:
-        _set_up_reader(connection, None)
-        _check_readable(connection, path)
-        yield connection
-
-
-def _is_settled(path: Path) -> bool:
-    return not paths.exists(f"{path}-wal")
-
-
 def _reader(path: Path, *, settled: bool) -> Engine:
-    engine = _engine(_uri(path, settled=settled))
-    event.listen(engine, "connect", _set_up_reader)
-    event.listen(engine, "connect", lambda connection, _: _check_readable(connection, path))
+    engine = _engine(uri_of(path, settled=settled))
+    event.listen(engine, "connect", lambda connection, _: set_up_reader(connection, path))
     return engine
-
-
-def _uri(path: Path, *, settled: bool) -> str:
-    return paths.sqlite_uri(path, "mode=ro&immutable=1" if settled else "mode=ro")
-
-
-def _set_up_reader(connection: sqlite3.Connection, _: Any) -> None:
-    connection.isolation_level = None
-    connection.text_factory = _READABLE  # a text that is no UTF-8 fails a query otherwise
-    for setting in (f"busy_timeout={BUSY_MS}", "query_only=ON", "trusted_schema=OFF", "cell_size_check=ON"):
-        connection.execute(f"PRAGMA {setting}")
-
-
-def _check_readable(connection: sqlite3.Connection, path: Path) -> None:
-    if reason := definitions.unreadable(connection):
-        raise ForeignFile(f"{path} {reason}: it is not read. Name another tape with --db")
 
 
 def _check_columns(connection: sqlite3.Connection, path: Path) -> None:
@@ -254,7 +164,7 @@ def driver_of(connection: Connection) -> sqlite3.Connection:
 def statements(path: Path) -> list[str]:
     """Return the SQL that makes a tape with this tape's schema, of any revision."""
     identify(path)
-    with _peeked(paths.real(path)) as driver:
+    with peeked(paths.real(path)) as driver:
         numbers = [f"PRAGMA {name} = {driver.execute(f'PRAGMA {name}').fetchone()[0]}" for name in _NUMBERS]
         rows = driver.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'")
         return [*numbers, *(str(sql) for (sql,) in rows)]
@@ -331,10 +241,10 @@ def _admit(path: Path, create: bool, any_revision: bool) -> Path:
     if not paths.exists(path):
         return path
     identify(path)
-    with _peeked(path) as driver:
+    with peeked(path) as driver:
         number = revision(driver)
         if number is not None and not (any_revision and number < REVISION):
-            _check_revision(number, path)
+            check_revision(number, path)
         _check_ours(driver, path, number)
     return path
 
@@ -342,15 +252,11 @@ def _admit(path: Path, create: bool, any_revision: bool) -> Path:
 def _engine(uri: str) -> Engine:
     return create_engine(
         "sqlite+pysqlite://",
-        creator=lambda: _connect(uri),
+        creator=lambda: connect(uri),
         poolclass=pool.NullPool,
         json_serializer=compact_json,
         hide_parameters=True,  # they are recorded data, and errors are printed
     )
-
-
-def _connect(uri: str) -> sqlite3.Connection:
-    return sqlite3.connect(uri, uri=True, timeout=BUSY_MS / 1000, check_same_thread=False)
 
 
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -398,32 +304,13 @@ def _prepare(connection: Connection, path: Path, any_revision: bool) -> None:
         with connection.begin():
             _make_schema(connection)
     if not any_revision:
-        _check_revision(revision(driver), path)
+        check_revision(revision(driver), path)
 
 
 def _make_schema(connection: Connection) -> None:
     for statement in schema.statements():
         connection.exec_driver_sql(statement)
     connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (REVISION,))
-
-
-def revision(driver: sqlite3.Connection) -> str | None:
-    """Return the tape's alembic revision; None if it has none yet."""
-    if driver.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone() is None:
-        return None
-    row = driver.execute("SELECT version_num FROM alembic_version").fetchone()
-    return None if row is None or row[0] is None else str(row[0])
-
-
-def _check_revision(number: str | None, path: Path) -> None:
-    """Raise `SchemaMismatch` unless the tape's schema is this program's."""
-    if number == REVISION:
-        return
-    if number is None:
-        raise SchemaMissing(f"{path} has no schema: its recorder was stopped before it began; record to it again")
-    if number < REVISION:
-        raise SchemaMismatch(f"{path} has the older schema {number}, not {REVISION}: run 'wiretape db upgrade'")
-    raise SchemaMismatch(f"{path} has schema {number}, newer than this wiretape's {REVISION}: use a newer wiretape")
 
 
 def _alembic() -> "Config":
@@ -566,38 +453,6 @@ def _put_in_place(path: Path, work: Path) -> Path:
 def too_open(path: Path) -> bool:
     """Return True if others on this machine may read the tape."""
     return bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
-
-
-@contextlib.contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Translate SQLite's errors to a `TapeError` that names the failure, its cause and the remedy."""
-    try:
-        yield
-    except (DBAPIError, sqlite3.Error) as error:
-        code, cause = sqlite_code(error), getattr(error, "orig", error)
-        if code not in DAMAGED and not isinstance(cause, sqlite3.OperationalError):
-            raise  # a bug of ours
-        raise _explanation(path, code, cause) from error
-
-
-def _explanation(path: Path, code: int | None, cause: object) -> TapeError:
-    match code:
-        case sqlite3.SQLITE_INTERRUPT:
-            return stopped(path)
-        case sqlite3.SQLITE_FULL:
-            return TapeBusy(f"{path} cannot be written, {paths.shortage(path) or 'the disk is full: free some space'}")
-        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return TapeBusy(f"{path} is locked by another program: close it there, or use another tape")
-        case sqlite3.SQLITE_READONLY:
-            return TapeBusy(f"{path} cannot be written ({cause}): record to another tape with --db")
-        case sqlite3.SQLITE_CANTOPEN if not (_is_settled(path) or os.access(path.parent, os.W_OK)):
-            both = f"{path.name} and {path.name}-wal"
-            return TapeBusy(f"{path} was not closed, and its directory is read-only: copy {both} to another")
-        case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_CANTOPEN if reason := paths.shortage(path):
-            return TapeBusy(f"{path} cannot be written, {reason}")
-        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB | None:  # None: a text that cannot be decoded
-            return TapeDamaged(f"{path} is damaged ({cause}): run 'wiretape db check', or restore it from a backup")
-    return TapeError(f"{path} cannot be used ({cause}): run 'wiretape db check'")
 
 
 def _back_up(connection: Connection, path: Path, name: str) -> Path:

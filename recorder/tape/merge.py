@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Table, select
 from wiretape.recorder import paths
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.errors import WiretapeError
-from wiretape.recorder.tape import cells, checks, file, lock
+from wiretape.recorder.tape import cells, checks, file, lock, peek
 from wiretape.recorder.tape.schema import STREAMS, exchanges, measures, request_versions, sessions, uploads
 
 _BATCH = 500
@@ -166,7 +166,7 @@ def _attached(connection: Connection, source: Path) -> Iterator[None]:
     """Attach a tape as `source`, for reading only."""
     connection.rollback()
     driver = file.driver_of(connection)
-    with file.explained(source):
+    with peek.explained(source):
         driver.execute("ATTACH ? AS source", (file.read_uri(source),))
     try:
         yield

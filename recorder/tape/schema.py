@@ -51,15 +51,10 @@ from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.decode.turns import TURN_FIELDS
 from wiretape.recorder.tape import definitions
 from wiretape.recorder.tape.cells import check_when_read, declared
-
-APPLICATION_ID = 0x77746170
-"""SQLite's `application_id` of every tape: the letters `wtap`."""
+from wiretape.recorder.tape.peek import APPLICATION_ID, REVISION
 
 AUTO_VACUUM = 2
 """SQLite's `auto_vacuum` of a new tape: free pages can be given back to the file system, a few at a time."""
-
-REVISION = "0024"
-"""The alembic revision that this program reads and writes; as a number, the `user_version` of a tape."""
 
 METRICS_VIEW = "exchange_metrics"
 """The view for people: a row per exchange, times in ms."""

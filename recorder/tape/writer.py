@@ -40,7 +40,6 @@ from wiretape.recorder.errors import (
     DAMAGED,
     LASTING,
     TapeBusy,
-    TapeDamaged,
     TapeError,
     TapeGone,
     WiretapeError,
@@ -48,7 +47,7 @@ from wiretape.recorder.errors import (
 )
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.process import boot_id, is_gone
-from wiretape.recorder.tape import checks, faults, file, journal, losses
+from wiretape.recorder.tape import checks, faults, file, journal, losses, peek
 from wiretape.recorder.tape.channels import Channel, Channels, Key
 from wiretape.recorder.tape.lock import Claim, FileWatch, LogGone, identity, remove_socket
 from wiretape.recorder.tape.retention import Pruner, Removed, TapeLimits
@@ -619,14 +618,11 @@ def verify(path: Path, relay: Channel) -> journal.Verified:
 
 def _refuse_damaged(path: Path) -> None:
     """Raise `TapeDamaged` if a check of the tape finds anything within its time."""
-    with file.explained(path), file.reader_beside_writer(path).connect() as connection:
+    with peek.explained(path), file.reader_beside_writer(path).connect() as connection:
         problems = checks.damage(connection, _CHECK_SECONDS)
     if problems:
         more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
-        raise TapeDamaged(
-            f"{path} is damaged ({problems[0]}{more}): see 'wiretape db check', restore it from a backup, or record to"
-            " another tape with --db"
-        )
+        raise peek.damaged(path, f"{problems[0]}{more}")
 
 
 def _yield_to_relay() -> None:

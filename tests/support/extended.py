@@ -45,7 +45,7 @@ def runner(copy: Path, entries: str, columns: dict[str, str]) -> Callable[..., l
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     head = max((copy / "migrations" / "versions").glob("*.py")).name.partition("_")[0]
     replace(copy / "recorder" / "decode" / "metrics.py", "    reads: int =", f"{entries}    reads: int =")
-    replace(copy / "recorder" / "tape" / "schema.py", f'REVISION = "{head}"', 'REVISION = "9999"')
+    replace(copy / "recorder" / "tape" / "peek.py", f'REVISION = "{head}"', 'REVISION = "9999"')
     migration = copy / "migrations" / "versions" / "9999_more.py"
     migration.write_text(MIGRATION.format(head=head, columns=columns))
     path = os.pathsep.join([str(copy / ".package"), str(copy)])

@@ -108,6 +108,14 @@ def select(tape: Path, statement: str, *values: Any) -> list[sqlite3.Row]:
         return connection.execute(statement, values).fetchall()
 
 
+def holds_session(tape: Path, base: str) -> bool:
+    """Return True if a tape has the session of the recorder at a base URL."""
+    try:
+        return bool(select(tape, "SELECT 1 FROM sessions WHERE listen = ?", base))
+    except sqlite3.OperationalError:  # its writer loads
+        return False
+
+
 def kept(tape: Path, path: str) -> Kept | None:
     """Return the finished exchange of this path, or None; fail if the tape is inconsistent."""
     rows = select(tape, "SELECT e.*, m.outcome, m.outcome_detail, m.flags, m.content FROM exchanges e"
@@ -466,11 +474,14 @@ async def wiretape(
 
 @contextlib.asynccontextmanager
 async def recording(tape: Path, upstream: str, *arguments: object, **more: Any) -> AsyncIterator[tuple[Process, str]]:
-    """Start `wiretape record` on a free port; give it with its base URL once it is ready."""
+    """Start `wiretape record` on a free port; give it with its base URL once its writer holds the tape."""
     told = ("--db", tape, "--upstream", upstream, "--listen", ":0", *arguments)
     async with wiretape("record", *told, **more) as process:
         assert process.stdout is not None
-        yield process, (await process.stdout.readline()).decode().rstrip("\n")
+        base = (await process.stdout.readline()).decode().rstrip("\n")
+        if base:
+            await until(lambda: holds_session(tape, base))
+        yield process, base
 
 
 async def finish(process: Process, number: signal.Signals | None = None, seconds: float = 20.0) -> tuple[int, str, str]:
@@ -538,6 +549,7 @@ class Relay:
         )
         self.recorder = Recorder(told, observer)
         await self.recorder.start()
+        await self.recorder.tap.ready()
         await stamping()
 
     async def stop(self) -> int:

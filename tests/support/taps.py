@@ -33,6 +33,7 @@ async def until(fact: Callable[[], Any]) -> None:
 async def started(tape: Path, **options: Any) -> AsyncIterator[Tap]:
     running = Tap(tape, SESSION, PURPOSE, **options)
     await running.start()
+    await running.ready()
     try:
         yield running
     finally:

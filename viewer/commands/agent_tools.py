@@ -19,7 +19,7 @@ import click
 from wiretape.recorder import paths
 from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.recorder.tape import cells
-from wiretape.recorder.tape.file import explained
+from wiretape.recorder.tape.peek import explained
 from wiretape.viewer import config
 from wiretape.viewer.commands import options, output
 from wiretape.viewer.commands.ls import ls

@@ -128,7 +128,7 @@ def of_programs() -> Iterator[Finding]:
 def of_tape(path: Path) -> Iterator[Finding]:
     """Look at the tape, who may read it, and who holds it."""
     from wiretape.recorder.tape import lock
-    from wiretape.recorder.tape.schema import REVISION
+    from wiretape.recorder.tape.peek import REVISION
 
     run, refusal = _newest_run(path) if paths.exists(path) else (None, None)
     yield judge_tape(path, paths.exists(path), refusal, REVISION)

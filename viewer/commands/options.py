@@ -55,7 +55,7 @@ class _SourceType(click.Path):
             target = destinations.parse_centre(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
-        from wiretape.recorder.tape.file import query_seconds
+        from wiretape.recorder.tape.peek import query_seconds
         from wiretape.viewer.source.clickhouse.source import ClickHouse
 
         return ClickHouse(target, lambda: connected_to(target, seconds=query_seconds()), lambda: connected_to(target))

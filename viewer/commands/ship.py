@@ -70,7 +70,7 @@ def ship(
     WIRETAPE_FLEET_PASSWORD_FILE names. Connections to other machines use TLS unless the URL has ?tls=no. See "wiretape
     help shipping" for ClickHouse, "wiretape help archive" for Parquet, and "wiretape help otlp" for a collector.
     """
-    from wiretape.recorder.tape import file
+    from wiretape.recorder.tape import peek
     from wiretape.recorder.tape.redact import Redactor
 
     if isinstance(target, Collector):
@@ -79,7 +79,7 @@ def ship(
         target = dataclasses.replace(target, headers_file=otlp_headers)
     tape, labelled = tape_path(db), Redactor(None).labels(read_labels(labels))
     with _sink(target, ca_file, labelled, bodies, since_version) as sink:
-        file.identify(tape)  # before anything is made beside it, or at the destination
+        peek.identify(tape)  # before anything is made beside it, or at the destination
         os.nice(_NICENESS)
         _ship(tape, sink, target, once=once, beside=beside)
 

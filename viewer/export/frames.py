@@ -30,7 +30,7 @@ from sqlalchemy import Connection
 
 from wiretape.recorder.commands import options
 from wiretape.recorder.errors import NotFound
-from wiretape.recorder.tape import file
+from wiretape.recorder.tape import peek
 from wiretape.viewer import rows
 from wiretape.viewer.export import fields
 from wiretape.viewer.export.fields import ExportField, Kind
@@ -75,7 +75,7 @@ def open_tape(path: str | Path | None = None) -> "Tape":
     Raises `wiretape.recorder.errors.NotFound` or `ForeignFile` if there is no tape.
     """
     found = options.tape_path(None if path is None else Path(os.path.expanduser(path)))
-    file.identify(found)
+    peek.identify(found)
     return Tape(found)
 
 

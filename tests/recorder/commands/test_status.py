@@ -2,11 +2,12 @@
 
 import io
 import os
+import sys
 from collections.abc import Sequence
 
 import msgspec
 
-from wiretape.recorder.commands.status import Screen, Tally, finished_line, latencies, summary
+from wiretape.recorder.commands.status import Screen, Tally, TimedTally, finished_line, summary
 from wiretape.recorder.decode.exchange import FLAGS, NOTABLE
 from wiretape.recorder.tape.journal import Finished
 from wiretape.recorder.tape.losses import Totals
@@ -131,12 +132,22 @@ def test_latencies_are_those_of_complete_generations() -> None:
     image = msgspec.structs.replace(ONE, ttft_ns=9_000_000_000, max_gap_ns=9_000_000_000, operation="image")
     failed = msgspec.structs.replace(slow, outcome="truncated", ttft_ns=1, max_gap_ns=9_000_000_000)
     listed = msgspec.structs.replace(ONE, ttft_ns=None, max_gap_ns=None, operation="models")
-    assert latencies([ONE, slow, failed, image, listed]) == ["ttft p50 488 ms", "max gap 2914 ms"]
-    assert latencies([image, listed]) == []
+    assert tallied(ONE, slow, failed, image, listed, tally=TimedTally()).latencies() == [
+        "ttft p50 488 ms",
+        "max gap 2914 ms",
+    ]
+    assert tallied(image, listed, tally=TimedTally()).latencies() == []
 
 
-def tallied(*finished: Finished) -> Tally:
-    tally = Tally()
+def test_a_tally_keeps_no_exchange() -> None:
+    one = msgspec.structs.replace(ONE)
+    before = sys.getrefcount(one)
+    tallied(one, tally=TimedTally())
+    assert sys.getrefcount(one) == before
+
+
+def tallied(*finished: Finished, tally: Tally | None = None) -> Tally:
+    tally = Tally() if tally is None else tally
     for one in finished:
         tally.add(one)
     return tally
@@ -145,7 +156,7 @@ def tallied(*finished: Finished) -> Tally:
 def test_a_summary_counts_generations_with_causes_and_the_other_requests_after_them() -> None:
     limited = msgspec.structs.replace(ONE, outcome="http_error", outcome_detail="rate_limited", status=429, flags=[])
     models = msgspec.structs.replace(ONE, operation="models")
-    assert summary(Totals(4, 1, 0, 0, others=2), tallied(ONE, limited, models, models), [ONE, limited]) == (
+    assert summary(Totals(4, 1, 0, 0, others=2), tallied(ONE, limited, models, models, tally=TimedTally())) == (
         "2 generations: 1 complete, 1 × 429 · 1 stall · ttft p50 388 ms, max gap 2914 ms · 2 other requests"
     )
 

@@ -180,7 +180,7 @@ async def test_surviving_recorders_lose_nothing_if_other_processes_end(tape: Pat
     await recording
     last = recorder(tape, "z")  # which tidies up after a writer that was killed at its very end
     await last.start()
-    assert (await last.close(), last.warnings) == (0, [])
+    assert await last.close() == 0
     assert {path.name for path in tape.parent.iterdir()} == {"tape.db", "tape.db.lock"}
     assert bodies_of(tape) == {f"{uuid}1": b"".join(pieces) for uuid, pieces in streams.items()}
 

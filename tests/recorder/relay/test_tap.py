@@ -154,13 +154,69 @@ def test_a_holder_of_a_tape_that_cannot_be_joined_is_named(tape: Path) -> None:
 
 
 def test_a_writer_that_cannot_start_is_reported(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
     async def scenario() -> None:
-        for executable, words in (("/nowhere/python", "cannot be started"), ("/bin/true", "ended before it was ready")):
-            monkeypatch.setattr(tap.sys, "executable", executable)
-            with pytest.raises(WriterFailed, match=words):
-                await Tap(tape, SESSION, PURPOSE).start()
+        monkeypatch.setattr(tap.sys, "executable", "/nowhere/python")
+        with pytest.raises(WriterFailed, match="cannot be started"):
+            await Tap(tape, SESSION, PURPOSE).start()
+        monkeypatch.setattr(tap.sys, "executable", "/bin/true")
+        running = Tap(tape, SESSION, PURPOSE, on_trouble=said.append)
+        await running.start()
+        await until(lambda: any("ended before it was ready" in line for line in said))
+        running.put(begin("e1"))
+        assert await running.close(grace=0.01) == 2  # with the session's end
 
     play(scenario())
+
+
+def slow_python(directory: Path) -> tuple[Path, Path]:
+    """Make a program that stands for a Python which begins when a file is there, and return both."""
+    program, signal = directory / "python", directory / "begin"
+    program.write_text(f'#!/bin/sh\nuntil [ -e {signal} ]; do sleep 0.01; done\nexec {sys.executable} "$@"\n')
+    program.chmod(0o700)
+    return program, signal
+
+
+def test_frames_are_kept_while_the_first_writer_loads(
+    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, signal = slow_python(tmp_path)
+    monkeypatch.setattr(tap.sys, "executable", str(program))
+
+    async def scenario() -> None:
+        running = Tap(tape, SESSION, PURPOSE)
+        await running.start()
+        for frame in exchange("e1"):
+            running.put(frame)
+        assert running.counts.stored_exchanges == 0
+        signal.touch()
+        await running.ready()
+        assert await running.close(grace=20) == 0
+        assert running.totals().recorded == 1
+
+    play(scenario())
+    assert outcomes_of(tape) == {"e1": "complete"}
+
+
+def test_a_recorder_without_exchanges_does_not_wait_for_its_writer_to_load(
+    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, signal = slow_python(tmp_path)
+    monkeypatch.setattr(tap.sys, "executable", str(program))
+
+    async def scenario() -> None:
+        running = Tap(tape, SESSION, PURPOSE)
+        await running.start()
+        pid = running.pid or 0
+        assert await running.close(grace=20) == 0
+        assert is_alive(pid)
+        signal.touch()
+        await until(lambda: not is_alive(pid))
+
+    play(scenario())
+    with closing(sqlite3.connect(tape)) as connection:
+        assert connection.execute("SELECT ended_at IS NOT NULL FROM sessions").fetchall() == [(1,)]
 
 
 def test_a_writer_that_ends_before_it_answers_is_replaced(
@@ -203,6 +259,7 @@ def test_reads_that_come_together_travel_in_one_frame_and_before_what_follows_th
     async def scenario() -> None:
         running = Tap(tape, SESSION, PURPOSE)
         await running.start()
+        await running.ready()
         os.kill(running.pid or 0, signal.SIGSTOP)
         both = [ExchangeFrames(running, SYSTEM, id) for id in ("e1", "e2")]
         for one in both:
@@ -400,10 +457,31 @@ def test_a_tape_removed_while_no_writer_ran_is_not_made_anew(tape: Path) -> None
     assert not tape.exists()
 
 
+def test_a_hurried_close_leaves_measuring_to_the_next_writer(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tap, "MEASURING_SECONDS", 0)
+
+    async def scenario() -> None:
+        running = Tap(tape, SESSION, PURPOSE)
+        await running.start()
+        for number in range(300):
+            for frame in exchange(f"{number:016x}"):
+                running.put(frame)
+        running.hurry()
+        assert await running.close(grace=20) == 0
+        totals = running.totals()
+        assert (totals.recorded, totals.is_whole) == (300, True)
+        assert 0 < totals.unmeasured <= 300
+        async with started(tape):
+            await until(lambda: list(outcomes_of(tape).values()).count("complete") == 300)
+
+    play(scenario())
+
+
 def test_closing_goes_on_past_its_grace_while_the_writer_acknowledges(tape: Path) -> None:
     async def scenario() -> None:
         running = Tap(tape, SESSION, PURPOSE)
         await running.start()
+        await running.ready()
         for number in range(2000):
             one = ExchangeFrames(running, SYSTEM, f"{number:016x}")
             one.begin(begin(one.id))

@@ -19,8 +19,9 @@ from wiretape.recorder.errors import (
     TapeError,
     WiretapeError,
 )
-from wiretape.recorder.tape import definitions, file
-from wiretape.recorder.tape.schema import APPLICATION_ID, metadata
+from wiretape.recorder.tape import definitions, file, peek
+from wiretape.recorder.tape.peek import APPLICATION_ID
+from wiretape.recorder.tape.schema import metadata
 
 
 @pytest.fixture
@@ -156,7 +157,7 @@ def test_a_tape_that_was_not_closed_cannot_be_read_where_nothing_can_be_written(
     monkeypatch.setattr("os.access", lambda *_: False)
     refused = sqlite3.OperationalError("unable to open database file")
     refused.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
-    with pytest.raises(TapeBusy, match=r"copy tape\.db and tape\.db-wal to another"), file.explained(tape):
+    with pytest.raises(TapeBusy, match=r"copy tape\.db and tape\.db-wal to another"), peek.explained(tape):
         raise refused
 
 
@@ -342,7 +343,7 @@ def test_a_query_that_never_ends_is_stopped(tape: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("WIRETAPE_QUERY_TIMEOUT", "0.05")
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
     with file.read_engine(tape).connect() as connection:
-        with pytest.raises(TapeError, match=r"a query was stopped after 0\.05 s"), file.explained(tape):
+        with pytest.raises(TapeError, match=r"a query was stopped after 0\.05 s"), peek.explained(tape):
             connection.exec_driver_sql(endless)
         assert connection.exec_driver_sql("SELECT 1").scalar() == 1
 
@@ -409,13 +410,13 @@ def test_sqlites_errors_are_explained_by_their_codes(
     reported = sqlite3.OperationalError("whatever")
     if code is not None:
         reported.sqlite_errorcode = code
-    with pytest.raises(error, match=re.escape(words)) as raised, file.explained(tape):
+    with pytest.raises(error, match=re.escape(words)) as raised, peek.explained(tape):
         raise reported
     assert type(raised.value) is error
 
 
 def test_what_is_no_fault_of_the_tape_is_not_explained_away(tape: Path) -> None:
-    with pytest.raises(sqlite3.IntegrityError), file.explained(tape):
+    with pytest.raises(sqlite3.IntegrityError), peek.explained(tape):
         raise sqlite3.IntegrityError("a bug of ours")
 
 

@@ -20,7 +20,7 @@ from tests.support.frames import (
 )
 from tests.support.frames import record as store_all
 from wiretape.recorder.errors import ForeignFile, TapeBusy, WiretapeError
-from wiretape.recorder.tape import checks, file, merge, retention
+from wiretape.recorder.tape import checks, file, merge, peek, retention
 from wiretape.recorder.tape.schema import exchanges, settlements
 
 
@@ -153,7 +153,7 @@ def test_a_merge_onto_a_full_disk_copies_nothing_and_says_so(tape: Path, tmp_pat
         plan = merge.plan(connection, [tmp_path / "large.db"])
         (pages,) = connection.connection.execute("PRAGMA page_count").fetchone()
         connection.connection.execute(f"PRAGMA max_page_count={pages + 2}")
-        with pytest.raises(TapeBusy, match="the disk is full"), file.explained(tape):
+        with pytest.raises(TapeBusy, match="the disk is full"), peek.explained(tape):
             list(merge.copy(connection, [tmp_path / "large.db"], plan))
     assert in_order(tape) == []
 

@@ -13,7 +13,7 @@ from tests.support.commands import on_terminal, run
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.tape import file as tapefile
 from wiretape.recorder.tape import lock
-from wiretape.recorder.tape.schema import REVISION
+from wiretape.recorder.tape.peek import REVISION
 from wiretape.viewer.cli import group
 from wiretape.viewer.commands import doctor
 

@@ -27,7 +27,7 @@ from wiretape.recorder.decode.exchange import FAILURES, NOT_SHIPPED, Exchange, R
 from wiretape.recorder.decode.metrics import DECODER_VERSION
 from wiretape.recorder.errors import NotFound, TapeDamaged, TapeError
 from wiretape.recorder.sanitize import safe
-from wiretape.recorder.tape import cells, file, reading
+from wiretape.recorder.tape import cells, file, peek, reading
 from wiretape.recorder.tape.redact import message
 from wiretape.recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, REQUEST_BODY
 from wiretape.recorder.tape.schema import bodies as _bodies
@@ -123,7 +123,7 @@ def report_damage(line: str) -> None:
 def explained(path: Path) -> Iterator[None]:
     """Raise errors of reading a tape as `TapeError`, with messages of our own."""
     try:
-        with file.explained(path):
+        with peek.explained(path):
             yield
     except TapeError as error:
         # SQLite has no code of its own for an error in a function of ours, and of these only searches raise one.

@@ -14,7 +14,7 @@ from tests.support.list_screen import at_cursor, press, rows, type_filter, viewe
 from tests.support.sample_tape import COMPLETE, HOSTILE, LIVE, event
 from tests.support.screens import SIZES, assert_golden, journey, resized, seen, shows, wait_for
 from wiretape.recorder.tape import file as tapefile
-from wiretape.recorder.tape.schema import APPLICATION_ID
+from wiretape.recorder.tape.peek import APPLICATION_ID
 
 
 def test_the_list_looks_like_this_and_a_wide_terminal_has_the_preview_at_its_right(tape: Path) -> None:

@@ -1,0 +1,216 @@
+"""A look at a tape's file by SQLite alone: what it is, its schema's revision, and errors in words.
+
+Commands and relays begin with it, before a library for the database is loaded.
+"""
+
+import contextlib
+import math
+import operator
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from wiretape.recorder import paths
+from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.errors import (
+    DAMAGED,
+    ForeignFile,
+    NotFound,
+    SchemaMismatch,
+    SchemaMissing,
+    TapeBusy,
+    TapeDamaged,
+    TapeError,
+    WiretapeError,
+    sqlite_code,
+)
+from wiretape.recorder.tape import definitions
+
+APPLICATION_ID = 0x77746170
+"""SQLite's `application_id` of every tape: the letters `wtap`."""
+REVISION = "0024"
+"""The alembic revision that this program reads and writes; as a number, the `user_version` of a tape."""
+BUSY_MS = 5000
+QUERY_SECONDS = 60.0
+"""Default timeout of a query for reading, in seconds; `WIRETAPE_QUERY_TIMEOUT` sets another (0: none).
+
+The longest known query, counting over 10 million exchanges, takes a tenth of it: reading comes in batches.
+"""
+_MAGIC = b"SQLite format 3\x00"
+_ID_OFFSET = 68
+_READABLE = operator.methodcaller("decode", "utf-8", "replace")
+_CHECKED_NS = 50_000_000
+_STEPS = 10_000
+"""Number of SQLite's steps between looks at the clock, less than a ms."""
+
+
+def identify(path: Path) -> None:
+    """Raise unless `path` is a tape: `NotFound`, `ForeignFile`, or `TapeBusy` if the system lets nobody look.
+
+    Reads the file's header and nothing else.
+    """
+    if reason := paths.refusal(path):
+        raise _unreadable(path, reason)
+    if not paths.exists(path):
+        raise NotFound(f"no tape at {path}: record one with 'wiretape record', or name another with --db")
+    if not paths.is_file(path):
+        raise ForeignFile(f"{path} is not a regular file, so it cannot be a tape: name another with --db")
+    if _application_id(path) == APPLICATION_ID:
+        return
+    try:
+        with path.open("rb") as file:
+            head = file.read(100)
+    except OSError as error:
+        raise _unreadable(path, error.strerror or str(error)) from error
+    application_id = int.from_bytes(head[_ID_OFFSET : _ID_OFFSET + 4], "big")
+    if head and (not head.startswith(_MAGIC) or application_id != APPLICATION_ID):
+        kind = "another application's database" if head.startswith(_MAGIC) else "not a database"
+        raise ForeignFile(f"{path} is {kind}, not a wiretape tape: name another with --db")
+
+
+def _unreadable(path: Path, reason: str) -> TapeBusy:
+    return TapeBusy(f"{path} cannot be read ({reason}): ask its owner, or name another with --db")
+
+
+def _application_id(path: Path) -> int:
+    """Return a database's application id; 0 if it cannot be read.
+
+    SQLite reads it: a process that closes a descriptor of its own loses the locks of its connections to the file.
+    """
+    uri = paths.sqlite_uri(paths.real(path), "mode=ro&immutable=1")
+    try:
+        with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
+            return int(connection.execute("PRAGMA application_id").fetchone()[0])
+    except sqlite3.Error:
+        return 0
+
+
+def check_writable(path: Path) -> None:
+    """Raise if a writer would refuse a tape, as far as SQLite tells within 0.05 s; the writer checks all."""
+    if not paths.exists(path):
+        return
+    identify(path)
+    with peeked(paths.real(path)) as driver:
+        if (number := revision(driver)) is not None:
+            check_revision(number, path)
+        until = SYSTEM.now() + _CHECKED_NS
+        driver.set_progress_handler(lambda: SYSTEM.now() > until, _STEPS)
+        try:
+            ((problem, *_), *_) = driver.execute("PRAGMA quick_check(1)").fetchall()
+        except sqlite3.OperationalError as error:
+            if sqlite_code(error) != sqlite3.SQLITE_INTERRUPT:
+                raise
+        else:
+            if problem != "ok":
+                raise damaged(path, problem)
+
+
+def damaged(path: Path, problem: str) -> TapeDamaged:
+    """Return the error for a tape that is not written to, as a check found a problem."""
+    return TapeDamaged(
+        f"{path} is damaged ({problem}): see 'wiretape db check', restore it from a backup, or record to"
+        " another tape with --db"
+    )
+
+
+@contextlib.contextmanager
+def peeked(path: Path) -> Iterator[sqlite3.Connection]:
+    """Connect without leaving files behind, if possible: a tape without a `-wal` needs no `-shm`."""
+    with explained(path), contextlib.closing(connect(uri_of(path, settled=is_settled(path)))) as connection:
+        set_up_reader(connection, path)
+        yield connection
+
+
+def is_settled(path: Path) -> bool:
+    """Return True if a tape has no `-wal`: all of it is in its file."""
+    return not paths.exists(f"{path}-wal")
+
+
+def set_up_reader(connection: sqlite3.Connection, path: Path) -> None:
+    """Prepare a connection for reading a tape. Raises `ForeignFile` if its tables are not plain ones."""
+    connection.isolation_level = None
+    connection.text_factory = _READABLE  # a text that is no UTF-8 fails a query otherwise
+    for setting in (f"busy_timeout={BUSY_MS}", "query_only=ON", "trusted_schema=OFF", "cell_size_check=ON"):
+        connection.execute(f"PRAGMA {setting}")
+    if reason := definitions.unreadable(connection):
+        raise ForeignFile(f"{path} {reason}: it is not read. Name another tape with --db")
+
+
+def uri_of(path: Path, *, settled: bool) -> str:
+    """Return the URI that opens a file for reading only."""
+    return paths.sqlite_uri(path, "mode=ro&immutable=1" if settled else "mode=ro")
+
+
+def connect(uri: str) -> sqlite3.Connection:
+    """Connect to the database at a URI."""
+    return sqlite3.connect(uri, uri=True, timeout=BUSY_MS / 1000, check_same_thread=False)
+
+
+def revision(driver: sqlite3.Connection) -> str | None:
+    """Return the tape's alembic revision; None if it has none yet."""
+    if driver.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone() is None:
+        return None
+    row = driver.execute("SELECT version_num FROM alembic_version").fetchone()
+    return None if row is None or row[0] is None else str(row[0])
+
+
+def check_revision(number: str | None, path: Path) -> None:
+    """Raise `SchemaMismatch` unless the tape's schema is this program's."""
+    if number == REVISION:
+        return
+    if number is None:
+        raise SchemaMissing(f"{path} has no schema: its recorder was stopped before it began; record to it again")
+    if number < REVISION:
+        raise SchemaMismatch(f"{path} has the older schema {number}, not {REVISION}: run 'wiretape db upgrade'")
+    raise SchemaMismatch(f"{path} has schema {number}, newer than this wiretape's {REVISION}: use a newer wiretape")
+
+
+def query_seconds() -> float:
+    """Return the timeout of a query for reading, in seconds; 0: none."""
+    value = os.environ.get("WIRETAPE_QUERY_TIMEOUT", "")
+    try:
+        seconds = float(value or QUERY_SECONDS)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < math.inf:
+        raise WiretapeError(f"WIRETAPE_QUERY_TIMEOUT={value!r} is not a number of seconds: give one, or 0 for no limit")
+    return seconds
+
+
+def stopped(path: Path) -> TapeError:
+    """Return the error for a query that reached the time limit."""
+    limit = f"{query_seconds():g} s"
+    return TapeError(f"{path}: a query was stopped after {limit}: filter more, or set WIRETAPE_QUERY_TIMEOUT (seconds)")
+
+
+@contextlib.contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Translate SQLite's errors to a `TapeError` that names the failure, its cause and the remedy."""
+    try:
+        yield
+    except Exception as error:
+        code, cause = sqlite_code(error), getattr(error, "orig", error)  # SQLAlchemy's have SQLite's
+        if code not in DAMAGED and not isinstance(cause, sqlite3.OperationalError):
+            raise  # a bug of ours
+        raise _explanation(path, code, cause) from error
+
+
+def _explanation(path: Path, code: int | None, cause: object) -> TapeError:
+    match code:
+        case sqlite3.SQLITE_INTERRUPT:
+            return stopped(path)
+        case sqlite3.SQLITE_FULL:
+            return TapeBusy(f"{path} cannot be written, {paths.shortage(path) or 'the disk is full: free some space'}")
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return TapeBusy(f"{path} is locked by another program: close it there, or use another tape")
+        case sqlite3.SQLITE_READONLY:
+            return TapeBusy(f"{path} cannot be written ({cause}): record to another tape with --db")
+        case sqlite3.SQLITE_CANTOPEN if not (is_settled(path) or os.access(path.parent, os.W_OK)):
+            both = f"{path.name} and {path.name}-wal"
+            return TapeBusy(f"{path} was not closed, and its directory is read-only: copy {both} to another")
+        case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_CANTOPEN if reason := paths.shortage(path):
+            return TapeBusy(f"{path} cannot be written, {reason}")
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB | None:  # None: a text that cannot be decoded
+            return TapeDamaged(f"{path} is damaged ({cause}): run 'wiretape db check', or restore it from a backup")
+    return TapeError(f"{path} cannot be used ({cause}): run 'wiretape db check'")
