@@ -7,6 +7,7 @@ import random
 import signal
 import sqlite3
 import sys
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -27,7 +28,7 @@ from tests.support.frames import (
     reads_of,
 )  # fmt: skip
 from tests.support.taps import PURPOSE, is_alive, kill, play, started, until
-from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.errors import ForeignFile, SchemaMismatch, TapeBusy, WiretapeError, WriterFailed
 from wiretape.recorder.relay import tap
 from wiretape.recorder.relay.recording import ExchangeFrames
@@ -478,15 +479,24 @@ def test_a_hurried_close_leaves_measuring_to_the_next_writer(tape: Path, monkeyp
 
 
 def test_closing_goes_on_past_its_grace_while_the_writer_acknowledges(tape: Path) -> None:
+    count, grace, late = 100, 60.0, 0
+
+    def pass_time(_: journal.Finished) -> None:
+        """Spend two graces on all exchanges, which are more than the writer reports at a time."""
+        nonlocal late
+        late += int(2 * grace * 1e9) // count
+
     async def scenario() -> None:
-        running = Tap(tape, SESSION, PURPOSE)
+        clock = Clock(now=lambda: time.monotonic_ns() + late)
+        running = Tap(tape, SESSION, PURPOSE, on_finished=pass_time, clock=clock)
         await running.start()
         await running.ready()
-        for number in range(2000):
+        for number in range(count):
             one = ExchangeFrames(running, SYSTEM, f"{number:016x}")
             one.begin(begin(one.id))
             one.end("client", None, SYSTEM.now())
-        assert await running.close(grace=0.8) == 0
-        assert (running.counts.recorded, running.totals().unmeasured) == (2000, 0)
+        assert await running.close(grace=grace) == 0
+        assert late >= grace * 1e9
+        assert (running.counts.recorded, running.totals().unmeasured) == (count, 0)
 
     play(scenario())
