@@ -90,7 +90,7 @@ def start(connection: Connection) -> Seen:
     """Return the state of a tape from which `changes` goes on, within a transaction."""
     ends = (connection.execute(select(func.max(last))).scalar() for last in (exchanges.c.no, settlements.c.version))
     newest, settled = (end or 0 for end in ends)
-    return Seen(current_version(connection), newest, settled, frozenset(_unsettled(connection)))
+    return Seen(current_version(connection), newest, settled, frozenset(unsettled(connection)))
 
 
 def changes(connection: Connection, seen: Seen) -> Changes | None:
@@ -105,7 +105,7 @@ def changes(connection: Connection, seen: Seen) -> Changes | None:
     return Changes(Seen(version, newest, last, (seen.unsettled | new) - settled), new, settled)
 
 
-def _unsettled(connection: Connection) -> set[int]:
+def unsettled(connection: Connection) -> set[int]:
     """Return those that run or are not measured yet; nearly always they are those that run, which an index has."""
     running = set(connection.execute(select(exchanges.c.no).where(exchanges.c.ended_by.is_(None))).scalars())
     total, measured = (

@@ -31,7 +31,7 @@ from wiretape.viewer.source.tape.columns import (
     UPSTREAM_NAME,
     among,
 )
-from wiretape.viewer.source.tape.following import current_version
+from wiretape.viewer.source.tape.following import current_version, unsettled
 from wiretape.viewer.stats.prices import Names, Prices, Usage
 
 _LINKS: Final = select(
@@ -41,6 +41,7 @@ _LINKS: Final = select(
         "messages_hash", "continues_hash", "answer_hash", "continued_answer_hash", "retries", "outcome",
     )),
 ).select_from(JOINED).order_by(exchanges.c.no)  # fmt: skip
+_IS_MEASURED: Final = measures.c.exchange_no.is_not(None)
 ONLY: Final = "only_of_exchange"
 """Option of a statement about a single exchange: the number of that."""
 _HASH: Final = re.compile("[0-9a-f]{8}")
@@ -109,14 +110,20 @@ class Resolver:
         if self._version is not None:
             return None
         self._marked = key_marks(connection)
-        if (numbers := related.numbers(connection, no, self._marked)) is None:
+        links = self._unmeasured(connection, no)
+        if (numbers := related.numbers(connection, no, links, self._marked)) is None:
             return None
-        links = cells.fetch(connection, _LINKS.where(among(numbers), measures.c.exchange_no.is_not(None)))
-        if no not in {row[0] for row in links}:  # it is not measured
-            return None
-        self.conversations = Conversations(map(_measured_link, links), self._marked)
-        self._part = version, frozenset(row[0] for row in links)
+        links += map(_measured_link, cells.fetch(connection, _LINKS.where(among(numbers), _IS_MEASURED)))
+        self.conversations = Conversations(sorted(links), self._marked)
+        self._part = version, frozenset(link.no for link in links)
         return self._part[1]
+
+    def _unmeasured(self, connection: Connection, no: int) -> list[ConversationLink]:
+        """Read the links of an unmeasured exchange and of the others; none for one that is measured."""
+        unmeasured = unsettled(connection)
+        if no not in unmeasured:
+            return []
+        return [self._asked(connection, number) for number in {no, *sorted(unmeasured)[-_MOST_OPEN:]}]
 
     def update(self, connection: Connection, no: int | None = None) -> None:
         """Read the changes, within a transaction; where not all of the tape are known yet, those around an exchange."""
@@ -124,7 +131,7 @@ class Resolver:
         if version == self._version or (no is not None and self.update_around(connection, no) is not None):
             return
         if self._part is not None:
-            self.conversations, self._part = Conversations(), None
+            self.conversations, self._part, self._read = Conversations(), None, set()
         total = connection.execute(select(func.count()).select_from(exchanges)).scalar_one()
         if not self.conversations:
             self._marked = key_marks(connection)
@@ -157,10 +164,9 @@ class Resolver:
 
     def _asked(self, connection: Connection, no: int) -> ConversationLink:
         """Read an unmeasured exchange's ties to others: all but its answer."""
-        row = reading.row_of(connection, no)
-        if row.request_truncated is not None:
+        if reading.row_of(connection, no).request_truncated is not None:
             self._read.add(no)
-        return _link(row, reading.request_body(connection, no))
+        return _unmeasured_link(connection, no)
 
 
 def only_of(context: ExecutionContext | None) -> int | None:
@@ -172,7 +178,8 @@ def only_of(context: ExecutionContext | None) -> int | None:
 def begun(connection: Connection, no: int) -> dict[str, str | None]:
     """Return the conversation fields of an exchange that begins its conversation, from its own row; else {}."""
     row = connection.execute(_LINKS.where(exchanges.c.no == no)).one()
-    if row.exchange_no is None or not (link := _measured_link(row)).begins:
+    link = _unmeasured_link(connection, no) if row.exchange_no is None else _measured_link(row)
+    if not link.begins:
         return {}
     return {"conversation": link.id if link.is_turn else None, "continues": None}
 
@@ -183,12 +190,14 @@ def _measured_link(row: Sequence[Any]) -> ConversationLink:
     return ConversationLink(no, id, asked in GENERATIONS, outcome != "complete", *linked)
 
 
-def _link(row: Any, body: bytes | None) -> ConversationLink:
+def _unmeasured_link(connection: Connection, no: int) -> ConversationLink:
+    """Read the link of an exchange from its request."""
     from wiretape.recorder.decode.conversation import RecordedRequest, belonging
 
+    row = reading.row_of(connection, no)
     exchange = reading.exchange_of(row)
     asked = operation(exchange)
-    request = RecordedRequest(row.request_headers or [], body)
+    request = RecordedRequest(row.request_headers or [], reading.request_body(connection, no))
     found = belonging(request, asked, None, None, resumed=resumed(exchange))
     named = {
         "key": "conversation_key", "parent_key": "conversation_parent", "previous_response_id": "previous_response_id",

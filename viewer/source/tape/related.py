@@ -6,10 +6,12 @@ as among all exchanges of the tape.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from sqlalchemy import Connection
+
+from wiretape.viewer.listing.conversations import ConversationLink
 
 MOST: Final = 100_000
 """Maximum number of related exchanges and ties. With more, as after a load test of one dialogue, reading all exchanges
@@ -63,6 +65,7 @@ WITH RECURSIVE
 kinds(kind) AS (VALUES {", ".join(f"('{kind}')" for kind in _TIES)}),
 related(no, kind, x, y) AS (
   SELECT value, NULL, NULL, NULL FROM json_each(?)
+  UNION SELECT NULL, value ->> 0, value ->> 1, value ->> 2 FROM json_each(?)
   UNION SELECT NULL, kinds.kind, {_case(0)}, {_case(1)}
     FROM related CROSS JOIN measures a ON a.exchange_no = related.no CROSS JOIN kinds WHERE {_case(0)} IS NOT NULL
   {_FROM_TIES}
@@ -80,20 +83,36 @@ WITH RECURSIVE each(key) AS (
 SELECT key FROM each WHERE key NOT GLOB '{"[0-9a-f]" * 8}'"""
 
 
-def numbers(connection: Connection, no: int, marked: Callable[[str], str]) -> list[int] | None:
-    """Return the numbers of the exchanges related to one, within a transaction; None if they are too many.
+def ties_of(link: ConversationLink, marked: Callable[[str], str]) -> Iterator[tuple[str, str, str | None]]:
+    """Yield the ties that an exchange without measures looks for: the kind of each, and its values."""
+    mark = None if link.key is None else marked(link.key)
+    plain = {"key": link.key, "parent": link.parent_key, "response": link.previous_response_id}
+    yield from ((kind, value, None) for kind, value in plain.items() if value is not None)
+    if link.continues is not None:
+        yield "messages", link.continues, mark
+        if link.continued_answer is not None:
+            yield "answer", link.continues, link.continued_answer
+    if link.retries and link.messages is not None:
+        yield "failed", link.messages, mark
 
-    A key may be on the tape as it is, and as its hash in a redacted header: `marked` returns that hash.
+
+def numbers(
+    connection: Connection, seed: int, links: Sequence[ConversationLink], marked: Callable[[str], str]
+) -> list[int] | None:
+    """Return the numbers of the measured exchanges related to one, within a transaction; None if they are too many.
+
+    `links` are those of exchanges without measures, which have to be among them. A key may be on the tape as it is, and
+    as its hash in a redacted header: `marked` returns that hash.
     """
-    seeds = [no]
+    seeds, ties = [seed], [tie for link in links for tie in ties_of(link, marked)]
     while True:
-        found = connection.exec_driver_sql(_RELATED, (json.dumps(seeds), MOST)).all()
+        found = connection.exec_driver_sql(_RELATED, (json.dumps(seeds), json.dumps(ties), MOST)).all()
         if len(found) == MOST:
             return None
-        keys = {key for _, key in found if key is not None}
+        keys = {key for _, key in found if key is not None}.union(x for kind, x, _ in ties if kind in ("key", "parent"))
         hashed = {key for key in keys if marked(key) == key}
         plain = connection.exec_driver_sql(_PLAIN_KEYS).scalars() if hashed else ()
         if not (more := [key for key in plain if key not in keys and marked(key) in hashed]):
             return sorted({number for number, _ in found if number is not None})
         owners = "SELECT exchange_no FROM measures WHERE conversation_key IN (SELECT value FROM json_each(?))"
-        seeds = [no, *connection.exec_driver_sql(owners, (json.dumps(more),)).scalars()]
+        seeds = [seed, *connection.exec_driver_sql(owners, (json.dumps(more),)).scalars()]

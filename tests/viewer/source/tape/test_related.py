@@ -1,5 +1,6 @@
 """One exchange is judged among those of its conversation as among all of the tape."""
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,8 +47,20 @@ def dialogues() -> Iterator[journal.Frame]:
             yield msgspec.structs.replace(frame, headers=headers) if isinstance(frame, journal.Begin) else frame
 
 
+def running() -> Iterator[journal.Frame]:
+    """Yield the dialogues, and exchanges that still run: turns, with and without a key, equal ones and a first one."""
+    yield from dialogues()
+    asked = [("other", "yes", "more", "ok", "now"), ("other", "yes", "more", "ok", "now"), ("new",)]
+    frames = [told(number, number, *texts) for number, texts in enumerate(asked, 14)]
+    frames.append(told(17, 17, "hi", "ok", "more", "ok", "keyed", key="k1"))
+    for frame in itertools.chain(*frames):
+        if isinstance(frame, journal.Begin):
+            yield frame
+
+
 TAPES = {
     "dialogues": lambda path: recorded(path, list(dialogues())),
+    "running": lambda path: recorded(path, list(running())),
     "agent": lambda path: recorded(path, list(agents.session())),
     "session": session_tape,
 }
@@ -74,6 +87,6 @@ def test_only_the_exchanges_of_the_dialogue_are_read(tmp_path: Path) -> None:
     with queries.opened(recorded(tmp_path / "tape.db", [*dialogues(), *unrelated])) as connection:
         with connection.begin():
             marked = functions.key_marks(connection)
-            related_to_other = related.numbers(connection, 10, marked)
-            alone = related.numbers(connection, 20, marked)
+            related_to_other = related.numbers(connection, 10, [], marked)
+            alone = related.numbers(connection, 20, [], marked)
         assert (related_to_other, alone) == ([9, 10], [20])
