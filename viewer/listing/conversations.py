@@ -173,6 +173,11 @@ class Conversations:
         self._settle()
         return self._above.get(no)
 
+    def numbers(self) -> list[int]:
+        """Return the numbers of all exchanges that are part of a conversation."""
+        self._settle()
+        return [no for no, name in self._names.items() if name is not None]
+
     def id(self, no: int | None) -> str | None:
         """Return the id of an exchange; None of none."""
         return None if no is None or no not in self._links else self._links[no].id

@@ -82,11 +82,12 @@ class Caching:
         """Update the verdicts before a statement that uses them, in the same transaction."""
         if not any(f"{function}(" in statement for function in (*CACHE.values(), PREDECESSOR)):
             return
-        no, version = only_of(context), current_version(connection)
+        numbers, version = only_of(context), current_version(connection)
+        no = numbers[0] if numbers is not None and len(numbers) == 1 else None
         if version == self._version or (self._part is not None and self._part[0] == version and no in self._part[1]):
             return
-        if no is not None and (numbers := self._resolver.update_around(connection, no)) is not None:
-            self._part = version, self._judge_session_of(connection, no, numbers)
+        if no is not None and (known := self._resolver.update_around(connection, (no,))) is not None:
+            self._part = version, self._judge_session_of(connection, no, known)
             return
         self._resolver.update(connection)
         self._update(connection)

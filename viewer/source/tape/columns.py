@@ -47,6 +47,8 @@ ABOVE: Final = "number_above"
 CONTINUED_NUMBER: Final = "number_continued"
 """SQL functions (`functions`): an exchange's conversation, the id that it continues, its parent's number, and the
 number of the one that it continues."""
+RESOLVED: Final = "numbers_resolved"
+"""SQL function (`functions`): the numbers of all exchanges whose conversations are known now, as JSON."""
 
 
 CACHE: Final = {

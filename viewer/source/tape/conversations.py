@@ -4,19 +4,32 @@ import functools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, case, func, null, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, not_, null, or_, select
 
 from wiretape.recorder.decode.elements import SOURCES
 from wiretape.recorder.decode.exchange import FAILURES
+from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer import rows
 from wiretape.viewer.listing.conversations import tree
 from wiretape.viewer.rows import ConversationRow, TurnRow
 from wiretape.viewer.source.tape import queries
-from wiretape.viewer.source.tape.columns import ABOVE, CONTINUED, JOINED, among, column, cost_units, label, resolved
+from wiretape.viewer.source.tape.columns import (
+    ABOVE,
+    CONTINUED,
+    JOINED,
+    RESOLVED,
+    among,
+    column,
+    cost_units,
+    label,
+    resolved,
+)
 from wiretape.viewer.source.tape.conditions import Condition
+from wiretape.viewer.source.tape.functions import ONLY
 from wiretape.viewer.stats.prices import UNITS
 
 _USED: Final = ("input_tokens", "output_tokens", "cache_read_input_tokens")
@@ -24,14 +37,21 @@ _SUMMED: Final = (*_USED, "duration_ms")
 _SIZES: Final = [f"context_{source}_bytes" for source in SOURCES]
 _NAME: Final = column("conversation")
 _LONGEST: Final = 200
+_SEEDS, _MOST_SEEDS = 4, 2000
+"""Exchanges that are looked at first for each of some conversations, and at most for all of them."""
 _ASKED, _ANSWERS, _TOOLS = 3, 4, 13
 """Places of columns in a row of `_turns`, behind its name and number."""
 
 
-def listed(connection: Connection, where: Condition | None = None, limit: int | None = None) -> list[ConversationRow]:
+def listed(
+    connection: Connection,
+    where: Condition | None = None,
+    limit: int | None = None,
+    seeds: Sequence[int] | None = None,
+) -> list[ConversationRow]:
     """Return the conversations of the exchanges that fit, with totals of these: the one with the newest first.
 
-    Raises `ConfigError`.
+    `seeds` are the result of `newest`. Raises `ConfigError`.
     """
     with connection.begin():
         currency: str | None = connection.execute(select(func.currency_of(0))).scalar_one()
@@ -52,6 +72,7 @@ def listed(connection: Connection, where: Condition | None = None, limit: int | 
     columns = select(_NAME, *numbers, func.coalesce(first_prompt, numbers[0]), *totals)
     statement = queries.filtered(columns.select_from(JOINED), where).where(_NAME.is_not(None))
     statement = statement.group_by(_NAME).order_by(numbers[1].desc()).limit(limit)
+    statement = only(statement, seeds)
     with connection.begin():
         found = connection.execute(statement).all()
         shown = connection.execute(_shown({no for row in found for no in (row[1], row[3])}))
@@ -60,6 +81,29 @@ def listed(connection: Connection, where: Condition | None = None, limit: int | 
         _row(name, (*shown_by_no[first][:2], shown_by_no[prompted][2]), currency, *totals)
         for name, first, _, prompted, *totals in found
     ]
+
+
+def only(statement: Select[Any], seeds: Sequence[int] | None) -> Select[Any]:
+    """Return a statement about the conversations of some exchanges, for which no other is read; None: about all."""
+    if seeds is None:
+        return statement
+    known = func.json_each(getattr(func, RESOLVED)()).table_valued("value")
+    return statement.where(exchanges.c.no.in_(select(known.c.value))).execution_options(**{ONLY: tuple(seeds)})
+
+
+def newest(connection: Connection, where: Condition | None, count: int | None) -> list[int] | None:
+    """Return the newest exchanges that fit, as many as have so many conversations; None if all have to be read."""
+    size = _SEEDS * (count or _MOST_SEEDS)
+    while count and size <= _MOST_SEEDS:
+        seeds = [*islice(queries.numbers(connection, where, newest_first=True), size)]
+        if len(seeds) < size:
+            break
+        names = only(select(_NAME).distinct().where(among(seeds), _NAME.is_not(None)), seeds)
+        with connection.begin():
+            if len(connection.execute(names).all()) >= count:
+                return seeds
+        size *= _SEEDS
+    return None
 
 
 def _used(value: ColumnElement[Any]) -> ColumnElement[Any]:
@@ -89,8 +133,23 @@ def _row(
 
 def left_out(connection: Connection, where: Condition | None = None) -> int:
     """Count the exchanges that fit and are part of no conversation, as a list of models is."""
-    fits = _NAME.is_(None) if where is None else where & _NAME.is_(None)
-    return queries.count(connection, fits)
+    known = measures.c
+    is_turn = func.coalesce(known.operation.in_(GENERATIONS), False)
+    ties = (known.previous_response_id.is_not(None), known.continues_hash.is_not(None), func.coalesce(known.retries, 0))
+    is_alone = and_(known.exchange_no.is_not(None), not_(is_turn), known.conversation_key.is_(None))
+    is_tied = or_(*ties[:2], ties[2] > 0)
+    # Nearly all are judged by their own rows.
+    unclear = or_(known.exchange_no.is_(None), and_(is_alone, is_tied))
+    numbers = [*islice(queries.numbers(connection, unclear if where is None else where & unclear), _MOST_SEEDS + 1)]
+    if len(numbers) > _MOST_SEEDS:
+        return queries.count(connection, _NAME.is_(None) if where is None else where & _NAME.is_(None))
+    alone = and_(is_alone, not_(is_tied))
+    count = queries.count(connection, alone if where is None else where & alone)
+    if numbers:
+        doubtful = select(func.count()).select_from(JOINED).where(among(numbers), _NAME.is_(None))
+        with connection.begin():
+            count += connection.execute(doubtful, execution_options={ONLY: tuple(numbers)}).scalar_one()
+    return count
 
 
 def turns(

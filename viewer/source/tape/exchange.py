@@ -199,7 +199,7 @@ def predecessor(connection: Connection, no: int) -> int | None:
     """Return the number of a generation's predecessor; None if it has none, 0 if that is unknown."""
     statement = select(getattr(func, PREDECESSOR)(no, type_=Integer))
     with connection.begin():
-        found: int | None = connection.execute(statement, execution_options={ONLY: no}).scalar_one()
+        found: int | None = connection.execute(statement, execution_options={ONLY: (no,)}).scalar_one()
     return found
 
 

@@ -28,6 +28,7 @@ from wiretape.viewer.source.tape.columns import (
     COST,
     CURRENCY,
     JOINED,
+    RESOLVED,
     UPSTREAM_NAME,
     among,
 )
@@ -42,8 +43,8 @@ _LINKS: Final = select(
     )),
 ).select_from(JOINED).order_by(exchanges.c.no)  # fmt: skip
 _IS_MEASURED: Final = measures.c.exchange_no.is_not(None)
-ONLY: Final = "only_of_exchange"
-"""Option of a statement about a single exchange: the number of that."""
+ONLY: Final = "only_of_exchanges"
+"""Option of a statement about the conversations of some exchanges only: the numbers of these."""
 _HASH: Final = re.compile("[0-9a-f]{8}")
 _MOST_OPEN: Final = 1000
 """Maximum number of unmeasured exchanges whose requests are read: the newest."""
@@ -90,6 +91,7 @@ class Resolver:
         connection.create_function(ABOVE, 1, lambda no: self.conversations.above(no))
         connection.create_function(CONTINUED_NUMBER, 1, lambda no: self.conversations.continued(no))
         connection.create_function(CONTINUED, 1, lambda no: self.conversations.id(self.conversations.continued(no)))
+        connection.create_function(RESOLVED, 0, lambda: json.dumps(self.conversations.numbers()))
         connection.create_function(related.KEY_MARK, 1, lambda key: None if key is None else self._marked(key))
 
     def prepare(
@@ -99,36 +101,38 @@ class Resolver:
         if any(f"{function}(" in statement for function in (CONVERSATION, CONTINUED, ABOVE, CONTINUED_NUMBER)):
             self.update(connection, only_of(context))
 
-    def update_around(self, connection: Connection, no: int) -> frozenset[int] | None:
-        """Read the exchanges related to one, within a transaction, and return their numbers.
+    def update_around(self, connection: Connection, seeds: tuple[int, ...]) -> frozenset[int] | None:
+        """Read the exchanges related to some, within a transaction, and return their numbers.
 
         None if all of the tape have to be read, or are known already.
         """
         version = current_version(connection)
-        if self._part is not None and self._part[0] == version and no in self._part[1]:
+        if self._part is not None and self._part[0] == version and self._part[1].issuperset(seeds):
             return self._part[1]
         if self._version is not None:
             return None
         self._marked = key_marks(connection)
-        links = self._unmeasured(connection, no)
-        if (numbers := related.numbers(connection, no, links, self._marked)) is None:
+        links = self._unmeasured(connection, seeds)
+        if links is None or (numbers := related.numbers(connection, seeds, links, self._marked)) is None:
             return None
         links += map(_measured_link, cells.fetch(connection, _LINKS.where(among(numbers), _IS_MEASURED)))
         self.conversations = Conversations(sorted(links), self._marked)
         self._part = version, frozenset(link.no for link in links)
         return self._part[1]
 
-    def _unmeasured(self, connection: Connection, no: int) -> list[ConversationLink]:
-        """Read the links of an unmeasured exchange and of the others; none for one that is measured."""
+    def _unmeasured(self, connection: Connection, seeds: tuple[int, ...]) -> list[ConversationLink] | None:
+        """Read the links of the unmeasured exchanges, unless the only seed is measured; None if they are too many."""
         unmeasured = unsettled(connection)
-        if no not in unmeasured:
+        if len(seeds) == 1 and seeds[0] not in unmeasured:
             return []
-        return [self._asked(connection, number) for number in {no, *sorted(unmeasured)[-_MOST_OPEN:]}]
+        if len(unmeasured) > _MOST_OPEN:
+            return None
+        return [self._asked(connection, number) for number in unmeasured]
 
-    def update(self, connection: Connection, no: int | None = None) -> None:
-        """Read the changes, within a transaction; where not all of the tape are known yet, those around an exchange."""
+    def update(self, connection: Connection, seeds: tuple[int, ...] | None = None) -> None:
+        """Read the changes, within a transaction; where not all of the tape are known yet, those around some."""
         version = current_version(connection)
-        if version == self._version or (no is not None and self.update_around(connection, no) is not None):
+        if version == self._version or (seeds is not None and self.update_around(connection, seeds) is not None):
             return
         if self._part is not None:
             self.conversations, self._part, self._read = Conversations(), None, set()
@@ -169,10 +173,10 @@ class Resolver:
         return _unmeasured_link(connection, no)
 
 
-def only_of(context: ExecutionContext | None) -> int | None:
-    """Return the number of the only exchange that a statement is about, if its options name one."""
-    number: int | None = None if context is None else context.execution_options.get(ONLY)
-    return number
+def only_of(context: ExecutionContext | None) -> tuple[int, ...] | None:
+    """Return the numbers of the only exchanges that a statement is about, if its options name some."""
+    numbers: tuple[int, ...] | None = None if context is None else context.execution_options.get(ONLY)
+    return numbers
 
 
 def begun(connection: Connection, no: int) -> dict[str, str | None]:

@@ -97,14 +97,14 @@ def ties_of(link: ConversationLink, marked: Callable[[str], str]) -> Iterator[tu
 
 
 def numbers(
-    connection: Connection, seed: int, links: Sequence[ConversationLink], marked: Callable[[str], str]
+    connection: Connection, seeds: Sequence[int], links: Sequence[ConversationLink], marked: Callable[[str], str]
 ) -> list[int] | None:
-    """Return the numbers of the measured exchanges related to one, within a transaction; None if they are too many.
+    """Return the numbers of the measured exchanges related to some, within a transaction; None if they are too many.
 
     `links` are those of exchanges without measures, which have to be among them. A key may be on the tape as it is, and
     as its hash in a redacted header: `marked` returns that hash.
     """
-    seeds, ties = [seed], [tie for link in links for tie in ties_of(link, marked)]
+    first, ties = seeds, [tie for link in links for tie in ties_of(link, marked)]
     while True:
         found = connection.exec_driver_sql(_RELATED, (json.dumps(seeds), json.dumps(ties), MOST)).all()
         if len(found) == MOST:
@@ -115,4 +115,4 @@ def numbers(
         if not (more := [key for key in plain if key not in keys and marked(key) in hashed]):
             return sorted({number for number, _ in found if number is not None})
         owners = "SELECT exchange_no FROM measures WHERE conversation_key IN (SELECT value FROM json_each(?))"
-        seeds = [seed, *connection.exec_driver_sql(owners, (json.dumps(more),)).scalars()]
+        seeds = [*first, *connection.exec_driver_sql(owners, (json.dumps(more),)).scalars()]

@@ -96,9 +96,10 @@ def listed(
 
     Raises `ConfigError`.
     """
-    found = conversations.listed(connection, where, limit)
+    seeds = conversations.newest(connection, where, limit)
+    found = conversations.listed(connection, where, limit, seeds)
     names = None if limit is None else [row.conversation for row in found]
-    known = dict(accounts(connection, limits, clock, where, names))
+    known = {name: account_of(its, limits) for name, its in members(connection, limits, clock, where, names, seeds)}
     return [_fields_of(row) | known.get(row.conversation, _NOTHING).row() for row in found]
 
 
@@ -141,17 +142,18 @@ def members(
     clock: Clock,
     where: Condition | None = None,
     names: Collection[str] | None = None,
+    seeds: Sequence[int] | None = None,
 ) -> Iterator[tuple[str, list[SessionExchange]]]:
     """Yield the key of each session with exchanges that fit, or of those of these `names`, and these exchanges.
 
-    They come in the order of their numbers.
+    They come in the order of their numbers. `seeds` are the result of `conversations.newest`, by which the names are.
     """
     statement = queries.filtered(_members(limits.stall_ns), where).order_by(exchanges.c.no)
     if names is not None:
         statement = statement.where(_named(names))
     groups: dict[str, list[SessionExchange]] = {}
     with connection.begin():
-        found = cells.fetch(connection, statement)
+        found = cells.fetch(connection, conversations.only(statement, seeds))
     for row in found:
         if (name := row[-1]) is not None:
             groups.setdefault(name, []).append(SessionExchange._make(row[:-1]))

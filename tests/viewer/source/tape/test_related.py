@@ -12,9 +12,11 @@ from tests.support import agents
 from tests.support.agents import body, turn
 from tests.support.sample_tape import recorded
 from tests.support.session_tape import session_tape
+from wiretape.recorder.clock import Clock
 from wiretape.recorder.tape import journal
 from wiretape.viewer import rows
-from wiretape.viewer.source.tape import functions, queries, related
+from wiretape.viewer.source.tape import conversations, functions, queries, related, sessions
+from wiretape.viewer.source.tape.columns import column
 
 FIELDS = ("conversation", "continues", *rows.CACHE)
 
@@ -87,6 +89,27 @@ def test_only_the_exchanges_of_the_dialogue_are_read(tmp_path: Path) -> None:
     with queries.opened(recorded(tmp_path / "tape.db", [*dialogues(), *unrelated])) as connection:
         with connection.begin():
             marked = functions.key_marks(connection)
-            related_to_other = related.numbers(connection, 10, [], marked)
-            alone = related.numbers(connection, 20, [], marked)
+            related_to_other = related.numbers(connection, [10], [], marked)
+            alone = related.numbers(connection, [20], [], marked)
         assert (related_to_other, alone) == ([9, 10], [20])
+
+
+@pytest.mark.parametrize("name", TAPES)
+def test_the_newest_conversations_are_the_same_alone_and_among_all(name: str, tmp_path: Path) -> None:
+    tape = TAPES[name](tmp_path / "tape.db")
+    clock = Clock(wall_ns=lambda: 1_800_000_000 * 10**9, boot_ns=lambda: 10**15)
+    with queries.opened(tape) as connection:
+        whole = sessions.listed(connection, clock=clock)
+        left_out = queries.count(connection, column("conversation").is_(None))
+    for limit in (1, 2, 3):
+        with queries.opened(tape) as connection:
+            assert sessions.listed(connection, limit=limit, clock=clock) == whole[:limit]
+            assert conversations.left_out(connection) == left_out
+
+
+def test_for_the_newest_conversations_no_other_is_read(tmp_path: Path) -> None:
+    frames = [frame for number in range(100, 150) for frame in told(number, number - 99, f"first {number}")]
+    with queries.opened(recorded(tmp_path / "tape.db", frames)) as connection:
+        assert len(sessions.listed(connection, limit=2)) == 2
+        known = connection.exec_driver_sql("SELECT json_array_length(numbers_resolved())").scalar_one()
+    assert 2 <= known < 50
