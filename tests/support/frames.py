@@ -149,7 +149,7 @@ def damage(tape: Path, *statements: str) -> None:
         connection.commit()
 
 
-def until(fact: Callable[[], Any], seconds: float = 20) -> Any:
+def until(fact: Callable[[], Any], seconds: float = 60) -> Any:
     """Wait until `fact` is true, and give it; fail after `seconds`."""
     deadline = time.monotonic() + seconds
     while not (found := fact()):

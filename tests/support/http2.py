@@ -20,7 +20,7 @@ from h2.connection import H2Connection
 from h2.exceptions import H2Error
 from h2.settings import SettingCodes
 
-from tests.support.relay import Relay, address
+from tests.support.relay import SECONDS, Relay, address
 
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
 END_STREAM, ACK, END_HEADERS, PADDED = 0x1, 0x1, 0x4, 0x8
@@ -105,18 +105,18 @@ class Stream:
         """Return True if both sides ended it, or the stream is gone."""
         return self.is_gone or (self.is_ended and self.has_sent_end)
 
-    async def until(self, condition: Callable[[], Any], seconds: float = 10.0) -> None:
+    async def until(self, condition: Callable[[], Any], seconds: float = SECONDS) -> None:
         """Wait for a condition. Raises `Ended` if the stream is gone before it holds."""
         await self.peer.until(lambda: condition() or self.is_gone, seconds)
         if not condition():
             raise Ended(f"stream {self.id}: {self.reset_code}")
 
-    async def over(self, seconds: float = 10.0) -> "Stream":
+    async def over(self, seconds: float = SECONDS) -> "Stream":
         """Wait for the other side's end, or that of the stream."""
         await self.peer.until(lambda: self.is_over, seconds)
         return self
 
-    async def closed(self, seconds: float = 10.0) -> "Stream":
+    async def closed(self, seconds: float = SECONDS) -> "Stream":
         """Wait for the ends of both sides, or that of the stream."""
         await self.peer.until(lambda: self.is_closed, seconds)
         return self
@@ -137,7 +137,7 @@ class Stream:
         while True:
             wanted = min(len(data) - at, most or len(data))
             if wanted:
-                await self.until(self._room, 60.0)
+                await self.until(self._room)
             size = min(wanted, self._room())
             spare = self._room() - size - 1
             pad = None if padding is None or spare < 0 else min(padding, spare)
@@ -283,7 +283,7 @@ class Peer:
 
     # To receive
 
-    async def until(self, condition: Callable[[], Any], seconds: float = 10.0) -> None:
+    async def until(self, condition: Callable[[], Any], seconds: float = SECONDS) -> None:
         """Wait for a condition, which is looked at after every read."""
         async with asyncio.timeout(seconds):
             while not condition():

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tests.support.http2 import LARGEST_STREAM, Ended, Headers, Limits, Peer, Stream, Upstream, ask, connect
+from tests.support.relay import SECONDS
 
 
 class Part(NamedTuple):
@@ -124,9 +125,9 @@ class Scripts:
         if self._leaves(stream):
             return
         if script.awaited is None:
-            await stream.until(lambda: stream.is_ended, 60.0)
+            await stream.until(lambda: stream.is_ended)
         else:
-            await stream.until(lambda: stream.is_ended or len(stream.body) >= (script.awaited or 0), 60.0)
+            await stream.until(lambda: stream.is_ended or len(stream.body) >= (script.awaited or 0))
         side = script.response
         stream.send_head(side.headers, end=side.is_empty)
         await send(stream, side)
@@ -148,14 +149,14 @@ class Scripts:
         self.upstream.limits = upstream
         self.upstream.peers = [peer for peer in self.upstream.peers if not peer.is_closed]
         self._scripts = {f"/{self._plays}/{number}": script for number, script in enumerate(scripts)}
-        async with connect(base, client, tls) as peer, asyncio.timeout(20):
+        async with connect(base, client, tls) as peer, asyncio.timeout(SECONDS):
             streams = await asyncio.gather(
                 *(request(peer, prefix + path, script) for path, script in self._scripts.items())
             )
             answered = [self._streams.pop(path, None) for path in self._scripts]
             for other in filter(None, answered):
                 if other.peer.announced is None or other.id <= other.peer.announced:
-                    await other.closed(60)
+                    await other.closed()
         return [
             View(path, Seen.of(stream), Seen.of(other) if other else None)
             for path, stream, other in zip(self._scripts, streams, answered, strict=True)
@@ -167,7 +168,7 @@ async def request(peer: Peer, path: str, script: Script) -> Stream:
     side = script.request
     stream = peer.request(ask(path, *side.headers), end=side.is_empty)
     await asyncio.gather(_upload(stream, side), _cancel(stream, script))
-    return await stream.over(60)
+    return await stream.over()
 
 
 async def _upload(stream: Stream, side: Side) -> None:
@@ -179,6 +180,6 @@ async def _cancel(stream: Stream, script: Script) -> None:
     if script.cancel is not None:
         size, code = script.cancel
         with contextlib.suppress(Ended):
-            await stream.until(lambda: len(stream.body) >= size or stream.is_ended, 60)
+            await stream.until(lambda: len(stream.body) >= size or stream.is_ended)
             if not stream.is_ended:
                 stream.reset(code)

@@ -40,6 +40,8 @@ from wiretape.recorder.relay.upstream import Transport
 
 LOOPS = (asyncio.new_event_loop, uvloop.new_event_loop)
 DONE = b"data: [DONE]\n\n"
+SECONDS = 60.0
+"""Limit of a wait for what is sure to come: other programs may take most of the machine's time."""
 
 
 def run(main: Coroutine[Any, Any, Any], loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop) -> Any:
@@ -61,7 +63,7 @@ def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
     return call
 
 
-async def until(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
+async def until(condition: Callable[[], Any], seconds: float = SECONDS) -> Any:
     """Wait for a true value of the condition, and return the value."""
     async with asyncio.timeout(seconds):
         while not (found := condition()):  # noqa: ASYNC110 - a change of a tape or a peer has no event
@@ -205,7 +207,7 @@ async def raw(base: str, *pieces: bytes, seconds: float = 5.0) -> bytes:
         return got
 
 
-async def fetch(base: str, request: bytes, method: str = "POST", seconds: float = 20.0) -> Answer:
+async def fetch(base: str, request: bytes, method: str = "POST", seconds: float = SECONDS) -> Answer:
     """Send a request and read its answer as h11 sees it."""
     async with dial(base) as (reader, writer), asyncio.timeout(seconds):
         writer.write(request)
@@ -484,7 +486,9 @@ async def recording(tape: Path, upstream: str, *arguments: object, **more: Any) 
         yield process, base
 
 
-async def finish(process: Process, number: signal.Signals | None = None, seconds: float = 20.0) -> tuple[int, str, str]:
+async def finish(
+    process: Process, number: signal.Signals | None = None, seconds: float = SECONDS
+) -> tuple[int, str, str]:
     """Wait for the end of the command, after a signal if one is given; return its exit code and remaining output."""
     if number is not None:
         process.send_signal(number)
@@ -580,9 +584,9 @@ class Relay:
     async def get(self, target: str, **request: Any) -> Answer:
         return await fetch(self.base, post(target, **request), request.get("method", "POST"))
 
-    async def kept(self, target: str, seconds: float = 10.0) -> Kept:
+    async def kept(self, target: str) -> Kept:
         """Wait for the exchange of this target to have ended on the tape."""
-        found: Kept = await until(lambda: kept(self.tape, target), seconds)
+        found: Kept = await until(lambda: kept(self.tape, target))
         return found
 
     async def shows(self, scene: Scene, **request: Any) -> tuple[Answer, Kept]:

@@ -24,7 +24,7 @@ def play(coroutine: Coroutine[Any, Any, None], loop: Callable[[], asyncio.Abstra
 
 
 async def until(fact: Callable[[], Any]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not fact():  # noqa: ASYNC110 - another process sets no event
             await asyncio.sleep(0.005)
 

@@ -21,7 +21,7 @@ from rich.cells import cell_len
 
 from tests.support.forked import ROOT, Forked
 
-SECONDS = 20.0
+SECONDS = 60.0
 _WHOLE_SECONDS = 0.0005  # a frame is larger than a terminal's buffer: its remainder comes at once
 _TOKEN = re.compile(
     r"\x1b\[(?P<csi>[<-?]?[\d;:]*[ -/]*[@-~])|\x1b\](?P<osc>.*?)(?:\x07|\x1b\\)|\x1b[PX^_].*?\x1b\\"

@@ -31,6 +31,7 @@ from wiretape.recorder.relay import intercept
 
 SSE = ("content-type", "text/event-stream")
 OK = (":status", "200")
+PARTS = (chunk("a"), chunk("b", finish="stop"), DONE)
 CANCEL, REFUSED, CALM = 8, 7, 11
 EMPTY = {"/empty": b"", "/pseudo": b"\x8d", "/invalid": b"\x00\x01x\x03a\rb",
          "/connection": b"\x00\x0aconnection\x05close"}  # fmt: skip
@@ -40,7 +41,7 @@ EMPTY = {"/empty": b"", "/pseudo": b"\x8d", "/invalid": b"\x00\x01x\x03a\rb",
 async def stream(answering: Stream) -> None:
     """Answer with three events and a trailer."""
     answering.send_head([OK, SSE, ("trailer", "x-sum")])
-    for part in (chunk("a"), chunk("b", finish="stop"), DONE):
+    for part in PARTS:
         await answering.send(part)
         await asyncio.sleep(0.01)
     answering.send_head([("x-sum", "3")], end=True)
@@ -52,10 +53,20 @@ async def tape_of(relay: Relay, path: str) -> Any:
 
 @on_loop
 async def test_a_stream_is_relayed_over_http_2_and_is_an_exchange(tmp_path: Path) -> None:
-    async with recording(tmp_path, stream) as (relay, upstream, base), connect(base) as peer:
+    requests = list[Stream]()
+
+    async def stream_as_it_is_read(answering: Stream) -> None:
+        answering.send_head([OK, SSE, ("trailer", "x-sum")])
+        for count, part in enumerate(PARTS, 1):
+            await answering.send(part)
+            await requests[0].until(lambda: len(requests[0].body) == sum(map(len, PARTS[:count])))  # noqa: B023 - at once
+        answering.send_head([("x-sum", "3")], end=True)
+
+    async with recording(tmp_path, stream_as_it_is_read) as (relay, upstream, base), connect(base) as peer:
         asked = peer.request(ask("/h/v1/chat", ("te", "trailers"), ("x-a", "1")), end=True)
+        requests.append(asked)
         await asked.over()
-        assert (bytes(asked.body), asked.trailers) == (chunk("a") + chunk("b", finish="stop") + DONE, [("x-sum", "3")])
+        assert (bytes(asked.body), asked.trailers) == (b"".join(PARTS), [("x-sum", "3")])
         assert asked.headers["trailer"] == "x-sum"
         (other,) = upstream.peers[0].streams.values()
         assert {("te", "trailers"), ("x-a", "1"), (":path", "/v1/chat")} <= set(other.head)
@@ -179,9 +190,9 @@ async def test_a_slow_stream_holds_its_upstream_back_and_not_its_neighbour(tmp_p
         peer.grant(2 * size)
         assert len((await quick.over()).body) == size
         (held,) = (one for one in upstream.peers[0].streams.values() if one.headers[":path"] == "/slow")
-        assert upstream.peers[0].h2.local_flow_control_window(held.id) == 0  # it waits
+        await until(lambda: upstream.peers[0].h2.local_flow_control_window(held.id) == 0)  # it waits
         slow.grant(size)
-        assert len((await slow.over(30)).body) == size
+        assert len((await slow.over()).body) == size
         tape = await tape_of(relay, "/slow")
     assert "backpressure" in tape.flags
     assert tape.row["bytes"] == size
@@ -540,13 +551,13 @@ async def test_a_large_body_through_a_small_window_is_whole(tmp_path: Path) -> N
 
     async def echoing(answering: Stream) -> None:
         answering.send_head([OK])
-        await answering.until(lambda: answering.is_ended, 30)
+        await answering.until(lambda: answering.is_ended)
         await answering.send(bytes(answering.body), end=True)
 
     async with recording(tmp_path, echoing) as (_, _, base), connect(base) as peer:
         asked = peer.request(ask("/h/x"))
         await asked.send(body, end=True)
-        assert bytes((await asked.over(30)).body) == body
+        assert bytes((await asked.over()).body) == body
 
 
 @on_loop

@@ -116,7 +116,7 @@ class Site:
     async def neighbour(self) -> None:
         """Check that a stream on another connection is whole."""
         async with connect(self.relay.base) as peer:
-            stream = await peer.request(ask("/h/whole"), end=True).over(30)
+            stream = await peer.request(ask("/h/whole"), end=True).over()
             assert (bytes(stream.body), stream.trailers, stream.is_ended) == (b"".join(PIECES), TRAILERS, True)
 
     @asynccontextmanager
@@ -407,7 +407,7 @@ async def test_a_window_that_stays_closed_holds_the_upstream_back(site: Site) ->
 async def test_a_window_of_one_byte_passes_each_byte(site: Site) -> None:
     async def attack(peer: Peer) -> None:
         stream = peer.request(ask("/h/endless/narrow"), end=True)
-        await stream.until(lambda: len(stream.body) > 1000, 30)
+        await stream.until(lambda: len(stream.body) > 1000)
 
     async with site.attacked(attack, Limits(window=1)) as attacked:
         await attacked.attacking
@@ -486,7 +486,7 @@ async def answer_with(stream: Stream, data: bytes, count: int = 1) -> None:
         stream.peer.raw(data)
         await stream.peer.drain()
         await asyncio.sleep(0)
-    await stream.until(lambda: False, 60)
+    await stream.until(lambda: False)
 
 
 def hostile(data: Callable[[int], bytes], count: int = 1) -> Callable[[Stream], Coroutine[Any, Any, None]]:
@@ -564,7 +564,7 @@ async def test_an_upstream_that_breaks_http_2_ends_its_own_exchanges_only(site: 
 @on_site
 async def test_a_flood_of_an_upstream_is_read_at_the_pace_of_its_credit(site: Site, name: str) -> None:
     async def attack(peer: Peer) -> None:
-        await peer.request(ask(f"/h/flood/{name}"), end=True).over(60)
+        await peer.request(ask(f"/h/flood/{name}"), end=True).over()
 
     async with site.attacked(attack) as attacked:
         peer = (await until(lambda: site.stream(f"/flood/{name}"))).peer
@@ -577,7 +577,7 @@ async def test_a_flood_of_an_upstream_is_read_at_the_pace_of_its_credit(site: Si
 @on_site
 async def test_an_upstream_that_sends_more_than_its_window_ends_its_own_exchanges_only(site: Site) -> None:
     async def attack(peer: Peer) -> None:
-        await peer.request(ask("/h/overrun"), end=True).over(60)
+        await peer.request(ask("/h/overrun"), end=True).over()
 
     with limited():
         async with site.attacked(attack, Limits(window=100, is_manual=True)):

@@ -135,7 +135,7 @@ class Rig:
         direct = await self.known.play(self.known.upstream.url, told, client, upstream, tls=tls)
         relayed = await self.known.play(self.relay.base, told, client, upstream, prefix="/h")
         wanted = {view.path for view in relayed if view.upstream}
-        await until(lambda: wanted <= self._measured(), 30)
+        await until(lambda: wanted <= self._measured())
         tape = [kept(self.relay.tape, view.path) if view.upstream else None for view in relayed]
         return list(zip(direct, relayed, tape, strict=True))
 
