@@ -45,8 +45,9 @@ function install(proxy) {
       host: proxy.hostname, port: proxy.port, method: "CONNECT", path: authority, headers, agent: false,
     });
     asked.once("error", done);
-    asked.once("connect", (answer, socket) => {
+    asked.once("connect", (answer, socket, early) => {
       asked.off("error", done);
+      if (early.length) socket.unshift(early); // a server that speaks first may have done so in the same read
       if (answer.statusCode === 200) done(null, socket);
       else done(new Error(`the proxy answered ${answer.statusCode} for ${authority}`));
     });
@@ -117,7 +118,7 @@ function install(proxy) {
     }
 
     _final(done) {
-      this.whenOpen(() => this.socket.end(done));
+      this.whenOpen(() => this.socket.writableEnded ? done() : this.socket.end(done)); // as after the server's end
     }
 
     _destroy(error, done) {

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.relay import DONE, Relay, chunk, serving
+from tests.support.http2 import ACK, SETTINGS, frame
+from tests.support.relay import DONE, Relay, chunk, on_loop, serving
 from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, answer
 from wiretape.recorder.relay import environment, intercept
 from wiretape.recorder.relay.intercept import Interception
@@ -130,8 +131,15 @@ const session = (url) => new Promise((_, failed) => require("node:http2").connec
 """
 
 
+FIRST_SCRIPT = """
+const session = require("node:http2").connect("http://127.0.0.1:9");
+session.on("remoteSettings", () => console.log("settings")).on("error", (error) => console.log(error.message));
+session.on("close", () => console.log("closed"));
+"""
+
+
 async def printed(
-    relay: Relay, settings: Interception, authority: Path, script: str, *arguments: str, excluded: Sequence[str] = ()
+    base: str, settings: Interception, authority: Path, script: str, *arguments: str, excluded: Sequence[str] = ()
 ) -> list[str]:
     """Run a script by Node in the environment of an intercepting recorder; return the lines that it prints."""
     own = settings.authority.certificate
@@ -139,7 +147,7 @@ async def printed(
         plain = {name: value for name, value in os.environ.items() if name not in ("NODE_OPTIONS", *files)}
         program = await asyncio.create_subprocess_exec(
             *(NODE or "", "-e", script, *arguments),
-            env=environment.proxied(plain, settings.proxy_url(relay.base), files, excluded=excluded),
+            env=environment.proxied(plain, settings.proxy_url(base), files, excluded=excluded),
             stdout=asyncio.subprocess.PIPE,
             stderr=None if script is not LOCAL_SCRIPT else asyncio.subprocess.STDOUT,
         )
@@ -163,7 +171,7 @@ def test_every_way_in_which_node_calls_is_recorded_and_a_failure_is_an_error(tmp
     tls = serving(authority, "good")
     with Relay(tmp_path, tls=tls, choose=choose, interception=settings, ca_file=authority / "ca.pem") as relay:
         urls = f"{relay.upstream.url}/v1/x", "https://no.loopback.test/v1/x", "https://127.0.0.3:1/v1/x"
-        *recorded, unreached, refused = relay.runner.run(printed(relay, settings, authority, SCRIPT, *urls))
+        *recorded, unreached, refused = relay.runner.run(printed(relay.base, settings, authority, SCRIPT, *urls))
         assert recorded == [
             *("fetch [DONE]", "fetch [DONE]", "https [DONE]", "agent [DONE]", "undici [DONE]"),
             *("ws upgraded", "esm [DONE]"),
@@ -182,7 +190,9 @@ def test_http2_of_node_goes_by_the_proxy_with_and_without_tls_and_ends_with_its_
     settings = intercept.make(())
     files = str(authority / "good.key"), str(authority / "good.pem")
     with Relay(tmp_path, interception=settings, ca_file=authority / "ca.pem") as relay:
-        secure, connected, plain, refused = relay.runner.run(printed(relay, settings, authority, HTTP2_SCRIPT, *files))
+        secure, connected, plain, refused = relay.runner.run(
+            printed(relay.base, settings, authority, HTTP2_SCRIPT, *files)
+        )
         asked = [origin for origin, _ in relay.asked]
     ports = [line.split()[0] for line in (secure, plain)]
     assert secure == f"{ports[0]} {{}} early https://127.0.0.1:{ports[0]}"
@@ -193,6 +203,22 @@ def test_http2_of_node_goes_by_the_proxy_with_and_without_tls_and_ends_with_its_
 
 
 @pytest.mark.skipif(NODE is None, reason="there is no Node")
+@on_loop
+async def test_node_takes_what_a_server_sends_with_the_answer_of_the_proxy_and_its_end_without_an_error(
+    authority: Path,
+) -> None:
+    async def answer_at_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n" + frame(SETTINGS))
+        await reader.readuntil(frame(SETTINGS, flags=ACK))
+        writer.close()
+
+    async with await asyncio.start_server(answer_at_once, "127.0.0.1", 0) as proxy:
+        base = f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+        assert await printed(base, intercept.make(()), authority, FIRST_SCRIPT) == ["settings", "closed"]
+
+
+@pytest.mark.skipif(NODE is None, reason="there is no Node")
 def test_nodes_fetch_to_a_plain_server_of_this_machine_is_recorded_without_a_warning(
     tmp_path: Path, authority: Path
 ) -> None:
@@ -200,7 +226,7 @@ def test_nodes_fetch_to_a_plain_server_of_this_machine_is_recorded_without_a_war
     stream = answer([(0, chunk("Hello", finish="stop")), (0, DONE)])
     with Relay(tmp_path, choose=lambda _: stream, interception=settings) as relay:
         url = f"{relay.upstream.url}/v1/chat/completions"
-        lines = relay.runner.run(printed(relay, settings, authority, LOCAL_SCRIPT, url))
+        lines = relay.runner.run(printed(relay.base, settings, authority, LOCAL_SCRIPT, url))
         found = relay.runner.run(relay.kept("/v1/chat/completions"))
     assert found.outcome == ("complete", None)
     assert "data: [DONE]" in lines
@@ -213,7 +239,7 @@ def test_node_connects_to_excluded_hosts_as_without_the_recorder(tmp_path: Path,
     with Relay(tmp_path, interception=settings) as relay, socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         ports = relay.upstream.url.rpartition(":")[2], str(closed.getsockname()[1])
-        past = printed(relay, settings, authority, PAST_SCRIPT, *ports, excluded=["localhost", "127.0.0.1"])
+        past = printed(relay.base, settings, authority, PAST_SCRIPT, *ports, excluded=["localhost", "127.0.0.1"])
         lines = relay.runner.run(past)
     assert lines == ["200 ECONNREFUSED", *["ECONNREFUSED ECONNREFUSED"] * 2]
     assert relay.asked == []
