@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from wiretape.recorder.clock import Clock
-from wiretape.recorder.relay.tap import Gathered, Tap
+from wiretape.recorder.relay.tap import ReadSource, Tap
 from wiretape.recorder.relay.upstream import Instants
 from wiretape.recorder.tape import journal
 from wiretape.recorder.tape.losses import Began, Relayed
@@ -37,7 +37,7 @@ class ClientSide:
 
     def __init__(self, tap: Tap, id: str, t0: int, *, storable: int, on_gap: Callable[[], None] = lambda: None) -> None:
         self._tap, self._t0, self._storable, self._on_gap = tap, t0, storable, on_gap
-        self._gathered = Gathered(id, is_client=True)
+        self._source = ReadSource(id, is_client=True)
         self.bytes = self.gap = 0
 
     def read(self, at: int, relayed: int | None, data: bytes) -> None:
@@ -46,7 +46,7 @@ class ClientSide:
         self.bytes += size
         relayed_ns = None if relayed is None else relayed - self._t0
         is_kept = self.bytes <= self._storable
-        if not is_kept or not self._tap.offer(self._gathered, at - self._t0, relayed_ns, data, size):
+        if not is_kept or not self._tap.offer(self._source, at - self._t0, relayed_ns, data, size):
             self._storable = -1
             self.gap += size
             self._tap.counts.dropped_bytes += size
@@ -57,13 +57,13 @@ class ExchangeFrames:
     """The frames of one exchange; timestamps are given as the clock's and stored relative to T0."""
 
     __slots__ = (
-        "_answer", "_client", "_clock", "_end", "_ended_as", "_gap", "_gathered", "_request", "_started_ns",
-        "_storable", "_tap", "_unrecorded", "_upload", "boot_ns", "bytes", "client_closed", "id", "instants", "t0",
+        "_answer", "_client", "_clock", "_end", "_ended_as", "_gap", "_request", "_source", "_started_ns", "_storable",
+        "_tap", "_unrecorded", "_upload", "boot_ns", "bytes", "client_closed", "id", "instants", "t0",
     )  # fmt: skip
 
     def __init__(self, tap: Tap, clock: Clock, id: str) -> None:
         self._tap, self._clock, self.id = tap, clock, id
-        self._gathered = Gathered(id)
+        self._source = ReadSource(id)
         self._storable = STORED_BYTES
         self._gap = 0
         self._upload: _UploadProgress | None = None
@@ -162,7 +162,7 @@ class ExchangeFrames:
         t0, size = self.t0, len(data)
         self.bytes += size
         relayed_ns = None if relayed is None else relayed - t0
-        if self.bytes > self._storable or not self._tap.offer(self._gathered, at - t0, relayed_ns, data, size):
+        if self.bytes > self._storable or not self._tap.offer(self._source, at - t0, relayed_ns, data, size):
             self._storable = -1
             self._gap += size
             self._tap.counts.dropped_bytes += size
@@ -258,7 +258,7 @@ class ExchangeFrames:
         started_at, boot_ns, method, path, upstream = self._request
         return Began(started_at, method, _REDACTOR.path(path.partition("?")[0]), _REDACTOR.url(upstream), boot_ns)
 
-    def _put(self, frame: journal.Frame) -> None:
+    def _put(self, frame: journal.Entry) -> None:
         """Send a frame."""
         if not self._unrecorded:
             self._tap.put(frame)
@@ -281,7 +281,7 @@ class _Unentered(ClientSide):
 class Unrecorded(ExchangeFrames):
     """An exchange that is relayed, but neither recorded nor counted as missing."""
 
-    def begin(self, frame: journal.Frame) -> None:
+    def begin(self, frame: journal.Entry) -> None:
         """Enter nothing."""
 
     def read(self, at: int, relayed: int | None, data: bytes) -> None:
@@ -291,5 +291,5 @@ class Unrecorded(ExchangeFrames):
         """Return a client's side that records nothing."""
         return _Unentered(self._tap, self.id, self.t0, storable=0)
 
-    def _put(self, frame: journal.Frame) -> None:
+    def _put(self, frame: journal.Entry) -> None:
         """Send nothing."""

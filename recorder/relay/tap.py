@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -59,36 +59,36 @@ MEASURING_SECONDS = 3.0
 _NOTICE_SECONDS = 1.0, 5.0
 """Time until a close first reports its progress, and the interval after that."""
 _MAY_WAIT = (journal.SocketReads, journal.Upload, journal.Heartbeat)
-_BEFORE_READS = (journal.Begin, journal.Upload, journal.Uploaded, journal.Head)
+_ENTRY_BYTES = 512
+"""Approximate bytes of an entry besides its body, until it is encoded."""
 
 
 class _UnacknowledgedFrame(NamedTuple):
-    """A frame that is not acknowledged yet; `ends` is the id of the exchange that it ends, or empty."""
+    """A frame that is not acknowledged yet: its number, time and bytes, and the count of its entries.
+
+    `body` are the bytes of reads in it, `begins` counts exchanges, `ends` are the ids of those that it ends.
+    """
 
     seq: int
     at: int
     data: bytes
+    entries: int
     body: int
-    begins: bool
-    ends: str
+    begins: int
+    ends: list[str]
 
 
-class Gathered:
-    """The gathered reads of one exchange: the `run` that they will be sent as, and their bytes."""
+class ReadSource:
+    """The origin of reads, an exchange's body or a client's side, and the number of the next one to be sent."""
 
-    __slots__ = ("data", "run")
+    __slots__ = ("id", "is_client", "seq")
 
     def __init__(self, id: str, *, is_client: bool = False) -> None:
-        self.run = journal.ReadRun(id, 0, [], [], [], is_client)
-        self.data: list[bytes] = []
+        self.id, self.is_client, self.seq = id, is_client, 0
 
-    def take(self, data: list[bytes]) -> journal.ReadRun:
-        """Return the gathered reads, and append their bytes to `data`."""
-        run = self.run
-        data += self.data
-        self.run = journal.ReadRun(run.id, run.seq + len(run.sizes), [], [], [], run.is_client)
-        self.data = []
-        return run
+
+_Read = tuple[ReadSource, int, int | None, bytes]
+"""Source, timestamp, time at which it was relayed, and bytes."""
 
 
 class Tap:
@@ -117,14 +117,15 @@ class Tap:
         self._announced: journal.Deleting | None = None
         self._on_finished, self._on_trouble, self._on_notice = on_finished, on_trouble, on_notice
         self._clock, self.queue_bytes = clock, queue_bytes
-        self._seq = self._lost = 0
+        self._seq = self._lost = self._flush_due = 0
         self._pending: deque[_UnacknowledgedFrame] = deque()
-        self._gathered: list[Gathered] = []
+        self._gathered, self._reads = list[journal.Entry](), list[_Read]()
+        """Gathered entries, and reads in their order. Reads are sorted when they are sent: each stream's own lists
+        would be cold in the processor's caches whenever one of its reads comes."""
         self._pending_bytes = self._gathered_bytes = 0
         self._unsent = 0
         """Frames at the end of `_pending` that this writer has not got."""
         self._flush_at: asyncio.TimerHandle | None = None
-        self._flush_due = 0
         self._process: Link | None = None
         self._ready = journal.Ready("", [])
         self._tasks: list[asyncio.Task[None]] = []
@@ -323,8 +324,8 @@ class Tap:
             self._pending_bytes -= len(pending.data)
             self.counts.stored_bytes += pending.body
             self.counts.stored_exchanges += pending.begins
-            if pending.ends:
-                self.unstored.drop(pending.ends)
+            for id in pending.ends:
+                self.unstored.drop(id)
         self._unsent = min(self._unsent, len(self._pending))
         if not self._pending:
             self._all_stored.set()
@@ -371,13 +372,16 @@ class Tap:
 
     def give_up(self) -> None:
         """Stop storing: streams go on, and their unstored bytes are counted."""
-        self._put_reads()
+        self._encode()
         self._gave_up = True
         self._count_pending_as_lost()
         self._all_stored.set()
 
+    def _unstored_frames(self) -> int:
+        return sum(pending.entries for pending in self._pending)
+
     def _count_pending_as_lost(self) -> None:
-        self._lost += len(self._pending)
+        self._lost += self._unstored_frames()
         self.counts.dropped_bytes += sum(pending.body for pending in self._pending)
         self.counts.unrecorded += sum(pending.begins for pending in self._pending)
         self._pending.clear()
@@ -429,59 +433,63 @@ class Tap:
             if self._waiting_ns(self._clock.now()) <= LATE_NS:
                 self.put(journal.Heartbeat(self._clock.wall()))
 
-    def put(self, frame: journal.Frame) -> None:
-        """Queue a frame that is small or must not be lost; one that may follow reads goes after all gathered reads."""
+    def put(self, entry: journal.Entry) -> None:
+        """Queue an entry that is small or must not be lost."""
         if self._gave_up:
             self._lost += 1
             return
-        if self._gathered and not isinstance(frame, _BEFORE_READS):
-            self._put_reads()
-        self._seq += 1
-        data = journal.encode(self._seq, frame)
-        body, begins, ends = 0, False, ""
-        match frame:
-            case journal.SocketReads():
-                body = len(frame.data)
-            case journal.Begin():
-                begins = True
-                self._unfinished.add(frame.id)
-            case journal.End():
-                ends = frame.id
-        if not self._pending:
-            self._all_stored.clear()
-        self._pending.append(_UnacknowledgedFrame(self._seq, self._clock.now(), data, body, begins, ends))
-        self._pending_bytes += len(data)
-        self._unsent += 1
-        self._flush_soon(GATHER_SECONDS if isinstance(frame, _MAY_WAIT) else PROMPT_SECONDS)
+        size = _ENTRY_BYTES
+        match entry:
+            case journal.Begin(body=bytes(data)) | journal.Upload(data=data) | journal.SocketReads(data=data):
+                size += len(data)
+        self._gathered.append(entry)
+        self._gather(size)
+        self._flush_soon(GATHER_SECONDS if isinstance(entry, _MAY_WAIT) else PROMPT_SECONDS)
 
-    def offer(self, gathered: Gathered, at_ns: int, relayed_ns: int | None, data: bytes, size: int) -> bool:
+    def offer(self, source: ReadSource, at_ns: int, relayed_ns: int | None, data: bytes, size: int) -> bool:
         """Queue a read of `size` bytes; return False if there is no room for it. Every read comes this way."""
         if self._pending_bytes + size > self.queue_bytes or self._gave_up:
             return False
-        if not gathered.data:
-            self._gathered.append(gathered)
-            if self._flush_at is None:
-                self._flush_soon(GATHER_SECONDS)
-        run = gathered.run
-        run.at_ns.append(at_ns)
-        run.relayed_ns.append(relayed_ns)
-        run.sizes.append(size)
-        gathered.data.append(data)
+        if self._flush_at is None:
+            self._flush_soon(GATHER_SECONDS)
+        self._reads.append((source, at_ns, relayed_ns, data))
+        self._gather(size)
+        return True
+
+    def _gather(self, size: int) -> None:
         self._pending_bytes += size
         self._gathered_bytes += size
         if self._gathered_bytes > _JOINED_BYTES:
-            self._put_reads()
-        return True
+            self._encode()
 
-    def _put_reads(self) -> None:
-        """Queue the gathered reads as one frame."""
-        if self._gathered:
-            gathered, self._gathered = self._gathered, []
-            self._pending_bytes -= self._gathered_bytes
-            self._gathered_bytes = 0
-            data: list[bytes] = []
-            runs = [one.take(data) for one in gathered]
-            self.put(journal.SocketReads(runs, b"".join(data)))
+    def _encode(self) -> None:
+        """Make one frame of all that was gathered."""
+        entries, reads = self._gathered, self._reads
+        if not (entries or reads):
+            return
+        self._gathered, self._reads = [], []
+        self._pending_bytes -= self._gathered_bytes
+        self._gathered_bytes = 0
+        if reads:
+            entries.insert(0, _joined(reads))
+        body, begins, ends = 0, list[str](), list[str]()
+        for entry in entries:
+            match entry:
+                case journal.SocketReads(data=data):
+                    body += len(data)
+                case journal.Begin(id=id):
+                    begins.append(id)
+                case journal.End(id=id):
+                    ends.append(id)
+        self._unfinished.update(begins)
+        self._seq += 1
+        data = journal.encode(self._seq, journal.Entries(entries))
+        if not self._pending:
+            self._all_stored.clear()
+        facts = (len(entries), body, len(begins), ends)
+        self._pending.append(_UnacknowledgedFrame(self._seq, self._clock.now(), data, *facts))
+        self._pending_bytes += len(data)
+        self._unsent += 1
 
     def _flush_soon(self, seconds: float) -> None:
         due = self._clock.now() + int(seconds * 1e9)
@@ -521,7 +529,7 @@ class Tap:
             self._flush_at = None
             if (late_ns := self._clock.now() - self._flush_due - _TIMER_NS) > _TIMER_NS:
                 self.on_late(self._flush_due, late_ns)
-        self._put_reads()
+        self._encode()
         if self._process is None or self._process.is_over or self._process.sink.is_closing():
             return  # the next writer gets all kept frames
         pipe = self._process.sink
@@ -564,7 +572,7 @@ class Tap:
         if self._pending:
             is_cut = self._clock.now() >= self._deadline_ns
             why = "recording was cut" if is_cut else f"for {grace:.2g} s the writer acknowledged nothing"
-            self._report(f"{counted(len(self._pending), 'frame')} could not be stored: {why}")
+            self._report(f"{counted(self._unstored_frames(), 'frame')} could not be stored: {why}")
             self._watch()
         await self._end_writer(grace)
         telling.cancel()
@@ -574,7 +582,7 @@ class Tap:
 
     def _has_nothing(self) -> bool:
         """Return True if nothing was put but the session's end."""
-        return self._seq == 1 and not self.counts.unrecorded
+        return self._seq == self._unstored_frames() == 1 and not self.counts.unrecorded
 
     async def _leave(self) -> int:
         """Leave the writer before it is loaded: the frames are in its socket, and its answers of no use."""
@@ -625,6 +633,22 @@ class Tap:
             if self._pending or not self._is_hurried:  # else it ends by itself, and well
                 self._process.kill()
             await self._process.wait()
+
+
+def _joined(reads: Sequence[_Read]) -> journal.SocketReads:
+    """Return gathered reads as an entry, those of each source together."""
+    runs: dict[ReadSource, tuple[journal.ReadRun, list[bytes]]] = {}
+    for source, at_ns, relayed_ns, data in reads:
+        if source not in runs:
+            runs[source] = journal.ReadRun(source.id, source.seq, [], [], [], source.is_client), []
+        run, pieces = runs[source]
+        source.seq += 1
+        run.at_ns.append(at_ns)
+        run.relayed_ns.append(relayed_ns)
+        run.sizes.append(len(data))
+        pieces.append(data)
+    whole = b"".join([data for _, pieces in runs.values() for data in pieces])
+    return journal.SocketReads([run for run, _ in runs.values()], whole)
 
 
 async def read_answer(process: Link) -> journal.Answer | None:

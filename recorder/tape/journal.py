@@ -6,6 +6,8 @@ a request body that comes in pieces is between `begin` and `end`, as `upload`…
 exchanges interleave. The writer acknowledges a sequence number after the transaction that holds all frames up to it has
 been committed; a relay sends unacknowledged frames again, and appends are idempotent.
 
+A relay sends many of them as one frame, `entries`; `decode` takes that apart.
+
 A relay that joins a writer sends `relay` before its session. Each session ends by `close`; a relay that is only one of
 several of its recorder ends by `left`.
 
@@ -233,7 +235,19 @@ class Left(_Frame, tag="left", frozen=True):
     """This relay, one of several of its recorder, ended in good order."""
 
 
-Frame = Relay | Session | Keep | Begin | Upload | Uploaded | Head | SocketReads | End | Heartbeat | Close | Left
+Entry = Begin | Upload | Uploaded | Head | SocketReads | End | Heartbeat | Close | Left
+
+
+class Entries(_Frame, tag="entries", frozen=True):
+    """All that a relay has gathered of its exchanges, in one frame: a short exchange begins and ends in one.
+
+    The reads are before the other entries: an end is the last of its exchange.
+    """
+
+    entries: list[Entry]
+
+
+Frame = Relay | Session | Keep | Entry | Entries
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -337,7 +351,7 @@ def encode(seq: int, frame: Frame) -> bytes:
 
 
 def decode(buffer: bytearray) -> Iterator[tuple[int, Frame]]:
-    """Yield the whole frames and remove them from `buffer`; the beginning of the next one remains."""
+    """Yield the whole frames, with the entries of `Entries`, and remove them from `buffer`; a beginning remains."""
     position = 0
     try:
         with memoryview(buffer) as view:  # a frame may hold a large body: not copied twice
@@ -348,7 +362,11 @@ def decode(buffer: bytearray) -> Iterator[tuple[int, Frame]]:
                     break
                 frame = _frame_decoder.decode(view[position + _HEAD.size : end])
                 position = end
-                yield seq, frame
+                if isinstance(frame, Entries):
+                    for entry in frame.entries:
+                        yield seq, entry
+                else:
+                    yield seq, frame
     finally:
         del buffer[:position]
 

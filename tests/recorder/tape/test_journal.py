@@ -23,7 +23,13 @@ BYTES = b"".join(journal.encode(seq, frame) for seq, frame in enumerate(FRAMES))
 
 def test_each_kind_of_frame_comes_back_as_it_was() -> None:
     assert list(journal.decode(bytearray(BYTES))) == list(enumerate(FRAMES))
-    assert {type(frame) for frame in FRAMES} == set(journal.Frame.__args__)
+    assert {type(frame) for frame in FRAMES} == set(journal.Frame.__args__) - {journal.Entries}
+
+
+def test_what_was_gathered_comes_back_as_its_entries_under_one_number() -> None:
+    entries = exchange("e1")
+    data = journal.encode(7, journal.Entries(entries)) + journal.encode(8, journal.Heartbeat(AT))
+    assert list(journal.decode(bytearray(data))) == [*((7, entry) for entry in entries), (8, journal.Heartbeat(AT))]
 
 
 @given(st.lists(st.integers(0, len(BYTES)), max_size=8))
