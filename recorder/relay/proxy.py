@@ -511,7 +511,10 @@ class RelayedExchange(Responder):
                 if self._client.send(body, chunk):
                     relayed = self._now()
             finally:  # a read is recorded also if the client's side fails
-                self._relayed(at, relayed, body)
+                if chunk and relayed is not None and not self._waiting:
+                    self._recording.read(at, relayed, body)
+                else:
+                    self._relayed(at, relayed, body)
             return
         connection = self._connection
         assert connection is not None

@@ -41,6 +41,9 @@ _ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
 _READ = memoryview(bytearray(READ_BYTES))
 _INTO = [_READ]
 _PLAIN = memoryview(bytearray(2 * READ_BYTES))
+_MOST_EVENTS = 256
+_HANG_UP = 0x18
+"""EPOLLERR and EPOLLHUP; other systems have no such names."""
 _NOT_NOW = (BlockingIOError, InterruptedError)
 RESET_SECONDS = 60.0
 """Time that a reset waits for a slow peer."""
@@ -86,47 +89,69 @@ def ask_for_times(sock: socket.socket) -> None:
             sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
 
 
-class _HangUps:
-    """The watch of one event loop's sockets for hang-ups: a reset, or an end in both directions.
+class _Poller:
+    """The sockets of one event loop that are read, or were and have to be watched for a hang-up.
 
-    uvloop calls the reader of a socket that has an error once, and drops it with the error and all bytes beyond that
-    read unread; and no loop looks at a socket while its reading is paused. An epoll instance that asks for no event
-    gets hang-ups alone, so that a read costs nothing. A system without epoll reports an error until it is read.
+    An event loop's own reader takes seven system calls for a socket that serves one exchange; an epoll instance, in
+    which a socket is registered once and which forgets it when it is closed, takes one. Besides, uvloop calls the
+    reader of a socket that has an error once, and drops it with the error and all bytes beyond that read unread; and
+    no loop looks at a socket while its reading is paused, where epoll still reports a hang-up: a reset, or an end in
+    both directions. A system without epoll has the loop's readers, and reports an error until it is read.
     """
 
-    _by_loop: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _HangUps]" = weakref.WeakKeyDictionary()
+    _by_loop: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Poller]" = weakref.WeakKeyDictionary()
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
         self._sockets: dict[int, Socket] = {}
+        self._new = set[int]()
         if sys.platform == "linux":
             self._epoll = select.epoll()
             loop.add_reader(self._epoll, self._report)
 
     @classmethod
-    def of(cls, loop: asyncio.AbstractEventLoop) -> "_HangUps":
-        """Return the watch of a loop."""
-        watch = cls._by_loop.get(loop)
-        if watch is None:
-            watch = cls._by_loop[loop] = cls(loop)
-        return watch
+    def of(cls, loop: asyncio.AbstractEventLoop) -> "_Poller":
+        """Return the poller of a loop."""
+        poller = cls._by_loop.get(loop)
+        if poller is None:
+            poller = cls._by_loop[loop] = cls(loop)
+        return poller
 
-    def add(self, descriptor: int, sock: "Socket") -> None:
-        """Report the hang-up of a socket to it, once."""
-        if sys.platform == "linux":
+    def read(self, descriptor: int, sock: "Socket") -> None:
+        """Call the socket's `look` whenever it can be read."""
+        if sys.platform != "linux":
+            self._loop.add_reader(descriptor, sock.look)
+        elif descriptor in self._sockets:
+            self._epoll.modify(descriptor, select.EPOLLIN)
+        else:
             self._sockets[descriptor] = sock
-            self._epoll.register(descriptor, select.EPOLLONESHOT)
+            self._new.add(descriptor)
+            self._epoll.register(descriptor, select.EPOLLIN)
+
+    def pause(self, descriptor: int) -> None:
+        """Report nothing but a hang-up."""
+        if sys.platform != "linux":
+            self._loop.remove_reader(descriptor)
+        elif descriptor in self._sockets:
+            self._epoll.modify(descriptor, 0)
 
     def remove(self, descriptor: int, *, is_closed: bool) -> None:
         """Forget a socket; the system forgets one that is closed by itself."""
-        self._sockets.pop(descriptor, None)
-        if sys.platform == "linux" and not is_closed:
+        if sys.platform != "linux":
+            self._loop.remove_reader(descriptor)
+        elif self._sockets.pop(descriptor, None) is not None and not is_closed:
             self._epoll.unregister(descriptor)
 
     def _report(self) -> None:
-        for descriptor, _ in self._epoll.poll(0):
+        self._new.clear()
+        for descriptor, events in self._epoll.poll(0, _MOST_EVENTS):
             sock = self._sockets.get(descriptor)
-            if sock is not None:
+            if sock is None or descriptor in self._new:  # the event may be an earlier socket's of the same number
+                continue
+            if events & _HANG_UP:
                 sock.hung_up()
+            if sock.is_reading:  # an earlier event may have paused it
+                sock.look()
 
 
 class Handler(Protocol):
@@ -171,17 +196,15 @@ class Socket:
         self._free_at = 0
         """The last time at which unread bytes may have waited for this socket's reading, not for the event loop."""
         self._unsent: deque[memoryview] = deque()
-        self._is_reading = self._is_writing = False
+        self.is_reading = self._is_writing = False
         self._is_ending = self._has_hung_up = self._is_read_to_end = False
-        self._next_read: asyncio.Handle | None = None
-        """The next read after a hang-up, which the event loop need not wait for."""
         self._write_error: OSError | None = None
         """The reset that a write has met; a read then meets only an end."""
         self.is_closed = self.has_ended = False
         self.has_kernel_time = False
         self.unsent = self.written = 0
         self.stamp = self.since = 0
-        self._hang_ups: _HangUps | None = None
+        self._poller = _Poller.of(self._loop)
         if kernel_time is not None:
             ask_for_times(sock)
 
@@ -191,9 +214,6 @@ class Socket:
         `is_read_to_end`: after a hang-up reading cannot be paused, as nobody is left to wait for.
         """
         self._handler, self._take, self._is_read_to_end = handler, handler.received, is_read_to_end
-        if self._hang_ups is None and not self.is_closed:
-            self._hang_ups = _HangUps.of(self._loop)
-            self._hang_ups.add(self._sock.fileno(), self)
         self.resume()
 
     def expect(self) -> None:
@@ -208,46 +228,23 @@ class Socket:
 
     def pause(self) -> None:
         """Read nothing more until `resume`."""
-        if self._is_reading and not (self._has_hung_up and self._is_read_to_end):
-            self._stop_reading()
-
-    def _stop_reading(self) -> None:
-        self._is_reading = False
-        if self._next_read is not None:
-            self._next_read.cancel()
-            self._next_read = None
-        self._loop.remove_reader(self._sock)
+        if self.is_reading and not (self._has_hung_up and self._is_read_to_end):
+            self.is_reading = False
+            self._poller.pause(self._sock.fileno())
 
     def resume(self) -> None:
         """Read on."""
-        if self._is_reading or self.is_closed:
-            return
-        self._is_reading, self._free_at = True, self._now()
-        if self._has_hung_up:
-            self._next_read = self._loop.call_soon(self._read_on)
-        else:
-            self._loop.add_reader(self._sock, self.look)
+        if not (self.is_reading or self.is_closed):
+            self.is_reading, self._free_at = True, self._now()
+            self._poller.read(self._sock.fileno(), self)
 
     def hung_up(self) -> None:
-        """Read to the end from now on, without waiting for the event loop, which may not look at the socket again."""
+        """Read to the end from now on; a paused socket that can wait is not watched until it is resumed."""
         self._has_hung_up = True
-        if self._is_reading:
-            self._stop_reading()
+        if not self.is_reading and self._is_read_to_end:
             self.resume()
-        elif self._is_read_to_end:
-            self.resume()
-
-    def _read_on(self) -> None:
-        """Read once, and again in the next turn of the loop, in which other sockets have theirs."""
-        self._next_read = None
-        has_read = self.look()
-        if not self._is_reading or self._next_read is not None:
-            return
-        if has_read:
-            self._next_read = self._loop.call_soon(self._read_on)
-        else:  # an earlier socket of the same number has hung up
-            self._has_hung_up = False
-            self._loop.add_reader(self._sock, self.look)
+        elif not self.is_reading:
+            self._poller.remove(self._sock.fileno(), is_closed=False)
 
     @property
     def ends(self) -> Ends | None:
@@ -395,11 +392,8 @@ class Socket:
             self._sock.close()
 
     def _leave_loop(self, *, is_closed: bool) -> None:
-        if self._is_reading:
-            self._stop_reading()
-        if self._hang_ups is not None:
-            self._hang_ups.remove(self._sock.fileno(), is_closed=is_closed)
-        self.is_closed = True
+        self._poller.remove(self._sock.fileno(), is_closed=is_closed)
+        self.is_reading, self.is_closed = False, True
 
     def detach(self) -> socket.socket:
         """Return the socket, without unsent bytes, to a new owner: for this object it is closed."""

@@ -490,9 +490,22 @@ class Connection(Carrier):
     # socket.Handler
 
     def received(self, at: int, data: memoryview) -> None:
+        """Handle a read; one that is a whole chunk is passed on as it came, without parsing it."""
+        taker = self._taker
+        if self._is_at_chunk and taker is not None:
+            chunk = bytes(data)
+            start = chunk.find(b"\r\n") + 2
+            size = len(chunk) - start - 2
+            if size > 0 and chunk.startswith(b"%x\r\n" % size) and chunk.endswith(b"\r\n"):
+                self._active_at, self._overhead = at, 0
+                if self._instants.clock != "kernel" or not self._socket.has_kernel_time:
+                    self._note_clock(self._socket)
+                taker.came(at, None, chunk[start:-2], False, chunk)
+                return
+        self._parse(at, data)
+
+    def _parse(self, at: int, data: memoryview) -> None:
         taker, before = self._taker, self.state
-        if self._is_at_chunk and taker is not None and self._pass_chunk(taker, at, bytes(data)):
-            return
         if taker is None or before not in RUNNING or self._parser is None:
             self._received_unasked()
             return
@@ -513,17 +526,6 @@ class Connection(Carrier):
         if body or is_over or head:
             self._note_clock(self._socket)
             taker.came(at, head, body, is_over)
-
-    def _pass_chunk(self, taker: Taker, at: int, chunk: bytes) -> bool:
-        """Pass a read on that is one whole chunk, as clients get it, without parsing it; return False if it is not."""
-        start = chunk.find(b"\r\n") + 2
-        size = len(chunk) - start - 2
-        if size <= 0 or not chunk.startswith(b"%x\r\n" % size) or not chunk.endswith(b"\r\n"):
-            return False
-        self._active_at, self._overhead = at, 0
-        self._note_clock(self._socket)
-        taker.came(at, None, chunk[start:-2], False, chunk)
-        return True
 
     def _received_unasked(self) -> None:
         """Close: the server sends bytes that belong to no response."""

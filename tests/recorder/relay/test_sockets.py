@@ -362,6 +362,41 @@ async def test_a_hang_up_of_an_earlier_socket_ends_nothing(loop: Loop) -> None:
     assert told.events == []
 
 
+@both_loops
+@on_loop
+async def test_an_event_of_a_closed_socket_is_not_one_of_the_next_with_its_number(loop: Loop) -> None:
+    with loopback() as (first, first_peer), loopback() as (second, second_peer):
+        successors: list[Socket] = []
+
+        def replace_second() -> None:
+            number = second.fileno()
+            second_socket.close()
+            near, far = socket.socketpair()  # the lowest free number: the second one's
+            near.setblocking(False)
+            assert near.fileno() == number
+            successor = Socket(near, SYSTEM)
+            successor.start(told, is_read_to_end=True)
+            successors.append(successor)
+            peers.append(far)
+
+        told, peers = Told(), list[socket.socket]()
+        first_socket, second_socket = Socket(first, SYSTEM), Socket(second, SYSTEM)
+        first_socket.start(Told(replace_second))
+        second_socket.start(Told())
+        first_peer.send(b"first")
+        reset_at_once(second_peer, b"second")
+        await until(lambda: successors)
+        (successor,), (peer,) = successors, peers
+        successor.pause()  # which a hang-up would forbid
+        peer.send(b"waits")
+        await asyncio.sleep(0.01)
+        assert told.reads == []
+        successor.resume()
+        await until(lambda: told.data == b"waits")
+        for sock in (successor, first_socket, peer):
+            sock.close()
+
+
 # Timestamps
 
 
