@@ -208,7 +208,6 @@ async def _serve(
 def _observer(screen: "Screen", faults: list[str], tally: "Tally") -> "Observer":
     """Return an observer that prints all events, adds our own faults to the list, and counts endings."""
     from wiretape.recorder.clock import SYSTEM
-    from wiretape.recorder.commands.status import finished_line
     from wiretape.recorder.local_time import of_day
     from wiretape.recorder.relay.service import Observer
 
@@ -216,7 +215,7 @@ def _observer(screen: "Screen", faults: list[str], tally: "Tally") -> "Observer"
 
     def finished(one: "Finished") -> None:
         tally.add(one)
-        screen.line(finished_line(one, of_day(SYSTEM.wall())))
+        screen.finished(one, of_day(SYSTEM.wall()))
 
     def failed(message: str) -> None:
         faults.append(message)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TextIO
 
+from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.decode import causes
 from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.exchange import NOTABLE, UNDECODED
@@ -26,6 +27,8 @@ _WAITING = 1000
 _LINE_CHARACTERS = 4096
 _NAME_CHARACTERS = 80
 _LAST_WORDS_SECONDS = 0.5
+_TOGETHER_SECONDS = 0.02
+"""Time in which lines are gathered to be written together: a busy recorder has one for each exchange."""
 _MOST_STALLED = 50
 """Limit of stalls whose owners are worked out for the closing line."""
 
@@ -54,7 +57,14 @@ class Screen:
 
     def line(self, text: str) -> None:
         """Print one line without credentials; recorded text in it is made safe, and clipped."""
-        self._write(f"{self._clear()}{clipped(shown(text), _LINE_CHARACTERS)}\n{self._status}")
+        self._write_line(clipped(shown(text), _LINE_CHARACTERS))
+
+    def finished(self, one: Finished, clock: str) -> None:
+        """Print an exchange's line, whose recorded text is safe already: a search for keys in all of it takes long."""
+        self._write_line(finished_line(one, clock))
+
+    def _write_line(self, text: str) -> None:
+        self._write(f"{self._clear()}{text}\n{self._status}")
 
     def status(self, text: str) -> None:
         """Rewrite the status line."""
@@ -88,12 +98,25 @@ class Screen:
         # A terminal has the encoding that it was adapted to; pipes get UTF-8 in every locale, as files keep their text.
         encoding = (self._stream.encoding, self._stream.errors or "replace") if self.live else ("utf-8", "replace")
         with contextlib.suppress(OSError, ValueError):  # the reader is gone: recording goes on
-            while (text := self._waiting.get()) is not None:
+            while text := self._next():
                 if descriptor is None:
                     self._stream.write(text)
                 else:
                     _write_all(descriptor, text.encode(*encoding))
         self.live = False
+
+    def _next(self) -> str:
+        """Wait for text, and return all that is written soon after it; empty at the end."""
+        texts = list[str]()
+        try:
+            while (text := self._waiting.get(block=not texts)) is not None:
+                if not texts:
+                    SYSTEM.sleep(_TOGETHER_SECONDS)
+                texts.append(text)
+            self._waiting.put_nowait(None)  # for the next call, which is the last one
+        except (queue.Empty, queue.Full):
+            pass
+        return "".join(texts)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
@@ -104,7 +127,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
 def finished_line(one: Finished, clock: str) -> str:
     """Return an exchange's line: `14:01:57 7f3a81d0 complete 200 gpt-x ttft 388 ms icl p50 11 max gap 2914 ms`."""
     outcome = one.outcome if one.outcome_detail is None else f"{one.outcome}/{one.outcome_detail}"
-    name = clipped(shown(one.model) if one.model else f"{one.method} {one.path}", _NAME_CHARACTERS)
+    name = clipped(shown(one.model or f"{one.method} {one.path}"), _NAME_CHARACTERS)
     parts = [clock, one.id[:8], outcome, str(one.status or "–"), name]
     if one.ttft_ns is not None:
         parts.append(f"ttft {_ms(one.ttft_ns)} ms")

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 import msgspec
+import pytest
 
 from wiretape.recorder.commands.status import Screen, Tally, TimedTally, finished_line, summary
 from wiretape.recorder.decode.exchange import FLAGS, NOTABLE
@@ -59,6 +60,23 @@ def test_on_a_terminal_the_status_stays_below_the_lines() -> None:
     assert stream.getvalue() == "busy\r\x1b[Kone\nbusy\r\x1b[Kdone\n"
 
 
+def test_lines_that_come_together_are_written_together() -> None:
+    class Counting(io.StringIO):
+        writes = 0
+
+        def write(self, text: str) -> int:
+            self.writes += 1
+            return super().write(text)
+
+    stream = Counting()
+    screen = Screen(stream)
+    for number in range(500):
+        screen.line(str(number))
+    screen.close()
+    assert stream.getvalue().split() == [str(number) for number in range(500)]
+    assert stream.writes < 100
+
+
 def test_a_status_is_never_wider_than_the_terminal() -> None:
     stream = Terminal()
     screen = Screen(stream)
@@ -73,6 +91,19 @@ def test_recorded_text_cannot_steer_the_terminal() -> None:
     screen.line("a\x1b]0;title\x07\nb\u202e")
     screen.close()
     assert stream.getvalue() == "a␛]0;title␇␊b◆\n"
+
+
+@pytest.mark.parametrize("model", [None, "m\x1b[2J sk-proj-0123456789abcdefghijklmnop"])
+def test_an_exchanges_line_is_safe_to_show(model: str | None) -> None:
+    stream = io.StringIO()
+    screen = Screen(stream)
+    screen.finished(
+        msgspec.structs.replace(ONE, model=model, path="/v1/\x1b[2J?key=AIzaSyq9Zk3LmN8vXw2RtY7uKpQs1"), "14:01"
+    )
+    screen.close()
+    assert "\x1b" not in stream.getvalue()
+    assert "0123456789abc" not in stream.getvalue()
+    assert "q9Zk3" not in stream.getvalue()
 
 
 def test_no_line_shows_a_key() -> None:
