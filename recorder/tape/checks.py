@@ -70,6 +70,7 @@ _EXCHANGES: Select[Any] = select(
     *(exchanges.c[name] for name in _CHECKED),
     measures.c.outcome,
     bodies.c.size.label("packed"),
+    exists().where(settlements.c.exchange_no == exchanges.c.no).label("is_settled"),
     (func.length(bodies.c.data) == 0).label("lacks_bytes"),
     case((IS_REQUEST_IN_PARTS, exchanges.c.request_body.is_(None))).label("is_in_parts"),
 ).select_from(exchanges.outerjoin(bodies).outerjoin(measures, measures.c.exchange_no == exchanges.c.no))
@@ -140,7 +141,7 @@ def problems(connection: Connection) -> Iterator[str]:
             rows = connection.execute(_EXCHANGES.where(exchanges.c.no.in_(numbers)).order_by(exchanges.c.no)).all()
             for exchange, its_problems in _of_exchanges(connection, rows):
                 found += (f"exchange {exchange.id}: {problem}" for problem in its_problems)
-                if exchange.packed is not None and exchange.outcome is None and not exchange.lacks_bytes:
+                if exchange.is_settled and exchange.outcome is None and not exchange.lacks_bytes:
                     found.append(f"exchange {exchange.id}: it has ended but has no measures: run 'wiretape db rebuild'")
         yield from found
 

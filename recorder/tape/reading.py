@@ -43,6 +43,7 @@ from wiretape.recorder.tape.schema import (
     exchanges,
     measures,
     sessions,
+    settlements,
 )
 
 _MOST_RUNS = 50
@@ -85,7 +86,8 @@ _FACTS = _COLUMNS.where(exchanges.c.no == _OF_NO)
 _WITH_REQUESTS = _COLUMNS.add_columns(
     REQUEST_BODY,
     IS_REQUEST_IN_PARTS.label("is_in_parts"),
-    exists().where(bodies.c.exchange_no == exchanges.c.no).label("is_settled"),
+    exists().where(bodies.c.exchange_no == exchanges.c.no).label("is_packed"),
+    exists().where(settlements.c.exchange_no == exchanges.c.no).label("is_settled"),
 ).where(exchanges.c.no.in_(_NUMBERS))
 # Checked as whole exchanges, not cell by cell.
 _ARRAYS = ("at_ns", "relayed_ns", "sizes")
@@ -98,6 +100,7 @@ class _DirectionQueries:
     reads: Select[Any]
     new_reads: Select[Any]
     body: Select[Any]
+    bodies: Select[Any]
     segments: Select[Any]
 
     @classmethod
@@ -110,6 +113,7 @@ class _DirectionQueries:
             select(bodies.exchange_no, literal(0), literal(0), *packed).where(bodies.exchange_no.in_(_NUMBERS)),
             new_reads.order_by(segments.exchange_no, segments.seq),
             select(bodies.data, bodies.size).where(bodies.exchange_no == _OF_NO),
+            select(bodies.exchange_no, bodies.data, bodies.size).where(bodies.exchange_no.in_(_NUMBERS)),
             select(segments.exchange_no, segments.data)
             .where(segments.exchange_no.in_(_NUMBERS))
             .order_by(segments.exchange_no, segments.start),
@@ -259,8 +263,12 @@ def stored_body(connection: Connection, no: int, stream: Stream = FROM_UPSTREAM)
         return unpacked_bodies(connection, [no], stream).get(no, b"")
     if packed.data == b"":
         raise NotShipped(str(row_of(connection, no).id))
+    return _unpacked(no, packed.data, packed.size)
+
+
+def _unpacked(no: int, data: bytes | None, size: int | None) -> bytes:
     try:
-        return encoding.unpack(packed.data or b"", -1 if packed.size is None else packed.size)
+        return encoding.unpack(data or b"", -1 if size is None else size)
     except ValueError as error:
         reason = f"the body of exchange number {no} is damaged ({error}): see 'wiretape db check'"
         raise TapeDamaged(reason) from error
@@ -272,6 +280,17 @@ def unpacked_bodies(connection: Connection, numbers: Sequence[int], stream: Stre
     for no, data in connection.execute(_OF[stream].segments, {"numbers": numbers}):
         pieces.setdefault(no, []).append(data or b"")
     return {no: b"".join(its) for no, its in pieces.items()}
+
+
+def packed_bodies(connection: Connection, numbers: Sequence[int]) -> dict[int, bytes]:
+    """Read packed bodies, by their numbers; one that cannot be unpacked is noted and left out."""
+    unpacked: dict[int, bytes] = {}
+    for no, data, size in connection.execute(_OF[FROM_UPSTREAM].bodies, {"numbers": numbers}):
+        try:
+            unpacked[no] = _unpacked(no, data, size)
+        except TapeDamaged:
+            cells.damage_of(connection).exchanges[no] = "its body cannot be unpacked"
+    return unpacked
 
 
 def readable_body(connection: Connection, no: int, stream: Stream = FROM_UPSTREAM) -> bytes:

@@ -26,7 +26,6 @@ from wiretape.recorder.tape.schema import (
     COVERED,
     IS_PART_OF,
     STREAMS,
-    bodies,
     exchanges,
     measures,
     request_parts,
@@ -116,7 +115,7 @@ def past(
     """
     oldest = select(exchanges.c.id).order_by(exchanges.c.started_at, exchanges.c.no)
     if settled:
-        oldest = oldest.where(exists().where(bodies.c.exchange_no == exchanges.c.no))
+        oldest = oldest.where(exists().where(settlements.c.exchange_no == exchanges.c.no))
     ids: Sequence[str] = ()
     if limits.age is not None:
         before = datetime.fromisoformat(clock.wall()) - limits.age

@@ -47,10 +47,10 @@ from wiretape.recorder.tape.schema import (
     FROM_UPSTREAM,
     STREAMS,
     Stream,
-    bodies,
     exchanges,
     measures,
     sessions,
+    settlements,
 )
 from wiretape.recorder.tape.weaving import may_share
 
@@ -77,8 +77,9 @@ _STORED = "SELECT id FROM exchanges WHERE id IN (SELECT value FROM json_each(?))
 _UPLOADED = """SELECT (SELECT coalesce(max(start + length(data)), 0) FROM uploads WHERE exchange_no = no)
     FROM exchanges WHERE no = ? AND request_size IS NULL AND request_truncated IS NULL"""
 """Stored size of a request body that is still being uploaded; no row after its end."""
-_UNPACKED_SIZES = """SELECT exchange_no, sum(length(data)) FROM segments
-    WHERE exchange_no IN (SELECT value FROM json_each(?)) GROUP BY exchange_no"""
+_BODY_SIZES = """SELECT exchange_no, sum(length(data)) FROM segments
+    WHERE exchange_no IN (SELECT value FROM json_each(?1)) GROUP BY exchange_no
+    UNION ALL SELECT exchange_no, size FROM bodies WHERE exchange_no IN (SELECT value FROM json_each(?1))"""
 
 
 _WITHOUT_SALT: Final = Redactor(None)
@@ -119,7 +120,8 @@ class _RequestRow(msgspec.Struct):
 class _Facts:
     """The facts of an exchange, kept in memory to settle it without reading it back.
 
-    `row` has its columns; headers are as they would be read. `size` is the memory of all of them.
+    `row` has its columns; headers are as they would be read. `size` is the memory of all of them. `is_packed`: its body
+    is stored packed already, as it came in one batch.
     """
 
     row: dict[str, Any]
@@ -128,10 +130,20 @@ class _Facts:
     response_trailers: list[list[str]] | None = None
     runs: list[tuple[journal.ReadRun, bytes]] = dataclasses.field(default_factory=list)
     size: int = 0
+    is_packed: bool = False
 
     def again(self) -> "_Facts":
         """Return a copy to be changed by a transaction that may fail."""
-        return dataclasses.replace(self, row=self.row.copy(), runs=self.runs.copy())
+        heads = self.asked, self.response_headers, self.response_trailers
+        return _Facts(self.row.copy(), *heads, self.runs.copy(), self.size)
+
+    def received(self) -> tuple[Reads, bytes]:
+        """Return the reads of the body, and its bytes."""
+        at_ns, relayed_ns, sizes = ([value for run, _ in self.runs for value in column(run)] for column in _RUN_COLUMNS)
+        reads = Reads(range(len(sizes)), at_ns, relayed_ns, list(accumulate(sizes, initial=0))[:-1], sizes)
+        if sizes and not at_ns:
+            reads = Reads((), (), (), (), ())
+        return reads, b"".join(data for _, data in self.runs)
 
     def unsettled(self, no: int, dialects: str | None) -> "Unsettled":
         """Return the exchange as it would be read from the tape, with the JSON of the dialects declared for it."""
@@ -141,13 +153,8 @@ class _Facts:
         row.response_trailers = self.response_trailers
         row.request_stored, row.dialects = len(body or b""), dialects
         row.request_needed = body if reading.needs_request(row.path, row.request_stored, row.status) else None
-        at_ns, relayed_ns, sizes = ([value for run, _ in self.runs for value in column(run)] for column in _RUN_COLUMNS)
-        reads = Reads(range(len(sizes)), at_ns, relayed_ns, list(accumulate(sizes, initial=0))[:-1], sizes)
-        if sizes and not at_ns:
-            reads = Reads((), (), (), (), ())
-        data = b"".join(data for _, data in self.runs)
-        facts = (row.id, row.method, row.path, row.request_model)
-        return Unsettled(no, *facts, reading.exchange_of(row), reads, data, self.asked, is_settled=False)
+        facts = (row.id, row.method, row.path, row.request_model, reading.exchange_of(row), *self.received())
+        return Unsettled(no, *facts, self.asked, is_settled=False, is_packed=self.is_packed)
 
 
 @dataclasses.dataclass(slots=True)
@@ -157,6 +164,10 @@ class _Come:
     next_seq: int = 0
     stored: int = 0
     segments: list[tuple[Any, ...]] = dataclasses.field(default_factory=list)
+
+    def again(self) -> "_Come":
+        """Return a copy to be changed by a transaction that may fail; all before is written."""
+        return _Come(self.next_seq, self.stored)
 
     def add(self, run: journal.ReadRun, data: bytes) -> None:
         """Append reads that follow the present ones."""
@@ -188,10 +199,9 @@ class _Open:
 
     def again(self) -> "_Open":
         """Return a copy to be changed by a transaction that may fail; all before is written."""
-        body = dataclasses.replace(self.body, segments=[])
-        client = self.client and dataclasses.replace(self.client, segments=[])
+        client = self.client and self.client.again()
         facts = self.facts and self.facts.again()
-        return dataclasses.replace(self, body=body, client=client, facts=facts, changes={})
+        return _Open(self.no, self.body.again(), client, self.ended, self.uploaded, facts)
 
     def come(self, run: journal.ReadRun) -> _Come:
         """Return the direction that reads are of."""
@@ -234,7 +244,10 @@ class _UploadPart:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unsettled:
-    """An ended exchange as it stands on the tape; `is_settled`: it was settled before, and is only shown again."""
+    """An ended exchange as it stands on the tape.
+
+    `is_settled`: it was settled before, and is only shown again; `is_packed`: its bodies are stored packed.
+    """
 
     no: int
     id: str
@@ -246,6 +259,7 @@ class Unsettled:
     body: bytes
     asked: RecordedRequest
     is_settled: bool
+    is_packed: bool
 
     @property
     def size(self) -> int:
@@ -255,31 +269,30 @@ class Unsettled:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Stored:
-    """Ended exchanges read from the tape together, by number; `unpacked` holds the bodies not packed yet."""
+    """Ended exchanges read from the tape together, by number; `received` holds the bodies of those not settled yet."""
 
     connection: Connection
     rows: Mapping[int, Row[Any]]
     reads: Mapping[int, Reads]
-    unpacked: Mapping[int, bytes]
+    received: Mapping[int, bytes]
 
     @classmethod
     def of(cls, connection: Connection, numbers: Sequence[int]) -> "_Stored":
         if not numbers:
             return cls(connection, {}, {}, {})
-        return cls(
-            connection,
-            reading.rows_with_requests(connection, numbers),
-            reading.reads_of_all(connection, numbers),
-            reading.unpacked_bodies(connection, numbers),
-        )
+        rows = reading.rows_with_requests(connection, numbers)
+        packed = [row.no for row in rows.values() if row.is_packed and not row.is_settled]
+        received = reading.unpacked_bodies(connection, numbers) | reading.packed_bodies(connection, packed)
+        return cls(connection, rows, reading.reads_of_all(connection, numbers), received)
 
     def unsettled(self, no: int) -> Unsettled:
-        """Return one exchange; a packed body and the client's side of a WebSocket are read only now."""
+        """Return one exchange; the body of a settled one and the client's side of a WebSocket are read only now."""
         row = self.rows[no]
         facts = (row.id, row.method, row.path, row.request_model, reading.facts_of(self.connection, row))
-        body = reading.readable_body(self.connection, no) if row.is_settled else self.unpacked.get(no, b"")
+        body = reading.readable_body(self.connection, no) if row.is_settled else self.received.get(no, b"")
         asked = RecordedRequest(row.request_headers or [], row.request_body)
-        return Unsettled(no, *facts, self.reads.get(no, reading.NO_READS), body, asked, row.is_settled)
+        settled = row.is_settled, row.is_packed
+        return Unsettled(no, *facts, self.reads.get(no, reading.NO_READS), body, asked, *settled)
 
 
 class _BodyRow(NamedTuple):
@@ -304,7 +317,7 @@ class _BodyRow(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settled:
-    """The rows of a finished exchange: its packed reads and bytes of each direction that it has.
+    """The rows of a finished exchange: its packed reads and bytes of each direction that is not stored packed yet.
 
     `measures` are None if a bug prevented them.
     """
@@ -316,6 +329,8 @@ class Settled:
 
 def settle(facts: Unsettled) -> Settled:
     """Derive measures and pack the body: pure, and the one thing in a writer that can take long."""
+    if facts.is_packed:
+        return Settled(facts, {}, _derived(facts))
     packed = {FROM_UPSTREAM: _BodyRow.of(facts.reads, facts.body)}
     if (sent := facts.exchange.sent) is not None:
         packed[FROM_CLIENT] = _BodyRow.of(sent.reads, sent.data)
@@ -605,7 +620,7 @@ class Store:
 
     def _within(self, numbers: Sequence[int], most_bytes: int) -> Sequence[int]:
         """Return the first exchanges, at least one, up to the one whose stored bytes reach a limit."""
-        sizes = dict(self._driver.execute(_UNPACKED_SIZES, (_texts_json(numbers),)).fetchall()) if numbers else {}
+        sizes = dict(self._driver.execute(_BODY_SIZES, (_texts_json(numbers),)).fetchall()) if numbers else {}
         before = accumulate((sizes.get(no) or 0 for no in numbers), initial=0)
         return [no for no, size in zip(numbers, before, strict=False) if size < most_bytes] or numbers[:1]
 
@@ -650,8 +665,8 @@ class Store:
 
     def unsettled(self) -> list[int]:
         """Return the ended exchanges that no writer has settled yet."""
-        statement = select(exchanges.c.no).outerjoin(bodies).order_by(exchanges.c.no)
-        statement = statement.where(exchanges.c.ended_by.is_not(None), bodies.c.exchange_no.is_(None))
+        statement = select(exchanges.c.no).outerjoin(settlements).order_by(exchanges.c.no)
+        statement = statement.where(exchanges.c.ended_by.is_not(None), settlements.c.exchange_no.is_(None))
         with self.connection.begin():
             return list(self.connection.execute(statement).scalars())
 
@@ -689,10 +704,15 @@ class Store:
             self._end_request(known.no, b"", None)
 
     def _write(self) -> None:
-        """Write the changes of the batch: one row for each exchange, one segment for the reads of each."""
+        """Write the changes of the batch: one row for each exchange, one segment for the reads of each.
+
+        An exchange that begins and ends in the batch has no segment: its body is packed at once.
+        """
         rows: list[tuple[Any, ...]] = []
         of_clients: list[tuple[Any, ...]] = []
-        self._insert([known for known in self._touched.values() if known.no is None])
+        begun = [known for known in self._touched.values() if known.no is None]
+        self._insert(begun)
+        self._pack([known for known in begun if known.ended])
         for known in self._touched.values():
             if known.changes and known.no is not None:
                 self._update("exchanges", known.no, known.changes)
@@ -704,6 +724,15 @@ class Store:
         self._driver.executemany(_INSERT[FROM_UPSTREAM.segments], rows)
         if of_clients:
             self._driver.executemany(_INSERT[FROM_CLIENT.segments], of_clients)
+
+    def _pack(self, ended: Sequence[_Open]) -> None:
+        """Write the bodies of whole exchanges, as far as they are kept in memory."""
+        rows = []
+        for known in ended:
+            if known.facts is not None:
+                rows.append((known.no, *_BodyRow.of(*known.facts.received())))
+                known.facts.is_packed, known.body.segments = True, []
+        self._driver.executemany(_INSERT[FROM_UPSTREAM.bodies], rows)
 
     def _insert(self, begun: Sequence[_Open]) -> None:
         """Write the rows of new exchanges; `_begin` made them, with all columns in the same order."""

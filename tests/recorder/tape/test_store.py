@@ -510,7 +510,9 @@ def test_exchanges_are_taken_in_order_wherever_they_are_and_up_to_a_limit(tape: 
 @pytest.mark.damages
 def test_damage_to_one_of_the_exchanges_read_back_is_noted_and_harms_no_other(tape: Path) -> None:
     with opened(tape) as store:
-        numbers = store.append([frame for id in ("good", "headers", "reads") for frame in exchange(id)])
+        numbers = store.append([frame for id in ("good", "headers") for frame in exchange(id)])
+        for frame in exchange("reads"):
+            numbers += store.append([frame])
         store.connection.exec_driver_sql("UPDATE exchanges SET request_headers = '{', bytes = x'00' WHERE no = 2")
         store.connection.exec_driver_sql("UPDATE segments SET at_ns = '[1,' WHERE exchange_no = 3")
         store.connection.commit()
@@ -688,3 +690,28 @@ def test_a_small_body_is_packed_with_a_window_of_its_size(tape: Path) -> None:
         windows = store.connection.exec_driver_sql("SELECT hex(substr(data, 1, 1)) FROM bodies ORDER BY size")
         assert windows.scalars().all() == ["48", "78"]  # 4 and 32 KiB
     assert bodies_of(tape) == {"e1": b"a" * 100, "e2": b"b" * 5000}
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_an_exchange_that_comes_whole_is_stored_packed_and_measured_as_any(tape: Path, is_restarted: bool) -> None:
+    with opened(tape) as store:
+        settled = store.append(exchange("e1"))
+        with reading(tape) as connection:
+            assert connection.execute(select(segments.c.exchange_no)).all() == []
+            assert connection.execute(select(bodies.c.size)).scalars().all() == [sum(map(len, STREAM))]
+        assert store.unsettled() == settled
+        for frame in exchange("e2"):
+            settled += store.append([frame])
+        with reading(tape) as connection:
+            assert len(connection.execute(select(segments.c.exchange_no)).all()) == len(STREAM)
+        if not is_restarted:
+            store.settle(settled)
+    with opened(tape) as store:
+        assert store.settle(store.unsettled() if is_restarted else []) or not is_restarted
+        assert store.unsettled() == []
+    assert bodies_of(tape) == dict.fromkeys(("e1", "e2"), b"".join(STREAM))
+    with reading(tape) as connection:
+        assert connection.execute(select(segments.c.exchange_no)).all() == []
+        first, second = connection.execute(select(measures).order_by(measures.c.exchange_no)).all()
+        assert first[1:] == second[1:]
+        assert checks.damage(connection, 10) == []

@@ -689,7 +689,7 @@ def test_a_table_dropped_while_it_is_written_ends_the_writer_with_a_message(tape
         process.send(exchange("e1"))
         process.acknowledged()
         damage(tape, "DROP TABLE segments")
-        process.send(exchange("e2"))
+        process.send(exchange("e2")[:-1])
         while not isinstance(said := process.answer(), journal.Fatal):
             pass
         assert "no such table: segments" in said.message
