@@ -15,7 +15,9 @@ _NAMED = 4
 """Limit of variables, hosts or refusals named in one line."""
 
 
-_HEEDS_NONE = "aiohttp, for one, heeds no proxy unless trust_env=True"
+_HEEDS_NONE = "aiohttp, for one, heeds none unless trust_env=True"
+_LOCAL = "--host localhost, if it calls an API of this machine"
+"""Advice for a program that asks no proxy for servers of this machine."""
 _CONTAINERS = frozenset(("docker", "podman", "nerdctl"))
 _CERTIFICATES = '"${SSL_CERT_FILE%/*}:${SSL_CERT_FILE%/*}:ro"'
 
@@ -94,7 +96,7 @@ def _connected(attempt: Attempt) -> str:
     if attempt.connections:
         return f"{counted(attempt.connections, 'connection')}, but no request to an API that is served"
     if attempt.is_intercepting:
-        return f"nothing: the program made no call, or does not heed these variables: {_HEEDS_NONE}"
+        return f"nothing: the program made no call, or one to this machine, or heeds no proxy: {_HEEDS_NONE}"
     return "nothing: the program made no call, or does not read these variables"
 
 
@@ -103,7 +105,8 @@ def _advice(attempt: Attempt, program: str) -> str:
     if attempt.daemons:
         # It may be the API's own server, which nobody wants to end: one that makes calls for others comes last.
         local = next(filter(is_loopback, unseen), "")
-        served = f"--host {local}" if local else "--base-url, or the program's own setting for its base URL"
+        setting = "--host localhost, or --base-url" if attempt.is_intercepting else "the program's own setting for its URL"
+        served = f"--host {local}" if local else setting
         whose = f"if pid {' or '.join(map(str, attempt.daemons))} serves an API"
         return f"{served}, {whose}; a daemon that makes the program's calls has to be started within the run"
     if not attempt.is_intercepting:
@@ -111,10 +114,11 @@ def _advice(attempt: Attempt, program: str) -> str:
     if "untrusted" in attempt.asked.values():
         return "make the program trust the certificate in SSL_CERT_FILE: it refused wiretape's"
     if unseen:
-        return f"--host {unseen[0]}, if that is an API: hosts that are not known to be one pass unseen"
+        other = "" if any(map(is_loopback, unseen)) else f"; {_LOCAL}"
+        return f"--host {unseen[0]}, if that is an API: hosts that are not known to be one pass unseen{other}"
     if not attempt.connections:
         other = f"wiretape run --base-url -- {program}, if it has a setting or a variable for its base URL"
-        return f"{other}; --host localhost, if it calls an API of this machine"
+        return f"{other}; {_LOCAL}"
     return "wiretape record, with the base URL of the program's own configuration set to it"
 
 

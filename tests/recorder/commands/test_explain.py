@@ -47,6 +47,15 @@ def test_a_server_of_this_machine_that_was_called_is_tried_before_its_end() -> N
     assert "kill" not in text
 
 
+def test_servers_of_this_machine_that_were_asked_directly_are_recorded_by_an_option() -> None:
+    assert "--host localhost, if it calls an API of this machine" in explained(is_intercepting=True)
+    away = explained(is_intercepting=True, connections=1, asked={"gw.test:443": "tunnelled"})
+    assert away.rstrip().endswith("; --host localhost, if it calls an API of this machine")
+    called = explained(is_intercepting=True, daemons={7: "pid 7 (vllm serve)"})
+    assert "try: --host localhost, or --base-url, if pid 7 serves an API; " in called
+    assert "--host" not in explained(daemons={7: "pid 7 (vllm serve)"})
+
+
 @pytest.mark.parametrize("command", ["docker run --rm app", "sudo podman run app"])
 def test_a_container_gets_advice_on_passing_the_variables(command: str) -> None:
     *_, passed, other = explained(*command.split(), is_intercepting=True).splitlines()

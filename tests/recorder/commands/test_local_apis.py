@@ -63,3 +63,68 @@ def test_a_binary_and_a_pipe_among_the_words_are_not_read(port: int, tmp_path: P
     (tmp_path / "binary").write_bytes(b"\xff" + f"http://127.0.0.1:{port}/v1".encode())
     os.mkfifo(tmp_path / "pipe")
     assert not are_called([str(tmp_path / "binary"), str(tmp_path / "pipe"), "x\0y"])
+
+
+CLIENT = "call('POST', '/v1/chat/completions')"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'call(f"http://127.0.0.1:{port}/v1/chat/completions")',
+        'call("http://localhost:" + port + "/v1/models")',
+        'call("http://[::1]:%d/completion" % port)',
+        "call(`http://localhost:${server.address().port}/api/chat`)",
+        'request({hostname: "127.0.0.1", port, path: "/v1/messages"})',
+        'from openai import OpenAI; OpenAI(base_url="http://localhost:%d" % port)',
+        'serve(("127.0.0.1", 1)); call("http://127.0.0.1:1/v1/messages")',
+        'createServer(answer).listen(1, () => fetch("http://localhost:1/v1/messages"))',
+        "curl localhost:$PORT/api/generate",
+    ],
+)
+def test_a_program_that_computes_the_port_of_an_api_or_serves_it_itself_asks_the_proxy(text: str) -> None:
+    assert are_called(["program", "-c", text])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'wait(f"http://127.0.0.1:{port}/health")',
+        'wait(f"http://127.0.0.1:{port}/health"); from openai import OpenAI',
+        'wait("http://localhost:" + port); call("https://api.openai.com/v1/chat/completions")',
+        "curl --retry-connrefused http://localhost/v1/models",
+        "until curl localhost:1/health; do sleep 1; done; curl localhost:1/v1/chat/completions",
+    ],
+)
+def test_a_program_that_waits_for_a_server_of_its_own_asks_no_proxy_for_it(text: str) -> None:
+    assert not are_called(["program", "-c", text])
+
+
+@pytest.mark.parametrize("form", ["{}", "--port={}", "127.0.0.1:{}", "http://u:p@localhost:{}"])
+def test_a_port_among_the_words_belongs_to_an_api_whose_path_or_sdk_is_named(port: int, form: str) -> None:
+    word = form.format(port)
+    assert are_called(["python", "-c", CLIENT, word])
+    assert are_called(["sh", "-c", f"python -c '{CLIENT}' {word}"])
+    assert are_called(["python", "-c", "import litellm", word])
+    assert not are_called(["python", "-c", "call('/health')", word])
+    assert not are_called(["python", "-c", f"{CLIENT.replace('/v1', 'https://llm.test:1/v1')}", word])
+
+
+def test_variables_name_servers_without_a_scheme_and_ports(port: int) -> None:
+    assert are_called(["app"], environ={"LLM": f"localhost:{port}"})
+    assert are_called(["app", CLIENT], environ={"LLM_PORT": f"{port}"})
+    assert not are_called(["app"], environ={"DATABASE": f"redis://localhost:{port}"})
+
+
+def test_scripts_in_a_shells_line_modules_their_imports_and_settings_are_read(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "client.py").write_text(f"call('http://localhost:{port}/v1/chat/completions')\n")
+    (tmp_path / "main.py").write_text("from client import call\n")
+    (tmp_path / "main.sh").write_text("exec python client.py\n")
+    for command in (["sh", "-c", "python client.py; true"], ["python", "main.py"], ["sh", "main.sh"], ["-m", "main"]):
+        assert are_called(command)
+    assert not are_called(["app"])
+    (tmp_path / ".env").write_text(f"LLM_URL=http://localhost:{port}/v1\n")
+    assert are_called(["app"])
