@@ -105,8 +105,9 @@ def _advice(attempt: Attempt, program: str) -> str:
     if attempt.daemons:
         # It may be the API's own server, which nobody wants to end: one that makes calls for others comes last.
         local = next(filter(is_loopback, unseen), "")
-        setting = "--host localhost, or --base-url" if attempt.is_intercepting else "the program's own setting for its URL"
-        served = f"--host {local}" if local else setting
+        served = f"--host {local}" if local else "the program's own setting for its base URL"
+        if attempt.is_intercepting and not local:
+            served = "--host localhost, or --base-url"
         whose = f"if pid {' or '.join(map(str, attempt.daemons))} serves an API"
         return f"{served}, {whose}; a daemon that makes the program's calls has to be started within the run"
     if not attempt.is_intercepting:
