@@ -287,7 +287,9 @@ def _is_broken(decoded: Decoded) -> bool:
     """Return True if upstream broke the framing of messages: over a WebSocket, or before the status of a call."""
     if decoded.is_call:
         return decoded.is_cut and decoded.status is not None
-    return any(kind == BROKEN and item not in decoded.sent for item, kind in enumerate(decoded.kinds))
+    return BROKEN in decoded.kinds and any(
+        kind == BROKEN and item not in decoded.sent for item, kind in enumerate(decoded.kinds)
+    )
 
 
 def _lacks_its_end(exchange: Exchange, decoded: Decoded) -> bool:

@@ -28,7 +28,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
-from operator import sub
+from operator import itemgetter, sub
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -80,7 +80,9 @@ class Timeline:
             self.gaps = [gap for chunk, gap in enumerate(self.gaps, 1) if chunk not in self._later]
         self.ordered_gaps = sorted(self.gaps)
         of_outputs = output_gaps(self.at, self.output_reads)
-        self.longest_gap_ns = max((gap for chunk, gap in of_outputs if chunk not in self._later), default=None)
+        if self._later:
+            of_outputs = ((chunk, gap) for chunk, gap in of_outputs if chunk not in self._later)
+        self.longest_gap_ns = max(map(itemgetter(1), of_outputs), default=None)
         self.latency_ns = self.at[-1] if self.at else None
         # Chunks after the last event belong to the answer too: then only the end of the exchange ends it.
         last, ended_ns = max(chunk_at, default=0), decoded.ended_ns if decoded is not None else None
@@ -288,7 +290,8 @@ _HIDDEN: Final = ("hidden_tokens",)
 _LATER: Final = ("continuation",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Not frozen: making one of all these fields would take five times as long, for each exchange.
+@dataclass(slots=True, kw_only=True)
 class Timing:
     """The timing of one exchange: its metrics, and the gaps that they are made of."""
 
@@ -452,7 +455,7 @@ def context(meaning: str) -> Any:
     return metric(f"bytes of the request's body: {meaning}", None, "bytes")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Measures(Timing):
     """Every derived value of one exchange, beginning with its timing; the meaning of each field is its metadata."""
 

@@ -183,11 +183,17 @@ FIELDS: Final = {
 }
 """The fields of each API's usage, with the documents that define them."""
 
+
+def _first_key(path: str) -> str:
+    return path.partition(".")[0].partition("[")[0]
+
+
 _COUNTS: Final = tuple(place.name for place in fields(UsageFields) if not place.name.startswith("is_"))
-_READERS: Final[dict[str, dict[str, list[paths.Getter]]]] = {
-    api: {name: [paths.number(path) for path in getattr(places, name)] for name in _COUNTS}
+_READERS: Final[dict[str, dict[str, list[tuple[str, paths.Getter]]]]] = {
+    api: {name: [(_first_key(path), paths.number(path)) for path in getattr(places, name)] for name in _COUNTS}
     for api, places in FIELDS.items()
 }
+"""The readers of each count, with the field that each begins at: a usage has few of them."""
 
 
 def reader(api: str) -> Callable[[JsonObject], Tokens]:
@@ -213,9 +219,9 @@ def is_from_timings(usage: JsonObject) -> bool:
     )
 
 
-def _first(usage: JsonObject, getters: Sequence[paths.Getter]) -> int | None:
+def _first(usage: JsonObject, getters: Sequence[tuple[str, paths.Getter]]) -> int | None:
     """Return the first count that is not 0; without one 0 if there is any."""
-    counts = [number for get in getters if (number := get(usage)) is not None]
+    counts = [number for key, get in getters if key in usage and (number := get(usage)) is not None]
     return next(filter(None, counts), 0 if counts else None)
 
 
@@ -271,7 +277,7 @@ _DEEPEST: Final = 8
 """Levels of objects in a usage that are merged; below them the last holds."""
 _INPUT_KEYS: Final = {
     api: frozenset(
-        path.partition(".")[0].partition("[")[0]
+        _first_key(path)
         for name in ("input", "cache_read", "cache_write", "cache_write_5m", "cache_write_1h")
         for path in getattr(places, name)
     )

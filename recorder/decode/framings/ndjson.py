@@ -45,12 +45,14 @@ def looks_like(data: bytes) -> bool:
     A stream that was cut after its first line is recognised if that line says that more was to come.
     """
     head, _, rest = data.removeprefix(_BOM).lstrip(_SPACE).partition(b"\n")
-    if not head.startswith(b"{"):
+    is_followed = rest.lstrip(_SPACE).startswith(b"{")
+    # Most answers are one document on one line, which is parsed once: a key may hide behind escapes.
+    if not head.startswith(b"{") or not (is_followed or b"done" in head or b"\\" in head):
         return False
     first = _object(_text(head))
     if first is None:
         return False
-    return rest.lstrip(_SPACE).startswith(b"{") or (first.get("done") is False and isinstance(first.get("model"), str))
+    return is_followed or (first.get("done") is False and isinstance(first.get("model"), str))
 
 
 def is_document(data: bytes) -> bool:
