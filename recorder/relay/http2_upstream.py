@@ -374,8 +374,7 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
             events.ResponseReceived: self._response_came,
             events.InformationalResponseReceived: self._informational_came,
         }
-        sock.expect()
-        sock.start(self)
+        sock.start(self)  # without `expect`: a server may send its settings as soon as it has accepted
         self._greet()
 
     @property

@@ -835,9 +835,12 @@ class Transport:
     async def _open(
         self, upstream: Upstream, protocols: Sequence[str], proxy: OutwardProxy | None, opened: socket.socket | None
     ) -> Socket:
+        began = self._clock.now()
         sock = opened or await outward.reach(proxy, upstream.host, upstream.port)
         if upstream.scheme != "https":
-            return Socket(sock, self._clock, self._kernel_time)
+            plain = Socket(sock, self._clock, self._kernel_time)
+            plain.since = began if opened is None else 0
+            return plain
         where = upstream.host, upstream.port
         self._tls.set_alpn_protocols(protocols)  # of the next connection alone
         secured = TlsSocket(sock, self._clock, self._kernel_time, self._tls, upstream.host, self._sessions.get(where))

@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.http2 import SETTINGS, frame
 from tests.support.relay import LOOPS, on_loop, reset, reset_at_once, run, serving, until
 from wiretape.recorder.clock import SYSTEM, Clock, KernelTime
+from wiretape.recorder.relay import providers
+from wiretape.recorder.relay.http2_upstream import Http2Connection
 from wiretape.recorder.relay.sockets import READ_BYTES, Address, Socket, TlsSocket, connect, connect_to_first
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
@@ -541,6 +544,23 @@ async def test_what_came_before_another_sockets_request_shows_no_other_clock() -
         assert (client.has_kernel_time, times.error_ns) == (True, 0)
         client.close()
         upstream.close()
+
+
+@on_loop
+async def test_settings_that_came_before_the_first_request_show_no_other_clock() -> None:
+    times = KernelTime(SYSTEM)
+    with loopback() as (near, far), loopback() as (other, sender):
+        stamped = Socket(other, SYSTEM, KernelTime(SYSTEM))
+        stamped.start(Told())
+        await until(lambda: stamped.has_kernel_time or not sender.send(b"."))  # from now on, the kernel stamps all
+        sock = Socket(near, SYSTEM, times)
+        far.send(frame(SETTINGS))
+        time.sleep(0.005)  # noqa: ASYNC251 - the server has accepted, and the loop is held up
+        connection = Http2Connection(sock, SYSTEM, providers.parse("http://127.0.0.1:1"))
+        await connection.settled
+        assert (sock.has_kernel_time, times.error_ns) == (True, 0)
+        connection.close()
+        stamped.close()
 
 
 @on_loop

@@ -28,7 +28,9 @@ def wiretape(*arguments: str | Path) -> str:
 @pytest.fixture(scope="module")
 def by_scene(demo: tuple[Path, str]) -> dict[str, dict[str, Any]]:
     rows = json.loads(wiretape("export", "--table", "texts", "--format", "json", "--db", demo[0]))
-    return dict(zip(SCENES, (row for row in rows if row["model"] != MODEL), strict=True))
+    scenes = {row["model"].removeprefix("demo-"): row for row in rows if row["model"] != MODEL}
+    assert scenes.keys() == SCENES.keys()
+    return scenes
 
 
 @pytest.fixture(scope="module")
