@@ -269,6 +269,9 @@ def fetch(connection: Connection, statement: Select[Any]) -> list[tuple[Any, ...
         kind = column.type
         if isinstance(kind, ColumnType) and kind.takes(values):
             continue
+        if isinstance(kind, ColumnType) and kind.kind is _GAPS and _GAPS.are_good(values):
+            columns[place] = packing.unpack_all_gaps(values)
+            continue
         processor = kind if isinstance(kind, ColumnType) else kind.dialect_impl(connection.dialect)
         if process := processor.result_processor(connection.dialect, None):
             columns[place] = [*map(process, values)]

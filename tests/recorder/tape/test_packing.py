@@ -96,3 +96,10 @@ def test_the_reads_of_a_steady_stream_take_eight_bytes_each() -> None:
         reads.append(Read(seq, at_ns, at_ns + random.randrange(20_000, 400_000), position, random.randrange(318, 330)))
         position += reads[-1].size
     assert sum(map(len, packing.pack(Reads.of(reads))[2:])) <= 8 * len(reads)
+
+
+def test_many_arrays_of_gaps_are_unpacked_as_each_alone() -> None:
+    numbers = [[1, 2, 3], [], [1 << 40, 5], [7], [(1 << 32) - 1, 0]]
+    arrays = [packing.pack_gaps(b"".join(gap.to_bytes(8, "little") for gap in gaps)) for gaps in numbers]
+    found = packing.unpack_all_gaps([None, *arrays, None])
+    assert found == [None, *map(packing.unpack_gaps, arrays), None]

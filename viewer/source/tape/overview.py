@@ -117,13 +117,13 @@ def samples(
         numbers = np.array([row[3 + len(by) : -1] for row in batch], np.float64)
         members: dict[Key, list[int]] = {}
         for at, row in enumerate(batch):
-            key = tuple(row[3 : 3 + len(by)])
-            group = groups.setdefault(key, _Group())
-            group.gaps += row[1] or b""
-            group.starts = min(group.starts[0] or row[2], row[2]), max(group.starts[1] or row[2], row[2])
-            members.setdefault(key, []).append(at)
+            members.setdefault(tuple(row[3 : 3 + len(by)]), []).append(at)
         for key, places in members.items():
-            groups[key].numbers.append(numbers[places])
+            group = groups.setdefault(key, _Group())
+            group.gaps += b"".join([gaps for at in places if (gaps := batch[at][1])])
+            starts = [*filter(None, group.starts), *(batch[at][2] for at in places)]
+            group.starts = min(starts), max(starts)
+            group.numbers.append(numbers[places])
     return [_sample(key, groups.pop(key), include_failed, currency) for key in sorted(groups, key=sortable)]
 
 
