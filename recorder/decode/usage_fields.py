@@ -265,8 +265,9 @@ def merge(api: str, total: JsonObject, usage: JsonObject) -> None:
     """
     keys = _INPUT_KEYS.get(api)
     if keys is not None:
-        before = {key: total[key] for key in keys if key in total}
-        last = before | {key: usage[key] for key in keys if usage.get(key) is not None}
+        # In the order of the report: that of a set differs from process to process.
+        before = {key: value for key, value in total.items() if key in keys}
+        last = before | {key: value for key, value in usage.items() if key in keys and value is not None}
         is_less = (_input(api, last) or 0) < (_input(api, before) or 0)
         total.update(before if is_less else last)
         usage = {key: value for key, value in usage.items() if key not in keys}

@@ -25,6 +25,12 @@ def after(api, *usages):
     return total
 
 
+def test_merged_usage_has_its_fields_in_the_order_of_the_report() -> None:
+    names = ["cache_creation_input_tokens", "input_tokens", "cache_creation", "cache_read_input_tokens"]
+    for order in (names, names[::-1]):
+        assert list(after("anthropic.messages", dict.fromkeys(order, 1))) == order
+
+
 @each_case(
     ("fields", "read", "written"),
     [
