@@ -47,6 +47,10 @@ _PREFIXES = (
     r"(?:sk|rk|pk|xai|pplx|csk|fw|pcsk|sess|tvly|glpat|pypi)-", r"gsk_", r"hf_", r"r8_", r"nvapi-", r"gh[pousr]_",
     r"github_pat_", r"hv[sbr]\.", r"[spr]k_(?:live|test|prod)_", r"ya29\.", r"npm_", r"xox[abeprs]-", r"dop_v1_",
     r"whsec_", r"jina_", r"vck_", r"shp(?:at|ca|pa|ss)_", r"lin_api_", r"AIza", r"(?-i:A[KS]IA|SG\.|eyJ)",
+    r"xapp-", r"gl(?:dt|rt|ptt|cbt|ft|soat|imt|agent)-", r"do[or]_v1_", r"dapi(?=[0-9a-f]{32})", r"tgp_v1_", r"pcsk_",
+    r"lsv2_(?:pt|sk)_", r"figd_", r"sb_secret_", r"glsa_", r"glc_", r"sntry[su]_", r"dckr_pat_", r"rubygems_",
+    r"pscale_(?:tkn|pw|oauth)_", r"apify_api_", r"NRAK-", r"PMAK-", r"HRKU-", r"GOCSPX-", r"bedrock-api-key-",
+    r"ABSKQmVk", r"sq0(?:atp|csp)-", r"wandb_v1_", r"bkua_", r"CCIPAT_", r"AGE-SECRET-KEY-", r"dp\.(?:pt|st|ct|sa)\.",
     r"bot\d{3,16}:", r"\d{6,12}:(?=AA[\w-]{32,40}(?![\w-]))",
 )  # fmt: skip
 KEY_PREFIXES = "|".join(_PREFIXES)

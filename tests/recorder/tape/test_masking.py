@@ -40,6 +40,12 @@ def test_a_field_named_like_a_credential_is_masked_at_every_depth_of_json(name: 
         "ghp_16C7e42F292c6912E7710c838347Ae17",
         "AKIAIOSFODNN7EXAMPLE0",
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
+        "xapp-1-A0B1C2D3E4F-8834656480412-9f8e7d6c5b4a39281706f5e4d3c2b1a0",
+        "dapi0a1b2c3d4e5f60718293a4b5c6d7e8f9",
+        "SK0a1b2c3d4e5f60718293a4b5c6d7e8f9",
+        "GOCSPX-Zq81LmX0wPvT6yRk92bcDE",
+        "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",
+        "ABSKQmVkcm9ja0FQSUtleS1hYmNkMTIzNDU2Nzg5MA==",
         "-----BEGIN RSA PRIVATE KEY-----\nMIIE\nabc\n-----END RSA PRIVATE KEY-----",
     ],
 )
@@ -47,6 +53,39 @@ def test_a_key_within_a_text_is_masked_and_line_ends_stay(secret: str) -> None:
     text = f"use {secret} and ü go on"
     masked = Masker()(text.encode()).decode()
     assert masked == f"use {''.join(c if c == chr(10) else '*' for c in secret)} and ü go on"
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("A=1\nAWS_SECRET_ACCESS_KEY=wJalrXUtn/K7MDENG+bPx", "wJalrXUtn/K7MDENG+bPx"),
+        ('export FOO_TOKEN="9f8e7d6c5b4a39281706"', "9f8e7d6c5b4a39281706"),
+        ("DB_PASSWORD=swordfish\n", "swordfish"),
+        ("host: db\n  password: hunter2\n", "hunter2"),
+        ("Foo(api_key='9f8e7d6c5b4a')", "9f8e7d6c5b4a"),
+        ("curl -H 'x-api-key: 9f8e7d6c5b4a' u", "9f8e7d6c5b4a"),
+        ("login --password hunter2", "hunter2"),
+        ("Server=x;Password=hunter2;", "hunter2"),
+        ("<password>hunter2</password>", "hunter2"),
+        ("//registry.npmjs.org/:_authToken=9f8e7d6c-5b4a", "9f8e7d6c-5b4a"),
+        ("https://example.com/?q=1&api_key=swordfish", "swordfish"),
+        ("grant_type=password&client_secret=swordfish&scope=a", "swordfish"),
+        ("Cookie: theme=dark; session=9f8e7d6c", "theme=dark; session=9f8e7d6c"),
+        ("redis://:hunter2@cache:6379", ":hunter2"),
+        ("https://9f8e7d6c5b4a39281706@github.com/a", "9f8e7d6c5b4a39281706"),
+        ("https://hooks.slack.com/services/T0A/B0C/9f8e7d6c5b4a", "T0A/B0C/9f8e7d6c5b4a"),
+    ],
+)
+def test_a_value_that_a_text_gives_to_a_credential_is_masked(text: str, secret: str, depth: int) -> None:
+    masked = Masker()(nested(text, depth).encode()).decode()
+    assert masked == nested(text.replace(secret, "*" * len(secret)), depth)
+
+
+def test_a_field_of_multipart_form_data_that_is_named_like_a_credential_is_masked() -> None:
+    form = 'Content-Disposition: form-data; name="{}"\r\n\r\n{}\r\n--b'
+    assert Masker()(form.format("password", "swordfish").encode()).decode() == form.format("password", "*" * 9)
+    assert Masker()(form.format("purpose", "swordfish").encode()).decode() == form.format("purpose", "swordfish")
 
 
 @pytest.mark.parametrize(
@@ -59,6 +98,11 @@ def test_a_key_within_a_text_is_masked_and_line_ends_stay(secret: str) -> None:
         '{"next_page_token": "CAEQAA", "id": "chatcmpl-9f8e7d6c5b4a39281706"}',
         "learn sk-learn, hf_hub_download and basic authentication",
         '{"password": "********"}',
+        '{"secret_key": 12345678, "password": null, "tokens": 100000}',
+        "password = get_password2(); token = tokens2[0]; secret = settings.secret2; key: str",
+        "api_key=os.environ['API_KEY1'] OPENAI_API_KEY=$KEY1 OPENAI_API_KEY=<key 1> API_KEY=your-key-1",
+        "Authorization: Bearer ${TOKEN1} and postgres://user:password@host/db, git@github.com:a/b1.git",
+        "xai-grok-4-0709-reasoning, sk-primary-key-20240101, pypi-publish-action-v1.8.10, hf_hub_v2",
     ],
 )
 def test_what_only_resembles_a_secret_stays(text: str) -> None:
