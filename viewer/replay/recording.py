@@ -155,6 +155,7 @@ class Recording:
                 self._text = TextFile(options.tape, self.path, self._recorder.session, options.redaction)
                 await asyncio.to_thread(self._text.check)
             await self._recorder.start()
+            await self._recorder.tap.ready()  # what is served is read from the tape
         except BaseException:
             self._tape.close()
             raise
