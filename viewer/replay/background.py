@@ -131,7 +131,9 @@ class Background:
         found = self._recordings.get((tape, upstreams, redaction))
         if found is None:
             tape.parent.mkdir(parents=True, exist_ok=True)
-            settings = recording.RecordingOptions(tape, upstreams, purpose="pytest", redaction=redaction)
+            settings = recording.RecordingOptions(
+                tape, upstreams, purpose="pytest", redaction=redaction, masks_database=True
+            )
             found = Recording(settings, lambda message: self._tell(message), lambda _: None)
             await found.start(self._base)
             self._recordings[tape, upstreams, redaction] = found

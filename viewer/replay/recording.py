@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from wiretape.recorder import paths
+from wiretape.recorder import paths, private
 from wiretape.recorder.decode.exchange import FAILURES
 from wiretape.recorder.errors import TapeBusy, WiretapeError
 from wiretape.recorder.plurals import counted
@@ -28,7 +28,7 @@ from wiretape.recorder.relay.outward import Proxies
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.proxy import RelayedExchange
 from wiretape.recorder.relay.upstream import Timeouts
-from wiretape.recorder.tape import cut, file, journal, lock, retention
+from wiretape.recorder.tape import cut, file, journal, lock, merge, retention
 from wiretape.recorder.tape.journal import Finished
 from wiretape.recorder.tape.losses import Totals
 from wiretape.recorder.tape.masking import SECRETS, Masker, Rules
@@ -51,7 +51,7 @@ Recorded = Callable[[journal.Finished, bool], None]
 class RecordingOptions:
     """Options of a recording; an empty `upstreams` stands for the well-known APIs.
 
-    What the rules of `redaction` say is replaced in a tape that is text.
+    What the rules of `redaction` say is replaced in a tape that is text, and with `masks_database` in one that is not.
     """
 
     tape: Path
@@ -61,6 +61,7 @@ class RecordingOptions:
     ca_file: Path | None = None
     purpose: str = "wiretape serve --record"
     redaction: Rules = SECRETS
+    masks_database: bool = False
 
 
 @dataclass(slots=True)
@@ -109,6 +110,7 @@ class Recording:
         self, options: RecordingOptions, on_trouble: Callable[[str], None], on_refused: Callable[[Refusal], None]
     ) -> None:
         self._options, self._on_trouble, self._on_refused = options, on_trouble, on_refused
+        self._mask = Masker(options.redaction)
         self._tape: RecordedTape
         self._recorder: service.Recorder
         self._pending: dict[str, _PendingExchange] = {}
@@ -128,7 +130,7 @@ class Recording:
     @property
     def masked_count(self) -> int:
         """The number of secrets that were masked in new recordings."""
-        return 0 if self._text is None else self._text.masked_count
+        return self._mask.count if self._text is None else self._text.masked_count
 
     async def start(self, served_at: str) -> None:
         """Open the tape, or make it if it is not there; clients call at `served_at`. Raises `WiretapeError`."""
@@ -247,6 +249,8 @@ class Recording:
         """Keep the new recordings: write them into the text, or delete those they replace."""
         if self._saving is None:
             await asyncio.to_thread(self._erase)
+            if self._options.masks_database and self._replacing.kept:
+                await asyncio.to_thread(self._mask_database)
             return
         self._saving.cancel()
         await asyncio.wait([self._saving])
@@ -267,6 +271,26 @@ class Recording:
             self._on_trouble(f"{count} stay on the tape, to be removed by the next --record all: {error}")
         except WiretapeError as error:
             self._on_trouble(f"replaced recordings could not be removed: {error}")
+
+    def _mask_database(self) -> None:
+        """Replace the new recordings by masked ones, if they hold secrets, and leave nothing of them in the file."""
+        kept = self._replacing.kept
+        try:
+            with (
+                file.writing(self.path, self._options.purpose, create=False) as connection,
+                private.directory("wiretape-masked-", "recordings without their secrets") as directory,
+            ):
+                numbers = list(queries.numbers(connection, exchanges.c.id.in_(kept)))
+                lines, copies = list(cut.lines(connection, numbers, self._mask)), directory / "tape.db"
+                if self._mask.count:
+                    cut.make_passing_tape(lines, copies, "the recordings")
+                    for _ in retention.erase(connection, kept):
+                        pass
+                    for _ in merge.copy(connection, [copies], merge.plan(connection, [copies])):
+                        pass
+                    retention.vacuum(connection, self.path)
+        except WiretapeError as error:
+            self._on_trouble(f"{self.path} may hold secrets, which were not masked: {error}")
 
 
 @dataclass(frozen=True, slots=True)

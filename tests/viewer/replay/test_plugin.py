@@ -548,26 +548,27 @@ def test_the_plugin_loads_nothing_heavy_until_it_is_used() -> None:
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.parametrize("tape", ["own.jsonl", "own.db"])
 def test_a_recorded_test_keeps_no_secret_of_a_body_and_replays_with_another_one(
-    suite: Suite, api: str, monkeypatch: pytest.MonkeyPatch
+    tape: str, suite: Suite, api: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = """
-@pytest.mark.wiretape("own.jsonl", upstream={api!r}, redact="cust-[0-9]+")
+@pytest.mark.wiretape({tape!r}, upstream={api!r}, redact="cust-[0-9]+")
 def test_own():
     body = asked("openai", user="cust-" + os.environ["CUSTOMER"], api_key=os.environ["KEY"][::-1])
     body["messages"][0]["content"] += os.linesep + os.environ["KEY"]
     url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
     assert httpx.post(url, json=body, trust_env=False).json() == {{"answer": 1}}
-""".format(api="openai=" + api)
+""".format(api="openai=" + api, tape=tape)
     key = "sk-ant-api03-Zq81LmX0wPvT6yRk92bcDE"
     for name, value in (("KEY", key), ("CUSTOMER", "17")):
         monkeypatch.setenv(name, value)
     recorded = suite.run(code, "--wiretape-record=once")
     recorded.assert_outcomes(passed=1)
     recorded.stdout.fnmatch_lines("wiretape: 3 secrets masked in new recordings")
-    text = (Path.cwd() / "own.jsonl").read_text("utf-8")
-    assert not any(part in text for part in (key, key[::-1], "cust-17"))
-    assert "*" * len(key) in text
+    data = (Path.cwd() / tape).read_bytes()
+    assert not any(part.encode() in data for part in (key, key[::-1], "cust-17"))
+    assert b"*" * len(key) in data
     for name, value in (("KEY", "sk-proj-OTHER1234567890abcdefghijklmnop"), ("CUSTOMER", "2231")):
         monkeypatch.setenv(name, value)
     suite.run(code).assert_outcomes(passed=1)
