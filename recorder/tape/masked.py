@@ -94,7 +94,7 @@ def answer(exchange: Exchange, body: Body, mask: Masker, decoded: Decoded | None
         broken = (place for place, kind in enumerate(decoded.kinds) if kind == BROKEN)
         if any(mask.spans(decoded.data[decoded.starts[place] : decoded.ends[place]]) for place in broken):
             raise Unmaskable("a message of it is broken")
-        return _websocket(exchange, body, decoded, parts)
+        return _websocket(exchange, body, decoded, parts, mask)
     written = _written(body, decoded.data, parts, mask)
     if written.headers is not body.headers:
         response = tuple((name, value) for name, value in written.headers)
@@ -237,16 +237,21 @@ def _read(string: bytes) -> str | None:
     return value
 
 
-def _websocket(exchange: Exchange, body: Body, decoded: Decoded, parts: Sequence[_Part]) -> tuple[Exchange, Body]:
+def _websocket(
+    exchange: Exchange, body: Body, decoded: Decoded, parts: Sequence[_Part], mask: Masker
+) -> tuple[Exchange, Body]:
     """Return both directions of a WebSocket with changed messages written into their frames."""
     changed = {part.start: part.masked for part in parts if part.spans}
-    if not changed:
-        return exchange, body
     sent, is_compressed = exchange.sent or Sent(Reads.of(()), b""), False
     directions = {False: bytearray(body.data), True: bytearray(sent.data)}
     for is_client, data in directions.items():
-        for item, (head, frames) in _messages(decoded, bytes(data), is_client):
-            if (message := changed.get(decoded.starts[item])) is None or decoded.kinds[item] != EVENT:
+        items = (item for item in range(len(decoded.kinds)) if (item in decoded.sent) is is_client)
+        for head, frames in websocket.payloads(bytes(data)):
+            item = next(items, None)
+            message = None if item is None or decoded.kinds[item] != EVENT else changed.get(decoded.starts[item])
+            if item is None and not head & websocket.COMPRESSED:  # it was cut off, and is no event
+                message = mask(b"".join(websocket.masked(bytes(data[start:end]), key) for start, end, key in frames))
+            if message is None:
                 continue
             is_compressed |= bool(head & websocket.COMPRESSED)
             for start, end, key in frames:
@@ -254,6 +259,8 @@ def _websocket(exchange: Exchange, body: Body, decoded: Decoded, parts: Sequence
                 data[start:end] = websocket.masked(payload, key)
     if is_compressed:
         return _uncompressed(exchange, body, decoded, changed)
+    if directions[False] == body.data and directions[True] == sent.data:
+        return exchange, body
     facts = replace(exchange, sent=replace(sent, data=bytes(directions[True])))
     return facts, body._replace(data=bytes(directions[False]))
 

@@ -85,7 +85,7 @@ def payloads(data: bytes) -> Iterator[tuple[int, list[tuple[int, int, bytes]]]]:
     """Yield the payloads in the frames of each message or control frame, in the order of `messages`.
 
     Each has its byte range and the key that masks it, "" for none; before them, the first byte of the first frame: its
-    opcode, and `COMPRESSED`.
+    opcode, and `COMPRESSED`. A message that was cut off is the last.
     """
     start, first, frames = 0, 0, list[tuple[int, int, bytes]]()
     for end in frame_ends(data):
@@ -101,6 +101,14 @@ def payloads(data: bytes) -> Iterator[tuple[int, list[tuple[int, int, bytes]]]]:
                 yield first, frames
                 frames = []
         start = end
+    rest = data[start:]
+    if len(rest) > 14:  # the longest head
+        at = {126: 4, 127: 10}.get(rest[1] & 0x7F, 2)
+        key = rest[at : at + 4] if rest[1] & 0x80 else b""
+        first = first if frames else rest[0]
+        frames.append((start + at + len(key), len(data), key))
+    if frames:
+        yield first, frames
 
 
 def masked(payload: bytes, key: bytes) -> bytes:

@@ -12,6 +12,7 @@ from tests.support.compressors import COMPRESS
 from tests.support.websockets import MS, timed
 from wiretape.recorder.decode.decoder import Decoded, decode
 from wiretape.recorder.decode.exchange import Exchange
+from wiretape.recorder.decode.framings import websocket
 from wiretape.recorder.decode.uncoding import Body
 from wiretape.recorder.tape import masked
 from wiretape.recorder.tape.masked import Unmaskable
@@ -183,6 +184,23 @@ def test_messages_of_a_websocket_are_masked_on_both_sides(extensions: str | None
     if extensions is None:
         assert len(there.data) == len(body.data)
         assert there.reads == body.reads
+
+
+@pytest.mark.parametrize("is_whole_frame", [True, False])
+@pytest.mark.parametrize("is_client", [True, False])
+def test_a_message_of_a_websocket_that_was_cut_off_is_masked(is_client: bool, is_whole_frame: bool) -> None:
+    side = websockets.side(None, client=is_client)
+    text = json.dumps({"text": f"Use {KEY}", "more": "x" * 90})
+    frame = bytes(side.send_data(text, fin=False))
+    ending = frame if is_whole_frame else frame[:-20]
+    came, sent = ([], [(1, ending)]) if is_client else ([(1, ending)], [])
+    facts, reads, received = websockets.websocket(came, sent)
+    facts, there = masked.answer(facts, Body([("upgrade", "websocket")], reads, received), Masker())
+    kept = facts.sent.data if is_client and facts.sent is not None else there.data
+    assert len(kept) == len(ending)
+    ((_, ((start, end, key),)),) = websocket.payloads(kept)
+    expected = text.replace(KEY, "*" * len(KEY)).encode()
+    assert websocket.masked(kept[start:end], key) == expected[: end - start]
 
 
 def test_ids_and_signatures_of_an_answer_stay() -> None:
