@@ -265,14 +265,6 @@ def _websocket(
     return facts, body._replace(data=bytes(directions[False]))
 
 
-def _messages(
-    decoded: Decoded, data: bytes, is_client: bool
-) -> Iterator[tuple[int, tuple[int, list[tuple[int, int, bytes]]]]]:
-    """Yield the items of one direction with their frames."""
-    items = (item for item in range(len(decoded.kinds)) if (item in decoded.sent) is is_client)
-    return zip(items, websocket.payloads(data), strict=False)
-
-
 def _uncompressed(
     exchange: Exchange, body: Body, decoded: Decoded, changed: Mapping[int, bytes]
 ) -> tuple[Exchange, Body]:
@@ -286,7 +278,8 @@ def _uncompressed(
     for is_client, reads, data in ((False, body.reads, body.data), (True, sent.reads, sent.data)):
         ends, places = encoding.spans(reads.start, reads.size, len(data))
         pieces, last = [bytearray() for _ in reads], 0
-        for item, (head, frames) in _messages(decoded, data, is_client):
+        items = (item for item in range(len(decoded.kinds)) if (item in decoded.sent) is is_client)
+        for item, (head, frames) in zip(items, websocket.payloads(data), strict=False):
             first, last, key = frames[-1]
             place = places[bisect_left(ends, last)]
             if place < 0:

@@ -276,21 +276,24 @@ class Recording:
         """Replace the new recordings by masked ones, if they hold secrets, and leave nothing of them in the file."""
         kept = self._replacing.kept
         try:
-            with (
-                file.writing(self.path, self._options.purpose, create=False) as connection,
-                private.directory("wiretape-masked-", "recordings without their secrets") as directory,
-            ):
+            with queries.opened(self.path) as connection:
                 numbers = list(queries.numbers(connection, exchanges.c.id.in_(kept)))
-                lines, copies = list(cut.lines(connection, numbers, self._mask)), directory / "tape.db"
-                if self._mask.count:
-                    cut.make_passing_tape(lines, copies, "the recordings")
-                    for _ in retention.erase(connection, kept):
-                        pass
-                    for _ in merge.copy(connection, [copies], merge.plan(connection, [copies])):
-                        pass
-                    retention.vacuum(connection, self.path)
+                lines = list(cut.lines(connection, numbers, self._mask))
+            if not self._mask.count:  # other processes that record to the tape are not disturbed
+                return
+            with (
+                private.directory("wiretape-masked-", "recordings without their secrets") as directory,
+                file.writing(self.path, self._options.purpose, create=False) as connection,
+            ):
+                cut.make_passing_tape(lines, copies := directory / "tape.db", "the recordings")
+                for _ in retention.erase(connection, kept):
+                    pass
+                for _ in merge.copy(connection, [copies], merge.plan(connection, [copies])):
+                    pass
+                retention.vacuum(connection, self.path)
         except WiretapeError as error:
-            self._on_trouble(f"{self.path} may hold secrets, which were not masked: {error}")
+            self._mask.count = 0
+            self._on_trouble(f"{self.path} may hold secrets ({error}): pass on what 'wiretape db cut' makes of it")
 
 
 @dataclass(frozen=True, slots=True)
