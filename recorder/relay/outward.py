@@ -21,7 +21,7 @@ from wiretape.recorder.relay import sockets
 HEAD_BYTES = 64 << 10
 """Limit of the head of a proxy's answer."""
 _PORTS = {"http": 80, "socks5": 1080, "socks5h": 1080, "socks": 1080}
-_STATUS = re.compile(rb"HTTP/1\.\d ([1-5]\d\d)(?: ([ -~]*))?\r?\n")
+_STATUS = re.compile(rb"HTTP/1\.\d ([1-5]\d\d)(?: ([\t -~\x80-\xff]*))?\r?\n")
 _ENTRY = re.compile(r"(?:\*?\.)?(\[.*\]|[^:]+|.*:.*:.*)(?::(\d{1,5}))?")
 _SOCKS_ERRORS = {
     1: "general failure", 2: "not allowed", 3: "network unreachable", 4: "host unreachable", 5: "connection refused",
@@ -95,6 +95,8 @@ def read(environ: Mapping[str, str], given: str | None = None) -> Proxies:
 
     def find(*names: str) -> OutwardProxy | None:
         spellings = [spelling for name in names for spelling in (name.lower(), name)]
+        if "REQUEST_METHOD" in environ:  # CGI sets HTTP_PROXY to a header that anybody may send
+            spellings = [spelling for spelling in spellings if spelling != "HTTP_PROXY"]
         name = next((name for name in spellings if environ.get(name, "").strip()), None)
         return None if name is None else parse(environ[name].strip(), name)
 
@@ -201,7 +203,7 @@ async def _connect(sock: socket.socket, proxy: OutwardProxy, host: str, port: in
         status, reason = int(match[1]), (match[2] or b"").strip()
     if status >= 300:
         cure = ": see the user and the password in its URL" if status == 407 else ""
-        message = f"the proxy {proxy} answered {status} {reason.decode()}".rstrip()
+        message = f"the proxy {proxy} answered {status} {reason.decode(errors='replace')}".rstrip()
         raise ProxyRefusal(status, reason, f"{message} to CONNECT{cure}")
 
 
