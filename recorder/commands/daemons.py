@@ -17,6 +17,8 @@ from wiretape.recorder.tape.redact import Redactor
 
 _ENDING_NS = 500_000_000
 """Time for the children of a command to end after it."""
+_TERM_NS = 2_000_000_000
+"""Time for a program to end on SIGTERM, which others ignore."""
 _LOOK_SECONDS = 0.05
 _HELP_SECONDS = 5.0
 _NAMED = 4
@@ -63,14 +65,23 @@ def end(mark: str, session: int, report: Callable[[str], None]) -> None:
 
     The kernel has killed the command itself (Linux). What that has started would go on behind a proxy that has ended.
     """
+    ended = set[int]()
     for pid in process.pids_started_with(mark):
         with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended meanwhile, or is another user's
             program, is_daemon = described(pid), os.getsid(pid) != session
             if not is_daemon:
                 os.kill(pid, signal.SIGTERM)
                 os.kill(pid, signal.SIGCONT)  # a stopped one ends, too
+                ended.add(pid)
             consequence = f"goes on without a recorder: kill {pid}" if is_daemon else "is ended by SIGTERM"
             report(f"wiretape run was killed: {program} {consequence}")
+    deadline = SYSTEM.now() + _TERM_NS
+    while (ignoring := ended.intersection(process.pids_started_with(mark))) and SYSTEM.now() < deadline:
+        SYSTEM.sleep(_LOOK_SECONDS)
+    for pid in ignoring:
+        report(f"{described(pid)} has not ended: it is killed")
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 class DaemonWatch:

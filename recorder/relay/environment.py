@@ -24,13 +24,11 @@ from urllib.parse import urlsplit
 
 from wiretape.recorder import paths, private, process
 from wiretape.recorder.errors import WiretapeError
-from wiretape.recorder.relay import bundles, local
+from wiretape.recorder.relay import bundles, local, outward
 from wiretape.recorder.sanitize import clipped
 
 PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "https_proxy", "http_proxy", "all_proxy")
 BYPASSES = ("NO_PROXY", "no_proxy")
-OUTWARD = "WIRETAPE_PROXY"
-"""Variable of the recorder's own proxy; a run within a run has the outer one as its proxy."""
 ADDING = "NODE_EXTRA_CA_CERTS"
 """Variable of certificates that a program trusts in addition to its own."""
 READERS = {
@@ -105,7 +103,7 @@ def proxied(
     that `NODE_OPTIONS` names makes it. That file is not in the private directory: every later Node finds it.
     Java takes the last of options with one name. It keeps a proxy of its own.
     """
-    kept = {name: value for name, value in environ.items() if name not in (*BYPASSES, OUTWARD)}
+    kept = {name: value for name, value in environ.items() if name not in (*BYPASSES, outward.OUTWARD)}
     given = environ.get(NODE, "")
     reads = node_option(_NODE_READS) if _PERMISSION.search(given) else ""
     hook = "" if asks_in_shell(command) else node_option(f"--require={_NODE_PROXY}")

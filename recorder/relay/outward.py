@@ -18,6 +18,8 @@ from wiretape.recorder.destinations import is_loopback
 from wiretape.recorder.errors import ConfigError, ProxyRefusal, UpstreamError
 from wiretape.recorder.relay import sockets
 
+OUTWARD = "WIRETAPE_PROXY"
+"""Variable of the recorder's own proxy; a run within a run has the outer one as its proxy."""
 HEAD_BYTES = 64 << 10
 """Limit of the head of a proxy's answer."""
 _PORTS = {"http": 80, "socks5": 1080, "socks5h": 1080, "socks": 1080}
@@ -105,6 +107,8 @@ def read(environ: Mapping[str, str], given: str | None = None) -> Proxies:
         return Proxies()
     if given is not None:
         proxy = parse(given, "--proxy") if given else None
+        return Proxies(proxy, proxy, excluded)
+    if proxy := find(OUTWARD):
         return Proxies(proxy, proxy, excluded)
     return Proxies(find("HTTP_PROXY", "ALL_PROXY"), find("HTTPS_PROXY", "ALL_PROXY"), excluded)
 

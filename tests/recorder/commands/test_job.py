@@ -233,7 +233,7 @@ async def test_a_recorder_ends_in_good_order_when_its_run_is_killed(tmp_path: Pa
 
 ORPHAN = """
 import os, signal, subprocess, sys
-signal.signal(signal.SIGTERM, lambda *_: None)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)  # and so do its children
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
 daemon = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=0, start_new_session=True)
 print(os.getpid(), child.pid, daemon.pid, flush=True)
@@ -253,4 +253,5 @@ async def test_a_killed_run_leaves_no_program_behind_its_recorder_but_daemons_wh
         assert process_state(pids[2]) not in "ZX"
         _, err = await process.communicate()
     assert f"wiretape run was killed: pid {pids[1]} (" in err.decode()
+    assert re.search(rf"pid {pids[1]} \(.*\) has not ended: it is killed\n", err.decode())
     assert f"goes on without a recorder: kill {pids[2]}\n" in err.decode()

@@ -31,6 +31,8 @@ API = "api.internal.test"
         ({"https_proxy": "b", "HTTPS_PROXY": "http://a:1", "HTTP_PROXY": ""}, None, None, "b:80"),
         ({"ALL_PROXY": "socks5h://[::1]", "http_proxy": "http://a:1"}, None, "a:1", "[::1]:1080"),
         ({"HTTPS_PROXY": "http://a:1", "NO_PROXY": "x, *"}, None, None, None),
+        ({"HTTPS_PROXY": "http://a:1", "WIRETAPE_PROXY": "c:2"}, None, "c:2", "c:2"),
+        ({"HTTPS_PROXY": "http://a:1", "WIRETAPE_PROXY": ""}, None, None, "a:1"),
         ({"HTTP_PROXY": "http://a:1", "REQUEST_METHOD": "GET"}, None, None, None),
         ({"http_proxy": "http://a:1", "REQUEST_METHOD": "GET"}, None, "a:1", None),
         ({"HTTPS_PROXY": "http://a:1"}, "c:2", "c:2", "c:2"),
