@@ -17,7 +17,7 @@ from pathlib import Path
 
 from wiretape.recorder import paths
 
-_PEM = re.compile(r"-----BEGIN (?:X509 )?CERTIFICATE-----\s(.*?)-----END ", re.DOTALL)
+_PEM = re.compile(r"-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----\s(.*?)-----END ", re.DOTALL)
 _JKS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _DIGEST_BYTES = 20
 """Size of the digest that ends JKS: SHA-1 of the password, a fixed text and all before."""
@@ -34,7 +34,9 @@ def parse(text: str) -> list[bytes]:
     certificates = []
     for body in _PEM.findall(text):
         with contextlib.suppress(binascii.Error):
-            certificates.append(base64.b64decode("".join(body.split())))
+            data = base64.b64decode("".join(body.split()))
+            # A trusted certificate, as OpenSSL has it, goes on with its purposes behind two bytes of length.
+            certificates.append(data[: 4 + int.from_bytes(data[2:4])] if data[:2] == b"\x30\x82" else data)
     return certificates
 
 

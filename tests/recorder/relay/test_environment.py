@@ -74,6 +74,13 @@ def test_bundles_that_are_directories_are_joined_and_trusted_upstream(place: Pat
     assert environment.remarks(environ) == []
 
 
+def test_a_trusted_certificate_of_openssl_is_read_without_its_purposes(tmp_path: Path) -> None:
+    certificate = b"\x30\x82\x01\x00" + b"c" * 256
+    text = ssl.DER_cert_to_PEM_cert(certificate + b"\x30\x04\x0c\x02me").replace(" CERT", " TRUSTED CERT")
+    (tmp_path / "trusted.pem").write_text(text)
+    assert environment.authorities({"CURL_CA_BUNDLE": str(tmp_path / "trusted.pem")}) == {certificate}
+
+
 def test_a_bundle_that_cannot_be_read_stays_where_its_program_fails_without_it(place: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     environ = {name: str(tmp_path / "empty") for name in ("PIP_CERT", "NODE_EXTRA_CA_CERTS", "SSL_CERT_DIR")}
