@@ -107,12 +107,12 @@ def _iso(moment: datetime) -> str:
 def _utc(moment: datetime) -> datetime:
     """Return a time in UTC; of a local one that occurs twice, the first, and of one that is skipped, that of the skip.
 
-    For skipped times Python takes the offset behind the skip, which is that of an hour earlier.
+    By timestamps: for skipped times, `astimezone` takes the offset before the skip or behind it by Python's version.
     """
-    utc = moment.astimezone(UTC)
-    if moment.tzinfo is None and utc.astimezone().replace(tzinfo=None) != moment:
-        return moment.replace(fold=1).astimezone(UTC)
-    return utc
+    if moment.tzinfo is not None:
+        return moment.astimezone(UTC)
+    seconds = moment.replace(microsecond=0).timestamp()
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=moment.microsecond)
 
 
 def pattern(text: str) -> Pattern:
