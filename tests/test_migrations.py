@@ -19,7 +19,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from click.testing import CliRunner
-from sqlalchemy import Column, Integer, Table, create_engine, inspect, select
+from sqlalchemy import Column, Integer, Table, create_engine, inspect, pool, select
 
 from tests.support.forked import Forked
 from tests.support.frames import bodies_of, damage, exchange, opened, outcomes_of, reading, record
@@ -105,7 +105,7 @@ RENAMED = {
 def older(recorded: Path, revision: str) -> Path:
     """Make a tape of an older revision with all that is on another."""
     path = recorded.with_name(f"of-{revision}.db")
-    with create_engine(f"sqlite:///{path}").connect() as connection:
+    with create_engine(f"sqlite:///{path}", poolclass=pool.NullPool).connect() as connection:
         connection.exec_driver_sql(f"PRAGMA application_id={peek.APPLICATION_ID}")
         connection.rollback()
         with connection.begin():
@@ -147,14 +147,14 @@ def test_there_is_one_head_and_it_is_the_schema_of_the_program() -> None:
 
 
 def test_a_migrated_tape_is_what_the_tables_say() -> None:
-    with create_engine("sqlite://").connect() as connection:
+    with create_engine("sqlite://", poolclass=pool.NullPool).connect() as connection:
         file.migrate(connection)
         options = {"compare_type": True, "compare_server_default": True}
         assert compare_metadata(MigrationContext.configure(connection, opts=options), schema.metadata) == []
 
 
 def test_a_downgrade_takes_everything_away() -> None:
-    with create_engine("sqlite://").connect() as connection:
+    with create_engine("sqlite://", poolclass=pool.NullPool).connect() as connection:
         config = Config()
         config.set_main_option("script_location", str(ROOT / "migrations"))
         config.attributes["connection"] = connection

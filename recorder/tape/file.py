@@ -146,7 +146,8 @@ def _check_ours(connection: sqlite3.Connection, path: Path, number: str | None) 
 
 def _expected(number: str | None) -> definitions.Entries:
     """Return the entries of the schema of a revision; None: of an empty one."""
-    with create_engine("sqlite://").connect() as connection:
+    # SQLAlchemy's default pool of a database in memory closes no connection.
+    with create_engine("sqlite://", poolclass=pool.NullPool).connect() as connection:
         if number == REVISION:
             _make_schema(connection)
         elif number is not None:

@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import zlib
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -190,7 +191,7 @@ def test_a_request_that_broke_off_keeps_its_size_or_that_it_is_unknown(tmp_path:
             record(store, [first, *pieces, journal.Uploaded(id, size, None, truncated=True), end(id, [], "refused")])
     from_text = cut_of(cut_of(tape, tmp_path / "cut.jsonl"), tmp_path / "cut.db")
     for one in (tape, from_text):
-        with sqlite3.connect(one) as connection:
+        with closing(sqlite3.connect(one)) as connection:
             found = connection.execute(
                 "SELECT id, request_size, request_sha256, request_body FROM exchanges ORDER BY id"
             )
@@ -252,7 +253,7 @@ DEMO = ["-f", "model:demo-stall"]
 
 def of_older_format(text: Path, tape: Path) -> list[bytes]:
     """Return the lines of a text as format 1 has them: each read with its timestamps, and a session with its run."""
-    with sqlite3.connect(tape) as connection:
+    with closing(sqlite3.connect(tape)) as connection:
         names = ("uuid", "version", "listen", "upstreams", "started_at", "heartbeat_at", "ended_at")
         run_of = dict(
             zip(names, connection.execute(f"SELECT {', '.join(names)} FROM sessions").fetchone(), strict=True)
@@ -287,7 +288,7 @@ def test_a_text_of_the_older_format_makes_the_same_tape(demo: tuple[Path, str], 
 
 def test_a_text_with_measures_under_former_names_makes_the_same_tape(tape: Path, tmp_path: Path) -> None:
     shutil.copy(tape, without_bytes := tmp_path / "tape.db")
-    with sqlite3.connect(without_bytes) as connection:
+    with closing(sqlite3.connect(without_bytes)) as connection, connection:
         connection.execute("UPDATE bodies SET data = x''")  # measures without bytes, as a server has them
     newer = cut_of(without_bytes, tmp_path / "newer.jsonl", COMPLETE).read_text("utf-8")
     assert '"max_gap_ns":' in newer
@@ -307,7 +308,7 @@ def test_lines_of_both_formats_may_be_in_one_text(demo: tuple[Path, str], tmp_pa
 
 
 def run_of_demo(tape: Path) -> str:
-    with sqlite3.connect(tape) as connection:
+    with closing(sqlite3.connect(tape)) as connection:
         return str(connection.execute("SELECT upstream FROM exchanges").fetchone()[0])
 
 
@@ -342,7 +343,7 @@ def test_a_session_lists_the_upstreams_that_were_used_with_ports_that_tell_them_
 
 
 def test_a_cut_session_lasts_from_its_first_exchange_to_its_last(demo: tuple[Path, str], tmp_path: Path) -> None:
-    with sqlite3.connect(cut_of(demo[0], tmp_path / "cut.db")) as connection:
+    with closing(sqlite3.connect(cut_of(demo[0], tmp_path / "cut.db"))) as connection:
         (times,) = connection.execute("SELECT started_at, heartbeat_at, ended_at, listen FROM sessions").fetchall()
         first, last = connection.execute("SELECT min(started_at), max(started_at) FROM exchanges").fetchone()
     assert times == (first, last, last, "")
