@@ -253,13 +253,15 @@ def make_authority(there: Path) -> Path:
         subprocess.run(["openssl", *arguments], cwd=there, check=True, capture_output=True)
 
     new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    openssl("req", "-x509", *new, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=throw-away CA")
+    authority = ("-days", "2", "-subj", "/CN=throw-away CA", "-addext", "keyUsage=critical,keyCertSign,cRLSign")
+    openssl("req", "-x509", *new, "-keyout", "ca.key", "-out", "ca.pem", *authority)
     names = {"good": "IP:127.0.0.1,DNS:localhost", "wrong": "DNS:other.test", "expired": "IP:127.0.0.1"}
     for name, alternative in names.items():
-        (there / "ext").write_text(f"subjectAltName={alternative}\n")
+        # Python 3.13 and later ask for the identifier, and for the authority's usage above.
+        (there / "ext").write_text(f"subjectAltName={alternative}\nauthorityKeyIdentifier=keyid\n")
         openssl("req", *new, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
         sign = ("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-out", f"{name}.pem")
-        openssl(*sign, "-days", "-1" if name == "expired" else "2", "-extfile", "ext", "-CAcreateserial")
+        openssl(*sign, "-days", "0" if name == "expired" else "2", "-extfile", "ext", "-CAcreateserial")
     return there
 
 
