@@ -102,7 +102,6 @@ class _Poller:
     _by_loop: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Poller]" = weakref.WeakKeyDictionary()
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
         self._sockets: dict[int, Socket] = {}
         self._new = set[int]()
         if sys.platform == "linux":
@@ -120,7 +119,7 @@ class _Poller:
     def read(self, descriptor: int, sock: "Socket") -> None:
         """Call the socket's `look` whenever it can be read."""
         if sys.platform != "linux":
-            self._loop.add_reader(descriptor, sock.look)
+            asyncio.get_running_loop().add_reader(descriptor, sock.look)
         elif descriptor in self._sockets:
             self._epoll.modify(descriptor, select.EPOLLIN)
         else:
@@ -131,14 +130,14 @@ class _Poller:
     def pause(self, descriptor: int) -> None:
         """Report nothing but a hang-up."""
         if sys.platform != "linux":
-            self._loop.remove_reader(descriptor)
+            asyncio.get_running_loop().remove_reader(descriptor)
         elif descriptor in self._sockets:
             self._epoll.modify(descriptor, 0)
 
     def remove(self, descriptor: int, *, is_closed: bool) -> None:
         """Forget a socket; the system forgets one that is closed by itself."""
         if sys.platform != "linux":
-            self._loop.remove_reader(descriptor)
+            asyncio.get_running_loop().remove_reader(descriptor)
         elif self._sockets.pop(descriptor, None) is not None and not is_closed:
             self._epoll.unregister(descriptor)
 
