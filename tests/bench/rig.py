@@ -374,9 +374,12 @@ def available(venv: Path | None) -> dict[str, Start]:
 
 def is_measured(tape: Path, count: int) -> bool:
     """Return whether so many exchanges are on a tape, and all measured."""
-    with contextlib.closing(sqlite3.connect(f"file:{tape}?mode=ro", uri=True)) as connection:
-        row = connection.execute("SELECT (SELECT count(*) FROM exchanges), (SELECT count(*) FROM measures)").fetchone()
-    return bool(row == (count, count))
+    counts = "SELECT (SELECT count(*) FROM exchanges), (SELECT count(*) FROM measures)"
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{tape}?mode=ro", uri=True)) as connection:
+            return bool(connection.execute(counts).fetchone() == (count, count))
+    except sqlite3.OperationalError:  # its writer is still loading
+        return False
 
 
 def bodies(way: Running) -> dict[int, bytes]:
