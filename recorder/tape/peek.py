@@ -88,22 +88,31 @@ def _application_id(path: Path) -> int:
 
 def check_writable(path: Path) -> None:
     """Raise if a writer would refuse a tape, as far as SQLite tells within 0.05 s; the writer checks all."""
-    if not paths.exists(path):
+    if is_there := paths.exists(path):
+        identify(path)
+    # A tape that has its schema may have room in its log, and its writer waits for more.
+    if not (is_there and path.stat().st_size) and (reason := paths.shortage(path)):
+        raise TapeError(f"{path} cannot be created: {reason}")
+    if not is_there:
         return
-    identify(path)
     with peeked(paths.real(path)) as driver:
         if (number := revision(driver)) is not None:
             check_revision(number, path)
-        until = SYSTEM.now() + _CHECKED_NS
-        driver.set_progress_handler(lambda: SYSTEM.now() > until, _STEPS)
-        try:
-            ((problem, *_), *_) = driver.execute("PRAGMA quick_check(1)").fetchall()
-        except sqlite3.OperationalError as error:
-            if sqlite_code(error) != sqlite3.SQLITE_INTERRUPT:
-                raise
-        else:
-            if problem != "ok":
-                raise damaged(path, problem)
+        _check_pages(driver, path)
+
+
+def _check_pages(driver: sqlite3.Connection, path: Path) -> None:
+    """Raise `TapeDamaged` if a page is, as far as can be seen in 0.05 s."""
+    until = SYSTEM.now() + _CHECKED_NS
+    driver.set_progress_handler(lambda: SYSTEM.now() > until, _STEPS)
+    try:
+        ((problem, *_), *_) = driver.execute("PRAGMA quick_check(1)").fetchall()
+    except sqlite3.OperationalError as error:
+        if sqlite_code(error) != sqlite3.SQLITE_INTERRUPT:
+            raise
+    else:
+        if problem != "ok":
+            raise damaged(path, problem)
 
 
 def damaged(path: Path, problem: str) -> TapeDamaged:

@@ -120,8 +120,11 @@ def holds_session(tape: Path, base: str) -> bool:
 
 def kept(tape: Path, path: str) -> Kept | None:
     """Return the finished exchange of this path, or None; fail if the tape is inconsistent."""
-    rows = select(tape, "SELECT e.*, m.outcome, m.outcome_detail, m.flags, m.content FROM exchanges e"
-                        " JOIN measures m ON m.exchange_no = e.no WHERE e.path = ?", path)  # fmt: skip
+    try:
+        rows = select(tape, "SELECT e.*, m.outcome, m.outcome_detail, m.flags, m.content FROM exchanges e"
+                            " JOIN measures m ON m.exchange_no = e.no WHERE e.path = ?", path)  # fmt: skip
+    except sqlite3.OperationalError:  # its writer loads
+        return None
     if not rows:
         return None
     (row,) = rows
