@@ -36,7 +36,7 @@ _PORT = re.compile(r"(?:.*[=:])?(\d{2,5})")
 _PATH = re.compile(r"/[\w./:-]{1,200}")
 _VERSION = re.compile(r"""(?<=["'`\s}])/?v1(?![\w.-])""")
 _SDK = re.compile(
-    r"""(?:\b(?:import|from|require)\b|--)[\s"'`(@]*[\w./-]*"""
+    r"""(?:\b(?:import|from|require)\b|--)[\s"'`(@]{0,8}[\w./-]{0,80}?"""
     r"(?:openai|anthropic|litellm|langchain|llama|groq|mistral|cohere|genai|ai-sdk|pydantic_ai|huggingface)",
     re.IGNORECASE,
 )

@@ -22,13 +22,13 @@ import msgspec
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.decode.exchange import FAILURES
 from wiretape.recorder.decode.operation import is_covered
-from wiretape.recorder.errors import BY_EXIT_CODE, LASTING, TapeGone, WiretapeError, WriterFailed
+from wiretape.recorder.errors import BY_EXIT_CODE, LASTING, TapeError, TapeGone, WiretapeError, WriterFailed
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.relay import link, sharing
 from wiretape.recorder.relay.link import Link
 from wiretape.recorder.relay.sharing import Share, WorkerPlace
 from wiretape.recorder.relay.unstored import UnstoredExchanges
-from wiretape.recorder.tape import journal, peek
+from wiretape.recorder.tape import journal, lock, peek
 from wiretape.recorder.tape.lock import Identity, identity
 from wiretape.recorder.tape.losses import LATE_NS, Counts, LossReporter, Totals, reconcile
 
@@ -161,7 +161,7 @@ class Tap:
 
         One that this relay has started takes long to load, and need not hold the tape yet: frames are kept until then.
         """
-        await asyncio.to_thread(peek.check_writable, self._path)
+        await asyncio.to_thread(self._check_tape)
         self._launching = asyncio.create_task(self._launch())
         reached = asyncio.create_task(self._reached.wait())
         await asyncio.wait((self._launching, reached), return_when=asyncio.FIRST_COMPLETED)
@@ -172,6 +172,14 @@ class Tap:
         if not self._place.is_worker:
             works.append(self._send_heartbeats)
         self._tasks = [asyncio.create_task(work()) for work in works]
+
+    def _check_tape(self) -> None:
+        """Raise if a writer would refuse the tape; one that somebody else's is making right now is not looked at."""
+        try:
+            peek.check_writable(self._path)
+        except TapeError:
+            if not lock.holder(self._path):
+                raise
 
     async def ready(self) -> None:
         """Wait until the first writer holds the tape, or has failed to."""
@@ -442,6 +450,8 @@ class Tap:
         match entry:
             case journal.Begin(body=bytes(data)) | journal.Upload(data=data) | journal.SocketReads(data=data):
                 size += len(data)
+        if isinstance(entry, journal.Begin):
+            self._unfinished.add(entry.id)
         self._gathered.append(entry)
         self._gather(size)
         self._flush_soon(GATHER_SECONDS if isinstance(entry, _MAY_WAIT) else PROMPT_SECONDS)
@@ -472,21 +482,20 @@ class Tap:
         self._gathered_bytes = 0
         if reads:
             entries.insert(0, _joined(reads))
-        body, begins, ends = 0, list[str](), list[str]()
+        body, begins, ends = 0, 0, list[str]()
         for entry in entries:
             match entry:
                 case journal.SocketReads(data=data):
                     body += len(data)
-                case journal.Begin(id=id):
-                    begins.append(id)
+                case journal.Begin():
+                    begins += 1
                 case journal.End(id=id):
                     ends.append(id)
-        self._unfinished.update(begins)
         self._seq += 1
         data = journal.encode(self._seq, journal.Entries(entries))
         if not self._pending:
             self._all_stored.clear()
-        facts = (len(entries), body, len(begins), ends)
+        facts = (len(entries), body, begins, ends)
         self._pending.append(_UnacknowledgedFrame(self._seq, self._clock.now(), data, *facts))
         self._pending_bytes += len(data)
         self._unsent += 1

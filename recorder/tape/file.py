@@ -297,8 +297,10 @@ def _prepare(connection: Connection, path: Path, any_revision: bool) -> None:
     """Make an empty file a tape; the header is written before WAL mode, so that it is in the file itself."""
     driver = driver_of(connection)
     if driver.execute("PRAGMA application_id").fetchone()[0] == 0:
+        driver.execute("BEGIN")  # between the two, others would take the file for another application's
         driver.execute(f"PRAGMA auto_vacuum={schema.AUTO_VACUUM}")  # before anything is written
         driver.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        driver.execute("COMMIT")
     driver.execute("PRAGMA journal_mode=WAL")
     if revision(driver) is None:
         connection.rollback()

@@ -62,7 +62,7 @@ _PAIR: Final = re.compile(
     r"(?P<quote>\\{0,7}[\"'`])?(?P<secret>[^\s\"'`\\&;,<>(){}\[\]$*][^\s\"'`\\&;,<>(){}\[\]]{5,4095})(?P<next>[\[({&]?)"
 )
 """A name and its value in text, such as `DB_PASSWORD=…` of an environment and `client_secret=…&` of a form."""
-_NAME_BEFORE: Final = re.compile(r"(?:\\(?:u[0-9a-fA-F]{4}|[bfnrt]))?(?P<name>[\w.-]*)$", re.ASCII)
+_NAME_BEFORE: Final = re.compile(r"(?:\\(?:u[0-9a-fA-F]{4}|[bfnrt]))?(?P<name>[\w.-]{0,64})$", re.ASCII)
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\.?", re.ASCII)
 _EXAMPLE: Final = re.compile(r"(?i:your|my)[_-]|(?i:x{3,}|\.{3}|example|placeholder|changeme|redacted)|[#%]\w*[})%]?$")
 _VALUE: Final = re.compile(r"\"[ \t\r\n]*:[ \t\r\n]*(?P<escape>\\*)\"")

@@ -19,15 +19,15 @@ from wiretape.viewer.exchange import events
 from wiretape.viewer.exchange.transcript import Transcript
 
 CONTRACT = (
-    "id, started_at, method, path, upstream, model, status, outcome, outcome_detail, error_code, error_message, "
-    "finish_reason, input_tokens, output_tokens, total_tokens, reasoning_tokens, ttfb_ms, ttfc_ms, ttft_ms, "
-    "ttfo_ms, ttst_ms, latency_ms, duration_ms, tpot_ms, icl_p50_ms, icl_p99_ms, icl_max_ms, max_gap_ms, reads, "
-    "events, output_chunks, bytes, flags, request_model, labels, connect_ms, tps_user, coalesced_fraction, "
-    "max_silence_ms, operation, api, response_model, cache_read_input_tokens, cache_write_input_tokens, "
-    "connection_reused, clock, conversation, cache_write_1h_input_tokens, input_uncached_tokens, context_system_bytes, "
-    "context_tools_bytes, context_user_bytes, context_assistant_bytes, context_tool_results_bytes, "
-    "context_images_bytes, context_documents_bytes, context_other_bytes, protocol, rpc_method, tool_name, "
-    "max_output_silence_ms, first_output_silence_ms"
+    "id, started_at, model, request_model, response_model, upstream, labels, conversation, method, path, operation, "
+    "api, protocol, rpc_method, tool_name, status, outcome, outcome_detail, connect_ms, ttfb_ms, ttfc_ms, ttft_ms, "
+    "ttfo_ms, ttst_ms, max_gap_ms, max_silence_ms, max_output_silence_ms, first_output_silence_ms, icl_p50_ms, "
+    "icl_p99_ms, icl_max_ms, tpot_ms, latency_ms, duration_ms, input_tokens, input_uncached_tokens, "
+    "cache_read_input_tokens, cache_write_input_tokens, cache_write_1h_input_tokens, output_tokens, reasoning_tokens, "
+    "total_tokens, tps_user, context_system_bytes, context_tools_bytes, context_user_bytes, context_assistant_bytes, "
+    "context_tool_results_bytes, context_images_bytes, context_documents_bytes, context_other_bytes, output_chunks, "
+    "events, reads, coalesced_fraction, bytes, finish_reason, error_code, error_message, flags, connection_reused, "
+    "clock"
 )
 
 
