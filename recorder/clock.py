@@ -105,7 +105,9 @@ class KernelTime:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._distance = self._sampled()
-        self._set_at = self._look_at = 0
+        self._set_at = self._look_at = self._looked_at = 0
+        self._quiet = 0, 0
+        """The last longer time without a look: its begin and end."""
         self.error_ns = 0
         self.on_late: Callable[[int, int], None] = lambda since, late_ns: None
 
@@ -130,7 +132,9 @@ class KernelTime:
 
     def _checked(self, wall_ns: int, now: int, since: int, free_at: int) -> int | None:
         """Return the time as `at` does, after a look at the wall clock."""
-        self._look_at = 0
+        if now - self._looked_at > _LATE_NS:
+            self._quiet = self._looked_at, now
+        self._looked_at, self._look_at = now, 0
         if abs(self._clock.wall_ns() - now - self._distance) > _SUSPICIOUS_NS:  # set, or this thread was delayed
             distance = self._distance
             self._distance = self._sampled()
@@ -145,6 +149,13 @@ class KernelTime:
         if at > free_at and now - at > _LATE_NS:
             self.on_late(at, now - at)
         return min(at, now)
+
+    def ran_before(self, at: int) -> int:
+        """Return the last time before `at` at which the reading thread is known to have run, in ns."""
+        if self._looked_at <= at:
+            return self._looked_at
+        since, until = self._quiet
+        return since if since <= at <= until else at
 
     def _corrected(self, at: int, now: int, since: int) -> int | None:
         """Return the earliest possible time if this one is only slightly earlier, else None, with the error noted."""

@@ -72,6 +72,8 @@ LAG_SECONDS = 0.005
 """Interval between measurements of the event loop's lag, where it stamps reads and nothing else shows the lag."""
 LATE_NS = 1_000_000
 """Resolution of the event loop's timers; a longer delay is lag."""
+_RESUMED_NS = 20_000_000
+"""Time in which a process that goes on after a stop comes to the signal, perhaps after the first reads."""
 _STALL_NS = 60_000_000_000
 _STALL_LOOK_SECONDS = 5.0
 _LAG_NS = int(LAG_SECONDS * 1e9)
@@ -128,8 +130,9 @@ class Proxy(HttpApp):
     sends_continue = False
     records_refusals = True
     live: "set[RelayedExchange | WebSocket]" = field(default_factory=set)
-    lag: tuple[int, int] = 0, 0
-    """The event loop's last delay that was noticed: the time from which it was late, and for how long, in ns."""
+    lag: tuple[int, int, int] = 0, 0, 0
+    """The event loop's last delay that was noticed: the last time before it at which the loop is known to have run, the
+    time from which it was late for certain, and the delay's end."""
     _is_noting: bool = False
     _unstamped: "set[RelayedExchange | WebSocket]" = field(default_factory=set)
     """Running exchanges with reads that the kernel did not stamp."""
@@ -207,19 +210,28 @@ class Proxy(HttpApp):
         self._measuring = None
         now = self.clock.now()
         if (late_ns := now - due - LATE_NS) > LATE_NS:
-            self.note_late(due, late_ns)
+            self.note_late(due, late_ns, due - _LAG_NS)
         if self._unstamped:
             self._measure_after(now + _LAG_NS)
 
-    def note_late(self, since: int, late_ns: int) -> None:
-        """Note that the event loop was late: timestamps of that time may be, too."""
-        until = since + late_ns
+    def note_stop(self) -> None:
+        """Note that the process was stopped until now, for as long as nothing was read."""
+        now = self.clock.now()
+        since = self.transport.ran_before(now - _RESUMED_NS)
+        self.note_late(since, now - since)
+
+    def note_late(self, since: int, late_ns: int, ran_at: int = 0) -> None:
+        """Note that the event loop was late: timestamps of that time may be, too.
+
+        Whoever was late knows the delay only from when it had to run: the delay may have begun when the loop last ran.
+        """
+        ran_at, until = max(ran_at, self.transport.ran_before(since)), since + late_ns
         if self._is_noting:  # by what else has waited for the same turn of the loop
-            since, until = min(since, self.lag[0]), max(until, sum(self.lag))
+            ran_at, since, until = min(ran_at, self.lag[0]), min(since, self.lag[1]), max(until, self.lag[2])
         else:
             self._is_noting = True
             asyncio.get_running_loop().call_soon(self._note_lag)  # after the reads of the delay
-        self.lag = since, until - since
+        self.lag = ran_at, since, until
 
     def _note_lag(self) -> None:
         """Note the event loop's lag in the running exchanges, whose timestamps may be late."""
@@ -793,11 +805,12 @@ class RelayedExchange(Responder):
     def note_lag(self) -> None:
         """Record that timestamps may be late: separate reads may have merged while the loop was late."""
         instants, connection = self._recording.instants, self._connection
-        due, lag = self._proxy.lag
-        if connection is None or due < self._recording.t0:
+        (ran_at, since, until), t0 = self._proxy.lag, self._recording.t0
+        if connection is None:
             return
-        if instants.clock == "loop" or due <= connection.merged_at <= due + lag + LATE_NS:
-            instants.clock_error_ns = max(instants.clock_error_ns or 0, lag)
+        is_merged = max(since, t0) <= connection.merged_at <= until + LATE_NS
+        if is_merged or (instants.clock == "loop" and since >= t0):
+            instants.clock_error_ns = max(instants.clock_error_ns or 0, until - max(ran_at, t0))
 
 
 def _passed(head: ResponseHead, id: str | None) -> Headers:

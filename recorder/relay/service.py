@@ -2,13 +2,15 @@
 
 With several workers, further processes relay beside this one: `wiretape.recorder.relay.workers`. All are one session.
 
-`record`, `run` and the demo share it. Signals and screens are left to the commands.
+`record`, `run` and the demo share it. Signals and screens are left to the commands, but for the one after a stop.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import json
 import os
+import signal
 import socket
 import uuid
 from collections.abc import Sequence
@@ -124,6 +126,8 @@ class Front:
             on_refused=self._observer.refused,
             on_trouble=self._observer.failed,
         )
+        with contextlib.suppress(ValueError, RuntimeError):  # only the main thread can be told of signals
+            asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, self.proxy.note_stop)
         settings = self._options.interception
         if self._sock is not None:
             port = self._sock.getsockname()[1]

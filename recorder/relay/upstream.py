@@ -769,6 +769,10 @@ class Transport:
         """Call `on_late` for data that have waited to be read, as `KernelTime` does."""
         self._kernel_time.on_late = on_late
 
+    def ran_before(self, at: int) -> int:
+        """Return the last time before `at` at which the event loop is known to have read, as `KernelTime` does."""
+        return self._kernel_time.ran_before(at) if self.has_kernel_time else at
+
     async def connect(self, upstream: Upstream, instants: Instants, *, switches: bool = False) -> Connection:
         """Open a connection of HTTP/1.1, and set `instants.connected`. Raises `UpstreamError`.
 

@@ -87,3 +87,22 @@ def test_a_wall_clock_that_was_set_back_is_no_other_clock() -> None:
     clocks.elapsed += 50_000_000
     assert times.at(received, clocks.elapsed, clocks.elapsed - 60_000_000) is None
     assert times.error_ns == 0
+
+
+def test_the_last_time_at_which_the_thread_ran_is_that_of_the_read_before_a_wait() -> None:
+    clocks = Stepped()
+    times, began = KernelTime(clocks.clock), clocks.elapsed
+
+    def read(after_ms: int) -> None:
+        clocks.elapsed = began + after_ms * 1_000_000
+        times.at(clocks.wall + clocks.elapsed, clocks.elapsed)
+
+    def ran_before(after_ms: int) -> int:
+        return (times.ran_before(began + after_ms * 1_000_000) - began) // 1_000_000
+
+    read(20)
+    assert ran_before(90) == 20  # nothing has been read yet when the delay is noticed …
+    read(100)
+    read(101)
+    assert [ran_before(at) for at in (20, 90, 100, 101, 500)] == [20, 20, 20, 101, 101]  # … or the reads come first
+    assert ran_before(10) == 10  # nothing is known any more

@@ -222,7 +222,7 @@ def test_where_the_kernel_has_another_clock_times_are_the_loops_and_flagged(rela
 
 @on_loop
 async def test_reads_that_merged_while_the_loop_was_late_are_flagged(relay: Relay) -> None:
-    may_go_on = threading.Event()
+    both = threading.Barrier(2, timeout=60)
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer_in_three_pieces() -> None:  # beside the event loop, which is held up
@@ -230,23 +230,27 @@ async def test_reads_that_merged_while_the_loop_was_late_are_flagged(relay: Rela
             with connection:
                 connection.recv(1 << 16)
                 connection.sendall(CHUNKED + b"1\r\na\r\n")
-                may_go_on.wait()
+                both.wait()
                 connection.sendall(b"1\r\nb\r\n")
-                time.sleep(0.01)
+                time.sleep(0.03)
                 connection.sendall(b"1\r\nc\r\n0\r\n\r\n")
+                time.sleep(0.005)
+                both.wait()
+                both.wait()  # an end that comes with the last piece would be what the kernel stamps
 
         thread = threading.Thread(target=answer_in_three_pieces)
         thread.start()
         async with relaying(relay, listener.getsockname()[1]) as base, dial(base) as (reader, writer):
             writer.write(post("/v1/late"))
             await reader.readuntil(b"a\r\n")
-            may_go_on.set()
-            time.sleep(0.04)  # noqa: ASYNC251 - the loop is held up
+            both.wait()
+            both.wait()  # the loop is held up
             await reader.readuntil(b"0\r\n\r\n")
+            both.wait()
             tape = await relay.kept("/v1/late")
         thread.join()
     assert (tape.reads, tape.row["clock"]) == ([b"a", b"bc"], "kernel")
-    assert tape.row["clock_error_ns"] > 10_000_000
+    assert tape.row["clock_error_ns"] > 30_000_000  # the first piece has waited for so long, the last for 5 ms
 
 
 class Unstamped(Transport):
