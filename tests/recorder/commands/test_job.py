@@ -74,6 +74,14 @@ class Shell:
         self._mark = found.end()
         return found[1] if found.groups() else found[0]
 
+    def wait_for_prompt(self) -> None:
+        """Wait until the shell takes a line: what is typed before it has set the terminal can be lost."""
+        self.wait_for("at: $")
+        deadline = time.monotonic() + SECONDS
+        while termios.tcgetattr(self.terminal)[3] & termios.ICANON:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
 
 @pytest.fixture(params=HERE)
 def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
@@ -90,7 +98,7 @@ def test_an_interrupt_ends_a_loop_of_the_shell(shell: Shell) -> None:
     shell.type(f"for k in 1 2 3; do W {sleeping}; done; echo code''=$?")
     shell.wait_for("sleeping")
     shell.press("\x03")
-    shell.wait_for("at: $")
+    shell.wait_for_prompt()
     shell.type("echo aft''er")
     shell.wait_for("after")
     assert shell.sent.count("sleeping") == 1
@@ -114,7 +122,7 @@ def test_a_stopped_command_gives_the_terminal_back_and_goes_on_in_the_foreground
     shell.wait_for("waiting")
     for _ in range(2):
         shell.press("\x1a")
-        shell.wait_for("at: $")
+        shell.wait_for_prompt()
         shell.type("jobs; echo sh''ell")
         shell.wait_for("(?i)(stopped|suspended)")
         shell.wait_for("shell")
@@ -131,7 +139,7 @@ def test_a_shell_that_suspends_itself_gives_the_terminal_back_and_goes_on(shell:
     shell.wait_for("bash-[0-9.]+[#$] $")
     shell.type("suspend")
     shell.wait_for("(?i)(stopped|suspended)")
-    shell.wait_for("at: $")
+    shell.wait_for_prompt()
     shell.type("fg")
     shell.wait_for("(wiretape.viewer.cli run|continued).*\n")
     shell.type("echo in''ner; exit")
@@ -179,7 +187,7 @@ async def test_a_stream_is_read_to_its_end_while_its_command_is_stopped(tmp_path
             shell.type(f"W {python(call)}")
             await asyncio.to_thread(shell.wait_for, "waiting")
             shell.press("\x1a")
-            await asyncio.to_thread(shell.wait_for, "at: $")
+            await asyncio.to_thread(shell.wait_for_prompt)
             found = await until(lambda: kept(tmp_path / "tape.db", "/v1/chat/completions"))
             shell.type("fg")
             await asyncio.to_thread(shell.wait_for, r"\b22\r\n")
