@@ -20,7 +20,7 @@ _SUSPICIOUS_NS = 200_000
 _STEP_NS = 20_000
 _DISAGREEMENT_NS = 1_000_000
 _LOOK_NS = 1_000_000
-"""Interval between looks at the wall clock: one for each read would be a tenth of what the read costs."""
+"""Interval between looks at the wall clock: a look for each read would add a tenth to the read's cost."""
 _LATE_NS = 2_000_000
 """Age of received data, in ns, that shows that they have waited for the thread that reads them."""
 _AFTER_STEP_NS = 1_000_000_000

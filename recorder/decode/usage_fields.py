@@ -265,7 +265,7 @@ def merge(api: str, total: JsonObject, usage: JsonObject) -> None:
     """
     keys = _INPUT_KEYS.get(api)
     if keys is not None:
-        # In the order of the report: that of a set differs from process to process.
+        # The order is the report's: a set has another order in each process.
         before = {key: value for key, value in total.items() if key in keys}
         last = before | {key: value for key, value in usage.items() if key in keys and value is not None}
         is_less = (_input(api, last) or 0) < (_input(api, before) or 0)

@@ -114,7 +114,7 @@ def read(environ: Mapping[str, str], given: str | None = None) -> Proxies:
 
 
 def parse(text: str, name: str) -> OutwardProxy:
-    """Return the proxy of a URL, whose scheme may be missing. Raises `ConfigError` with the `name` of what holds it."""
+    """Return the proxy of a URL with or without a scheme. Raises `ConfigError`, which names the variable or option."""
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
         host, port = parts.hostname, parts.port
@@ -182,7 +182,7 @@ async def connect(proxy: OutwardProxy) -> socket.socket:
 
 @contextlib.contextmanager
 def _named(proxy: OutwardProxy) -> Iterator[None]:
-    """Say in the system's errors that they are the proxy's."""
+    """Name the proxy in the errors of the system."""
     try:
         yield
     except OSError as error:

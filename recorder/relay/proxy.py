@@ -140,7 +140,7 @@ class Proxy(HttpApp):
     _looking: asyncio.TimerHandle | None = None
 
     def __post_init__(self) -> None:
-        # Whoever is late for another reason shows the delay for nothing: a read of stamped data, and the frames' timer.
+        # Two witnesses of a delay cost nothing: a read of data that the kernel has stamped, and the frames' timer.
         self.tap.on_late = self.note_late
         self.transport.report_late_reads(self.note_late)
 
@@ -223,10 +223,10 @@ class Proxy(HttpApp):
     def note_late(self, since: int, late_ns: int, ran_at: int = 0) -> None:
         """Note that the event loop was late: timestamps of that time may be, too.
 
-        Whoever was late knows the delay only from when it had to run: the delay may have begun when the loop last ran.
+        A witness knows the delay only from the time it had to run: the delay may have begun when the loop last ran.
         """
         ran_at, until = max(ran_at, self.transport.ran_before(since)), since + late_ns
-        if self._is_noting:  # by what else has waited for the same turn of the loop
+        if self._is_noting:  # another witness of the same turn of the loop
             ran_at, since, until = min(ran_at, self.lag[0]), min(since, self.lag[1]), max(until, self.lag[2])
         else:
             self._is_noting = True

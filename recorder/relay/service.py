@@ -126,7 +126,7 @@ class Front:
             on_refused=self._observer.refused,
             on_trouble=self._observer.failed,
         )
-        with contextlib.suppress(ValueError, RuntimeError):  # only the main thread can be told of signals
+        with contextlib.suppress(ValueError, RuntimeError):  # signals reach the main thread only
             asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, self.proxy.note_stop)
         settings = self._options.interception
         if self._sock is not None:

@@ -58,7 +58,7 @@ def tls_context(
 ) -> ssl.SSLContext:
     """Trust the system's store (or `SSL_CERT_FILE`), `ca_file` and `authorities`; show `client_cert` to who asks."""
     context = ssl.create_default_context()
-    # Python 3.13 refuses what other programs accept: companies' authorities often break RFC 5280.
+    # Companies' authorities often break RFC 5280: Python 3.13 refuses them, and other programs do not.
     context.verify_flags = context.verify_flags & ~ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN
     for certificate in authorities:
         with contextlib.suppress(ssl.SSLError):  # it is of no use to other programs, either
