@@ -147,9 +147,15 @@ def kept(tape: Path, path: str) -> Kept | None:
     )
 
 
-def writer_of(tape: Path) -> int:
-    """Return the pid of the writer in the lock file of a tape."""
-    return int(Path(f"{tape}.lock").read_text("utf-8").split("\n")[1])
+async def writer_of(tape: Path, recorder: int) -> int:
+    """Wait until the lock file of a tape names its writer, and not the process that starts it; return the pid."""
+
+    def named() -> int:
+        pid = int(Path(f"{tape}.lock").read_text("utf-8").split("\n")[1])
+        return 0 if pid == recorder else pid
+
+    pid: int = await until(named)
+    return pid
 
 
 # The wire

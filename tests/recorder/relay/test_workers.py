@@ -116,7 +116,7 @@ async def test_a_killed_writer_loses_nothing_of_any_worker_and_a_signal_drains_a
     ):
         assert len(children(process.pid, "wiretape.recorder.relay.worker")) == 2
         async with streaming(base, "/long") as readers:
-            os.kill(writer_of(tape), signal.SIGKILL)
+            os.kill(await writer_of(tape, process.pid), signal.SIGKILL)
             code, _, err = await finish(process, signal.SIGTERM)
             bodies = [await reader.read() for reader in readers]
     assert code == 0
@@ -142,7 +142,7 @@ async def test_the_exchanges_of_a_worker_killed_with_the_writer_are_interrupted_
         streaming(base, "/held") as readers,
     ):
         await until(lambda: select(tape, "SELECT count(*) FROM segments")[0][0] == CLIENTS)
-        for pid in (children(process.pid, "wiretape.recorder.relay.worker")[0], writer_of(tape)):
+        for pid in (children(process.pid, "wiretape.recorder.relay.worker")[0], await writer_of(tape, process.pid)):
             os.kill(pid, signal.SIGKILL)
         await until(lambda: select(tape, died))
         count = sum(await broken(readers))
@@ -161,7 +161,7 @@ async def test_a_killed_recorder_takes_its_workers_along(tmp_path: Path) -> None
         streaming(base, "/held"),
     ):
         await until(lambda: select(tape, "SELECT count(*) FROM segments")[0][0] == CLIENTS)
-        left = [*children(process.pid, "wiretape.recorder.relay.worker"), writer_of(tape)]
+        left = [*children(process.pid, "wiretape.recorder.relay.worker"), await writer_of(tape, process.pid)]
         process.kill()
         await until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in left))
     found = select(tape, "SELECT outcome, count(*) FROM exchanges LEFT JOIN measures ON exchange_no = no GROUP BY 1")
