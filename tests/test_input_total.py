@@ -1,9 +1,7 @@
 """Input tokens are the total, those of a cache included, for every API and in every output."""
 
 import json
-import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ from tests.support.commands import run
 from tests.support.decoding import derived
 from tests.support.sample_tape import begin, end, recorded, response
 from wiretape.recorder.commands.metrics import Setup
-from wiretape.recorder.tape import schema
 from wiretape.recorder.tape.journal import Frame
 from wiretape.viewer import config
 from wiretape.viewer.ship.otlp import attributes, spans
@@ -107,45 +104,6 @@ def test_the_former_names_still_select_and_filter(tape: Path) -> None:
     (exported,) = rows(tape, "export", "-f", condition, "--columns", former)
     assert exported == found
     assert rows(tape, "ls", "-f", "cache_creation_1h_input_tokens>0") == []
-
-
-@pytest.mark.damages
-def test_rows_of_an_older_tape_have_the_total_after_its_upgrade_even_without_their_bytes(tape: Path) -> None:
-    with closing(sqlite3.connect(tape)) as connection, connection:
-        connection.execute("DROP VIEW exchange_metrics")
-        connection.execute("UPDATE measures SET input_tokens = 12, total_tokens = 17, decoder_version = 6")
-        connection.execute("UPDATE bodies SET data = x'00'")
-        connection.execute("DROP VIEW turns")
-        for name in ("conversation_key", "conversation_parent", "response_id", "previous_response_id", "messages_hash",
-                     "continues_hash"):  # fmt: skip
-            connection.execute(f"DROP INDEX ix_measures_{name}")
-        for name in (
-            "input_uncached_tokens", "answers_tools", "turn_spans", "turns", "attributes", "dialect_version",
-            "rpc_method", "tool_name", "max_output_silence_ns", "first_output_silence_ns", "answers", "stalled_answers",
-            "given_up_answers", "last_silence_ns", "tool_spans", "silent_end_by", "silent_end_is_quiet",
-        ):  # fmt: skip
-            connection.execute(f"ALTER TABLE measures DROP COLUMN {name}")
-        for name in ("boot_ns", "protocol", "response_trailers", "reset_code", "asks_identity"):
-            connection.execute(f"ALTER TABLE exchanges DROP COLUMN {name}")
-        connection.execute("ALTER TABLE sessions DROP COLUMN dialects")
-        for name in ("cache_write_input_tokens", "cache_write_1h_input_tokens"):
-            old = name.replace("cache_write", "cache_creation")
-            connection.execute(f"ALTER TABLE measures RENAME COLUMN {name} TO {old}")
-        connection.execute("ALTER TABLE measures RENAME COLUMN max_gap_ns TO max_stall_ns")
-        for column in schema.measures.c:
-            if column.name.startswith(("context_", "prompt_elements")):
-                connection.execute(f"ALTER TABLE measures DROP COLUMN {column.name}")
-        for entry in ("VIEW requests", "TABLE request_parts", "TABLE request_versions"):
-            connection.execute(f"DROP {entry}")
-        connection.execute("UPDATE alembic_version SET version_num = '0011'")
-        connection.execute("PRAGMA user_version = 11")
-    upgraded = run(tape, "db", "upgrade")
-    assert upgraded.exit_code == 0, upgraded.output
-    listed = run(tape, "ls", "--columns", "all", "--format", "json")
-    (row,) = json.loads(listed.stdout)
-    assert {name: row[name] for name in TOTAL} == TOTAL
-    assert row["total_tokens"] == 10_017
-    assert queries.OUTDATED in listed.stderr
 
 
 def chat(prompt: int, details: dict[str, int]) -> bytes:

@@ -50,7 +50,7 @@ def run(path: str, code: str, elsewhere: Path) -> str:
 def test_the_wheel_ships_the_packages_and_the_migrations(installed: Path) -> None:
     names = {str(path.relative_to(installed)) for path in installed.rglob("*")}
     migrations = "wiretape/recorder/migrations"
-    assert {f"{migrations}/env.py", f"{migrations}/versions/0001_the_first_tape.py"} <= names
+    assert {f"{migrations}/env.py", f"{migrations}/versions/0001_tape.py"} <= names
     assert {"wiretape/py.typed", "wiretape/recorder/py.typed", "wiretape/viewer/py.typed"} <= names
     assert {"wiretape/__init__.py", "wiretape/recorder/tape/writer.py", "wiretape/viewer/cli.py"} <= names
     assert {"wiretape/viewer/page/assets/frame.css", "wiretape/viewer/page/assets/frame.js"} <= names

@@ -127,8 +127,8 @@ def _check_columns(connection: sqlite3.Connection, path: Path) -> None:
     columns = [(table.name, column.name) for table in metadata.tables.values() for column in table.c]
     if missing := definitions.lacking(connection, columns):
         raise SchemaMismatch(
-            f"{path} has schema {REVISION} and lacks {missing}: it is damaged, or another program made it, such as a"
-            " development version. Read it with that program, or name another tape with --db"
+            f"{path} has schema {REVISION} and lacks {missing}: it is damaged, or of a version before 0.1.0, which is "
+            "not supported. Read it with the program that made it, or name another tape with --db"
         )
 
 
@@ -177,7 +177,6 @@ def writing(
     purpose: str,
     *,
     create: bool = True,
-    any_revision: bool = False,
     claimed: locking.Claim | None = None,
 ) -> Iterator[Connection]:
     """Open the tape for writing: lock it, create it if it does not exist, check it, and connect.
@@ -186,7 +185,7 @@ def writing(
     Raises `TapeError` and its kinds; nothing has been written then, not even a lock.
     """
     try:
-        path = _admit(path, create, any_revision)
+        path = _admit(path, create=create)
     except WiretapeError:
         if claimed is not None:
             claimed.withdraw()
@@ -195,7 +194,7 @@ def writing(
     with holding as lock, _created(path, lock):
         engine = _writer(path)
         with explained(path), engine.connect() as connection:
-            _prepare(connection, path, any_revision)
+            _prepare(connection, path)
         with explained(path), engine.connect() as connection:
             lock.renew()
             connection.info[_LOCK] = lock
@@ -233,7 +232,7 @@ def name_holder(connection: Connection, purpose: str) -> None:
     connection.info[_LOCK].write_holder(purpose)
 
 
-def _admit(path: Path, create: bool, any_revision: bool) -> Path:
+def _admit(path: Path, *, create: bool, is_upgrade: bool = False) -> Path:
     """Return the real path; raise, without leaving a trace, unless it may become, or is, a tape to be written."""
     if not create:
         identify(path)
@@ -244,8 +243,8 @@ def _admit(path: Path, create: bool, any_revision: bool) -> Path:
     identify(path)
     with peeked(path) as driver:
         number = revision(driver)
-        if number is not None and not (any_revision and number < REVISION):
-            check_revision(number, path)
+        if number is not None:
+            check_revision(number, path, is_upgrade=is_upgrade)
         _check_ours(driver, path, number)
     return path
 
@@ -293,7 +292,7 @@ def _set_up_writer(connection: sqlite3.Connection, _: Any) -> None:
         connection.execute(f"PRAGMA {setting}")
 
 
-def _prepare(connection: Connection, path: Path, any_revision: bool) -> None:
+def _prepare(connection: Connection, path: Path) -> None:
     """Make an empty file a tape; the header is written before WAL mode, so that it is in the file itself."""
     driver = driver_of(connection)
     if driver.execute("PRAGMA application_id").fetchone()[0] == 0:
@@ -306,8 +305,7 @@ def _prepare(connection: Connection, path: Path, any_revision: bool) -> None:
         connection.rollback()
         with connection.begin():
             _make_schema(connection)
-    if not any_revision:
-        check_revision(revision(driver), path)
+    check_revision(revision(driver), path)
 
 
 def _make_schema(connection: Connection) -> None:
@@ -381,7 +379,7 @@ def upgrade(
     interrupted upgrade is continued. Tape and copy take at most twice the tape's space. `report` gets the amount of
     work done, and the total. Raises `TapeError` and its kinds.
     """
-    path = _admit(path, create=False, any_revision=True)
+    path = _admit(path, create=False, is_upgrade=True)
     with locking.held(path, purpose) as lock, lock.on_file():
         with explained(path), _writer(path).connect() as connection:
             before = revision(driver_of(connection))

@@ -29,8 +29,10 @@ from wiretape.recorder.tape import definitions
 
 APPLICATION_ID = 0x77746170
 """SQLite's `application_id` of every tape: the letters `wtap`."""
-REVISION = "0024"
+REVISION = "0001"
 """The alembic revision that this program reads and writes; as a number, the `user_version` of a tape."""
+_UNRELEASED = "0024"
+"""The last revision before 0.1.0; of the numbers up to it, only 0001 was released."""
 BUSY_MS = 5000
 QUERY_SECONDS = 60.0
 """Default timeout of a query for reading, in seconds; `WIRETAPE_QUERY_TIMEOUT` sets another (0: none).
@@ -164,13 +166,20 @@ def revision(driver: sqlite3.Connection) -> str | None:
     return None if row is None or row[0] is None else str(row[0])
 
 
-def check_revision(number: str | None, path: Path) -> None:
-    """Raise `SchemaMismatch` unless the tape's schema is this program's."""
+def check_revision(number: str | None, path: Path, *, is_upgrade: bool = False) -> None:
+    """Raise `SchemaMismatch` unless the tape's schema is this program's or, for an upgrade, an older one."""
     if number == REVISION:
         return
     if number is None:
         raise SchemaMissing(f"{path} has no schema: its recorder was stopped before it began; record to it again")
+    if number <= _UNRELEASED and number != "0001":
+        raise SchemaMismatch(
+            f"{path} has schema {number}, which was used before wiretape 0.1.0 and is not supported: read it with the "
+            "program that made it, or name another tape with --db"
+        )
     if number < REVISION:
+        if is_upgrade:
+            return
         raise SchemaMismatch(f"{path} has the older schema {number}, not {REVISION}: run 'wiretape db upgrade'")
     raise SchemaMismatch(f"{path} has schema {number}, newer than this wiretape's {REVISION}: use a newer wiretape")
 

@@ -9,7 +9,7 @@ part the first and the last version that it is in: a body is the parts of its ve
 little more: a list of parts for each turn would take more than a short turn itself. With an exchange exactly the parts
 are deleted that no other has, and nothing is rewritten, as differences to a deleted exchange would have to be. Parts
 are not compressed: the view `requests` has every body in plain SQL. A request that repeats nothing, or did not come
-whole, stays in `exchanges.request_body`, as do all of older tapes.
+whole, stays in `exchanges.request_body`.
 """
 
 import functools

@@ -68,9 +68,9 @@ def make_newer(path: Path) -> None:
     sqlite(path, "UPDATE alembic_version SET version_num = '9999'")
 
 
-def make_older(path: Path) -> None:
+def make_unreleased(path: Path) -> None:
     write(path)
-    sqlite(path, "UPDATE alembic_version SET version_num = '0000'")
+    sqlite(path, "UPDATE alembic_version SET version_num = '0024'")
 
 
 def make_damaged(path: Path) -> None:
@@ -88,7 +88,7 @@ REFUSED = [
     (Path.mkdir, ForeignFile, 8, "not a regular file"),
     (os.mkfifo, ForeignFile, 8, "not a regular file"),
     (make_newer, SchemaMismatch, 5, "use a newer wiretape"),
-    (make_older, SchemaMismatch, 5, "run 'wiretape db upgrade'"),
+    (make_unreleased, SchemaMismatch, 5, "is not supported"),
     (make_damaged, TapeDamaged, 3, "is damaged"),
 ]
 

@@ -9,10 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic import command
-from alembic.config import Config
-from sqlalchemy import create_engine, select
-from sqlalchemy.pool import NullPool
+from sqlalchemy import select
 
 from tests.support.agent_session import turns
 from tests.support.frames import (
@@ -36,7 +33,7 @@ from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.errors import TapeDamaged
 from wiretape.recorder.tape import checks, cut, file, journal, merge, retention
 from wiretape.recorder.tape.reading import request_body, row_of
-from wiretape.recorder.tape.schema import REVISION, exchanges
+from wiretape.recorder.tape.schema import exchanges
 from wiretape.recorder.tape.store import Store
 
 ROOT = Path(__file__).parents[3]
@@ -305,26 +302,6 @@ def test_a_request_that_lacks_a_part_is_unknown_not_shorter(tape: Path, tmp_path
     assert requests_of(tmp_path / "other.db") == dict(list(requests.items())[:7])
     with file.writing(tape, "a test") as connection:
         assert list(Store(connection).rebuild()) == [False] * 8
-
-
-def test_older_tapes_keep_whole_requests_and_parts_are_joined_for_them(tape: Path) -> None:
-    requests = named(turns(5))
-    with opened(tape) as store:
-        store_all(store, requests)
-    config = Config()
-    config.set_main_option("script_location", str(ROOT / "migrations"))
-    with create_engine(f"sqlite:///{tape}", poolclass=NullPool).connect() as connection:
-        config.attributes["connection"] = connection
-        with connection.begin():
-            command.downgrade(config, "0014")
-        old = connection.exec_driver_sql("SELECT id, request_body FROM exchanges").all()
-        connection.exec_driver_sql("PRAGMA user_version = 14")
-        connection.commit()
-    assert dict(map(tuple, old)) == requests
-    file.upgrade(tape, "a test")
-    tape.with_name(f"{tape.name}.before-{REVISION}").unlink()
-    assert requests_of(tape) == requests
-    assert in_parts(tape) == (0, 0)
 
 
 @pytest.mark.parametrize("seed", seeds(6))
