@@ -25,7 +25,7 @@ from wiretape.recorder.commands.cli import main as group
 from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.demo.upstream import ScriptedUpstream, answer
 from wiretape.viewer.commands import topics
-from wiretape.viewer.replay.thread import LoopThread
+from wiretape.viewer.wings.replay.thread import LoopThread
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")

@@ -9,9 +9,9 @@ from tests.support.cases import each_case
 
 ROOT = Path(__file__).parent.parent
 TESTS = ROOT / "tests"
-WINGS = ("recorder", "viewer")
+PACKAGES = ("recorder", "viewer")
 TOP = {"pyproject.toml", "recorder", "viewer", "migrations", "tests", "README.md", "LICENSE", "CHANGELOG.md"}
-MODULES = sorted(path for package in WINGS for path in (ROOT / package).rglob("*.py"))
+MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 MODULES.append(ROOT / ".package" / "wiretape" / "__init__.py")
 
 
@@ -50,12 +50,12 @@ def test_only_the_folders_of_the_tape_hold_queries(path: Path) -> None:
 
 
 def test_tests_lie_in_folders_of_the_same_names_as_the_code() -> None:
-    folders = {path.parent.relative_to(TESTS) for wing in WINGS for path in (TESTS / wing).rglob("test_*.py")}
+    folders = {path.parent.relative_to(TESTS) for package in PACKAGES for path in (TESTS / package).rglob("test_*.py")}
     assert {str(folder) for folder in folders if not (ROOT / folder).is_dir()} == set()
 
 
 def test_helpers_of_tests_are_in_one_folder() -> None:
-    modules = [path for wing in WINGS for path in (TESTS / wing).rglob("*.py")] + list(TESTS.glob("*.py"))
+    modules = [path for package in PACKAGES for path in (TESTS / package).rglob("*.py")] + list(TESTS.glob("*.py"))
     assert [path for path in modules if not path.name.startswith("test_") and path.name != "conftest.py"] == []
 
 

@@ -77,7 +77,7 @@ def test_a_project_with_a_viewer_and_a_recorder_of_its_own_runs_its_tests(instal
         "def test_own(pytestconfig):\n"
         "    assert recorder.OWNER == viewer.OWNER == 'the project'\n"
         "    plugin = pytestconfig.pluginmanager.get_plugin('wiretape')\n"
-        f"    assert plugin.__file__ == {str(installed / 'wiretape/viewer/replay/plugin.py')!r}\n"
+        f"    assert plugin.__file__ == {str(installed / 'wiretape/viewer/wings/replay/plugin.py')!r}\n"
     )
     code = "import pytest, sys; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider']))"  # as python -m pytest
     assert "1 passed" in run(str(installed), code, tmp_path)
@@ -107,13 +107,13 @@ def test_every_text_names_the_repository_of_the_metadata() -> None:
 
 def test_pytest_finds_the_plugin_and_no_command_needs_pytest(installed: Path) -> None:
     information = installed / "wiretape-0.1.0.dist-info"
-    assert "[pytest11]\nwiretape = wiretape.viewer.replay.plugin" in (information / "entry_points.txt").read_text(
+    assert "[pytest11]\nwiretape = wiretape.viewer.wings.replay.plugin" in (information / "entry_points.txt").read_text(
         "utf-8"
     )
     needed = re.findall(r"^Requires-Dist: (.*)", (information / "METADATA").read_text("utf-8"), re.MULTILINE)
     assert [line for line in needed if line.startswith("pytest") and "extra ==" not in line] == []
     importing = [str(path) for path in installed.rglob("*.py") if "\nimport pytest" in path.read_text("utf-8")]
-    assert importing == [str(installed / "wiretape/viewer/replay/plugin.py")]
+    assert importing == [str(installed / "wiretape/viewer/wings/replay/plugin.py")]
 
 
 def test_an_installed_wiretape_can_be_imported(installed: Path, tmp_path: Path) -> None:

@@ -32,8 +32,6 @@ for _name in (
     "ls",
     "show",
     "report",
-    "play",
-    "serve",
     "export",
     "pull",
     "rm",
@@ -42,12 +40,12 @@ for _name in (
     "demo",
     "fleet",
     "ship",
-    "mcp",
     "dialect",
 ):
     COMMANDS[_name] = f"wiretape.viewer.commands.{_name}:{_name}"
 COMMANDS.update({name: f"wiretape.viewer.commands.stats:{name}" for name in ("stats", "compare", "check")})
-COMMANDS["import"], COMMANDS["help"] = "wiretape.viewer.commands.import_:import_", "wiretape.viewer.commands.help:help_"
+COMMANDS.update({command.name: command.path for command in catalogue.WINGS_COMMANDS})
+COMMANDS["help"] = "wiretape.viewer.commands.help:help_"
 COMMANDS["completion"] = catalogue.described("completion", completion)  # its module defines the answers to every shell
 COMMANDS["version"] = "wiretape.viewer.commands.help:version"
 

@@ -44,10 +44,10 @@ if TYPE_CHECKING:
         WiretapeError,
     )
     from wiretape.viewer.export.frames import Tape, open_tape
-    from wiretape.viewer.replay.background import WiretapeServer
-    from wiretape.viewer.replay.live_tape import LiveTape, record
-    from wiretape.viewer.replay.timeline import RequestTimeline
     from wiretape.viewer.rows import DetailRow
+    from wiretape.viewer.wings.replay.background import WiretapeServer
+    from wiretape.viewer.wings.replay.live_tape import LiveTape, record
+    from wiretape.viewer.wings.replay.timeline import RequestTimeline
 
 __all__ = [
     "DetailRow",
@@ -69,12 +69,12 @@ __all__ = [
 
 _IN = {
     "DetailRow": "wiretape.viewer.rows",
-    "LiveTape": "wiretape.viewer.replay.live_tape",
+    "LiveTape": "wiretape.viewer.wings.replay.live_tape",
     "Tape": "wiretape.viewer.export.frames",
-    "RequestTimeline": "wiretape.viewer.replay.timeline",
-    "WiretapeServer": "wiretape.viewer.replay.background",
+    "RequestTimeline": "wiretape.viewer.wings.replay.timeline",
+    "WiretapeServer": "wiretape.viewer.wings.replay.background",
     "open_tape": "wiretape.viewer.export.frames",
-    "record": "wiretape.viewer.replay.live_tape",
+    "record": "wiretape.viewer.wings.replay.live_tape",
 }
 
 

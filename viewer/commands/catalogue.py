@@ -3,16 +3,21 @@
 `--help` lists the commands from here and so imports none of them.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 import click
 
-SECTIONS: Final = {
+from wiretape.viewer import contracts
+
+WINGS_COMMANDS: Final = [command for wing in contracts.built_in().values() for command in wing.commands]
+"""The commands of the wings."""
+
+_OF_CORE: Final = {
     "Record": {
         "run": "Record one program: wiretape run -- python app.py",
         "record": "Relay streams for any program, and record every socket read.",
         "demo": "Record scripted streams, good and broken; needs no key.",
-        "import": "Copy exchanges of other programs to a tape: HAR, vcrpy, mitmproxy.",
         "env": 'Print the variables for a running recorder: eval "$(wiretape env)"',
     },
     "Look": {
@@ -20,17 +25,14 @@ SECTIONS: Final = {
         "ls": "List exchanges, the newest first, or conversations.",
         "show": "Show one exchange: its end, timing, text, events or request.",
         "report": "Write a report for an issue, without prompts and keys.",
-        "play": "Write an answer again with its recorded timing.",
     },
     "Ask": {
         "stats": "Count, time and rate exchanges, by model or any other group.",
         "compare": "Compare two exchanges, or two groups with intervals.",
         "check": "Judge figures by rules, for CI.",
         "export": "Export as CSV, JSON, Parquet, HAR, or as an HTML page.",
-        "mcp": "Serve a tape to coding agents, by MCP.",
     },
     "Replay": {
-        "serve": "Answer requests from a tape, with timing and failures.",
         "db cut": "Cut a small tape, or a text, to commit beside a test.",
     },
     "Keep": {
@@ -49,6 +51,19 @@ SECTIONS: Final = {
         "completion": "Print the completion script of a shell.",
     },
 }
+
+
+def _sections() -> Mapping[str, Mapping[str, str]]:
+    """Return the core's commands by group, with those of the wings in their places."""
+    sections = {title: [*commands.items()] for title, commands in _OF_CORE.items()}
+    for command in WINGS_COMMANDS:
+        listed = sections[command.section]
+        place = [name for name, _ in listed].index(command.after) + 1 if command.after else 0
+        listed.insert(place, (command.name, command.summary))
+    return {title: dict(commands) for title, commands in sections.items()}
+
+
+SECTIONS: Final = _sections()
 """The commands by group, with their summaries."""
 
 SUMMARIES: Final = {
@@ -78,15 +93,12 @@ EXAMPLES: Final = {
     "record": ("record --upstream https://api.openai.com", "record --upstream gpu=http://127.0.0.1:8000 --listen :0",
                "record --intercept --keep 30d --max-db-size 2GB"),
     "demo": ("demo", "demo --db demo.db", "demo --db demo.db && wiretape stats --by model --db demo.db"),
-    "import": ("import chat.har", "import chat.har --label source=browser --db imported.db",
-               "import stream.sse --url https://api.openai.com/v1/chat/completions"),
     "env": ('eval "$(wiretape env)"', "env --listen 127.0.0.1:8378", "env --upstream gpu=http://127.0.0.1:8000"),
     "view": ("view", "view @stall", "view --filter 'ttft>300ms' --follow"),
     "ls": ("ls --errors", "ls --filter 'ttft>300ms or flag:stall' --sort -ttft",
            "ls --columns id,model,ttft,max_gap"),
     "show": ("show", "show @stall --part events", "show @err --format json"),
     "report": ("report @err", "report @s", "report -f model:demo-stall --format json"),
-    "play": ("play", "play @stall --speed 4", "play @ --as sse | wc -c"),
     "stats": ("stats --by model", "stats --as vllm", "stats --slo 'ttft<800ms,icl_p99<200ms'"),
     "compare": ("compare @-14 @stall", "compare @-14 @stall --part request",
                 "compare --base model:demo-openai --new model:demo-stall"),
@@ -94,8 +106,6 @@ EXAMPLES: Final = {
               "check --slo 'ttft<2s' --min goodput=70%"),
     "export": ("export -o exchanges.csv", "export --html --with-text -o run.html",
                "export --format trace -o traffic.jsonl"),
-    "mcp": ("mcp --print-skill", "mcp --db demo.db", "mcp --db demo.db --with-text"),
-    "serve": ("serve", "serve --filter 'is:ok' --speed 4", "serve --fault cut@50% --listen 127.0.0.1:0"),
     "db": ("db info", "db check", "db cut @stall -o stall.jsonl"),
     "db cut": ("db cut @stall -o stall.jsonl", "db cut --errors -o broken.db", "db cut @ -o - --redact 'user-[0-9]+'"),
     "db info": ("db info", "db info --db demo.db", "WIRETAPE_DB=demo.db wiretape db info"),
@@ -135,6 +145,7 @@ EXAMPLES: Final = {
     "doctor": ("doctor", "doctor --format json", "doctor --db demo.db"),
     "completion": ('eval "$(wiretape completion bash)"', "completion zsh", "completion fish"),
     "version": ("version", "--version", "-V"),
+    **{command.name: command.examples for command in WINGS_COMMANDS},
 }  # fmt: skip
 """Three examples for each command, without the word `wiretape` where they begin with it."""
 

@@ -1,0 +1,575 @@
+"""The pytest plugin: marked tests are answered from their tape, and missing requests are reported."""
+
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.support import forked
+from wiretape.viewer.wings.replay import marks, planning
+
+pytest_plugins = ("pytester",)
+
+ROOT = Path(__file__).parents[4]
+HEAD = """
+import os, unittest
+import anyio, httpx, pytest
+
+def asked(model, **more):
+    messages = [{{"role": "user", "content": f"Play the scene {{model}}."}}]
+    return {{"model": f"demo-{{model}}", "stream": True, "messages": messages, **more}}
+
+def ask(model="openai", base=None, **more):
+    url = (base or os.environ["OPENAI_BASE_URL"]) + "/chat/completions"
+    return httpx.post(url, json=asked(model, **more), trust_env=False)
+
+TAPE = {tape!r}
+"""
+
+
+class Loaded:
+    """Keeps the modules that suites load, which pytester unloads.
+
+    What stays would go on with those that were unloaded: httpx with the exceptions of an httpcore that is not the one
+    of later requests, in all tests that come after.
+    """
+
+    def __init__(self) -> None:
+        self._modules: dict[str, ModuleType] = {}
+
+    def pytest_unconfigure(self, config: pytest.Config) -> None:
+        for name, module in sys.modules.items():
+            if not (getattr(module, "__file__", None) or "").startswith(str(config.rootpath)):
+                self._modules[name] = module
+
+    def restore(self) -> None:
+        sys.modules.update(self._modules)
+
+
+@pytest.fixture
+def loaded() -> Iterator[Loaded]:
+    yield (loaded := Loaded())
+    loaded.restore()
+
+
+class Suite:
+    """Runs tests in a directory of their own; the demo's tape is their `TAPE`."""
+
+    def __init__(self, pytester: pytest.Pytester, loaded: Loaded, tape: Path) -> None:
+        self._pytester, self._loaded, self._head = pytester, loaded, HEAD.format(tape=str(tape))
+
+    def run(self, code: str, *options: str) -> pytest.RunResult:
+        self._pytester.makepyfile(self._head + code)
+        given = ("-W", "error", "--strict-markers", "-p", "no:cacheprovider", *options)
+        result = self._pytester.runpytest_inprocess(*given, plugins=[self._loaded])
+        self._loaded.restore()
+        return result
+
+
+@pytest.fixture
+def suite(loaded: Loaded, pytester: pytest.Pytester, demo: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> Suite:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE"):
+        monkeypatch.delenv(name, raising=False)
+    return Suite(pytester, loaded, demo[0])
+
+
+def test_tests_of_every_kind_are_answered_from_their_tape_and_leave_no_variable_behind(suite: Suite) -> None:
+    code = """
+pytestmark = pytest.mark.wiretape(TAPE)
+
+def test_plain(wiretape_server):
+    assert "first" in (answer := ask()).text or answer.status_code == 200
+    assert [one.exchange for one in wiretape_server.timeline()] == [answer.headers["x-wiretape-exchange"]]
+    assert wiretape_server.url_of("openai") == os.environ["OPENAI_BASE_URL"] == wiretape_server.url + "/openai/v1"
+    assert wiretape_server.url_of("anthropic") == os.environ["ANTHROPIC_BASE_URL"]
+    assert os.environ["OPENAI_API_KEY"]
+
+@pytest.mark.parametrize("model", ["reasoning", "tool"])
+def test_parametrised(model):
+    assert ask(model).status_code == 200
+
+@pytest.fixture
+def client():
+    return httpx.Client(base_url=os.environ["OPENAI_BASE_URL"], trust_env=False)
+
+@pytest.mark.wiretape(match="model")
+def test_with_a_client_of_a_fixture_and_another_way_to_match(client):
+    with client:
+        assert client.post("/chat/completions", json=asked("openai", temperature=1)).status_code == 200
+
+class TestCase(unittest.TestCase):
+    def test_method(self):
+        assert ask().status_code == 200
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_async():
+    async with httpx.AsyncClient(trust_env=False) as client:
+        assert (await client.post(os.environ["OPENAI_BASE_URL"] + "/chat/completions", json=asked("openai"))).is_success
+
+@pytest.mark.wiretape(match="sequence")
+@pytest.mark.parametrize("round", range(2))
+def test_a_sequence_begins_again_with_each_test(round, wiretape_server):
+    ask()
+    assert wiretape_server.timeline()[0].exchange == SEEN.setdefault("first", wiretape_server.timeline()[0].exchange)
+SEEN = {}
+
+@pytest.mark.wiretape(fault=["cut@50%"])
+def test_with_a_fault(wiretape_server):
+    with pytest.raises(httpx.RemoteProtocolError):
+        ask()
+    assert [(one.faults, one.ended) for one in wiretape_server.timeline()] == [(("cut@50%",), "close")]
+"""
+    result = suite.run(code)
+    result.assert_outcomes(passed=9)
+    assert "OPENAI_BASE_URL" not in os.environ
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no other kernel tells")
+def test_a_timeline_says_when_the_client_read_what_was_written(suite: Suite) -> None:
+    code = """
+@pytest.mark.wiretape(TAPE, rechunk="event")
+def test(wiretape_server):
+    url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+    with httpx.Client(trust_env=False) as client, client.stream("POST", url, json=asked("openai")) as answer:
+        while (one := wiretape_server.timeline()[0]).ended is None:
+            pass
+        body = answer.iter_raw()
+        next(body)
+        before = wiretape_server.timeline()[0]
+        assert before.writes[0].read_ms is not None
+        rest = list(body)
+    (after,) = wiretape_server.timeline()
+    assert all(write.read_ms >= write.at_ms for write in after.writes)
+    assert after.size == sum(write.size for write in after.writes)
+
+@pytest.mark.wiretape(TAPE)
+def test_unread(wiretape_server):
+    with httpx.Client(trust_env=False) as client:
+        import socket, urllib.parse, json
+        url = urllib.parse.urlsplit(os.environ["OPENAI_BASE_URL"])
+        body = json.dumps(asked("openai")).encode()
+        with socket.create_connection((url.hostname, url.port)) as raw:
+            raw.sendall(b"POST %s/chat/completions HTTP/1.1\\r\\nhost: localhost\\r\\ncontent-length: %d\\r\\n\\r\\n%s"
+                        % (url.path.encode(), len(body), body))
+            raw.recv(1)
+            while not (found := wiretape_server.timeline()) or found[0].ended is None:
+                pass
+            assert [write.read_ms for write in found[0].writes] == [None] * len(found[0].writes)
+            while raw.recv(1 << 20)[-5:] != b"0\\r\\n\\r\\n":
+                pass
+            assert None not in [write.read_ms for write in wiretape_server.timeline()[0].writes]
+"""
+    suite.run(code).assert_outcomes(passed=2)
+
+
+def test_an_unmarked_test_is_left_alone(suite: Suite) -> None:
+    code = """
+def test(request):
+    assert "OPENAI_BASE_URL" not in os.environ
+    assert "wiretape_server" not in request.fixturenames
+"""
+    suite.run(code).assert_outcomes(passed=1)
+
+
+def test_a_test_that_asks_for_what_is_not_recorded_fails_even_if_its_program_goes_on(suite: Suite) -> None:
+    code = """
+@pytest.mark.wiretape(TAPE)
+def test_swallowed():
+    ask("openai", temperature=1)
+
+@pytest.mark.wiretape(TAPE)
+def test_raised():
+    ask("openai", user="\\x1b[31m").raise_for_status()
+
+@pytest.mark.wiretape(TAPE)
+def test_after():
+    ask()
+"""
+    result = suite.run(code)
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.fnmatch_lines([
+        "wiretape: *::test_swallowed sent requests that could not be answered:",
+        "  no recording answers POST /openai/v1/chat/completions: the nearest is *, which differs in temperature: *",
+        "*HTTPStatusError*",
+        "*user: nothing recorded, *",
+    ])  # fmt: skip
+    assert "\x1b[31m" not in result.stdout.str()
+
+
+def test_a_client_that_outlives_its_test_is_told_so(suite: Suite) -> None:
+    code = """
+OLD = []
+
+@pytest.mark.wiretape(TAPE)
+def test_first():
+    OLD.append(os.environ["OPENAI_BASE_URL"])
+    ask()
+
+@pytest.mark.wiretape(TAPE)
+def test_second(wiretape_server):
+    assert "of a test that is over" in ask(base=OLD[0]).text
+    assert wiretape_server.timeline() == []
+    ask()
+"""
+    suite.run(code).assert_outcomes(passed=2)
+
+
+def test_a_variable_that_is_set_is_replaced_and_set_again(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_API_BASE", "https://x.openai.azure.com/openai")
+    monkeypatch.setenv("OPENAI_API_KEY", "mine")
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("NO_PROXY", "example.com")
+    code = """
+@pytest.mark.wiretape(TAPE)
+def test_inside(wiretape_server):
+    assert os.environ["AZURE_API_BASE"] == wiretape_server.url + "/azure/openai"
+    assert os.environ["OPENAI_API_KEY"] == "mine"
+    assert os.environ["NO_PROXY"] == "example.com,127.0.0.1,localhost"
+    ask()
+
+def test_outside():
+    assert os.environ["AZURE_API_BASE"] == "https://x.openai.azure.com/openai"
+    assert os.environ["NO_PROXY"] == "example.com"
+"""
+    suite.run(code).assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize(("mark", "said"), [("TAPE, speeed=1", "there are tape, record, speed"),
+                                            ("TAPE, 'b.db'", "name one tape")])  # fmt: skip
+def test_a_marker_that_is_wrong_ends_the_collection(mark: str, said: str, suite: Suite) -> None:
+    result = suite.run(f"@pytest.mark.wiretape({mark})\ndef test(): pass")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: *{said}*"])
+
+
+def test_an_error_of_a_tape_or_a_value_is_reported_in_a_line(suite: Suite) -> None:
+    marks = {
+        "'none.db'": "no tape at */none.db: record it by 'pytest *::test_0 --wiretape-record=once'",
+        "__file__": "*is not a database, not a wiretape tape*",
+        "": "no tape at */tapes/test_an_error_of_a_tape_or_a_value_is_reported_in_a_line.jsonl: *",
+        "TAPE, speed=-1": "speed=-1: give a number*",
+        "TAPE, max_gap='1'": "max_gap='1': expected a duration*",
+        "TAPE, max_gap=-1": "max_gap=-1: give seconds*",
+        "TAPE, max_gap=float('inf')": "max_gap=inf: give seconds*",
+        "TAPE, match='x'": "match='x' is none of request*",
+        "TAPE, fault='x'": "fault='x': 'x' is no fault*",
+        "TAPE, record='x'": "record='x' is none of none, once, new, all",
+        "TAPE, upstream='ftp://x'": "upstream='ftp://x': an upstream must be*",
+        "TAPE, ignore=1": "ignore=1 is no text*",
+        "TAPE, filter='x:'": "filter='x:': *",
+        "TAPE, rechunk=0": "rechunk='0': *",
+    }
+    tests = "".join(f"@pytest.mark.wiretape({mark})\ndef test_{place}(): pass\n" for place, mark in enumerate(marks))
+    result = suite.run(tests, "--tb=short")
+    result.assert_outcomes(errors=len(marks))
+    result.stdout.fnmatch_lines([f"wiretape: {said}" for said in marks.values()])
+
+
+def test_faults_of_the_command_line_come_on_top_and_are_in_the_header(suite: Suite) -> None:
+    code = """
+@pytest.mark.wiretape(TAPE)
+def test_fault(wiretape_server):
+    assert ask().status_code == 429
+"""
+    result = suite.run(code, "--wiretape-fault", "status:429")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["wiretape: fault status:429"])
+    assert suite.run(code, "--wiretape-fault", "status:9").ret == pytest.ExitCode.USAGE_ERROR
+
+
+class Api(BaseHTTPRequestHandler):
+    """An API that numbers its answers."""
+
+    protocol_version = "HTTP/1.1"
+    count = 0
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        Api.count += 1
+        body = b'{"answer": %d}' % Api.count
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def api() -> Iterator[str]:
+    Api.count = 0
+    with ThreadingHTTPServer(("127.0.0.1", 0), Api) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+        server.shutdown()
+        thread.join()
+
+
+NAMED = "test_a_test_records_what_is_its_own_and_is_served_it_later.py::test"
+
+
+def test_a_test_records_what_is_its_own_and_is_served_it_later(
+    suite: Suite, api: str, monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", api)
+    code = """
+@pytest.mark.wiretape("new.jsonl", record="once")
+@pytest.mark.parametrize("place", ["a", "sk-looks-like-a-key"])
+def test(place, wiretape_server):
+    seen = ask("same").json()["answer"]
+    assert seen == (A if place == "a" else B)
+    assert wiretape_server.url_of("openai") == os.environ["OPENAI_BASE_URL"]
+    assert [one.ended for one in wiretape_server.timeline()] == [ENDED]
+"""
+    suite.run("A, B, ENDED = 1, 2, 'relayed'\n" + code).assert_outcomes(passed=2)
+    labels = re.findall(r'"labels": {"test": "(.*?)"}', (pytester.path / "new.jsonl").read_text("utf-8"))
+    assert [re.sub("[0-9a-f]{16}", "HASH", label) for label in labels] == [f"{NAMED}[a]", "id-HASH"]
+    suite.run("A, B, ENDED = 1, 2, 'end'\n" + code).assert_outcomes(passed=2)
+    assert Api.count == 2
+    again = ["--wiretape-record=all", f"{NAMED}[sk-looks-like-a-key]"]
+    run = suite.run("A, B, ENDED = 1, 3, 'relayed'\n" + code, *again)
+    run.assert_outcomes(passed=1)
+    suite.run("A, B, ENDED = 1, 3, 'end'\n" + code, "--wiretape-record=none").assert_outcomes(passed=2)
+
+
+def test_a_test_that_is_recorded_is_pointed_at_the_server_without_any_variable_of_the_user_s(suite: Suite) -> None:
+    code = """
+@pytest.mark.wiretape(TAPE, record="new")
+def test(wiretape_server):
+    assert wiretape_server.is_recording
+    assert os.environ["OPENAI_BASE_URL"] == wiretape_server.url_of("openai") == f"{wiretape_server.url}/openai/v1"
+    assert os.environ["ANTHROPIC_BASE_URL"] == f"{wiretape_server.url}/anthropic"
+    ask()
+"""
+    suite.run(code).assert_outcomes(passed=1)
+
+
+CLIENTS = {
+    "made at import": "CLIENT.post(API)",
+    "of httpx": "httpx.post(API)",
+    "asynchronous": "anyio.run(fetch, API)",
+    "of uvloop": "anyio.run(fetch, API, backend_options={'use_uvloop': True})",
+    "of the standard library": "urllib.request.urlopen(API)",
+    "swallowing its errors": "contextlib.suppress(OSError).__enter__(); socket.socket().connect_ex(ADDRESS)",
+}
+IMPORTS = """
+import contextlib, socket, urllib.request
+from urllib.parse import urlsplit
+
+CLIENT = httpx.Client()
+ADDRESS = (urlsplit(API).hostname, urlsplit(API).port)
+
+async def fetch(url):
+    async with httpx.AsyncClient() as client:
+        await client.post(url)
+"""
+
+
+@pytest.mark.parametrize("call", CLIENTS.values(), ids=CLIENTS)
+@pytest.mark.parametrize("record", ["none", "once"])
+def test_a_marked_test_cannot_reach_an_api_and_fails_even_if_its_program_goes_on(
+    call: str, record: str, suite: Suite, api: str
+) -> None:
+    code = f"""
+@pytest.mark.wiretape(TAPE, record={record!r})
+def test():
+    ask()
+    try:
+        {call}
+    except (httpx.ConnectError, OSError):
+        pass
+"""
+    result = suite.run(f"API = {api!r}{IMPORTS}{code}")
+    result.assert_outcomes(failed=1)
+    host = api.removeprefix("http://").removesuffix("/v1")
+    result.stdout.fnmatch_lines(
+        ["wiretape: * opened connections to other hosts*", f"  {host}", "Make the client within*"]
+    )
+    assert Api.count == 0
+
+
+def test_the_name_of_an_api_is_not_even_looked_up_by_a_marked_test(suite: Suite) -> None:
+    code = """
+import asyncio, socket
+
+@pytest.mark.wiretape(TAPE)
+@pytest.mark.parametrize("use_uvloop", [True, False])
+def test(use_uvloop):
+    ask()
+    async def look_up():
+        await asyncio.get_running_loop().getaddrinfo("api.example", 443)
+    with pytest.raises(ConnectionRefusedError, match="api.example:443 is not the server of this test's tape"):
+        anyio.run(look_up, backend_options={"use_uvloop": use_uvloop})
+
+def test_outside():
+    with pytest.raises(socket.gaierror):
+        socket.getaddrinfo("api.example", 443, 0, 0, 0, socket.AI_NUMERICHOST)
+"""
+    result = suite.run(code)
+    result.assert_outcomes(failed=2, passed=1)
+    result.stdout.fnmatch_lines(["  api.example:443"])
+
+
+@pytest.mark.parametrize("allowed", ["127.0.0.1", "localhost", "{host}"])
+def test_a_host_that_a_marker_allows_can_be_reached(allowed: str, suite: Suite, api: str) -> None:
+    host = api.removeprefix("http://").removesuffix("/v1").replace("127.0.0.1", "localhost")
+    code = f"""
+@pytest.mark.wiretape(TAPE, allow_hosts=[{allowed.format(host=host)!r}])
+def test():
+    ask()
+    assert httpx.post("http://{host if allowed != "127.0.0.1" else host.replace("localhost", "127.0.0.1")}/v1").json()
+"""
+    suite.run(code).assert_outcomes(passed=1)
+    assert Api.count == 1
+
+
+def test_a_marked_test_that_asks_its_tape_for_nothing_fails_with_the_cure(suite: Suite) -> None:
+    code = """
+@pytest.mark.wiretape(TAPE)
+def test():
+    pass
+
+@pytest.mark.wiretape(TAPE)
+def test_skipped():
+    pytest.skip("today")
+"""
+    result = suite.run(code)
+    result.assert_outcomes(failed=1, skipped=1)
+    result.stdout.fnmatch_lines(["wiretape: *::test asked its tape for nothing. Make the client within the test*"])
+
+
+@pytest.mark.parametrize(
+    ("options", "record"),
+    [
+        (("--record-mode=new_episodes",), "none"),
+        (("--record-mode", "once"), "none"),
+        (("--record-mode=rewrite",), "none"),
+        (("--wiretape-record=new_episodes",), "none"),
+        (("--record-mode=none", "--wiretape-record=once"), "none"),
+        ((), "new_episodes"),
+        (("-o", "wiretape_record=new_episodes"), ""),
+    ],
+)
+def test_the_names_of_vcrpy_and_of_pytest_recording_are_known(
+    suite: Suite, api: str, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], record: str
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", api)
+    code = f"""
+@pytest.mark.wiretape("new.jsonl", record={record!r})
+def test(wiretape_server):
+    assert ask("same").json() == {{"answer": 1}}
+    assert wiretape_server.is_recording
+"""
+    suite.run(code, *options).assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(("choices", "mode", "records"), [(None, "once", True), (["on", "off"], "on", False)])
+def test_an_option_of_that_name_that_is_there_already_stays_and_is_heeded_if_it_names_a_mode(
+    suite: Suite, api: str, monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester,
+    choices: list[str] | None, mode: str, records: bool,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("OPENAI_BASE_URL", api)
+    pytester.makeconftest(f"def pytest_addoption(parser): parser.addoption('--record-mode', choices={choices})")
+    code = f"""
+@pytest.mark.wiretape("new.jsonl", record="none" if {records} else "once")
+def test(wiretape_server, pytestconfig):
+    assert pytestconfig.getoption("--record-mode") == {mode!r}
+    assert ask("same").json() == {{"answer": 1}}
+"""
+    suite.run(code, f"--record-mode={mode}").assert_outcomes(passed=1)
+
+
+def test_what_a_test_adds_to_a_tape_that_was_cut_by_hand_is_served_beside_it(
+    suite: Suite, api: str, monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester, demo: tuple[Path, str]
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", api)
+    assert forked.run(["db", "cut", "--db", demo[0], "-o", pytester.path / "cut.jsonl"]).returncode == 0
+    code = """
+@pytest.mark.wiretape("cut.jsonl")
+def test(wiretape_server):
+    assert ask("tool").headers["content-type"] == "text/event-stream"
+    assert ask("new").json() == {"answer": 1}
+    assert [one.ended for one in wiretape_server.timeline()] == ["end", ENDED]
+
+@pytest.mark.wiretape("cut.jsonl")
+def test_without_its_own():
+    assert ask("tool").is_success
+"""
+    suite.run("ENDED = 'relayed'\n" + code, "--wiretape-record=new").assert_outcomes(passed=2)
+    suite.run("ENDED = 'end'\n" + code).assert_outcomes(passed=2)
+    assert Api.count == 1
+
+
+def test_asking_when_a_client_left_a_stall_that_was_not_played_warns(suite: Suite) -> None:
+    code = """
+@pytest.mark.wiretape(TAPE, speed=SPEED)
+@pytest.mark.parametrize("model", ["stall", "openai"])
+def test(model, wiretape_server):
+    ask(model)
+    assert wiretape_server.timeline()[0].closed_ms is None
+"""
+    one = "the recorded stall of exchange [0-9a-f]{16} was not played: at speed=0, the default, there are no waits"
+    for speed, warned in (("0", 1), ("100", 0)):
+        result = suite.run(f"SPEED = {speed}\n" + code, "-W", "default")
+        result.assert_outcomes(passed=2, warnings=warned)
+        assert (re.search(one, result.stdout.str()) is not None) == bool(warned)
+
+
+def test_the_modes_of_recording_are_those_of_serve() -> None:
+    assert marks.RECORD == planning.RECORD
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("options", ["", "--wiretape-fault=cut@50%", "--wiretape-fault=status:429:0.5", "-n2"])
+def test_the_suite_with_real_sdks_passes_with_and_without_faults(options: str) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options.split(), "tests/sdk_suite"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_plugin_loads_nothing_heavy_until_it_is_used() -> None:
+    heavy = "sqlalchemy asyncio msgspec httptools pandas click"
+    code = f"import sys, pytest; before = set(sys.modules)\n" \
+           f"vars(pytest).pop('TerminalReporter', None)  # pytest 8 has none\n" \
+           f"import wiretape.viewer.wings.replay.plugin\n" \
+           f"print([name for name in {heavy.split()!r} if name in sys.modules and name not in before])"  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("tape", ["own.jsonl", "own.db"])
+def test_a_recorded_test_keeps_no_secret_of_a_body_and_replays_with_another_one(
+    tape: str, suite: Suite, api: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = """
+@pytest.mark.wiretape({tape!r}, upstream={api!r}, redact="cust-[0-9]+")
+def test_own():
+    body = asked("openai", user="cust-" + os.environ["CUSTOMER"], api_key=os.environ["KEY"][::-1])
+    body["messages"][0]["content"] += os.linesep + os.environ["KEY"]
+    url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+    assert httpx.post(url, json=body, trust_env=False).json() == {{"answer": 1}}
+""".format(api="openai=" + api, tape=tape)
+    key = "sk-ant-api03-Zq81LmX0wPvT6yRk92bcDE"
+    for name, value in (("KEY", key), ("CUSTOMER", "17")):
+        monkeypatch.setenv(name, value)
+    recorded = suite.run(code, "--wiretape-record=once")
+    recorded.assert_outcomes(passed=1)
+    recorded.stdout.fnmatch_lines("wiretape: 3 secrets masked in new recordings")
+    data = (Path.cwd() / tape).read_bytes()
+    assert not any(part.encode() in data for part in (key, key[::-1], "cust-17"))
+    assert b"*" * len(key) in data
+    for name, value in (("KEY", "sk-proj-OTHER1234567890abcdefghijklmnop"), ("CUSTOMER", "2231")):
+        monkeypatch.setenv(name, value)
+    suite.run(code).assert_outcomes(passed=1)
+    assert Api.count == 1

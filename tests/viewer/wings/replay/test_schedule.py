@@ -1,0 +1,140 @@
+"""Schedules of writes: as recorded, at another pace, cut otherwise, and with faults."""
+
+import math
+from typing import Any
+
+import pytest
+
+from wiretape.recorder.decode.exchange import Exchange, Reads
+from wiretape.viewer.source.tape.replayed import RecordedAnswer
+from wiretape.viewer.wings.replay import faults, schedule
+from wiretape.viewer.wings.replay.schedule import Schedule
+
+PIECES = [b'data: {"a":1}\n\ndata: {"b"', b":2}\n\n", b": note\n\n", b"data: [DONE]\n\n"]
+AT = [100, 150, 400, 450]
+
+
+def answer(**facts: Any) -> RecordedAnswer:
+    given = dict(status=200, content_type="text/event-stream", content_encoding=None, ended_by="end", connected_ns=1,
+                 headers_ns=90, end_ns=450, framing="chunked") | facts  # fmt: skip
+    sizes = [len(piece) for piece in PIECES]
+    starts = [sum(sizes[:place]) for place in range(len(sizes))]
+    return RecordedAnswer(Exchange(**given), [], Reads(range(4), AT, [None] * 4, starts, sizes), b"".join(PIECES))
+
+
+def writes(made: Schedule) -> list[tuple[int, bytes]]:
+    begins = [0, *made.ends]
+    return [(at, made.body[start:end]) for at, start, end in zip(made.at_ns, begins, made.ends, strict=False)]
+
+
+def test_each_read_is_a_write_at_its_time() -> None:
+    made = schedule.recorded(answer())
+    assert writes(made) == list(zip(AT, PIECES, strict=True))
+    assert (made.head_ns, made.end_ns, made.joins_head, made.joins_end, made.end) == (90, 450, False, True, "end")
+    assert schedule.recorded(answer(headers_ns=100, end_ns=460)).joins_head
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "end"),
+    [("eof", "close"), ("reset", "reset"), ("length", "close"), ("framing", "garbage"), ("idle_timeout", "silence"),
+     ("client", "close"), ("died", "close"), ("refused", "close")],
+)  # fmt: skip
+def test_an_answer_ends_as_the_recorded_one(ended_by: str, end: str) -> None:
+    assert schedule.recorded(answer(ended_by=ended_by)).end == end
+
+
+def test_a_pace_scales_every_wait_and_a_cap_cuts_the_long_ones() -> None:
+    made = schedule.recorded(answer())
+    assert schedule.paced(made, 2.0).at_ns == [50, 75, 200, 225]
+    capped = schedule.paced(made, 1.0, 60)
+    assert (capped.head_ns, capped.at_ns, capped.end_ns) == (60, [70, 120, 180, 230], 230)
+    at_once = schedule.paced(made, math.inf)
+    assert (at_once.head_ns, set(at_once.at_ns), at_once.ends) == (0, {0}, made.ends)
+
+
+def test_no_pace_is_too_slow_to_be_counted() -> None:
+    assert schedule.paced(schedule.recorded(answer()), 1e-300).end_ns == 1 << 62
+
+
+def test_what_lacks_a_part_never_ends_as_if_it_were_whole() -> None:
+    assert schedule.recorded(answer(gap_bytes=5)).end == "close"
+    assert schedule.recorded(answer(gap_bytes=5, framing="close")).end == "reset"
+
+
+def test_no_write_is_longer_than_what_may_wait_for_a_client() -> None:
+    long = Schedule(bytes(1 << 20), 0, [5], [1 << 20], 9, "end")
+    assert schedule.rechunked(long, [10, 1 << 20]).ends == [10, *range(10 + (256 << 10), 1 << 20, 256 << 10), 1 << 20]
+
+
+def test_events_bytes_or_pieces_may_be_the_writes() -> None:
+    made = schedule.recorded(answer())
+    events = schedule.rechunked(made, schedule.event_ends(answer()))
+    assert writes(events) == [
+        (100, b'data: {"a":1}\n\n'), (150, b'data: {"b":2}\n\n'), (400, b": note\n"), (450, b"\ndata: [DONE]\n\n"),
+    ]  # fmt: skip
+    single = schedule.rechunked(made, schedule.in_pieces(made.body, 1))
+    assert len(single.ends) == len(made.body)
+    assert sorted(set(single.at_ns)) == AT
+    assert [len(data) for _, data in writes(schedule.rechunked(made, schedule.in_pieces(made.body, 40)))] == [40, 12]
+
+
+def test_what_no_read_covers_is_sent_too() -> None:
+    whole = answer()
+    lacking = RecordedAnswer(whole.facts, [], Reads.of(whole.reads[:1] + whole.reads[2:]), whole.body)
+    assert writes(schedule.recorded(lacking))[1] == (100, PIECES[1])
+
+
+def broken(text: str) -> Schedule:
+    made, done = faults.applied(schedule.recorded(answer()), [faults.parse(text)], lambda: schedule.events(answer()))
+    assert [fault.text for fault in done] == [text]
+    return made
+
+
+def test_a_cut_ends_the_stream_before_its_place() -> None:
+    made = broken("cut@#1")
+    assert (writes(made), made.end, made.end_ns) == ([(100, b'data: {"a":1}\n\n')], "close", 100)
+    assert (broken("reset@#3").end, broken("reset@#3").body) == ("reset", b"".join(PIECES[:3])[:-1])
+    assert len(broken("cut@50%").body) == len(b"".join(PIECES)) // 2
+
+
+def test_a_stall_shifts_what_follows() -> None:
+    assert writes(broken("stall:2ms@#1")) == [
+        (100, b'data: {"a":1}\n\n'), (2_000_100, b'data: {"b"'), (2_000_150, PIECES[1]), (2_000_400, PIECES[2]),
+        (2_000_450, PIECES[3]),
+    ]  # fmt: skip
+
+
+def test_a_stall_after_the_last_byte_delays_the_end_alone() -> None:
+    made, before = broken("stall:2ms@100%"), schedule.recorded(answer())
+    assert (writes(made), made.end_ns, made.joins_end) == (writes(before), 2_000_450, False)
+
+
+def test_a_corrupt_event_is_no_json_and_as_long() -> None:
+    made = broken("corrupt@#1")
+    assert made.body == b"".join(PIECES).replace(b'{"b"', b'\xff"b"')
+
+
+def test_a_slow_answer_takes_so_many_times_as_long() -> None:
+    assert broken("slow:3x").at_ns == [300, 450, 1200, 1350]
+
+
+def test_a_fault_beyond_the_last_event_does_nothing_and_says_so() -> None:
+    made = schedule.recorded(answer())
+    for text in ("cut@#9", "corrupt@100%"):
+        assert faults.applied(made, [faults.parse(text)], lambda: schedule.events(answer())) == (made, []), text
+
+
+def test_chance_depends_on_the_seed_the_exchange_and_the_turn_alone() -> None:
+    often = [faults.parse("status:429:0.5")]
+    struck = [bool(faults.striking(often, 1, "aaaa", turn)) for turn in range(100)]
+    assert struck == [bool(faults.striking(often, 1, "aaaa", turn)) for turn in range(100)]
+    assert 30 < sum(struck) < 70
+    assert struck != [bool(faults.striking(often, 2, "aaaa", turn)) for turn in range(100)]
+
+
+@pytest.mark.parametrize("text", ["cut", "cut@5", "stall@#1", "stall:5@#1", "status:200", "status:429:2", "slow:3",
+                                  "melt@#1", "cut@101%", "slow:2x@#3", "slow:0x", "slow:-1x", "stall:0s@#1",
+                                  "status:999", "status:429:nan", "status:429:0.1:0.2"])  # fmt: skip
+def test_what_is_no_fault_is_refused_with_examples(text: str) -> None:
+    with pytest.raises(ValueError, match=r"cut@50%|above 0|400 to 599|from 0 to 1|50% \(of the body\)"):
+        faults.parse(text)

@@ -1,0 +1,519 @@
+"""A tape served over HTTP: a client gets the bytes that the recorder got."""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import math
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import http2
+from tests.support.compressors import COMPRESS
+from tests.support.frames import STEP, begin, body, end, exchange, head, opened, record
+from tests.support.relay import Answer, dial, fetch, on_loop, post, raw, until
+from wiretape.recorder.clock import SYSTEM, KernelTime
+from wiretape.recorder.decode.exchange import Reads
+from wiretape.recorder.relay import providers, server
+from wiretape.recorder.relay.client import Client
+from wiretape.recorder.relay.guard import Refusal
+from wiretape.recorder.relay.service import Observer, Recorder
+from wiretape.recorder.relay.service import Options as Recording
+from wiretape.recorder.tape import journal, retention
+from wiretape.viewer.source.tape import queries, replayed
+from wiretape.viewer.wings.replay import serve
+from wiretape.viewer.wings.replay.faults import parse
+from wiretape.viewer.wings.replay.matching import ReplayRequest
+from wiretape.viewer.wings.replay.planning import AnswerPlan, Planner, ServingOptions
+from wiretape.viewer.wings.replay.serve import Replay, Served
+from wiretape.viewer.wings.replay.source import ReplaySource
+from wiretape.viewer.wings.replay.unread import Kernel, Watcher
+from wiretape.viewer.wings.replay.websocket import Upgrade
+
+CHAT = "/v1/chat/completions"
+PIECES = [b"data: {}\n\n", b"data: {", b"}\n\n", b"data: [DONE]\n\n"]
+REQUEST = b'{"model":"gpt-test","stream":true}'
+
+
+@pytest.fixture
+def tape(tmp_path: Path) -> Path:
+    """The path for a test's own tape."""
+    return tmp_path / "tape.db"
+
+
+@dataclass
+class Serving:
+    """A server of a tape, and its messages."""
+
+    base: str = ""
+    served: list[Served] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+
+    async def ask(self, target: str = CHAT, body: bytes = REQUEST, **more: Any) -> Answer:
+        return await fetch(self.base, post(target, body, **more), more.get("method", "POST"))
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    tape: Path, on_came: Callable[[Served, Client], None] = lambda *_: None, **options: Any
+) -> AsyncIterator[Serving]:
+    """Serve a tape, without waits unless told otherwise."""
+    found = Serving()
+    settings = ServingOptions(**{"speed": math.inf} | options)
+    app = Replay(lambda: Planner(ReplaySource(tape), settings), on_served=found.served.append,
+                 on_refused=found.refused.append, on_trouble=found.troubles.append,
+                 upgrade=Upgrade, on_came=on_came)  # fmt: skip
+    sock = server.listen("127.0.0.1", 0)
+    await app.start()
+    front = server.Server(app, sock, found.refused.append, kernel_time=KernelTime(SYSTEM))
+    found.base = server.base_url(sock)
+    try:
+        yield found
+    finally:
+        front.close()
+        await app.stop()
+        await front.wait_closed(0)
+
+
+def taped(tape: Path, *frames: journal.Frame) -> Path:
+    with opened(tape) as store:
+        record(store, list(frames))
+    return tape
+
+
+def broken(ended_by: str, pieces: Sequence[bytes] = PIECES, headers: Sequence[tuple[bytes, bytes]] = (),
+           framing: str = "chunked") -> list[journal.Frame]:  # fmt: skip
+    """Return the frames of an exchange with the given end."""
+    import msgspec
+
+    begun = msgspec.structs.replace(head("a1"), headers=list(headers), framing=framing)
+    return [begin("a1"), begun, *body("a1", pieces), end("a1", pieces, ended_by)]
+
+
+def recorded(tape: Path) -> list[tuple[str, str, str | None, bytes, int | None, list[list[str]]]]:
+    """Return the facts of each exchange of a tape that must be the same on another one, in the order of the models."""
+    with queries.opened(tape) as connection:
+        found = []
+        for one in replayed.heads(connection):
+            answer = replayed.answer(connection, one.no)
+            kept = [pair for pair in map(list, answer.headers) if not pair[0].startswith("x-wiretape-")]
+            detail = queries.detail(connection, one.no).outcome_detail
+            found.append((str(one.model), one.outcome, detail, answer.body, one.status, sorted(kept)))
+        return sorted(found)
+
+
+def asked(tape: Path) -> list[tuple[str, bytes, Reads, bytes]]:
+    """Return each request of a tape, and the reads and the body of its answer."""
+    with queries.opened(tape) as connection:
+        heads = list(replayed.heads(connection))
+        answers = [replayed.answer(connection, one.no) for one in heads]
+        bodies = [body or b"" for body in replayed.request_bodies(connection, heads)]
+        return [
+            (one.path, request, answer.reads, answer.body)
+            for one, request, answer in zip(heads, bodies, answers, strict=True)
+        ]
+
+
+@on_loop
+async def test_every_stream_of_the_demo_is_recorded_again_as_it_was(demo: tuple[Path, str], tmp_path: Path) -> None:
+    again, requests = tmp_path / "again.db", asked(demo[0])
+    async with serving(demo[0]) as replay:
+        recorder = Recorder(Recording(again, [providers.make("", replay.base)]), Observer())
+        await recorder.start()
+        await asyncio.gather(*(fetch(recorder.base, post(path, request)) for path, request, _, _ in requests))
+        await until(lambda: len(replay.served) == len(requests))
+        assert await recorder.stop() == 0
+    assert recorded(again) == recorded(demo[0])
+    assert not replay.troubles
+
+
+@pytest.mark.parametrize("protocol", ["h2", "http/1.1"])
+@on_loop
+async def test_a_client_of_http_2_is_served_over_it_with_trailers(tape: Path, protocol: str) -> None:
+    import msgspec
+
+    pieces = exchange("a1", PIECES)
+    ended = msgspec.structs.replace(pieces[-1], protocol=protocol, trailers=[(b"grpc-status", b"0")])
+    async with serving(taped(tape, *pieces[:-1], ended)) as replay, http2.connect(replay.base) as peer:
+        asked = peer.request(http2.ask(CHAT), end=False)
+        await asked.send(REQUEST, end=True)
+        await asked.over()
+        assert (bytes(asked.body), asked.trailers) == (b"".join(PIECES), [("grpc-status", "0")])
+        got = await replay.ask()
+        assert (got.body, got.complete) == (b"".join(PIECES), True)
+
+
+@on_loop
+async def test_a_head_that_ended_its_stream_ends_it_again(tape: Path) -> None:
+    import msgspec
+
+    first, head, ended = exchange("a1", [])
+    ended = msgspec.structs.replace(ended, protocol="h2", end_ns=head.headers_ns)
+    async with serving(taped(tape, first, head, ended)) as replay, http2.connect(replay.base) as peer:
+        asked = peer.request(http2.ask(CHAT))
+        await asked.send(REQUEST, end=True)
+        await asked.over()
+        assert (asked.is_ended, asked.sizes) == (True, [])
+
+
+@on_loop
+async def test_a_stream_that_was_reset_is_reset_again_with_its_code(tape: Path) -> None:
+    import msgspec
+
+    *before, last = broken("reset")
+    ended = msgspec.structs.replace(last, reset_code="rst_enhance_your_calm")
+    async with serving(taped(tape, *before, ended)) as replay, http2.connect(replay.base) as peer:
+        asked = peer.request(http2.ask(CHAT))
+        await asked.send(REQUEST, end=True)
+        await asked.over()
+        assert (bytes(asked.body), asked.reset_code) == (b"".join(PIECES), 11)
+
+
+@on_loop
+async def test_each_read_of_the_demo_is_a_chunk_of_its_own(demo: tuple[Path, str]) -> None:
+    async with serving(demo[0]) as replay:
+        for path, request, reads, body in asked(demo[0]):
+            got = await raw(replay.base, post(path, request, [("connection", "close")]))
+            head, _, sent = got.partition(b"\r\n\r\n")
+            pieces = [body[one.start : one.start + one.size] for one in reads]
+            if b"transfer-encoding: chunked" in head:
+                assert sent.removesuffix(b"0\r\n\r\n") == b"".join(b"%x\r\n%s\r\n" % (len(one), one) for one in pieces)
+            else:
+                assert sent == body
+
+
+@on_loop
+async def test_waits_are_those_of_the_recording(tape: Path) -> None:
+    pieces = [b"data: %d\n\n" % number for number in range(20)]
+    async with serving(taped(tape, *exchange("a1", pieces)), speed=0.5) as replay:  # 2 ms between reads
+        got = await replay.ask()
+        await until(lambda: replay.served)
+        (served,) = replay.served
+    assert got.body == b"".join(pieces)
+    assert served.head_ns is not None
+    assert served.head_ns >= 6_000_000
+    assert all(at >= (8 + 2 * place) * 1_000_000 for place, at in enumerate(served.written_ns))
+    assert served.ended_ns is not None
+    assert served.ended_ns >= 50_000_000
+
+
+LENGTH = [(b"content-length", b"100")]
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "headers", "framing", "error"),
+    [
+        ("eof", (), "chunked", "without sending complete message body"),
+        ("reset", (), "chunked", "ConnectionResetError"),
+        ("length", LENGTH, "length", "without sending complete message body"),
+        ("framing", (), "chunked", "illegal chunk header"),
+        ("client", (), "chunked", "without sending complete message body"),
+        ("died", (), "chunked", "without sending complete message body"),
+    ],
+)
+@on_loop
+async def test_a_broken_stream_breaks_as_it_did(
+    tape: Path, ended_by: str, headers: Sequence[tuple[bytes, bytes]], framing: str, error: str
+) -> None:
+    async with serving(taped(tape, *broken(ended_by, headers=headers, framing=framing))) as replay:
+        got = await replay.ask()
+    assert (got.status, got.body, got.complete) == (200, b"".join(PIECES), False)
+    assert error in got.error
+
+
+@on_loop
+async def test_an_answer_that_ends_with_its_connection_does_so_again(tape: Path) -> None:
+    async with serving(taped(tape, *broken("end", framing="close"))) as replay:
+        got = await replay.ask()
+    assert (got.body, got.complete, got.headers["connection"]) == (b"".join(PIECES), True, "close")
+    assert "transfer-encoding" not in got.headers
+
+
+@on_loop
+async def test_where_no_answer_came_the_connection_is_closed(tape: Path) -> None:
+    frames = [begin("a1"), end("a1", [], "refused")]
+    async with serving(taped(tape, *frames)) as replay:
+        assert await raw(replay.base, post(CHAT, REQUEST)) == b""
+
+
+@on_loop
+async def test_a_timeout_is_silence_until_the_client_leaves(tape: Path) -> None:
+    async with serving(taped(tape, *broken("idle_timeout"))) as replay:
+        async with dial(replay.base) as (reader, writer), asyncio.timeout(30):
+            writer.write(post(CHAT, REQUEST))
+            await reader.readuntil(b"e\r\ndata: [DONE]\n\n\r\n")
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(reader.read(1), 0.1)
+        await until(lambda: replay.served)
+    assert replay.served[0].ended == "client"
+
+
+@on_loop
+async def test_cookies_framing_and_line_breaks_of_recorded_headers_are_not_served(tape: Path) -> None:
+    headers = [
+        (b"content-type", b"text/event-stream"), (b"set-cookie", b"a=b"), (b"content-length", b"7"),
+        (b"transfer-encoding", b"gzip"), (b"x-wiretape-id", b"1"), (b"x-request-id", b"r1"), (b"x-evil", b"a\r\nb: c"),
+    ]  # fmt: skip
+    async with serving(taped(tape, *broken("end", headers=headers))) as replay:
+        got = await replay.ask()
+    assert got.headers == {
+        "content-type": "text/event-stream", "x-request-id": "r1", "x-wiretape-exchange": "a1",
+        "transfer-encoding": "chunked",
+    }  # fmt: skip
+    assert got.complete
+
+
+@on_loop
+async def test_recorded_addresses_at_the_upstream_lead_to_the_recordings_beside(tape: Path) -> None:
+    names = (b"Location", b"Operation-Location", b"X-Goog-Upload-URL")
+    sent = [(name, b"http://upstream.test:1/v1/moved") for name in names]
+    away = (b"Azure-AsyncOperation", b"http://elsewhere.test/v1/moved")
+    frames = begin("a1", upstream="http://upstream.test:1"), head("a1", [*sent, away]), end("a1", [])
+    async with serving(taped(tape, *frames)) as served:
+        got = await served.ask()
+    assert {got.headers[name.decode().lower()] for name in names} == {"http://localhost/v1/moved"}
+    assert got.headers["azure-asyncoperation"] == "http://elsewhere.test/v1/moved"
+
+
+@on_loop
+async def test_what_was_not_recorded_is_a_404_and_what_is_recorded_meanwhile_is_found(tape: Path) -> None:
+    async with serving(taped(tape, *exchange("a1"))) as replay:
+        missed = await replay.ask(body=b'{"model":"other"}')
+        assert missed.status == 404
+        assert json.loads(missed.body)["error"] == {
+            "message": "wiretape: no recording answers POST /v1/chat/completions: the nearest is a1, which differs in "
+            'model: "gpt-test" recorded, "other" asked; stream: true recorded, nothing asked',
+            "type": "wiretape_error", "code": "not_recorded", "nearest": "a1", "differs": ["model", "stream"],
+        }  # fmt: skip
+        with opened(tape) as store:
+            later = begin("b2", body=b'{"model":"other"}')
+            record(store, [later, head("b2"), *body("b2", PIECES), end("b2", PIECES)])
+        assert (await replay.ask(body=b'{"model":"other"}')).headers["x-wiretape-exchange"] == "b2"
+        assert (await replay.ask("/@a1/what/ever", body=b"")).headers["x-wiretape-exchange"] == "a1"
+
+
+@on_loop
+async def test_half_of_a_surrogate_pair_in_a_request_is_told_as_a_replacement_character(tape: Path) -> None:
+    async with serving(taped(tape, *exchange("a1"))) as replay:
+        missed = await replay.ask(body=rb'{"model":"gpt-test","stream":true,"\ud83d":"cut off \ud83d"}')
+    assert missed.status == 404
+    error = json.loads(missed.body)["error"]
+    assert error["differs"] == ["\ufffd"]
+    assert error["message"].endswith('differs in \ufffd: nothing recorded, "cut off \ufffd" asked')
+    assert replay.troubles == []
+
+
+@on_loop
+async def test_a_recording_that_still_runs_is_served_when_it_has_ended(tape: Path) -> None:
+    other = b'{"model":"later"}'
+    async with serving(taped(tape, *exchange("a1"))) as replay:
+        with opened(tape) as store:
+            record(store, [begin("b2", body=other), *exchange("c3")])
+            assert (await replay.ask(body=other)).status == 404
+            record(store, [head("b2"), *body("b2", PIECES), end("b2", PIECES)])
+        assert (await replay.ask(body=other)).headers["x-wiretape-exchange"] == "b2"
+        with opened(tape) as store:
+            list(retention.erase(store.connection, ["c3"]))
+        assert "deleted" in json.loads((await replay.ask("/@c3/", b"")).body)["error"]["message"]
+
+
+@on_loop
+async def test_a_gap_is_a_cut_that_is_reported(tape: Path) -> None:
+    frames = [begin("a1"), head("a1"), *body("a1", PIECES), end("a1", PIECES, gap=7)]
+    async with serving(taped(tape, *frames)) as replay:
+        got = await replay.ask()
+        await until(lambda: replay.served)
+    assert (got.body, got.complete, replay.served[0].missing) == (b"".join(PIECES), False, 7)
+
+
+@on_loop
+async def test_uploads_in_chunks_and_compressed_match_and_requests_may_come_ahead(tape: Path) -> None:
+    packed = b"".join(COMPRESS["gzip"]([REQUEST], False))
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(one), one) for one in (packed[:9], packed[9:], b""))
+    headers = [("transfer-encoding", "chunked"), ("content-encoding", "gzip")]
+    upload = post(CHAT, b"", headers) + chunks
+    async with serving(taped(tape, *exchange("a1"))) as replay:
+        last = post("/@a1/", b"", [("connection", "close")], method="HEAD")
+        got = await raw(replay.base, upload + post("/@a1/", b"", method="HEAD") + upload + last)
+    heads = [part.partition(b"\r\n\r\n") for part in got.split(b"HTTP/1.1 ")[1:]]
+    assert [head[:3] for head, _, _ in heads] == [b"200"] * 4
+    assert [bool(sent) for _, _, sent in heads] == [True, False, True, False]
+
+
+@on_loop
+async def test_an_answer_keeps_its_distance_from_a_request_that_comes_slowly(tape: Path) -> None:
+    request = post(CHAT, REQUEST, [("connection", "close")])
+    async with serving(taped(tape, *exchange("a1")), speed=0.1) as replay, dial(replay.base) as (reader, writer):
+        writer.write(request[:-1])
+        await asyncio.sleep(0.1)
+        writer.write(request[-1:])
+        await reader.read()
+        await until(lambda: replay.served)
+    sent_ns, at_ns = 2 * STEP, [(4 + seq) * STEP for seq in range(len(PIECES))]
+    written_ns, came_ns = replay.served[0].written_ns, replay.served[0].uploaded_ns or 0
+    assert came_ns > 10 * at_ns[-1]
+    assert all(written - came_ns >= 10 * (at - sent_ns) for written, at in zip(written_ns, at_ns, strict=True))
+
+
+@on_loop
+async def test_a_tape_that_is_damaged_meanwhile_is_told_as_such(tape: Path) -> None:
+    async with serving(taped(tape, *exchange("a1"))) as replay:
+        os.truncate(tape, 8192)
+        got = await replay.ask()
+        os.unlink(tape)
+    assert (got.status, json.loads(got.body)["error"]["code"]) == (500, "tape")
+    assert "is damaged" in replay.troubles[0]
+
+
+def packed(coding: str) -> tuple[list[bytes], list[tuple[bytes, bytes]]]:
+    """Return the reads of a compressed answer whose events are flushed, and its headers."""
+    pieces = [piece for piece in COMPRESS[coding](PIECES, True) if piece]
+    length = b"%d" % len(b"".join(pieces))
+    return pieces, [(b"content-type", b"text/event-stream"), (b"content-encoding", coding.encode()),
+                    (b"content-length", length)]  # fmt: skip
+
+
+@on_loop
+@pytest.mark.parametrize("coding", COMPRESS)
+@pytest.mark.parametrize("framing", ["chunked", "length"])
+async def test_a_compressed_answer_is_as_recorded_for_a_client_that_takes_its_coding_and_decoded_for_others(
+    tape: Path, coding: str, framing: str
+) -> None:
+    pieces, headers = packed(coding)
+    async with serving(taped(tape, *broken("end", pieces, headers, framing)), rechunk="event") as replay:
+        taken = await replay.ask(headers=[("accept-encoding", f"x, {coding};q=0.5")])
+        plain = [await replay.ask(headers=more) for more in ([], [("accept-encoding", f"identity, {coding};q=0")])]
+    assert (taken.body, taken.headers["content-encoding"], taken.complete) == (b"".join(pieces), coding, True)
+    for got in plain:
+        assert (got.body, "content-encoding" in got.headers, got.complete) == (b"".join(PIECES), False, True)
+
+
+def test_a_decoded_answer_has_its_events_at_the_reads_that_completed_them(tape: Path) -> None:
+    pieces, headers = packed("gzip")
+    planner = Planner(ReplaySource(taped(tape, *broken("end", pieces, headers))), ServingOptions())
+    asked = ReplayRequest("POST", CHAT.encode(), REQUEST)
+    coded, plain = (planner.plan(replace(asked, headers=more)) for more in ([(b"accept-encoding", b"gzip")], []))
+    planner.close()
+    assert isinstance(coded, AnswerPlan)
+    assert isinstance(plain, AnswerPlan)
+    assert [*plain.schedule.at_ns] == [*coded.schedule.at_ns][: len(PIECES)]
+    assert [*plain.schedule.ends] == [*itertools.accumulate(map(len, PIECES))]
+
+
+@on_loop
+async def test_an_answer_that_cannot_be_decoded_is_served_as_recorded(tape: Path) -> None:
+    headers = [(b"content-type", b"text/event-stream"), (b"content-encoding", b"snappy")]
+    async with serving(taped(tape, *broken("end", [b"\xff\xfe\x00\x01"], headers))) as replay:
+        got = await replay.ask()
+    assert (got.body, got.headers["content-encoding"]) == (b"\xff\xfe\x00\x01", "snappy")
+
+
+@on_loop
+async def test_the_list_says_what_is_served(tape: Path) -> None:
+    async with serving(taped(tape, *exchange("a1"))) as replay:
+        text = await replay.ask("/", b"", method="GET")
+        listed = await replay.ask("/", b"", method="GET", headers=[("accept", "application/json")])
+    assert b"a1  200  " in text.body
+    assert json.loads(listed.body)["exchanges"][0]["model"] == "gpt-test"
+
+
+@on_loop
+async def test_a_web_page_and_another_host_are_refused(tape: Path) -> None:
+    async with serving(taped(tape, *exchange("a1"))) as replay:
+        page = await replay.ask(headers=[("origin", "https://evil.example")])
+        other = await raw(replay.base, b"GET / HTTP/1.1\r\nhost: evil.example\r\n\r\n")
+    assert page.status == 403
+    assert other.startswith(b"HTTP/1.1 421 ")
+    assert [refusal.status for refusal in replay.refused] == [403, 421]
+
+
+@on_loop
+async def test_a_fault_that_finds_no_place_in_an_answer_is_reported(tape: Path) -> None:
+    async with serving(taped(tape, *exchange("a1")), faults=[parse("corrupt@#999"), parse("slow:1x")]) as replay:
+        assert (await replay.ask()).complete
+        await until(lambda: replay.served)
+    assert (replay.served[0].faults, replay.served[0].unplaced) == (("slow:1x",), ("corrupt@#999",))
+
+
+@on_loop
+async def test_a_fault_by_chance_is_an_error_in_place_of_the_answer(tape: Path) -> None:
+    faults = [parse("status:503"), parse("cut@#1")]
+    async with serving(taped(tape, *exchange("a1")), faults=faults) as replay:
+        got = await replay.ask()
+        await until(lambda: replay.served)
+    assert (got.status, json.loads(got.body)["error"]["code"]) == (503, "fault")
+    assert replay.served[0].faults == ("status:503",)
+
+
+@on_loop
+async def test_a_client_that_does_not_read_holds_up_a_bounded_part_of_its_own_answer(tape: Path) -> None:
+    pieces = [b"data: %s\n\n" % (b"x" * 60_000)] * 300  # 18 MB, more than sockets take
+    async with serving(taped(tape, *exchange("a1", pieces))) as replay:
+        slow = socket.create_connection(("127.0.0.1", int(replay.base.rpartition(":")[2])))
+        with slow:
+            slow.sendall(post(CHAT, REQUEST))
+            await asyncio.wait_for(replay.ask(), 30)  # another one gets all of it
+            assert len(replay.served) == 1
+        await until(lambda: len(replay.served) == 2)
+    held = replay.served[1]
+    assert (held.ended, len(held.held)) == ("client", 1)
+    assert sum(held.sizes) < 18_000_000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no other kernel tells")
+@on_loop
+async def test_who_read_all_and_closed_before_that_was_noticed_has_read_all(tape: Path) -> None:
+    watcher, came = Watcher(kernel := Kernel(), SYSTEM), list[Served]()
+
+    def watch(served: Served, client: Client) -> None:
+        came.append(served)
+        watcher.add(served, client)
+
+    async with serving(taped(tape, *exchange("a1")), watch) as replay:
+        with socket.create_connection(("127.0.0.1", int(replay.base.rpartition(":")[2]))) as client:
+            client.sendall(post(CHAT, REQUEST))
+            await until(lambda: replay.served)
+            while not client.recv(1 << 20).endswith(b"0\r\n\r\n"):
+                pass
+        watcher.look()  # before the loop has seen the client's end
+        await until(lambda: len(came[0].read_ns) == len(came[0].ends))
+    watcher.close()
+    kernel.close()
+
+
+@on_loop
+async def test_an_answer_of_a_head_alone_is_served_as_one_frame(tape: Path) -> None:
+    import msgspec
+
+    begun, *_, last = exchange("a1", [])
+    headed = msgspec.structs.replace(head("a1"), headers=[(b"grpc-status", b"8")], framing="h2", protocol="h2")
+    ended = msgspec.structs.replace(last, end_ns=headed.headers_ns, protocol="h2")
+    async with serving(taped(tape, begun, headed, ended)) as replay, http2.connect(replay.base) as peer:
+        asked = peer.request(http2.ask(CHAT))
+        await asked.send(REQUEST, end=True)
+        await asked.over()
+        assert (asked.headers["grpc-status"], peer.frames[http2.DATA]) == ("8", 0)
+
+
+@on_loop
+async def test_the_bodies_of_all_requests_have_one_limit(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "ALL_BODIES_BYTES", 100_000)
+    begun = post(CHAT, bytes(70_000))[:-10_000]
+    async with serving(taped(tape, *exchange("a1"))) as replay, dial(replay.base) as one, dial(replay.base) as other:
+        answers = {asyncio.create_task(reader.readline()) for reader, _ in (one, other)}
+        for _, writer in (one, other):
+            writer.write(begun)
+        done, waiting = await asyncio.wait(answers, return_when=asyncio.FIRST_COMPLETED, timeout=10)
+        assert [b" 503 " in task.result() for task in done] == [True]
+        assert (await replay.ask(CHAT, bytes(40_000))).status == 404  # there is room again
+        for task in waiting:
+            task.cancel()
+    assert [refusal.status for refusal in replay.refused] == [503]

@@ -1,0 +1,342 @@
+"""A recorded WebSocket served to a client: upstream's bytes after the messages that they answered."""
+
+import asyncio
+import base64
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.viewer.replay.test_cassette import session
+from tests.viewer.replay.test_serve import Serving, serving
+
+from tests.support.frames import begin, end, exchange, head, opened, record
+from tests.support.relay import dial, on_loop, post, until
+from tests.support.websockets import ASK, MS, response, side
+from wiretape.recorder.decode.framings.websocket import messages
+from wiretape.recorder.errors import NotShipped
+from wiretape.recorder.tape import journal
+from wiretape.viewer.source.tape.replayed import ExchangeHead, RecordedAnswer
+from wiretape.viewer.wings.replay.faults import parse
+from wiretape.viewer.wings.replay.matching import Miss, ReplayRequest
+from wiretape.viewer.wings.replay.planning import Greeting, Planner, ServingOptions, Talk
+from wiretape.viewer.wings.replay.source import ReplaySource
+
+PATH = "/v1/responses"
+DEFLATE = "permessage-deflate; server_no_context_takeover; client_max_window_bits=12"
+AGAIN = json.dumps({"type": "response.create", "model": "gpt-test", "input": "And?"})
+Timed = list[tuple[int, bytes]]
+
+
+@pytest.fixture
+def tape(tmp_path: Path) -> Path:
+    """The path for a test's own tape."""
+    return tmp_path / "tape.db"
+
+
+def conversation(extensions: str | None, closes: bytes = b"") -> tuple[Timed, Timed]:
+    """Return the bytes received and sent in two turns, each 50 ms after its message; a read may end in a frame."""
+    up, down = side(extensions, client=True), side(extensions)
+    sent = [(100, bytes(up.send_data(ASK))), (300, bytes(up.send_data(AGAIN)))]
+    first = b"".join(bytes(down.send_data(message)) for message in response(1, "Hel", "lo"))
+    second = b"".join(bytes(down.send_data(message)) for message in response(2, "Well"))
+    came = [(150, first[:40]), (170, first[40:]), (350, second), *([(360, closes)] if closes else [])]
+    return came, sent
+
+
+def taped(tape: Path, came: Timed, sent: Timed, extensions: str | None = None, ended_by: str = "end",
+          id: str = "a1", path: str = PATH) -> Path:  # fmt: skip
+    """Write a WebSocket to a tape."""
+
+    def frames(pieces: Timed, is_client: bool) -> list[journal.SocketReads]:
+        runs = [journal.ReadRun(id, seq, [at * MS], [at * MS], [len(data)]) for seq, (at, data) in enumerate(pieces)]
+        return [
+            journal.SocketReads([msgspec.structs.replace(run, is_client=is_client)], data)
+            for run, (_, data) in zip(runs, pieces, strict=True)
+        ]
+
+    headers = [(b"x-up", b"1"), *([(b"sec-websocket-extensions", extensions.encode())] if extensions else [])]
+    by_turns = [one for two in zip_longest(frames(sent, True), frames(came, False)) for one in two if one is not None]
+    size = sum(len(data) for _, data in came)
+    ended = msgspec.structs.replace(
+        end(id, [b"x" * size], ended_by), end_ns=400 * MS, client_bytes=sum(len(data) for _, data in sent),
+        client_gap_bytes=0,
+    )  # fmt: skip
+    switched = msgspec.structs.replace(head(id, headers), status=101, framing="websocket")
+    with opened(tape) as store:
+        record(store, [begin(id, method="GET", path=path, body=b""), switched, *by_turns, ended])
+    return tape
+
+
+class Caller:
+    """A client, byte for byte."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, extensions: str | None) -> None:
+        self.reader, self.writer, self.side = reader, writer, side(extensions, client=True)
+        self.extensions = extensions
+
+    async def say(self, message: str) -> None:
+        self.writer.write(bytes(self.side.send_data(message)))
+
+    async def take(self, size: int) -> bytes:
+        return await asyncio.wait_for(self.reader.readexactly(size), 30)
+
+    async def rest(self) -> list[tuple[str, bytes]]:
+        """Return the remaining messages."""
+        data = await asyncio.wait_for(self.reader.read(), 30)
+        found = messages(data, from_client=False, extensions=self.extensions)
+        return [(message.kind, message.data) for message in found]
+
+
+@contextlib.asynccontextmanager
+async def calling(
+    replay: Serving, offer: str | None = None, agreed: str | None = None, path: str = PATH
+) -> AsyncIterator[tuple[bytes, Caller]]:
+    """Ask for a WebSocket; give the head of the answer, and a caller that takes `agreed` as agreed on."""
+    key = base64.b64encode(b"0123456789abcdef").decode()
+    headers = [("connection", "Upgrade"), ("upgrade", "websocket"), ("sec-websocket-key", key)]
+    headers += [("sec-websocket-version", "13"), *([("sec-websocket-extensions", offer)] if offer else [])]
+    async with dial(replay.base) as (reader, writer):
+        writer.write(post(path, b"", headers, method="GET"))
+        yield (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)).lower(), Caller(reader, writer, agreed)
+
+
+def joined(pieces: Timed) -> bytes:
+    return b"".join(data for _, data in pieces)
+
+
+@pytest.mark.parametrize("extensions", [None, DEFLATE])
+@on_loop
+async def test_each_turn_waits_for_its_message_and_has_its_bytes_reads_and_times(
+    tape: Path, extensions: str | None
+) -> None:
+    closing = bytes(side().close(1000, "done"))
+    came, sent = conversation(extensions, closing)
+    async with (
+        serving(taped(tape, came, sent, extensions), speed=1) as replay,
+        calling(replay, "permessage-deflate; client_max_window_bits", extensions) as (answered, caller),
+    ):
+        assert answered.startswith(b"http/1.1 101 ")
+        assert b"sec-websocket-accept: " in answered
+        assert b"x-up: 1\r\n" in answered
+        assert ((extensions or "deflate").encode() in answered) == (extensions is not None)
+        await asyncio.sleep(0.3)  # a client that is slower than it was
+        asked = time.monotonic()
+        await caller.say(ASK)
+        assert await caller.take(len(joined(came[:2]))) == joined(came[:2])
+        assert time.monotonic() - asked >= 0.07
+        await caller.say(AGAIN)
+        assert await caller.take(len(joined(came[2:]))) == joined(came[2:])
+        assert await caller.reader.read() == b""
+        await until(lambda: replay.served)
+    (served,) = replay.served
+    assert (served.status, served.ended, list(served.sizes)) == (101, "end", [len(data) for _, data in came])
+    assert not replay.troubles
+
+
+@on_loop
+async def test_a_client_without_the_recorded_extension_gets_the_same_messages(tape: Path) -> None:
+    came, sent = conversation(DEFLATE)
+    async with serving(taped(tape, came, sent, DEFLATE)) as replay:
+        for offer in (None, "permessage-deflate; server_max_window_bits=9"):
+            async with calling(replay, offer) as (answered, caller):
+                assert b"sec-websocket-extensions" not in answered
+                await caller.say(ASK)
+                await caller.say(AGAIN)
+                told = [data.decode() for _, data in await caller.rest()]
+            assert told == [*response(1, "Hel", "lo"), *response(2, "Well")]
+
+
+@pytest.mark.parametrize(
+    ("asked", "path", "differs", "nearest"),
+    [
+        ([ASK.replace("Hi", "No")], PATH, "input: ", "a1"),
+        ([ASK, AGAIN.replace("And", "No")], PATH, "input: ", "a1"),
+        ([ASK, AGAIN, ASK], PATH, "one more than were recorded", "a1"),
+        ([], "/v1/other", "differs in its path", "a1"),
+    ],
+    ids=["first", "second", "more", "path"],
+)
+@on_loop
+async def test_what_was_not_recorded_is_told_with_the_nearest_recording(
+    tape: Path, asked: Sequence[str], path: str, differs: str, nearest: str
+) -> None:
+    came, sent = conversation(None)
+    async with serving(taped(tape, came, sent, ended_by="idle_timeout")) as replay:
+        async with calling(replay, path=path) as (answered, caller):
+            for message in asked:
+                await caller.say(message)
+            if not asked:
+                assert answered.startswith(b"http/1.1 404 ")
+                return
+            *_, (_, told), (kind, reason) = await caller.rest()
+        await until(lambda: replay.served)
+    error = json.loads(told)["error"]
+    assert (error["code"], error["nearest"]) == ("not_recorded", nearest)
+    assert differs in error["message"]
+    assert kind == "close"
+    assert reason.startswith(b"1008 wiretape: ")
+    (served,) = replay.served
+    assert served.miss is not None
+
+
+@on_loop
+async def test_an_upgrade_is_told_to_use_http_where_only_that_was_recorded(tape: Path) -> None:
+    with opened(tape) as store:
+        record(store, exchange("a1"))
+    taped(tape, *conversation(None), id="b2")
+    for record_mode, path in (("none", "/v1/chat/completions"), ("new", "/v1/chat/completions"), ("all", PATH)):
+        async with serving(tape, record=record_mode) as replay, calling(replay, path=path) as (answered, _):
+            assert answered.startswith(b"http/1.1 426 ")
+
+
+@on_loop
+async def test_a_websocket_that_is_not_on_the_tape_is_recorded_and_then_served(tmp_path: Path) -> None:
+    came, sent = conversation(None, bytes(side().close(1000)))
+    accepted = 0
+
+    async def upstream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal accepted
+        accepted += 1
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
+        for piece in (came[:2], came[2:]):
+            await reader.readexactly(len(sent[0][1]))
+            writer.write(joined(piece))
+        writer.close()
+
+    front = await asyncio.start_server(upstream, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{front.sockets[0].getsockname()[1]}"
+    tape = tmp_path / "cassette.jsonl"
+    for upstreams in ([url], [url], []):
+        async with (
+            session(tape, "once", *upstreams) as cassette,
+            calling(Serving(cassette.cassette.base)) as (_, caller),
+        ):
+            await caller.say(ASK)
+            got = await caller.take(len(joined(came[:2])))
+            caller.writer.write(bytes(caller.side.send_data(AGAIN[: len(ASK)].ljust(len(ASK)))))
+            assert got + await asyncio.wait_for(caller.reader.read(), 30) == joined(came)
+    front.close()
+    assert accepted == 1
+
+
+@on_loop
+async def test_a_ping_is_answered_between_two_frames_and_a_close_by_a_close(tape: Path) -> None:
+    came, sent = conversation(None)
+    async with serving(taped(tape, came, sent), speed=1) as replay, calling(replay) as (_, caller):
+        await caller.say(ASK)
+        first = await caller.take(len(came[0][1]))  # which ends in the middle of a frame
+        caller.writer.write(bytes(caller.side.ping(b"there?")))
+        caller.writer.write(bytes(caller.side.close(1001)))
+        found = list(messages(first + await caller.reader.read(), from_client=False, extensions=None))
+    assert [(one.kind, one.data) for one in found[-2:]] == [("pong", b"there?"), ("close", b"1001")]
+    assert {one.kind for one in found[:-2]} == {"text"}
+
+
+@on_loop
+async def test_what_upstream_said_first_is_not_waited_for(tape: Path) -> None:
+    hello = bytes(side().send_data("hello"))
+    sent = [(100, bytes(side(client=True).send_data(ASK)))]
+    async with serving(taped(tape, [(50, hello), (150, hello)], sent)) as replay, calling(replay) as (_, caller):
+        assert await caller.take(len(hello)) == hello
+        await caller.say(ASK)
+        assert await caller.rest() == [("text", b"hello")]
+
+
+@pytest.mark.parametrize(
+    ("fault", "ended", "status", "is_short"),
+    [("cut@#2", "close", 101, True), ("reset@50%", "reset", 101, True), ("status:503", "end", 503, True),
+     ("stall:1ms@#1", "end", 101, False)],
+)  # fmt: skip
+@on_loop
+async def test_faults_strike_a_websocket(tape: Path, fault: str, ended: str, status: int, is_short: bool) -> None:
+    came, sent = conversation(None)
+    got = b""
+    async with serving(taped(tape, came, sent), faults=[parse(fault)]) as replay, calling(replay) as (answered, caller):
+        assert answered.startswith(b"http/1.1 %d " % status)
+        if status == 101:
+            with contextlib.suppress(ConnectionError):
+                await caller.say(ASK)
+                await caller.say(AGAIN)
+                got = await caller.reader.read()
+        await until(lambda: replay.served)
+    (served,) = replay.served
+    assert (served.ended, served.faults, served.status) == (ended, (fault,), status)
+    assert (len(got) < len(joined(came))) == is_short
+
+
+@on_loop
+async def test_a_recording_that_was_cut_is_cut_there(tape: Path) -> None:
+    came, sent = conversation(None)
+    cut = [*came[:2], (350, came[2][1][:30])]
+    async with serving(taped(tape, cut, sent, ended_by="reset")) as replay, calling(replay) as (_, caller):
+        await caller.say(ASK)
+        await caller.say(AGAIN)
+        assert await caller.take(len(joined(cut))) == joined(cut)
+        with pytest.raises(ConnectionResetError):
+            await asyncio.wait_for(caller.reader.read(), 30)
+
+
+@on_loop
+async def test_a_request_that_is_no_handshake_is_refused(tape: Path) -> None:
+    came, sent = conversation(None)
+    headers: list[Any] = [("connection", "Upgrade"), ("upgrade", "websocket"), ("sec-websocket-version", "13")]
+    async with serving(taped(tape, came, sent)) as replay, dial(replay.base) as (reader, writer):
+        writer.write(post(PATH, b"", headers, method="GET"))
+        assert (await reader.readline()).startswith(b"HTTP/1.1 400 ")
+
+
+class Pulled(ReplaySource):
+    """A tape on which the bytes of one exchange are not."""
+
+    def answer(self, head: ExchangeHead) -> RecordedAnswer:
+        if head.id == "a1":
+            raise NotShipped(head.id)
+        return super().answer(head)
+
+
+def test_a_websocket_whose_bytes_are_not_here_keeps_no_other_from_answering(tape: Path) -> None:
+    for id in ("a1", "b2"):
+        taped(tape, *conversation(None), id=id)
+    with contextlib.closing(Planner(Pulled(tape), ServingOptions("model"))) as planner:
+        assert len(planner.heads) == 2
+    with contextlib.closing(Planner(Pulled(tape), ServingOptions())) as planner:
+        found = planner.talk(ReplayRequest("GET", PATH.encode(), ASK.encode()), None, is_met=False)
+        assert isinstance(found, Talk)
+        assert found.head.id == "b2"
+        assert isinstance(planner.greet(ReplayRequest("GET", PATH.encode(), b"", "b2"), "", ()), Greeting)
+        for missed in (planner.greet(asked := ReplayRequest("GET", PATH.encode(), b"", "a1"), "", ()),
+                       planner.talk(asked, None, is_met=True)):  # fmt: skip
+            assert isinstance(missed, Miss)
+            assert "were not shipped" in missed.message
+
+
+@on_loop
+async def test_the_user_may_speak_in_other_pieces_than_were_recorded(tape: Path) -> None:
+    path, up, down = "/v1/realtime?model=m", side(client=True), side()
+    heard = json.dumps({"type": "input_audio_buffer.append", "audio": "AAAA"})
+    update, create = '{"type":"session.update","session":{}}', '{"type":"response.create"}'
+    sent = [(10, update), *((at, heard) for at in (20, 30, 40)), (100, create)]
+    told = [(12, '{"type":"session.updated"}'), (60, '{"type":"input_audio_buffer.speech_started"}')]
+    told += [(110, '{"type":"response.created","response":{"id":"r1"}}')]
+    came = [(5, bytes(down.send_data('{"type":"session.created"}')))]
+    came += [(at, bytes(down.send_data(text))) for at, text in told]
+    asked = [(at, bytes(up.send_data(text))) for at, text in sent]
+    async with (
+        serving(taped(tape, came, asked, path=path), speed=1) as replay,
+        calling(replay, path=path) as (_, caller),
+    ):
+        await caller.take(len(came[0][1]))
+        for message in (update, heard):
+            await caller.say(message)
+        await caller.take(len(joined(came[1:3])))
+        for message in (heard, create):
+            await caller.say(message)
+        await caller.take(len(came[3][1]))
+        assert not replay.troubles

@@ -1,1 +1,0 @@
-"""Other programs' recordings, read and put on a tape."""

@@ -1,1 +1,0 @@
-"""Recordings played again: to a terminal or a pipe, and to a client over HTTP."""

@@ -1,0 +1,1 @@
+"""What wiretape can do besides its core: `wiretape.viewer.contracts`."""

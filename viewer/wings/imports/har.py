@@ -1,0 +1,437 @@
+"""Pure: HTTP archives (HAR 1.2) of browsers, proxies and wiretape itself.
+
+An archive has the phases of an exchange, and bodies without their content coding: as text, if at all. For a stream,
+Chrome has each event with the time at which it was dispatched (`_eventSourceMessages`); all other archives have no
+times of a body. An export of wiretape has each read (`_wiretape`). T0 is `startedDateTime`: the time at which the
+browser queued the request, so that `blocked` is part of every time.
+"""
+
+import base64
+import binascii
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from wiretape.recorder.decode.exchange import ENDED_BY, RESET_CODE
+from wiretape.recorder.decode.framings.sse import Event, EventCursor
+from wiretape.recorder.plurals import counted
+from wiretape.viewer.wings.imports import found
+from wiretape.viewer.wings.imports.found import Data, Found, Headers, ImportedFile, NotImportable, Unimportable
+
+_ID: Final = re.compile(r"[0-9a-f]{16}")
+_BOM: Final = b"\xef\xbb\xbf"
+_ENTRIES: Final = re.compile(rb'"entries"\s*:\s*\[(?!\s*\])')
+_TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{},]', re.DOTALL)
+"""A text, which may hold brackets and may be cut off, or a bracket or a comma of JSON."""
+_ERRORS: Final = (
+    ("HTTP2_", "reset"), ("QUIC_PROTOCOL_ERROR", "reset"),
+    ("NAME_NOT_RESOLVED", "dns"), ("CONNECTION_REFUSED", "refused"), ("CONNECTION_RESET", "reset"),
+    ("CONNECTION_CLOSED", "eof"), ("EMPTY_RESPONSE", "eof"), ("INCOMPLETE_CHUNKED", "eof"),
+    ("CONTENT_LENGTH_MISMATCH", "length"), ("CERT", "tls"), ("SSL", "tls"), ("ABORTED", "client"),
+    ("CONNECTION_TIMED_OUT", "connect_timeout"), ("TIMED_OUT", "connect_timeout"), ("PROTOCOL_ERROR", "protocol"),
+)  # fmt: skip
+"""Chrome's errors (net::ERR_…), and the `ended_by` of each."""
+
+_WINDOWS_1252: Final = {bytes([byte]).decode("cp1252", "ignore") or chr(byte): byte for byte in range(256)}
+"""The byte for each character of an answer whose head names no charset, as Chrome decodes those of event streams."""
+
+_Number = int | float | None
+
+
+class _Pair(msgspec.Struct):
+    name: str | None = None
+    value: str | None = None
+
+
+class _Message(msgspec.Struct):
+    """An event of a stream, as it was dispatched; `time` is in seconds since the epoch."""
+
+    time: _Number = None
+    data: str | None = ""
+    event: str | None = msgspec.field(default=None, name="eventName")
+    type: str | None = None
+    id: str | None = msgspec.field(default=None, name="eventId")
+
+
+class _PostData(msgspec.Struct):
+    text: str | None = None
+    params: list[Any] | None = None
+    encoding: str | None = msgspec.field(default=None, name="_encoding")
+
+
+class _HarRequest(msgspec.Struct):
+    method: str
+    url: str
+    version: str | None = msgspec.field(default=None, name="httpVersion")
+    headers: list[_Pair] = []
+    body_size: _Number = msgspec.field(default=None, name="bodySize")
+    post: _PostData | None = msgspec.field(default=None, name="postData")
+
+
+class _Content(msgspec.Struct):
+    text: str | None = None
+    encoding: str | None = None
+    size: _Number = None
+    kind: str | None = msgspec.field(default=None, name="mimeType")
+
+
+class _HarResponse(msgspec.Struct):
+    status: int
+    version: str | None = msgspec.field(default=None, name="httpVersion")
+    headers: list[_Pair] = []
+    trailers: list[_Pair] = msgspec.field(default_factory=list, name="_trailers")
+    content: _Content = msgspec.field(default_factory=_Content)
+    error: str | None = msgspec.field(default=None, name="_error")
+
+
+class _Timings(msgspec.Struct):
+    """The phases, in ms; -1 and null are unknown, or did not happen."""
+
+    blocked: _Number = None
+    dns: _Number = None
+    connect: _Number = None
+    send: _Number = None
+    wait: _Number = None
+    receive: _Number = None
+
+
+class _Read(msgspec.Struct):
+    at_ms: int | float
+    size: int
+
+
+class _Own(msgspec.Struct):
+    """Fields of wiretape's own archives only; `end_ms` is there if the other times are, or are known not to be."""
+
+    connected_ms: _Number = None
+    sent_ms: _Number = None
+    headers_ms: _Number = None
+    end_ms: _Number | msgspec.UnsetType = msgspec.UNSET
+    id: str | None = None
+    ended_by: str | None = None
+    ended_detail: str | None = None
+    protocol: str | None = None
+    reset_code: str | None = None
+    clock: str | None = None
+    gap_bytes: int = 0
+    flags: list[str] = []
+    labels: dict[str, str] = {}
+    reads: list[_Read] = []
+
+
+class _Entry(msgspec.Struct):
+    started: str = msgspec.field(name="startedDateTime")
+    request: _HarRequest
+    response: _HarResponse
+    time: _Number = None
+    error: str | None = msgspec.field(default=None, name="_error")
+    timings: _Timings | None = None
+    messages: list[_Message] | None = msgspec.field(default=None, name="_eventSourceMessages")
+    sockets: list[Any] | None = msgspec.field(default=None, name="_webSocketMessages")
+    own: _Own | None = msgspec.field(default=None, name="_wiretape")
+
+
+class _Log(msgspec.Struct):
+    entries: list[msgspec.Raw]
+
+
+class _Archive(msgspec.Struct):
+    log: _Log
+
+
+_archive = msgspec.json.Decoder(_Archive)
+_entry = msgspec.json.Decoder(_Entry, strict=True)
+
+
+class _Body(NamedTuple):
+    """A body and its pieces; `missing` bytes of it are not in the archive; `is_lost`: their number is unknown."""
+
+    data: bytes
+    at_ns: list[int]
+    sizes: list[int]
+    missing: int = 0
+    is_lost: bool = False
+    is_coarse: bool = False
+    is_rebuilt: bool = False
+    note: str | None = None
+
+
+def read(data: Data, source: ImportedFile) -> Iterator[Found | Unimportable]:
+    """Yield the exchanges of an archive. Raises `NotImportable`."""
+    for number, raw in enumerate(_entries(data[:].removeprefix(_BOM))):
+        place = f"entry {number}"
+        made = found.attempt(place, partial(_read, place, raw))
+        yield from (made,) if isinstance(made, Unimportable) else made
+
+
+def _entries(data: bytes) -> Sequence[bytes | msgspec.Raw]:
+    """Return the entries of an archive as JSON, also of one in which some are broken. Raises `NotImportable`."""
+    entries: Sequence[bytes | msgspec.Raw]
+    try:
+        entries = _archive.decode(data).log.entries
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        begin = _ENTRIES.search(data)
+        if begin is None:
+            raise NotImportable(f"it is no HTTP archive ({error})") from error
+        entries = list(_apart(data, begin.end()))
+    if not entries:
+        raise NotImportable("the archive has no entries")
+    return entries
+
+
+def _apart(data: bytes, begin: int) -> Iterator[bytes]:
+    """Yield the elements of an array by their brackets alone; the last one may be cut off."""
+    depth = 0
+    for token in _TOKEN.finditer(data, begin):
+        if token[0] in (b"{", b"["):
+            depth += 1
+        elif token[0] in (b"}", b"]"):
+            depth -= 1
+        if depth < 0 or (not depth and token[0] == b","):
+            yield data[begin : token.start()]
+            begin = token.end()
+        if depth < 0:
+            return
+    yield data[begin:]
+
+
+def _read(place: str, raw: bytes | msgspec.Raw) -> Sequence[Found | Unimportable]:
+    """Return an exchange, after the note about it if there is one. Raises `ValueError`."""
+    made, note = _found(place, _entry.decode(raw))
+    return [made] if note is None else [Unimportable(place, note, is_note=True), made]
+
+
+def _found(place: str, entry: _Entry) -> tuple[Found, str | None]:
+    """Return an exchange, and a note about it, or None. Raises `ValueError`."""
+    own, response = entry.own or _Own(), entry.response
+    if entry.sockets is not None:
+        raise ValueError("it is a WebSocket, and an archive does not have its bytes")
+    if entry.own is None and not entry.request.url.lower().startswith(("http://", "https://")):
+        raise ValueError("its URL is not one of HTTP")
+    ended_by, detail = _ending(entry)
+    started, status, marks = _started(entry.started), response.status or None, _marks(entry)
+    headers, was_coded = found.decoded(_headers(response.headers))
+    protocol = _protocol(entry)
+    request, request_size = _request_body(entry)
+    body = _body(entry, started, marks.end_ns, was_coded=was_coded)
+    if entry.own is None and ended_by == "end" and (200 <= response.status < 300):
+        _require_body(entry, body)
+    made = Found(
+        place=place,
+        id=own.id if own.id and _ID.fullmatch(own.id) else None,
+        started=started,
+        stamp=entry.started,
+        method=entry.request.method,
+        url=entry.request.url,
+        request_headers=_headers(entry.request.headers),
+        request=request,
+        request_size=request_size,
+        status=status,
+        response_headers=headers,
+        response_trailers=_headers(response.trailers),
+        protocol=protocol,
+        framing=found.framing(entry.request.method, status, headers, protocol) if status else None,
+        connected_ns=marks.connected_ns,
+        sent_ns=marks.sent_ns,
+        headers_ns=marks.headers_ns if status else None,
+        end_ns=max([marks.end_ns, *body.at_ns[-1:]]) if marks.end_ns is not None else None,
+        body=body.data,
+        at_ns=body.at_ns,
+        sizes=body.sizes,
+        missing=body.missing,
+        is_lost=body.is_lost or own.clock == "none",
+        ended_by=ended_by,
+        ended_detail=detail,
+        reset_code=own.reset_code if RESET_CODE.fullmatch(own.reset_code or "") else None,
+        is_coarse=body.is_coarse or "coarse_clock" in own.flags,
+        is_rebuilt=body.is_rebuilt or was_coded or "rebuilt" in own.flags,
+        labels=own.labels,
+    )
+    return made, body.note
+
+
+def _protocol(entry: _Entry) -> str | None:
+    if entry.own is not None:  # its archives name HTTP/1.1 where the protocol is not known
+        return found.protocol(entry.own.protocol or "")
+    return found.protocol(entry.response.version or entry.request.version or "")
+
+
+def _request_body(entry: _Entry) -> tuple[bytes | None, int | None]:
+    """Return the body of a request and its size, None if unknown. An empty text may stand for a missing body."""
+    post, stated = entry.request.post or _PostData(), entry.request.body_size
+    size = int(stated) if stated is not None and stated >= 0 else None
+    body = _bytes(post.text, post.encoding)
+    if not body and size == 0:
+        return b"", 0
+    if body == b"" and (size or post.params or found.has_body(_headers(entry.request.headers))):
+        body = None
+    return body, size
+
+
+def _require_body(entry: _Entry, body: _Body) -> None:
+    """Raise `ValueError` unless the archive has the whole body of an answer: without it, nobody knows how it ended."""
+    headers, size = _headers(entry.response.headers), len(body.data)
+    if found.framing(entry.request.method, entry.response.status, headers) == "none":
+        return
+    if body.missing:
+        part = f"only {counted(size, 'byte')}" if size else "nothing"
+        raise ValueError(f"the archive has {part} of its body of {body.missing + size:,} bytes")
+    kind = entry.response.content.kind  # the one source where the headers were left out of the archive
+    if not size and (found.promises_body(headers, kind) or (body.is_lost and not found.has_length(headers))):
+        raise ValueError("its body was streamed past the program that wrote the archive, which kept nothing of it")
+
+
+def _started(text: str) -> datetime:
+    started = datetime.fromisoformat(text)
+    if started.tzinfo is None:
+        raise ValueError(f"startedDateTime has no time zone: {text}")
+    return started
+
+
+def _ending(entry: _Entry) -> tuple[str, str | None]:
+    """Return the `ended_by` of an exchange, and its message. Raises `ValueError` if it still ran, or never began."""
+    if entry.own is not None:
+        if entry.own.ended_by not in ENDED_BY:
+            raise ValueError("it still ran when it was exported")
+        return entry.own.ended_by, entry.own.ended_detail
+    error = entry.response.error or entry.error
+    known = next((ended_by for word, ended_by in _ERRORS if error and word in error), None)
+    if known is None and not entry.response.status:
+        raise ValueError(f"it has no answer ({error or 'it was blocked, or had not come'})")
+    return known or "end", error
+
+
+class _Marks(NamedTuple):
+    """When the phases of an exchange ended."""
+
+    connected_ns: int | None
+    sent_ns: int | None
+    headers_ns: int | None
+    end_ns: int | None
+
+
+def _marks(entry: _Entry) -> _Marks:
+    phases, own = entry.timings or _Timings(), entry.own
+    if own is not None and own.end_ms is not msgspec.UNSET:  # its phases are 0 if unknown
+        known = (own.connected_ms, own.sent_ms, own.headers_ms, own.end_ms)
+        return _Marks(*(None if at is None else round(at * 1e6) for at in known))
+    if not phases.wait and not phases.receive:  # 0 may stand for an unknown time: every answer takes some
+        phases = _Timings()
+    queued = sum(value for value in (phases.blocked, phases.dns) if value is not None and value > 0)
+    connected = _after(queued, phases.connect)
+    sent = _after(queued if connected is None else connected, phases.send)
+    headers = _after(sent, phases.wait)
+    end = _after(headers, phases.receive)
+    marks = (connected, sent, headers if phases.wait else None, end)
+    return _Marks(*(None if at is None else round(at * 1e6) for at in marks))
+
+
+def _after(before: float | None, phase: _Number) -> float | None:
+    return None if before is None or phase is None or phase < 0 else before + phase
+
+
+def _headers(pairs: Sequence[_Pair]) -> Headers:
+    return found.encoded((one.name or "", one.value or "") for one in pairs)
+
+
+def _bytes(text: str | None, encoding: str | None) -> bytes | None:
+    """Return the bytes of a text. Raises `ValueError`."""
+    if text is None or encoding != "base64":
+        return None if text is None else text.encode()
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"its base64 is broken ({error})") from error
+
+
+def _body(entry: _Entry, started: datetime, end_ns: int | None, *, was_coded: bool) -> _Body:
+    content, messages, own = entry.response.content, entry.messages or [], entry.own or _Own()
+    data = _bytes(content.text, content.encoding)
+    times = [_since(started, one.time) for one in messages]
+    if messages and not data:
+        blocks = [_block(one) for one in messages]
+        data, ends = b"".join(blocks), [*itertools.accumulate(map(len, blocks))]
+        return _timed(data, ends, times, end_ns)._replace(is_rebuilt=True)
+    if data is None:
+        is_known = content.size is not None and content.size >= 0
+        return _Body(b"", [], [], own.gap_bytes or (int(content.size or 0) if is_known else 0), is_lost=not is_known)
+    missing = own.gap_bytes if entry.own else _missing(content, data, was_coded=was_coded)
+    sizes = [one.size for one in own.reads]
+    if sizes and sum(sizes) == len(data) and not was_coded:
+        return _Body(data, [round(one.at_ms * 1e6) for one in own.reads], sizes, missing)
+    ends, note = _ends(data, messages), None
+    if not ends and entry.own is None and _is_event_stream(entry) and (original := _misread(content)) is not None:
+        data, ends, note = original, _ends(original, messages), "its text was not read as UTF-8: it has been put right"
+    body = _timed(data, ends, times, end_ns)
+    if not body.at_ns and any(at_ns is not None for at_ns in times):
+        note = "the times of its events go backwards, or are of other events"
+    return body._replace(note=note, missing=missing)
+
+
+def _missing(content: _Content, data: bytes, *, was_coded: bool) -> int:
+    """Return the number of bytes that the text of a body lacks, by the size in the archive.
+
+    Where a content coding was undone, some programs give the size before; a text may lack the mark of its encoding.
+    """
+    if was_coded or content.size is None or content.size <= len(data) + len(_BOM):
+        return 0
+    return int(content.size) - len(data)
+
+
+def _is_event_stream(entry: _Entry) -> bool:
+    return (found.header(_headers(entry.response.headers), "content-type") or "").startswith("text/event-stream")
+
+
+def _misread(content: _Content) -> bytes | None:
+    """Return the bytes of a text that was not read as the UTF-8 that an event stream is; None if it cannot be one."""
+    try:
+        data = bytes(_WINDOWS_1252[one] for one in content.text or "")
+        is_other = data.decode() != content.text
+    except (KeyError, UnicodeDecodeError):
+        return None
+    return data if is_other else None
+
+
+def _since(started: datetime, seconds: _Number) -> int | None:
+    """Return the ns since `started`, to the microsecond: a float does not hold more."""
+    return None if seconds is None else round((seconds - started.timestamp()) * 1e6) * 1000
+
+
+def _block(one: _Message) -> bytes:
+    event, id = one.event or one.type or "message", one.id or ""
+    if set(event + id) & {"\r", "\n"}:
+        raise ValueError("the name or the id of an event is of several lines")
+    lines = [f"event: {event}"] * (event != "message") + [f"id: {id}"] * bool(id)
+    return "\n".join([*lines, *(f"data: {line}" for line in (one.data or "").split("\n")), "", ""]).encode()
+
+
+def _ends(data: bytes, messages: Sequence[_Message]) -> list[int]:
+    """Return the ends of the events in a body; nothing unless they are those that the archive has."""
+    if not messages:
+        return []
+    cursor, ends = EventCursor(data), list[int]()
+    while cursor.at < len(data):
+        item = cursor.step()
+        if isinstance(item, Event):
+            if len(ends) == len(messages) or item.data != messages[len(ends)].data:
+                return []
+            ends.append(item.end)
+    return ends if len(ends) == len(messages) else []
+
+
+def _timed(data: bytes, ends: list[int], times: list[int | None], end_ns: int | None) -> _Body:
+    """Return a body whose pieces end where its events do, at their times; data after them came by the end."""
+    known = [at_ns for at_ns in times if at_ns is not None]
+    is_ordered = all(before <= after for before, after in itertools.pairwise([0, *known]))
+    if not ends or len(known) < len(ends) or not is_ordered:
+        return _Body(data, [], [])
+    if data[ends[-1] :].strip() and end_ns is not None:
+        ends, known = [*ends, len(data)], [*known, max(end_ns, known[-1])]
+    ends[-1] = len(data)
+    sizes = [after - before for before, after in itertools.pairwise([0, *ends])]
+    return _Body(data, known, sizes, is_coarse=True)

@@ -1,0 +1,217 @@
+"""Pure: the flows that mitmproxy saves (`mitmdump -w FILE`): a netstring with a type at its end for each.
+
+mitmproxy keeps the times of an answer's beginning and end, but not of its pieces; it keeps no bytes of an answer that
+broke off, or that it streamed without storing. T0 is the time at which it had received the request, before sending it
+on.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from wiretape.viewer.wings.imports import found
+from wiretape.viewer.wings.imports.found import Data, Found, ImportedFile, NotImportable, Unimportable
+
+_SIZE: Final = re.compile(rb"(\d{1,12}):")
+_SCALARS: Final[dict[bytes, Callable[[bytes], Any]]] = {
+    b",": bytes, b";": bytes.decode, b"#": int, b"^": float, b"!": b"true".__eq__, b"~": lambda _: None,
+}  # fmt: skip
+"""The converter for a value of each type."""
+_TABLE: Final = b"}"
+_TYPES: Final = frozenset((b"]", _TABLE, *_SCALARS))
+_DEEPEST: Final = 32
+_PORTS: Final = {"http": 80, "https": 443}
+_ERRORS: Final = (
+    ("name or service not known", "dns"), ("nodename nor servname", "dns"), ("getaddrinfo", "dns"),
+    ("refused", "refused"), ("connect call failed", "refused"), ("certificate", "tls"), ("tls", "tls"),
+    ("client disconnected", "client"), ("connection killed", "client"), ("timed out", "connect_timeout"),
+    ("without sending complete", "eof"), ("reset", "reset"), ("closed", "eof"), ("disconnected", "eof"),
+    ("protocol error", "protocol"),
+)  # fmt: skip
+"""mitmproxy's messages about failed flows, in lower case, and the `ended_by` of each."""
+
+_Time = float | int | None
+
+
+class _Side(msgspec.Struct):
+    headers: list[tuple[bytes, bytes]]
+    content: bytes | None
+    timestamp_start: float | int
+    timestamp_end: _Time = None
+
+
+class _FlowRequest(_Side, kw_only=True):
+    method: bytes
+    scheme: bytes
+    host: str
+    port: int
+    path: bytes
+
+
+class _FlowResponse(_Side, kw_only=True):
+    status_code: int
+    http_version: bytes = b""
+    trailers: list[tuple[bytes, bytes]] | None = None
+
+
+class _Error(msgspec.Struct):
+    msg: str
+    timestamp: _Time = None
+
+
+class _Server(msgspec.Struct):
+    timestamp_tcp_setup: _Time = None
+    timestamp_tls_setup: _Time = None
+
+
+class _Flow(msgspec.Struct):
+    request: _FlowRequest
+    response: _FlowResponse | None = None
+    error: _Error | None = None
+    server_conn: _Server | None = None
+    websocket: Any = None
+
+
+def read(data: Data, source: ImportedFile) -> Iterator[Found | Unimportable]:
+    """Yield the exchanges of a file of flows. Raises `NotImportable`."""
+    at, number = 0, 0
+    while at < len(data):
+        place = f"flow {number}"
+        size = _SIZE.match(data, at)
+        end = size.end() + int(size[1]) if size else 0
+        kind = data[end : end + 1]
+        if size is None or kind not in _TYPES or (kind != _TABLE and not number):
+            cut_off = (
+                "the file ends within it" if end >= len(data) else "it is damaged, and the next flow cannot be found"
+            )
+            if not number:
+                raise NotImportable(f"it holds no flow of mitmproxy: {cut_off}")
+            yield Unimportable(place, cut_off)
+            return
+        yield found.attempt(place, partial(_read, place, data[at : end + 1]))
+        at, number = end + 1, number + 1
+
+
+def _read(place: str, data: bytes) -> Found:
+    value, end = _parsed(data, 0, _DEEPEST)
+    assert end == len(data)
+    return _found(place, value)
+
+
+def _parsed(data: bytes, at: int, depth: int) -> tuple[Any, int]:
+    """Return the value at an offset, and where it ends. Raises `ValueError`."""
+    size = _SIZE.match(data, at)
+    if size is None or not depth:
+        raise ValueError("it is damaged")
+    start = size.end()
+    end = start + int(size[1])
+    payload, kind = data[start:end], data[end : end + 1]
+    if kind in (b"]", _TABLE):
+        parts = list(_parts(payload, depth - 1))
+        return (parts if kind == b"]" else _table(parts)), end + 1
+    if kind not in _SCALARS:
+        raise ValueError("it is damaged")
+    return _SCALARS[kind](payload), end + 1
+
+
+def _parts(data: bytes, depth: int) -> Iterator[Any]:
+    at = 0
+    while at < len(data):
+        value, at = _parsed(data, at, depth)
+        yield value
+
+
+def _table(parts: list[Any]) -> dict[Any, Any]:
+    if any(isinstance(key, list | dict) for key in parts[::2]):
+        raise ValueError("it is damaged: a name in it is a list")
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def _found(place: str, value: object) -> Found:
+    if not isinstance(value, dict):
+        raise ValueError("it is no flow")
+    if value.get("type") != "http":
+        raise ValueError(f"it is a flow of {value.get('type')}, not of HTTP")
+    flow = msgspec.convert(value, _Flow)
+    if flow.websocket is not None:
+        raise ValueError("it is a WebSocket, and mitmproxy does not have its bytes")
+    request, response = flow.request, flow.response
+    ended_by, detail = _ending(flow)
+    is_unsaid = request.content == b"" and found.has_body(_headers(request))
+    began = _began(flow)
+    ended = flow.error.timestamp if flow.error else response.timestamp_end if response else None
+    server = flow.server_conn or _Server()
+
+    def since(at: _Time) -> int | None:
+        return None if at is None else round((at - began) * 1e6) * 1000
+
+    connected_ns = since(server.timestamp_tls_setup or server.timestamp_tcp_setup)
+    method = request.method.decode("latin-1")
+    protocol = found.protocol(response.http_version.decode("latin-1")) if response else None
+    return Found(
+        place=place,
+        started=found.utc(began),
+        stamp=str(began),
+        method=method,
+        url=_url(request),
+        request_headers=_headers(request),
+        request=None if is_unsaid else request.content,
+        status=response.status_code if response else None,
+        response_headers=_headers(response) if response else [],
+        response_trailers=(response.trailers if response else None) or [],
+        protocol=protocol,
+        framing=found.framing(method, response.status_code, _headers(response), protocol) if response else None,
+        connected_ns=connected_ns if connected_ns is not None and connected_ns >= 0 else None,
+        headers_ns=since(response.timestamp_start) if response else None,
+        end_ns=since(ended),
+        body=(response.content if response else None) or b"",
+        is_lost=response is not None and response.content is None,
+        ended_by=ended_by,
+        ended_detail=detail,
+    )
+
+
+def _began(flow: _Flow) -> float:
+    """Return the time at which mitmproxy had the whole request; if the answer came earlier, the request's start."""
+    request, response = flow.request, flow.response
+    later = [
+        at for at in (request.timestamp_end,) if at is not None and (not response or at <= response.timestamp_start)
+    ]
+    return [request.timestamp_start, *later][-1]
+
+
+def _ending(flow: _Flow) -> tuple[str, str | None]:
+    """Return the `ended_by` of a flow, and its message. Raises `ValueError` if it still ran, or its body is lost."""
+    if flow.error is None:
+        if flow.response is None:
+            raise ValueError("it has no answer: it still ran when it was saved")
+        if flow.response.content is None or _lacks_body(flow.request, flow.response):
+            raise ValueError("its body was streamed past mitmproxy, which kept nothing of it")
+        return "end", None
+    said = flow.error.msg
+    ended_by = next((ended_by for words, ended_by in _ERRORS if words in said.lower()), None)
+    if ended_by is None:
+        raise ValueError(f"its ending is not known: {said}")
+    lost = "; mitmproxy kept nothing of the body" if flow.response and flow.response.content is None else ""
+    return ended_by, said + lost
+
+
+def _lacks_body(request: _FlowRequest, response: _FlowResponse) -> bool:
+    """Return True if an answer is empty although its head says that it has a body."""
+    headers, method = _headers(response), request.method.decode("latin-1")
+    is_bare = found.framing(method, response.status_code, headers) == "none" or response.status_code >= 300
+    return not response.content and not is_bare and found.promises_body(headers)
+
+
+def _headers(side: _Side) -> found.Headers:
+    return found.regular(side.headers)
+
+
+def _url(request: _FlowRequest) -> str:
+    scheme, path = request.scheme.decode("latin-1"), request.path.decode("latin-1")
+    host = f"[{request.host}]" if ":" in request.host else request.host
+    port = "" if _PORTS.get(scheme) == request.port else f":{request.port}"
+    return f"{scheme}://{host}{port}{path if path.startswith('/') else ''}"

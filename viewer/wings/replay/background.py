@@ -1,0 +1,275 @@
+"""A server of recordings in a thread of the program that tests: one socket, and a path of its own for each test.
+
+The paths keep requests of an earlier test's client apart from those of the current test.
+"""
+
+import asyncio
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from wiretape.recorder.clock import SYSTEM, KernelTime
+from wiretape.recorder.relay import pointing, server
+from wiretape.recorder.relay.client import App, Client, Request
+from wiretape.recorder.relay.guard import Refusal
+from wiretape.recorder.relay.providers import Upstream
+from wiretape.recorder.relay.responder import Responder
+from wiretape.recorder.tape.masking import Rules
+from wiretape.viewer.wings.replay import recording, testenv, timeline
+from wiretape.viewer.wings.replay.marks import MarkerSettings
+from wiretape.viewer.wings.replay.network import THREADS, NetworkGuard
+from wiretape.viewer.wings.replay.planning import Planner
+from wiretape.viewer.wings.replay.recording import LabelledUpstreams, Recording
+from wiretape.viewer.wings.replay.recordings import LABEL, Shelf, label_of, selected
+from wiretape.viewer.wings.replay.serve import Replay, Served, answer_error
+from wiretape.viewer.wings.replay.source import ReplaySource
+from wiretape.viewer.wings.replay.thread import LoopThread
+from wiretape.viewer.wings.replay.timeline import RequestTimeline
+from wiretape.viewer.wings.replay.unread import Kernel, Watcher
+from wiretape.viewer.wings.replay.websocket import Upgrade
+
+_PLACE: Final = re.compile(rb"(/test-\d+)(/.*|\?.*|$)", re.DOTALL)
+_SECONDS: Final = 30.0
+"""Timeout for calls to the thread; reached only if the machine is out of order."""
+_OVER: Final = (
+    "this base URL was of a test that is over: make the client within the test or in a fixture of function scope, so "
+    "that it reads its base URL again"
+)
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Serving:
+    """One test as the thread serves it: its path, and the requests received."""
+
+    place: str
+    watcher: Watcher
+    has_waits: bool
+    replay: Replay = field(init=False)
+    began_ns: int = 0
+    came: list[Served] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+
+    def add(self, served: Served, client: Client) -> None:
+        """Add a request."""
+        self.came.append(served)
+        self.watcher.add(served, client)
+
+    def timeline(self) -> list[RequestTimeline]:
+        """Return the timeline of each request, up to now."""
+        self.watcher.look()
+        return timeline.of(self.came, self.began_ns, has_waits=self.has_waits)
+
+
+class Background:
+    """The thread, from the first test that is served to the end of all."""
+
+    def __init__(self) -> None:
+        self._planning = ThreadPoolExecutor(1, f"{THREADS}-planner")
+        self._shelf = Shelf()
+        self._switch = _Switch()
+        self._kernel = Kernel()
+        self._recordings: dict[tuple[Path, tuple[Upstream, ...], Rules], Recording] = {}
+        self._left: list[str] = []
+        self._tell = self._left.append
+        self._count = 0
+        self.masked_count = 0
+        """The secrets that were masked in new recordings; known when all tapes are closed."""
+        self._thread = LoopThread(THREADS)
+        self._base = self._call(self._listen())
+
+    async def _listen(self) -> str:
+        sock = server.listen("127.0.0.1", 0)
+        self._front = server.Server(self._switch, sock, kernel_time=KernelTime(SYSTEM))
+        return server.base_url(sock)
+
+    def begin(self, asked: MarkerSettings, test: str, environ: Mapping[str, str]) -> "WiretapeServer":
+        """Serve a test, which has these variables. Raises `WiretapeError`, and ValueError for a wrong variable."""
+        test = label_of(test)
+        self._count += 1
+        place = f"/test-{self._count}"
+        base = self._base + place
+        if self._is_recorded(asked, test):
+            serving = self._call(self._replay(place, asked, test))
+            return WiretapeServer(base, self, serving, testenv.variables(base, environ), asked.allowed_hosts)
+        plan = pointing.plan_base_urls(asked.upstreams, environ, ())
+        serving = self._call(self._record(place, asked, test, plan.upstreams))
+        return WiretapeServer(base, self, serving, plan.values(base), asked.allowed_hosts, is_recording=True)
+
+    def _is_recorded(self, asked: MarkerSettings, test: str) -> bool:
+        """Return True if no recording is needed."""
+        record = asked.options.record
+        if record != "once":
+            return record == "none"
+        return self._planning.submit(self._shelf.suffices, asked.tape, asked.filter, test).result(_SECONDS)
+
+    async def _replay(self, place: str, asked: MarkerSettings, test: str) -> _Serving:
+        def open_planner() -> Planner:
+            excerpt = self._shelf.excerpt(asked.tape, asked.filter, test)
+            return Planner(excerpt, dataclasses.replace(asked.options, record="none"))
+
+        return await self._answer(place, asked, open_planner, None)
+
+    async def _record(self, place: str, asked: MarkerSettings, test: str, upstreams: Sequence[Upstream]) -> _Serving:
+        """Serve a test, and record its new requests under its id."""
+        found = await self._recording(asked.tape, tuple(upstreams), asked.options.redaction)
+        select = selected(asked.filter, test, with_unlabelled=asked.options.record != "once")
+
+        def open_planner() -> Planner:
+            return Planner(ReplaySource(found.path, select), asked.options)
+
+        return await self._answer(place, asked, open_planner, found.labelled({LABEL: test}))
+
+    async def _recording(self, tape: Path, upstreams: tuple[Upstream, ...], redaction: Rules) -> Recording:
+        """Return the recorder to a tape, which runs until the end of all tests."""
+        found = self._recordings.get((tape, upstreams, redaction))
+        if found is None:
+            tape.parent.mkdir(parents=True, exist_ok=True)
+            settings = recording.RecordingOptions(
+                tape, upstreams, purpose="pytest", redaction=redaction, masks_database=True
+            )
+            found = Recording(settings, lambda message: self._tell(message), lambda _: None)
+            await found.start(self._base)
+            self._recordings[tape, upstreams, redaction] = found
+        return found
+
+    async def _answer(
+        self,
+        place: str,
+        asked: MarkerSettings,
+        open_planner: Callable[[], Planner],
+        upstreams: LabelledUpstreams | None,
+    ) -> _Serving:
+        serving = _Serving(place, Watcher(self._kernel, SYSTEM), has_waits=math.isfinite(asked.options.speed))
+        serving.replay = Replay(
+            open_planner,
+            upstreams=upstreams,
+            upgrade=Upgrade,
+            thread=self._planning,
+            on_came=serving.add,
+            on_trouble=serving.troubles.append,
+        )
+        await serving.replay.start()
+        self._switch.apps[place.encode()] = serving.replay
+        self._tell = serving.troubles.append
+        serving.began_ns = SYSTEM.now()
+        return serving
+
+    def end(self, serving: _Serving) -> None:
+        """Serve a test no longer."""
+        self._call(self._end(serving))
+
+    async def _end(self, serving: _Serving) -> None:
+        self._tell = self._left.append
+        del self._switch.apps[serving.place.encode()]
+        serving.watcher.close()
+        await serving.replay.stop()
+
+    def settled(self, read: Callable[[], T]) -> T:
+        """Return the result of `read` in the thread, after all earlier client activity has been processed."""
+        return self._call(_settled(read))
+
+    def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._thread.call(coroutine, _SECONDS)
+
+    def close(self) -> Sequence[str]:
+        """End the thread, and close all tapes; return what went wrong since the last test."""
+        for one in self._recordings.values():
+            self._left += self._call(one.stop()).problems
+            self.masked_count += one.masked_count
+        self._call(self._unlisten())
+        self._thread.close(_SECONDS)
+        self._planning.submit(self._shelf.close).result(_SECONDS)
+        self._planning.shutdown()
+        self._kernel.close()
+        return self._left
+
+    async def _unlisten(self) -> None:
+        self._front.close()
+        await self._front.wait_closed(0)
+
+
+async def _settled(read: Callable[[], T]) -> T:
+    for _ in range(2):  # the loop looks after its sockets in between
+        await asyncio.sleep(0)
+    return read()
+
+
+class _Switch:
+    """Leaves a request to the test whose path it has; without such a path, to the test that began last."""
+
+    def __init__(self) -> None:
+        self.apps: dict[bytes, App] = {}
+
+    def serve(self, client: Client, request: Request) -> Responder | None:
+        """Answer a request."""
+        match = _PLACE.fullmatch(request.target)
+        app = self.apps.get(match[1]) if match else next(reversed(self.apps.values()), None)
+        if app is None:
+            answer_error(client, 410, _OVER, "over")
+            return None
+        if match:
+            request.target = match[2] if match[2].startswith(b"/") else b"/" + match[2]
+        return app.serve(client, request)
+
+    def client_rejected(self, refusal: Refusal) -> None:
+        """Ignore it: the client got the reason."""
+
+    def client_failed(self, error: Exception) -> None:
+        """Fail the current test."""
+        for app in self.apps.values():
+            app.client_failed(error)
+
+
+class WiretapeServer:
+    """The value of the fixture `wiretape_server`: answers the requests of one test from its tape.
+
+    `url` is the base URL below which all APIs are served; `variables` are the environment variables that are set.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        background: Background,
+        serving: _Serving,
+        variables: Mapping[str, str],
+        allowed_hosts: Sequence[str],
+        *,
+        is_recording: bool = False,
+    ) -> None:
+        self.guard = NetworkGuard(url, allowed_hosts)
+        self.url, self.variables, self.is_recording = url, variables, is_recording
+        self._background, self._serving = background, serving
+
+    def url_of(self, api: str) -> str:
+        """Return the base URL that the SDK of an API expects, such as `openai` or `anthropic`. Raises ValueError."""
+        return testenv.base_url(self.url, api, self.variables)
+
+    def timeline(self) -> list[RequestTimeline]:
+        """Return the timelines of the requests, in order of arrival."""
+        return self._background.settled(self._serving.timeline)
+
+    @property
+    def was_asked(self) -> bool:
+        """True if a request came."""
+        return bool(self._serving.came)
+
+    @property
+    def misses(self) -> Sequence[Served]:
+        """The requests that are not recorded; `miss.message` has the reason and the nearest recording."""
+        return [one for one in self._serving.came if one.miss is not None and one.ended != "relayed"]
+
+    @property
+    def troubles(self) -> Sequence[str]:
+        """Failures that are not the client's, such as a damaged tape."""
+        return self._serving.troubles
+
+    def end(self) -> None:
+        """End all answers: the test is over."""
+        self._background.end(self._serving)

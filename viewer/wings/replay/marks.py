@@ -1,0 +1,186 @@
+"""Pure: the arguments of a test's marker `wiretape`.
+
+It is read when tests are collected, in every run of pytest: nothing heavy is imported before a test is marked.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    import pytest
+
+    from wiretape.recorder.relay.providers import Upstream
+    from wiretape.recorder.tape.masking import Rules
+    from wiretape.viewer.wings.replay.planning import ServingOptions
+
+RECORD: Final = ("none", "once", "new", "all")
+NEW: Final = "new_episodes"
+"""The name of `new` in vcrpy, which is accepted, too."""
+RECORD_MODES: Final = {"none": "none", "once": "once", NEW: "new", "all": "all", "rewrite": "all"}
+"""The modes of pytest-recording's option `--record-mode`, as modes of recording here."""
+ARGUMENTS: Final = {
+    "record": "requests that go to the API, and are recorded: none, the default; once: those of a test without "
+    "recordings of its own; new (or new_episodes): those without a recording; all",
+    "speed": "a factor of the recorded speed; 0, the default: no waits",
+    "max_gap": "limit of each silence, longer ones are shortened: '1s', '50ms', or seconds",
+    "match": "choose the recording for a request by: request (method, path and body), model, sequence, random, id",
+    "ignore": "compare JSON bodies without this field, or these: 'user', 'metadata.session'",
+    "rechunk": "size of writes: recorded, event, byte, or a number of bytes",
+    "fault": "break answers, by one fault or several: 'cut@50%', 'stall:5s@#120', 'status:429:0.1'",
+    "seed": "seed of random faults",
+    "upstream": "the API by its name, a URL or NAME=URL, or several; else from the environment, or the well-known APIs",
+    "allow_hosts": "hosts that the test may connect to besides its server, each HOST or HOST:PORT: 'localhost:5432'",
+    "redact": "in new recordings, replace matches of this regular expression, or these, by *, besides keys and "
+    "passwords: 'cust-[0-9]+'; False: replace nothing",
+    "filter": "serve only matching recordings: 'model:gpt-* -is:truncated' (wiretape help filters)",
+}
+"""The arguments of a marker besides the tape, mostly the options of `wiretape serve`."""
+DEFAULT: Final = "tapes/{module}.jsonl"
+"""The tape of a test whose marker names none, beside its module."""
+
+
+class MarkerSettings(NamedTuple):
+    """The settings of a test: tape, recording and replay, upstreams, a filter of exchanges, further hosts."""
+
+    tape: Path
+    options: "ServingOptions"
+    upstreams: "Sequence[Upstream]" = ()
+    filter: str | None = None
+    allowed_hosts: Sequence[str] = ()
+
+
+def merged(marks: "Iterable[pytest.Mark]") -> tuple[Any, dict[str, Any]]:
+    """Return the tape that markers name, or None, and their other arguments; the first marker is the closest one.
+
+    Raise ValueError for unknown arguments.
+    """
+    tape, arguments = None, dict[str, Any]()
+    for mark in marks:
+        given = {**mark.kwargs}
+        named = [*mark.args, *([given.pop("tape")] if "tape" in given else [])]
+        if len(named) > 1:
+            raise ValueError(
+                f"wiretape({', '.join(map(repr, named))}): name one tape; 'wiretape db merge' joins several"
+            )
+        if unknown := [name for name in given if name not in ARGUMENTS]:
+            raise ValueError(f"wiretape(…, {unknown[0]}=…): there are tape, {', '.join(ARGUMENTS)}")
+        tape = named[0] if named and tape is None else tape
+        arguments = given | arguments
+    return tape, arguments
+
+
+def read(
+    module: Path, marks: "Iterable[pytest.Mark]", record: str | None, faults: Sequence[str], default: str = ""
+) -> MarkerSettings:
+    """Return the settings of a test in a module.
+
+    `record` and `faults` are the command line's: the former counts for more than a marker's, the latter come on top.
+    `default` is the recording mode if neither sets one.
+
+    Raise ValueError, naming the wrong argument.
+    """
+    tape, arguments = merged(marks)
+    if tape is not None and not isinstance(tape, str | Path):
+        raise ValueError(f"wiretape({tape!r}): the tape is a path, relative to the test's file")
+    mode = record or arguments.get("record") or default or RECORD[0]
+    mode = "new" if mode == NEW else mode
+    if mode not in RECORD:
+        raise ValueError(f"record={mode!r} is none of {', '.join(RECORD)}")
+    where = arguments.get("filter")
+    if where is not None:
+        _checked("filter", where, _read_filter)
+    return MarkerSettings(
+        tape=module.parent / (tape or DEFAULT.format(module=module.stem)),
+        options=_options(arguments, mode, faults),
+        upstreams=[_checked("upstream", one, _read_upstream) for one in _several("upstream", arguments)],
+        filter=where,
+        allowed_hosts=[_checked("allow_hosts", host, _read_host) for host in _several("allow_hosts", arguments)],
+    )
+
+
+def _options(arguments: Mapping[str, object], record: Any, faults: Sequence[str]) -> "ServingOptions":
+    from wiretape.viewer.wings.replay import planning
+    from wiretape.viewer.wings.replay.matching import MODES
+
+    match = arguments.get("match", "request")
+    if match not in MODES:
+        raise ValueError(f"match={match!r} is none of {', '.join(MODES)}")
+    return planning.ServingOptions(
+        mode=match,
+        ignored=_several("ignore", arguments),
+        speed=_checked("speed", arguments.get("speed", 0), _read_speed),
+        cap_ns=_checked("max_gap", arguments.get("max_gap"), _read_gap),
+        rechunk=_checked("rechunk", str(arguments.get("rechunk", "recorded")), planning.read_rechunk),
+        faults=_read_faults([*_several("fault", arguments), *faults]),
+        seed=_checked("seed", arguments.get("seed", 0), int),
+        record=record,
+        redaction=_read_redaction(arguments),
+    )
+
+
+def _read_redaction(arguments: Mapping[str, object]) -> "Rules":
+    from wiretape.viewer import config
+
+    is_on = arguments.get("redact") is not False
+    patterns = _several("redact", arguments) if is_on else ()
+    return config.redaction([_checked("redact", pattern, config.regex) for pattern in patterns], is_on=is_on)
+
+
+def _several(name: str, arguments: Mapping[str, object]) -> Sequence[str]:
+    given = arguments.get(name, ())
+    found = (given,) if isinstance(given, str) else given
+    if not isinstance(found, list | tuple) or not all(isinstance(one, str) for one in found):
+        raise ValueError(f"{name}={given!r} is no text and no list of texts")
+    return found
+
+
+def _checked(name: str, given: Any, read: Any) -> Any:
+    try:
+        return read(given)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{name}={given!r}: {error}") from error
+
+
+def _read_speed(given: float) -> float:
+    speed = float(given)
+    if not 0 <= speed < math.inf:
+        raise ValueError("give a number; 0: as fast as possible")
+    return speed or math.inf
+
+
+def _read_gap(given: str | float | None) -> int | None:
+    from wiretape.viewer.query.values import number
+
+    if given is None:
+        return None
+    if isinstance(given, str):
+        return int(number(given, "duration"))
+    if not 0 <= given < math.inf:
+        raise ValueError("give seconds, from 0")
+    return int(given * 1e9)
+
+
+def _read_faults(given: Sequence[str]) -> Any:
+    from wiretape.viewer.wings.replay import faults
+
+    return [_checked("fault", one, faults.parse) for one in given]
+
+
+def _read_upstream(given: str) -> object:
+    from wiretape.recorder.relay import providers
+
+    return providers.parse(given)
+
+
+def _read_host(given: str) -> str:
+    from wiretape.viewer.wings.replay.network import read_allowed
+
+    return read_allowed(given)
+
+
+def _read_filter(given: str) -> object:
+    from wiretape.viewer.query.parser import parse
+
+    return parse(given)

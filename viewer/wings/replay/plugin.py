@@ -1,0 +1,231 @@
+"""The pytest plugin: a test that is marked `wiretape` is answered from a tape, without a network.
+
+pytest imports this module in every run. All that serves is imported when the first marked test begins.
+"""
+
+import contextlib
+import os
+import shlex
+from collections.abc import Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from wiretape.recorder import paths
+from wiretape.recorder.plurals import counted
+from wiretape.recorder.sanitize import safe
+from wiretape.viewer.wings.replay import marks
+
+if TYPE_CHECKING:
+    from wiretape.viewer.wings.replay.background import Background, WiretapeServer
+
+_FIXTURE: Final = "wiretape_server"
+_CURE: Final = (
+    "Make the client within the test, or in a fixture of function scope, without a base URL of its own, "
+    "or with wiretape_server.url_of('openai')"
+)
+_MARK: Final = (
+    f"wiretape(tape, *, {', '.join(f'{name}=…' for name in marks.ARGUMENTS)}): answer the test's requests to LLM APIs "
+    "from a tape, beside the test's file unless its path is absolute; see 'wiretape help testing'"
+)
+_RECORD_MODE: Final = "--record-mode"
+_BACKGROUND: Final = pytest.StashKey["Background"]()
+_SERVER: Final = pytest.StashKey["WiretapeServer"]()
+_LEFT: Final = pytest.StashKey[Sequence[str]]()
+"""Errors after the last test."""
+_MASKED: Final = pytest.StashKey[int]()
+"""The number of secrets masked in new recordings."""
+_TOLD: Final = pytest.StashKey[set[str]]()
+"""Messages about a test that were reported already."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options."""
+    group = parser.getgroup("wiretape", "answers of LLM APIs from tapes (wiretape help testing)")
+    group.addoption("--wiretape-record", choices=(*marks.RECORD, marks.NEW), metavar="MODE",
+                    help=f"The recording mode, overriding the marks: {', '.join(marks.RECORD)}.")  # fmt: skip
+    group.addoption("--wiretape-fault", action="append", default=[], metavar="FAULT",
+                    help="Break every answer: cut@50%%, reset@#3, stall:5s@#120, status:429:0.1, … as serve does; may "
+                    "be repeated.")  # fmt: skip
+    parser.addini("wiretape_record", "The recording mode if neither the command line nor a mark sets it.")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(parser: pytest.Parser) -> Generator[None]:
+    """Add pytest-recording's option, unless another plugin or a conftest has one of that name."""
+    result = yield
+    asked = f"{_RECORD_MODE}=none"
+    with contextlib.suppress(pytest.UsageError):  # it is there, and has other values
+        if asked in parser.parse_known_and_unknown_args([asked])[1]:
+            names = tuple(marks.RECORD_MODES)
+            meaning = f"The same, as pytest-recording names it: {', '.join(names)}."
+            parser.getgroup("wiretape").addoption(_RECORD_MODE, choices=names, metavar="MODE", help=meaning)
+    return result
+
+
+def _record(config: pytest.Config) -> str | None:
+    """Return the recording mode of the command line, also if it is given as pytest-recording's."""
+    mode: str | None = config.option.wiretape_record
+    return mode or marks.RECORD_MODES.get(getattr(config.option, "record_mode", None) or "")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker, and read the faults."""
+    config.addinivalue_line("markers", _MARK)
+    if config.option.wiretape_fault:
+        from wiretape.viewer.wings.replay import faults
+
+        try:
+            for text in config.option.wiretape_fault:
+                faults.parse(text)
+        except ValueError as error:
+            raise pytest.UsageError(f"--wiretape-fault: {error}") from error
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Return the options set on the command line."""
+    faults, record = config.option.wiretape_fault, _record(config)
+    said = [*([f"record {record}"] if record else []), *(f"fault {one}" for one in faults)]
+    return f"wiretape: {', '.join(said)}" if said else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Add the fixture to marked tests, before all others, which may make a client."""
+    for item in items:
+        if item.get_closest_marker("wiretape") is None:
+            continue
+        try:
+            marks.merged(item.iter_markers("wiretape"))
+        except ValueError as error:
+            raise pytest.UsageError(f"{item.nodeid}: {error}") from error
+        names = getattr(item, "fixturenames", None)
+        if names is not None and _FIXTURE not in names[:1]:
+            names.insert(0, _FIXTURE)
+
+
+@pytest.fixture
+def wiretape_server(request: pytest.FixtureRequest) -> "Iterator[WiretapeServer]":
+    """The server that answers this test from its tape: `url`, `url_of(api)`, `timeline()`, `misses`.
+
+    The variables of all SDKs point at it until the test is over.
+    """
+    from wiretape.viewer.wings.replay import testenv
+
+    item = request.node
+    server = _begin(request.config, item)
+    keys = {} if server.is_recording else testenv.keys(os.environ)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**server.variables, **keys, **testenv.bypasses(os.environ)}.items():
+            patch.setenv(name, value)
+        server.guard.install(patch)
+        item.stash[_SERVER], item.stash[_TOLD] = server, set()
+        yield server
+    server.end()
+
+
+def _begin(config: pytest.Config, item: pytest.Item) -> "WiretapeServer":
+    from wiretape.recorder.errors import WiretapeError
+
+    try:
+        asked = marks.read(item.path, item.iter_markers("wiretape"), _record(config), config.option.wiretape_fault,
+                           config.getini("wiretape_record"))  # fmt: skip
+    except (WiretapeError, ValueError) as error:
+        raise _failure(str(error)) from None
+    if asked.options.record == "none" and not paths.exists(asked.tape):
+        raise _failure(f"no tape at {asked.tape}: record it by 'pytest {_quoted(item)} --wiretape-record=once'")
+    try:
+        return _background(config).begin(asked, item.nodeid, os.environ)
+    except (WiretapeError, ValueError) as error:
+        raise _failure(str(error)) from None
+
+
+def _failure(message: str) -> BaseException:
+    return pytest.fail.Exception(f"wiretape: {safe(message)}", pytrace=False)
+
+
+def _background(config: pytest.Config) -> "Background":
+    """Return the thread that serves, which is started with the first test."""
+    if _BACKGROUND not in config.stash:
+        from wiretape.viewer.wings.replay.background import Background
+
+        config.stash[_BACKGROUND] = Background()
+    return config.stash[_BACKGROUND]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Fail a test with an unrecorded request or a refused connection, even if its program handled the error.
+
+    A test that asked its tape for nothing fails, too: its program called something else, or nothing.
+    """
+    report = yield
+    server = item.stash.get(_SERVER, None)
+    if server is not None:
+        _judge(report, item, server)
+    return report
+
+
+def _judge(report: pytest.TestReport, item: pytest.Item, server: "WiretapeServer") -> None:
+    """Add new errors of a test to the report of one of its phases."""
+    misses = {one.miss.message: one.path for one in server.misses if one.miss is not None}
+    told = item.stash[_TOLD]
+    refused = [host for host in dict.fromkeys(server.guard.refused) if host not in told]
+    fresh = [one for one in dict.fromkeys([*server.troubles, *misses]) if one not in told]
+    told.update(refused, fresh)
+    lines: list[str] = []
+    if fresh:
+        lines += _lines(item, fresh, [misses[one] for one in fresh if one in misses])
+    if refused:
+        lines += _refusal_lines(item, refused)
+    elif report.when == "call" and report.passed and not server.was_asked:
+        lines += [f"wiretape: {safe(item.nodeid)} asked its tape for nothing. {_CURE}; or remove its mark"]
+    if not lines:
+        return
+    if report.passed:
+        report.outcome = "failed"
+        report.longrepr = "\n".join(lines)
+    else:
+        report.sections.append(("wiretape", "\n".join(lines)))
+
+
+def _refusal_lines(item: pytest.Item, hosts: Sequence[str]) -> Iterator[str]:
+    """Yield the message about connections to anything but the test's server."""
+    yield f"wiretape: {safe(item.nodeid)} opened connections to other hosts than its tape's server, which were refused:"
+    yield from (f"  {safe(host)}" for host in hosts)
+    yield f"{_CURE}. If a host is no API: @pytest.mark.wiretape(…, allow_hosts={safe(hosts[0])!r})"
+
+
+def _lines(item: pytest.Item, problems: list[str], missed: list[str]) -> Iterator[str]:
+    """Yield the message about a test: its unanswered requests, and the command that records them."""
+    from wiretape.viewer.wings.replay import testenv
+
+    yield f"wiretape: {safe(item.nodeid)} sent requests that could not be answered:"
+    yield from (f"  {safe(one)}" for one in problems)
+    if missed:
+        keys = dict.fromkeys(key for path in missed if (key := testenv.key_of(path)))
+        needed = f", with {' and '.join(keys)} set" if keys else ""
+        yield f"record them with: pytest {_quoted(item)} --wiretape-record=new{needed}"
+
+
+def _quoted(item: pytest.Item) -> str:
+    return shlex.quote(safe(item.nodeid))
+
+
+@pytest.hookimpl(trylast=True)  # after fixtures that an interrupt left
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """End the thread; a failed recording fails the session."""
+    stash = session.config.stash
+    if _BACKGROUND in stash:
+        stash[_LEFT] = stash[_BACKGROUND].close()
+        stash[_MASKED] = stash[_BACKGROUND].masked_count
+        del stash[_BACKGROUND]
+        if stash[_LEFT] and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: "pytest.TerminalReporter", config: pytest.Config) -> None:
+    """Report the failed recordings, and the secrets masked in others."""
+    if count := config.stash.get(_MASKED, 0):
+        terminalreporter.write_line(f"wiretape: {counted(count, 'secret')} masked in new recordings")
+    for one in config.stash.get(_LEFT, ()):
+        terminalreporter.write_line(f"wiretape: {safe(one)}", red=True)

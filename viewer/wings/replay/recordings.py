@@ -1,0 +1,151 @@
+"""Recordings that tests share: a tape is opened once for as long as it does not change, and each test has its own part.
+
+A test's recordings have the label `test`, which is the test's id. A test is served its own recordings and those without
+that label; if it has none of its own, because the tape was cut by hand or recorded for another test, all of the tape.
+
+All of this is used by one thread.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+from wiretape.recorder import paths
+from wiretape.recorder.tape import cut
+from wiretape.recorder.tape.redact import Redactor
+from wiretape.viewer.query.parser import parse
+from wiretape.viewer.source.tape import columns, conditions
+from wiretape.viewer.source.tape.replayed import ExchangeHead, RecordedAnswer
+from wiretape.viewer.wings.replay.source import ReplaySource, Select
+
+LABEL: Final = "test"
+KEPT_BYTES = 64 << 20
+"""Requests and answers of a tape that are kept for later tests."""
+
+T = TypeVar("T")
+
+
+def label_of(test: str) -> str:
+    """Return the label of a test: its id, or a hash of an id that a recorder would take for a credential."""
+    label = Redactor(None).labels({LABEL: test})[LABEL]
+    return test if label == test else f"id-{hashlib.sha256(test.encode()).hexdigest()[:16]}"
+
+
+class _Opened(NamedTuple):
+    """A tape as it was when it was opened; `state` differs after a change of its files."""
+
+    state: object
+    recordings: "TapeRecordings"
+
+
+class Shelf:
+    """The tapes that are open."""
+
+    def __init__(self) -> None:
+        self._opened: dict[tuple[Path, str | None], _Opened] = {}
+
+    def excerpt(self, tape: Path, where: str | None, test: str) -> "Excerpt":
+        """Return the part of a tape, within a filter, to be served to a test. Raises `WiretapeError`."""
+        state = [_state(tape), _state(tape.with_name(f"{tape.name}-wal"))]
+        opened = self._opened.get((tape, where))
+        if opened is None or opened.state != state:
+            if opened is not None:
+                opened.recordings.close()
+                del self._opened[tape, where]
+            opened = self._opened[tape, where] = _Opened(state, TapeRecordings(tape, where))
+        return Excerpt(opened.recordings, test)
+
+    def suffices(self, tape: Path, where: str | None, test: str) -> bool:
+        """Return True if a tape need not be recorded for a test. Raises `WiretapeError`."""
+        if not paths.exists(tape):
+            return False
+        self.excerpt(tape, where, test)
+        return self._opened[tape, where].recordings.suffices(test)
+
+    def close(self) -> None:
+        """Close all tapes."""
+        for opened in self._opened.values():
+            opened.recordings.close()
+        self._opened.clear()
+
+
+def _state(path: Path) -> object:
+    """Return a file's identity, modification time and size; None if there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def selected(where: str | None, test: str, *, with_unlabelled: bool) -> Select:
+    """Return the condition on exchanges to serve to a test while it records: its own, or those of no test."""
+    own = columns.label(LABEL) == test
+    condition = own | columns.label(LABEL).is_(None) if with_unlabelled else own
+    if where is not None:
+        condition &= conditions.condition(parse(where))
+    return lambda _: condition
+
+
+class TapeRecordings:
+    """The ended exchanges of a tape; answers are cached in memory once read, as long as there is room."""
+
+    def __init__(self, tape: Path, where: str | None) -> None:
+        condition = None if where is None else conditions.condition(parse(where))
+        self._source = ReplaySource(cut.readable(tape), lambda _: condition)
+        self._heads = self._source.newer()
+        self._tests = self._source.labelled(LABEL)
+        self._kept: dict[tuple[str, int], Any] = {}
+        self._held = 0
+
+    def of(self, test: str) -> Sequence[ExchangeHead]:
+        """Return the exchanges to serve to a test."""
+        if test not in self._tests.values():
+            return self._heads
+        return [head for head in self._heads if self._tests.get(head.no, test) == test]
+
+    def suffices(self, test: str) -> bool:
+        """Return True if any of the test's recordings has an answer; without labelled ones, all of them count."""
+        own = [head for head in self._heads if self._tests.get(head.no) == test] if self._tests else self._heads
+        return any(head.is_answered for head in own)
+
+    def request_bodies(self, heads: Sequence[ExchangeHead]) -> Iterator[bytes | None]:
+        """Yield the body of each request without its content coding; None if not all of it is there."""
+        missing = self._source.request_bodies([head for head in heads if ("request", head.no) not in self._kept])
+        for head in heads:
+            yield self._keep(("request", head.no), lambda: next(missing), lambda body: len(body or b""))
+
+    def answer(self, head: ExchangeHead) -> RecordedAnswer:
+        """Return the answer to a request. Raises `TapeError` and `NotFound`."""
+        return self._keep(("answer", head.no), lambda: self._source.answer(head), lambda answer: len(answer.body))
+
+    def _keep(self, key: tuple[str, int], read: Callable[[], T], size: Callable[[T], int]) -> T:
+        if key in self._kept:
+            kept: T = self._kept[key]
+            return kept
+        found = read()
+        if self._held + size(found) <= KEPT_BYTES:
+            self._kept[key] = found
+            self._held += size(found)
+        return found
+
+    def close(self) -> None:
+        """Close the tape."""
+        self._source.close()
+
+
+class Excerpt:
+    """The recordings for one test, as a planner reads them."""
+
+    def __init__(self, recordings: TapeRecordings, test: str) -> None:
+        self._newer = recordings.of(test)
+        self.request_bodies, self.answer = recordings.request_bodies, recordings.answer
+
+    def newer(self) -> Sequence[ExchangeHead]:
+        """Return the exchanges that were not returned before, oldest first."""
+        newer, self._newer = self._newer, ()
+        return newer
+
+    def close(self) -> None:
+        """Leave the tape open, for other tests."""

@@ -1,0 +1,118 @@
+"""Pure: the course of a test's requests, for assertions on the behaviour of its client.
+
+All times are ms. Unknown values are None: the server sees its writes, when the client's buffers were full, when they
+were empty (`unread`), and when the client closed its connection.
+"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Final
+
+from wiretape.viewer.wings.replay.serve import Served
+
+MEANINGS: Final = {
+    "method, path": "of the request",
+    "asked_ms": "when the request came, since the test's server began; all other times are since then",
+    "exchange": "the id of the recording that answered; miss: the reason that none did",
+    "status": "of the answer",
+    "faults": "those that were applied",
+    "head_ms": "when the answer's head was written",
+    "writes": "the body as it was written, one write for each read of the recording: at_ms, size; read_ms: when the "
+    "client was seen to have read all of it, which is looked for every 2 ms, on Linux; None: it was not",
+    "size": "the body bytes that were written",
+    "waits": "spans, from at_ms to until_ms, in which the answer waited for the client: 256 KiB, beyond the "
+    "system's buffers, were unread",
+    "closed_ms": "when the client closed its connection before the answer was over; None: it did not",
+    "ended_ms, ended": "when the answer was over, and how: end (whole), close, reset, garbage (as recorded, or by a "
+    "fault), client (it closed before), refused (an error of wiretape's own, as for a miss), relayed (upstream "
+    "answers, and is recorded); None: it still runs",
+}
+"""The fields of a request in a timeline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A write of body bytes, which is one read of the recording unless they were cut anew; `read_ms`: it was read."""
+
+    at_ms: float
+    size: int
+    read_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A span in which the client's buffers were full; `until_ms` is None if they stayed so."""
+
+    at_ms: float
+    until_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTimeline:
+    """A request and its answer; its fields are explained in `MEANINGS`."""
+
+    method: str
+    path: str
+    asked_ms: float
+    exchange: str | None
+    status: int | None
+    faults: tuple[str, ...]
+    miss: str | None
+    head_ms: float | None
+    writes: tuple[Write, ...]
+    waits: tuple[Wait, ...]
+    _closed_ms: float | None
+    ended_ms: float | None
+    ended: str | None
+    _skipped_stall: bool = field(default=False, repr=False)
+
+    @property
+    def closed_ms(self) -> float | None:
+        """When the client closed its connection early; None is given with a warning if a stall was not played."""
+        if self._closed_ms is None and self._skipped_stall:
+            warnings.warn(
+                f"closed_ms is None, but the recorded stall of exchange {self.exchange} was not played: at speed=0, "
+                "the default, there are no waits; mark the test with speed=1",
+                stacklevel=2,
+            )
+        return self._closed_ms
+
+    @property
+    def size(self) -> int:
+        """The body bytes that were written."""
+        return sum(write.size for write in self.writes)
+
+
+def of(served: Sequence[Served], began_ns: int, *, has_waits: bool) -> list[RequestTimeline]:
+    """Return the timelines of requests to a server that began at `began_ns`, in the order in which they came.
+
+    It `has_waits` unless it answers as fast as possible.
+    """
+    return [_one(one, began_ns, has_waits) for one in served]
+
+
+def _one(one: Served, began_ns: int, has_waits: bool) -> RequestTimeline:
+    return RequestTimeline(
+        method=one.method,
+        path=one.path,
+        asked_ms=(one.requested - began_ns) / 1e6,
+        exchange=one.head.id if one.head else None,
+        status=one.status,
+        faults=one.faults,
+        miss=one.miss.message if one.miss and one.ended != "relayed" else None,
+        head_ms=_ms(one.head_ns),
+        writes=tuple(
+            Write(at / 1e6, size, _ms(read)) for at, size, read in zip_longest(one.written_ns, one.sizes, one.read_ns)
+        ),
+        waits=tuple(Wait(at / 1e6, _ms(until or None)) for at, until in one.held),
+        _closed_ms=_ms(one.ended_ns) if one.ended == "client" else None,
+        ended_ms=_ms(one.ended_ns),
+        ended=one.ended or None,
+        _skipped_stall=not has_waits and not one.faults and one.head is not None and one.head.has_stall,
+    )
+
+
+def _ms(ns: int | None) -> float | None:
+    return None if ns is None else ns / 1e6
