@@ -348,7 +348,7 @@ class Timing:
         "longest later silence of output: from one read with output to the next, or from the last one to the end of "
         "the stream, whatever ended it; without the time of tools that the provider runs",
         Timeline.longest_output_silence,
-        aliases=("output_silence", "stall", "max_stall", "max_stall_ms"),
+        aliases=("output_silence", "stall"),
         has_statistics=True,
         of_every_outcome=True,
     )
@@ -401,7 +401,7 @@ class Timing:
     icl_p50_ns: float | None = duration(
         "median gap between output chunks",
         lambda t: t.percentile(0.5),
-        aliases=("icl.p50", "each_icl_p50"),
+        aliases=("icl.p50",),
         has_statistics=True,
     )
     icl_p90_ns: float | None = duration(
@@ -410,7 +410,7 @@ class Timing:
     icl_p99_ns: float | None = duration(
         "99th percentile of the gaps between output chunks",
         lambda t: t.percentile(0.99),
-        aliases=("icl.p99", "each_icl_p99"),
+        aliases=("icl.p99",),
         has_statistics=True,
     )
     icl_mean_ns: float | None = duration(
@@ -419,7 +419,7 @@ class Timing:
     icl_max_ns: int | None = duration(
         "longest gap between output chunks",
         lambda t: max(t.gaps, default=None),
-        aliases=("icl.max", "each_icl_max"),
+        aliases=("icl.max",),
         has_statistics=True,
     )
     # From Python 3.14 on, `bytes` in an annotation of this class is its field of that name.
@@ -488,7 +488,7 @@ class Measures(Timing):
     )
     cache_write_1h_input_tokens: int | None = tokens(
         "tokens written to the provider's cache that it keeps for an hour, from usage; unknown unless it splits them",
-        ("tok.cache_write_1h", "cache_creation_1h_input_tokens"),
+        ("tok.cache_write_1h",),
     )
     input_uncached_tokens: int | None = tokens(
         "tokens of the request that usage counts neither as read from the provider's cache nor as written to it",

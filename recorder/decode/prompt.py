@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Final, Literal
 
 import msgspec
@@ -175,12 +174,6 @@ class _Forms:
 
 
 _known: Final = _Forms()
-
-
-def fingerprint(message: Message) -> str:
-    """Return a digest of `canonical`; "" for a message to skip."""
-    said = canonical(message)
-    return blake2b(said, digest_size=16).hexdigest() if said else ""
 
 
 def _said(parts: Iterable[Part]) -> Iterator[str]:

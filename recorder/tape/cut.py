@@ -27,7 +27,6 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from wiretape.recorder import paths, private
 from wiretape.recorder.clock import Clock
-from wiretape.recorder.decode.assembly import token_counts
 from wiretape.recorder.decode.exchange import Reads
 from wiretape.recorder.decode.uncoding import Body
 from wiretape.recorder.errors import NotFound, TapeDamaged, WiretapeError
@@ -50,7 +49,7 @@ from wiretape.recorder.tape.store import Store, settle
 Line = dict[str, Any]
 
 LINES: Final = {
-    '{"wiretape": "cut", "format": 2}': "the first line; a text of format 1 is read, too",
+    '{"wiretape": "cut", "format": 2}': "the first line",
     '{"session": UUID, …}': "a run of a recorder, before its first exchange: its version, the upstreams that the "
     "exchanges here used, and the name of an imported file. It lasts from its first exchange to its last one",
     '{"exchange": ID, "session": UUID, …}': "columns of the table exchanges; sizes and hashes are those of the bytes. "
@@ -61,26 +60,21 @@ LINES: Final = {
     '{"reads": COUNT, "at_ns": [T, …], "relayed_ns": [T, …]}': "the timestamps of the reads that follow; with "
     '"from": "client" after COUNT the client sent them over a WebSocket',
     '{"read": N, "text": "…"}': "a read of the exchange above: in the order in which they came, numbered from 0; with "
-    '"from": "client" as above. Where no such line is before them, each may have its own at_ns and relayed_ns; a read '
-    "without timestamps is a whole body that came at an unknown time",
+    '"from": "client" as above. A read without a line of timestamps before it is a whole body that came at an unknown '
+    "time",
     '{"read": …, "base64": "…"}': 'bytes that are no UTF-8; a request_body is {"base64": "…"} then',
 }
 """The kinds of lines in a cut, with their meaning."""
 
 FIRST: Final = {"wiretape": "cut", "format": 2}
-_FIRST_LINES: Final = ({"wiretape": "cut", "format": 1}, FIRST)
 _PREFIX: Final = "wiretape-text-"
 _PURPOSE: Final = "the tape that is made of a text"
 OF_SESSION: Final = [one.name for one in sessions.c if one.name not in ("no", "uuid", "pid", "boot_id", "salt")]
 _NOT_OF_EXCHANGE: Final = {"no", "id", "session_no", "request_body", "bytes", "client_bytes"}
 OF_EXCHANGE: Final = [column.name for column in exchanges.c if column.name not in _NOT_OF_EXCHANGE]
 COUNTED: Final = ("bytes", "client_bytes")
-_INPUT_TOTAL_SINCE: Final = 7
-"""First version of the decoder that counts the tokens of a cache as input tokens for every API."""
-_FORMER: Final = {"max_stall_ns": "max_gap_ns"}
-"""Measures by their names in older texts."""
 OF_MEASURES: Final = [column.name for column in measures.c if column.name != "exchange_no"]
-_OF_READ: Final = {"read", "from", "at_ns", "relayed_ns", "text", "base64"}
+_OF_READ: Final = {"read", "from", "text", "base64"}
 _OF_READS: Final = {"reads", "from", "at_ns", "relayed_ns"}
 _READS: Final = (b'{"read"', b'{"reads"')
 _HEADS: Final = (b'{"wiretape"', b'{"session"', b'{"exchange"')
@@ -272,40 +266,33 @@ class _Direction:
         if unknown := line.keys() - (_OF_READS if "reads" in line else _OF_READ):
             raise ValueError(f"unknown: {', '.join(sorted(unknown))}")
         if "reads" in line:
-            self._add_all_times(line)
+            self._add_times(line)
             return
         if line["read"] != len(self.data):
             raise ValueError(f"read {len(self.data)} is expected")
-        if "at_ns" in line:
-            if self.count is not None:
-                raise ValueError("the line before the reads has their at_ns")
-            self._add_times(line["at_ns"], line.get("relayed_ns"))
-        if self.count is None and (len(self.at_ns) not in (0, line["read"] + 1) or (line["read"] and not self.at_ns)):
-            raise ValueError("a read has no at_ns")
+        if self.data and self.count is None:
+            raise ValueError("its reads have no timestamps")
         self.data.append(_bytes(line["text"] if "text" in line else {"base64": line["base64"]}))
 
-    def _add_all_times(self, line: Line) -> None:
+    def _add_times(self, line: Line) -> None:
         if self.count is not None or self.data:
             raise ValueError("the timestamps of reads come once, before them")
         self.count = line["reads"]
         relayed = line.get("relayed_ns", [None] * len(line["at_ns"]))
         if not self.count == len(line["at_ns"]) == len(relayed):
             raise ValueError(f"it has not {self.count} timestamps")
-        for at, relayed_at in zip(line["at_ns"], relayed, strict=True):
-            self._add_times(at, relayed_at)
+        for at_ns, relayed_ns in zip(line["at_ns"], relayed, strict=True):
+            if not isinstance(at_ns, int) or not isinstance(relayed_ns, int | None):
+                raise ValueError("a time is no whole number")
+            if self.at_ns and at_ns < self.at_ns[-1]:
+                raise ValueError("it came before the one that it follows")
+            self.at_ns.append(at_ns)
+            self.relayed_ns.append(relayed_ns)
 
     def check_whole(self) -> None:
         """Raise ValueError if there are more or fewer reads than timestamps."""
         if self.count not in (None, len(self.data)):
             raise ValueError(f"{self.count} reads are announced, and {len(self.data)} are there")
-
-    def _add_times(self, at_ns: object, relayed_ns: object) -> None:
-        if not isinstance(at_ns, int) or not isinstance(relayed_ns, int | None):
-            raise ValueError("a time is no whole number")
-        if self.at_ns and at_ns < self.at_ns[-1]:
-            raise ValueError("it came before the one that it follows")
-        self.at_ns.append(at_ns)
-        self.relayed_ns.append(relayed_ns)
 
     @property
     def size(self) -> int:
@@ -368,7 +355,7 @@ class _Entering:
         (first, line), *reads = group
         self.number = first
         head = json.loads(line)
-        if (first == 1) != (head in _FIRST_LINES):
+        if (first == 1) != (head == FIRST):
             raise ValueError(f"the first line is {json.dumps(FIRST)}")
         streams = {stream: _Direction() for stream in STREAMS}
         for self.number, line in reads:
@@ -435,8 +422,7 @@ def _enter_unshipped(connection: Connection, values: Line, streams: Streams) -> 
     """Enter an exchange without bytes, as settled: nothing is derived from it."""
     if any(its.data for its in streams.values()):
         raise ValueError("it has both measures and reads, but measures are derived from reads: remove either")
-    known = {_FORMER.get(name, name): value for name, value in _with_input_total(values.pop("measures")).items()}
-    measured = {name: _stored(name, value) for name, value in known.items()}
+    measured = {name: _stored(name, value) for name, value in values.pop("measures").items()}
     (no,) = _insert(connection, exchanges, values)
     counts = (values.get("bytes", 0), "gap_bytes"), (values.get("client_bytes"), "client_gap_bytes")
     for stream, (came, gap) in zip(STREAMS, counts, strict=True):
@@ -450,14 +436,6 @@ def _enter_unshipped(connection: Connection, values: Line, streams: Streams) -> 
         _insert(connection, measures, {"exchange_no": no, **measured})
     newest = select(func.coalesce(func.max(settlements.c.version), 0) + 1).scalar_subquery()
     connection.execute(insert(settlements).values(exchange_no=no, version=newest))
-
-
-def _with_input_total(measured: Line) -> Line:
-    """Return measures with the counts of their usage as this decoder reads them, if an older one derived them."""
-    if measured.get("decoder_version", 0) >= _INPUT_TOTAL_SINCE or not isinstance(measured.get("usage"), dict):
-        return measured
-    known = {name: value for name, value in measured.items() if not name.startswith("cache_creation_")}
-    return known | token_counts(measured.get("api") or "", measured["usage"])
 
 
 def _stored(name: str, value: Any) -> Any:

@@ -6,10 +6,10 @@ closed, also if this process closes others of the file; elsewhere it is a POSIX 
 lock on the whole file, which a network server (and macOS) would hold against SQLite's own. A second byte carries a
 POSIX lock that excludes nobody: from it the kernel reports the process that holds the tape now.
 
-Beside the tape, `<tape>.lock` is locked as a whole. It describes the holder of the tape in words, and is the only lock
-of older recorders. If it is removed or replaced, a writer that has the lock on the tape itself goes on, and puts it
-back as soon as no other process has it. The operating system frees all of them when the holder dies. `FileWatch`
-notices when the tape's files are removed, replaced or cut short under their writer.
+Beside the tape, `<tape>.lock` is locked as a whole. It describes the holder of the tape in words. If it is removed or
+replaced, a writer that has the lock on the tape itself goes on, and puts it back as soon as no other process has it.
+The operating system frees all of them when the holder dies. `FileWatch` notices when the tape's files are removed,
+replaced or cut short under their writer.
 
 The lock file also names the Unix socket of the tape's writer, the one way to it. A client that finds the lock free
 takes it (`claim`), names a socket that it already listens at (`Claim.name`), and hands both to the writer that it
@@ -142,10 +142,8 @@ class Lock:
             os.dup2(descriptor, self._beside, inheritable=False)
             self.write_holder()
         except OSError as error:
-            holder, pid, *_ = _lines(descriptor)
-            # A claim has no words at first; words without a number are an older recorder's, which locks nothing else.
-            if not self._has_file or (holder and not pid):
-                reason = f"{path} was removed, and {holder or _UNKNOWN} has taken it"
+            if not self._has_file:
+                reason = f"{path} was removed, and {_lines(descriptor)[0] or _UNKNOWN} has taken it"
                 raise TapeGone(f"{reason}: nothing more is stored") from error
         finally:
             os.close(descriptor)
@@ -316,7 +314,7 @@ def holder(tape: Path) -> str:
             return _describe(file, beside)
         if beside is None:
             return ""
-        try:  # a recorder of an older version locks nothing else; asking takes its lock for a moment
+        try:  # a writer that starts has nothing else yet; asking takes its lock for a moment
             _take_whole(beside, shared=True)
         except OSError:
             return _lines(beside)[0] or _UNKNOWN

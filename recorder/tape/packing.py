@@ -227,21 +227,6 @@ def listed(data: bytes) -> list[int | None] | None:
     return None if numbers == [None] else numbers
 
 
-def as_json(array: bytes) -> str:
-    """Return an array of digits as JSON. Raises `ValueError` if it is damaged."""
-    return _UNTIMED if array == _UNTIMED_DIGITS else _encode(digits.unpacked(array, 2 * len(array))).decode()
-
-
-def as_digits(array: Array) -> Array:
-    """Return an array of JSON as digits; a damaged one as it is."""
-    if array == _UNTIMED:
-        return _UNTIMED_DIGITS
-    try:
-        return digits.packed(_lags.decode(array))
-    except (ValueError, TypeError):
-        return array
-
-
 def join(pieces: Sequence[Reads]) -> Reads:
     """Return reads that came in pieces as one."""
     if len(pieces) == 1:

@@ -22,7 +22,6 @@ from wiretape.recorder.errors import TapeBusy
 from wiretape.recorder.tape import cells
 from wiretape.recorder.tape.journal import Deleted, Deleting
 from wiretape.recorder.tape.schema import (
-    AUTO_VACUUM,
     COVERED,
     IS_PART_OF,
     STREAMS,
@@ -199,7 +198,6 @@ def vacuum(connection: Connection, path: Path) -> tuple[Size, Size]:
     connection.rollback()
     # SQLite would take the system's temporary folder, which may be smaller and is others' too.
     os.environ.setdefault("SQLITE_TMPDIR", str(path.parent))
-    connection.connection.execute(f"PRAGMA auto_vacuum={AUTO_VACUUM}")  # a tape of an older version has none
     connection.connection.execute("VACUUM")
     (is_busy, *_) = connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if is_busy:

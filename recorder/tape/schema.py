@@ -283,7 +283,6 @@ requests = Table(
 """A view, for people."""
 
 _TIMING: Final = {field.name for field in fields(Timing)}
-_ALIASES: Final = {field.name: field.metadata["aliases"] for field in fields(Measures)}
 _TYPES: Final[dict[Any, TypeEngine[Any]]] = {
     int: BigInteger(), float: Float(), str: Text(), bool: Boolean(), tuple: Text(), bytes: LargeBinary(),
 }  # fmt: skip
@@ -470,8 +469,6 @@ def _metrics_view() -> str:
             flagged = " OR ".join(f"instr(' ' || m.flags || ' ', ' {flag} ')" for flag in flags)
             source, note = f"CASE WHEN {flagged} THEN NULL ELSE {source} END", f"{note}; NULL if {' or '.join(flags)}"
         listed.append((source, name, note))
-        former = (other for other in _ALIASES[column.name] if other.endswith("_ms"))
-        listed.extend((source, other, f"the same as {name}, under its former name") for other in former)
     columns = definitions.lined([(f"{source} AS {name}", note) for source, name, note in listed])
     joined = "FROM exchanges AS e LEFT JOIN measures AS m ON m.exchange_no = e.no"
     return f"CREATE VIEW {METRICS_VIEW} AS SELECT -- one row per exchange, times in ms\n{columns}\n{joined}"

@@ -1,6 +1,7 @@
 """Journal frames for tests, and their contents on a tape."""
 
 import hashlib
+import json
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +13,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, select
 
-from wiretape.recorder.tape import file, journal, packing
+from wiretape.recorder.tape import digits, file, journal, packing
 from wiretape.recorder.tape.reading import stored_body
 from wiretape.recorder.tape.schema import FROM_UPSTREAM, Stream, exchanges, measures, reads
 from wiretape.recorder.tape.store import Store
@@ -139,11 +140,19 @@ def reads_of(tape: Path, id: str) -> list[tuple[int, int, int | None, int, int]]
         return [tuple(row) for row in rows]
 
 
+def as_digits(numbers: str) -> str | bytes:
+    """Return an array of JSON as the digits of a tape; one with other values as it is."""
+    try:
+        return digits.packed(json.loads(numbers))
+    except TypeError:
+        return numbers
+
+
 def damage(tape: Path, *statements: str) -> None:
     """Change a tape behind wiretape's back, without SQLite's own checks."""
     with closing(sqlite3.connect(tape)) as connection:
-        connection.create_function("as_json", 1, packing.as_json)
-        connection.create_function("as_digits", 1, packing.as_digits)
+        connection.create_function("as_json", 1, lambda array: json.dumps(packing.listed(array)))
+        connection.create_function("as_digits", 1, as_digits)
         for statement in statements:
             connection.execute(statement)
         connection.commit()

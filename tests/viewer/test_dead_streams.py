@@ -80,7 +80,7 @@ def test_statistics_and_gates_judge_silences_of_every_outcome(dead: Path) -> Non
     assert "cancelled by the client" not in digest
     run(dead, "check", "--max", "max_output_silence.max=2s", code=3)
     run(dead, "check", "--max", "stalled=80%", code=3)
-    run(dead, "check", "--max", "given_up=50%", "--max", "max_stall.max=4s", code=0)
+    run(dead, "check", "--max", "given_up=50%", "--max", "stall.max=4s", code=0)
 
 
 def test_the_account_of_a_silence_behind_the_first_output_is_stalled(dead: Path) -> None:

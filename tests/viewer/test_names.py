@@ -75,7 +75,7 @@ def test_statistics_take_every_name_as_columns(command: tuple[str, ...], tape: P
 
 
 def test_a_histogram_takes_an_alias(tape: Path) -> None:
-    assert run(tape, "stats", "--hist", "each_icl_p99").stdout == run(tape, "stats", "--hist", "icl_p99").stdout
+    assert run(tape, "stats", "--hist", "icl.p99").stdout == run(tape, "stats", "--hist", "icl_p99").stdout
 
 
 @each_case(("heading", "name"), [*tables.NAMED.items()])

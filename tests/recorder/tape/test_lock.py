@@ -21,15 +21,6 @@ with locking.held(Path(sys.argv[1]), "wiretape record (pid 1)") as lock, lock.on
         lock.renew()
         print("renewed", flush=True)
 """
-HOLD_AS_AN_OLDER_VERSION = """
-import fcntl, sys
-file = open(sys.argv[1] + ".lock", "w")
-fcntl.flock(file, fcntl.LOCK_EX)
-file.write("wiretape record (pid 2)\\n")
-file.flush()
-print("held", flush=True)
-sys.stdin.read()
-"""
 
 
 @pytest.fixture
@@ -57,12 +48,6 @@ def holding(tape: Path, program: str = HOLD, *arguments: str) -> Iterator[subpro
 def process(tape: Path) -> Iterator[subprocess.Popen[str]]:
     """Another process that holds the lock."""
     yield from holding(tape)
-
-
-@pytest.fixture
-def older(tape: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process of an older version that holds the lock: it locks the lock file alone."""
-    yield from holding(tape, HOLD_AS_AN_OLDER_VERSION)
 
 
 def take(tape: Path) -> None:
@@ -105,15 +90,6 @@ def test_a_holder_puts_a_removed_lock_file_back(tape: Path, lock_file: Path, pro
     assert locking.holder(tape) == "wiretape record (pid 1)"
 
 
-def test_a_holder_ends_if_an_older_version_has_taken_the_removed_lock_file(tape: Path, lock_file: Path) -> None:
-    with locking.held(tape, "mine") as lock, lock.on_file():
-        lock.renew()
-        lock_file.unlink()
-        for _ in holding(tape, HOLD_AS_AN_OLDER_VERSION):
-            with pytest.raises(TapeGone, match=r"lock was removed, and wiretape record \(pid 2\) has taken it"):
-                lock.renew()
-
-
 def test_a_holder_of_the_tape_goes_on_while_another_start_has_the_removed_lock_file(
     tape: Path, lock_file: Path
 ) -> None:
@@ -141,10 +117,11 @@ def test_a_holder_of_the_lock_file_alone_ends_if_another_start_has_taken_it(tape
             lock.renew()
 
 
-def test_an_older_version_that_holds_the_lock_file_holds_the_tape(tape: Path, older: subprocess.Popen[str]) -> None:
-    with pytest.raises(TapeBusy, match=r"by wiretape record \(pid 2\)"):
-        take(tape)
-    assert locking.holder(tape) == "wiretape record (pid 2)"
+def test_the_lock_file_alone_holds_the_tape(tape: Path) -> None:
+    with locking.held(tape, "mine"):
+        assert locking.holder(tape) == f"mine (pid {os.getpid()})"
+        with pytest.raises(TapeBusy, match="by mine"):
+            take(tape)
 
 
 def test_the_words_of_an_earlier_holder_are_not_shown(

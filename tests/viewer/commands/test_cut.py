@@ -5,7 +5,6 @@ import gzip
 import io
 import json
 import os
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -235,7 +234,7 @@ def test_text_may_be_edited(lines: list[bytes], tmp_path: Path) -> None:
         (6, b'{"read": 2', b'{"exchange": 2', "line 6 .*6 reads are announced, and 2 are there"),
         (3, b'"reads": ', b'"text": "", "reads": ', "line 4 .*unknown: text"),
         (5, b'"read": 1', b'"read": 7', "line 6 is not of a cut .*read 1 is expected"),
-        (5, b'"read": 1', b'"read": 1, "at_ns": 2', "line 6 .*the line before the reads has their at_ns"),
+        (5, b'"read": 1', b'"read": 1, "at_ns": 2', "line 6 .*unknown: at_ns"),
         (5, b'"text": ', b'"txet": ', "line 6 .*unknown: txet"),
         (5, b'{"read"', b'<<<<<<< HEAD\n{"read"', "line 6 "),
         (5, b'"read": 1', b'"reads": 1', "line 6 .*unknown: text"),
@@ -249,67 +248,6 @@ def test_text_that_makes_no_tape_says_where(lines: list[bytes], at: int, old: by
 
 
 DEMO = ["-f", "model:demo-stall"]
-
-
-def of_older_format(text: Path, tape: Path) -> list[bytes]:
-    """Return the lines of a text as format 1 has them: each read with its timestamps, and a session with its run."""
-    with closing(sqlite3.connect(tape)) as connection:
-        names = ("uuid", "version", "listen", "upstreams", "started_at", "heartbeat_at", "ended_at")
-        run_of = dict(
-            zip(names, connection.execute(f"SELECT {', '.join(names)} FROM sessions").fetchone(), strict=True)
-        )
-    lines, times = [], {}
-    for line in map(json.loads, text.read_text("utf-8").splitlines()):
-        if "wiretape" in line:
-            line["format"] = 1
-        elif "exchange" in line:
-            line["upstream"] = json.loads(run_of["upstreams"])[0][1]
-        elif "session" in line:
-            line = {"session": run_of["uuid"], **run_of, "upstreams": json.loads(run_of["upstreams"])}
-            del line["uuid"]
-        elif "reads" in line:
-            times = line
-            continue
-        else:
-            line |= {name: times[name][line["read"]] for name in ("at_ns", "relayed_ns")}
-        lines.append(json.dumps(line).encode() + b"\n")
-    return lines
-
-
-def test_a_text_of_the_older_format_makes_the_same_tape(demo: tuple[Path, str], tmp_path: Path) -> None:
-    newer = cut_of(demo[0], tmp_path / "newer.jsonl", *DEMO)
-    (older := tmp_path / "older.jsonl").write_bytes(b"".join(of_older_format(newer, demo[0])))
-    at, seen = (run(one, "export", "--table", "reads").stdout for one in (older, newer))
-    assert at == seen == run(demo[0], "export", *DEMO, "--table", "reads").stdout
-    whole = [run(one, "export", "--format", "jsonl", "--table", "texts").stdout for one in (older, newer)]
-    assert whole[0].replace(run_of_demo(demo[0]), "http://127.0.0.1") == whole[1]
-    assert cut_of(older, tmp_path / "again.jsonl").read_bytes() == newer.read_bytes()
-
-
-def test_a_text_with_measures_under_former_names_makes_the_same_tape(tape: Path, tmp_path: Path) -> None:
-    shutil.copy(tape, without_bytes := tmp_path / "tape.db")
-    with closing(sqlite3.connect(without_bytes)) as connection, connection:
-        connection.execute("UPDATE bodies SET data = x''")  # measures without bytes, as a server has them
-    newer = cut_of(without_bytes, tmp_path / "newer.jsonl", COMPLETE).read_text("utf-8")
-    assert '"max_gap_ns":' in newer
-    (older := tmp_path / "older.jsonl").write_text(newer.replace("max_gap_ns", "max_stall_ns"), "utf-8")
-    assert cut_of(older, tmp_path / "again.jsonl").read_text("utf-8") == newer
-
-
-def test_lines_of_both_formats_may_be_in_one_text(demo: tuple[Path, str], tmp_path: Path) -> None:
-    """A cassette of the older format is recorded to."""
-    newer = cut_of(demo[0], tmp_path / "newer.jsonl", *DEMO)
-    other = cut_of(demo[0], tmp_path / "other.jsonl", "-f", "model:demo-tool").read_bytes().splitlines(keepends=True)
-    (both := tmp_path / "both.jsonl").write_bytes(b"".join([*of_older_format(newer, demo[0]), *other[2:]]))
-    shown = [run(one, "export", "-f", "model:demo-tool", "--table", "reads").stdout for one in (demo[0], both)]
-    assert shown[0] == shown[1]
-    models = run(both, "ls", "--format", "tsv", "--no-header", "--columns", "model").stdout.split()
-    assert models == ["demo-tool", "demo-stall"]
-
-
-def run_of_demo(tape: Path) -> str:
-    with closing(sqlite3.connect(tape)) as connection:
-        return str(connection.execute("SELECT upstream FROM exchanges").fetchone()[0])
 
 
 def test_two_recordings_of_the_same_traffic_differ_in_their_ids_and_timestamps_only(

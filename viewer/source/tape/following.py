@@ -52,7 +52,7 @@ _CACHE_KIB = 256
 _LAST = (1 << 63) - 1
 
 _EARLIEST_US = 10**15
-"""Versions below are numbers of exchanges: those of tapes that are older than versions, and made ones."""
+"""Versions below are numbers of exchanges: those of tapes made of texts."""
 
 
 def _limited(statement: Statement) -> Statement:
