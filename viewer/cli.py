@@ -10,6 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
+# Collections visit the objects of imported modules, which stay: by default that takes a fifth of a start. Commands that
+# go on set a threshold of their own.
+gc.set_threshold(200_000)
 if os.getpid() == 1:  # of a container: the kernel drops signals to it without a handler, and libraries take a while
     for _number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(_number, lambda number, _: sys.exit(128 + number))
@@ -26,7 +29,6 @@ from wiretape.viewer.commands.completion import completion
 
 _SIGINT_EXIT = 128 + 2
 _SIGPIPE_EXIT = 128 + 13
-_COLLECTED_OBJECTS = 50_000
 
 for _name in (
     "ls",
@@ -80,11 +82,13 @@ def main() -> None:
         print("wiretape: stdout is closed: send it to a file, a pipe or /dev/null", file=sys.stderr)
         sys.exit(1)
     sys.excepthook = _report_fault
-    gc.set_threshold(_COLLECTED_OBJECTS)  # by default, collections of imported modules take a seventh of a start
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             terminals.adapt(stream)
-    sys.exit(_run())
+    try:
+        sys.exit(_run())
+    finally:
+        gc.freeze()  # the interpreter's last collections would visit every module's objects: a tenth of a short command
 
 
 def _nowhere() -> TextIO:

@@ -6,7 +6,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
@@ -160,24 +161,27 @@ def _not_started(command: Sequence[str], error: OSError) -> int:
 
 def _run(settings: "Options", plan: PointingPlan, environ: Mapping[str, str], command: Sequence[str]) -> int:
     """Run and record a command; return its exit code, or -N if signal N ended it."""
-    from wiretape.recorder.relay import environment as variables
-    from wiretape.recorder.relay import loop
+    from wiretape.recorder.relay import environment, loop
 
+    files: AbstractContextManager[Mapping[str, str]] = contextlib.nullcontext({})
     if settings.interception is not None:  # before the recorder, which reports it, and trusts what was read here
-        for remark in variables.remarks(environ, command):
+        for remark in environment.remarks(environ, command):
             _report(remark)
-        if variables.has_java_proxy(environ.get(variables.JAVA, "")):
-            plan.left[variables.JAVA] = "it names a proxy, by which Java goes"
-        command = variables.permitting(command)
+        if environment.has_java_proxy(environ.get(environment.JAVA, "")):
+            plan.left[environment.JAVA] = "it names a proxy, by which Java goes"
+        command = environment.permitting(command)
+        own = settings.interception.authority.certificate
+        files = environment.certificate_files(own, environ, settings.ca_file, command)
     session = os.getsid(0)
     recording = job.record(lambda line: loop.run(lambda: _record(settings, plan, environ, command, line, session)))
-    base = recording.base()
-    if not base:  # it has printed the reason
-        return recording.wait()
-    mark = _mark(recording.pid, base, settings, plan)
-    watch = daemons.DaemonWatch(mark, recording.pid)
-    with _environment(settings, plan, environ, base, command) as environment:
-        with job.Job(command, {**environment, **dict([mark.split("=", 1)])}, watch.look) as running:
+    with files as certificates:  # written while the recorder starts
+        base = recording.base()
+        if not base:  # it has printed the reason
+            return recording.wait()
+        mark = _mark(recording.pid, base, settings, plan)
+        watch = daemons.DaemonWatch(mark, recording.pid)
+        variables = _environment(settings, plan, environ, base, command, certificates)
+        with job.Job(command, {**variables, **dict([mark.split("=", 1)])}, watch.look) as running:
             try:
                 code = running.run()
                 end = f"{' '.join(map(str, (code, *watch.pids)))}\n".encode()
@@ -289,24 +293,24 @@ def _report(message: str) -> None:
     click.echo(redact.message(message), err=True)
 
 
-@contextlib.contextmanager
 def _environment(
-    settings: "Options", plan: PointingPlan, environ: Mapping[str, str], base: str, command: Sequence[str]
-) -> Iterator[Mapping[str, str]]:
-    """Yield a command's environment; its certificate files exist until the end."""
+    settings: "Options",
+    plan: PointingPlan,
+    environ: Mapping[str, str],
+    base: str,
+    command: Sequence[str],
+    certificates: Mapping[str, str],
+) -> Mapping[str, str]:
+    """Return a command's environment."""
     if settings.interception is None:
-        yield {**environ, **plan.values(base), **past_proxies(environ)}
-        return
+        return {**environ, **plan.values(base), **past_proxies(environ)}
     from wiretape.recorder.commands import local_apis
     from wiretape.recorder.relay import environment
 
-    own = settings.interception.authority.certificate
-    with environment.certificate_files(own, environ, settings.ca_file, command) as certificates:
-        is_proxied = local_apis.are_called(plan, settings.interception.hosts, environ, command)
-        excluded = () if is_proxied else local_apis.EXCLUDED
-        url = settings.interception.proxy_url(base)
-        proxied = environment.proxied(environ, url, certificates, command, excluded)
-        yield {**proxied, **plan.values(base)}
+    is_proxied = local_apis.are_called(plan, settings.interception.hosts, environ, command)
+    excluded = () if is_proxied else local_apis.EXCLUDED
+    url = settings.interception.proxy_url(base)
+    return {**environment.proxied(environ, url, certificates, command, excluded), **plan.values(base)}
 
 
 def past_proxies(environ: Mapping[str, str]) -> dict[str, str]:
@@ -358,17 +362,20 @@ def _checked_out(directory: Path) -> str:
     git only resolves a name. It compares no files, fetches nothing, and takes no settings from files that merely look
     like a bare repository.
     """
+    null, environ = subprocess.DEVNULL, os.environ | _GIT_ENV
     try:
-        done = subprocess.run(
-            _GIT_COMMAND,
-            cwd=directory,
-            env=os.environ | _GIT_ENV,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_GIT_SECONDS,
-            check=True,
+        git = subprocess.Popen(
+            _GIT_COMMAND, cwd=directory, env=environ, stdin=null, stdout=subprocess.PIPE, stderr=null
         )
-    except (OSError, subprocess.SubprocessError):
+    except OSError:
         return ""
-    found = done.stdout.decode("ascii", "replace").strip()
-    return found if _COMMIT_HASH.fullmatch(found) else ""
+    with git:
+        from wiretape.recorder.relay import service  # noqa: F401 - is needed next, and takes longer to load than git
+
+        try:
+            answer, _ = git.communicate(timeout=_GIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            git.kill()
+            return ""
+    commit = answer.decode("ascii", "replace").strip()
+    return commit if git.returncode == 0 and _COMMIT_HASH.fullmatch(commit) else ""

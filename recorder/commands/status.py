@@ -183,9 +183,11 @@ class TimedTally(Tally):
 
     def latencies(self) -> list[str]:
         """Return the median time to first token and the longest gap, if any."""
-        import statistics
+        first = []
+        if self.ttft_ns:
+            import statistics
 
-        first = [f"ttft p50 {_ms(statistics.median(self.ttft_ns))} ms"] if self.ttft_ns else []
+            first = [f"ttft p50 {_ms(statistics.median(self.ttft_ns))} ms"]
         return first + ([] if self.longest_gap_ns is None else [f"max gap {_ms(self.longest_gap_ns)} ms"])
 
 

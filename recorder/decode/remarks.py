@@ -1,7 +1,6 @@
 """Texts in a stream that are no payloads: a proxy's line about a broken upstream, a gateway's page, a bare error."""
 
 import re
-from html import unescape
 from typing import Final
 
 MAX_REMARK: Final = 2000
@@ -21,6 +20,8 @@ def plain(text: str) -> str | None:
     """Return a text as a remark: of a page its title; None if there is none, or if it begins as JSON does."""
     text = text[:_MOST_READ]
     if _PAGE.match(text):
+        from html import unescape  # its table of entities takes longer to load than a short answer to decode
+
         title = _TITLE.search(text)
         text = unescape(title[1] if title else _TAG.sub(" ", text))
     text = " ".join(text.split())

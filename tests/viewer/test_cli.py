@@ -176,6 +176,19 @@ def test_importing_the_commands_loads_no_heavy_library() -> None:
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.parametrize("command", ["ls -n 20", "show", "run -- true"])
+def test_a_small_command_loads_little_and_collects_no_garbage(command: str, tape: Path, tmp_path: Path) -> None:
+    unused = {"alembic", "h11", "html.entities", "httpx", "numpy", "pandas", "statistics", "textual", "wsproto"}
+    db = tmp_path / "new.db" if command.startswith("run") else tape
+    code = "import sys; from wiretape.viewer.cli import gc, main; runs = []\n"
+    code += "gc.callbacks.append(lambda phase, info: runs.append(info['generation']))\ntry: main()\n"
+    code += f"except SystemExit: print(sorted({unused!r} & sys.modules.keys()), runs, file=sys.stderr)"
+    environment = os.environ | {"WIRETAPE_DB": str(db)}
+    process = [sys.executable, "-c", code, *command.split()]
+    done = subprocess.run(process, capture_output=True, text=True, cwd=ROOT, env=environment, check=True)
+    assert done.stderr.splitlines()[-1] == "[] []"
+
+
 def test_a_command_imports_no_module_of_another() -> None:
     code = "import sys; from wiretape.viewer.cli import main; sys.argv[1:] = ['ls', '--help']\ntry: main()\n"
     code += "except SystemExit: print(*(name for name in sys.modules if '.commands.' in name))"

@@ -15,7 +15,6 @@ from wiretape.recorder.decode import audio, usage_fields
 from wiretape.recorder.decode.allowance import may_be_parsed
 from wiretape.recorder.decode.audio import AudioPart
 from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ToolPiece
-from wiretape.recorder.decode.framings.websocket import NO_STATUS
 from wiretape.recorder.decode.turns import TurnDraft, TurnTokens
 from wiretape.recorder.decode.values import JsonObject, compact, count, text
 
@@ -26,8 +25,8 @@ _MEDIA: Final = {"audio", "video", "mediaChunks", "media_chunks"}
 _RATE: Final = 24_000
 _INPUT_RATE: Final = 16_000
 """Samples per second of an answer, and of the client's audio, if a media type names none."""
-_CLEAN: Final = frozenset({None, 1000, 1001, NO_STATUS})
-"""Codes of a close that is no error; None: there was no close frame."""
+_CLEAN: Final = frozenset({None, 1000, 1001, 1005})
+"""Codes of a close that is no error: 1005 is that of a frame without a code, None of a close without a frame."""
 
 
 tokens: Final = usage_fields.reader(API)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
 from wsproto.extensions import Extension, PerMessageDeflate
-from wsproto.frame_protocol import CloseReason, Frame, FrameProtocol, Opcode, ParseFailed
+from wsproto.frame_protocol import Frame, FrameProtocol, Opcode, ParseFailed
 
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.allowance import FRAME, MAX_LINES, Allowance, TooMuchError
@@ -19,9 +19,6 @@ Kind = Literal["text", "binary", "ping", "pong", "close", "broken", "limit"]
 
 COMPRESSED: Final = 0x40
 """The bit of a frame's first byte that says that its message is compressed."""
-
-NO_STATUS: Final = int(CloseReason.NO_STATUS_RCVD)
-"""Code of a close frame without a code."""
 
 _CONTROL: Final[dict[Opcode, Kind]] = {Opcode.PING: "ping", Opcode.PONG: "pong", Opcode.CLOSE: "close"}
 _SLICE: Final = 4096
