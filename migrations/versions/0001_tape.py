@@ -133,7 +133,7 @@ def _create_measures() -> None:
         *_columns(sa.Float(), rates),
         *_columns(sa.Text(), texts),
         *_columns(sa.Boolean(), "answers_tools silent_end_is_quiet"),
-        *_columns(_JSON, "usage tool_calls choices attributes turn_spans tool_spans turns"),
+        *_columns(_JSON, "usage tool_calls choices attributes turn_spans tool_spans event_runs turns"),
         *_columns(sa.LargeBinary(), "prompt_elements"),
     )
     for name in _TIES:

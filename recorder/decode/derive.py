@@ -8,7 +8,7 @@ hostile, is an error: what cannot be read is left out and flagged. Reading and w
 from collections.abc import Sequence
 from typing import Any, Final
 
-from wiretape.recorder.decode import encoding, payloads, request, silences, turns
+from wiretape.recorder.decode import encoding, payloads, plain, request, silences, turns
 from wiretape.recorder.decode.assembly import Answer, assemble
 from wiretape.recorder.decode.conversation import RecordedRequest, answers_tools, belonging
 from wiretape.recorder.decode.decoder import BROKEN, COMMENT, EVENT, Decoded, decode
@@ -97,6 +97,7 @@ def derive(
         comments=decoded.kinds.count(COMMENT),
         flags=tuple(sorted(flags)),
         turn_spans=_turn_spans(decoded),
+        event_runs=plain.event_runs(exchange, decoded) if is_timed else None,
         turns=turns.measured(decoded.drafts, decoded.at_ns, cleaner),
         **_known(answer.values | values, decoded),
     )

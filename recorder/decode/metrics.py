@@ -441,7 +441,7 @@ class Timing:
     )
 
 
-DECODER_VERSION: Final = 13
+DECODER_VERSION: Final = 14
 """Version of the decoder; raise it whenever the same facts would be derived differently."""
 
 
@@ -540,6 +540,11 @@ class Measures(Timing):
     )
     tool_spans: list[list[int]] | None = value(
         "times in which a tool of the provider ran: [from, to] in ns since T0", is_shown=False
+    )
+    event_runs: list[list[Any]] | None = value(
+        "of a plain stream of chat, the runs of its events: [kind, count, when one without output came: ns since T0]; "
+        "unknown of any other",
+        is_shown=False,
     )
     silent_end_by: str | None = internal(
         "who was silent when it broke off in a stall: upstream, client, relay or unclear; unknown: it did not"

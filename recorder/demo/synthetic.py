@@ -27,6 +27,7 @@ from wiretape.recorder.decode.decoder import Decoded, decode
 from wiretape.recorder.decode.derive import derive, silent, stall_flags
 from wiretape.recorder.decode.exchange import Exchange, Reads
 from wiretape.recorder.decode.metrics import Measures, Timeline, measured
+from wiretape.recorder.decode.plain import event_runs
 from wiretape.recorder.decode.silences import awaited
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import WiretapeError
@@ -134,7 +135,8 @@ def _measured(one: SyntheticExchange, facts: Exchange, its_reads: Reads) -> Meas
         flags |= timeline.flags()
     silences = silent(timeline, decoded, one.derived.outcome, answers)
     flags |= stall_flags(silences)
-    return replace(one.derived, **measured(timeline), **silences, flags=tuple(sorted(flags)))
+    runs = event_runs(facts, decoded) if one.decoded.stream else None
+    return replace(one.derived, **measured(timeline), **silences, event_runs=runs, flags=tuple(sorted(flags)))
 
 
 def _instants(model: Model, reads: int, random: Generator) -> tuple[int, list[int]]:

@@ -160,6 +160,7 @@ _NAMED: Final = {
     "measures.tool_calls": _json(list[StoredToolCall]),
     "measures.choices": _json(list[dict[str, Any]]),
     "measures.turn_spans": _json(list[tuple[Timestamp, _Time, _Time, _Time, Place, bool, bool]]),
+    "measures.event_runs": _json(list[tuple[str, Place, _Time]]),
     "measures.tool_spans": _json(list[tuple[Timestamp, Timestamp]]),
     "measures.turns": _json(list[TurnMeasures]),
     "measures.outcome": Kind("an outcome", frozenset({str}), None, OUTCOMES.__contains__, "open"),

@@ -10,14 +10,18 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
+import numpy as np
 from sqlalchemy import Connection, select
 
 from wiretape.recorder import children
 from wiretape.recorder.clock import wall_ns
-from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode import encoding, plain
+from wiretape.recorder.decode.decoder import Decoded
 from wiretape.recorder.decode.exchange import Exchange
+from wiretape.recorder.decode.metrics import DECODER_VERSION
+from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.tape.schema import REQUEST_BODY, exchanges, measures
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.columns import among
@@ -35,19 +39,55 @@ MANY: Final = 2000
 _FACTS = select(
     exchanges.c.no, exchanges.c.status, exchanges.c.ended_by, exchanges.c.end_ns, exchanges.c.gap_bytes,
     measures.c.outcome, measures.c.error_code, measures.c.duration_ns, exchanges.c.started_at,
-    measures.c.flags,
+    measures.c.flags, measures.c.event_runs, measures.c.usage, measures.c.ttft_ns, measures.c.icl,
+    measures.c.decoder_version,
 )  # fmt: skip
 
 
-def observed(connection: Connection, rule: MeasuringTool, where: Condition | None = None) -> Iterator[Observed]:
-    """Yield the exchanges that `where` selects, oldest first; `rule` says whether their requests are needed."""
-    batches = queries.in_batches(connection, _FACTS, where, fetch=lambda tape, facts: tape.execute(facts).all())
-    numbered = ((row.no, row) for batch in batches for row in batch)
-    for row, decoded in queries.decoded_bodies(connection, numbered):
-        exchange = Exchange(row.status, None, None, row.ended_by, None, None, row.end_ns, row.gap_bytes)
-        requested = _requested_tokens(connection, row.no) if rule.reads_request else None
-        judged = Judged(row.outcome, row.error_code, row.duration_ns, (row.flags or "").split())
-        yield Observed(exchange, decoded, judged, wall_ns(row.started_at), requested)
+def observed(
+    connection: Connection, rule: MeasuringTool, where: Condition | None = None, *, texts: bool = True
+) -> Iterator[Observed]:
+    """Yield the exchanges that `where` selects, oldest first; `rule` says whether their requests are needed.
+
+    Without `texts`, plain streams are made of their measures, with other texts, and not decoded.
+    """
+    for batch in queries.in_batches(connection, _FACTS, where):
+        rows = [_Facts(*row) for row in batch]
+        is_plain = {row.no for row in rows if not texts and row.decoder_version == DECODER_VERSION and row.event_runs}
+        bodies = queries.decoded_bodies(connection, [(row.no, row.no) for row in rows if row.no not in is_plain])
+        for row in rows:
+            decoded = _plain(row) or queries.chunks(connection, row.no) if row.no in is_plain else next(bodies)[1]
+            exchange = Exchange(row.status, None, None, row.ended_by, None, None, row.end_ns, row.gap_bytes)
+            requested = _requested_tokens(connection, row.no) if rule.reads_request else None
+            judged = Judged(row.outcome, row.error_code, row.duration_ns, (row.flags or "").split())
+            yield Observed(exchange, decoded, judged, wall_ns(row.started_at), requested)
+
+
+class _Facts(NamedTuple):
+    """A row of `_FACTS`."""
+
+    no: int
+    status: int | None
+    ended_by: str | None
+    end_ns: int | None
+    gap_bytes: int
+    outcome: str | None
+    error_code: str | None
+    duration_ns: int | None
+    started_at: str
+    flags: str | None
+    event_runs: list[list[Any]] | None
+    usage: JsonObject | None
+    ttft_ns: int | None
+    icl: bytes
+    decoder_version: int | None
+
+
+def _plain(row: _Facts) -> Decoded | None:
+    """Return the plain stream of an exchange that has one; None if its measures are damaged."""
+    gaps = np.frombuffer(row.icl or b"", "<i8")
+    at_ns = [] if row.ttft_ns is None else [row.ttft_ns, *(row.ttft_ns + np.cumsum(gaps)).tolist()]
+    return plain.stream(row.event_runs or (), row.usage, at_ns)
 
 
 def one(connection: Connection, no: int) -> Observed:
@@ -64,9 +104,10 @@ def measured(
     count_tokens: CountTokens | None = None,
 ) -> Iterator[Addend]:
     """Yield the exchanges that `where` selects as a tool measures them, oldest first; many by several processes."""
-    processes = len(os.sched_getaffinity(0))
-    if count_tokens is not None or processes == 1 or queries.count(connection, where) <= MANY:
-        for one in observed(connection, authority(tool), where):
+    processes, texts = len(os.sched_getaffinity(0)), count_tokens is not None
+    decoded = measures.c.event_runs.is_(None)
+    if texts or processes == 1 or queries.count(connection, decoded if where is None else where & decoded) <= MANY:
+        for one in observed(connection, authority(tool), where, texts=texts):
             yield _packed(measure_observed(tool, one, count_tokens))
         return
     numbers, parts = queries.numbers(connection, where), list[list[int]]()
@@ -87,7 +128,7 @@ def _measured_part(tape: Path, tool: str, numbers: list[int]) -> tuple[list[Adde
     """Measure some exchanges; return also the lines that report their damage."""
     damage = list[str]()
     with queries.opened(tape, damage.append) as connection:
-        found = observed(connection, authority(tool), among(numbers))
+        found = observed(connection, authority(tool), among(numbers), texts=False)
         return [_packed(measure_observed(tool, one)) for one in found], damage
 
 
