@@ -228,13 +228,14 @@ class _Builder:
             "attributes": cleaner.value(self._attributes) or None,
             **token_counts(self._api, self._usage),
         }
+        is_additive = _is_additive(values)
         raised = {
             "multi_choice": len(choices) > 1,
             "no_usage": values["output_tokens"] is None,
             "usage_from_timings": usage_fields.is_from_timings(self._usage),
-            "total_unexplained": _is_unexplained(values),
-            "reasoning_additive": _is_additive(values),
-            "hidden_tokens": _hides_tokens(records, values, textless=self._textless),
+            "total_unexplained": _is_unexplained(values, is_additive=is_additive),
+            "reasoning_additive": is_additive,
+            "hidden_tokens": _hides_tokens(records, values, textless=self._textless, is_additive=is_additive),
         }
         return Answer(
             values,
@@ -244,36 +245,39 @@ class _Builder:
         )
 
 
-def _hides_tokens(choices: Sequence[Mapping[str, Any]], tokens: Mapping[str, Any], *, textless: bool) -> bool:
+def _hides_tokens(
+    choices: Sequence[Mapping[str, Any]], tokens: Mapping[str, Any], *, textless: bool, is_additive: bool
+) -> bool:
     """Return True if usage counts more tokens than the received text can hold, as with reasoning that stays hidden.
 
     A token is at least one byte of UTF-8, except for up to `_MARKERS` markers around each text or tool call. Reasoning
     tokens are compared with the reasoning that came, unless they are additive: not part of the output tokens. Only
     reasoning tokens are compared in a `textless` answer (audio).
     """
-    if tokens["output_tokens"] is None:
+    if tokens["output_tokens"] is None or max(tokens["output_tokens"], tokens["reasoning_tokens"] or 0) <= _MARKERS:
         return False
     calls = [call for choice in choices for call in choice["tool_calls"] or ()]
     reasoning = _size(choice["reasoning"] for choice in choices)
     answers = _size(choice[name] for choice in choices for name in ("content", "refusal"))
     called = _size(call[name] for call in calls for name in ("name", "arguments"))
     allowed = _MARKERS * (len(choices) + len(calls))
-    if not _is_additive(tokens) and (tokens["reasoning_tokens"] or 0) > reasoning + allowed:
+    if not is_additive and (tokens["reasoning_tokens"] or 0) > reasoning + allowed:
         return True
     return not textless and tokens["output_tokens"] > reasoning + answers + called + allowed
 
 
 def _is_additive(tokens: Mapping[str, Any]) -> bool:
     """Return True if reasoning is counted beside the output tokens, as by xAI and Gemini, and not within them."""
-    given, answered, reasoning = (tokens[f"{name}_tokens"] or 0 for name in ("input", "output", "reasoning"))
+    reasoning: int = tokens["reasoning_tokens"] or 0
+    given, answered = tokens["input_tokens"] or 0, tokens["output_tokens"] or 0
     return reasoning > 0 and tokens["total_tokens"] == given + answered + reasoning
 
 
-def _is_unexplained(tokens: Mapping[str, Any]) -> bool:
+def _is_unexplained(tokens: Mapping[str, Any], *, is_additive: bool) -> bool:
     """Return True if the total that usage reports is more than its parts."""
-    names = ["input_tokens", "output_tokens"] + ["reasoning_tokens"] * _is_additive(tokens)
-    known = tokens["input_tokens"] is not None and tokens["total_tokens"] is not None
-    return known and tokens["total_tokens"] > sum(tokens[name] or 0 for name in names)
+    given, answered, total = tokens["input_tokens"], tokens["output_tokens"] or 0, tokens["total_tokens"]
+    reasoning = tokens["reasoning_tokens"] if is_additive else 0
+    return given is not None and total is not None and total > given + answered + reasoning
 
 
 def _size(texts: Iterable[str | None]) -> int:

@@ -14,7 +14,8 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from functools import cached_property
+from itertools import chain, takewhile
 from typing import Any, Final
 
 from wiretape.recorder.decode.elements import PROMPTED
@@ -49,18 +50,27 @@ _LONGEST_KEY: Final = 200
 _LONGEST_ASKED: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RecordedRequest:
     """A request as it is on the tape: its headers, each `[name, value]`, and its body."""
 
     headers: Sequence[Sequence[str]]
     body: bytes | None = None
 
+    @cached_property
+    def plain(self) -> bytes:
+        """The body without its content encoding."""
+        return uncoded(self.headers, self.body or b"")
+
+    @cached_property
+    def value(self) -> Any:
+        """The JSON value of the body; None if it is none, or too large to be read."""
+        return decoded(self.plain)
+
     @property
     def continues_answer(self) -> bool:
         """True if it asks for more of an answer that stopped at a limit of tokens."""
-        body = uncoded(self.headers, self.body or b"")
-        return _CONTINUATION in body and _is_continuation(decoded(body))
+        return _CONTINUATION in self.plain and _is_continuation(self.value)
 
 
 def belonging(
@@ -68,17 +78,14 @@ def belonging(
     operation: str,
     content: str | None,
     calls: Sequence[Mapping[str, Any]] | None,
-    value: object = None,
     resumed: str | None = None,
 ) -> JsonObject:
     """Return the fields of `Measures` about the conversation of a request; its body is read only if it holds a prompt.
 
-    `content` and `calls` are the text and the tool calls of the answer; `value` is that of the request's body, if it is
-    known already, `resumed` the id of the response whose stream it resumes.
+    `content` and `calls` are the text and the tool calls of the answer, `resumed` is the id of the response whose
+    stream the request resumes.
     """
-    prompt = None
-    if operation in PROMPTED:
-        prompt = prompt_of(decoded(uncoded(asked.headers, asked.body or b"")) if value is None else value)
+    prompt = prompt_of(asked.value) if operation in PROMPTED else None
     fields = prompt.parameters if prompt is not None else {}
     found: JsonObject = _named(asked.headers, fields)
     if operation not in GENERATIONS:
@@ -105,9 +112,9 @@ def _named(headers: Sequence[Sequence[str]], body: Mapping[str, object]) -> Json
 
     A header comes first: a client that has one sends it with every request, also with those whose body names none.
     """
-    sent = {name: value for name, value in reversed(headers)}
-    named = [(sent.get(name), name) for name in _HEADERS]
-    key, by = next(((key, by) for value, by in [*named, *_in_body(body)] if (key := _key(value))), (None, None))
+    sent: dict[str, str] = dict(reversed(headers))  # type: ignore[arg-type]
+    named = chain([(sent[name], name) for name in _HEADERS if name in sent], _in_body(body))
+    key, by = next(((key, by) for value, by in named if value is not None and (key := _key(value))), (None, None))
     return {
         "conversation_key": key,
         "conversation_key_from": by,
@@ -162,6 +169,8 @@ def _hashes(messages: Sequence[Message]) -> dict[str, str | None]:
 
 def _of_answer(parts: Sequence[Part]) -> str | None:
     """Return the hash of the texts and the tool calls of an answer, with the ids of these."""
+    if not parts:
+        return None
     calls = [part for part in parts if isinstance(part, ToolCall)]
     said = canonical(Message("assistant", (*(part for part in parts if isinstance(part, Text)), *calls)))
     return _hash([said, *(call.id.encode("utf-8", "surrogatepass") for call in calls)]) if said else None

@@ -175,7 +175,7 @@ class Decoded:
         """The dialect that claimed the payload, if any."""
         if self.declared is not None and self.declared.api == self.api:
             return self.declared
-        return registry.named(self.api)
+        return registry.BY_API.get(self.api or "")
 
     @property
     def done(self) -> bool:

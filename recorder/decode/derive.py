@@ -8,7 +8,7 @@ hostile, is an error: what cannot be read is left out and flagged. Reading and w
 from collections.abc import Sequence
 from typing import Any, Final
 
-from wiretape.recorder.decode import encoding, payloads, plain, request, silences, turns
+from wiretape.recorder.decode import encoding, payloads, plain, silences, turns
 from wiretape.recorder.decode.assembly import Answer, assemble
 from wiretape.recorder.decode.conversation import RecordedRequest, answers_tools, belonging
 from wiretape.recorder.decode.decoder import BROKEN, COMMENT, EVENT, Decoded, decode
@@ -147,13 +147,11 @@ def _of_request(
     is_upgrade = any(name == _UPGRADE for name, _ in asked.headers)
     if is_upgrade and exchange.framing != "websocket" and exchange.status is not None:
         return {}  # its client asks over HTTP instead: it is no turn of a session
-    content, calls, value = answer.values["content"], answer.values["tool_calls"], None
     found: JsonObject = {}
     if operation in PROMPTED:
-        body = encoding.uncoded(asked.headers, asked.body or b"")
-        value = request.decoded(body)
-        found = measures_of(elements(body, api, exchange.request_model, value))
-    return found | belonging(asked, operation, content, calls, value, resumed(exchange))
+        found = measures_of(elements(asked.plain, api, exchange.request_model, asked.value))
+    content, calls = answer.values["content"], answer.values["tool_calls"]
+    return found | belonging(asked, operation, content, calls, resumed(exchange))
 
 
 def _of_operation(flags: set[str], operation: str, exchange: Exchange, asked: RecordedRequest | None) -> set[str]:

@@ -52,6 +52,8 @@ invalidates the cached prefix behind them."""
 
 _LISTS: Final = {"tools": ("tools", ("tools", "functions")), "system": ("system", request.SYSTEM_KEYS)}
 """The source and the keys of the two kinds of lists before the messages."""
+_NO_KEYS: Final[frozenset[str]] = frozenset()
+_OTHER_KEYS: Final = {kind: frozenset(keys) for kind, (_, keys) in _LISTS.items()}
 _ROLE_SOURCES: Final = {
     "user": "user", "assistant": "assistant", "tool": "tool_results", **dict.fromkeys(SYSTEM, "system"),
 }  # fmt: skip
@@ -224,29 +226,32 @@ class Elements:
         if first is None:
             return None
         places: list[tuple[str, int | None]] = []
-        for one in self.elements:
-            if places and one.at is not None and places[-1][0] == one.key:
-                places[-1] = (one.key, one.at + 1)
+        system, attribution, head = list[int](), list[int](), list[bytes]()
+        is_leading, by_model = True, False
+        for at, (key, index, digest, _, role, is_attribution) in enumerate(self.elements):
+            if places and index is not None and places[-1][0] == key:
+                places[-1] = (key, index + 1)
             else:
-                places.append((one.key, None if one.at is None else 1))
-        messages = self.elements[first:]
-        system = [at for at, one in enumerate(messages, first) if one.role in SYSTEM]
-        leading = next((at for at, one in enumerate(messages, first) if one.role not in SYSTEM), len(self.elements))
-        attribution = [at for at, one in enumerate(self.elements) if one.is_attribution]
-        head = (
-            one.digest
-            for one in self.elements[:leading]
-            if not (one.is_attribution or one.key.startswith("parameters."))
-        )
+                places.append((key, None if index is None else 1))
+            if at >= first:
+                by_model = by_model or role == "assistant"
+                if role in SYSTEM:
+                    system.append(at)
+                else:
+                    is_leading = False
+            if is_attribution:
+                attribution.append(at)
+            elif is_leading and not key.startswith("parameters."):
+                head.append(digest)
         return _packed(
             Prefix(
                 places=places,
-                digests=b"".join(one.digest for one in self.elements),
+                digests=b"".join([one.digest for one in self.elements]),
                 sizes=array("I", [one.size for one in self.elements]).tobytes(),
                 first=first,
                 system=system,
                 head=_sha256(b"".join(head)).digest()[:_DIGEST_BYTES],
-                by_model=any(one.role == "assistant" for one in messages),
+                by_model=by_model,
                 is_marked=self.is_marked,
                 ttl_s=min(self.ttls_s, default=None),
                 attribution=attribution,
@@ -324,12 +329,13 @@ class _Reader:
             self._note(self.fields[_MARK])
         found: list[Element] = []
         for kind in self._order():
-            found += self._head(kind, marked)
+            if kind == "model" or kind in self.fields or not _OTHER_KEYS.get(kind, _NO_KEYS).isdisjoint(self.fields):
+                found += self._head(kind, marked)
         for key in request.MESSAGES:
             if key in self.fields:
                 found += self._messages(key, marked)
-            if len(found) > request.MOST_MESSAGES:
-                return None
+                if len(found) > request.MOST_MESSAGES:
+                    return None
         if (asked := _seconds(self.fields.get(_RETENTION))) is not None:
             self.ttls_s.add(asked)
         return Elements(tuple(found), length, self.is_marked, frozenset(self.ttls_s))

@@ -30,12 +30,14 @@ _MAX_MEMBERS = 10_000
 _MAX_CODINGS = 5
 _MAX_PADDED = 1_000_000
 _MAX_DEPTH = 32
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 _REPLACEMENT = "\ufffd"
 _IDENTITY = frozenset({"", "identity", "none"})
 BASE64 = "application/base64"
 """The coding of a body in base64, which no content encoding names: its name is none of a header's tokens."""
 _SIGNATURES = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}
 """Beginnings of compressed bodies; those of deflate and br have no signature."""
+_BEGINNINGS = tuple(_SIGNATURES.values())
 _FLUSHED = b"\x00\x00\xff\xff"
 """The end of the empty block by which zlib marks a flush (Z_SYNC_FLUSH, Z_FULL_FLUSH)."""
 _CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f]")
@@ -87,7 +89,7 @@ def spans(starts: Sequence[int], sizes: Sequence[int], size: int) -> tuple[Seque
 
 def coding_of(headers: Iterable[Sequence[str]]) -> str | None:
     """Return the content encoding that headers give, each `[name, value]` with the name in lower case."""
-    return ", ".join(value for name, value in headers if name == "content-encoding") or None
+    return ", ".join([value for name, value in headers if name == "content-encoding"]) or None
 
 
 def is_base64(content_type: str | None) -> bool:
@@ -141,7 +143,9 @@ def fitting(content_encoding: str | None, body: bytes, ends: Sequence[int]) -> t
 
 def _begun(data: bytes) -> str | None:
     """Return the coding whose signature a body begins with; None if it begins with none."""
-    return next((coding for coding, signature in _SIGNATURES.items() if data.startswith(signature)), None)
+    if not data.startswith(_BEGINNINGS):
+        return None
+    return next(coding for coding, signature in _SIGNATURES.items() if data.startswith(signature))
 
 
 def _is_text(data: bytes) -> bool:
@@ -151,7 +155,10 @@ def _is_text(data: bytes) -> bool:
 
 def uncoded(headers: Iterable[Sequence[str]], body: bytes) -> bytes:
     """Return a body without its content encoding, whatever its headers say, or verbatim if that cannot be decoded."""
-    found, _ = fitting(coding_of(headers), body, (len(body),))
+    coding = coding_of(headers)
+    if coding is None and _begun(body) is None:  # as of nearly all requests
+        return body
+    found, _ = fitting(coding, body, (len(body),))
     return found.data if found.flag is None else body
 
 
@@ -401,6 +408,8 @@ class Cleaner:
 
     def value(self, value: object, depth: int = _MAX_DEPTH) -> Any:
         """Return a copy of a JSON value that any column takes; NaN, endless nesting and huge numbers are null."""
+        if type(value) is int:  # as of nearly all counts of usage
+            return value if _LEAST <= value <= _MOST else None
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict | list) and depth == 0:
@@ -420,5 +429,5 @@ class Cleaner:
 
 def _is_plain(value: object) -> bool:
     if isinstance(value, int):
-        return -(1 << 63) <= value < 1 << 63
+        return _LEAST <= value <= _MOST
     return not isinstance(value, float) or math.isfinite(value)

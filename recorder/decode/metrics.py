@@ -583,12 +583,21 @@ def kinds(one: dataclasses.Field[Any]) -> tuple[Any, ...]:
     return get_args(one.type) if isinstance(one.type, UnionType) else (one.type,)
 
 
-_FORMULAS: Final = [(one.name, one.metadata["formula"]) for one in dataclasses.fields(Timing)]
+_FORMULAS: Final = {one.name: one.metadata["formula"] for one in dataclasses.fields(Timing)}
+_WITHOUT_CHUNKS: Final = (
+    "connect_ns", "ttfb_ns", "ttf_byte_ns", "duration_ns", "max_silence_ns", "max_output_silence_ns",
+    "first_output_silence_ns", "reads", "bytes",
+)  # fmt: skip
+"""Values that an answer without chunks has, such as one that is no stream: they come from its facts and its reads."""
+_OF_NO_CHUNKS: Final = {one.name: one.default for one in dataclasses.fields(Timing) if one.name not in _WITHOUT_CHUNKS}
 
 
 def measured(timeline: Timeline) -> JsonObject:
     """Return every field of `Timing`."""
-    return {name: formula(timeline) for name, formula in _FORMULAS}
+    if timeline.chunks:
+        return {name: formula(timeline) for name, formula in _FORMULAS.items()}
+    # Most requests that are not of a model have no stream: forty formulas for nothing would take as long as the rest.
+    return _OF_NO_CHUNKS | {name: _FORMULAS[name](timeline) for name in _WITHOUT_CHUNKS}
 
 
 def longest_silence(exchange: Exchange, reads: Reads, end_ns: int | None) -> int | None:

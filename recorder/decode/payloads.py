@@ -8,13 +8,14 @@ come from `sse`; deltas are put together by `assembly`.
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
 from wiretape.recorder.decode.allowance import Allowance, may_be_parsed
 from wiretape.recorder.decode.declared.compiler import DeclaredDialect
-from wiretape.recorder.decode.declared.paths import Condition
+from wiretape.recorder.decode.declared.matching import Alternative
 from wiretape.recorder.decode.dialect import Chunk, Parse, ReportedError
 from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.decode.dialects.registry import DIALECTS
@@ -59,7 +60,7 @@ class PayloadReader:
     event is asked after them.
     """
 
-    __slots__ = ("_allowance", "_exchange", "_parse", "_parsers", "_waiting", "declared", "is_certain")
+    __slots__ = ("_allowance", "_exchange", "_is_begun", "_parse", "_parsers", "_waiting", "declared", "is_certain")
 
     def __init__(self, exchange: Exchange = _UNASKED, allowance: Allowance | None = None) -> None:
         self._exchange, self._allowance = exchange, allowance or Allowance()
@@ -69,23 +70,22 @@ class PayloadReader:
         self.declared: DeclaredDialect | None = None
         self.is_certain = False
         self._parse: Parse | None = None
-        self._waiting: list[tuple[DeclaredDialect, Condition, Condition | None]] = []
+        self._waiting: Sequence[tuple[DeclaredDialect, Alternative]] = ()
+        self._is_begun = False
         if exchange is not _UNASKED:
             self._recognise()
 
     def _recognise(self) -> None:
-        """Find the declared dialect by the exchange, or those that have to see the first event."""
+        """Find the declared dialect by the exchange, and note those that have to see the first event."""
         exchange = self._exchange
         is_free = api_asked(exchange) is None
-        names = {name for side in exchange.headers for name, _ in side}
-        for dialect, way in registry.ways_of(exchange.dialects, exchange.method, exchange.path):
+        by_exchange, self._waiting = registry.ways_of(exchange.dialects, exchange.method, exchange.path)
+        names = _names(exchange)
+        for dialect, way in by_exchange:
             # Most ways are left out without a test: this is done for each stream.
-            if not (way.headers <= names if way.headers else is_free or way.first) or not way.holds(exchange):
-                continue
-            if way.first is not None:
-                self._waiting.append((dialect, way.first, way.then))
-            elif self.declared is None:
+            if (way.headers <= names if way.headers else is_free) and way.holds(exchange):
                 self._adopt(dialect, is_certain=way.is_certain)
+                break
 
     def _adopt(self, dialect: DeclaredDialect, *, is_certain: bool) -> None:
         self.declared, self.is_certain = dialect, is_certain
@@ -98,34 +98,42 @@ class PayloadReader:
             error = _described(payload, payload)
         if self._parse is not None and (own := self._parse(payload, event, error)) is not None:
             return own
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, ()
+        is_second, self._is_begun = self._is_begun, True
         for place, parse in enumerate(self._parsers):
             chunk = parse(payload, event, error)
             if chunk is not None:
                 if place:  # the others of a stream are of the same dialect
                     self._parsers.insert(0, self._parsers.pop(place))
                 return chunk
-        if waiting and self._is_recognised(payload, waiting):
+        if waiting and not self.is_certain and self._is_recognised(payload, waiting, is_second=is_second):
             return self(payload, event)
         return Chunk("", fault=error)
 
     def _is_recognised(
-        self, payload: JsonObject, waiting: list[tuple[DeclaredDialect, Condition, Condition | None]]
+        self, payload: JsonObject, waiting: Sequence[tuple[DeclaredDialect, Alternative]], *, is_second: bool
     ) -> bool:
         """Adopt the first waiting dialect that knows an event; those that also have to see the next one wait on."""
-        for dialect, fits, then in [] if self.is_certain else waiting:
-            if not fits(payload):
+        knowing_first, names = [], _names(self._exchange)
+        for dialect, way in waiting:
+            fits = way.then if is_second else way.first
+            if fits is None or not (way.headers <= names and way.holds(self._exchange) and fits(payload)):
                 continue
-            if then is None:
+            if is_second or way.then is None:
                 self._adopt(dialect, is_certain=True)
-                self._waiting = []
                 return True
-            self._waiting.append((dialect, then, None))
+            knowing_first.append((dialect, way))
+        self._waiting = knowing_first
         return False
 
     def other(self, payload: object, event: str) -> Chunk | None:
         """Read JSON that is no object; None if no declared dialect has a meaning for it."""
         return None if self._parse is None else self._parse(payload, event, None)  # type: ignore[arg-type]
+
+
+def _names(exchange: Exchange) -> set[str]:
+    """Return the names of the headers of an exchange."""
+    return {name for side in exchange.headers for name, _ in side}
 
 
 def read(data: str, event: str = "message", reader: PayloadReader | None = None) -> Chunk:

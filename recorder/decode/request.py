@@ -79,9 +79,9 @@ def prompt_of(request: object) -> Prompt | None:
     added = _added_tools(fields)
     messages = [message for key, read in MESSAGES.items() if key in fields for message in read(key, fields)]
     leading = list(takewhile(lambda message: message.role in SYSTEM, messages))
-    system = [part for key in SYSTEM_KEYS for part in _parts(fields.pop(key, None))]
+    system = [part for key in SYSTEM_KEYS if key in fields for part in _parts(fields.pop(key))]
     system += [part for message in leading for part in message.parts]
-    tools = [tool for key in ("tools", "functions", "toolConfig") for tool in _tools(key, fields)] + added
+    tools = [tool for key in _TOOL_KEYS if key in fields for tool in _tools(key, fields)] + added
     model = text(fields.pop("model", None)) if isinstance(fields.get("model"), str) else ""
     return Prompt(model, tuple(system), tuple(tools), tuple(messages[len(leading) :]), fields)
 
@@ -160,6 +160,7 @@ MESSAGES: Final[dict[str, Callable[[str, JsonObject], Iterator[Message]]]] = {
     "content": _listed, "prompt": _said_last, "message": _said_last, "inputText": _said_last, "inputs": _said_last,
 }  # fmt: skip
 """The fields that hold messages, in the order of the conversation."""
+_TOOL_KEYS = ("tools", "functions", "toolConfig")
 SYSTEM_KEYS = ("system", "instructions", "systemInstruction", "system_instruction", "preamble")
 
 

@@ -198,10 +198,14 @@ _READERS: Final[dict[str, dict[str, list[tuple[str, paths.Getter]]]]] = {
 
 def reader(api: str) -> Callable[[JsonObject], Tokens]:
     """Return the function from an API's usage to its counts."""
-    places, getters = FIELDS[api], _READERS[api]
+    places = FIELDS[api]
+    getters = [(name, key, get) for name, readers in _READERS[api].items() for key, get in readers]
 
     def tokens(usage: JsonObject) -> Tokens:
-        counts = {name: _first(usage, getters[name]) for name in _COUNTS}
+        counts: dict[str, int | None] = dict.fromkeys(_COUNTS)
+        for name, key, get in getters:  # the first count that is not 0 holds; without one 0 if there is any
+            if key in usage and not counts[name] and (number := get(usage)) is not None:
+                counts[name] = number
         if places is _OPENAI and counts["input"] is None and counts["output"] is None and TIMINGS in usage:
             return _from_timings(usage)
         return _tokens(counts, places)
@@ -214,15 +218,10 @@ _from_timings: Final = reader(TIMINGS)
 
 def is_from_timings(usage: JsonObject) -> bool:
     """Return True if a usage has no counts but those of llama.cpp's timings."""
-    return TIMINGS in usage and all(
-        _first(usage, _READERS["openai.chat"][name]) is None for name in ("input", "output")
-    )
-
-
-def _first(usage: JsonObject, getters: Sequence[tuple[str, paths.Getter]]) -> int | None:
-    """Return the first count that is not 0; without one 0 if there is any."""
-    counts = [number for key, get in getters if key in usage and (number := get(usage)) is not None]
-    return next(filter(None, counts), 0 if counts else None)
+    if TIMINGS not in usage:
+        return False
+    readers = _READERS["openai.chat"]
+    return all(get(usage) is None for name in ("input", "output") for _, get in readers[name])
 
 
 def _tokens(counts: dict[str, int | None], places: UsageFields) -> Tokens:

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from wiretape.recorder.clock import Clock
-from wiretape.recorder.relay.tap import ReadSource, Tap
+from wiretape.recorder.relay.frame_queue import ReadSource
+from wiretape.recorder.relay.tap import Tap
 from wiretape.recorder.relay.upstream import Instants
 from wiretape.recorder.tape import journal
 from wiretape.recorder.tape.losses import Began, Relayed

@@ -1,8 +1,7 @@
 """The relay's end of the journal: sends frames to the writer process, never blocks, and counts losses.
 
-All frames are in one queue, in their order, until they are acknowledged; the last of them are not sent yet. If the
-writer dies, another is started, for which none is. Past a bound a stream is relayed but no longer stored, and its gap
-is counted: a stream on a tape is always an exact prefix.
+Frames are kept until they are acknowledged; if the writer dies, another is started, and gets them again. Past a bound
+a stream is relayed but no longer stored, and its gap is counted: a stream on a tape is always an exact prefix.
 
 All relays of a tape have one writer, which any of them starts (`wiretape.recorder.relay.link`).
 """
@@ -10,12 +9,10 @@ All relays of a tape have one writer, which any of them starts (`wiretape.record
 import asyncio
 import contextlib
 import sys
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -25,6 +22,7 @@ from wiretape.recorder.decode.operation import is_covered
 from wiretape.recorder.errors import BY_EXIT_CODE, LASTING, TapeError, TapeGone, WiretapeError, WriterFailed
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.relay import link, sharing
+from wiretape.recorder.relay.frame_queue import FrameQueue, ReadSource
 from wiretape.recorder.relay.link import Link
 from wiretape.recorder.relay.sharing import Share, WorkerPlace
 from wiretape.recorder.relay.unstored import UnstoredExchanges
@@ -42,7 +40,6 @@ PROMPT_SECONDS = 0.03
 _TIMER_NS = 1_000_000
 """Resolution of the event loop's timers; a longer delay is the loop's."""
 _PIPE_BYTES = 4 << 20
-_JOINED_BYTES = 256 << 10
 _LATER_SECONDS = 0.05
 HEARTBEAT_SECONDS = 5.0
 _LAST_SECONDS = 0.5
@@ -59,36 +56,6 @@ MEASURING_SECONDS = 3.0
 _NOTICE_SECONDS = 1.0, 5.0
 """Time until a close first reports its progress, and the interval after that."""
 _MAY_WAIT = (journal.SocketReads, journal.Upload, journal.Heartbeat)
-_ENTRY_BYTES = 512
-"""Approximate bytes of an entry besides its body, until it is encoded."""
-
-
-class _UnacknowledgedFrame(NamedTuple):
-    """A frame that is not acknowledged yet: its number, time and bytes, and the count of its entries.
-
-    `body` are the bytes of reads in it, `begins` counts exchanges, `ends` are the ids of those that it ends.
-    """
-
-    seq: int
-    at: int
-    data: bytes
-    entries: int
-    body: int
-    begins: int
-    ends: list[str]
-
-
-class ReadSource:
-    """The origin of reads, an exchange's body or a client's side, and the number of the next one to be sent."""
-
-    __slots__ = ("id", "is_client", "seq")
-
-    def __init__(self, id: str, *, is_client: bool = False) -> None:
-        self.id, self.is_client, self.seq = id, is_client, 0
-
-
-_Read = tuple[ReadSource, int, int | None, bytes]
-"""Source, timestamp, time at which it was relayed, and bytes."""
 
 
 class Tap:
@@ -117,14 +84,8 @@ class Tap:
         self._announced: journal.Deleting | None = None
         self._on_finished, self._on_trouble, self._on_notice = on_finished, on_trouble, on_notice
         self._clock, self.queue_bytes = clock, queue_bytes
-        self._seq = self._lost = self._flush_due = 0
-        self._pending: deque[_UnacknowledgedFrame] = deque()
-        self._gathered, self._reads = list[journal.Entry](), list[_Read]()
-        """Gathered entries, and reads in their order. Reads are sorted when they are sent: each stream's own lists
-        would be cold in the processor's caches whenever one of its reads comes."""
-        self._pending_bytes = self._gathered_bytes = 0
-        self._unsent = 0
-        """Frames at the end of `_pending` that this writer has not got."""
+        self._frames = FrameQueue(clock)
+        self._lost = self._flush_due = 0
         self._flush_at: asyncio.TimerHandle | None = None
         self._process: Link | None = None
         self._ready = journal.Ready("", [])
@@ -205,7 +166,7 @@ class Tap:
             self._reached.set()
         # The session comes first, and all kept frames follow at once, so that no flush comes between.
         process.sink.write(b"".join(journal.encode(0, frame) for frame in self._preamble()))
-        self._unsent = len(self._pending)
+        self._frames.send_again()
         self._flush()
         try:
             answer = await self._read_ready(process)
@@ -260,11 +221,11 @@ class Tap:
                 attempt = 0 if await self._handle_answers(self._process) else attempt
                 await _ended(self._process)
                 self._process = None
-            if self._gave_up or (self._closing and not self._pending):
+            if self._gave_up or (self._closing and not self._frames):
                 return
             self.counts.restarts += 1
             if was_own:  # else the relay that started it reports that
-                again = counted(len(self._pending), "frame")
+                again = counted(len(self._frames), "frame")
                 self._report(f"the writer ended; starting another (to be sent again: {again})")
             await asyncio.sleep(_BACKOFF_SECONDS[min(attempt, len(_BACKOFF_SECONDS) - 1)])
             attempt += 1
@@ -324,18 +285,15 @@ class Tap:
             self._count_finished(one)
 
     def _acknowledge(self, seq: int) -> None:
-        now = self._clock.now()
-        if self._pending and self._pending[0].seq <= seq:
-            self.counts.lag_ns = now - self._pending[0].at
-        while self._pending and self._pending[0].seq <= seq:
-            pending = self._pending.popleft()
-            self._pending_bytes -= len(pending.data)
-            self.counts.stored_bytes += pending.body
-            self.counts.stored_exchanges += pending.begins
-            for id in pending.ends:
+        frames = self._frames.acknowledge(seq)
+        if frames:
+            self.counts.lag_ns = self._clock.now() - frames[0].at
+        for frame in frames:
+            self.counts.stored_bytes += frame.body
+            self.counts.stored_exchanges += frame.begins
+            for id in frame.ends:
                 self.unstored.drop(id)
-        self._unsent = min(self._unsent, len(self._pending))
-        if not self._pending:
+        if not self._frames:
             self._all_stored.set()
         if self.counts.trouble:
             self._report("")
@@ -380,20 +338,16 @@ class Tap:
 
     def give_up(self) -> None:
         """Stop storing: streams go on, and their unstored bytes are counted."""
-        self._encode()
+        self._frames.encode()
         self._gave_up = True
         self._count_pending_as_lost()
         self._all_stored.set()
 
-    def _unstored_frames(self) -> int:
-        return sum(pending.entries for pending in self._pending)
-
     def _count_pending_as_lost(self) -> None:
-        self._lost += self._unstored_frames()
-        self.counts.dropped_bytes += sum(pending.body for pending in self._pending)
-        self.counts.unrecorded += sum(pending.begins for pending in self._pending)
-        self._pending.clear()
-        self._pending_bytes = self._unsent = 0
+        for frame in self._frames.clear():
+            self._lost += frame.entries
+            self.counts.dropped_bytes += frame.body
+            self.counts.unrecorded += frame.begins
 
     def _count_finished(self, one: journal.Finished) -> None:
         """Count an exchange once: a restarted writer may repeat the report of an earlier one."""
@@ -446,59 +400,19 @@ class Tap:
         if self._gave_up:
             self._lost += 1
             return
-        size = _ENTRY_BYTES
-        match entry:
-            case journal.Begin(body=bytes(data)) | journal.Upload(data=data) | journal.SocketReads(data=data):
-                size += len(data)
         if isinstance(entry, journal.Begin):
             self._unfinished.add(entry.id)
-        self._gathered.append(entry)
-        self._gather(size)
+        self._frames.put(entry)
         self._flush_soon(GATHER_SECONDS if isinstance(entry, _MAY_WAIT) else PROMPT_SECONDS)
 
     def offer(self, source: ReadSource, at_ns: int, relayed_ns: int | None, data: bytes, size: int) -> bool:
         """Queue a read of `size` bytes; return False if there is no room for it. Every read comes this way."""
-        if self._pending_bytes + size > self.queue_bytes or self._gave_up:
+        if self._frames.size + size > self.queue_bytes or self._gave_up:
             return False
         if self._flush_at is None:
             self._flush_soon(GATHER_SECONDS)
-        self._reads.append((source, at_ns, relayed_ns, data))
-        self._gather(size)
+        self._frames.read(source, at_ns, relayed_ns, data, size)
         return True
-
-    def _gather(self, size: int) -> None:
-        self._pending_bytes += size
-        self._gathered_bytes += size
-        if self._gathered_bytes > _JOINED_BYTES:
-            self._encode()
-
-    def _encode(self) -> None:
-        """Make one frame of all that was gathered."""
-        entries, reads = self._gathered, self._reads
-        if not (entries or reads):
-            return
-        self._gathered, self._reads = [], []
-        self._pending_bytes -= self._gathered_bytes
-        self._gathered_bytes = 0
-        if reads:
-            entries.insert(0, _joined(reads))
-        body, begins, ends = 0, 0, list[str]()
-        for entry in entries:
-            match entry:
-                case journal.SocketReads(data=data):
-                    body += len(data)
-                case journal.Begin():
-                    begins += 1
-                case journal.End(id=id):
-                    ends.append(id)
-        self._seq += 1
-        data = journal.encode(self._seq, journal.Entries(entries))
-        if not self._pending:
-            self._all_stored.clear()
-        facts = (len(entries), body, begins, ends)
-        self._pending.append(_UnacknowledgedFrame(self._seq, self._clock.now(), data, *facts))
-        self._pending_bytes += len(data)
-        self._unsent += 1
 
     def _flush_soon(self, seconds: float) -> None:
         due = self._clock.now() + int(seconds * 1e9)
@@ -510,18 +424,19 @@ class Tap:
 
     def has_room_for_request(self, size: int) -> bool:
         """Return True if a request body may be kept: bodies leave a quarter of the room to responses."""
-        return not self._gave_up and self._pending_bytes + size <= self.queue_bytes // 4 * 3
+        return not self._gave_up and self._frames.size + size <= self.queue_bytes // 4 * 3
 
     def admits(self) -> bool:
         """Return True if another exchange may be recorded: frames that must not be lost have a bound, too."""
-        return not self._gave_up and self._pending_bytes <= 2 * self.queue_bytes
+        return not self._gave_up and self._frames.size <= 2 * self.queue_bytes
 
     def lag_ns(self) -> int:
         """Return the time from a frame's queueing to its commit: the last one's, or the oldest waiting one's age."""
         return max(self.counts.lag_ns, self._waiting_ns(self._clock.now()))
 
     def _waiting_ns(self, now: int) -> int:
-        return now - self._pending[0].at if self._pending else 0
+        oldest_at = self._frames.oldest_at
+        return 0 if oldest_at is None else now - oldest_at
 
     def totals(self) -> Totals:
         """Return the totals of the recording, after `close`."""
@@ -538,25 +453,14 @@ class Tap:
             self._flush_at = None
             if (late_ns := self._clock.now() - self._flush_due - _TIMER_NS) > _TIMER_NS:
                 self.on_late(self._flush_due, late_ns)
-        self._encode()
+        self._frames.encode()
         if self._process is None or self._process.is_over or self._process.sink.is_closing():
             return  # the next writer gets all kept frames
         pipe = self._process.sink
-        while self._unsent and pipe.get_write_buffer_size() <= _PIPE_BYTES:
-            pipe.write(self._next_frames())
-        if self._unsent:
+        while not self._frames.is_sent and pipe.get_write_buffer_size() <= _PIPE_BYTES:
+            pipe.write(self._frames.take_piece())
+        if not self._frames.is_sent:
             self._flush_soon(_LATER_SECONDS)
-
-    def _next_frames(self) -> bytes:
-        """Return the next frames to be sent, as one piece; a large one is alone and not copied: it may be a body."""
-        frames, size = list[bytes](), 0
-        for pending in islice(self._pending, len(self._pending) - self._unsent, None):
-            size += len(pending.data)
-            if frames and size > _JOINED_BYTES:
-                break
-            frames.append(pending.data)
-        self._unsent -= len(frames)
-        return frames[0] if len(frames) == 1 else b"".join(frames)
 
     async def close(self, grace: float = 10.0) -> int:
         """Make the writer commit and measure everything and end; return the number of frames that are not stored.
@@ -574,14 +478,15 @@ class Tap:
         if self._deadline_ns < self._heard_ns + int(_CUT_SECONDS * 1e9):
             self.cut()  # it was cut before, and the end of the workers has used up that time
         telling = asyncio.create_task(self._tell_what_is_left())
-        while self._pending and self._goes_on(grace):
+        while self._frames and self._goes_on(grace):
+            self._all_stored.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_SECONDS):
                     await self._all_stored.wait()
-        if self._pending:
+        if self._frames:
             is_cut = self._clock.now() >= self._deadline_ns
             why = "recording was cut" if is_cut else f"for {grace:.2g} s the writer acknowledged nothing"
-            self._report(f"{counted(self._unstored_frames(), 'frame')} could not be stored: {why}")
+            self._report(f"{counted(self._frames.entries, 'frame')} could not be stored: {why}")
             self._watch()
         await self._end_writer(grace)
         telling.cancel()
@@ -591,7 +496,7 @@ class Tap:
 
     def _has_nothing(self) -> bool:
         """Return True if nothing was put but the session's end."""
-        return self._seq == self._unstored_frames() == 1 and not self.counts.unrecorded
+        return self._frames.seq == self._frames.entries == 1 and not self.counts.unrecorded
 
     async def _leave(self) -> int:
         """Leave the writer before it is loaded: the frames are in its socket, and its answers of no use."""
@@ -633,31 +538,15 @@ class Tap:
         began = self._clock.now()
         until, leave_at = began + int(_LAST_SECONDS * 1e9), began + int(MEASURING_SECONDS * 1e9)
         while any(not task.done() for task in self._tasks[:1]) and (self._goes_on(grace) or self._clock.now() < until):
-            if self._is_hurried and not self._pending and self._clock.now() >= leave_at:
+            if self._is_hurried and not self._frames and self._clock.now() >= leave_at:
                 break
             await asyncio.wait(self._tasks[:1], timeout=_LOOK_SECONDS)
         async with self._starting:  # a start cancelled half-way would leave a process without an owner
             await self._cancel_tasks()
         if self._process is not None:
-            if self._pending or not self._is_hurried:  # else it ends by itself, and well
+            if self._frames or not self._is_hurried:  # else it ends by itself, and well
                 self._process.kill()
             await self._process.wait()
-
-
-def _joined(reads: Sequence[_Read]) -> journal.SocketReads:
-    """Return gathered reads as an entry, those of each source together."""
-    runs: dict[ReadSource, tuple[journal.ReadRun, list[bytes]]] = {}
-    for source, at_ns, relayed_ns, data in reads:
-        if source not in runs:
-            runs[source] = journal.ReadRun(source.id, source.seq, [], [], [], source.is_client), []
-        run, pieces = runs[source]
-        source.seq += 1
-        run.at_ns.append(at_ns)
-        run.relayed_ns.append(relayed_ns)
-        run.sizes.append(len(data))
-        pieces.append(data)
-    whole = b"".join([data for _, pieces in runs.values() for data in pieces])
-    return journal.SocketReads([run for run, _ in runs.values()], whole)
 
 
 async def read_answer(process: Link) -> journal.Answer | None:

@@ -161,7 +161,7 @@ def _text(array: Any) -> Array:
 
 
 def _are_timestamps(values: Sequence[int | None]) -> bool:
-    known = cast("Sequence[int]", values) if None not in values else [value for value in values if value is not None]
+    known: Sequence[Any] = values if None not in values else [value for value in values if value is not None]
     return not known or (min(known) > -MOST and max(known) < MOST)
 
 

@@ -139,7 +139,12 @@ class _Facts:
 
     def received(self) -> tuple[Reads, bytes]:
         """Return the reads of the body, and its bytes."""
-        at_ns, relayed_ns, sizes = ([value for run, _ in self.runs for value in column(run)] for column in _RUN_COLUMNS)
+        if len(self.runs) == 1:  # as of nearly all short answers
+            (run, _), *_ = self.runs
+            at_ns, relayed_ns, sizes = run.at_ns, run.relayed_ns, run.sizes
+        else:
+            columns = [[value for run, _ in self.runs for value in column(run)] for column in _RUN_COLUMNS]
+            at_ns, relayed_ns, sizes = columns
         reads = Reads(range(len(sizes)), at_ns, relayed_ns, list(accumulate(sizes, initial=0))[:-1], sizes)
         if sizes and not at_ns:
             reads = Reads((), (), (), (), ())
@@ -159,11 +164,11 @@ class _Facts:
 
 @dataclasses.dataclass(slots=True)
 class _Come:
-    """The progress of writing one direction; `segments` are reads and bytes about to be written."""
+    """The progress of writing one direction; `runs` are reads and bytes about to be written, with their offsets."""
 
     next_seq: int = 0
     stored: int = 0
-    segments: list[tuple[Any, ...]] = dataclasses.field(default_factory=list)
+    runs: list[tuple[int, journal.ReadRun, bytes]] = dataclasses.field(default_factory=list)
 
     def again(self) -> "_Come":
         """Return a copy to be changed by a transaction that may fail; all before is written."""
@@ -171,9 +176,16 @@ class _Come:
 
     def add(self, run: journal.ReadRun, data: bytes) -> None:
         """Append reads that follow the present ones."""
-        self.segments.append((*packing.packed(run.seq, self.stored, run.at_ns, run.relayed_ns, run.sizes), data))
+        self.runs.append((self.stored, run, data))
         self.next_seq += len(run.sizes)
         self.stored += len(data)
+
+    def segments(self, no: int | None) -> list[tuple[Any, ...]]:
+        """Return the rows for the reads that are about to be written. Raises `OverflowError` as `packing.packed`."""
+        return [
+            (no, *packing.packed(run.seq, start, run.at_ns, run.relayed_ns, run.sizes), data)
+            for start, run, data in self.runs
+        ]
 
 
 @dataclasses.dataclass(slots=True)
@@ -716,11 +728,11 @@ class Store:
         for known in self._touched.values():
             if known.changes and known.no is not None:
                 self._update("exchanges", known.no, known.changes)
-            rows += [(known.no, *segment) for segment in known.body.segments]
+            rows += known.body.segments(known.no)
             if known.client is not None:
-                of_clients += [(known.no, *segment) for segment in known.client.segments]
-                known.client.segments = []
-            known.changes, known.body.segments = {}, []
+                of_clients += known.client.segments(known.no)
+                known.client.runs = []
+            known.changes, known.body.runs = {}, []
         self._driver.executemany(_INSERT[FROM_UPSTREAM.segments], rows)
         if of_clients:
             self._driver.executemany(_INSERT[FROM_CLIENT.segments], of_clients)
@@ -731,7 +743,7 @@ class Store:
         for known in ended:
             if known.facts is not None:
                 rows.append((known.no, *_BodyRow.of(*known.facts.received())))
-                known.facts.is_packed, known.body.segments = True, []
+                known.facts.is_packed, known.body.runs = True, []
         self._driver.executemany(_INSERT[FROM_UPSTREAM.bodies], rows)
 
     def _insert(self, begun: Sequence[_Open]) -> None:

@@ -143,6 +143,23 @@ def _fits(value: str, parts: tuple[str, ...]) -> bool:
     return len(value) >= len(before) + len(after) and value.startswith(before) and value.endswith(after)
 
 
+class PathWords:
+    """The parts of segments that some patterns of paths look for, by which paths with other ids in them are equal."""
+
+    def __init__(self, patterns: Sequence[PathPattern]) -> None:
+        self._count = max(map(len, patterns), default=1)
+        segments = {parts for pattern in patterns for parts in pattern}
+        self._words = {parts[0] for parts in segments if len(parts) == 1}
+        self._affixes = [parts for parts in segments if len(parts) > 1 and any(parts)]
+
+    def known_part(self, path: str) -> str:
+        """Return a path that the same patterns match, without its query and the segments that none of them knows."""
+        return "/" + "/".join([one if self._knows(one) else "\0" for one in _split(path)[-self._count :]])
+
+    def _knows(self, segment: str) -> bool:
+        return segment in self._words or any([_fits(segment, parts) for parts in self._affixes])
+
+
 @functools.lru_cache(16)
 def _split(path: str) -> list[str]:
     return path.partition("?")[0].rstrip("/").split("/")[1:]

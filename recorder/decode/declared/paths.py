@@ -46,6 +46,9 @@ def text(path: str) -> Callable[[Any], str]:
 def number(path: str) -> Getter:
     """Compile a path to a function that returns a count; None if there is none. `sum PATH` adds up several."""
     is_sum = path.startswith("sum ")
+    if not is_sum and len(_alternatives(path)) == 1 and len(steps := _steps(path)) == 1 and steps[0][0] == "key":
+        get = _of_keys([steps[0][1]])  # as of nearly all counts of tokens
+        return lambda root: count(get(root))
     walks = [_walk(_steps(one)) for one in _alternatives(path.removeprefix("sum "))]
 
     def counted(root: Any) -> int | None:

@@ -7,10 +7,10 @@ import functools
 import json
 import tomllib
 from importlib.resources import files
-from typing import Final
+from typing import Final, NamedTuple
 
 from wiretape.recorder.decode import operation
-from wiretape.recorder.decode.declared import compiler
+from wiretape.recorder.decode.declared import compiler, matching
 from wiretape.recorder.decode.declared.compiler import DeclaredDialect
 from wiretape.recorder.decode.declared.matching import Alternative
 from wiretape.recorder.decode.declared.table import DeclarationError
@@ -94,10 +94,31 @@ def ways(declarations: str | None) -> tuple[tuple[DeclaredDialect, Alternative],
     return tuple((dialect, way) for dialect in declared(declarations) for way in dialect.match)
 
 
-@functools.lru_cache(256)
-def ways_of(declarations: str | None, method: str, path: str) -> tuple[tuple[DeclaredDialect, Alternative], ...]:
+class Ways(NamedTuple):
+    """Ways to recognise a declared dialect: those that need no event, and those that have to see the first one."""
+
+    by_exchange: tuple[tuple[DeclaredDialect, Alternative], ...]
+    by_event: tuple[tuple[DeclaredDialect, Alternative], ...]
+
+
+def ways_of(declarations: str | None, method: str, path: str) -> Ways:
     """Return the ways by which requests of a method to a path may be recognised."""
-    return tuple((dialect, way) for dialect, way in ways(declarations) if way.may_ask(method, path))
+    # Paths may differ in each request, by a tenant, a model or an id in them.
+    return _ways_of(declarations, method, _path_words(declarations).known_part(path))
+
+
+@functools.lru_cache(64)
+def _path_words(declarations: str | None) -> matching.PathWords:
+    return matching.PathWords([pattern for _, way in ways(declarations) for pattern in way.patterns])
+
+
+@functools.lru_cache(256)
+def _ways_of(declarations: str | None, method: str, path: str) -> Ways:
+    fitting = [(dialect, way) for dialect, way in ways(declarations) if way.may_ask(method, path)]
+    return Ways(
+        tuple((dialect, way) for dialect, way in fitting if way.first is None),
+        tuple((dialect, way) for dialect, way in fitting if way.first is not None),
+    )
 
 
 def is_posted_to(path: str, declarations: str | None = None) -> bool:

@@ -13,6 +13,7 @@ from wiretape.recorder.decode import metrics
 from wiretape.recorder.decode.dialect import Chunk, ReportedError
 from wiretape.recorder.decode.exchange import Exchange, Read, Reads
 from wiretape.recorder.decode.metrics import Measures
+from wiretape.recorder.decode.stalls import AwaitedAnswer
 
 MS = 1_000_000
 ENDED = Exchange(200, None, None, "end", 5, 10, 900 * MS)
@@ -252,3 +253,11 @@ def test_what_is_missing_from_the_tape_may_have_come_at_any_time():
     assert silence([100, 110], 910, gap_bytes=5) == 10
     assert silence([100], 910, gap_bytes=5) is None
     assert silence([100, 110], 910, sizes=[(7, 10), (17, 10)], gap_bytes=7) == 800
+
+
+@pytest.mark.parametrize("decoded", [None, stream("!", [40])], ids=["no stream", "an error alone"])
+def test_an_answer_without_chunks_has_the_values_that_all_formulas_give(decoded):
+    reads = Reads.of([Read(0, 20 * MS, 21 * MS, 0, 5), Read(1, 60 * MS, None, 5, 7)])
+    timeline = metrics.Timeline(ENDED, reads, decoded, 7, [AwaitedAnswer(0, 900 * MS, [])])
+    assert timeline.chunks == 0
+    assert metrics.measured(timeline) == {one.name: one.metadata["formula"](timeline) for one in fields(metrics.Timing)}

@@ -1,0 +1,169 @@
+"""The frames of a relay's journal, in their order, until the writer has acknowledged them. No I/O.
+
+Entries and reads are gathered first, and become one frame when they are sent. Each writer gets all frames that earlier
+ones have not acknowledged: the last of them are those that the present writer has not got yet.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.tape import journal
+
+_JOINED_BYTES = 256 << 10
+"""Bytes after which no more is gathered into a frame, and no more frames are joined into one piece."""
+_ENTRY_BYTES = 512
+"""Approximate bytes of an entry besides its body, until it is encoded."""
+
+
+class UnacknowledgedFrame(NamedTuple):
+    """A frame that is not acknowledged yet: its number, time and bytes, and the count of its entries.
+
+    `body` are the bytes of reads in it, `begins` counts exchanges, `ends` are the ids of those that it ends.
+    """
+
+    seq: int
+    at: int
+    data: bytes
+    entries: int
+    body: int
+    begins: int
+    ends: list[str]
+
+
+class ReadSource:
+    """The origin of reads, an exchange's body or a client's side, and the number of the next one to be sent."""
+
+    __slots__ = ("id", "is_client", "seq")
+
+    def __init__(self, id: str, *, is_client: bool = False) -> None:
+        self.id, self.is_client, self.seq = id, is_client, 0
+
+
+_Read = tuple[ReadSource, int, int | None, bytes]
+"""Source, timestamp, time at which it was relayed, and bytes."""
+
+
+class FrameQueue:
+    """Gathered entries and reads, and the frames that are not acknowledged; `size` are the bytes of all."""
+
+    __slots__ = ("_clock", "_entries", "_frames", "_gathered", "_reads", "_unsent", "seq", "size")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._frames: deque[UnacknowledgedFrame] = deque()
+        self._entries, self._reads = list[journal.Entry](), list[_Read]()
+        """Gathered entries, and reads in their order. Reads are sorted when they are sent: each stream's own lists
+        would be cold in the processor's caches whenever one of its reads comes."""
+        self._gathered = self._unsent = 0
+        self.seq = self.size = 0
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    @property
+    def oldest_at(self) -> int | None:
+        """The time of the oldest frame; None without any."""
+        return self._frames[0].at if self._frames else None
+
+    @property
+    def entries(self) -> int:
+        """Count of the entries in all frames."""
+        return sum(frame.entries for frame in self._frames)
+
+    @property
+    def is_sent(self) -> bool:
+        """True if the present writer has got all frames."""
+        return not self._unsent
+
+    def put(self, entry: journal.Entry) -> None:
+        """Gather an entry."""
+        size = _ENTRY_BYTES
+        match entry:
+            case journal.Begin(body=bytes(data)) | journal.Upload(data=data) | journal.SocketReads(data=data):
+                size += len(data)
+        self._entries.append(entry)
+        self.size += size
+        self._gathered += size
+        if self._gathered > _JOINED_BYTES:
+            self.encode()
+
+    def read(self, source: ReadSource, at_ns: int, relayed_ns: int | None, data: bytes, size: int) -> None:
+        """Gather a read of `size` bytes."""
+        self._reads.append((source, at_ns, relayed_ns, data))
+        self.size += size
+        self._gathered += size
+        if self._gathered > _JOINED_BYTES:
+            self.encode()
+
+    def encode(self) -> None:
+        """Make one frame of all that was gathered."""
+        entries, reads = self._entries, self._reads
+        if not (entries or reads):
+            return
+        self._entries, self._reads = [], []
+        self.size -= self._gathered
+        self._gathered = 0
+        if reads:
+            entries.insert(0, _joined(reads))
+        body, begins, ends = 0, 0, list[str]()
+        for entry in entries:
+            match entry:
+                case journal.SocketReads(data=data):
+                    body += len(data)
+                case journal.Begin():
+                    begins += 1
+                case journal.End(id=id):
+                    ends.append(id)
+        self.seq += 1
+        data = journal.encode(self.seq, journal.Entries(entries))
+        facts = (len(entries), body, begins, ends)
+        self._frames.append(UnacknowledgedFrame(self.seq, self._clock.now(), data, *facts))
+        self.size += len(data)
+        self._unsent += 1
+
+    def take_piece(self) -> bytes:
+        """Return the next frames to be sent as one piece; a large one is alone and not copied: it may be a body."""
+        pieces, size = list[bytes](), 0
+        for frame in islice(self._frames, len(self._frames) - self._unsent, None):
+            size += len(frame.data)
+            if pieces and size > _JOINED_BYTES:
+                break
+            pieces.append(frame.data)
+        self._unsent -= len(pieces)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def send_again(self) -> None:
+        """Send all frames once more, to another writer."""
+        self._unsent = len(self._frames)
+
+    def acknowledge(self, seq: int) -> list[UnacknowledgedFrame]:
+        """Remove the frames up to a number, and return them."""
+        frames = list[UnacknowledgedFrame]()
+        while self._frames and self._frames[0].seq <= seq:
+            frames.append(self._frames.popleft())
+            self.size -= len(frames[-1].data)
+        self._unsent = min(self._unsent, len(self._frames))
+        return frames
+
+    def clear(self) -> list[UnacknowledgedFrame]:
+        """Remove all frames, and return them."""
+        return self.acknowledge(self.seq)
+
+
+def _joined(reads: Sequence[_Read]) -> journal.SocketReads:
+    """Return gathered reads as an entry, those of each source together."""
+    runs: dict[ReadSource, tuple[journal.ReadRun, list[bytes]]] = {}
+    for source, at_ns, relayed_ns, data in reads:
+        if source not in runs:
+            runs[source] = journal.ReadRun(source.id, source.seq, [], [], [], source.is_client), []
+        run, pieces = runs[source]
+        source.seq += 1
+        run.at_ns.append(at_ns)
+        run.relayed_ns.append(relayed_ns)
+        run.sizes.append(len(data))
+        pieces.append(data)
+    whole = b"".join([data for _, pieces in runs.values() for data in pieces])
+    return journal.SocketReads([run for run, _ in runs.values()], whole)
