@@ -153,6 +153,7 @@ def test_a_cut_leaves_a_second_to_store_however_long_others_took_to_end(tape: Pa
         clock = Clock(now=lambda: time.monotonic_ns() + late)
         running = Tap(tape, SESSION, PURPOSE, on_trouble=troubles.append, clock=clock)
         await running.start()
+        await running.ready()  # the second is for storing, not for the writer to load
         for frame in exchange("e1"):
             running.put(frame)
         running.cut()
