@@ -108,16 +108,15 @@ class Attribution:
 
     Chunks count as output only in a successful stream of a known API. A read is named by its *place* among those on the
     tape, from which reads may be missing; `places` are those that completed the outputs, and `brought` says how many
-    each of these brought. `ends_known` is whether the tape has the last output and its timestamp.
+    each of these brought.
     """
 
     def __init__(self, exchange: Exchange, reads: Sequence[Read], decoded: Decoded) -> None:
         self.exchange, self.reads, self.decoded = exchange, Reads.of(reads), decoded
         succeeded = exchange.status is not None and exchange.status < 300
         self.stream = succeeded and decoded.stream and decoded.api != "unknown"
-        outputs = [one for run, one in _chunks(decoded) if run.chunk.output] if self.stream else []
+        outputs = (one for run, one in _chunks(decoded) if run.chunk.output) if self.stream else ()
         self.outputs = [one for one in outputs if one.at_ns is not None]
-        self.ends_known = not exchange.gap_bytes and outputs[-1:] == self.outputs[-1:]
         self.later = set[int]()
         """The outputs that begin another response over the same WebSocket: no silence lies before them."""
         if decoded.turns:

@@ -181,14 +181,14 @@ class SilentEnd:
 
 
 def silent_end(
-    exchange: Exchange, reads: Reads, decoded: Decoded, answers: Sequence[AwaitedAnswer], limits: Thresholds = DEFAULT
+    exchange: Exchange, reads: Reads, decoded: Decoded, answers: Sequence[AwaitedAnswer]
 ) -> SilentEnd | None:
     """Return the stall in which the last answer ended that only the end of the exchange ended; None without one."""
     pending = next((one for one in reversed(answers) if one.is_pending and one.can_end_stalled), None)
-    if pending is None or (last := pending.last) is None or not limits.is_stall(last[1] - last[0]):
+    if pending is None or (last := pending.last) is None or not DEFAULT.is_stall(last[1] - last[0]):
         return None
     timed = Attribution(exchange, reads, decoded)
-    return SilentEnd(last[0], last[1] - last[0], cause_of_end(timed, last, limits).who, not _has_bytes(reads, last))
+    return SilentEnd(last[0], last[1] - last[0], cause_of_end(timed, last, DEFAULT).who, not _has_bytes(reads, last))
 
 
 def cause_of_end(timed: Attribution, silence: Span, limits: Thresholds) -> SilenceCause:

@@ -406,7 +406,6 @@ def _work_beside(connection: Connection, path: Path) -> Path:
         if not left.name.startswith(work.name) or not paths.exists(work):
             left.unlink()
     if not paths.exists(work):
-        driver.execute(f"PRAGMA auto_vacuum={schema.AUTO_VACUUM}")  # of the file that VACUUM writes
         _back_up(connection, path, f"{work.name.removeprefix(path.name + '.')}.begun").rename(work)
     return work
 

@@ -42,7 +42,6 @@ from wiretape.recorder.tape.redact import Redactor
 from wiretape.recorder.tape.requests import Requests
 from wiretape.recorder.tape.retention import Pruner, TapeLimits
 from wiretape.recorder.tape.schema import (
-    AUTO_VACUUM,
     FROM_CLIENT,
     FROM_UPSTREAM,
     STREAMS,
@@ -398,13 +397,10 @@ class Store:
         """Return the pruner that deletes exchanges past the limits while the tape is recorded."""
         return Pruner(self.connection, limits, clock)
 
-    def begin_session(self, session: journal.Session, unstored: Iterable[Unstored] = ()) -> int:
-        """Enter a recorder's run; then end open exchanges of recorders that have ended. Return the session's number.
-
-        `unstored` are exchanges that earlier recorders knew, but could not store.
-        """
+    def begin_session(self, session: journal.Session) -> int:
+        """Enter a recorder's run; then end open exchanges of recorders that have ended. Return the session's number."""
         self._session_no = self.enter(session)
-        self.recover(unstored, besides={self._session_no, *(one.no for one in self.returning())})
+        self.recover(besides={self._session_no, *(one.no for one in self.returning())})
         return self._session_no
 
     def enter(self, session: journal.Session) -> int:
@@ -935,8 +931,6 @@ class Store:
 
     def give_back(self, pages: int) -> bool:
         """Return free pages to the file system, at most `pages`; return True if more are left to return."""
-        if self._pragma("auto_vacuum")[0] != AUTO_VACUUM or not self._pragma("freelist_count")[0]:
-            return False
         self._driver.executescript(f"PRAGMA incremental_vacuum({pages})")  # `execute` would take one step: one page
         return bool(self._pragma("freelist_count")[0])
 

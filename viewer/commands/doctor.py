@@ -263,7 +263,7 @@ def _bases(path: Path) -> dict[str, str]:
     return providers.sdk_bases(*serving) if serving else {}
 
 
-def _flushes(place: Path, clock: Clock = SYSTEM) -> list[int]:
+def _flushes(place: Path) -> list[int]:
     """Write pages to a temporary file, and return the time until each is safe, in ns."""
     import tempfile
 
@@ -272,9 +272,9 @@ def _flushes(place: Path, clock: Clock = SYSTEM) -> list[int]:
         for _ in range(_FLUSHES):
             file.write(_PAGE)
             file.flush()
-            before = clock.now()
+            before = SYSTEM.now()
             os.fsync(file.fileno())
-            durations.append(clock.now() - before)
+            durations.append(SYSTEM.now() - before)
     return durations
 
 

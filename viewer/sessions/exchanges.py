@@ -145,11 +145,11 @@ def _stalls(one: SessionExchange, limits: Thresholds) -> Iterator[Silence]:
     return stalls_among(gaps, one.ttft_ns, one.latency_ns, one.last_silence_ns, _tools(one), limits)
 
 
-def stalls_of(one: SessionExchange, limits: Thresholds = DEFAULT) -> list[Silence]:
+def stalls_of(one: SessionExchange) -> list[Silence]:
     """Return the stalls of an exchange, in ns since T0; over a WebSocket, those of its turns that had output."""
     if one.turn_spans:
-        return [stall for turn in _turns(one, 0, None, limits) for stall in turn.stalls]
-    return [*_stalls(one, limits)]
+        return [stall for turn in _turns(one, 0, None, DEFAULT) for stall in turn.stalls]
+    return [*_stalls(one, DEFAULT)]
 
 
 def _tools(one: SessionExchange) -> list[Silence]:

@@ -557,7 +557,8 @@ def test_what_a_recorder_knew_and_could_not_store_is_entered_by_the_next(tape: P
     left = Unstored(SESSION.uuid, known, unlisted=2, unlisted_bytes=1000)
     with file.writing(tape, "a test") as connection:
         store = Store(connection)
-        store.begin_session(other_session("session-2"), [left])
+        store.recover([left])
+        store.begin_session(other_session("session-2"))
         assert store.missing(left) == (4, 1110)
         store.settle(store.unsettled())
     columns = "id, ended_by, status, framing, bytes, gap_bytes, end_ns, client_closed_ns, headers_ns, paused, surplus"

@@ -43,8 +43,3 @@ def test_the_relays_longest_step_is_given_and_a_client_that_never_waited_has_non
 
 def test_an_answer_that_failed_has_no_output_to_judge() -> None:
     assert timed((0, word()), (3000, word()), status=500).outputs == []
-
-
-def test_the_end_is_not_known_where_bytes_are_missing() -> None:
-    assert timed((0, word())).ends_known
-    assert not timed((0, word()), gap_bytes=5).ends_known

@@ -286,9 +286,9 @@ def without_texts(row: ListRow) -> PreviewRow:
     return PreviewRow(row, dict.fromkeys((*_TAILS, "tool_calls")), dict.fromkeys(_TAILS))
 
 
-def is_measurable(row: ListRow, most: int = LARGEST) -> bool:
-    """Return True if an exchange still runs and is known not to be larger than that."""
-    return row.outcome == "open" and row.bytes is not None and row.bytes <= most
+def is_measurable(row: ListRow) -> bool:
+    """Return True if an exchange still runs and is known not to be larger than `LARGEST`."""
+    return row.outcome == "open" and row.bytes is not None and row.bytes <= LARGEST
 
 
 def figures(connection: Connection, no: int) -> Measures:

@@ -263,14 +263,14 @@ def pooled(connection: Connection, where: Condition | None = None) -> int:
         return int(connection.execute(queries.filtered(statement, where)).scalar_one())
 
 
-def failures(connection: Connection, where: Condition | None = None, most: int = 50) -> list[Failures]:
+def failures(connection: Connection, where: Condition | None = None) -> list[Failures]:
     """Count the ways in which exchanges did not become complete, the most frequent first."""
     names = [column(name).label(name) for name in ("outcome", "outcome_detail", "error_code", "status")]
     failed = column("outcome").not_in(_NOT_FAILED)
     statement = queries.filtered(select(*names, func.count().label("count")).select_from(JOINED), where).where(failed)
     order = (func.count().desc(), *names)
     with connection.begin():
-        found = connection.execute(statement.group_by(*names).order_by(*order).limit(most)).all()
+        found = connection.execute(statement.group_by(*names).order_by(*order).limit(50)).all()
     return [Failures(*row) for row in found]
 
 

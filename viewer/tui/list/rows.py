@@ -156,7 +156,7 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         """Return the numbers of the exchanges in sight."""
         return [self.catalog.number(place) for place in self._places()]
 
-    def go_to(self, item: int, *, by_hand: bool = True) -> None:
+    def go_to(self, item: int) -> None:
         """Move the cursor to a place, or to the nearest that there is."""
         if not self.count:
             return
@@ -166,7 +166,7 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
             self.refresh_line(before)
             self.refresh_line(place)
             self.reveal(place)
-            self.post_message(self.Moved(self, by_hand))
+            self.post_message(self.Moved(self, by_hand=True))
 
     def item_at(self, x: int, y: int) -> int | None:
         """Return the place that is drawn at a cell."""

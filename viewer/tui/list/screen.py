@@ -105,7 +105,6 @@ class StreamsScreen(Screen[None]):
         self._rows.selected = selected
         self._titles = Titles(self._rows)
         self._preview = Preview()
-        self._puller: Worker[None] | None = None
         self._pulls = ""
         self._notice = Notice()
 
@@ -335,7 +334,7 @@ class StreamsScreen(Screen[None]):
         if self._host.listed is self._host.tape:
             open(numbers)
         else:
-            self._puller = self.run_worker(self._pull(numbers, open), group="pull", exclusive=True)
+            self.run_worker(self._pull(numbers, open), group="pull", exclusive=True)
 
     async def _pull(self, numbers: list[int], open: Callable[[list[int]], object]) -> None:
         self._pulls, asking = counted(len(numbers), "exchange"), self.app.screen
