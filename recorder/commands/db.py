@@ -105,7 +105,8 @@ def check(db: Path | None) -> None:
 def upgrade(db: Path | None) -> None:
     """Upgrade the tape to this program's schema and decoders.
 
-    The old tape stays beside the new one. If the upgrade is interrupted, run it again: it continues.
+    The old tape stays beside the new one. If the upgrade is interrupted, run it again: it continues. Tapes of versions
+    before 0.1.0 are not supported.
     """
     from wiretape.recorder.tape import file
     from wiretape.recorder.tape.peek import REVISION

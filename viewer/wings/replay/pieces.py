@@ -8,7 +8,7 @@ Those of `text` are the answer's text, of `events` the lines of `show --part eve
 import io
 from collections.abc import Iterator
 from itertools import accumulate
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from wiretape.recorder.decode import uncoding
 from wiretape.recorder.decode.encoding import Cleaner
@@ -21,7 +21,6 @@ from wiretape.viewer.source.tape.exchange import FullExchange
 from wiretape.viewer.timing.playback import Playback
 
 Form = Literal["text", "sse", "events", "jsonl", "audio"]
-FORMS: Final[tuple[Form, ...]] = ("text", "sse", "events", "jsonl", "audio")
 
 
 class TimedPiece(NamedTuple):
