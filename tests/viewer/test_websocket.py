@@ -1,5 +1,6 @@
 """A WebSocket is shown in both directions, and a pause of its client between two responses is nobody's stall."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -74,3 +75,15 @@ def test_the_time_between_two_responses_is_no_stall() -> None:
         assert [verdict.lasted_ns // 1_000_000 for verdict in found] == stalls
         whole = open_exchange(Stored("id", facts, reads, body, "complete"), DEFAULT)
         assert [voice.content.text for voice in whole.transcript.voices] == ["Hello", "ab"]
+
+
+def test_a_late_delivery_between_two_responses_is_no_stall() -> None:
+    again = [bytes(UPSTREAM.send_data(message)) for message in response(2, "a", "b")]
+    asked = [(10, SENT[0]), (500, bytes(CLIENT.send_data(ASK)))]
+    came = [(20 + at, data) for at, data in enumerate(CAME[:4])] + [(520 + at, data) for at, data in enumerate(again)]
+    for late, stalls in ((5, []), (6, ["delivery"])):  # from the first output of the second response on, or the second
+        facts, reads, body = websocket(came, asked, end_ms=6000)
+        relayed_ns = [at_ns + 5_000_000_000 * (place >= late) for place, at_ns in enumerate(reads.at_ns)]
+        delayed = dataclasses.replace(reads, relayed_ns=relayed_ns)
+        found = verdicts(Attribution(facts, delayed, decode(facts, delayed, body)), "complete", DEFAULT)
+        assert [verdict.form for verdict in found] == stalls

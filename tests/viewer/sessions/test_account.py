@@ -49,6 +49,12 @@ def test_a_silence_behind_the_last_output_that_is_a_stall_is_neither_closing_nor
     assert in_ms(account([tool])) == {"waiting": 400, "streaming": 1000, "closing": 1600, "stalled": 3000}
 
 
+def test_a_turn_that_the_client_closed_counts_as_a_turn_but_not_in_the_median_time_to_first_token() -> None:
+    turns = [span(1, 0, 10, 4), span(2, 20, 30, 26), span(3, 40, 140, 130, client_closed=True)]
+    assert (account(turns).turns, account(turns).ttft_p50_ns) == (3, 5 * MS)
+    assert account(turns[2:]).ttft_p50_ns is None
+
+
 def test_a_repetition_of_a_stream_that_was_given_up_comes_after_a_backoff() -> None:
     given_up = span(1, 0, 10, client_closed=True, given_up=True)
     assert account([given_up, span(2, 30, 40, continues=1, repeats=True)]).backoff_ns == 20 * MS

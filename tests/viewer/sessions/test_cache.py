@@ -140,6 +140,11 @@ def test_a_sibling_with_the_same_tools_and_system_keeps_the_prefix_alive() -> No
     assert figures([asked(1, FIRST), failed, asked(3, NEXT, 400)])[3].verdict == "expired"
 
 
+def test_a_clock_that_was_set_back_makes_no_idle_time_negative() -> None:
+    found = figures([asked(1, FIRST, 60), asked(2, NEXT, 0, cached=10_000)])[2]
+    assert (found.verdict, found.idle_ns) == ("hit", 0)
+
+
 def test_only_generations_that_ended_in_success_have_a_verdict() -> None:
     found = figures([asked(1, FIRST), asked(2, NEXT, 1, failed=True), asked(3, NEXT, 2, cached=10_000)])
     assert [*found] == [1, 3]

@@ -23,6 +23,7 @@ TABLE = {
     "typical": (b"data: x\n\n", [("message", "x", "")]),
     "no space": (b"data:x\n\n", [("message", "x", "")]),
     "only one space goes": (b"data:  x\n\n", [("message", " x", "")]),
+    "only one space goes beside other lines": (b"id:  1\nevent:  e\ndata:  a\ndata:  b\n\n", [(" e", " a\n b", " 1")]),
     "a tab stays": (b"data:\tx\n\n", [("message", "\tx", "")]),
     "nbsp stays": ("data:\u00a0x\n\n".encode(), [("message", "\u00a0x", "")]),
     "two data lines": (b"data: a\ndata: b\n\n", [("message", "a\nb", "")]),
