@@ -15,14 +15,19 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests.support import forked
+from tests.support import forked, tiers
 from wiretape.recorder.errors import SchemaMissing, WiretapeError
 from wiretape.recorder.tape import checks, file, peek
 
 ROOT = Path(__file__).parent.parent
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    tiers.add_options(parser)
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    tiers.configure(config)
     config.addinivalue_line("markers", "damages: the test damages its tape on purpose")
     config.addinivalue_line("markers", "nightly: takes long; left out unless asked for with -m nightly")
     # -m nightly also runs the property tests, with forty times as many examples.
