@@ -160,10 +160,11 @@ def damage(tape: Path, *statements: str) -> None:
 
 def until(fact: Callable[[], Any], seconds: float = 60) -> Any:
     """Wait until `fact` is true, and give it; fail after `seconds`."""
-    deadline = time.monotonic() + seconds
+    deadline, pause = time.monotonic() + seconds, 0.01
     while not (found := fact()):
         assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.01)
+        time.sleep(pause)
+        pause = min(pause * 1.1, 0.1)
     return found
 
 

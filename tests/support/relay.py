@@ -64,10 +64,15 @@ def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
 
 
 async def until(condition: Callable[[], Any], seconds: float = SECONDS) -> Any:
-    """Wait for a true value of the condition, and return the value."""
+    """Wait for a true value of the condition, and return the value.
+
+    The longer it takes, the less often the condition is checked, which takes the time of whoever is waited for.
+    """
+    pause = 0.005
     async with asyncio.timeout(seconds):
-        while not (found := condition()):  # noqa: ASYNC110 - a change of a tape or a peer has no event
-            await asyncio.sleep(0.005)
+        while not (found := condition()):
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.1, 0.1)
         return found
 
 

@@ -10,9 +10,8 @@ from typing import Any
 
 import uvloop
 
-from tests.support.frames import (
-    SESSION,
-)  # fmt: skip
+from tests.support.frames import SESSION
+from tests.support.relay import until
 from wiretape.recorder.relay.tap import Tap
 
 PURPOSE = "wiretape record (pid 1)"
@@ -21,12 +20,6 @@ PURPOSE = "wiretape record (pid 1)"
 def play(coroutine: Coroutine[Any, Any, None], loop: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
     with asyncio.Runner(loop_factory=loop or uvloop.new_event_loop) as runner:
         runner.run(coroutine)
-
-
-async def until(fact: Callable[[], Any]) -> None:
-    async with asyncio.timeout(60):
-        while not fact():  # noqa: ASYNC110 - another process sets no event
-            await asyncio.sleep(0.005)
 
 
 @asynccontextmanager

@@ -34,7 +34,7 @@ class Tiers:
         self.table = config.rootpath / config.getini("testpaths")[0] / "slow.txt"
         self.totals, self.slow = read(self.table)
         self.measured: dict[str, float] = defaultdict(float)
-        self.began_s = self.shared_s = 0.0
+        self.began_s = self.ended_s = self.shared_s = 0.0
         self.is_renewing: bool = config.getoption("renew_tiers")
 
     @pytest.hookimpl(tryfirst=True)
@@ -55,13 +55,19 @@ class Tiers:
             if fixturedef.scope != "function":  # made for whichever test comes first
                 self.shared_s += _cpu_s() - began_s
 
+    def pytest_fixture_post_finalizer(self, fixturedef: pytest.FixtureDef[Any]) -> None:
+        if fixturedef.scope == "function":  # those that tests share end after them, with the servers they started
+            self.ended_s = _cpu_s()
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        if call.when == "teardown":
-            took_s = _cpu_s() - self.began_s - self.shared_s
+        if call.when != "teardown":
+            self.ended_s = _cpu_s()
+        else:
+            took_s = self.ended_s - self.began_s - self.shared_s
             report.user_properties.append(("cpu_s", took_s))
             is_listed = self.is_renewing or any(item.iter_markers("slow")) or any(item.iter_markers("nightly"))
             if took_s > UNLISTED_S and report.passed and not is_listed:
