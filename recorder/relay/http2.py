@@ -394,6 +394,8 @@ class Http2(ABC, Generic[S]):
 
     def _work(self, at: int) -> None:
         """Handle the received frames within the peer's credit."""
+        if self._is_broken:
+            return
         try:
             is_done = self._read_frames()
             self._deliver(at)
@@ -408,6 +410,11 @@ class Http2(ABC, Generic[S]):
                 self._loop.call_soon(self._go_on) if self._credit > 0 else
                 self._loop.call_later(_PACE_SECONDS, self._go_on)
             )  # fmt: skip
+
+    def _break_off(self, error: ProtocolError) -> None:
+        if not self._socket.is_closed:
+            self._deliver_last(self._came_at)
+            self.broken(error, self._came_at)
 
     def _deliver_last(self, at: int) -> None:
         """Deliver the frames before the one that broke the connection; nothing can be sent behind it."""
@@ -648,8 +655,15 @@ class Http2(ABC, Generic[S]):
 
     def reset(self, id: int, code: int) -> None:
         """Reset a stream."""
+        if self._is_broken:
+            return
         try:
             self._account(id)
+        except ProtocolError as error:  # more than its windows came: `h2` is closed, and takes and sends no more
+            self._is_broken = True
+            self._loop.call_soon(self._break_off, error)  # its streams are being gone through
+            return
+        try:
             self.h2.reset_stream(id, code)
         except H2Error:  # it has ended on both sides
             return

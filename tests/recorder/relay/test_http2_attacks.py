@@ -537,7 +537,19 @@ async def _flood_client(stream: Stream) -> None:
     await flood(stream.peer, FLOODS_OF_UPSTREAM[name](stream.id))
 
 
+async def _exceed(stream: Stream) -> None:
+    """Fill the window of a client that takes nothing, exceed it by a byte, and ask whether that has arrived."""
+    stream.send_head([OK])
+    turns = 0
+    while turns < 20:
+        size = min(stream.peer.h2.local_flow_control_window(stream.id), 16_384)
+        turns = 0 if size else turns + 1
+        await (stream.send(bytes(size)) if size else asyncio.sleep(0.01))
+    stream.peer.raw(frame(DATA, stream.id, b".") + frame(PING, payload=bytes(8)))
+
+
 HOSTILE |= {name.replace(" ", "-"): hostile(data) for name, data in BROKEN.items()} | {
+    "exceed": _exceed,
     "flood": _flood_client,
     "overrun": hostile(lambda id: frame(DATA, id, bytes(16_384)) * (3 * WINDOW_BYTES // 16_384)),
 }
@@ -584,3 +596,18 @@ async def test_an_upstream_that_sends_more_than_its_window_ends_its_own_exchange
             (row,) = await until(lambda: site.recorded("/overrun"))
             assert (row["outcome"], row["ended_by"]) == ("truncated", "framing")
             assert row["bytes"] <= HELD_BYTES
+
+
+@on_site
+async def test_what_exceeds_a_window_breaks_the_connection_also_when_the_client_leaves_before_it_is_accounted(
+    site: Site,
+) -> None:
+    async with connect(site.relay.base, Limits(window=100, is_manual=True)) as peer:
+        peer.request(ask("/h/never/beside"), end=True)
+        stream = peer.request(ask("/h/exceed"), end=True)
+        upstream = await until(lambda: site.stream("/exceed"))
+        await until(lambda: upstream.peer.frames[PING])
+        stream.reset(8)
+        (row,) = await until(lambda: site.recorded("/never/beside"))
+    assert (row["outcome"], row["ended_by"]) == ("connect_error", "framing")
+    assert "control window" in row["ended_detail"]
