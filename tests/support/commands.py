@@ -49,5 +49,5 @@ def on_terminal(tape: Path, *arguments: str, columns: int = 100, terminal: str =
         if not data:
             break
     os.close(outer)
-    process.wait(30)
+    process.wait(60)
     return shown.decode()

@@ -67,7 +67,7 @@ class _Server:
     def close(self) -> None:
         if self._process is not None and self._connection is not None:
             self._connection.close()
-            self._process.wait(10)
+            self._process.wait(60)
 
     def fork(self, request: tuple[Any, ...], passed: Sequence[int]) -> int:
         """Start a program that gets the descriptors `passed`, and return its process."""

@@ -23,7 +23,7 @@ from wiretape.viewer.tui.app import ViewerApp
 GOLDEN = Path(__file__).parent.parent / "data" / "screens"
 SIZES = [(80, 24), (120, 40)]
 NOON_NS = 1_772_366_400 * 10**9
-_PATIENCE_S = 20.0
+_PATIENCE_S = 60.0
 
 
 class Watch:
@@ -67,12 +67,13 @@ async def staged(
 
 
 async def wait_for(pilot: Pilot[Any], predicate: Callable[[], Any]) -> Any:
-    """Wait until something holds, and give it."""
+    """Wait until something holds, and give it; it is checked less and less often, as most checks draw the screen."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + _PATIENCE_S
+    deadline, pause = loop.time() + _PATIENCE_S, 0.01
     while not (found := predicate()):
         assert loop.time() < deadline, f"waited in vain:\n{seen(pilot.app)}"
-        await pilot.pause(0.01)
+        await pilot.pause(pause)
+        pause = min(pause * 1.2, 0.1)
     return found
 
 

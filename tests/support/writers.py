@@ -75,7 +75,7 @@ class WriterProcess:
     def end(self) -> int:
         """Send the end of file, and wait for the writer's end."""
         self.leave()
-        return self.process.wait(30)
+        return self.process.wait(60)
 
     def leave(self) -> None:
         with contextlib.suppress(OSError):  # it has ended
@@ -83,7 +83,7 @@ class WriterProcess:
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(30)
+        self.process.wait(60)
 
 
 def _connected_by_the_dead(path: str) -> socket.socket:

@@ -123,7 +123,7 @@ def test_what_a_recorder_starts_imports_nothing_from_the_directory_and_gets_no_p
             assert time.monotonic() < deadline, found
             found |= descendants(process.pid)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
     assert imported(directory) == set()
     for arguments, environment in found.items():
         if not arguments or "wiretape.viewer.cli record" in arguments:

@@ -108,7 +108,7 @@ def test_a_reader_that_leaves_is_no_error(tape: Path, unbuffered: str) -> None:
     assert process.stderr is not None
     said = process.stderr.read()
     process.stderr.close()
-    assert (process.wait(timeout=30), said) == (141, b"")
+    assert (process.wait(timeout=60), said) == (141, b"")
 
 
 def test_a_list_that_is_followed_ends_when_its_reader_leaves_though_nothing_more_comes(tape: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_list_that_is_followed_ends_when_its_reader_leaves_though_nothing_more
         assert process.stdout is not None
         process.stdout.readline()
         process.stdout.close()
-        assert (process.wait(timeout=30), process.stderr and process.stderr.read()) == (141, b"")
+        assert (process.wait(timeout=60), process.stderr and process.stderr.read()) == (141, b"")
 
 
 def test_whatever_is_read_no_more_ends_quietly(tape: Path) -> None:
@@ -240,7 +240,7 @@ def test_a_usage_error_is_one_line_that_says_where_to_look() -> None:
 
 def test_a_closed_stdout_is_one_line() -> None:
     command = f"exec {sys.executable} -m wiretape.viewer.cli ls >&-"
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT, timeout=30)
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT, timeout=60)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert done.stderr.startswith("wiretape: stdout is closed")
 
@@ -248,7 +248,7 @@ def test_a_closed_stdout_is_one_line() -> None:
 def test_a_command_is_run_without_a_stdout_all_the_same(tmp_path: Path) -> None:
     program = "sh -c 'echo out; echo err >&2; exit 9'"
     command = f"exec {sys.executable} -m wiretape.viewer.cli run --db {tmp_path}/t.db -- {program} >&-"
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT, timeout=30)
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT, timeout=60)
     assert (done.returncode, done.stderr.splitlines()[0]) == (9, "err")
 
 
@@ -285,7 +285,7 @@ def broken():
 sys.argv = ["wiretape", "broken"]
 cli.main()
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
     lines = done.stderr.splitlines()
     assert lines[0] == "Traceback (most recent call last):"

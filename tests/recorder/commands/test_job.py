@@ -24,7 +24,7 @@ from tests.support.relay import DONE, chunk, kept, on_loop, until, wiretape
 from tests.support.relay import select as selected
 from wiretape.recorder.demo.upstream import ScriptedUpstream, answer
 
-SECONDS = 10.0
+SECONDS = 60.0
 SHELLS = {"bash": ["--norc", "--noprofile", "-i"], "zsh": ["-f", "-i"]}
 HERE = [name for name in SHELLS if shutil.which(name)]
 

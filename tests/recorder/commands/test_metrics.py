@@ -47,7 +47,7 @@ def get(target: str, host: str = "localhost") -> bytes:
 async def scraped(base: str, ended: int) -> dict[str, float]:
     """Return the sums of all samples by name, once this number of exchanges is counted."""
     sums: dict[str, float] = {}
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while sums.get("wiretape_exchanges_total", 0) < ended:
             sums = defaultdict(float)
             got: Answer = await fetch(base, get("/metrics"))

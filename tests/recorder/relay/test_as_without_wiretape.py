@@ -132,7 +132,7 @@ async def asked_by_httpx(text, **protocols):
     got = {"version": None, "status": None, "body": "", "end": "whole"}
     try:
         async with (
-            httpx.AsyncClient(**protocols, timeout=10) as client, client.stream("GET", text) as answer
+            httpx.AsyncClient(**protocols, timeout=60) as client, client.stream("GET", text) as answer
         ):
             got["version"], got["status"] = answer.http_version, answer.status_code
             async for piece in answer.aiter_raw():

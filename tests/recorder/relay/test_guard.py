@@ -1,10 +1,12 @@
 """Which requests pass: by raw bytes over a socket, and the pure rules by table."""
 
+import asyncio
+
 import h11
 import pytest
 
 from tests.support.cases import each_case
-from tests.support.relay import Relay, on_loop, raw, select
+from tests.support.relay import SECONDS, Relay, dial, on_loop, raw, select, take
 from wiretape.recorder.demo.upstream import answer
 from wiretape.recorder.relay import guard
 from wiretape.recorder.relay.guard import Origin, Policy, Refusal
@@ -111,7 +113,9 @@ async def test_what_a_parser_of_another_make_sends_arrives_as_it_reads_it(relay:
     )
     sender = h11.Connection(h11.CLIENT)
     parts = (sender.send(request), sender.send(h11.Data(data=b"abc")), sender.send(h11.EndOfMessage()))
-    await raw(relay.base, b"".join(part or b"" for part in parts), seconds=0.3)
+    async with dial(relay.base) as (reader, writer):
+        writer.write(b"".join(part or b"" for part in parts))
+        assert (await take(reader)).complete
     asked = relay.request(target)
     assert asked is not None
     assert (asked.method, asked.target, asked.body) == ("POST", target.encode(), b"abc")
@@ -136,8 +140,15 @@ def offering(body: bytes, *lines: str) -> bytes:
 async def test_an_offer_of_http_2_is_ignored_and_the_body_goes_on(relay: Relay, request_: bytes, piece: int) -> None:
     targets = [relay.plays(JSON) for _ in range(3)]
     sent = b"".join(request_.replace(b"{target}", target.encode()) for target in targets)
-    got = await raw(relay.base, *(sent[at : at + piece] for at in range(0, len(sent), piece)), seconds=0.5)
-    assert got.count(b"HTTP/1.1 200 ") == 3
+    got = b""
+    async with dial(relay.base) as (reader, writer), asyncio.timeout(SECONDS):
+        for at in range(0, len(sent), piece):
+            writer.write(sent[at : at + piece])
+            await writer.drain()
+        while got.count(b"HTTP/1.1 200 ") < len(targets):
+            data = await reader.read(65_536)
+            assert data, got
+            got += data
     for target in targets:
         found = relay.request(target)
         assert found is not None

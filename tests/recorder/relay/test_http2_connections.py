@@ -192,7 +192,7 @@ async def test_a_client_that_leaves_while_the_upstream_begins_closes_that_connec
         async with connect(relay.base) as peer:
             peer.request(ask("/h/x"), end=True)
             await until(lambda: came)
-        await until(lambda: came[0].at_eof(), seconds=2.0)
+        await until(lambda: came[0].at_eof())
         assert await outcome_of(relay, "/x") == ("client_closed", None)
         await relay.stop()
 
@@ -308,7 +308,7 @@ async def test_streams_of_a_client_that_spoke_before_it_was_accepted_outlive_the
             connected.sendall(PREFACE + frame(SETTINGS) + frame(HEADERS, 1, block, END_HEADERS | END_STREAM))
             connected.setblocking(False)
             received = b""
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while DONE not in received:
                     part = await asyncio.get_running_loop().sock_recv(connected, 65_536)
                     assert part, received
@@ -428,7 +428,7 @@ async def test_limits_of_streams_that_a_client_does_not_acknowledge_are_not_sent
     async with recording(tmp_path, changing) as (_, _, base), dial(base) as (reader, writer):
         writer.write(PREFACE + frame(SETTINGS) + frame(HEADERS, 1, block, END_HEADERS | END_STREAM))
         limits, body = 0, b""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while DONE not in body:
                 head = await reader.readexactly(9)
                 payload = await reader.readexactly(int.from_bytes(head[:3]))

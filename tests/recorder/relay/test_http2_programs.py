@@ -63,7 +63,7 @@ async def printed(command: tuple[str | None, ...], url: str, variables: dict[str
     program = await asyncio.create_subprocess_exec(
         *map(str, command), url, env=variables, stdout=asyncio.subprocess.PIPE
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         out, _ = await program.communicate()
     return out.decode()
 

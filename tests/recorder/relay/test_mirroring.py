@@ -63,14 +63,14 @@ async def respond_ok(server: Server, target: bytes, writer: asyncio.StreamWriter
 async def ask(peer: Peer, target: str, **request: Any) -> Answer:
     """Send one request over a client's connection."""
     reader, writer = peer
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         writer.write(post(target, **request))
         return await take(reader, request.get("method", "POST"))
 
 
 async def ends(peer: Peer) -> bytes:
     """Return the bytes received until the connection ends."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         try:
             return await peer[0].read(-1)
         except ConnectionError:
@@ -139,7 +139,7 @@ async def test_pipelined_requests_are_answered_in_order_over_one_connection(rela
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(target), target))
         return True
 
-    async with served(relay, respond) as (upstream, base), dial(base) as (reader, writer), asyncio.timeout(10):
+    async with served(relay, respond) as (upstream, base), dial(base) as (reader, writer), asyncio.timeout(60):
         writer.write(b"".join(map(post, targets)))
         for target in targets:
             assert await reader.readuntil(b"\r\n\r\n") != b""

@@ -152,7 +152,7 @@ async def printed(
             stderr=None if script is not LOCAL_SCRIPT else asyncio.subprocess.STDOUT,
         )
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 out, _ = await program.communicate()
         finally:
             if program.returncode is None:

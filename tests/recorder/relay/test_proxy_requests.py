@@ -47,7 +47,7 @@ async def test_a_request_body_goes_upstream_as_it_arrives(relay: Relay, framing:
             arrived.extend(await reader.read(65536))
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
 
-    async with serving_raw(relay, upstream) as base, dial(base) as (reader, writer), asyncio.timeout(10):
+    async with serving_raw(relay, upstream) as base, dial(base) as (reader, writer), asyncio.timeout(60):
         writer.write(f"POST /v1/{framing} HTTP/1.1\r\nhost: localhost\r\n{header}\r\n\r\n".encode())
         for piece in pieces:
             writer.write(piece if framing == "length" else b"%x\r\n%b\r\n" % (len(piece), piece))
@@ -72,7 +72,7 @@ async def test_an_upload_has_no_limit_and_takes_little_memory(relay: Relay) -> N
             received += len(await reader.read(1 << 20))
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
 
-    async with serving_raw(relay, upstream) as base, dial(base) as (reader, writer), asyncio.timeout(20):
+    async with serving_raw(relay, upstream) as base, dial(base) as (reader, writer), asyncio.timeout(60):
         writer.write(f"POST /v1/large HTTP/1.1\r\nhost: localhost\r\ncontent-length: {size}\r\n\r\n".encode())
         for _ in range(size // len(piece)):
             writer.write(piece)
@@ -100,7 +100,7 @@ async def test_an_answer_before_the_end_of_the_request_passes_at_once(relay: Rel
         await writer.drain()
         writer.close()
 
-    async with serving_raw(relay, upstream) as base, dial(base) as (reader, writer), asyncio.timeout(10):
+    async with serving_raw(relay, upstream) as base, dial(base) as (reader, writer), asyncio.timeout(60):
         writer.write(b"POST /v1/early HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9000000\r\n\r\n" + bytes(100_000))
         got = await take(reader)
         assert (got.status, got.body, got.headers["connection"]) == (413, b"no!", "close")
@@ -124,7 +124,7 @@ async def test_a_request_body_that_does_not_come_is_not_waited_for(
 @on_loop
 async def test_a_request_body_that_is_no_http_ends_the_exchange(relay: Relay) -> None:
     before = relay.upstream.connections
-    async with dial(relay.base) as (reader, writer), asyncio.timeout(10):
+    async with dial(relay.base) as (reader, writer), asyncio.timeout(60):
         writer.write(b"POST /v1/garbled HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n")
         await until(lambda: relay.upstream.connections > before)
         writer.write(b"no size\r\n")
@@ -156,7 +156,7 @@ async def test_a_client_that_expects_100_is_told_to_continue(
         assert await reader.readexactly(2) == b"{}"
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
 
-    async with serving_raw(relay, upstream) as base, dial(base) as (reader, writer), asyncio.timeout(10):
+    async with serving_raw(relay, upstream) as base, dial(base) as (reader, writer), asyncio.timeout(60):
         writer.write(post("/v1/expects", b"", [("expect", "100-continue"), ("content-length", "2")]))
         assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         writer.write(b"{}")

@@ -85,7 +85,7 @@ async def test_a_call_that_is_not_connected_has_its_body_and_model(
     relay: Relay, how: str, status: int, outcome: tuple[str, str], header: str
 ) -> None:
     path = f"{PATH}?{how}-{header[0]}"
-    async with dial(relay.base) as (reader, writer), asyncio.timeout(10):
+    async with dial(relay.base) as (reader, writer), asyncio.timeout(60):
         writer.write(head(f"/{how}{path}", header))
         await asyncio.sleep(0.1)  # as long as most failures take
         writer.write(framed(BODY, header))
@@ -101,7 +101,7 @@ async def test_a_call_that_is_not_connected_has_its_body_and_model(
 
 @on_loop
 async def test_a_connection_that_breaks_before_the_body_came_loses_nothing_of_it(relay: Relay) -> None:
-    async with serving_raw(relay, breaks) as base, dial(base) as (reader, writer), asyncio.timeout(10):
+    async with serving_raw(relay, breaks) as base, dial(base) as (reader, writer), asyncio.timeout(60):
         writer.write(head(f"{PATH}?breaks", LENGTH))
         await asyncio.sleep(0.1)
         writer.write(BODY)
@@ -117,7 +117,7 @@ async def test_a_kept_connection_that_breaks_before_the_body_came_is_mirrored_af
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
         await breaks(reader, writer)
 
-    async with serving_raw(relay, answers_once) as base, dial(base) as (reader, writer), asyncio.timeout(10):
+    async with serving_raw(relay, answers_once) as base, dial(base) as (reader, writer), asyncio.timeout(60):
         writer.write(head("/v1/first", "content-length: 2") + b"{}")
         assert (await take(reader)).status == 200
         writer.write(head(f"{PATH}?kept", LENGTH))
@@ -142,7 +142,7 @@ async def test_a_client_that_expects_100_is_asked_for_its_body(relay: Relay) -> 
 @on_loop
 async def test_a_large_body_that_waited_for_the_connection_is_on_the_tape_whole(relay: Relay) -> None:
     body = bytes(4 * server.UPLOAD_BYTES)
-    async with dial(relay.base) as (reader, writer), asyncio.timeout(5):
+    async with dial(relay.base) as (reader, writer), asyncio.timeout(60):
         writer.write(head("/connect_timeout/v1/large", f"content-length: {len(body)}") + body)
         assert (await take(reader)).status == 504
     row = (await relay.kept("/v1/large")).row
@@ -174,7 +174,7 @@ async def test_an_upload_that_does_not_come_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(proxy, "REST_SECONDS", 0.1)
     path = f"/v1/slow-{header}".replace(" ", "")
-    async with dial(relay.base) as (reader, writer), asyncio.timeout(5):
+    async with dial(relay.base) as (reader, writer), asyncio.timeout(60):
         writer.write(head(f"/refused{path}", header) + (b"3\r\nabc\r\n" if header == CHUNKED else b"abc"))
         assert (await take(reader)).status == 502
     tape = await relay.kept(path)
@@ -189,7 +189,7 @@ async def test_a_body_of_which_nothing_came_is_unknown_and_not_empty(
     relay: Relay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(proxy, "REST_SECONDS", 0.05)
-    async with dial(relay.base) as (reader, writer), asyncio.timeout(5):
+    async with dial(relay.base) as (reader, writer), asyncio.timeout(60):
         writer.write(head("/refused/v1/nothing", CHUNKED))
         assert (await take(reader)).status == 502
     row = (await relay.kept("/v1/nothing")).row
@@ -198,7 +198,7 @@ async def test_a_body_of_which_nothing_came_is_unknown_and_not_empty(
 
 @on_loop
 async def test_an_upload_that_is_no_http_ends_as_its_upstream_did(relay: Relay) -> None:
-    async with dial(relay.base) as (reader, writer), asyncio.timeout(5):
+    async with dial(relay.base) as (reader, writer), asyncio.timeout(60):
         writer.write(head("/refused/v1/broken", CHUNKED))
         await asyncio.sleep(0.05)
         writer.write(b"no chunk\r\n")
@@ -212,7 +212,7 @@ async def sending(
     relay: Relay, target: str, body: bytes
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """Send a request's head and a part of its body; close the connection at the end."""
-    async with dial(relay.base) as (reader, writer), asyncio.timeout(5):
+    async with dial(relay.base) as (reader, writer), asyncio.timeout(60):
         writer.write(head(target, LENGTH))
         await until(lambda: relay.recorder.live)
         await asyncio.sleep(0.05)
@@ -243,7 +243,7 @@ async def test_a_client_that_leaves_after_the_failure_does_not_hide_it(relay: Re
 @on_loop
 async def test_pipelined_requests_keep_each_its_own_body(relay: Relay) -> None:
     second = head(f"/refused{PATH}?second", LENGTH) + BODY
-    async with dial(relay.base) as (reader, writer), asyncio.timeout(5):
+    async with dial(relay.base) as (reader, writer), asyncio.timeout(60):
         writer.write(head(f"/refused{PATH}?first", "content-length: 2"))
         await asyncio.sleep(0.05)
         writer.write(b"{}" + second)

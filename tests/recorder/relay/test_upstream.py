@@ -85,7 +85,7 @@ async def ask(
 async def fetch(url: str, **more: Any) -> Taken:
     """Ask, and take the whole response."""
     taken = await ask(url, **more)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await taken.over.wait()
     if not taken.connection.is_reusable():
         taken.connection.close()

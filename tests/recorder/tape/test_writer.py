@@ -693,4 +693,4 @@ def test_a_table_dropped_while_it_is_written_ends_the_writer_with_a_message(tape
         while not isinstance(said := process.answer(), journal.Fatal):
             pass
         assert "no such table: segments" in said.message
-        assert process.process.wait(30) == said.exit_code
+        assert process.process.wait(60) == said.exit_code

@@ -315,7 +315,7 @@ def test_who_reads_a_text_leaves_no_tape_behind_nor_one_of_a_process_that_was_ki
             assert process.stdout.read(1)
             process.send_signal(number)
             process.stdout.close()
-            code = process.wait(30)
+            code = process.wait(60)
         left.append((code, len(found := list(place.iterdir()))))
         for one in found:
             os.utime(one, (1, 1))

@@ -90,7 +90,7 @@ def interrupted(tape: Path, *arguments: str, lines: int) -> list[str]:
         assert process.stderr is not None
         found = [process.stdout.readline().decode() for _ in range(lines)]
         process.send_signal(signal.SIGINT)
-        assert (process.wait(30), process.stdout.read(), process.stderr.read()) == (130, b"", b"")
+        assert (process.wait(60), process.stdout.read(), process.stderr.read()) == (130, b"", b"")
     return found
 
 

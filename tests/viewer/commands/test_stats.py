@@ -367,7 +367,7 @@ def test_a_reader_that_leaves_is_no_error(made: Path) -> None:
         assert process.stdout is not None
         process.stdout.close()
         assert process.stderr is not None
-        assert (process.stderr.read(), process.wait(30)) == (b"", 141)
+        assert (process.stderr.read(), process.wait(60)) == (b"", 141)
 
 
 def test_the_names_for_as_are_the_tools_that_can_be_measured_as() -> None:

@@ -78,7 +78,7 @@ class Watching:
 
     async def until(self, fact: Any) -> dict[str, Any]:
         """Apply events until the shown value fits."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (self.shown and fact(self.shown)):
                 await self.next()
         return self.shown

@@ -18,7 +18,7 @@ from wiretape.viewer.text.background import QUERY
 from wiretape.viewer.tui.base.terminal import PLACED, Lag, cut_short, open_nonblocking
 from wiretape.viewer.tui.base.theme import DARK, LIGHT, contrast
 
-SOON_SECONDS = 30.0
+SOON_SECONDS = 60.0
 
 
 def viewing(tape: Path) -> Terminal:

@@ -85,7 +85,7 @@ def test_iterating_waits_for_an_exchange_that_runs_in_another_thread(api: Api, p
             with pytest.raises(TimeoutError, match=r"within 0\.01 s; 1 exchange running"):
                 live.wait(0.01)
             assert taker.is_alive()
-        taker.join(10)
+        taker.join(60)
         assert [exchange.content for exchange in taken] == ["ab"]
 
 

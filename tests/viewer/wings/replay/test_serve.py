@@ -247,7 +247,7 @@ async def test_where_no_answer_came_the_connection_is_closed(tape: Path) -> None
 @on_loop
 async def test_a_timeout_is_silence_until_the_client_leaves(tape: Path) -> None:
     async with serving(taped(tape, *broken("idle_timeout"))) as replay:
-        async with dial(replay.base) as (reader, writer), asyncio.timeout(30):
+        async with dial(replay.base) as (reader, writer), asyncio.timeout(60):
             writer.write(post(CHAT, REQUEST))
             await reader.readuntil(b"e\r\ndata: [DONE]\n\n\r\n")
             with pytest.raises(TimeoutError):
@@ -460,7 +460,7 @@ async def test_a_client_that_does_not_read_holds_up_a_bounded_part_of_its_own_an
         slow = socket.create_connection(("127.0.0.1", int(replay.base.rpartition(":")[2])))
         with slow:
             slow.sendall(post(CHAT, REQUEST))
-            await asyncio.wait_for(replay.ask(), 30)  # another one gets all of it
+            await asyncio.wait_for(replay.ask(), 60)  # another one gets all of it
             assert len(replay.served) == 1
         await until(lambda: len(replay.served) == 2)
     held = replay.served[1]
@@ -511,7 +511,7 @@ async def test_the_bodies_of_all_requests_have_one_limit(tape: Path, monkeypatch
         answers = {asyncio.create_task(reader.readline()) for reader, _ in (one, other)}
         for _, writer in (one, other):
             writer.write(begun)
-        done, waiting = await asyncio.wait(answers, return_when=asyncio.FIRST_COMPLETED, timeout=10)
+        done, waiting = await asyncio.wait(answers, return_when=asyncio.FIRST_COMPLETED, timeout=60)
         assert [b" 503 " in task.result() for task in done] == [True]
         assert (await replay.ask(CHAT, bytes(40_000))).status == 404  # there is room again
         for task in waiting:

@@ -25,7 +25,7 @@ def test_the_base_url_is_told_on_stdout_and_in_a_file_that_is_gone_in_the_end(ta
         body = httpx.get(f"{base.strip()}/@{COMPLETE}/", trust_env=False).content
         process.send_signal(signal.SIGTERM)
         told, report = process.stdout.read(), process.stderr.read().decode()
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     assert body == b"".join(data for _, data in COMPLETE_READS)
     assert not told
     assert "1 request answered, 0 not recorded; writes were late" in report
@@ -40,7 +40,7 @@ def test_a_stall_that_is_not_played_is_told_at_the_start(demo: tuple[Path, str],
         assert process.stdout.readline()
         process.send_signal(signal.SIGTERM)
         report = process.stderr.read().decode()
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     assert ("2 exchanges of these stalled, which is not played: --speed 0 has no waits" in report) == warned
 
 
@@ -78,7 +78,7 @@ def test_a_key_in_a_target_is_not_in_the_log(tape: Path) -> None:
         statuses = [httpx.get(f"{base}{target}", trust_env=False).status_code for target in targets]
         process.send_signal(signal.SIGTERM)
         report = process.stderr.read().decode()
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     assert statuses == [200] + [404] * 5
     assert KEY not in report
     assert "short" not in report

@@ -84,11 +84,11 @@ class Caller:
         self.writer.write(bytes(self.side.send_data(message)))
 
     async def take(self, size: int) -> bytes:
-        return await asyncio.wait_for(self.reader.readexactly(size), 30)
+        return await asyncio.wait_for(self.reader.readexactly(size), 60)
 
     async def rest(self) -> list[tuple[str, bytes]]:
         """Return the remaining messages."""
-        data = await asyncio.wait_for(self.reader.read(), 30)
+        data = await asyncio.wait_for(self.reader.read(), 60)
         found = messages(data, from_client=False, extensions=self.extensions)
         return [(message.kind, message.data) for message in found]
 
@@ -103,7 +103,7 @@ async def calling(
     headers += [("sec-websocket-version", "13"), *([("sec-websocket-extensions", offer)] if offer else [])]
     async with dial(replay.base) as (reader, writer):
         writer.write(post(path, b"", headers, method="GET"))
-        yield (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)).lower(), Caller(reader, writer, agreed)
+        yield (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)).lower(), Caller(reader, writer, agreed)
 
 
 def joined(pieces: Timed) -> bytes:
@@ -221,7 +221,7 @@ async def test_a_websocket_that_is_not_on_the_tape_is_recorded_and_then_served(t
             await caller.say(ASK)
             got = await caller.take(len(joined(came[:2])))
             caller.writer.write(bytes(caller.side.send_data(AGAIN[: len(ASK)].ljust(len(ASK)))))
-            assert got + await asyncio.wait_for(caller.reader.read(), 30) == joined(came)
+            assert got + await asyncio.wait_for(caller.reader.read(), 60) == joined(came)
     front.close()
     assert accepted == 1
 
@@ -280,7 +280,7 @@ async def test_a_recording_that_was_cut_is_cut_there(tape: Path) -> None:
         await caller.say(AGAIN)
         assert await caller.take(len(joined(cut))) == joined(cut)
         with pytest.raises(ConnectionResetError):
-            await asyncio.wait_for(caller.reader.read(), 30)
+            await asyncio.wait_for(caller.reader.read(), 60)
 
 
 @on_loop
