@@ -15,7 +15,8 @@ ROOT = Path(__file__).parent.parent
 TABLE = ROOT / "tests" / "slow.txt"
 QUICK_S = 180
 """Most CPU of the quick tier: two cores have 240 s in 120 s, and finding the tests takes a part of them."""
-SLOW_S = 600
+ALL_S = 850
+"""Most CPU of both tiers, likewise within 450 s."""
 TESTS = """\
 import os, subprocess, sys, time
 
@@ -79,18 +80,16 @@ def test_a_test_that_takes_much_cpu_fails_until_it_is_listed_and_then_runs_with_
     tests, shown = ran(project, "-m", tiers.ALL, "--renew-tiers")
     assert (tests, "4 passed in" in shown) == (everything, True), shown
     _, slow = tiers.read(project / "checks" / "slow.txt")
-    assert [*slow] == [f"checks/test_some.py::{test}" for test in ("test_slow", "test_slow_by_its_program")]
+    assert [*slow] == [f"test_some.py::{test}" for test in ("test_slow", "test_slow_by_its_program")]
     assert ran(project)[0] == ["test_quick"]
-    assert ran(project, "-m", tiers.ALL)[0] == ran(project, "checks/test_some.py")[0] == everything
+    assert ran(project, "checks/test_some.py")[0] == everything
 
 
 def test_a_test_that_became_quick_leaves_the_table_when_it_is_measured_and_no_other_does(project: Path) -> None:
     table = project / "checks" / "slow.txt"
-    table.write_text(
-        "# quick 9 s, slow 8 s when all were measured\n1.00 a.py::test\n1.00 checks/test_some.py::test_quick\n"
-    )
+    table.write_text("# The quick tier took 9 s.\n1.00 a.py::test\n1.00 test_some.py::test_quick\n")
     ran(project, "--renew-tiers", "checks/test_some.py::test_quick")
-    assert tiers.read(table) == ((9.0, 8.0), {"a.py::test": 1.0})
+    assert tiers.read(table) == (9.0, {"a.py::test": 1.0})
 
 
 def functions(module: ast.AST, prefix: str = "") -> set[str]:
@@ -106,15 +105,15 @@ def functions(module: ast.AST, prefix: str = "") -> set[str]:
 
 def test_each_slow_test_exists_and_took_more_than_the_limit() -> None:
     _, slow = tiers.read(TABLE)
+    names = {module for module, _, _ in (test.partition("::") for test in slow)}
+    modules = [path for path in TABLE.parent.rglob("test_*.py") if path.name in names]
+    tests = {f"{path.name}::{test}" for path in modules for test in functions(ast.parse(path.read_text("utf-8")))}
     assert slow
-    for test, took_s in slow.items():
-        path, _, function = test.partition("::")
-        assert took_s >= tiers.LIMIT_S, test
-        assert (ROOT / path).exists(), test
-        assert function in functions(ast.parse((ROOT / path).read_text("utf-8"))), test
+    assert slow.keys() - tests == set(), "to be removed from tests/slow.txt"
+    assert [test for test, took_s in slow.items() if took_s < tiers.LIMIT_S] == []
 
 
-def test_both_tiers_are_as_cheap_as_they_are_meant_to_be() -> None:
-    (quick_s, slow_s), slow = tiers.read(TABLE)
+def test_the_tiers_take_no_more_cpu_than_two_cores_have_in_their_time() -> None:
+    quick_s, slow = tiers.read(TABLE)
     assert 0 < quick_s <= QUICK_S
-    assert sum(slow.values()) <= slow_s * 1.1 <= SLOW_S * 1.1
+    assert quick_s + sum(slow.values()) <= ALL_S

@@ -16,13 +16,13 @@ import pytest
 QUICK = "not nightly and not slow"
 """The tests that `pytest` runs by itself: what `-m` is in `pyproject.toml`."""
 ALL = "not nightly"
-LIMIT_S = 0.4
+LIMIT_S = 0.3
 """CPU from which on a test is slow, all its parameters together."""
 UNLISTED_S = 5.0
 """CPU at which a test fails that is not in the table: far above the limit, since CPU varies, too."""
 HEAD = """\
 # Tests of the slow tier, with their CPU in seconds. Renewed by: pytest -m "not nightly" --renew-tiers
-# quick {quick:.0f} s, slow {slow:.0f} s when all were measured
+# The quick tier took {:.0f} s.
 """
 
 
@@ -32,7 +32,7 @@ class Tiers:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.table = config.rootpath / config.getini("testpaths")[0] / "slow.txt"
-        self.totals, self.slow = read(self.table)
+        self.quick_s, self.slow = read(self.table)
         self.measured: dict[str, float] = defaultdict(float)
         self.began_s = self.ended_s = self.shared_s = 0.0
         self.is_renewing: bool = config.getoption("renew_tiers")
@@ -74,7 +74,7 @@ class Tiers:
                 report.outcome = "failed"
                 report.longrepr = (
                     f"{item.nodeid} took {took_s:.1f} s of CPU, and is not in {self.table.name}. Make it cheaper, "
-                    f"or list it: pytest --renew-tiers {name(item.nodeid)}"
+                    f"or list it: pytest --renew-tiers {item.nodeid.partition('[')[0]}"
                 )
         return report
 
@@ -86,14 +86,12 @@ class Tiers:
         if not self.is_renewing or hasattr(self.config, "workerinput"):
             return
         slow = {test: took_s for test, took_s in self.measured.items() if took_s >= LIMIT_S}
-        quick_s, slow_s = self.totals
         if self.config.args_source is pytest.Config.ArgsSource.TESTPATHS:
-            slow_s = sum(slow.values())
-            quick_s = sum(self.measured.values()) - slow_s
+            self.quick_s = sum(self.measured.values()) - sum(slow.values())
         else:
             slow = {test: took_s for test, took_s in self.slow.items() if test not in self.measured} | slow
         lines = [f"{took_s:.2f} {test}\n" for test, took_s in sorted(slow.items())]
-        self.table.write_text(HEAD.format(quick=quick_s, slow=slow_s) + "".join(lines), "utf-8")
+        self.table.write_text(HEAD.format(self.quick_s) + "".join(lines), "utf-8")
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -111,20 +109,16 @@ def configure(config: pytest.Config) -> None:
 
 
 def name(nodeid: str) -> str:
-    """Return the name of a test without its parameters."""
-    return nodeid.partition("[")[0]
+    """Return the name of a test without its folder, so that it may be moved, and without its parameters."""
+    return nodeid.partition("[")[0].rpartition("/")[2]
 
 
-def read(table: Path) -> tuple[tuple[float, float], dict[str, float]]:
-    """Return the CPU of each tier and of each slow test, in seconds."""
-    rows, totals = dict[str, float](), (0.0, 0.0)
-    for line in table.read_text("utf-8").splitlines() if table.exists() else []:
-        words = line.split()
-        if line.startswith("# quick"):
-            totals = float(words[2]), float(words[5])
-        elif not line.startswith("#"):
-            rows[words[1]] = float(words[0])
-    return totals, rows
+def read(table: Path) -> tuple[float, dict[str, float]]:
+    """Return the CPU of the quick tier and of each slow test, in seconds."""
+    lines = table.read_text("utf-8").splitlines() if table.exists() else []
+    rows = dict(line.split(" ", 1)[::-1] for line in lines if not line.startswith("#"))
+    (quick_s,) = [line.split()[-2] for line in lines if line.startswith("# The quick tier took")] or [0]
+    return float(quick_s), {test: float(took_s) for test, took_s in rows.items()}
 
 
 def _cpu_s() -> float:
