@@ -15,11 +15,9 @@ from wiretape.recorder.relay import http2_upstream
 from wiretape.recorder.relay.http2 import STREAMS
 from wiretape.recorder.relay.http2_frames import GoAway
 from wiretape.recorder.relay.http2_upstream import Http2Connection
+from wiretape.recorder.relay.kept import KEPT
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.upstream import Carrier, Connection, Instants, Priority, Transport
-
-KEPT = 8
-"""Limit of idle connections of HTTP/1.1 to one API server."""
 
 
 class Mirrored(Protocol):

@@ -323,9 +323,7 @@ class StreamCarrier(Carrier):
 
         A whole response ends its exchange: the rest of a request that still comes is not needed.
         """
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         is_answered = self._has_ended or self._reset_by is not None
         is_open = not is_answered or (self._stream is not None and self._stream.output is not Output.ENDED)
         reason = ErrorCodes.NO_ERROR if self.state is Receiving.ENDED else ErrorCodes.CANCEL

@@ -24,10 +24,12 @@ from wiretape.recorder.relay.hello import HANDSHAKE
 from wiretape.recorder.relay.http2 import UNREAD_BYTES
 from wiretape.recorder.relay.http2_server import Http2Client
 from wiretape.recorder.relay.http2_upstream import Http2Connection
+from wiretape.recorder.relay.kept import KeptConnections
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.responder import Responder, Takeover
 from wiretape.recorder.relay.sockets import Ends, Socket, ask_for_times, send_at_once
 from wiretape.recorder.relay.states import INBOUND, OUTBOUND, Flow, Inbound, Outbound, raise_illegal, step
+from wiretape.recorder.relay.timers import LazyTimer
 from wiretape.recorder.relay.upstream import Carrier, Connection, Instants, Transport
 
 HEAD_BYTES = 256 << 10
@@ -42,8 +44,6 @@ LAST_SECONDS = 60.0
 """Time that an unread last response is kept for a slow client."""
 UPLOAD_BYTES = 256 << 10
 """Limit of a request body that waits for upstream, and of the bytes after an upgrade; beyond it the client waits."""
-KEPT = 8
-"""Limit of idle connections to API servers that one client's connection keeps."""
 _BACKLOG = 2048
 _RESERVED_DESCRIPTORS = 8
 """Descriptors reserved for refusals, a second writer and temporary files."""
@@ -98,7 +98,6 @@ class Http1Client:
         "_takeover",
         "_target",
         "_timer",
-        "_timer_at",
         "keep_seconds",
         "opened",
     )  # fmt: skip
@@ -125,12 +124,10 @@ class Http1Client:
         self._out: list[bytes] = []
         self._frame = _unframed
         self._deadline: int | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0
+        self._timer = LazyTimer(self._loop)
         self.keep_seconds = KEEP_ALIVE_SECONDS
         """Time that the connection is kept without a request."""
-        self._kept: dict[object, Connection] = {}
-        """Connections that wait for another exchange, by their API server; the one used last is the last."""
+        self._kept = KeptConnections()
 
     def open(self) -> None:
         """Begin to read; at once, for bytes that came with the connection.
@@ -245,8 +242,7 @@ class Http1Client:
         """Close, and tell the responder, or the other protocol."""
         responder, takeover = self._release()
         if error is not None:
-            for connection in self._kept.values():
-                connection.reset()
+            self._kept.reset()
         self.close()
         if takeover is not None:
             takeover.lost(error)
@@ -409,22 +405,15 @@ class Http1Client:
         if only_sooner and self._deadline is not None and self._deadline <= due:
             return
         self._deadline = due
-        if self._timer is None or due < self._timer_at:
-            self._start_timer(due, seconds)
-
-    def _start_timer(self, due: int, seconds: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at = due
-        self._timer = self._loop.call_later(seconds, self.guarded(self._check_deadline))
+        if not self._timer.fires_by(due):
+            self._timer.set(due, seconds, self.guarded(self._check_deadline))
 
     def _check_deadline(self) -> None:
-        self._timer = None
         if self._deadline is None or self._outbound is Outbound.CLOSED:
             return
         left = (self._deadline - self._clock.now()) / 1e9
         if left > 0.001:
-            self._start_timer(self._deadline, left)
+            self._timer.set(self._deadline, left, self.guarded(self._check_deadline))
         elif self._responder is not None:
             self._deadline = None
             self._responder.request_failed(
@@ -475,7 +464,7 @@ class Http1Client:
         early, self._after, self._parser = self._after, b"", None
         self._takeover, self._responder, self._deadline = takeover, None, None
         self._requests.clear()
-        self._drop_kept()
+        self._kept.close()
         self._socket.resume()
         return self._socket, early
 
@@ -619,13 +608,13 @@ class Http1Client:
         self._deafen()
         if linger:
             self._outbound = step(OUTBOUND, self._outbound, "linger")
-            self._drop_kept()
+            self._kept.close()
             self._socket.end()
             self._socket.resume()
             self._set_deadline(LINGER_SECONDS)
         elif self._socket.unsent:
             self._outbound = step(OUTBOUND, self._outbound, "flush")
-            self._drop_kept()
+            self._kept.close()
             self._set_deadline(LAST_SECONDS)
         else:
             self.close()
@@ -657,11 +646,7 @@ class Http1Client:
 
     def kept(self, upstream: Upstream) -> Connection | None:
         """Return the connection that an earlier exchange left open, if it is still open and silent."""
-        kept = self._kept.pop(upstream, None)
-        if kept is not None and not kept.is_silent():
-            kept.close()
-            return None
-        return kept
+        return self._kept.take(upstream)
 
     def connect_at_once(self, transport: Transport, upstream: Upstream, instants: Instants) -> Connection | None:
         """Return a new connection to a server on this machine; None: `connect` has to."""
@@ -682,10 +667,7 @@ class Http1Client:
 
     def adopt(self, connection: Connection) -> None:
         """Keep an idle connection for the next request to its server."""
-        connection.closed_by_peer = lambda error: self._kept_closed(connection, error)
-        self._kept[connection.upstream] = connection
-        if len(self._kept) > KEPT:
-            self._kept.pop(next(iter(self._kept))).close()
+        self._kept.add(connection, self._kept_closed)
 
     def _kept_closed(self, connection: Connection, error: Exception | None) -> None:
         """End as a server ended a connection between two exchanges, unless another server keeps its own.
@@ -693,19 +675,12 @@ class Http1Client:
         A request that has begun to come stays: it goes over a new connection, instead of being lost with this one. So
         does the first request, for which the connection was opened: a new one has the reason.
         """
-        if self._kept.get(connection.upstream) is connection:
-            del self._kept[connection.upstream]
         if self._kept or not self.is_idle or not connection.reused:
             return
         self._socket.look()
         if self._outbound not in _ANSWERED and not self._head_bytes:
             self._is_reset = error is not None
             self.close()
-
-    def _drop_kept(self) -> None:
-        for connection in self._kept.values():
-            connection.close()
-        self._kept.clear()
 
     def drop(self) -> None:
         """Close the connection for a reason of our own, and report it: the client has not left."""
@@ -725,13 +700,11 @@ class Http1Client:
         if self._is_reset:
             self._socket.reset()
         self._socket.close()
-        self._drop_kept()
+        self._kept.close()
         if self.opened is not None:
             self.opened.close()
         self._parser = None  # which refers to this connection
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         self._on_closed(self)
 
 

@@ -25,6 +25,7 @@ from wiretape.recorder.relay.outward import OutwardProxy, Proxies
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.sockets import HAS_KERNEL_TIME, Socket, TlsSocket, connect_at_once
 from wiretape.recorder.relay.states import RECEIVING, SENDING, Flow, Receiving, Sending, raise_illegal, step
+from wiretape.recorder.relay.timers import LazyTimer
 
 HEAD_BYTES = 64 << 10
 """Limit of a response head, in bytes; also of trailers and chunk extensions."""
@@ -186,7 +187,7 @@ class Carrier(ABC):
     """
 
     __slots__ = (
-        "_active_at", "_clock", "_flow", "_instants", "_limit_ns", "_loop", "_taker", "_timer", "_timer_at",
+        "_active_at", "_clock", "_flow", "_instants", "_limit_ns", "_taker", "_timer",
         "ended_at", "failure", "head", "is_remembered", "merged_at", "paused", "reused", "sending", "state", "trailers",
         "upstream",
     )  # fmt: skip
@@ -195,10 +196,9 @@ class Carrier(ABC):
 
     def __init__(self, clock: Clock, upstream: Upstream) -> None:
         self._clock, self.upstream = clock, upstream
-        self._loop = asyncio.get_running_loop()
         self._taker: Taker | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = self._active_at = 0
+        self._timer = LazyTimer(asyncio.get_running_loop())
+        self._active_at = 0
         self._flow = Flow.OPEN
         self.state, self.sending = Receiving.IDLE, Sending.OPEN
         self.reused = self.is_remembered = False
@@ -322,25 +322,17 @@ class Carrier(ABC):
         """End the exchange after a silence of `seconds`."""
         self._limit_ns = int(seconds * 1e9)
         self._active_at = max(self._active_at, self._clock.now())
-        self._set_timer(self._active_at + self._limit_ns, seconds)
-
-    def _set_timer(self, due: int, seconds: float) -> None:
-        """Set the timer of the limit, unless it fires sooner anyway."""
-        if self._timer is not None:
-            if due >= self._timer_at:
-                return
-            self._timer.cancel()
-        self._timer_at = due
-        self._timer = self._loop.call_later(seconds, self._check_limit)
+        due = self._active_at + self._limit_ns
+        if not self._timer.fires_by(due):
+            self._timer.set(due, seconds, self._check_limit)
 
     def _check_limit(self) -> None:
-        self._timer = None
         if not self._limit_ns or self.state not in RUNNING or self._taker is None:
             return
         now = self._clock.now()
         due = self._limit_ns + (now if self._flow is Flow.HELD else self._active_at)
         if due - now > 1_000_000:
-            self._set_timer(due, (due - now) / 1e9)
+            self._timer.set(due, (due - now) / 1e9, self._check_limit)
             return
         self.ended_at = now
         seconds = self._limit_ns / 1e9
@@ -478,9 +470,7 @@ class Connection(Carrier):
     def close(self, code: int | None = None) -> None:
         """Close at once."""
         self._parser = None  # which refers to this connection
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         self._socket.close()
 
     def reset(self) -> None:
@@ -553,9 +543,7 @@ class Connection(Carrier):
 
     def release(self, taker: Switched) -> Socket:
         """Hand the socket, which has switched to another protocol, to its new owner."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         self._socket.start(_Passing(self._socket, taker))
         return self._socket
 

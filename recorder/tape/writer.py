@@ -23,7 +23,6 @@ import socket
 import sqlite3
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -47,7 +46,8 @@ from wiretape.recorder.errors import (
 )
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.process import boot_id, is_gone
-from wiretape.recorder.tape import checks, faults, file, journal, losses, peek
+from wiretape.recorder.tape import backlog, checks, faults, file, journal, losses, peek
+from wiretape.recorder.tape.backlog import Backlog
 from wiretape.recorder.tape.channels import Channel, Channels, Key
 from wiretape.recorder.tape.lock import Claim, FileWatch, LogGone, identity, remove_socket
 from wiretape.recorder.tape.retention import Pruner, Removed, TapeLimits
@@ -84,14 +84,8 @@ _LAST_SETTLING_NS = 5_000_000_000
 _BEFORE_ALL = journal.Relay | journal.Keep | journal.Session
 _OF_EXCHANGE = journal.Begin | journal.Upload | journal.Uploaded | journal.Head | journal.End
 _NOT_URGENT = (journal.SocketReads, journal.Upload, journal.Heartbeat)
-_SETTLED_TOGETHER = 32
 _SETTLED_BYTES = 1 << 20
-"""Limits of exchanges, and bytes of their bodies, settled in one transaction; …"""
-_SETTLED_SHARE = 4
-_MOST_SETTLED = 512
-"""… of a long backlog this fraction, at most `_MOST_SETTLED`, which takes about as long as the spacing of commits."""
-_BUSY_NS = 200_000_000
-"""Delay of settling while frames never stop coming."""
+"""Limit of the bodies settled in one transaction, in bytes."""
 _NICENESS = 5
 _COLLECTED_OBJECTS = 50_000
 
@@ -135,13 +129,9 @@ class Writer:
         self._due: int | None = None
         self._pieces: queue.Queue[tuple[Channel, bytes | journal.Verified] | list[Settled]] = queue.Queue(_PIECES)
         self._to_settle: queue.Queue[list[Unsettled]] = queue.Queue()
-        self._settling = False
-        self._settle_at = 0
+        self._backlog = Backlog(clock, SPACING_NS)
         self._committed_at = 0
-        self._reported = False
         self._ended = False
-        self._unsettled: deque[int] = deque()
-        self._leftover: deque[int] = deque()
         self._pruner: Pruner | None = None
         self._limiter: Channel | None = None
         self._give_back_at = clock.now() + _IDLE_NS
@@ -169,7 +159,7 @@ class Writer:
         self._recover_absent(at_end=True)
         until = self._clock.now() + _LAST_SETTLING_NS
         self._hand_over()
-        while self._settling and (self._is_awaited() or self._clock.now() < until):
+        while self._backlog.is_settling and (self._is_awaited() or self._clock.now() < until):
             self._take()
         while self._limiter is not None and self._limiter.has_left and self._clock.now() < until and self._prune():
             pass  # the exchanges that ended last could not be deleted before they were measured
@@ -177,7 +167,7 @@ class Writer:
 
     def _is_awaited(self) -> bool:
         """Return True if a relay waits for the exchanges settled now: it waits while they are reported, and may cut."""
-        return self._reported and not self._relays.is_deserted()
+        return self._backlog.is_reported and not self._relays.is_deserted()
 
     def _tidy(self) -> None:
         """Prune, give pages back and recover, where that is due and nothing waits to be committed."""
@@ -223,7 +213,8 @@ class Writer:
             ids = {*left, *(() if absent else self._store.running(session_no))}.difference(*here, *absent)
         if ids is None or ids:
             known = losses.read_all(self._path)
-            self._leftover.extend(self._tried(lambda: self._store.recover(known, of=[session_no], ids=ids)))
+            left_open = self._tried(lambda: self._store.recover(known, of=[session_no], ids=ids))
+            self._backlog.add_leftover(left_open)
 
     def _settle(self) -> None:
         """Decode in a thread of its own: a body that takes long may not delay others' facts."""
@@ -232,24 +223,16 @@ class Writer:
 
     def _hand_over(self) -> None:
         """Pass the next finished exchanges to the other thread; first those that this recorder waits to report."""
-        waiting = self._unsettled or self._leftover
-        if waiting and not self._settling and self._may_settle():
-            self._reported = waiting is self._unsettled
-            self._settling = True
-            share = 0 if self._pieces.full() else len(waiting) // _SETTLED_SHARE  # bytes may be lost, measures wait
-            most = min(max(share, _SETTLED_TOGETHER), _MOST_SETTLED)
+        waiting = self._backlog.begin(is_busy=not self._pieces.empty(), at_end=self._ended)
+        if waiting is not None:
+            most = backlog.limit(len(waiting), is_full=self._pieces.full())
             self._to_settle.put(self._tried(lambda: self._store.take_unsettled(waiting, most, _SETTLED_BYTES)))
-
-    def _may_settle(self) -> bool:
-        late_ns = self._clock.now() - self._settle_at
-        return self._ended or (late_ns >= 0 and (self._pieces.empty() or late_ns >= _BUSY_NS))
 
     def _put(self, settled: list[Settled]) -> None:
         finished = self._tried(lambda: self._store.put(settled))
-        if self._reported:  # exchanges of another recorder are not reported to this one
+        if self._backlog.is_reported:  # exchanges of another recorder are not reported to this one
             self._report(finished)
-        self._settling = False
-        self._settle_at = self._clock.now() + SPACING_NS
+        self._backlog.end()
         self._hand_over()
 
     def _report(self, finished: list[journal.Finished]) -> None:
@@ -338,9 +321,8 @@ class Writer:
             self._dismiss()
 
     def _seconds_until_due(self) -> float:
-        due = self._pruner.due if self._due is None and self._pruner else self._due
-        if not self._settling and (self._unsettled or self._leftover):
-            due = self._settle_at if due is None else min(due, self._settle_at)
+        commit_due = self._pruner.due if self._due is None and self._pruner else self._due
+        due = min((at for at in (commit_due, self._backlog.due) if at is not None), default=None)
         return _IDLE_SECONDS if due is None else min(_IDLE_SECONDS, max(0.0, (due - self._clock.now()) / 1e9))
 
     def _begin(self, frame: journal.Relay | journal.Keep | journal.Session, relay: Channel) -> None:
@@ -371,7 +353,7 @@ class Writer:
         for one in dead:
             losses.remove(self._path, one.session)
         self._watch = FileWatch(self._path)
-        self._leftover.extend(self._store.unsettled())
+        self._backlog.add_leftover(self._store.unsettled())
         self._welcome(relay)
         self._answer_ready(relay, [*warnings, *_losses_of_dead(lacking, self._count_missing(dead))])
 
@@ -447,7 +429,7 @@ class Writer:
         if not self._frames:
             return
         ended, lost = self._append(self._batch)
-        self._unsettled.extend(ended)
+        self._backlog.add(ended)
         self._look_after_files()
         self._keep_lock()
         self._acknowledge(lost)

@@ -1,0 +1,37 @@
+"""Deadlines that move with each read or request, without a timer of the event loop for each of their moves."""
+
+import asyncio
+from collections.abc import Callable
+
+
+class LazyTimer:
+    """A timer that is set again only when it fires, or must fire sooner: its owner then looks for the deadline of now.
+
+    It keeps no reference to its owner while it is not set, which would make both wait for a garbage collection.
+    """
+
+    __slots__ = ("_at", "_handle", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._handle: asyncio.TimerHandle | None = None
+        self._at = 0
+
+    def fires_by(self, due: int) -> bool:
+        """Return True if it is set, and fires no later than at a time, in ns."""
+        return self._handle is not None and self._at <= due
+
+    def set(self, due: int, seconds: float, call: Callable[[], object]) -> None:
+        """Call a function at a time, in ns, which is in `seconds`; a call before that is cancelled."""
+        self.cancel()
+        self._at, self._handle = due, self._loop.call_later(seconds, self._fire, call)
+
+    def _fire(self, call: Callable[[], object]) -> None:
+        self._handle = None
+        call()
+
+    def cancel(self) -> None:
+        """Call nothing."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None

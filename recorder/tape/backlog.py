@@ -1,0 +1,62 @@
+"""The finished exchanges that a writer has not measured yet, and the time to measure the next of them. No I/O."""
+
+from collections import deque
+from collections.abc import Iterable
+
+from wiretape.recorder.clock import Clock
+
+_TOGETHER = 32
+"""Limit of exchanges settled in one transaction; …"""
+_SHARE = 4
+_MOST = 512
+"""… of a long backlog this fraction, at most `_MOST`, which takes about as long as the spacing of commits."""
+_BUSY_NS = 200_000_000
+"""Delay of settling while frames never stop coming."""
+
+
+class Backlog:
+    """Finished exchanges by their numbers: first those that a relay waits for, then what earlier recorders left.
+
+    Some of them are settled at a time; `is_reported`: those are of the first kind. The next ones follow after a pause
+    of `spacing_ns`, as many exchanges that ended share a transaction.
+    """
+
+    def __init__(self, clock: Clock, spacing_ns: int) -> None:
+        self._clock, self._spacing_ns = clock, spacing_ns
+        self._reported: deque[int] = deque()
+        self._leftover: deque[int] = deque()
+        self._due = 0
+        self.is_settling = self.is_reported = False
+
+    def add(self, numbers: Iterable[int]) -> None:
+        """Add exchanges that a relay waits for."""
+        self._reported.extend(numbers)
+
+    def add_leftover(self, numbers: Iterable[int]) -> None:
+        """Add exchanges that no relay waits for."""
+        self._leftover.extend(numbers)
+
+    @property
+    def due(self) -> int | None:
+        """The time of the next ones, in ns; None while some are being settled, or without any."""
+        return None if self.is_settling or not (self._reported or self._leftover) else self._due
+
+    def begin(self, *, is_busy: bool, at_end: bool) -> deque[int] | None:
+        """Return the queue of which some may be settled now; None if none may. `is_busy`: frames wait."""
+        if (due := self.due) is None:
+            return None
+        if not at_end and self._clock.now() < (due + _BUSY_NS if is_busy else due):
+            return None
+        waiting = self._reported or self._leftover
+        self.is_settling, self.is_reported = True, waiting is self._reported
+        return waiting
+
+    def end(self) -> None:
+        """Note that those that were begun are settled."""
+        self.is_settling, self._due = False, self._clock.now() + self._spacing_ns
+
+
+def limit(waiting: int, *, is_full: bool) -> int:
+    """Return how many of the exchanges in a queue are settled together; few if frames wait: bytes may be lost."""
+    share = 0 if is_full else waiting // _SHARE
+    return min(max(share, _TOGETHER), _MOST)

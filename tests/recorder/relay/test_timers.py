@@ -1,0 +1,58 @@
+"""Timers whose deadlines move."""
+
+import asyncio
+import gc
+import weakref
+
+from tests.support.taps import play
+from wiretape.recorder.relay.timers import LazyTimer
+
+MS = 1_000_000
+
+
+def test_a_timer_calls_once_when_it_fires_and_can_be_set_again() -> None:
+    calls = list[str]()
+
+    async def scenario() -> None:
+        timer, fired = LazyTimer(asyncio.get_running_loop()), asyncio.Event()
+
+        def call(name: str) -> None:
+            calls.append(name)
+            fired.set()
+
+        timer.set(10 * MS, 60, lambda: call("late"))
+        timer.set(1 * MS, 0, lambda: call("soon"))
+        assert timer.fires_by(1 * MS)
+        assert not timer.fires_by(1 * MS - 1)
+        await fired.wait()
+        assert not timer.fires_by(1 * MS)
+        fired.clear()
+        timer.set(2 * MS, 0, lambda: call("again"))
+        await fired.wait()
+
+    play(scenario())
+    assert calls == ["soon", "again"]
+
+
+def test_an_owner_whose_timer_is_cancelled_needs_no_garbage_collection() -> None:
+    class Owner:
+        def __init__(self) -> None:
+            self.timer = LazyTimer(asyncio.get_running_loop())
+            self.timer.set(1, 60, self.call)
+
+        def call(self) -> None:
+            pass
+
+    async def scenario() -> None:
+        owner = Owner()
+        end = weakref.ref(owner)
+        owner.timer.cancel()
+        del owner
+        await asyncio.sleep(0)
+        assert end() is None
+
+    gc.disable()
+    try:
+        play(scenario())
+    finally:
+        gc.enable()

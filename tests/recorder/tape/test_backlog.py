@@ -1,0 +1,45 @@
+"""The finished exchanges that wait to be measured."""
+
+import pytest
+
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.tape.backlog import Backlog, limit
+
+SPACING_NS = 50_000_000
+
+
+def test_exchanges_that_a_relay_waits_for_come_first() -> None:
+    backlog = Backlog(Clock(now=lambda: 0), SPACING_NS)
+    backlog.add_leftover([1, 2])
+    backlog.add([8])
+    waiting = backlog.begin(is_busy=False, at_end=False)
+    assert (waiting and list(waiting), backlog.is_reported) == ([8], True)
+    assert backlog.begin(is_busy=False, at_end=True) is None  # one part at a time
+
+    assert waiting is not None
+    waiting.clear()
+    backlog.end()
+    waiting = backlog.begin(is_busy=False, at_end=True)
+    assert (waiting and list(waiting), backlog.is_reported) == ([1, 2], False)
+
+
+def test_the_next_wait_for_the_spacing_and_while_frames_come() -> None:
+    now = 0
+    backlog = Backlog(Clock(now=lambda: now), SPACING_NS)
+    backlog.add([1])
+    assert backlog.begin(is_busy=True, at_end=False) is None
+    now = 200_000_000  # frames that never stop coming delay them no longer
+    assert backlog.begin(is_busy=True, at_end=False) is not None
+    assert backlog.due is None
+    backlog.end()
+    assert backlog.due == now + SPACING_NS
+    assert backlog.begin(is_busy=False, at_end=False) is None
+    now += SPACING_NS
+    assert backlog.begin(is_busy=False, at_end=False) is not None
+
+
+@pytest.mark.parametrize(
+    ("waiting", "is_full", "most"), [(1, False, 32), (400, False, 100), (400, True, 32), (9999, False, 512)]
+)
+def test_a_part_of_a_long_backlog_is_settled_together(waiting: int, is_full: bool, most: int) -> None:
+    assert limit(waiting, is_full=is_full) == most
