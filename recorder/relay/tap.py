@@ -50,6 +50,8 @@ _REACH_NS = 10_000_000_000
 """Time allowed to reach a writer that another relay has started, …"""
 _READY_SECONDS = 4.0
 """… and for its answer, before the next try."""
+_JOINING_SECONDS = 0.1
+"""Time for which a start waits for that answer, which comes at once unless the other relay has just begun, too."""
 _WATCH_SECONDS = 0.25
 MEASURING_SECONDS = 3.0
 """Time allowed for measuring after a signal of the system, which may kill whoever takes longer."""
@@ -120,7 +122,7 @@ class Tap:
     async def start(self) -> None:
         """Reach a writer. Raise `WiretapeError` if that cannot be.
 
-        One that this relay has started takes long to load, and need not hold the tape yet: frames are kept until then.
+        One that has just been started takes long to load, and need not hold the tape yet: frames are kept until then.
         """
         await asyncio.to_thread(self._check_tape)
         self._launching = asyncio.create_task(self._launch())
@@ -162,8 +164,7 @@ class Tap:
         """Send a writer the session and all that is kept, and wait until it holds the tape."""
         async with self._starting:
             process = self._process = await connecting
-        if process.pid is not None:  # of one that is joined, the answer comes soon
-            self._reached.set()
+        self._loop.call_later(_JOINING_SECONDS if process.pid is None else 0, self._reached.set)
         # The session comes first, and all kept frames follow at once, so that no flush comes between.
         process.sink.write(b"".join(journal.encode(0, frame) for frame in self._preamble()))
         self._frames.send_again()

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 import uvloop
 
@@ -218,6 +219,28 @@ def test_a_recorder_without_exchanges_does_not_wait_for_its_writer_to_load(
     play(scenario())
     with closing(sqlite3.connect(tape)) as connection:
         assert connection.execute("SELECT ended_at IS NOT NULL FROM sessions").fetchall() == [(1,)]
+
+
+def test_a_recorder_does_not_wait_for_the_writer_of_another_to_load(
+    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, signal = slow_python(tmp_path)
+    monkeypatch.setattr(tap.sys, "executable", str(program))
+
+    async def scenario() -> None:
+        other = msgspec.structs.replace(SESSION, uuid="session-2")
+        first, second = Tap(tape, SESSION, PURPOSE), Tap(tape, other, PURPOSE)
+        await first.start()
+        await second.start()
+        assert second.pid is None
+        for frame in exchange("e2"):
+            second.put(frame)
+        signal.touch()
+        await second.ready()
+        assert [await second.close(grace=20), await first.close(grace=20)] == [0, 0]
+
+    play(scenario())
+    assert outcomes_of(tape) == {"e2": "complete"}
 
 
 def test_a_writer_that_ends_before_it_answers_is_replaced(
