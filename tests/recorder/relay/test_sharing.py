@@ -58,6 +58,7 @@ async def test_what_one_could_not_store_is_counted_and_kept_beside_the_tape(tape
     first, joined = taps(tape, queue_bytes=1000)
     await first.start()
     await joined.start()
+    await joined.ready()
     os.kill(first.pid or 0, signal.SIGSTOP)
     recording = ExchangeFrames(joined, SYSTEM, "b1")
     recording.begin(begin("b1"))
@@ -79,6 +80,7 @@ async def test_the_exchanges_of_one_that_breaks_off_are_interrupted_and_those_of
     first, joined = taps(tape)
     await first.start()
     await joined.start()
+    await joined.ready()
     first.put(begin("a1"))
     joined.put(begin("b1"))
     await until(lambda: first.counts.stored_exchanges and joined.counts.stored_exchanges)
@@ -92,6 +94,7 @@ async def test_recorders_of_one_tape_share_a_writer_and_each_gets_reports_of_its
     first, second = recorder(tape, "a"), recorder(tape, "b")
     await first.start()
     await second.start()
+    await second.ready()
     assert (first.joined, second.joined, second.pid) == (None, os.getpid(), None)
     for tap, ids in ((first, ("a1", "a2")), (second, ("b1",))):
         for frame in [frame for id in ids for frame in exchange(id, STREAM if id != "b1" else [b"cut"])]:
@@ -110,6 +113,7 @@ async def test_a_recorder_that_ends_first_leaves_its_writer_to_the_others(tape: 
     first, second = recorder(tape, "a"), recorder(tape, "b")
     await first.start()
     await second.start()
+    await second.ready()
     writer = first.pid
     for frame in [*exchange("a1"), begin("b1"), head("b1"), *body("b1", STREAM[:1])]:
         (first if frame in exchange("a1") else second).put(frame)
@@ -118,6 +122,7 @@ async def test_a_recorder_that_ends_first_leaves_its_writer_to_the_others(tape: 
     assert lock.holder(tape) == f"recorder b (pid {os.getpid()})"
     third = recorder(tape, "c")  # the socket is still there
     await third.start()
+    await third.ready()
     assert (third.joined, third.pid) == (os.getpid(), None)
     assert await third.close() == 0
     for frame in exchange("b1")[3:]:
@@ -180,6 +185,7 @@ async def test_surviving_recorders_lose_nothing_if_other_processes_end(tape: Pat
     await recording
     last = recorder(tape, "z")  # which tidies up after a writer that was killed at its very end
     await last.start()
+    await last.ready()
     assert await last.close() == 0
     assert {path.name for path in tape.parent.iterdir()} == {"tape.db", "tape.db.lock"}
     assert bodies_of(tape) == {f"{uuid}1": b"".join(pieces) for uuid, pieces in streams.items()}
@@ -302,6 +308,7 @@ async def test_a_start_that_takes_a_removed_lock_file_does_not_stop_the_recorder
             claimed.close()
     second = recorder(tape, "b")
     await second.start()
+    await second.ready()
     assert (second.joined, first.counts.restarts) == (os.getpid(), 0)
     assert (await second.close(), await first.close()) == (0, 0)
     assert (first.totals(), second.totals().is_whole) == (Totals(2, 0, 0, 0), True)

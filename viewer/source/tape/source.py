@@ -237,21 +237,25 @@ class TapeSource(Queried):
     def stalls(self, numbers: Sequence[int]) -> "dict[int, Verdict]":
         from wiretape.viewer.timing.verdicts import longest_stall
 
-        judged = {no: self.details(no, DEFAULT).verdicts for no in numbers}
+        rows = ((no, row) for no in numbers for row in queries.numbered(self.connection, ("outcome", "bytes"), [no]))
+        judged = {no: self._verdicts(no, row["outcome"], row["bytes"], DEFAULT) for no, row in rows}
         return {no: worst for no, found in judged.items() if (worst := longest_stall(found)) is not None}
 
     def details(self, number: int, limits: Thresholds) -> base.Details:
         """Return an exchange for the preview, with verdicts if it has ended and is short."""
+        preview = live.preview(self.connection, number)
+        if preview is None:
+            return base.Details(None)
+        return base.Details(preview, self._verdicts(number, preview.row.outcome, preview.row.bytes, limits))
+
+    def _verdicts(self, number: int, outcome: str, size: int | None, limits: Thresholds) -> "Sequence[Verdict]":
+        """Return the verdicts on an exchange that has ended and is short, of any other none."""
         from wiretape.recorder.decode.attribution import Attribution
         from wiretape.viewer.timing.verdicts import verdicts
 
-        preview = live.preview(self.connection, number)
-        if preview is None or preview.row.outcome == "open":
-            return base.Details(preview)
-        if preview.row.bytes is None or preview.row.bytes > LARGE:  # unknown on a damaged tape
-            return base.Details(preview)
-        timed = Attribution(*queries.observed(self.connection, number))
-        return base.Details(preview, verdicts(timed, preview.row.outcome, limits))
+        if outcome == "open" or size is None or size > LARGE:  # unknown on a damaged tape
+            return ()
+        return verdicts(Attribution(*queries.observed(self.connection, number)), outcome, limits)
 
 
 class StoredExchange(base.Recorded):
