@@ -2,7 +2,8 @@
 
     python tests/bench/analysis.py [--exchanges 20000] [--chunks 500] [--seed 1] [--tape FILE] [--rounds 3] [--pandas]
 
-Makes the tape unless FILE exists. Prints the best wall time of the rounds, the rate and the peak memory of the process.
+Makes the tape unless FILE exists. Prints the least CPU time of the rounds, user and system with all processes below
+the command, the best wall time, the rate and the peak memory.
 With `--pandas`, `stats` is compared with the same figures that pandas makes of one row per chunk, which `export`
 decodes from the bodies: that takes minutes. Nothing is asserted but that the figures agree.
 """
@@ -21,8 +22,8 @@ from pathlib import Path
 PERCENTS = (50, 90, 95, 99)
 
 
-def measured(command: Sequence[str], out: Path | None = None) -> tuple[float, float]:
-    """Run a command of wiretape; give its wall time in seconds and its peak memory in MiB.
+def measured(command: Sequence[str], out: Path | None = None) -> tuple[float, float, float]:
+    """Run a command of wiretape; give its CPU time and its wall time in seconds, and its peak memory in MiB.
 
     Were there processes below it, the peak would be that of the largest.
     """
@@ -37,21 +38,23 @@ def measured(command: Sequence[str], out: Path | None = None) -> tuple[float, fl
     assert process.stderr is not None
     assert process.returncode == 0, process.stderr.read()
     process.stderr.close()
-    return taken, usage.ru_maxrss / 1024
+    return usage.ru_utime + usage.ru_stime, taken, usage.ru_maxrss / 1024
 
 
 def report(name: str, command: Sequence[str], rounds: int, count: int = 0) -> None:
     """Print the best of some rounds; `count` rows in all give a rate."""
     found = [measured(command) for _ in range(rounds)]
-    taken, memory = min(found)[0], max(peak for _, peak in found)
+    cpu, taken, memory = (
+        choose(column) for choose, column in zip((min, min, max), zip(*found, strict=True), strict=True)
+    )
     rate = f"{count / taken:>12,.0f} rows/s" if count else ""
-    print(f"{name:<28} {taken:8.2f} s {memory:7.0f} MiB {rate}", flush=True)
+    print(f"{name:<28} {cpu:8.2f} s of CPU {taken:8.2f} s {memory:7.0f} MiB {rate}", flush=True)
 
 
 def make(tape: Path, exchanges: int, chunks: int, seed: int) -> None:
     """Make the tape and print how fast that was."""
     given = ("--exchanges", str(exchanges), "--chunks", str(chunks), "--seed", str(seed))
-    taken, memory = measured(("db", "fixture", "--db", str(tape), *given))
+    _, taken, memory = measured(("db", "fixture", "--db", str(tape), *given))
     (count,) = sqlite3.connect(tape).execute("SELECT sum(chunks) FROM measures").fetchone()
     print(f"{'db fixture':<28} {taken:8.2f} s {memory:7.0f} MiB {count / taken:>12,.0f} chunks/s")
 
@@ -73,6 +76,7 @@ def commands(tape: Path, rounds: int) -> None:
     report("--version", ("--version",), rounds)
     report("--help", ("--help",), rounds)
     report("ls -n 20", ("ls", "-n", "20", *at), rounds)
+    report("ls --by conversation -n 20", ("ls", "--by", "conversation", "-n", "20", *at), rounds)
     report("show @", ("show", "@", *at), rounds)
     report("ls", ("ls", *at), rounds, exchanges)
     report("db check", ("db", "check", *at), rounds, exchanges)

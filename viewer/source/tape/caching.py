@@ -86,7 +86,11 @@ class Caching:
         no = numbers[0] if numbers is not None and len(numbers) == 1 else None
         if version == self._version or (self._part is not None and self._part[0] == version and no in self._part[1]):
             return
-        if no is not None and (known := self._resolver.update_around(connection, (no,))) is not None:
+        if no is not None:
+            known: Iterable[int] | None = self._resolver.update_around(connection, (no,))
+            if known is None:  # too many are related: all are resolved, and one session is judged all the same
+                self._resolver.update(connection)
+                known = self._resolver.conversations.numbers()
             self._part = version, self._judge_session_of(connection, no, known)
             return
         self._resolver.update(connection)

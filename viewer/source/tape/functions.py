@@ -135,11 +135,12 @@ class Resolver:
         if version == self._version or (seeds is not None and self.update_around(connection, seeds) is not None):
             return
         if self._part is not None:
-            self.conversations, self._part, self._read = Conversations(), None, set()
+            self.conversations, self._part = Conversations(), None
         total = connection.execute(select(func.count()).select_from(exchanges)).scalar_one()
         if not self.conversations:
             self._marked = key_marks(connection)
-            self.conversations = Conversations(marked=self._marked)
+            # Those around some exchanges may have been read, and left out as too many.
+            self.conversations, self._read = Conversations(marked=self._marked), set()
         is_new = or_(exchanges.c.no > self._newest, among(self._open))
         found = cells.fetch(connection, _LINKS.where(is_new) if self.conversations else _LINKS)
         new = sum(no > self._newest for no, *_ in found)

@@ -13,9 +13,10 @@ from sqlalchemy import Connection
 
 from wiretape.viewer.listing.conversations import ConversationLink
 
-MOST: Final = 100_000
-"""Maximum number of related exchanges and ties. With more, as after a load test of one dialogue, reading all exchanges
-of the tape takes no longer."""
+LEAST_LIMIT: Final = 1000
+"""Number of related exchanges and ties that may be many for their tape, as after a load test of one dialogue."""
+_SHARE: Final = 10
+"""Where more than one of so many exchanges is related, reading all of the tape takes no longer than following ties."""
 
 KEY_MARK: Final = "mark_of_key"
 """SQL function (`functions`): the hash that a redacted header has of a key."""
@@ -104,10 +105,12 @@ def numbers(
     `links` are those of exchanges without measures, which have to be among them. A key may be on the tape as it is, and
     as its hash in a redacted header: `marked` returns that hash.
     """
+    newest = connection.exec_driver_sql("SELECT max(no) FROM exchanges").scalar() or 0
+    most = max(LEAST_LIMIT, newest // _SHARE)
     first, ties = seeds, [tie for link in links for tie in ties_of(link, marked)]
     while True:
-        found = connection.exec_driver_sql(_RELATED, (json.dumps(seeds), json.dumps(ties), MOST)).all()
-        if len(found) == MOST:
+        found = connection.exec_driver_sql(_RELATED, (json.dumps(seeds), json.dumps(ties), most)).all()
+        if len(found) == most:
             return None
         keys = {key for _, key in found if key is not None}.union(x for kind, x, _ in ties if kind in ("key", "parent"))
         hashed = {key for key in keys if marked(key) == key}

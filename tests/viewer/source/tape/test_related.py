@@ -68,8 +68,12 @@ TAPES = {
 }
 
 
+@pytest.mark.parametrize("limit", [related.LEAST_LIMIT, 1])
 @pytest.mark.parametrize("name", TAPES)
-def test_an_exchange_has_the_same_figures_alone_and_among_all(name: str, tmp_path: Path) -> None:
+def test_an_exchange_has_the_same_figures_alone_and_among_all(
+    name: str, limit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(related, "LEAST_LIMIT", limit)
     tape = TAPES[name](tmp_path / "tape.db")
     with queries.opened(tape) as connection:
         all_of_it = {row["no"]: row for row in queries.exchanges(connection, ("no", *FIELDS))}
