@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import functools
 import gc
+import hashlib
 import os
 import signal
 import sqlite3
@@ -21,6 +22,8 @@ from wiretape.recorder.errors import SchemaMissing, WiretapeError
 from wiretape.recorder.tape import checks, file, peek
 
 ROOT = Path(__file__).parent.parent
+_WHOLE = set[bytes]()
+"""Digests of tapes that were checked: most tests leave a copy of one as it was."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -105,14 +108,15 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     tape, printed = place / "demo.db", place / "demo.txt"
     with open(place / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        while not printed.exists():
+        for _ in range(0 if printed.exists() else 5):
+            for old in place.glob("demo.db*"):
+                old.unlink()
             done = forked.run(["demo", "--db", tape])
             assert done.returncode == 0, done.stderr
-            if _stalls(tape) == 2:
-                printed.write_text(done.stdout, "utf-8")
-            else:  # on a loaded machine, streams wait that are not to
-                for file in place.glob("demo.db*"):
-                    file.unlink()
+            if _stalls(tape) == 2:  # else streams waited that are not to: others take most of the machine's time
+                break
+        if not printed.exists():
+            printed.write_text(done.stdout, "utf-8")
     return tape, printed.read_text("utf-8")
 
 
@@ -136,9 +140,14 @@ def whole_tapes(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if left is not None and request.node.get_closest_marker("damages") is None:
         for path in filter(_is_tape, left.rglob("*")):
+            log = path.with_name(f"{path.name}-wal")
+            digest = hashlib.sha256(path.read_bytes() + (log.read_bytes() if log.exists() else b"")).digest()
+            if digest in _WHOLE:
+                continue
             # A recorder that was cut while its writer loaded leaves a tape without a schema.
             with contextlib.suppress(SchemaMissing), file.read_engine(path).connect() as connection:
                 assert list(checks.problems(connection)) == []
+            _WHOLE.add(digest)
 
 
 def _is_tape(path: Path) -> bool:

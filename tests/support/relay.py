@@ -233,7 +233,7 @@ async def take(reader: asyncio.StreamReader, method: str = "POST") -> Answer:
     parser = h11.Connection(h11.CLIENT)
     parser.send(h11.Request(method=method, target="/", headers=[("host", "x")]))
     parser.send(h11.EndOfMessage())
-    got = Answer()
+    got, body = Answer(), bytearray()
     try:
         while not got.complete:
             match parser.next_event():
@@ -243,11 +243,12 @@ async def take(reader: asyncio.StreamReader, method: str = "POST") -> Answer:
                     got.status = head.status_code
                     got.headers = {name.decode(): value.decode("latin-1") for name, value in head.headers}
                 case h11.Data(data=data):
-                    got.body += bytes(data)
+                    body += data
                 case h11.EndOfMessage():
                     got.complete = True
     except (h11.RemoteProtocolError, ConnectionError) as error:
         got.error = repr(error)
+    got.body = bytes(body)
     return got
 
 

@@ -111,8 +111,8 @@ def test_the_list_under_a_screen_that_is_opened_first_is_loaded_on_the_way_back_
             post(app, "q", "slash", *"id:f0", "enter")
             await shows(pilot, LIVE[:8], "1 / 7")
             assert isinstance(app.screen, StreamsScreen)
-            await pilot.press("q")
-        assert app.return_value == 0
+            post(app, "q")
+            await wait_for(pilot, lambda: app.return_value == 0)
 
     journey(steps())
 
