@@ -242,11 +242,11 @@ def engines() -> str:
 
 
 _ELSEWHERE = {
-    "ttft_ns": ("ttft", "ttft_s", "ttft_ns"), "ttfc_ns": ("time_to_first_chunk_s",), "ttfo_ns": ("ttfo", "ttfot"),
+    "ttft_ns": ("ttft", "ttft_s"), "ttfc_ns": ("time_to_first_chunk_s",), "ttfo_ns": ("ttfo", "ttfot"),
     "ttst_ns": ("ttst",), "duration_ns": ("operation_duration_s", "duration_s"),
-    "latency_ns": ("e2el", "latency", "request_latency", "e2e_latency", "latency_ns", "latency_s"),
-    "tpot_ns": ("tpot", "tpot_ns", "per_token_s", "aiperf itl", "genai-perf itl", "guidellm itl"),
-    "tps_user": ("tps_user", "tps", "throughput"), "output_tokens": ("output_tokens",),
+    "latency_ns": ("e2el", "latency", "request_latency", "latency_s"),
+    "tpot_ns": ("tpot", "per_token_s", "aiperf itl", "guidellm itl"),
+    "tps_user": ("tps_user", "tps"), "output_tokens": ("output_tokens",),
     "icl": ("icl", "time_per_output_chunk_s", "vllm itl", "sglang itl"),
 }  # fmt: skip
 """The keys of other tools for a metric; with the tool's name where they mean it in that tool only."""
@@ -254,7 +254,9 @@ _ELSEWHERE = {
 
 def _elsewhere(name: str) -> str:
     keys = _ELSEWHERE.get(name, ())
-    names = [f"{tool} `{one.name}`" for tool, rule in AUTHORITIES.items()
+    # A tool with two rules has the same names in both.
+    rules = {rule.source: (tool, rule) for tool, rule in reversed(AUTHORITIES.items())}
+    names = [f"{tool} `{one.name}`" for tool, rule in reversed(rules.values())
              for one in rule.metrics if one.key in keys or f"{tool} {one.key}" in keys]  # fmt: skip
     return f". Elsewhere: {', '.join(names)}" if names else ""
 

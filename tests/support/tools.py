@@ -52,8 +52,8 @@ def chunk(delta, **more):
     return f"data: {json.dumps(payload)}\n\n"
 
 
-def words(text, special):
-    return len(text.split()) + special
+def words(text):
+    return len(text.split())
 
 
 def stream(*events, end=None, **facts):

@@ -35,11 +35,10 @@ POPULATION = ORACLES["ex5_population"]
 EXAMPLES = [name for name in ORACLES if name != "ex5_population"]
 MS = 1_000_000
 EACH, CHUNKS, SLOWER = 240, 10, 1.2
-SPARED = " without usage-only chunks"
 
 PRINTED = {
     "vllm": {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2el": "E2EL"},
-    "vllm@0.32": {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2el": "E2EL"},
+    "vllm-0.32": {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2el": "E2EL"},
     "sglang": {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "latency": "E2E Latency"},
     "aiperf": {
         "ttft": "Time to First Token", "ttfo": "Time to First Output Token", "ttst": "Time to Second Token",
@@ -51,17 +50,11 @@ PRINTED = {
         "ttft": "time_to_first_token_ms", "ttfot": "time_to_first_output_token_ms", "itl": "inter_token_latency_ms",
         "tpot": "time_per_output_token_ms", "request_latency": "request_latency",
     },
-    "llmperf": {"ttft": "ttft_s", "itl": "inter_token_latency_s"},
     "otel": {
         "time_to_first_chunk_s": "gen_ai.client.operation.time_to_first_chunk",
         "time_per_output_chunk_s": "gen_ai.client.operation.time_per_output_chunk",
         "operation_duration_s": "gen_ai.client.operation.duration",
     },
-    "genai-perf": {
-        "ttft": "Time To First Token", "ttst": "Time To Second Token", "request_latency": "Request Latency",
-        "itl": "Inter Token Latency",
-    },
-    "mlperf": {"ttft_ns": "First Token latency", "tpot_ns": "Time to Output Token", "latency_ns": "latency"},
     "langfuse": {
         "ttft": "timeToFirstToken", "latency": "latency", "streaming": "streamingLatency",
         "tps": "outputTokensPerSecond", "output_tokens": "outputTokens",
@@ -78,12 +71,6 @@ PRINTED = {
 """The figures of the examples, and under which name each tool prints them."""
 
 NOT_IN_THE_ORACLES = {
-    ("genai-perf", "ex2_reasoning_usage_with_choices"): {
-        "ttft": 500, "ttst": 30, "request_latency": 530, "itl": None,
-    },
-    ("mlperf", "ex2_reasoning_usage_with_choices"): {
-        "ttft_ns": 300 * MS, "latency_ns": 530 * MS, "tpot_ns": 230 * MS // 9,
-    },
     ("langfuse", "ex2_reasoning_usage_with_choices"): {
         "ttft": 200, "latency": 541, "streaming": 341, "tps": 10 / 0.341, "output_tokens": 10,
     },
@@ -185,11 +172,10 @@ def near(value: float) -> Any:
 def test_an_example_measured_as_a_tool_has_the_tools_figures(recorded: Path, tool: str, name: str) -> None:
     expected = dict(EXPECTED[tool, name])
     rows, beside = measured_as(recorded, tool, f"label:example={name}")
-    failed, spared = expected.pop("failed", None), expected.pop("without_usage_chunk", {})
-    assert f"{tool.partition('@')[0]}: {1 if failed else 0} of 1 failed" in beside
+    failed = expected.pop("failed", None)
+    assert f"{tool}: {1 if failed else 0} of 1 failed" in beside
     assert (f"failed there: {failed} × 1" in beside) == bool(failed)
     named = {PRINTED[tool][key]: value for key, value in expected.items() if key in PRINTED[tool]}
-    named |= {PRINTED[tool][key] + SPARED: value for key, value in spared.items()}
     assert named or failed
     for metric, value in named.items():
         if metric in rows:
@@ -198,7 +184,7 @@ def test_an_example_measured_as_a_tool_has_the_tools_figures(recorded: Path, too
             assert value is None
             assert f"omitted: {metric}" in beside
     if failed:
-        assert {row["n"] for metric, row in rows.items() if not metric.endswith(SPARED)} == {0}
+        assert {row["n"] for row in rows.values()} == {0}
 
 
 def check_row(row: dict[str, Any], expected: float | list[float] | None) -> None:
@@ -219,14 +205,13 @@ def check_row(row: dict[str, Any], expected: float | list[float] | None) -> None
 
 
 def test_all_tools_are_shown() -> None:
-    assert {tool for tool, _ in EXPECTED} == {*TOOLS, "vllm@0.32"} == set(PRINTED)
-    assert len(TOOLS) == 11
+    assert {tool for tool, _ in EXPECTED} == {*TOOLS} == set(PRINTED)
+    assert len(TOOLS) == 9
 
 
 @pytest.mark.parametrize(
     ("tool", "failed"),
-    [("vllm", 3), ("sglang", 3), ("guidellm", 4), ("llmperf", 4), ("genai-perf", 4), ("aiperf", 2), ("mlperf", 6),
-     ("otel", 6)],
+    [("vllm", 3), ("sglang", 3), ("guidellm", 4), ("aiperf", 2), ("otel", 6)],
 )  # fmt: skip
 def test_the_population_fails_as_often_as_a_tool_would_say(recorded: Path, tool: str, failed: int) -> None:
     _, beside = measured_as(recorded, tool, "label:example=ex5_population")
@@ -235,20 +220,16 @@ def test_the_population_fails_as_often_as_a_tool_would_say(recorded: Path, tool:
 
 
 @pytest.mark.parametrize(
-    ("tool", "key", "suffix", "std"),
-    [("aiperf", "ttft", "", "std_pop"), ("llmperf", "ttft", "", "std_sample"),
-     ("guidellm", "ttft", "_inverse_cdf", "std_pop"), ("mlperf", "ttft_ns", "_mlperf", None)],
-)  # fmt: skip
-def test_the_population_has_the_percentiles_of_each_way(
-    recorded: Path, tool: str, key: str, suffix: str, std: str | None
-) -> None:
+    ("tool", "suffix"),
+    [("aiperf", ""), ("guidellm", "_inverse_cdf")],
+)
+def test_the_population_has_the_percentiles_of_each_way(recorded: Path, tool: str, suffix: str) -> None:
     expected = POPULATION["ttft_complete"]
-    row = measured_as(recorded, tool, "label:example=ex5_population outcome:complete")[0][PRINTED[tool][key]]
-    in_ms = {"ms": 1, "s": 1000, "ns": 1 / MS}[row["unit"]]
-    assert (row["n"], row["mean"] * in_ms) == (5, near(expected["mean"]))
-    assert (row["std"] and row["std"] * in_ms) == (std and near(expected[std]))
+    row = measured_as(recorded, tool, "label:example=ex5_population outcome:complete")[0][PRINTED[tool]["ttft"]]
+    assert (row["n"], row["mean"]) == (5, near(expected["mean"]))
+    assert row["std"] == near(expected["std_pop"])
     for percent in (50, 90, 95, 99):
-        assert row[f"p{percent}"] * in_ms == near(expected[f"p{percent}{suffix}"])
+        assert row[f"p{percent}"] == near(expected[f"p{percent}{suffix}"])
 
 
 def test_our_own_figures_are_those_of_the_oracles_too(recorded: Path) -> None:

@@ -185,7 +185,7 @@ def test_tools_say_how_many_streams_are_of_apis_that_they_do_not_measure(wires: 
         "aiperf": 3,
         "vllm": 2,
         "guidellm": 2,
-        **dict.fromkeys(("sglang", "genai-perf", "llmperf", "mlperf", "otel"), 1),
+        **dict.fromkeys(("vllm-0.32", "sglang", "otel"), 1),
     }
     for tool, apis in measured.items():
         result = run(wires, "stats", "--as", tool)

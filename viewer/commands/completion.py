@@ -193,13 +193,9 @@ def quantities(context: click.Context, incomplete: str) -> Iterator[Item]:
 
 @_quietly
 def tools(context: click.Context, incomplete: str) -> Iterator[Item]:
-    """Offer the tools whose definitions are known; after an @, the newest release of each rule."""
-    from wiretape.viewer.stats.tools.tools import AUTHORITIES, EARLIER
+    """Offer the tools whose definitions are known."""
+    from wiretape.viewer.stats.tools.tools import AUTHORITIES
 
-    tool, at, _ = incomplete.partition("@")
-    if at and tool in AUTHORITIES:
-        rules = (AUTHORITIES[tool], *EARLIER.get(tool, ()))
-        return (Item(f"{tool}@{rule.releases.last}", help=f"{rule.source} {rule.releases}") for rule in rules)
     return (Item(name, help=rule.source) for name, rule in AUTHORITIES.items())
 
 

@@ -55,11 +55,10 @@ _ACCOUNTED = 20_000
 @click.option(
     "--as",
     "tool",
-    metavar="TOOL[@RELEASE]",
+    metavar="TOOL",
     shell_complete=completion.tools,
     help="Measure by this tool's definitions, under its names, and list the differences: vllm, sglang, aiperf, "
-    "guidellm, genai-perf, llmperf, mlperf, otel, langfuse, litellm or traceloop; by its newest known release, or by "
-    "another, such as vllm@0.32.",
+    "guidellm, otel, langfuse, litellm or traceloop, by its newest known release, or vllm-0.32 for vLLM up to that.",
 )
 @click.option(
     "--tokenizer",
@@ -368,7 +367,7 @@ def _groups(source: "Source", covered: "Selection", keys: Sequence[str]) -> "Ite
 
 
 def _report(
-    source: "Source", tool: str, selection: "Selection", count_tokens: "Callable[[str, bool], int] | None" = None
+    source: "Source", tool: str, selection: "Selection", count_tokens: "Callable[[str], int] | None" = None
 ) -> "ToolReport":
     """Return a tool's report of exchanges."""
     from wiretape.viewer.stats.tools.summary import report_of
@@ -381,7 +380,7 @@ def _report(
     return report
 
 
-def counter(path: Path) -> "Callable[[str, bool], int]":
+def counter(path: Path) -> "Callable[[str], int]":
     """Return a function that counts the tokens of a text as the tokenizer in a file (`tokenizer.json`) does.
 
     Raises `WiretapeError` where `tokenizers`, the extra of that name, is not installed, or the file is no tokenizer.
@@ -399,10 +398,10 @@ def counter(path: Path) -> "Callable[[str, bool], int]":
     except Exception as error:  # the library raises nothing narrower
         raise WiretapeError(f"{path} is not a tokenizer: give a tokenizer.json of Hugging Face") from error
 
-    def count(text: str, special: bool) -> int:
+    def count(text: str) -> int:
         # A lone surrogate, which JSON can hold, is no Unicode text.
         text = text.encode("utf-8", "replace").decode()
-        return len(tokenizer.encode(text, add_special_tokens=special))
+        return len(tokenizer.encode(text, add_special_tokens=False))
 
     return count
 
@@ -430,7 +429,7 @@ def _figures(
 @click.option("--include-failed", is_flag=True, help="Include incomplete exchanges in the figures.")
 @options.every_operation
 @click.option(
-    "--as", "tool", metavar="TOOL[@RELEASE]", shell_complete=completion.tools,
+    "--as", "tool", metavar="TOOL", shell_complete=completion.tools,
     help="Compare by the definitions of a tool, as stats --as has them: without intervals.",
 )  # fmt: skip
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the bootstrap samples.")

@@ -17,7 +17,7 @@ from wiretape.viewer.report.tables import Table
 from wiretape.viewer.rows import TableRow
 from wiretape.viewer.stats.compare import change
 from wiretape.viewer.stats.tools.summary import MetricSummary, ToolReport
-from wiretape.viewer.stats.tools.tools import EARLIER, authority
+from wiretape.viewer.stats.tools.tools import authority
 
 MEANINGS: Final = {
     "tool": "the tool whose definitions these are",
@@ -93,7 +93,7 @@ def rows(measured: ToolReport) -> list[TableRow]:
         "exclusions": _counted(measured.left_out.most_common()),
         "omitted": _counted((measured.omitted | dict.fromkeys(measured.absent, measured.attempts)).items()),
     }
-    head = {"tool": measured.tool, "releases": ", ".join(measured.rule.releases.read)}
+    head = {"tool": measured.tool, "releases": ", ".join(measured.rule.releases)}
     return [{name: (head | asdict(summary) | population)[name] for name in FIELDS} for summary in measured.rows]
 
 
@@ -117,7 +117,7 @@ def compared(base: ToolReport, new: ToolReport) -> Iterator[TableRow]:
 
 def schema(tool: str) -> dict[str, str]:
     """Return the meaning of each field of a row."""
-    read = ", ".join(authority(tool).releases.read)
+    read = ", ".join(authority(tool).releases)
     return {**MEANINGS, "releases": f"{MEANINGS['releases']}: {read}"}
 
 
@@ -159,7 +159,7 @@ def remarks(measured: ToolReport, width: int | None = None) -> Iterator[Text]:
 def about(measured: ToolReport, width: int | None = None) -> Iterator[Text]:
     """Yield the tool's differences, and the source of its definitions."""
     yield from tables.paragraph("counts differently: ", measured.rule.note, width) if measured.rule.note else ()
-    read = ", ".join(measured.rule.releases.read)
+    read = ", ".join(measured.rule.releases)
     yield from tables.paragraph("definitions of: ", f"{measured.rule.source}, read from {read}", width)
 
 
@@ -178,8 +178,7 @@ def _older(measured: ToolReport) -> str:
     """Return the count of requests to servers that seem older than the rule, and the rule that is nearest to them."""
     if not measured.older:
         return ""
-    nearest = f"{measured.tool}@{EARLIER[measured.tool][-1].releases.first}"
-    other = "" if nearest == f"{measured.tool}@{measured.rule.releases.first}" else f"; see --as {nearest}"
+    other = f"; see --as {measured.rule.older_rule}" if measured.rule.older_rule else ""
     return f"the servers of {counted(measured.older, 'request')}, as their names of reasoning show{other}"
 
 

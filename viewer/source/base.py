@@ -55,7 +55,7 @@ JUDGED: Final = 50
 
 Order = tuple[str, bool]
 """A field to sort by, and True for the largest first."""
-CountTokens = Callable[[str, bool], int]
+CountTokens = Callable[[str], int]
 Progress = Callable[[Iterable[str]], Iterable[str]]
 """Passes items on, and shows how many have passed."""
 

@@ -106,8 +106,7 @@ def test_options_are_offered_the_words_that_they_know(tape: Path) -> None:
     ]  # fmt: skip
     assert options.groups(values(completion.groups, tape, "model,label.r")[0]) == ("model", "label.run")
     assert values(completion.quantities, tape) == list(metrics.QUANTITIES)
-    assert values(completion.tools, tape, "ll") == ["llmperf"]
-    assert values(completion.tools, tape, "vllm@") == ["vllm@0.33", "vllm@0.32", "vllm@0.29"]
+    assert values(completion.tools, tape, "vl") == ["vllm", "vllm-0.32"]
     assert values(completion.figures, tape, "tt") == ["ttft.", "ttfc.", "ttfo."]
     assert values(completion.figures, tape, "read_gap.m") == ["read_gap.mean=", "read_gap.min=", "read_gap.max="]
     limits = {"n=": "1", "ttft.n=": "1", "error_rate=": "1%"}

@@ -58,8 +58,8 @@ def test_the_exchanges_that_a_condition_selects_are_measured(connection: Connect
 
 
 def test_tools_disagree_about_the_same_exchange(connection: Connection) -> None:
-    first = {tool: rows(connection, tool, ONE)[0]["mean"] for tool in ("vllm@0.32", "aiperf", "otel")}
-    assert first == {"vllm@0.32": 100, "aiperf": 110, "otel": pytest.approx(0.1)}
+    first = {tool: rows(connection, tool, ONE)[0]["mean"] for tool in ("vllm-0.32", "aiperf", "otel")}
+    assert first == {"vllm-0.32": 100, "aiperf": 110, "otel": pytest.approx(0.1)}
     assert rows(connection, "sglang", ONE)[0]["n"] == 0
 
 
@@ -113,15 +113,14 @@ def test_figures_for_people_have_the_decimals_of_their_unit(tape: Path) -> None:
         return printed(tape, tool, "-f", f"id:{COMPLETE}", "--format", "table")[0].splitlines()[1].split()
 
     assert shown("vllm")[-9:] == ["1", "110.00", "0.00", *["110.00"] * 6]
-    assert shown("mlperf")[-3:] == ["110,000,000"] * 3
     assert shown("otel")[-1] == "0.1000"
 
 
 def test_nothing_measured_is_unknown_not_0() -> None:
-    lines = [line.plain for line in render(report_of("llmperf", [])).lines]
-    assert lines[1].split() == ["inter_token_latency_s", "s", "0", *["–"] * 8]
-    assert lines[7].split() == ["mean_output_throughput_token_per_s", "tokens/s", "0", "–"]
-    assert lines[9] == "llmperf: 0 of 0 failed (–)"
+    lines = [line.plain for line in render(report_of("guidellm", [])).lines]
+    assert lines[1].split() == ["time_to_first_token_ms", "ms", "0", *["–"] * 8]
+    assert lines[8].split() == ["requests_per_second", "req/s", "0", "–"]
+    assert lines[10] == "guidellm: 0 of 0 failed (–)"
 
 
 def test_recorded_words_reach_a_terminal_harmless(tape: Path) -> None:
@@ -131,11 +130,11 @@ def test_recorded_words_reach_a_terminal_harmless(tape: Path) -> None:
         assert not {"\x1b", "\x07", "\u202e", "\x9b"} & set(text)
 
 
-@pytest.mark.parametrize("tool", ["vllm", "vllm@0.32"])
+@pytest.mark.parametrize("tool", ["vllm", "vllm-0.32"])
 def test_each_row_has_the_counts_of_the_population_and_the_releases_read(connection: Connection, tool: str) -> None:
     for row in rows(connection, tool):
-        assert row["tool"] == "vllm"
-        assert row["releases"] == {"vllm": "0.33.0", "vllm@0.32": "0.30.0, 0.31.0, 0.32.0"}[tool]
+        assert row["tool"] == tool
+        assert row["releases"] == {"vllm": "0.33.0", "vllm-0.32": "0.30.0, 0.31.0, 0.32.0"}[tool]
         assert (row["attempts"], row["failed"], row["error_rate_pct"], row["excluded"]) == (6, 3, 50, 1)
         assert "HTTP 429 × 1" in row["failures"]
         assert row["exclusions"] == "still open × 1"
@@ -170,7 +169,7 @@ def test_a_narrow_terminal_gets_fewer_columns() -> None:
 
 
 def test_a_count_is_never_on_another_line_than_its_reason() -> None:
-    report = replace(report_of("llmperf", []), failures=Counter({f"HTTP {status}": 12 for status in range(500, 510)}))
+    report = replace(report_of("guidellm", []), failures=Counter({f"HTTP {status}": 12 for status in range(500, 510)}))
     for width in range(60, 80):
         lines = [line.plain.split() for line in render(report, width).lines]
         assert not {"×", "12,"} & {line[0] for line in lines}
@@ -196,10 +195,9 @@ def older(tool: str, *events: str) -> list[str]:
 
 def test_a_server_that_is_older_than_the_rules_of_vllm_is_said_to_be() -> None:
     servers = "the servers of 1 request, as their names of reasoning show"
-    for tool in ("vllm", "vllm@0.32"):
-        assert older(tool, *OLD) == [f"{servers}; see --as vllm@0.20"]
-    assert older("vllm@0.20", *OLD) == [servers]
-    assert older("vllm", *OLD_RESPONSE) == [f"{servers}; see --as vllm@0.20"]
+    assert older("vllm", *OLD) == [f"{servers}; see --as vllm-0.32"]
+    assert older("vllm-0.32", *OLD) == [servers]
+    assert older("vllm", *OLD_RESPONSE) == [f"{servers}; see --as vllm-0.32"]
     assert older("vllm", *(event.replace("reasoning_content", "reasoning") for event in OLD)) == []
     assert older("vllm", chunk({"content": '"reasoning_content":'}), DONE) == []
     assert older("sglang", *OLD) == []

@@ -18,15 +18,14 @@ from wiretape.viewer.stats.tools.tools import authority
 
 _NEEDED: Final = {
     "vllm": "which chunks have choices, and when each came",
+    "vllm-0.32": "which chunks have choices, and when each came",
     "sglang": "the lines of each stream, and when each came",
     "aiperf": "the first choice of each chunk",
     "guidellm": "the lines of each stream, and the first choice in each",
-    "genai-perf": "the text of each chunk, and the read that brought it",
-    "llmperf": "the lines of each stream",
     "litellm": "the role and the output of each chunk",
     "traceloop": "which chunks are errors",
 }
-_ABSENT: Final = {"mlperf": (), "otel": ("time_per_output_chunk_s",), "langfuse": ()}
+_ABSENT: Final = {"otel": ("time_per_output_chunk_s",), "langfuse": ()}
 """Metrics that need more than a server has, by tool: a server has gaps between output chunks only."""
 
 _FACTS: Final = select(
@@ -66,15 +65,13 @@ class Unmeasurable(WiretapeError):
 
 def absent(tool: str) -> list[str]:
     """Return the names of the metrics of a tool that a server lacks."""
-    name = tool.partition("@")[0]
-    return [one.name for one in authority(tool).metrics if one.key in _ABSENT[name]]
+    return [one.name for one in authority(tool).metrics if one.key in _ABSENT[tool]]
 
 
 def measured(connection: Connection, tool: str, where: Condition | None = None) -> Iterator[Addend]:
     """Yield the exchanges that `where` selects as a tool measures them. Raises `Unmeasurable` for most tools."""
-    name = tool.partition("@")[0]
-    if name in _NEEDED:
-        raise Unmeasurable(name)
+    if tool in _NEEDED:
+        raise Unmeasurable(tool)
     apis = authority(tool).apis
     for batch in queries.in_batches(connection, _FACTS, where, fetch=lambda centre, facts: centre.execute(facts).all()):
         for row in batch:

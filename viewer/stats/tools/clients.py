@@ -1,15 +1,10 @@
-"""The rules of benchmark clients and of two specifications for one exchange.
+"""The rules of benchmark clients and of OpenTelemetry's GenAI conventions for one exchange.
 
-AIPerf, genai-perf, guidellm and llmperf: follows AIPerf's `transports` and `metrics/types`, genai-perf's
-`llm_profile_data_parser.py`, guidellm's `backends/openai` and `schemas`, and llmperf's
-`openai_chat_completions_client.py`, of the releases that `tools` names; `readers` has the fields that AIPerf and
-guidellm read in the payloads of each API. AIPerf, genai-perf and llmperf count tokens with a tokenizer. Without one,
-AIPerf gets the counts of `usage` (an option of it), genai-perf the same if the answer is only text, and llmperf none.
+AIPerf and guidellm: follows AIPerf's `transports` and `metrics/types`, and guidellm's `backends/openai` and `schemas`,
+of the releases that `tools` names; `readers` has the fields that they read in the payloads of each API. AIPerf counts
+tokens with a tokenizer; without one, it gets the counts of `usage` (an option of it).
 
-MLPerf's load generator and OpenTelemetry's GenAI conventions: follows MLPerf inference
-`loadgen/{loadgen,logging,results}.cc` (b66003e1) and the metrics of `semantic-conventions-genai` (9ba9b775; semconv
-v1.41.1). MLPerf's clock starts when a query was scheduled, which only the load generator knows: here it starts when the
-request is issued. Both count tokens as the system reports them.
+OpenTelemetry's GenAI conventions: follows the metrics of `semantic-conventions-genai` (9ba9b775; semconv v1.41.1).
 """
 
 import contextlib
@@ -31,13 +26,10 @@ from wiretape.viewer.stats.tools.request import (
     load,
     load_any,
     ms,
-    part,
     per_token,
     place,
-    text_of,
 )
 
-_NO_CHOICES = "IndexError on usage-only chunk (choices=[])"
 _SUCCESSES = range(200, 300)
 
 OTEL_SECONDS: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
@@ -92,40 +84,6 @@ def aiperf(request: MeasuredRequest) -> Numbers:
     }
 
 
-def genai_perf(request: MeasuredRequest) -> Numbers:
-    """Measure as genai-perf: the data of one read is one response, unless the first choice has no text in it."""
-    request.check_status()
-    at: list[int] = []
-    texts: list[str] = []
-    last_read, text_only = None, True
-    for frame in request.frames:
-        payload = _genai_perf_payload(frame)
-        text = _genai_perf_text(payload) if payload else ""
-        text_only = text_only and not _has_more_than_text(payload)
-        if text:
-            for at_ns, read in zip(frame.at_ns, frame.reads, strict=True):
-                if not at or read != last_read:
-                    at.append(at_ns)
-                last_read = read
-            texts.append(text)
-    request.check_end()
-    if not at:
-        raise ToolError("skipped: no response with text")
-    tokens = request.tokens_of(texts)
-    if tokens is None and text_only:
-        tokens = request.reported_tokens()
-    numbers: Numbers = {
-        "ttft": ms(at[0]),
-        "ttst": ms(at[1] - at[0]) if len(at) > 1 else None,
-        "request_latency": ms(at[-1]),
-        "output_tokens": tokens,
-    }
-    if len(at) == 1:
-        return numbers
-    itl = round((at[-1] - at[0]) / (tokens - 1)) if tokens is not None and tokens > 1 else None
-    return {**numbers, "itl": None if itl is None else ms(itl), "tps_user": 1e9 / itl if itl else None}
-
-
 def guidellm(request: MeasuredRequest) -> Numbers:
     """Measure as guidellm: lines with text, reasoning or any tool call; TPOT has the first token's time in it."""
     request.check_status(_SUCCESSES)
@@ -160,51 +118,6 @@ def guidellm(request: MeasuredRequest) -> Numbers:
         "tpot": ms(at[-1] if at else end_ns) / count if count else None,
         "request_latency": ms(end_ns),
         "output_tokens": count,
-    }
-
-
-def llmperf(request: MeasuredRequest) -> Numbers:
-    """Measure as llmperf: text of the first choice only; its inter-token latency has the first token's time in it."""
-    request.check_status()
-    at: list[int] = []
-    texts: list[str] = []
-    count = 0
-    for frame in request.frames:
-        for line in frame.lines():
-            # llmperf removes six characters from each line, comments included.
-            text = line[len("data: ") :]
-            if text == b"[DONE]":
-                continue
-            count += len(frame.at_ns)
-            payload = load(text, place(line))
-            if "error" in payload and _is_uncounted(payload["error"]):
-                return _llmperf_numbers(request, at, texts, count, 0)
-            choice = _choice_or_error(payload)
-            if "delta" not in choice:
-                raise ToolError("KeyError: 'delta'")
-            content = part(choice, "delta").get("content")
-            if content:
-                at += frame.at_ns
-                texts.append(text_of(content))
-    request.check_end()
-    return _llmperf_numbers(request, at, texts, count, request.end_ns)
-
-
-def mlperf(request: MeasuredRequest) -> Numbers:
-    """Measure as MLPerf: first to last output in whole ns; a query that has no whole answer is no sample."""
-    if request.client_left:
-        raise ClientLeft
-    if request.outcome != "complete":
-        raise ToolError(f"no QuerySamplesComplete ({request.outcome})")
-    at = request.chunk_times(output=True)
-    if not at:
-        raise ToolError("no FirstTokenComplete")
-    tokens = request.reported_tokens()
-    return {
-        "ttft_ns": at[0],
-        "latency_ns": at[-1],
-        "tpot_ns": (at[-1] - at[0]) // (tokens - 1) if tokens is not None and tokens > 1 else None,
-        "output_tokens": tokens,
     }
 
 
@@ -244,49 +157,6 @@ def _aiperf_payloads(request: MeasuredRequest) -> list[tuple[Frame, JsonObject]]
     return payloads
 
 
-def _genai_perf_payload(frame: Frame) -> JsonObject:
-    if frame.raw.startswith(b"event:") and b"error" in frame.raw.lower():
-        raise ToolError("GenAIPerfException: error event in the SSE response")
-    # An event that does not begin with its data is ignored.
-    if frame.raw.startswith((b":", b"event:", b"id:", b"retry:")) or not frame.data or frame.data.strip() == "[DONE]":
-        return {}
-    return load(frame.data, place(frame.raw))
-
-
-def _has_more_than_text(payload: JsonObject) -> bool:
-    """Return True if a payload has output that usage counts and genai-perf does not see."""
-    choices = payload.get("choices")
-    for number, choice in enumerate(choices if isinstance(choices, list) else []):
-        delta = part(choice, "delta") if isinstance(choice, dict) else {}
-        if any(value for name, value in delta.items() if name != "role" and (number or name != "content")):
-            return True
-    usage = payload.get("usage")
-    details = usage.get("completion_tokens_details") if isinstance(usage, dict) else None
-    return isinstance(details, dict) and bool(details.get("reasoning_tokens"))
-
-
-def _genai_perf_text(payload: JsonObject) -> str:
-    choice = _choice_or_error(payload)
-    kind = payload.get("object", "text_completion")
-    if kind == "text_completion":
-        return str(choice.get("text") or "")
-    name = {"chat.completion": "message", "chat.completion.chunk": "delta"}.get(str(kind))
-    if name is None:
-        raise ToolError("ValueError: unknown OpenAI response object type")
-    if name not in choice:
-        raise ToolError(f"KeyError: '{name}'")
-    return str(part(choice, name).get("content") or "")
-
-
-def _choice_or_error(payload: JsonObject) -> JsonObject:
-    choice = first_choice(payload)
-    if choice is None:
-        if payload.get("choices") == []:
-            raise ToolError(_NO_CHOICES, usage_only=True)
-        raise ToolError("KeyError: 'choices'")
-    return choice
-
-
 def _guidellm_payloads(request: MeasuredRequest) -> Iterator[tuple[Frame, JsonObject | None]]:
     """Yield the payloads up to `[DONE]`, which is None; an error payload is the request's."""
     for frame in request.frames:
@@ -307,30 +177,6 @@ def _guidellm_payloads(request: MeasuredRequest) -> Iterator[tuple[Frame, JsonOb
             if payload.get("error"):
                 raise ToolError("ValueError: error payload in the stream")
             yield frame, payload
-
-
-def _is_uncounted(error: object) -> bool:
-    """Return True if an error has no code, which the summary takes for a success; any other fails the request."""
-    if not isinstance(error, dict) or "message" not in error or "code" not in error:
-        raise ToolError("KeyError on an error payload")
-    if error["code"] is not None:
-        raise ToolError("RuntimeError: error payload in the stream")
-    return True
-
-
-def _llmperf_numbers(
-    request: MeasuredRequest, at: list[int], texts: list[str], count: int, end_ns: int | None
-) -> Numbers:
-    tokens = request.tokens_of(texts, special=True)
-    rate = tokens * 1e9 / end_ns if tokens is not None and end_ns else None
-    return {
-        "ttft": ms(at[0]) if at else 0,
-        "itl": ms(at[-1]) / count if at else 0,
-        "e2e_latency": ms(end_ns) if end_ns is not None else None,
-        "output_tokens": tokens,
-        "throughput": rate if end_ns else 0,
-        "chunks": count,
-    }
 
 
 def error_type(request: MeasuredRequest) -> str:

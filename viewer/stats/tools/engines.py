@@ -11,7 +11,6 @@ is a success.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Final
 
@@ -45,21 +44,6 @@ _MOST_TRIES: Final = 100
 """Limit of the attempts to parse an unfinished event as JSON: a hostile body must not take quadratic time."""
 
 
-@dataclass(frozen=True, slots=True)
-class _VllmRule:
-    """Differences between releases of vLLM.
-
-    `counts` is the predicate of first choices that are token events. `strips` removes the white space around each read,
-    so that a comment can swallow the text after it; `usage_ends` lets any payload move the end; `needs_event` fails a
-    request without a token event.
-    """
-
-    counts: Callable[[JsonObject], bool]
-    strips: bool
-    usage_ends: bool
-    needs_event: bool
-
-
 def is_of_older_vllm(request: MeasuredRequest) -> bool:
     """Return True if a stream has what vLLM's servers sent before the first release whose rule is known.
 
@@ -73,17 +57,15 @@ def vllm(request: MeasuredRequest) -> Numbers:
     """Measure as vLLM 0.33: content, reasoning and tool calls count; tokens from the last usage beside no output."""
     if request.api == responses.API:
         return _vllm_responses(request)
-    return _vllm(request, _VllmRule(_has_streamed_output, strips=False, usage_ends=False, needs_event=True))
+    return _vllm(request, _has_streamed_output, strips=False)
 
 
-def vllm_0_30(request: MeasuredRequest) -> Numbers:
-    """Measure as vLLM 0.30 to 0.32: every chunk with choices counts; tokens from a chunk without choices."""
-    return _vllm(request, _VllmRule(_has_delta, strips=True, usage_ends=False, needs_event=True))
+def vllm_0_32(request: MeasuredRequest) -> Numbers:
+    """Measure as vLLM 0.30 to 0.32: every chunk with choices counts; tokens from a chunk without choices.
 
-
-def vllm_0_20(request: MeasuredRequest) -> Numbers:
-    """Measure as vLLM 0.20 to 0.29: as its successor, but a usage chunk moves the end and an empty answer succeeds."""
-    return _vllm(request, _VllmRule(_has_delta, strips=True, usage_ends=True, needs_event=False))
+    It removes the white space around each read, so that a comment can swallow the text after it.
+    """
+    return _vllm(request, _has_delta, strips=True)
 
 
 def sglang(request: MeasuredRequest) -> Numbers:
@@ -121,41 +103,40 @@ def sglang(request: MeasuredRequest) -> Numbers:
     }
 
 
-def _vllm(request: MeasuredRequest, rule: _VllmRule) -> Numbers:
-    if request.api == completions.API:
-        # Every release counts text that is empty, too, as of special tokens.
-        rule = _VllmRule(lambda _: True, strips=rule.strips, usage_ends=False, needs_event=True)
+def _vllm(request: MeasuredRequest, counts: Callable[[JsonObject], bool], *, strips: bool) -> Numbers:
+    """Measure chat or completions; `counts` is the predicate of first choices that are token events."""
+    is_completion = request.api == completions.API
     request.check_status()
     itl: list[float] = []
     texts: list[str] = []
     first_ns: int | None = None
     end_ns, tokens = 0, None
-    for at_ns, message in _messages(request, strips=rule.strips):
+    for at_ns, message in _messages(request, strips=strips):
         text = message.removeprefix(_DATA)
         if message.startswith(b":") or text == b"[DONE]":
             continue
         payload = load(text, place(message))
         choices = payload.get("choices")
-        if choices and rule.counts(choice := _first(choices)):
-            output = choice.get("text") if request.api == completions.API else choice["delta"].get("content")
+        choice = _first(choices) if choices else None
+        # Of completions, text that is empty counts, too, as of special tokens.
+        if choice is not None and (is_completion or counts(choice)):
+            output = choice.get("text") if is_completion else choice["delta"].get("content")
             texts.append(text_of(output or ""))
             itl += gaps(at_ns if first_ns is None else [end_ns, *at_ns])
             first_ns = at_ns[0] if first_ns is None else first_ns
             end_ns = at_ns[-1]
         elif payload.get("usage"):
             tokens = completion_tokens(payload)
-        if rule.usage_ends:
-            end_ns = at_ns[-1]
     request.check_end()
-    if first_ns is None and rule.needs_event:
+    if first_ns is None:
         raise ToolError("Never received a valid chunk to calculate TTFT.")
     tokens = tokens or request.tokens_of(texts)
     return {
-        "ttft": ms(first_ns or 0),
+        "ttft": ms(first_ns),
         "itl": itl,
         "e2el": ms(end_ns),
         "output_tokens": tokens,
-        "tpot": per_token(end_ns - (first_ns or 0), tokens),
+        "tpot": per_token(end_ns - first_ns, tokens),
     }
 
 

@@ -1,8 +1,7 @@
 """One exchange as a measuring tool sees it, and the errors that make the tool give up.
 
-The tools differ in their units: some read the lines of the body, some the blocks between blank lines, some the data of
-each read. `Frame` keeps lines and blocks, at the timestamp of the read with its last byte. `engines` and `clients` have
-the tools' rules.
+The tools differ in their units: some read the lines of the body, some the blocks between blank lines. `Frame` keeps
+both, at the timestamp of the read with its last byte. `engines`, `clients` and `tracers` have the tools' rules.
 """
 
 import functools
@@ -30,8 +29,8 @@ Numbers = dict[str, "float | list[float] | array[float] | None"]
 A list may be an array instead, which takes a third of the memory.
 """
 
-CountTokens = Callable[[str, bool], int]
-"""Counts the tokens of a text as a tokenizer does, with its special tokens or without."""
+CountTokens = Callable[[str], int]
+"""Counts the tokens of a text as a tokenizer does, without its special tokens."""
 
 _CLEAN_ENDS: Final = frozenset({"end", "client", "client_stalled"})
 _FIRST_BAD_STATUS: Final = 300
@@ -59,12 +58,11 @@ class ClientLeft(Exception):
 class ToolError(Exception):
     """A tool's reason to count a request as failed, in that tool's words.
 
-    `usage_only` marks a failure on a chunk without choices; `numbers` are those that the tool records in spite of it.
+    `numbers` are those that the tool records in spite of it.
     """
 
-    def __init__(self, reason: str, *, usage_only: bool = False, numbers: Numbers | None = None) -> None:
+    def __init__(self, reason: str, *, numbers: Numbers | None = None) -> None:
         super().__init__(reason)
-        self.usage_only = usage_only
         self.numbers = numbers
 
 
@@ -73,11 +71,10 @@ class Frame:
     """An event, a comment, or the unterminated rest of a body (`whole` is False), with its raw bytes.
 
     One frame stands for several events in a row that differ only in one text, which is never empty; its bytes are those
-    of one of them. `at_ns` and `reads` have the timestamp and the read of each event.
+    of one of them. `at_ns` has the timestamp of each event.
     """
 
     at_ns: Sequence[int]
-    reads: Sequence[int | None]
     comment: bool
     type: str
     data: str
@@ -95,8 +92,7 @@ class MeasuredRequest:
 
     `decoded` is the body, None where no tool looks at it, and `api` its API; `is_litellm`: LiteLLM's proxy answered, as
     its headers say. `requested_tokens` is the limit of the
-    answer's tokens in the request. `count_tokens` is None without a tokenizer. Without `has_usage_chunks`, chunks
-    without choices are hidden from the rule.
+    answer's tokens in the request. `count_tokens` is None without a tokenizer.
     """
 
     status: int | None
@@ -110,15 +106,11 @@ class MeasuredRequest:
     is_litellm: bool = False
     requested_tokens: int | None = None
     count_tokens: CountTokens | None = None
-    has_usage_chunks: bool = True
 
     @functools.cached_property
     def frames(self) -> Sequence[Frame]:
         """The events and comments of the body, and its unterminated rest."""
-        if self.decoded is None:
-            return ()
-        frames = _frames(self.decoded, self)
-        return [frame for frame in frames if self.has_usage_chunks or not _is_usage_only(frame)]
+        return () if self.decoded is None else list(_frames(self.decoded, self))
 
     @functools.cached_property
     def runs(self) -> list[ItemRun]:
@@ -154,9 +146,9 @@ class MeasuredRequest:
         if self.ended_by not in _CLEAN_ENDS:
             raise ToolError(f"connection broke ({self.ended_by})")
 
-    def tokens_of(self, texts: Sequence[str], *, special: bool = False) -> int | None:
+    def tokens_of(self, texts: Sequence[str]) -> int | None:
         """Count the tokens of texts put together; None without a tokenizer."""
-        return None if self.count_tokens is None else self.count_tokens("".join(texts), special)
+        return None if self.count_tokens is None else self.count_tokens("".join(texts))
 
     def reported_tokens(self) -> int | None:
         """Return the completion tokens of the last usage that has them, wherever it stands; no tool reads timings."""
@@ -179,10 +171,6 @@ class MeasuredRequest:
             return None
         runs = (run for run in reversed(self.decoded.runs) if any(piece.finish_reason for piece in run.chunk.pieces))
         return next((self.decoded.at_ns[run.items.stop - 1] for run in runs), None)
-
-    def without_usage_chunks(self) -> "MeasuredRequest":
-        """Return the same request, had its upstream sent no chunk without choices."""
-        return replace(self, has_usage_chunks=False)
 
 
 def request(
@@ -309,7 +297,7 @@ def _frames(decoded: Decoded, seen: MeasuredRequest) -> Iterator[Frame]:
         yield from _undispatched(decoded, covered, decoded.starts[items.start])
         times = [at for at in decoded.at_ns[items] if at is not None]
         raw = decoded.data[item.start : item.end]
-        yield Frame(times, decoded.reads[items], item.kind == "comment", item.type, item.data, raw)
+        yield Frame(times, item.kind == "comment", item.type, item.data, raw)
         covered = max(covered, decoded.ends[items.stop - 1])
     rest = decoded.data[covered:]
     if seen.client_left:
@@ -318,11 +306,11 @@ def _frames(decoded: Decoded, seen: MeasuredRequest) -> Iterator[Frame]:
     if rest.strip():
         last = decoded.runs[-1].items.stop - 1 if decoded.runs else -1
         is_rest = last >= 0 and decoded.kinds[last] == RECORD
-        at_ns, read = (decoded.at_ns[last], decoded.reads[last]) if is_rest else (decoded.ended_ns, None)
+        at_ns = decoded.at_ns[last] if is_rest else decoded.ended_ns
         lines = [line[5:].removeprefix(b" ") for line in rest.splitlines() if line.startswith(b"data:")]
         data = b"\n".join(lines).decode("utf-8", "replace")
         at_ns = (seen.end_ns or 0) if at_ns is None else at_ns
-        yield Frame([at_ns], [read], rest.startswith(b":"), "message", data, rest, False)
+        yield Frame([at_ns], rest.startswith(b":"), "message", data, rest, False)
 
 
 def _undispatched(decoded: Decoded, start: int, end: int) -> Iterator[Frame]:
@@ -331,7 +319,7 @@ def _undispatched(decoded: Decoded, start: int, end: int) -> Iterator[Frame]:
     if raw.strip():
         at_ns = decoded.read_at_ns[bisect_left(decoded.read_ends, end)]
         if at_ns is not None:
-            yield Frame([at_ns], [None], False, "", "", raw)
+            yield Frame([at_ns], False, "", "", raw)
 
 
 def _items(decoded: Decoded, runs: Sequence[ItemRun]) -> Iterator[tuple[Item, slice]]:
@@ -358,12 +346,3 @@ def _apart(found: Sequence[tuple[Item, slice]]) -> list[tuple[Item, slice]]:
             continue
         kept.append((item, items))
     return kept[::-1]
-
-
-def _is_usage_only(frame: Frame) -> bool:
-    if frame.comment or '"choices"' not in frame.data:
-        return False
-    try:
-        return load(frame.data, "").get("choices") == []
-    except ToolError:
-        return False

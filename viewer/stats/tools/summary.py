@@ -4,15 +4,13 @@ Exchanges that a tool would not have measured are left out and counted: running 
 those whose client left before any failure by the tool's rule.
 
 The numbers of many exchanges become one row, each tool's own way: percentiles, standard deviation, weights.
-Five ways are in use. `numpy`: linear percentiles, population deviation (vLLM, SGLang, AIPerf, genai-perf). `pandas`:
-the same with the sample's deviation (llmperf). `inverse_cdf`: nearest rank over weighted values, no interpolation
-(guidellm). `loadgen`: `sorted[int(n·p)]`, whole means, no deviation (MLPerf). `buckets`: only a histogram is kept, and
-percentiles are estimated within its buckets, as Prometheus' `histogram_quantile` does (OpenTelemetry; `token_buckets`
-has those for tokens, `litellm_buckets` LiteLLM's).
+Three ways are in use. `numpy`: linear percentiles, population deviation (vLLM, SGLang, AIPerf). `inverse_cdf`: nearest
+rank over weighted values, no interpolation (guidellm). `buckets`: only a histogram is kept, and percentiles are
+estimated within its buckets, as Prometheus' `histogram_quantile` does (OpenTelemetry; `token_buckets` has those for
+tokens, `litellm_buckets` LiteLLM's).
 A tool that prints 0 for no values gets None here: unknown is never 0.
 """
 
-import contextlib
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,7 +39,6 @@ from wiretape.viewer.stats.tools.tools import MeasuringTool, authority
 from wiretape.viewer.stats.tools.tracers import LITELLM_SECONDS
 
 _MOST_REASONS: Final = 20
-_WITHOUT_USAGE: Final = " without usage-only chunks"
 _PERCENTS: Final = (50, 90, 95, 99)
 
 Values = NDArray[np.float64]
@@ -97,10 +94,10 @@ def summarise(way: str, metric: str, unit: str, series: Series, factor: float = 
     return MetricSummary(metric, unit, count, **{name: float(value) for name, value in statistics.items()})
 
 
-def _numpy(values: Values, _: Values | None, ddof: int) -> JsonObject:
-    deviation = {"std": values.std(ddof=ddof)} if len(values) > ddof else {}
+def _numpy(values: Values, _: Values | None) -> JsonObject:
+    deviation = values.std()
     # There can be tens of millions of values: they are sorted in place.
-    return {**deviation, "percentiles": np.percentile(values, _PERCENTS, overwrite_input=True)}
+    return {"std": deviation, "percentiles": np.percentile(values, _PERCENTS, overwrite_input=True)}
 
 
 def _inverse_cdf(values: Values, weights: Values | None) -> JsonObject:
@@ -121,12 +118,6 @@ def _inverse_cdf(values: Values, weights: Values | None) -> JsonObject:
     }
 
 
-def _loadgen(values: Values, _: Values | None) -> JsonObject:
-    ordered, count = np.sort(values), len(values)
-    places = [int(count * (percent / 100)) for percent in _PERCENTS]
-    return {"mean": ordered.sum() // count, "percentiles": ordered[places]}
-
-
 def _buckets(values: Values, _: Values | None, bounds: Sequence[float]) -> JsonObject:
     # A value on a bound belongs to the bucket below it.
     counts = np.bincount(np.searchsorted(bounds, values, side="left"), minlength=len(bounds) + 1).tolist()
@@ -144,10 +135,8 @@ def _quantile(counts: Sequence[int], bounds: Sequence[float], share: float) -> f
 
 
 WAYS: Final[dict[str, Callable[[Values, Values | None], JsonObject]]] = {
-    "numpy": partial(_numpy, ddof=0),
-    "pandas": partial(_numpy, ddof=1),
+    "numpy": _numpy,
     "inverse_cdf": _inverse_cdf,
-    "loadgen": _loadgen,
     "buckets": partial(_buckets, bounds=OTEL_SECONDS),
     "token_buckets": partial(_buckets, bounds=OTEL_TOKENS),
     "litellm_buckets": partial(_buckets, bounds=LITELLM_SECONDS),
@@ -159,15 +148,13 @@ WAYS: Final[dict[str, Callable[[Values, Values | None], JsonObject]]] = {
 class Measured:
     """One exchange as a tool measures it: its numbers, or the reason of its failure or of its exclusion.
 
-    `without_usage_chunks` are the numbers of a tool that failed only on a chunk without choices. `numbers` has those
-    that a failed operation still records, too (OpenTelemetry's durations). `is_older`: its server seems older than the
-    tool's releases.
+    `numbers` has those that a failed operation still records, too (OpenTelemetry's durations). `is_older`: its server
+    seems older than the tool's releases.
     """
 
     numbers: Numbers = field(default_factory=dict)
     failed: str | None = None
     left_out: str | None = None
-    without_usage_chunks: Numbers | None = None
     is_older: bool = False
 
 
@@ -223,8 +210,7 @@ class ToolReport:
     @property
     def omitted(self) -> dict[str, int]:
         """The tool's metrics that the tape cannot provide, each with the count of requests that lack the value."""
-        names = [f"{metric.name}{suffix}" for suffix in ("", _WITHOUT_USAGE) for metric in self.rule.metrics]
-        names += [total.name for total in self.rule.totals]
+        names = [*(metric.name for metric in self.rule.metrics), *(total.name for total in self.rule.totals)]
         return {name: self.unknown[name] for name in names if name in self.unknown}
 
     @property
@@ -250,8 +236,7 @@ class ToolReport:
                 self.forgiven[outcome] += 1
             self._add_sums(measured.numbers)
         self._add_span(measured, started_ns, end_ns)
-        self._add_values(measured.numbers, "")
-        self._add_values(measured.without_usage_chunks or {}, _WITHOUT_USAGE)
+        self._add_values(measured.numbers)
 
     def _add_sums(self, numbers: Numbers) -> None:
         for total in self.rule.totals:
@@ -274,9 +259,9 @@ class ToolReport:
             first, last = self._span or (started_ns, end_ns)
             self._span = min(first, started_ns), max(last, end_ns)
 
-    def _add_values(self, numbers: Numbers, suffix: str) -> None:
+    def _add_values(self, numbers: Numbers) -> None:
         for metric in self.rule.metrics:
-            name, value = f"{metric.name}{suffix}", numbers.get(metric.key)
+            name, value = metric.name, numbers.get(metric.key)
             if isinstance(value, list | array):
                 self._series.setdefault(name, Series()).values.extend(value)
             elif value is not None:
@@ -285,12 +270,10 @@ class ToolReport:
                 self.unknown[name] += 1
 
     def _metrics(self) -> Iterator[MetricSummary]:
-        for suffix in ("", _WITHOUT_USAGE):
-            for metric in self.rule.metrics:
-                name = f"{metric.name}{suffix}"
-                if name not in (*self.unknown, *self.absent) and (name in self._series or not suffix):
-                    series = self._series.get(name, Series())
-                    yield summarise(metric.way or self.rule.way, name, metric.unit, series, metric.factor)
+        for metric in self.rule.metrics:
+            if metric.name not in (*self.unknown, *self.absent):
+                series = self._series.get(metric.name, Series())
+                yield summarise(metric.way or self.rule.way, metric.name, metric.unit, series, metric.factor)
 
     def _totals(self) -> Iterator[MetricSummary]:
         succeeded = self.attempts - self.failed
@@ -332,11 +315,7 @@ def measure_seen(tool: str, seen: MeasuredRequest | str) -> Measured:
     except ClientLeft:
         return Measured(left_out=LEFT)
     except ToolError as error:
-        spared = None
-        if error.usage_only:
-            with contextlib.suppress(ToolError, ClientLeft):
-                spared = rule.measure(seen.without_usage_chunks())
-        return Measured(error.numbers or {}, str(error), without_usage_chunks=spared, is_older=is_older)
+        return Measured(error.numbers or {}, str(error), is_older=is_older)
 
 
 def measure_observed(tool: str, observed: Observed, count_tokens: CountTokens | None = None) -> Addend:
@@ -349,7 +328,7 @@ def measure_observed(tool: str, observed: Observed, count_tokens: CountTokens | 
 
 def report_of(tool: str, measured: Iterable[Addend], *, is_tokenized: bool = False) -> ToolReport:
     """Return a tool's report of exchanges that it measured."""
-    report = ToolReport(tool.partition("@")[0], authority(tool), is_tokenized)
+    report = ToolReport(tool, authority(tool), is_tokenized)
     for one in measured:
         report.add(*one)
     return report

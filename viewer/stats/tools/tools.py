@@ -4,7 +4,6 @@ The definitions follow the tools' sources at the releases named; the rules for o
 `clients`. Each event has the timestamp of its read; a tool would stamp it some µs later.
 """
 
-import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -12,38 +11,6 @@ from typing import Final
 from wiretape.recorder.decode.dialects import chat, completions, gemini, messages, responses
 from wiretape.viewer.stats.tools import clients, engines, tracers
 from wiretape.viewer.stats.tools.request import MeasuredRequest, Numbers
-
-_RELEASE: Final = re.compile(r"v?([0-9]+(?:\.[0-9]+)*)(?:\.?(?:post|rc|dev)[0-9]+)?")
-
-
-@dataclass(frozen=True, slots=True)
-class Releases:
-    """The releases that a rule matches, from `first` to `last`; `read` names those whose source was read.
-
-    A release is given as precisely as one likes: `0.32` is any 0.32.x. Tools without releases have commits instead.
-    """
-
-    first: str
-    last: str
-    read: Sequence[str]
-
-    def __contains__(self, release: str) -> bool:
-        numbers, first, last = map(_numbers, (release, self.first, self.last))
-        if not (numbers and first and last):
-            return release in (self.first, *self.read)
-        return first <= numbers[: len(first)] and numbers[: len(last)] <= last and len(numbers) >= len(first)
-
-    def __str__(self) -> str:
-        return self.first if self.first == self.last else f"{self.first} to {self.last}"
-
-
-def _numbers(release: str) -> tuple[int, ...]:
-    match = _RELEASE.fullmatch(release)
-    return tuple(map(int, match[1].split("."))) if match else ()
-
-
-def _one(release: str, *read: str) -> Releases:
-    return Releases(release, release, read or (release,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +56,11 @@ class MeasuringTool:
     `last` is the key in `Numbers` of the ms from a request's start to its last timestamp in the tool's run duration;
     without it, a run lasts from the first request's start to the last one's end, failures included. `apis` are the APIs
     that the tool measures; `has_whole`: also their answers that are not streamed. `is_older` tells a request to a
-    server that is older than the tool's releases.
+    server that is older than the tool's releases, and `older_rule` is the rule that is nearer to those.
     """
 
     source: str
-    releases: Releases
+    releases: Sequence[str]
     measure: Callable[[MeasuredRequest], Numbers]
     way: str
     metrics: tuple[ToolMetric, ...]
@@ -104,6 +71,7 @@ class MeasuringTool:
     apis: Collection[str] = (chat.API,)
     has_whole: bool = False
     is_older: Callable[[MeasuredRequest], bool] | None = None
+    older_rule: str | None = None
 
 
 _VLLM_METRICS: Final = (
@@ -118,23 +86,36 @@ _ENGINE_TOTALS: Final = (
     Total("Total generated tokens", "tokens", "output_tokens", per_s=None),
 )
 
+_VLLM: Final = MeasuringTool(
+    "vllm bench serve",
+    ("0.33.0",),
+    engines.vllm,
+    "numpy",
+    _VLLM_METRICS,
+    "Content, `reasoning` and tool calls are token events, role and finish chunks and `reasoning_content` are not;"
+    " ITL is pooled; tokens are those of the last usage outside them; error payloads and clean early ends are"
+    " successes, and of Responses neither.",
+    _ENGINE_TOTALS,
+    apis=(chat.API, completions.API, responses.API),
+    is_older=engines.is_of_older_vllm,
+    older_rule="vllm-0.32",
+)
+
 AUTHORITIES: Final[dict[str, MeasuringTool]] = {
-    "vllm": MeasuringTool(
-        "vllm bench serve",
-        _one("0.33", "0.33.0"),
-        engines.vllm,
-        "numpy",
-        _VLLM_METRICS,
-        "Content, `reasoning` and tool calls are token events, role and finish chunks and `reasoning_content` are not;"
-        " ITL is pooled; tokens are those of the last usage outside them; error payloads and clean early ends are"
-        " successes, and of Responses neither.",
-        _ENGINE_TOTALS,
-        apis=(chat.API, completions.API, responses.API),
-        is_older=engines.is_of_older_vllm,
+    "vllm": _VLLM,
+    "vllm-0.32": replace(
+        _VLLM,
+        releases=("0.30.0", "0.31.0", "0.32.0"),
+        apis=(chat.API, completions.API),
+        measure=engines.vllm_0_32,
+        older_rule=None,
+        note="Any chunk with choices is a token event: TTFT starts at the role chunk and E2EL ends at the finish"
+        " chunk; ITL is pooled; tokens count only from a usage-only chunk; a comment swallows what follows it in"
+        " later reads; error payloads and clean early ends are successes.",
     ),
     "sglang": MeasuringTool(
         "sglang.benchmark.serving",
-        _one("0.5.23"),
+        ("0.5.23",),
         engines.sglang,
         "numpy",
         (
@@ -154,7 +135,7 @@ AUTHORITIES: Final[dict[str, MeasuringTool]] = {
     ),
     "aiperf": MeasuringTool(
         "AIPerf",
-        _one("0.13", "0.13.0"),
+        ("0.13.0",),
         clients.aiperf,
         "numpy",
         (
@@ -180,7 +161,7 @@ AUTHORITIES: Final[dict[str, MeasuringTool]] = {
     ),
     "guidellm": MeasuringTool(
         "guidellm",
-        _one("0.8", "0.8.1"),
+        ("0.8.1",),
         clients.guidellm,
         "inverse_cdf",
         (
@@ -199,64 +180,9 @@ AUTHORITIES: Final[dict[str, MeasuringTool]] = {
         ),
         apis=(chat.API, completions.API, responses.API),
     ),
-    "genai-perf": MeasuringTool(
-        "genai-perf",
-        _one("0.0.16"),
-        clients.genai_perf,
-        "numpy",
-        (
-            ToolMetric("ttft", "Time To First Token"),
-            ToolMetric("ttst", "Time To Second Token"),
-            ToolMetric("request_latency", "Request Latency"),
-            ToolMetric("itl", "Inter Token Latency", needs_tokens=True),
-            ToolMetric("tps_user", "Output Token Throughput Per User", "tokens/sec/user", needs_tokens=True),
-            ToolMetric("output_tokens", "Output Sequence Length", "tokens", needs_tokens=True),
-        ),
-        "Only text counts: reasoning and tool calls are invisible; events of one read are one response; what fails here"
-        " would end its whole report; clean early ends are successes; tokens are those of usage, where the answer is"
-        " only text, unless --tokenizer is given.",
-        (
-            Total("Request Throughput", "requests/sec"),
-            Total("Output Token Throughput", "tokens/sec", "output_tokens"),
-        ),
-        last="request_latency",
-    ),
-    "llmperf": MeasuringTool(
-        "llmperf",
-        _one("f1d6bed4", "f1d6bed4 (2024-12-08)"),
-        clients.llmperf,
-        "pandas",
-        (
-            ToolMetric("itl", "inter_token_latency_s", "s", 1e-3),
-            ToolMetric("ttft", "ttft_s", "s", 1e-3),
-            ToolMetric("e2e_latency", "end_to_end_latency_s", "s", 1e-3),
-            ToolMetric("throughput", "request_output_throughput_token_per_s", "tokens/s", needs_tokens=True),
-            ToolMetric("output_tokens", "number_output_tokens", "tokens", needs_tokens=True),
-        ),
-        "Inter-token latency is the whole latency over the number of JSON chunks, first token's time included; only"
-        " text counts, a stream without any has a TTFT of 0; a comment line or a usage-only chunk fails the request;"
-        " the deviation is the sample's.",
-        (
-            Total("mean_output_throughput_token_per_s", "tokens/s", "output_tokens"),
-            Total("num_completed_requests_per_min", "requests/min", per_s=60),
-        ),
-    ),
-    "mlperf": MeasuringTool(
-        "MLPerf inference loadgen",
-        _one("b66003e1", "b66003e1 (2026-08-20)"),
-        clients.mlperf,
-        "loadgen",
-        (
-            ToolMetric("ttft_ns", "First Token latency", "ns"),
-            ToolMetric("tpot_ns", "Time to Output Token", "ns"),
-            ToolMetric("latency_ns", "latency", "ns"),
-        ),
-        "Its clock starts when a query was scheduled, which a tape does not know: here, when it was issued; times are"
-        " whole ns, percentiles sorted[int(n·p)]; only complete exchanges are samples.",
-    ),
     "otel": MeasuringTool(
         "OpenTelemetry semantic-conventions-genai",
-        _one("1.41", "semconv v1.41.1", "9ba9b775"),
+        ("semconv v1.41.1", "9ba9b775"),
         clients.otel,
         "buckets",
         (
@@ -271,7 +197,7 @@ AUTHORITIES: Final[dict[str, MeasuringTool]] = {
     ),
     "langfuse": MeasuringTool(
         "Langfuse, its Python SDK's OpenAI integration",
-        _one("5.0", "5.0.4"),
+        ("5.0.4",),
         tracers.langfuse,
         "numpy",
         (
@@ -288,7 +214,7 @@ AUTHORITIES: Final[dict[str, MeasuringTool]] = {
     ),
     "litellm": MeasuringTool(
         "LiteLLM, its Prometheus metrics",
-        _one("1.109", "1.109.1"),
+        ("1.109.1",),
         tracers.litellm,
         "litellm_buckets",
         (
@@ -305,7 +231,7 @@ AUTHORITIES: Final[dict[str, MeasuringTool]] = {
     ),
     "traceloop": MeasuringTool(
         "OpenLLMetry, opentelemetry-instrumentation-openai",
-        _one("0.62", "0.62.4"),
+        ("0.62.4",),
         tracers.traceloop,
         "numpy",
         (
@@ -319,48 +245,16 @@ AUTHORITIES: Final[dict[str, MeasuringTool]] = {
         " histogram buckets.",
     ),
 }
-"""The tools, by the name that `--as` takes; the rule is that of the newest release."""
+"""The tools, by the name that `--as` takes; the rule is that of the newest release.
 
-EARLIER: Final[dict[str, tuple[MeasuringTool, ...]]] = {
-    "vllm": (
-        replace(
-            AUTHORITIES["vllm"],
-            releases=Releases("0.30", "0.32", ("0.30.0", "0.31.0", "0.32.0")),
-            apis=(chat.API, completions.API),
-            measure=engines.vllm_0_30,
-            note="Any chunk with choices is a token event: TTFT starts at the role chunk and E2EL ends at the finish"
-            " chunk; ITL is pooled; tokens count only from a usage-only chunk; a comment swallows what follows it in"
-            " later reads; error payloads and clean early ends are successes.",
-        ),
-        replace(
-            AUTHORITIES["vllm"],
-            releases=Releases("0.20", "0.29", ("0.20.0", "0.26.0", "0.27.1", "0.28.0", "0.29.0")),
-            apis=(chat.API, completions.API),
-            measure=engines.vllm_0_20,
-            note="Any chunk with choices is a token event: TTFT starts at the role chunk; E2EL ends at the usage chunk;"
-            " a comment swallows what follows it in later reads; an answer without a chunk has a TTFT of 0 that enters"
-            " the mean; error payloads and clean early ends are successes.",
-        ),
-    ),
-}
-"""The rules of older releases, newest first, where a tool has changed its counts."""
+vLLM counts otherwise since 0.33, and both counts are in use.
+"""
 
 TOOLS: Final[tuple[str, ...]] = tuple(AUTHORITIES)
 
 
-def authority(name: str) -> MeasuringTool:
-    """Return the rule of a tool, `vllm`, or of one of its releases, `vllm@0.32`.
-
-    Raises `ValueError` with the known names, if the tool or the release is unknown.
-    """
-    tool, at, release = name.partition("@")
+def authority(tool: str) -> MeasuringTool:
+    """Return the rule of a tool; raise `ValueError` with the known names if it is unknown."""
     if tool not in AUTHORITIES:
         raise ValueError(f"{tool!r} is not a known tool: choose from {', '.join(TOOLS)}")
-    rules = (AUTHORITIES[tool], *EARLIER.get(tool, ()))
-    if not at:
-        return rules[0]
-    for rule in rules:
-        if release in rule.releases:
-            return rule
-    known = ", ".join(f"{tool}@{rule.releases}" for rule in rules)
-    raise ValueError(f"no rule is known for release {release!r} of {tool}: choose from {known}")
+    return AUTHORITIES[tool]

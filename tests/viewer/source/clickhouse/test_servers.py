@@ -67,9 +67,8 @@ QUESTIONS = (
     "export --table summary --by model",
     "ls --columns id,model,status,outcome,ttft,gap_p99,flags,max_gap --format csv",
     "ls --sort -ttft -n 9 --columns id,ttft --format csv",
-    "stats --as mlperf --format csv",
     "stats --as langfuse --format csv",
-    "stats --as mlperf --format table",
+    "stats --as langfuse --format table",
     "ls --columns id,cost,currency,cache_hit_rate --format csv",
     "stats --columns cost,cost_mean,cost_n,cost_unknown_n,currency --by model,day --format csv",
 )

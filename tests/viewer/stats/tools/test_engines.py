@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.cases import each_case
 from tests.support.tools import request
-from wiretape.viewer.stats.tools.engines import sglang, vllm, vllm_0_20, vllm_0_30
+from wiretape.viewer.stats.tools.engines import sglang, vllm, vllm_0_32
 from wiretape.viewer.stats.tools.request import ToolError
 
 
@@ -18,7 +18,7 @@ TEXT, TOOL = chunk({"content": "a"}), chunk({"tool_calls": [{"index": 0, "functi
 DONE = b"data: [DONE]\n\n"
 
 
-@each_case("tool", [vllm, vllm_0_30, sglang])
+@each_case("tool", [vllm, vllm_0_32, sglang])
 @each_case(
     ("body", "reason"),
     [
@@ -32,13 +32,13 @@ def test_what_the_standard_allows_can_break_a_tool(tool, body, reason):
         tool(request(body + DONE))
 
 
-@pytest.mark.parametrize("tool", [vllm, vllm_0_30, sglang])
+@pytest.mark.parametrize("tool", [vllm, vllm_0_32, sglang])
 def test_an_error_in_the_stream_and_an_early_end_are_successes(tool):
     assert tool(request(TEXT, b'data: {"error":{"message":"boom"}}\n\n'))["ttft"] == 1e-5
     assert tool(request(TEXT))["itl"] == []
 
 
-@pytest.mark.parametrize("tool", [vllm, vllm_0_30, sglang])
+@pytest.mark.parametrize("tool", [vllm, vllm_0_32, sglang])
 def test_a_connection_that_breaks_is_a_failure_even_after_done(tool):
     with pytest.raises(ToolError, match="connection broke"):
         tool(request(TEXT, DONE, ended_by="eof"))
@@ -65,7 +65,7 @@ def test_vllm_takes_tokens_from_a_chunk_without_output():
     assert vllm(request(chunk({"content": "a"}, **USAGE)))["output_tokens"] is None
     assert vllm(request(TEXT, TEXT, ALONE))["tpot"] == 5e-6
     assert vllm(request(TEXT, TEXT, chunk({}, **USAGE)))["output_tokens"] == 3
-    assert vllm_0_30(request(TEXT, TEXT, chunk({}, **USAGE)))["output_tokens"] is None
+    assert vllm_0_32(request(TEXT, TEXT, chunk({}, **USAGE)))["output_tokens"] is None
     assert sglang(request(chunk({"content": "a"}, **USAGE)))["output_tokens"] == 3
 
 
@@ -89,23 +89,21 @@ ROLE, FINISH = chunk({"role": "assistant", "content": ""}), chunk({})
 )
 def test_vllm_0_33_counts_output_and_tokens_without_text(delta, counts):
     assert vllm(request(TEXT, chunk(delta)))["itl"] == ([1e-5] if counts else [])
-    assert vllm_0_30(request(TEXT, chunk(delta)))["itl"] == [1e-5]
+    assert vllm_0_32(request(TEXT, chunk(delta)))["itl"] == [1e-5]
 
 
 def test_vllm_before_0_33_starts_at_the_role_and_ends_at_the_finish_chunk():
     body = (ROLE, TEXT, TEXT, FINISH, ALONE, DONE)
     assert [vllm(request(*body))[key] for key in ("ttft", "e2el", "tpot")] == [2e-5, 3e-5, 5e-6]
-    assert [vllm_0_30(request(*body))[key] for key in ("ttft", "e2el", "tpot")] == [1e-5, 4e-5, 1.5e-5]
-    assert [vllm_0_20(request(*body))[key] for key in ("ttft", "e2el", "tpot")] == [1e-5, 5e-5, 2e-5]
+    assert [vllm_0_32(request(*body))[key] for key in ("ttft", "e2el", "tpot")] == [1e-5, 4e-5, 1.5e-5]
 
 
 def test_vllm_before_0_33_loses_in_a_comment_what_later_reads_bring():
     body = (b": c\n\n", ROLE, TEXT, TEXT)
     assert vllm(request(*body))["itl"] == [1e-5]
     with pytest.raises(ToolError, match="Never received a valid chunk"):
-        vllm_0_30(request(*body))
-    assert vllm_0_30(request(b": c\n\n", ROLE + TEXT, TEXT))["itl"] == [1e-5]
-    assert vllm_0_20(request(*body))["ttft"] == 0
+        vllm_0_32(request(*body))
+    assert vllm_0_32(request(b": c\n\n", ROLE + TEXT, TEXT))["itl"] == [1e-5]
 
 
 def test_vllm_takes_an_event_when_its_json_is_whole():
@@ -134,7 +132,7 @@ def test_vllm_reads_crlf_an_event_a_read():
 )
 def test_vllm_needs_a_delta(body, reason):
     with pytest.raises(ToolError, match=reason):
-        vllm_0_30(request(body))
+        vllm_0_32(request(body))
     with pytest.raises(ToolError, match=r"Never received a valid chunk|AttributeError"):
         vllm(request(body))
 

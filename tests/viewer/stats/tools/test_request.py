@@ -14,7 +14,7 @@ from wiretape.recorder.decode.runs import ItemRun
 from wiretape.viewer.stats.tools import request as seen
 from wiretape.viewer.stats.tools.request import ToolError
 from wiretape.viewer.stats.tools.summary import measure
-from wiretape.viewer.stats.tools.tools import EARLIER, TOOLS
+from wiretape.viewer.stats.tools.tools import TOOLS
 
 STREAMS = sorted((Path(__file__).parents[3] / "data" / "streams").glob("*.sse"))
 
@@ -124,9 +124,6 @@ def test_what_has_no_timestamp_is_not_wholly_on_the_tape():
     assert seen.request(exchange, decoded, derive(exchange, [], 2 * CHUNK)) == "not wholly on the tape"
 
 
-RELEASES = [*TOOLS, *(f"{tool}@{rule.releases.last}" for tool, rules in EARLIER.items() for rule in rules)]
-
-
 def assert_measured_alike(body, size):
     """Measure a body as it is decoded, and with each of its chunks in a run of its own."""
     reads = [
@@ -138,7 +135,7 @@ def assert_measured_alike(body, size):
     alone = [
         ItemRun(chunk, None, [""], item) for run in decoded.runs for item, chunk in enumerate(run.chunks(), run.item)
     ]
-    for tool in RELEASES:
+    for tool in TOOLS:
         found = measure(tool, exchange, decoded, judged)
         assert found == measure(tool, exchange, dataclasses.replace(decoded, runs=alone), judged), tool
 

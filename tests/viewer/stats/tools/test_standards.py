@@ -1,30 +1,14 @@
-"""MLPerf and OpenTelemetry on exchanges that fail, and on those without tokens."""
+"""OpenTelemetry on exchanges that fail, and on those without tokens."""
 
 import pytest
 
 from tests.support.cases import each_case
 from tests.support.tools import CHUNK, request
-from wiretape.viewer.stats.tools.clients import mlperf, otel
+from wiretape.viewer.stats.tools.clients import otel
 from wiretape.viewer.stats.tools.request import MeasuredRequest, ToolError
 
 DONE = b"data: [DONE]\n\n"
 ROLE = b'data: {"choices":[{"delta":{"role":"assistant"}}]}\n\n'
-
-
-def test_mlperf_has_no_time_per_token_without_two_tokens():
-    assert mlperf(request(ROLE, CHUNK, CHUNK, DONE)) == {
-        "ttft_ns": 20,
-        "latency_ns": 30,
-        "tpot_ns": None,
-        "output_tokens": None,
-    }
-
-
-def test_mlperf_has_samples_of_complete_answers_only():
-    with pytest.raises(ToolError, match=r"no QuerySamplesComplete \(truncated\)"):
-        mlperf(request(CHUNK))
-    with pytest.raises(ToolError, match="no FirstTokenComplete"):
-        mlperf(request(ROLE, DONE))
 
 
 @each_case(
