@@ -30,7 +30,6 @@ from wiretape.viewer.source.base import (
     Source,
 )
 from wiretape.viewer.stats import summary
-from wiretape.viewer.stats.heatmap import Heatmap
 from wiretape.viewer.stats.metrics import QUANTITIES
 from wiretape.viewer.stats.prices import Paid
 from wiretape.viewer.stats.summary import TOKENS, AnswerEnds, Figures, Sample
@@ -172,9 +171,6 @@ class Memory(Place, Source):
     def left_out(self, selection: Selection) -> dict[str, int]:
         kept = self._chosen(selection.of_generations())
         return dict(Counter(one.row["operation"] for one in self._chosen(selection) if one not in kept))
-
-    def heat(self, metric: str, room: tuple[int, int], selection: Selection) -> Heatmap | None:
-        return None
 
     def failures(self, selection: Selection) -> list[Failures]:
         failed = Counter(one.row["outcome"] for one in self._chosen(selection) if one.row["outcome"] in FAILURES)

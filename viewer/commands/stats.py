@@ -57,8 +57,8 @@ _ACCOUNTED = 20_000
     "tool",
     metavar="TOOL",
     shell_complete=completion.tools,
-    help="Measure by this tool's definitions, under its names, and list the differences: vllm, sglang, aiperf, "
-    "guidellm, otel, langfuse, litellm or traceloop, by its newest known release, or vllm-0.32 for vLLM up to that.",
+    help="Measure by this tool's definitions, under its names, and list the differences: vllm, vllm-0.32, sglang, "
+    "aiperf, guidellm, otel, langfuse, litellm or traceloop, each by its newest known release.",
 )
 @click.option(
     "--tokenizer",

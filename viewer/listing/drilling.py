@@ -1,4 +1,4 @@
-"""Pure: the filter that selects a figure's exchanges: a group of exchanges, a cell of a heatmap, a kind of failure.
+"""Pure: the filter that selects a figure's exchanges: a group of exchanges, a kind of failure.
 
 It is the current filter and a few more terms, as text that people can read, type and change. Texts compare without
 regard to case, so that groups which only differ in that are selected together.
@@ -6,17 +6,15 @@ regard to case, so that groups which only differ in that are selected together.
 
 import re
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 from wiretape.recorder.clock import Clock
 from wiretape.viewer.query import parser
 from wiretape.viewer.query.parser import FilterError
 from wiretape.viewer.query.syntax import Among, Compare, Filter, Labelled, Match, Not, Or, Regex
 from wiretape.viewer.query.values import REGEX_CHARACTERS
-from wiretape.viewer.stats.heatmap import Heatmap
 from wiretape.viewer.stats.metrics import PERIODS
 
-_FIELDS: Final = {"gap": "gap", "ttft": "ttft_ms", "tps": "tps_user"}
 _ANY = ("", "")
 _LONGEST_SIGN = len(r"\U00000000")
 
@@ -80,20 +78,6 @@ def group(name: str, value: Any, others: Iterable[object] = ()) -> str:
     if name == "path" and any(str(other).startswith(f"{value}?") for other in others):
         return f"{match} {Not(Regex(name, '[?]'))}"  # a path without a query matches every query
     return str(match)
-
-
-def cell(heatmap: Heatmap, row: int, column: int) -> str:
-    """Return the terms that select the exchanges of a cell: of a gap map, those with such a gap."""
-    since, until = heatmap.span(column)
-    low, high = heatmap.limits(row)
-    field, terms = _FIELDS[heatmap.metric], [f"since:{since} until:{until}"]
-    # A gap of 0 is in no cell.
-    least = 1 if low is None and heatmap.metric != "tps" else low or 0
-    if heatmap.metric == "gap":
-        terms.append(str(Among(field, ((least, high - 1),))))
-    else:
-        terms += [str(Compare(field, ">=", least)), str(Compare(field, "<", high))]
-    return " ".join(terms)
 
 
 def failure(outcome: str, detail: str | None, code: str | None, status: int | None) -> str:

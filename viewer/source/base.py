@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from wiretape.viewer.rows import DetailRow, HeadersRow, ListRow, PreviewRow, RequestRow, TableRow
     from wiretape.viewer.sessions.account import Account
     from wiretape.viewer.sessions.content import SentContext
-    from wiretape.viewer.stats.heatmap import Heatmap
     from wiretape.viewer.stats.metrics import Bound, Quantity
     from wiretape.viewer.stats.summary import Figures, Method, Sample
     from wiretape.viewer.stats.tools.summary import Addend
@@ -436,10 +435,6 @@ class Source(ABC):
     @abstractmethod
     def left_out(self, selection: Selection) -> dict[str, int]:
         """Count the exchanges that are no generations, by operation."""
-
-    @abstractmethod
-    def heat(self, metric: str, room: tuple[int, int], selection: Selection) -> "Heatmap | None":
-        """Count a metric over time in at most `room` columns and rows; None without values."""
 
     @abstractmethod
     def failures(self, selection: Selection) -> list[Failures]:

@@ -2,12 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wiretape.viewer.stats import heatmap
 from wiretape.viewer.stats.summary import known, percentiles
+
+_STEPS_S: Final = (
+    1, 2, 3, 5, 10, 15, 20, 30, 60, 120, 180, 300, 600, 900, 1200, 1800, 3600, 7200, 10800, 14400, 21600, 28800, 43200,
+    86400, 172800, 259200, 604800,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +46,7 @@ def trend(found: StartedExchanges, room: int) -> Trend | None:
     """Return the trend of exchanges in at most `room` intervals; None if there are no exchanges."""
     if not len(found.start_s):
         return None
-    ends_ms = 1000 * int(found.start_s.min()), 1000 * int(found.start_s.max())
-    start_ms, step_ms, count = heatmap.columns(*ends_ms, room, exchanges=0)
-    start, step_s = start_ms // 1000, step_ms // 1000
+    start, step_s, count = intervals(int(found.start_s.min()), int(found.start_s.max()), room)
     places = (found.start_s - start) // step_s
     ttfts = [_percentiles(values) for values in _by_place(found.ttft_ms, places, count)]
     return Trend(
@@ -68,3 +72,19 @@ def _percentiles(values: NDArray[np.float64]) -> tuple[float | None, float | Non
         return None, None
     median, high = percentiles(values, (50, 95))
     return median, high
+
+
+def intervals(first_s: int, last_s: int, room: int) -> tuple[int, int, int]:
+    """Return the start of the first interval and an interval's length (s), and their number: at most `room`."""
+    for step_s in (*_STEPS_S, *(_STEPS_S[-1] << doubled for doubled in range(1, 40))):
+        start = _floored(first_s, step_s)
+        if (count := (last_s - start) // step_s + 1) <= max(room, 1):
+            return start, step_s, count
+    return first_s, last_s - first_s + 1, 1
+
+
+def _floored(at_s: int, step_s: int) -> int:
+    """Return the beginning of the step that a time is in: days and hours are local."""
+    local, utc = (datetime.fromtimestamp(at_s, zone).replace(tzinfo=None) for zone in (None, UTC))
+    local_s = at_s + (local - utc) // timedelta(seconds=1)
+    return local_s // step_s * step_s - local_s + at_s

@@ -167,7 +167,6 @@ STATS: Final = (
     HELP,
     _OPEN.on("list the exchanges of the item under the cursor", "drill down"),
     _GROUP,
-    _VIEW.on("the map of gaps, TTFT or TPS", "gap/ttft/tps"),
     _ZOOM.on("a shorter window of time, or all of it", "window"),
     _FILTER,
     _VIEWS,

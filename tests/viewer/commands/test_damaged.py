@@ -123,8 +123,6 @@ def screens(connection: Connection) -> Iterator[Callable[[], Any]]:
     yield lambda: overview.figures(connection, "model")
     yield lambda: overview.failures(connection)
     yield lambda: overview.label_keys(connection)
-    for metric in ("gap", "ttft", "tps"):
-        yield lambda metric=metric: overview.heat(connection, metric, (80, 10))
     yield lambda: overview.samples(connection, ("outcome",))
     for no in numbers[:2]:
         yield lambda no=no: live.preview(connection, no)

@@ -1,4 +1,4 @@
-"""Drilling: the filter of a group, a cell or a failure selects just the exchanges that it counts."""
+"""Drilling: the filter of a group or a failure selects just the exchanges that it counts."""
 
 from typing import Any
 
@@ -29,15 +29,6 @@ def test_filter_of_a_group_selects_its_exchanges(name: str, connection: Connecti
         others = [key for key in keys if key is not row[name]]
         found[str(row[name])] = selected(connection, drilling.group(name, row[name], others))
     assert found == {str(row[name]): row["n"] for row in rows}
-
-
-@pytest.mark.parametrize("metric", ["gap", "ttft", "tps"])
-def test_filter_of_a_cell_selects_its_exchanges(metric: str, connection: Connection) -> None:
-    found = overview.heat(connection, metric, (30, 12))
-    assert found is not None
-    for row in range(len(found.bands)):
-        for column in range(found.columns):
-            assert selected(connection, drilling.cell(found, row, column)) == found.exchanges[row][column]
 
 
 def test_filter_of_a_failure_selects_its_exchanges(connection: Connection) -> None:

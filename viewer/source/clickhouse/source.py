@@ -33,7 +33,6 @@ from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.source.tape.source import Queried, condition
 
 if TYPE_CHECKING:
-    from wiretape.viewer.stats.heatmap import Heatmap
     from wiretape.viewer.stats.metrics import Bound
     from wiretape.viewer.stats.summary import Figures
     from wiretape.viewer.stats.tools.summary import Addend
@@ -185,11 +184,6 @@ class ServerSource(Queried):
         from wiretape.viewer.source.clickhouse import observed
 
         return observed.measured(self.connection, tool, condition(selection))
-
-    def heat(self, metric: str, room: tuple[int, int], selection: Selection) -> "Heatmap | None":
-        from wiretape.viewer.source.clickhouse import heat
-
-        return heat.heat(self.connection, metric, room, condition(selection))
 
     def labels(self, selection: Selection) -> list[str]:
         return listing.label_keys(self.connection, condition(selection))

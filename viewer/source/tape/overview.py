@@ -1,4 +1,4 @@
-"""Queries over a whole tape: samples of its groups for statistics, a heatmap over time, failures.
+"""Queries over a whole tape: samples of its groups for statistics, a trend over time, failures.
 
 Each query is short, as in `queries`, and its transaction ends before the next begins. Numbers are read as columns and
 never pass through rows of named fields; the gaps of all exchanges of a group lie side by side in one array.
@@ -16,16 +16,14 @@ from sqlalchemy import ColumnElement, Connection, Select, Text, and_, case, func
 from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.exchange import FAILURES, OUTCOMES
 from wiretape.recorder.decode.turns import TURN_OUTCOMES
-from wiretape.recorder.tape import cells
 from wiretape.recorder.tape.schema import COVERED, exchanges, measures
 from wiretape.viewer.rows import TableRow
 from wiretape.viewer.source.base import Failures
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.columns import JOINED, cache_total, column, cost_units, each_label, flagged, label
 from wiretape.viewer.source.tape.conditions import Condition
-from wiretape.viewer.stats import heatmap, summary
+from wiretape.viewer.stats import summary
 from wiretape.viewer.stats import trend as trends
-from wiretape.viewer.stats.heatmap import Heatmap
 from wiretape.viewer.stats.metrics import QUANTITIES, Bound
 from wiretape.viewer.stats.prices import Paid
 from wiretape.viewer.stats.summary import TOKENS, UNMEASURED, AnswerEnds, Key, Sample
@@ -64,8 +62,6 @@ _PAID: Final = 3
 """Number of columns for payments: the cost, the tokens from the cache, and all tokens of the request."""
 
 _COLUMNS: Final = {quantity.name: quantity for quantity in QUANTITIES.values() if quantity.column is not None}
-SPREAD: Final = {"gap": "icl_max_ms", "ttft": "ttft_ms", "tps": "tps_user"}
-"""The field that an exchange has which is part of the map of a metric: that of gaps, their greatest."""
 _NOT_FAILED: Final = ("complete", "open")
 
 
@@ -300,38 +296,6 @@ def label_keys(connection: Connection, where: Condition | None = None, most: int
         return [str(key) for (key,) in found]
 
 
-_NO_GAPS: Final = bytes(4 * 64)
-
-
-def heat(connection: Connection, metric: str, room: tuple[int, int], where: Condition | None = None) -> Heatmap | None:
-    """Count a metric of `heatmap.METRICS` over time, in at most `room` columns and rows; None if there is nothing."""
-    ends = cells.least(exchanges.c.started_at), cells.greatest(exchanges.c.started_at)
-    statement = select(func.count(), *ends).select_from(JOINED)
-    with connection.begin():
-        size, first, last = connection.execute(queries.filtered(statement, where)).one()
-    if first is None:
-        return None
-    earliest, latest = sorted(_milliseconds([first, last]).tolist())
-    start, step_ms, count = heatmap.columns(earliest, latest, room[0], size)
-    counts = np.zeros((64, count), np.int64)
-    found: list[NDArray[np.int64]] = []
-    had: list[NDArray[np.uint64]] = []
-    for at_ms, values, hists in _spread(connection, metric, where):
-        places, bits = (at_ms - start) // step_ms, _bits(values)
-        known = (places >= 0) & (places < count)  # the others began at a time that cannot be read
-        places, bits, hists = places[known], bits[known], None if hists is None else hists[known]
-        if hists is None:
-            np.add.at(counts, (bits, places), 1)
-            continue
-        for place in np.unique(places):
-            counts[:, place] += hists[places == place].sum(axis=0, dtype=np.int64)
-        found.append(places)
-        had.append(np.packbits(hists > 0, axis=1, bitorder="little").view("<u8")[:, 0])
-    each = np.concatenate(found) if found else None
-    alike = None if each is None else Alike(each, np.concatenate(had), np.ones(len(each), np.int64))
-    return laid(metric, (start, step_ms), counts, alike, room[1])
-
-
 def trend(connection: Connection, room: int, where: Condition | None = None) -> Trend | None:
     """Return the trend of exchanges in at most `room` intervals; times are those of complete ones."""
     is_complete = measures.c.outcome == "complete"
@@ -343,64 +307,6 @@ def trend(connection: Connection, room: int, where: Condition | None = None) -> 
         found.append(np.column_stack((_milliseconds([row[1] for row in batch]) // 1000, values)))
     starts, failures, ttft_ns, gap_ns = np.concatenate(found).T
     return trends.trend(StartedExchanges(starts.astype(np.int64), failures > 0, ttft_ns / 1e6, gap_ns / 1e6), room)
-
-
-@dataclass(frozen=True, slots=True)
-class Alike:
-    """Exchanges of a map that have gaps of the same bit lengths: their column, a bit for each length, how many."""
-
-    places: NDArray[np.int64]
-    had: NDArray[np.uint64]
-    count: NDArray[np.int64]
-
-    def having(self, low: int, end: int, columns: int) -> list[int]:
-        """Count, column by column, those that have a gap of at least `low` and less than `end` bits."""
-        wanted = (self.had & np.uint64((1 << end) - (1 << low))) != 0
-        counted = np.bincount(self.places[wanted], self.count[wanted], minlength=columns)
-        return [int(count) for count in counted]
-
-
-def laid(
-    metric: str,
-    times: tuple[int, int],
-    counts: NDArray[np.int64],
-    alike: Alike | None,
-    room: int,
-) -> Heatmap | None:
-    """Lay counts out by bit length and column; of gaps, `alike` says how many exchanges have them."""
-    same_read = int(counts[0].sum()) if metric == "gap" else 0
-    if metric != "tps":
-        counts[0] = 0
-    seen = np.flatnonzero(counts.sum(axis=1))
-    if not len(seen):
-        return None
-    floor = heatmap.FLOORS[metric]
-    bands = heatmap.bands(max(floor, int(seen[0])), max(floor, int(seen[-1])), room)
-    lows = [0 if at == len(bands) - 1 else low for at, (low, _) in enumerate(bands)]
-    ends = [64, *lows[:-1]]
-    spans = list(zip(lows, ends, strict=True))
-    rows = [counts[low:end].sum(axis=0).tolist() for low, end in spans]
-    of = rows if alike is None else [alike.having(max(low, 1), end, counts.shape[1]) for low, end in spans]
-    return Heatmap(metric, *times, bands, rows, of, same_read)
-
-
-def _spread(
-    connection: Connection, metric: str, where: Condition | None
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.uint32] | None]]:
-    """Yield of the exchanges that have a value: when each started (ms), its value, its gaps by bit length."""
-    value = column(SPREAD[metric])
-    columns: list[ColumnElement[Any]] = [exchanges.c.no, exchanges.c.started_at, value]
-    columns += [measures.c.gap_hist] if metric == "gap" else []
-    for batch in queries.in_batches(connection, select(*columns).where(value.is_not(None)), where):
-        hists = None
-        if metric == "gap":
-            hists = np.frombuffer(b"".join(row[3] or _NO_GAPS for row in batch), "<u4").reshape(-1, 64)
-        yield _milliseconds([row[1] for row in batch]), np.array([row[2] for row in batch], np.float64), hists
-
-
-def _bits(values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the bit lengths of whole numbers, or of the whole parts of rates; below 2^53 that is exact."""
-    return np.minimum(np.frexp(np.floor(values))[1].astype(np.int64), 63)
 
 
 def _milliseconds(instants: Sequence[str]) -> NDArray[np.int64]:

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from wiretape.viewer.exchange.turn import Turn
     from wiretape.viewer.sessions.account import Account
     from wiretape.viewer.sessions.content import SentContext
-    from wiretape.viewer.stats.heatmap import Heatmap
     from wiretape.viewer.stats.metrics import Bound
     from wiretape.viewer.stats.summary import Figures, Sample
     from wiretape.viewer.stats.tools.summary import Addend
@@ -195,11 +194,6 @@ class TapeSource(Queried):
         from wiretape.viewer.source.tape import observed
 
         return observed.measured(self.connection, self._path, tool, condition(selection.with_bytes()), count_tokens)
-
-    def heat(self, metric: str, room: tuple[int, int], selection: Selection) -> "Heatmap | None":
-        from wiretape.viewer.source.tape import overview
-
-        return overview.heat(self.connection, metric, room, condition(selection))
 
     def labels(self, selection: Selection) -> list[str]:
         from wiretape.viewer.source.tape import overview

@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 
 from rich.segment import Segment
 from rich.style import Style
-from textual.color import Color, Lab, lab_to_rgb, rgb_to_lab
+from textual.color import Color
 from textual.containers import Vertical
 from textual.filter import LineFilter
 from textual.strip import Strip
@@ -86,15 +86,6 @@ def contrast(foreground: str, background: str) -> float:
     """Return the contrast of two colours as WCAG 2 defines it: 1 (none) to 21."""
     darker, lighter = sorted(luminance(*Color.parse(colour).normalized) for colour in (foreground, background))
     return (lighter + 0.05) / (darker + 0.05)
-
-
-@functools.lru_cache(16)
-def scale(first: str, last: str, count: int) -> tuple[str, ...]:
-    """Return `count` colours from one to another that look evenly spaced: equal steps in CIELAB."""
-    low, high = (rgb_to_lab(Color.parse(colour)) for colour in (first, last))
-    shares = (step / (count - 1) for step in range(1, count - 1))
-    mixed = (Lab(*(start + (end - start) * share for start, end in zip(low, high, strict=True))) for share in shares)
-    return first.lower(), *(lab_to_rgb(colour).hex.lower() for colour in mixed), last.lower()
 
 
 class _WithoutColors(LineFilter):

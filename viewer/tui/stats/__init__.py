@@ -1,1 +1,1 @@
-"""The screen of groups, heat and failures."""
+"""The screen of groups and failures."""

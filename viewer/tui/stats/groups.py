@@ -74,7 +74,7 @@ class GroupTable(CursorTable):
 class FailureList(CursorList):
     """Draws texts side by side, in as many lines as it has; with more of them it scrolls with its cursor."""
 
-    DEFAULT_CSS = "FailureList { width: 1fr; height: 2; }"
+    DEFAULT_CSS = "FailureList { width: 1fr; height: 1fr; }"
     BINDINGS: ClassVar[list[BindingType]] = bindings.of(*bindings.ASIDE)
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The figures of a filter's matches: a table of groups, a map over time, and the kinds of failures.
+"""The figures of a filter's matches: a table of groups, and the kinds of failures.
 
 All figures are those of `wiretape stats`, which cover generations unless the filter names the operation. They are read
 in the tape's thread; `y` gives the command that prints them. The item under the cursor can be opened: `drilling` makes
@@ -22,8 +22,6 @@ from wiretape.viewer.listing import drilling, groups
 from wiretape.viewer.query import coverage
 from wiretape.viewer.query.parser import FilterError
 from wiretape.viewer.rows import TableRow
-from wiretape.viewer.stats import heatmap
-from wiretape.viewer.stats.heatmap import METRICS, Heatmap
 from wiretape.viewer.text import formatting
 from wiretape.viewer.tui import bindings
 from wiretape.viewer.tui.base import paint
@@ -31,7 +29,6 @@ from wiretape.viewer.tui.base.host import Superseded, host
 from wiretape.viewer.tui.dialogs import offers
 from wiretape.viewer.tui.dialogs.menus import AskScreen
 from wiretape.viewer.tui.stats.groups import FailureList, GroupTable
-from wiretape.viewer.tui.stats.heat import HeatGrid
 from wiretape.viewer.tui.widgets.bar import HeaderLine
 from wiretape.viewer.tui.widgets.cursor import MARGIN, CursorList
 from wiretape.viewer.tui.widgets.footer import KeyLine
@@ -51,14 +48,10 @@ WINDOWS: Final = {
 }
 """The time windows, by their names, each as a filter."""
 
-_HEADS: Final = {
-    "gap": "gaps between reads with output",
-    "ttft": "time to the first output (TTFT)",
-    "tps": "tokens a second of each exchange",
-}
-_OTHER_LINES: Final = 8
-_LEAST_BANDS: Final = 5
-_KEPT_LINES: Final = 3
+_OTHER_LINES: Final = 5
+"""Lines of the title, two headings, the line about the cursor, and the keys."""
+_FAILURE_LINES: Final = 3
+"""Lines that failures have at least, on a screen with room for them."""
 
 
 @dataclass(slots=True)
@@ -75,8 +68,7 @@ class StatsData:
     left_out: dict[str, int] = field(default_factory=dict)
     pooled: bool = False
     too_many: bool = False
-    heat: Heatmap | None = None
-    failures: "list[Failures]" = field(default_factory=list)
+    failures: "list[Failures] | None" = None
     labels: list[str] = field(default_factory=list)
 
 
@@ -94,7 +86,6 @@ class StatsScreen(Screen[None]):
         self._filter_text = self._opened_with = filter_text
         self._window = next(iter(WINDOWS))
         self._by = groups.GROUPS[0]
-        self._metric = METRICS[0]
         self._slo: str | None = None
         self.shown = StatsData()
         self._trouble: str | None = None
@@ -102,11 +93,11 @@ class StatsScreen(Screen[None]):
         """True if keys must wait for the figures that are being read."""
         # Kept here, and not looked up: an answer may come when the screen has been left.
         self._header, self._about = HeaderLine(), Static(paint.content(""), id="about")
-        self._table, self._heat, self._failed = GroupTable(), HeatGrid(), FailureList()
+        self._table, self._failed = GroupTable(), FailureList()
 
     def compose(self) -> ComposeResult:
-        """Lay out the title, the table, the map, the failures, and a line about the cursor."""
-        yield from (self._header, self._table, self._heat, self._failed, self._about, KeyLine())
+        """Lay out the title, the table, the failures, and a line about the cursor."""
+        yield from (self._header, self._table, self._failed, self._about, KeyLine())
 
     def on_mount(self) -> None:
         """Read the screen's data."""
@@ -114,10 +105,8 @@ class StatsScreen(Screen[None]):
         self.call_after_refresh(self.action_reload)
 
     def on_resize(self) -> None:
-        """Lay the table out for the new width, and the map in the remaining rows."""
+        """Lay the table out for the new size."""
         self._show_groups()
-        if self.shown.rows:
-            self.call_after_refresh(self._start, self._read_heat, "heat")
 
     def copies(self) -> list[tuple[str, str]]:
         """Return the texts to copy: the command that prints these figures, and the filter."""
@@ -147,11 +136,6 @@ class StatsScreen(Screen[None]):
         """Group by something else."""
         self._by = _after([*groups.GROUPS, *(f"label.{key}" for key in self.shown.labels)], self._by)
         self._start(self._read_groups)
-
-    def action_view(self) -> None:
-        """Draw the map of something else."""
-        self._metric = _after(METRICS, self._metric)
-        self._start(self._read_heat, "heat")
 
     def action_zoom(self) -> None:
         """Look less far back, or at everything again."""
@@ -198,14 +182,11 @@ class StatsScreen(Screen[None]):
         """Hide actions that do not apply to the item under the cursor from footer and help."""
         if action == "open":
             return self._can_open()
-        return action not in ("group", "view") or bool(self.shown.rows)
+        return action != "group" or bool(self.shown.rows)
 
     def _can_open(self) -> bool:
         """Return True if there is anything to list under the cursor."""
-        shown = self.shown
-        if self.focused is self._heat:
-            return shown.heat is not None and shown.heat.cell(*self._heat.cell).count > 0
-        return bool(shown.failures if self.focused is self._failed else shown.rows)
+        return bool(self.shown.failures if self.focused is self._failed else self.shown.rows)
 
     def action_reload(self) -> None:
         """Read everything again."""
@@ -216,9 +197,7 @@ class StatsScreen(Screen[None]):
     def on_cursor_list_moved(self) -> None:
         """Describe the item under the cursor, and whether it can be opened."""
         shown, text = self.shown, ""
-        if self.focused is self._heat:
-            text = heatmap.described(shown.heat, *self._heat.cell) if shown.heat is not None else ""
-        elif self.focused is self._failed:
+        if self.focused is self._failed:
             text = f"enter: the exchanges of {_name(shown.failures[self._failed.cursor])}" if shown.failures else ""
         elif shown.rows:
             row = shown.rows[self._table.cursor]
@@ -228,7 +207,7 @@ class StatsScreen(Screen[None]):
         self._about.update(paint.content(text))
 
     def on_cursor_list_opened(self, message: CursorList.Opened) -> None:
-        """List the exchanges of a group, of a cell of the map, or that failed in one way."""
+        """List the exchanges of a group, or that failed in one way."""
         shown = self.shown
         if not self._can_open():  # the drawing may be of the filter before, while another is read
             return
@@ -236,20 +215,18 @@ class StatsScreen(Screen[None]):
             keys = [row[shown.by] for row in shown.rows]
             key = keys.pop(self._table.cursor)
             terms = drilling.group(shown.by, key, keys)
-        elif message.source is self._failed:
+        else:
+            assert shown.failures is not None
             one = shown.failures[self._failed.cursor]
             terms = drilling.failure(one.outcome, one.detail, one.code, one.status)
-        else:
-            assert shown.heat is not None
-            terms = drilling.cell(shown.heat, *self._heat.cell)
         covered = f"({coverage.COVERED})" if shown.left_out else ""
         host(self).show_streams(drilling.joined(shown.filter_text, covered, terms))
 
-    def _start(self, reading: Callable[[], Any], group: str = "groups") -> None:
-        self.run_worker(reading, exclusive=True, group=group)
+    def _start(self, reading: Callable[[], Any]) -> None:
+        self.run_worker(reading, exclusive=True)
 
     async def _read_all(self) -> None:
-        """Read the quick parts first: counts and map come before the gaps are pooled."""
+        """Read the quick parts first: counts and failures come before the gaps are pooled."""
         self._trouble = None
         try:
             self._slo = config.read().slo
@@ -263,21 +240,14 @@ class StatsScreen(Screen[None]):
     async def _read_groups(self) -> None:
         by, slo = self._by, self._slo
         figures, pooled = partial(_figures, by=by, slo=slo), not self._place.supports("stages")
-        if not await self._take("groups", figures, partial(self._show_figures, by, pooled=pooled)):
+        if not await self._take(figures, partial(self._show_figures, by, pooled=pooled)):
             return
-        if self.shown.heat is None:
-            await self._read_heat()
-            await self._take("groups", _failures, self._show_failures)
+        if self.shown.failures is None:
+            await self._take(_failures, self._show_failures)
         if not pooled:
-            await self._take("groups", partial(figures, pooled=True), partial(self._show_figures, by, pooled=True))
+            await self._take(partial(figures, pooled=True), partial(self._show_figures, by, pooled=True))
 
-    async def _read_heat(self) -> None:
-        metric, room = self._metric, (self._heat.room[0], shares(self.size.height, len(self.shown.rows))[1])
-        await self._take("heat", partial(_heat, metric=metric, room=room), self._show_heat)
-
-    async def _take(
-        self, key: str, question: "Callable[[Browsed, Filter | None], T]", show: Callable[[T], None]
-    ) -> bool:
+    async def _take(self, question: "Callable[[Browsed, Filter | None], T]", show: Callable[[T], None]) -> bool:
         """Ask a question and show its answer; False if there is none, or nobody waits for it any more."""
         text = self.shown.filter_text
 
@@ -287,7 +257,7 @@ class StatsScreen(Screen[None]):
             return question(source, parse(text) if text else None)
 
         try:
-            answer = await host(self).listed.read(asked, key)
+            answer = await host(self).listed.read(asked, "groups")
         except Superseded:
             return False
         except WiretapeError as error:
@@ -308,7 +278,6 @@ class StatsScreen(Screen[None]):
     def _show_failures(self, answer: "tuple[list[Failures], list[str]]") -> None:
         self.shown.failures, self.shown.labels = answer
         self._failed.show([f"{one.count:,} × {_name(one)}" for one in self.shown.failures])
-        self._divide()
 
     def _show_groups(self) -> None:
         shown = self.shown
@@ -334,39 +303,12 @@ class StatsScreen(Screen[None]):
                 pooled=shown.pooled,
             )
         )
-        self._divide()
-
-    def _show_heat(self, heat: Heatmap | None) -> None:
-        self.shown.heat = heat
-        if heat is None:
-            self._heat.show(None, _HEADS[self._metric], "nothing to draw: no exchange here has one")
-            return
-        head = f"{_HEADS[heat.metric]} · {heatmap.length(heat.step_ms)} a column, {heat.offset} · share of its column"
-        if heat.same_read:
-            whole = heat.same_read + sum(map(sum, heat.counts))
-            head += f" · {100 * heat.same_read / whole:.1f} % more: same read, no gap"
-        self._heat.show(heat, head)
-        self._divide()
-
-    def _divide(self) -> None:
-        """Divide the screen; the failures may have the map's spare rows."""
-        listed, drawn, failed = shares(self.size.height, len(self.shown.rows))
-        heat = self.shown.heat
-        spare = max(drawn - len(heat.bands), 0) if heat is not None else 0
-        self._table.styles.height = 1 + listed + (len(self.shown.rows) > 1)
-        self._failed.styles.height = 1 + max(1, min(len(self._failed.lines(self.size.width)), failed + spare))
+        room = self.size.height - _OTHER_LINES - _FAILURE_LINES
+        self._table.styles.height = 1 + max(min(len(shown.rows) + (len(shown.rows) > 1), room), 1)
 
     def _fail(self, trouble: str) -> None:
         self._trouble, self.holds_keys = trouble, False
         self._header.show([("stats", "strong"), (f" · {trouble}", "error")], [])
-
-
-def shares(height: int, count: int) -> tuple[int, int, int]:
-    """Return the lines of `count` groups, the map and the failures on a screen of a height, headings not counted."""
-    free = max(height - _OTHER_LINES - (count > 1), 3)
-    failed = max(1, min(_KEPT_LINES, free // 7))  # however many they are: they come when the map is drawn
-    listed = max(1, min(count, free - failed - min(_LEAST_BANDS, free // 3)))
-    return listed, max(free - failed - listed, 1), failed
 
 
 def _after(names: "list[str] | tuple[str, ...]", name: str) -> str:
@@ -420,9 +362,3 @@ def _failures(source: "Browsed", where: "Filter | None") -> "tuple[list[Failures
 
     covered = Selection(where).covered()
     return source.failures(covered), source.labels(covered)
-
-
-def _heat(source: "Browsed", where: "Filter | None", *, metric: str, room: tuple[int, int]) -> Heatmap | None:
-    from wiretape.viewer.source.base import Selection
-
-    return source.heat(metric, room, Selection(where).covered())

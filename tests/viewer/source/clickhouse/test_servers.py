@@ -29,12 +29,11 @@ from wiretape.viewer.cli import group
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.query.syntax import Labelled, Match, Or
 from wiretape.viewer.rows import ACCOUNT_FIELDS
-from wiretape.viewer.source.clickhouse import figures, gaps, heat, listing, source
+from wiretape.viewer.source.clickhouse import figures, gaps, listing, source
 from wiretape.viewer.source.clickhouse.client import Centre, NotAtCentre
 from wiretape.viewer.source.clickhouse.source import connected
 from wiretape.viewer.source.tape import conditions, live, overview, queries
 from wiretape.viewer.stats import summary
-from wiretape.viewer.stats.heatmap import METRICS
 from wiretape.viewer.stats.summary import Figures, Method
 
 pytestmark = [
@@ -146,15 +145,6 @@ def check_list(tape: Path, to: str) -> None:
         assert listing.label_keys(connection) == overview.label_keys(own, fitting)
 
 
-def check_maps(tape: Path, to: str) -> None:
-    """Compare the counts over time of a server with those of the tape."""
-    with centre_of(to) as connection, queries.opened(tape) as own:
-        for metric, room in itertools.product(METRICS, ((150, 40), (1, 3))):
-            for text in ("-is:open", "-is:open model:gpt-*", "-is:open model:nobody"):
-                where = conditions.condition(parse(text))
-                assert heat.heat(connection, metric, room, where) == overview.heat(own, metric, room, where)
-
-
 def _page(connection: Connection, order: tuple[str, bool] | None, before: listing.Page | None) -> listing.Page:
     last = None if before is None else before.numbers[-1]
     if order is None:
@@ -196,7 +186,6 @@ def check_answers(tape: Path, to: str) -> None:
     assert answer("stats", "--db", pulled) == answer("stats", "--db", tape, *of_batch)
     assert answer("db", "check", "--db", pulled)[0] == 0
     check_list(tape, to)
-    check_maps(tape, to)
 
 
 def test_a_server_answers_as_the_tapes_do_and_takes_hostile_texts_as_such(

@@ -21,11 +21,7 @@ STREAMS = sorted((Path(__file__).parents[3] / "data" / "streams").glob("*.sse"))
 
 def test_events_and_comments_have_the_timestamp_of_the_read_with_their_last_byte():
     frames = request(b": c\n\n" + CHUNK[:9], CHUNK[9:], b"data: [DONE]\n\n").frames
-    assert [(*frame.at_ns, *frame.reads, frame.comment) for frame in frames] == [
-        (10, 0, True),
-        (20, 1, False),
-        (30, 2, False),
-    ]
+    assert [(*frame.at_ns, frame.comment) for frame in frames] == [(10, True), (20, False), (30, False)]
     assert [frame.data for frame in frames[1:]] == [CHUNK[6:-2].decode(), "[DONE]"]
 
 
@@ -64,7 +60,6 @@ def test_usage_is_that_of_the_last_chunk_that_has_it():
     found = request(usage % 3, CHUNK, usage % 5, b'data: {"choices":[],"usage":{"completion_tokens":null}}\n\n')
     assert found.reported_tokens() == 5
     assert request(CHUNK).reported_tokens() is None
-    assert [frame.data for frame in found.without_usage_chunks().frames] == [CHUNK[6:-2].decode()]
 
 
 @pytest.mark.parametrize(

@@ -194,7 +194,7 @@ def test_a_client_that_gave_up_before_an_answer_is_left_out():
 
 
 def test_an_unknown_tool_is_refused_and_the_known_ones_are_named():
-    with pytest.raises(ValueError, match=r"'vlm' is not a known tool: choose from vllm, sglang, "):
+    with pytest.raises(ValueError, match=r"'vlm' is not a known tool: choose from vllm, vllm-0.32, sglang, "):
         authority("vlm")
 
 

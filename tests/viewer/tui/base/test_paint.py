@@ -8,7 +8,6 @@ from textual.color import Color
 
 from tests.support.sample_tape import HOSTILE
 from wiretape.viewer.exchange import states
-from wiretape.viewer.stats import heatmap
 from wiretape.viewer.text import sparkline
 from wiretape.viewer.tui.base import paint, theme
 from wiretape.viewer.tui.base.theme import DARK
@@ -42,7 +41,6 @@ def test_the_signs_that_say_something_stay_apart_in_ascii() -> None:
     signs = [paint.in_ascii(state.sign) for state in (*states.STATES.values(), states.ORPHAN)]
     assert "?" not in "".join(sign for sign in signs if sign != "?")
     assert len(set(signs)) == len({state.sign for state in states.STATES.values()})
-    assert len(set(paint.in_ascii(heatmap.GLYPHS))) == len(heatmap.GLYPHS)
     assert paint.in_ascii("▁▂▃▄▅▆▇█") == "▁▂▃▄▅▆▇█".translate(sparkline.ASCII)
 
 

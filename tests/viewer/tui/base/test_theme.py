@@ -1,14 +1,11 @@
 """The themes: enough contrast, and a way from one to the other."""
 
-import math
-from itertools import pairwise, product
+from itertools import product
 
 import pytest
-from rich.color import Color as RichColor
-from rich.color import ColorSystem
 from rich.segment import Segment
 from rich.style import Style
-from textual.color import Color, rgb_to_lab
+from textual.color import Color
 from textual.theme import Theme
 
 from wiretape.viewer.tui.base import theme as themes
@@ -50,20 +47,3 @@ def test_the_key_changes_between_our_two_themes_only() -> None:
     assert themes.following("wiretape-dark") == "wiretape-light"
     assert themes.following("wiretape-light") == "wiretape-dark"
     assert themes.following("tokyo-night") == "wiretape-dark"
-
-
-@pytest.mark.parametrize("theme", themes.THEMES, ids=lambda theme: theme.name)
-def test_a_scale_goes_from_one_colour_to_another_in_even_steps(theme: Theme) -> None:
-    shades = themes.scale(theme.background, theme.accent, 6)
-    assert (shades[0], shades[-1]) == (theme.background, theme.accent)
-    places = [rgb_to_lab(Color.parse(shade)) for shade in shades]
-    lightness = [abs(one[0] - other[0]) for one, other in pairwise(places)]
-    distances = [math.dist(one, other) for one, other in pairwise(places)]
-    assert max(lightness) / min(lightness) < 1.05
-    assert max(distances) / min(distances) < 1.05
-
-
-@pytest.mark.parametrize("theme", themes.THEMES, ids=lambda theme: theme.name)
-def test_the_scale_of_a_terminal_with_256_colours_has_as_many_shades(theme: Theme) -> None:
-    shades = [RichColor.parse(shade) for shade in themes.scale(theme.background, theme.accent, 6)]
-    assert len({shade.downgrade(ColorSystem.EIGHT_BIT).number for shade in shades}) == 6

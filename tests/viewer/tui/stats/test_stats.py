@@ -1,4 +1,4 @@
-"""The stats screen: the command's figures, a map over time, and lists of the counted exchanges."""
+"""The stats screen: the command's figures, and lists of the counted exchanges."""
 
 import json
 import shlex
@@ -9,7 +9,6 @@ from sqlalchemy import Connection
 from textual.app import ComposeResult
 from textual.pilot import Pilot
 from textual.screen import Screen
-from textual.theme import Theme
 from textual.widgets import Input
 
 from tests.support import operations
@@ -21,7 +20,6 @@ from tests.support.screens import (
     assert_golden,
     journey,
     press,
-    resized,
     seen,
     shows,
     staged,
@@ -31,11 +29,8 @@ from tests.support.screens import (
 from wiretape.viewer.listing.groups import GroupLayout, figure
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.source.tape import conditions, queries
-from wiretape.viewer.stats.heatmap import LEGEND
-from wiretape.viewer.tui.base.theme import THEMES, scale
 from wiretape.viewer.tui.stats.groups import FailureList, GroupTable
-from wiretape.viewer.tui.stats.heat import HeatGrid
-from wiretape.viewer.tui.stats.screen import StatsScreen, shares
+from wiretape.viewer.tui.stats.screen import StatsScreen
 
 
 async def settled(app: Stage, pilot: Pilot[None], *texts: str) -> StatsScreen:
@@ -43,7 +38,7 @@ async def settled(app: Stage, pilot: Pilot[None], *texts: str) -> StatsScreen:
     screen = app.screen
     assert isinstance(screen, StatsScreen)
     await shows(pilot, "failures", *texts)
-    await wait_for(pilot, lambda: screen.shown.pooled and screen.shown.heat is not None)
+    await wait_for(pilot, lambda: screen.shown.pooled and screen.shown.failures is not None)
     return screen
 
 
@@ -66,7 +61,7 @@ def test_the_figures_of_a_tape_look_like_this(tape: Path) -> None:
     journey(steps())
 
 
-def test_in_ascii_without_colours_shades_still_differ(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_figures_look_like_this_in_ascii(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
 
     async def steps() -> None:
@@ -78,7 +73,7 @@ def test_in_ascii_without_colours_shades_still_differ(tape: Path, monkeypatch: p
     journey(steps())
 
 
-def test_without_colours_a_glyph_fills_each_cell(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_figures_look_like_this_without_colours(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
 
     async def steps() -> None:
@@ -87,36 +82,6 @@ def test_without_colours_a_glyph_fills_each_cell(tape: Path, monkeypatch: pytest
             assert_golden("stats-no-color", seen(app))
 
     journey(steps())
-
-
-@pytest.mark.parametrize("theme", THEMES, ids=lambda theme: theme.name)
-def test_a_cell_has_one_ground_by_its_step_and_the_cursor_keeps_it(tape: Path, theme: Theme) -> None:
-    async def steps() -> None:
-        async with staged(tape, lambda: StatsScreen(""), (80, 40)) as (app, pilot):
-            app.theme = theme.name
-            screen = await settled(app, pilot)
-            grid, found = screen.query_one(HeatGrid), screen.shown.heat
-            assert found is not None
-            steps = scale(app.theme_variables["background"], app.theme_variables["accent"], len(LEGEND))
-            expected = [[steps[found.step(row, at)] for at in range(found.columns)] for row in range(len(found.bands))]
-            assert len({ground for row in expected for ground in row}) > 1
-            grid.focus()
-            await wait_for(pilot, lambda: grid.has_focus)
-            places = {grid.item_at(x, y): (x, y) for y in range(1, grid.size.height) for x in range(grid.size.width)}
-            assert sorted(item for item in places if item is not None) == list(range(grid.count))
-            grounds = [[_ground(grid, *places[row * found.columns + at]) for at in range(found.columns)]
-                       for row in range(len(found.bands))]  # fmt: skip
-            assert grounds == expected
-            assert "[" in grid.render_line(places[grid.cursor][1]).text
-
-    journey(steps())
-
-
-def _ground(grid: HeatGrid, x: int, y: int) -> str:
-    (segment,) = grid.render_line(y).crop(x, x + 1)
-    assert segment.style is not None
-    assert segment.style.bgcolor is not None
-    return segment.style.bgcolor.name
 
 
 def test_the_copied_command_gives_the_figures_of_the_screen(tape: Path) -> None:
@@ -163,20 +128,18 @@ def test_the_keys_in_a_narrow_footer_are_whole(tape: Path, width: int) -> None:
     journey(steps())
 
 
-def test_the_cursor_goes_through_table_map_and_failures(tape: Path) -> None:
+def test_the_cursor_goes_through_table_and_failures(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: StatsScreen(""), (80, 24)) as (app, pilot):
             screen = await settled(app, pilot)
             await shows(pilot, "enter: 1 exchange of model =cmd()")
-            for identity in ("groups", "heat", "failures"):
+            for identity in ("groups", "failures"):
                 await wait_for(pilot, lambda one=identity: app.focused is not None and app.focused.id == one)
                 app.screen.query_one("#groups", GroupTable).cursor = len(screen.shown.rows) - 1
-                heat = app.screen.query_one("#heat", HeatGrid)
-                heat.cursor = heat.count - 1
                 await press(pilot, "down")
             await shows(pilot, "enter: the exchanges of")
             await press(pilot, "up", "up")  # the failures stand in two lines
-            await wait_for(pilot, lambda: app.focused is not None and app.focused.id == "heat")
+            await wait_for(pilot, lambda: app.focused is not None and app.focused.id == "groups")
 
     journey(steps())
 
@@ -219,18 +182,10 @@ def test_what_there_is_no_room_for_is_counted(tape: Path) -> None:
     journey(steps())
 
 
-def test_a_small_screen_shows_more_groups_than_map() -> None:
-    assert [shares(height, 8) for height in (16, 24, 60)] == [(4, 2, 1), (8, 5, 2), (8, 40, 3)]
-
-
-def test_metric_window_and_filter_can_be_changed(tape: Path) -> None:
+def test_window_and_filter_can_be_changed(tape: Path) -> None:
     async def steps() -> None:
         async with staged(tape, lambda: StatsScreen("")) as (app, pilot):
-            await settled(app, pilot, "gaps between reads")
-            await press(pilot, "v")
-            await shows(pilot, "time to the first output")
-            await press(pilot, "v")
-            await shows(pilot, "tokens a second")
+            await settled(app, pilot)
             await press(pilot, "z")
             await shows(pilot, "window 24 h", "started_at>=2026-02-28T12:00:00.000000Z")
             await press(pilot, "slash")
@@ -240,7 +195,7 @@ def test_metric_window_and_filter_can_be_changed(tape: Path) -> None:
             await press(pilot, "enter")
             await typed(pilot, "ttft>1s")
             await press(pilot, "enter")
-            await shows(pilot, "ttft>1s", "\n  nothing to draw", "\n  none")
+            await shows(pilot, "ttft>1s", "\n  none")
 
     journey(steps())
 
@@ -267,20 +222,6 @@ def test_a_saved_view_can_be_taken_for_the_filter(tape: Path, tmp_path: Path, mo
             await shows(pilot, "fine          2  is:ok")
             await press(pilot, "enter")
             await shows(pilot, "2 exchanges by model · window all · is:ok")
-
-    journey(steps())
-
-
-def test_a_low_screen_leaves_out_the_bars_but_not_the_legend(tape: Path) -> None:
-    async def steps() -> None:
-        async with staged(tape, lambda: StatsScreen(""), (80, 30)) as (app, pilot):
-            await settled(app, pilot)
-            text = await shows(pilot, "≥ 50 %", "gaps │")
-            assert "2 │" in text
-            for size in ((80, 18), (60, 16)):
-                low = await resized(pilot, size)
-                assert "≥ 50 %" in low
-                assert "gaps │" not in low
 
     journey(steps())
 
@@ -319,23 +260,15 @@ def test_enter_lists_as_many_exchanges_as_are_counted(tape: Path, connection: Co
             assert app.filters == ["(is:ok or is:cut) model:gpt-x-mini"]
             assert selected(connection, app.filters[0]) == screen.shown.rows[0]["n"] == 3
 
-            app.push_screen(StatsScreen("is:ok"))
-            await wait_for(pilot, lambda: isinstance(app.screen, StatsScreen))
-            await settled(app, pilot)
-            await press(pilot, "down", "home", "right")
-            await shows(pilot, "enter: 1 exchange with such a gap")
-            await press(pilot, "enter")
-            await wait_for(pilot, lambda: len(app.filters) == 2)
-            assert selected(connection, app.filters[1]) == 1
-
             app.push_screen(StatsScreen(""))
             await wait_for(pilot, lambda: isinstance(app.screen, StatsScreen))
             screen = await settled(app, pilot)
             await wait_for(pilot, lambda: screen.shown.failures)
             app.screen.query_one("#failures").focus()
             await press(pilot, "right", "enter")
-            await wait_for(pilot, lambda: len(app.filters) == 3)
-            assert selected(connection, app.filters[2]) == screen.shown.failures[1].count
+            await wait_for(pilot, lambda: len(app.filters) == 2)
+            assert screen.shown.failures is not None
+            assert selected(connection, app.filters[1]) == screen.shown.failures[1].count
 
     journey(steps())
 
@@ -363,7 +296,7 @@ def test_the_figures_cover_generations_and_say_what_they_leave_out(tmp_path: Pat
                 ("gpt-x-mini", 2, 50)
             ]
             await shows(pilot, "2 exchanges by model", "2 exchanges are not generations (1 models, 1 other), left out")
-            await wait_for(pilot, lambda: [one.count for one in screen.shown.failures] == [1])
+            await wait_for(pilot, lambda: [one.count for one in screen.shown.failures or ()] == [1])
             await press(pilot, "enter")
             await wait_for(pilot, lambda: app.filters)
             with queries.opened(path) as connection:
