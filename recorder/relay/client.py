@@ -165,10 +165,6 @@ class Client(Protocol):
     def written(self) -> int:
         """All bytes that were written to the connection; over HTTP/2, those of the stream's body."""
 
-    @property
-    def position(self) -> int:
-        """All bytes that were written to the connection or added; likewise."""
-
     # the end
 
     def finish(self) -> None:

@@ -150,11 +150,6 @@ class ClientStream(Http2Stream["ClientStream"]):
         """Send the added bytes; return True if the kernel took all of them at once."""
         return self.pump()
 
-    @property
-    def position(self) -> int:
-        """All body bytes that were written or added."""
-        return self.written
-
     def answer(
         self, status: int, body: bytes, content_type: str, headers: Headers | None = None, reason: bytes = b""
     ) -> None:

@@ -537,11 +537,6 @@ class Http1Client:
         return self._socket.written
 
     @property
-    def position(self) -> int:
-        """All bytes that were written to the connection or added."""
-        return self._socket.written + sum(map(len, self._out))
-
-    @property
     def has_ended(self) -> bool:
         """True if the client closed in good order, and so had read all that had reached it."""
         return self._socket.has_ended

@@ -30,7 +30,6 @@ from wiretape.viewer.wings.replay.serve import Replay, Served, answer_error
 from wiretape.viewer.wings.replay.source import ReplaySource
 from wiretape.viewer.wings.replay.thread import LoopThread
 from wiretape.viewer.wings.replay.timeline import RequestTimeline
-from wiretape.viewer.wings.replay.unread import Kernel, Watcher
 from wiretape.viewer.wings.replay.websocket import Upgrade
 
 _PLACE: Final = re.compile(rb"(/test-\d+)(/.*|\?.*|$)", re.DOTALL)
@@ -49,21 +48,14 @@ class _Serving:
     """One test as the thread serves it: its path, and the requests received."""
 
     place: str
-    watcher: Watcher
     has_waits: bool
     replay: Replay = field(init=False)
     began_ns: int = 0
     came: list[Served] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
 
-    def add(self, served: Served, client: Client) -> None:
-        """Add a request."""
-        self.came.append(served)
-        self.watcher.add(served, client)
-
     def timeline(self) -> list[RequestTimeline]:
         """Return the timeline of each request, up to now."""
-        self.watcher.look()
         return timeline.of(self.came, self.began_ns, has_waits=self.has_waits)
 
 
@@ -74,7 +66,6 @@ class Background:
         self._planning = ThreadPoolExecutor(1, f"{THREADS}-planner")
         self._shelf = Shelf()
         self._switch = _Switch()
-        self._kernel = Kernel()
         self._recordings: dict[tuple[Path, tuple[Upstream, ...], Rules], Recording] = {}
         self._left: list[str] = []
         self._tell = self._left.append
@@ -146,13 +137,13 @@ class Background:
         open_planner: Callable[[], Planner],
         upstreams: LabelledUpstreams | None,
     ) -> _Serving:
-        serving = _Serving(place, Watcher(self._kernel, SYSTEM), has_waits=math.isfinite(asked.options.speed))
+        serving = _Serving(place, has_waits=math.isfinite(asked.options.speed))
         serving.replay = Replay(
             open_planner,
             upstreams=upstreams,
             upgrade=Upgrade,
             thread=self._planning,
-            on_came=serving.add,
+            on_came=serving.came.append,
             on_trouble=serving.troubles.append,
         )
         await serving.replay.start()
@@ -168,7 +159,6 @@ class Background:
     async def _end(self, serving: _Serving) -> None:
         self._tell = self._left.append
         del self._switch.apps[serving.place.encode()]
-        serving.watcher.close()
         await serving.replay.stop()
 
     def settled(self, read: Callable[[], T]) -> T:
@@ -187,7 +177,6 @@ class Background:
         self._thread.close(_SECONDS)
         self._planning.submit(self._shelf.close).result(_SECONDS)
         self._planning.shutdown()
-        self._kernel.close()
         return self._left
 
     async def _unlisten(self) -> None:

@@ -48,8 +48,7 @@ class Served:
 
     The answer does not have the place of faults that are `unplaced`, and the tape not its `missing` bytes. `written_ns`
     and `sizes` have an element for each write that brought body bytes, `late` one for each that had a deadline: how
-    much later it was. `held` is when the client took nothing any more, and when it did again. `ends` are where the
-    writes end in all that the connection carries, `read_ns` when the first ones were seen to have been read.
+    much later it was. `held` is when the client took nothing any more, and when it did again.
     """
 
     method: str
@@ -66,8 +65,6 @@ class Served:
     written_ns: "array[int]" = field(default_factory=lambda: array("q"))
     sizes: "array[int]" = field(default_factory=lambda: array("q"))
     late: "array[int]" = field(default_factory=lambda: array("q"))
-    ends: "array[int]" = field(default_factory=lambda: array("q"))
-    read_ns: "array[int]" = field(default_factory=lambda: array("q"))
     close: int = 0
     """Writes within `CLOSE_NS` of the one before, nearer than recorded, so that a client may take both in one read."""
     held: list[tuple[int, int]] = field(default_factory=list)
@@ -75,13 +72,12 @@ class Served:
     ended: str = ""
     """The schedule's end, or `client`: it left before, or `relayed`: upstream answers."""
 
-    def wrote(self, at: int, size: int, end: int, gap: int) -> None:
-        """Note a write of body bytes, which was due `gap` after the one before, and ends at `end`."""
+    def wrote(self, at: int, size: int, gap: int) -> None:
+        """Note a write of body bytes, which was due `gap` after the one before."""
         if self.written_ns and 2 * (apart := at - self.written_ns[-1]) < gap and apart < CLOSE_NS:
             self.close += 1
         self.written_ns.append(at)
         self.sizes.append(size)
-        self.ends.append(end)
 
 
 class Upstreams(Protocol):
@@ -104,7 +100,7 @@ class Live(Protocol):
 class Replay(HttpApp):
     """Answers from recordings; requests without a recording go to `upstreams`, if there are any.
 
-    `on_came` gets each request when it comes, to be filled in, and its client; `on_served` gets it when it is over.
+    `on_came` gets each request when it comes, to be filled in; `on_served` gets it when it is over.
     `on_refused` gets refusals, `on_trouble` failures. Several servers may share a `thread` to plan. `upgrade` takes the
     requests for a WebSocket, which are refused without it.
     """
@@ -117,7 +113,7 @@ class Replay(HttpApp):
         clock: Clock = SYSTEM,
         thread: ThreadPoolExecutor | None = None,
         upgrade: "Callable[[Replay, Http1Client, Request], Responder | None] | None" = None,
-        on_came: Callable[[Served, Client], None] = lambda *_: None,
+        on_came: Callable[[Served], None] = lambda _: None,
         on_served: Callable[[Served], None] = lambda _: None,
         on_refused: Callable[[Refusal], None] = lambda _: None,
         on_trouble: Callable[[str], None] = lambda _: None,
@@ -218,7 +214,7 @@ class Response(Responder):
         self._served = Served(request.method, request.target.decode("latin-1"), client.stamp)
         self._t0 = self._origin = self._served.requested
         """When the request came, and 0 of the schedule: later if the request took longer than the recorded one."""
-        app.on_came(self._served, client)
+        app.on_came(self._served)
         self._pieces: list[bytes] = []
         self._size = 0
         self._asked: ReplayRequest | None = None
@@ -434,7 +430,7 @@ class Response(Responder):
         gap = at_ns[self._place] - at_ns[self._place - 1] if self._place else 0
         self._place += 1
         self._client.add(body)
-        self._served.wrote(self._now() - self._t0, len(body), self._client.position, gap)
+        self._served.wrote(self._now() - self._t0, len(body), gap)
 
     def _finish(self) -> None:
         """End as the recording ended."""

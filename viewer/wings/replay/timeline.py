@@ -1,13 +1,12 @@
 """Pure: the course of a test's requests, for assertions on the behaviour of its client.
 
-All times are ms. Unknown values are None: the server sees its writes, when the client's buffers were full, when they
-were empty (`unread`), and when the client closed its connection.
+All times are ms. Unknown values are None: the server sees its writes, when the client's buffers were full, and when the
+client closed its connection.
 """
 
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from typing import Final
 
 from wiretape.viewer.wings.replay.serve import Served
@@ -19,8 +18,7 @@ MEANINGS: Final = {
     "status": "of the answer",
     "faults": "those that were applied",
     "head_ms": "when the answer's head was written",
-    "writes": "the body as it was written, one write for each read of the recording: at_ms, size; read_ms: when the "
-    "client was seen to have read all of it, which is looked for every 2 ms, on Linux; None: it was not",
+    "writes": "the body as it was written, one write for each read of the recording: at_ms, size",
     "size": "the body bytes that were written",
     "waits": "spans, from at_ms to until_ms, in which the answer waited for the client: 256 KiB, beyond the "
     "system's buffers, were unread",
@@ -34,11 +32,10 @@ MEANINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A write of body bytes, which is one read of the recording unless they were cut anew; `read_ms`: it was read."""
+    """A write of body bytes, which is one read of the recording unless they were cut anew."""
 
     at_ms: float
     size: int
-    read_ms: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +100,7 @@ def _one(one: Served, began_ns: int, has_waits: bool) -> RequestTimeline:
         faults=one.faults,
         miss=one.miss.message if one.miss and one.ended != "relayed" else None,
         head_ms=_ms(one.head_ns),
-        writes=tuple(
-            Write(at / 1e6, size, _ms(read)) for at, size, read in zip_longest(one.written_ns, one.sizes, one.read_ns)
-        ),
+        writes=tuple(Write(at / 1e6, size) for at, size in zip(one.written_ns, one.sizes, strict=True)),
         waits=tuple(Wait(at / 1e6, _ms(until or None)) for at, until in one.held),
         _closed_ms=_ms(one.ended_ns) if one.ended == "client" else None,
         ended_ms=_ms(one.ended_ns),

@@ -69,7 +69,7 @@ class Upgrade(Responder, Takeover):
         self._place = self._sent = 0
         self._between: list[bytes] = []
         """Frames of our own, which wait until none of the recorded ones is in the middle."""
-        app.on_came(self._served, client)
+        app.on_came(self._served)
         app.live.add(self)
         self._greet()
 
@@ -347,7 +347,7 @@ class Upgrade(Responder, Takeover):
         self._place += 1
         self._sent += len(piece)
         self._socket.write(piece)
-        self._served.wrote(self._now() - self._t0, len(piece), self._client.position, gap)
+        self._served.wrote(self._now() - self._t0, len(piece), gap)
         self._send_between()
 
     @property

@@ -132,44 +132,6 @@ def test_with_a_fault(wiretape_server):
     assert "OPENAI_BASE_URL" not in os.environ
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="no other kernel tells")
-def test_a_timeline_says_when_the_client_read_what_was_written(suite: Suite) -> None:
-    code = """
-@pytest.mark.wiretape(TAPE, rechunk="event")
-def test(wiretape_server):
-    url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
-    with httpx.Client(trust_env=False) as client, client.stream("POST", url, json=asked("openai")) as answer:
-        while (one := wiretape_server.timeline()[0]).ended is None:
-            pass
-        body = answer.iter_raw()
-        next(body)
-        before = wiretape_server.timeline()[0]
-        assert before.writes[0].read_ms is not None
-        rest = list(body)
-    (after,) = wiretape_server.timeline()
-    assert all(write.read_ms >= write.at_ms for write in after.writes)
-    assert after.size == sum(write.size for write in after.writes)
-
-@pytest.mark.wiretape(TAPE)
-def test_unread(wiretape_server):
-    with httpx.Client(trust_env=False) as client:
-        import socket, urllib.parse, json
-        url = urllib.parse.urlsplit(os.environ["OPENAI_BASE_URL"])
-        body = json.dumps(asked("openai")).encode()
-        with socket.create_connection((url.hostname, url.port)) as raw:
-            raw.sendall(b"POST %s/chat/completions HTTP/1.1\\r\\nhost: localhost\\r\\ncontent-length: %d\\r\\n\\r\\n%s"
-                        % (url.path.encode(), len(body), body))
-            raw.recv(1)
-            while not (found := wiretape_server.timeline()) or found[0].ended is None:
-                pass
-            assert [write.read_ms for write in found[0].writes] == [None] * len(found[0].writes)
-            while raw.recv(1 << 20)[-5:] != b"0\\r\\n\\r\\n":
-                pass
-            assert None not in [write.read_ms for write in wiretape_server.timeline()[0].writes]
-"""
-    suite.run(code).assert_outcomes(passed=2)
-
-
 def test_an_unmarked_test_is_left_alone(suite: Suite) -> None:
     code = """
 def test(request):

@@ -7,8 +7,7 @@ import json
 import math
 import os
 import socket
-import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from tests.support.relay import Answer, dial, fetch, on_loop, post, raw, until
 from wiretape.recorder.clock import SYSTEM, KernelTime
 from wiretape.recorder.decode.exchange import Reads
 from wiretape.recorder.relay import providers, server
-from wiretape.recorder.relay.client import Client
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.service import Observer, Recorder
 from wiretape.recorder.relay.service import Options as Recording
@@ -34,7 +32,6 @@ from wiretape.viewer.wings.replay.matching import ReplayRequest
 from wiretape.viewer.wings.replay.planning import AnswerPlan, Planner, ServingOptions
 from wiretape.viewer.wings.replay.serve import Replay, Served
 from wiretape.viewer.wings.replay.source import ReplaySource
-from wiretape.viewer.wings.replay.unread import Kernel, Watcher
 from wiretape.viewer.wings.replay.websocket import Upgrade
 
 CHAT = "/v1/chat/completions"
@@ -62,15 +59,13 @@ class Serving:
 
 
 @contextlib.asynccontextmanager
-async def serving(
-    tape: Path, on_came: Callable[[Served, Client], None] = lambda *_: None, **options: Any
-) -> AsyncIterator[Serving]:
+async def serving(tape: Path, **options: Any) -> AsyncIterator[Serving]:
     """Serve a tape, without waits unless told otherwise."""
     found = Serving()
     settings = ServingOptions(**{"speed": math.inf} | options)
     app = Replay(lambda: Planner(ReplaySource(tape), settings), on_served=found.served.append,
                  on_refused=found.refused.append, on_trouble=found.troubles.append,
-                 upgrade=Upgrade, on_came=on_came)  # fmt: skip
+                 upgrade=Upgrade)  # fmt: skip
     sock = server.listen("127.0.0.1", 0)
     await app.start()
     front = server.Server(app, sock, found.refused.append, kernel_time=KernelTime(SYSTEM))
@@ -466,27 +461,6 @@ async def test_a_client_that_does_not_read_holds_up_a_bounded_part_of_its_own_an
     held = replay.served[1]
     assert (held.ended, len(held.held)) == ("client", 1)
     assert sum(held.sizes) < 18_000_000
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="no other kernel tells")
-@on_loop
-async def test_who_read_all_and_closed_before_that_was_noticed_has_read_all(tape: Path) -> None:
-    watcher, came = Watcher(kernel := Kernel(), SYSTEM), list[Served]()
-
-    def watch(served: Served, client: Client) -> None:
-        came.append(served)
-        watcher.add(served, client)
-
-    async with serving(taped(tape, *exchange("a1")), watch) as replay:
-        with socket.create_connection(("127.0.0.1", int(replay.base.rpartition(":")[2]))) as client:
-            client.sendall(post(CHAT, REQUEST))
-            await until(lambda: replay.served)
-            while not client.recv(1 << 20).endswith(b"0\r\n\r\n"):
-                pass
-        watcher.look()  # before the loop has seen the client's end
-        await until(lambda: len(came[0].read_ns) == len(came[0].ends))
-    watcher.close()
-    kernel.close()
 
 
 @on_loop
