@@ -43,7 +43,7 @@ _OF_CORE: Final = {
     "Many machines": {
         "ship": "Ship a tape to ClickHouse, Parquet files or OpenTelemetry.",
         "pull": "Copy exchanges of a server, or of another tape, to a tape.",
-        "fleet": "Set up, plan and watch the ClickHouse server.",
+        "fleet": "Set up and watch the ClickHouse server.",
     },
     "Help": {
         "help": "Explain a topic, a command, or a name such as ttft or stall.",
@@ -84,7 +84,6 @@ SUMMARIES: Final = {
     "fleet init": "Make the tables of a server, or add new columns.",
     "fleet hours": "Count the exchanges of each hour.",
     "fleet status": "Show the progress of each host, and the tables' sizes.",
-    "fleet plan": "Estimate rows, bytes, servers and cost.",
 }
 
 EXAMPLES: Final = {
@@ -128,7 +127,8 @@ EXAMPLES: Final = {
     "ship": ("ship --to parquet:archive --once", "ship --to clickhouse://db.example.com/wiretape --once",
              "ship --to otlp+http://127.0.0.1:4318 --once"),
     "pull": ("pull --filter is:ok -o good.db", "pull @stall -o stall.db", "pull --db demo.db --limit 5 -o five.db"),
-    "fleet": ("fleet plan --exchanges-per-day 1000000", "fleet init --to clickhouse://db.example.com/wiretape --print",
+    "fleet": ("fleet hours --to clickhouse://db.example.com/wiretape",
+              "fleet init --to clickhouse://db.example.com/wiretape --print",
               "fleet status --to clickhouse://db.example.com/wiretape"),
     "fleet init": ("fleet init --to clickhouse://db.example.com/wiretape",
                    "fleet init --to clickhouse://db.example.com/wiretape --print",
@@ -139,8 +139,6 @@ EXAMPLES: Final = {
     "fleet status": ("fleet status --to clickhouse://db.example.com/wiretape",
                      "fleet status --to clickhouse://db.example.com/wiretape --format json",
                      "fleet status --to 'clickhouse://db.example.com:8123/wiretape?tls=no'"),
-    "fleet plan": ("fleet plan --exchanges-per-day 1000000", "fleet plan --exchanges-per-day 1e5 --format json",
-                   "fleet plan --exchanges-per-day 1e8 --stream-bytes 6500"),
     "help": ("help", "help filters", "help ttft"),
     "doctor": ("doctor", "doctor --format json", "doctor --db demo.db"),
     "completion": ('eval "$(wiretape completion bash)"', "completion zsh", "completion fish"),

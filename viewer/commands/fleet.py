@@ -26,7 +26,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 SHIP_PASSWORD, READ_PASSWORD = "WIRETAPE_FLEET_SHIP_PASSWORD", "WIRETAPE_FLEET_READ_PASSWORD"
 _LEAST_PASSWORD: Final = 12
-_MOST_PLANNED: Final = 10**15
 _IMPORTANT: Final = ("name", "tenant", "waiting", "lag_ms", "silent_ms", "rows", "bytes")
 """The most important columns of a host in `fleet status`, for a narrow terminal."""
 
@@ -157,65 +156,3 @@ def _cell(name: str, value: str | int | None) -> str | int | None:
 
 def _note(line: str) -> None:
     click.echo(message(line), err=True)
-
-
-def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
-    if value is not None and not value <= _MOST_PLANNED:  # nan is within any limits
-        raise click.BadParameter(f"{value:g} is not a number up to {_MOST_PLANNED:g}")
-    return value
-
-
-def _inputs(command: F) -> F:
-    """Add an option for each input of a plan."""
-    from wiretape.viewer.ship.clickhouse.plan import Inputs
-
-    for one in reversed(dataclasses.fields(Inputs)):
-        is_required = one.default is dataclasses.MISSING
-        given: dict[str, Any] = {} if is_required else {"default": one.default}
-        about = one.metadata["doc"]
-        limits = click.IntRange if one.type is int else click.FloatRange
-        command = click.option(
-            f"--{one.name.replace('_', '-')}",
-            one.name,
-            type=limits(one.metadata["least"]),
-            required=is_required,
-            show_default="unknown" if one.default is None else not is_required,
-            metavar="N",
-            callback=_finite,
-            help=f"{about[0].upper()}{about[1:]}.",
-            **given,
-        )(command)
-    return command
-
-
-@fleet.command()
-@_inputs
-@output.formatted()
-def plan(out: Output, **inputs: Any) -> None:
-    """Estimate size, memory and cost of a server, with formulas.
-
-    The results are rows, bytes, shards, memory for exact percentiles, and cost. Each result is shown with its formula,
-    each input with its meaning, without a connection. The default sizes and speeds were measured with other exchanges
-    than yours: "wiretape fleet status" shows the size of yours.
-    """
-    from wiretape.viewer.report import tables
-    from wiretape.viewer.ship.clickhouse import plan
-
-    rows = list(plan.rows(plan.Inputs(**inputs)))
-    if not out.is_table:
-        out.put(plan.FIELDS, rows)
-        return
-    cells = [(row["name"], _shown(row["value"]), row["unit"].removeprefix("1")) for row in rows]
-    names, values, units = (max(map(len, column)) for column in zip(*cells, strict=True))
-    for row, (name, value, unit) in zip(rows, cells, strict=True):
-        label = f"{name:<{names}}  {value:>{values}} {unit:<{units}}  "
-        output.show(tables.paragraph(label, row["origin"], output.width()))
-    output.show(tables.paragraph("", plan.NOTE, output.width()))
-
-
-def _shown(value: float | None) -> str:
-    from wiretape.viewer.report import tables
-
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return tables.number(value)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 from click.core import ParameterSource
@@ -24,7 +24,6 @@ from wiretape.recorder.decode.stalls import LIMITS
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.commands import completion
-from wiretape.viewer.ship.clickhouse.plan import RANKED_GAP_BYTES
 from wiretape.viewer.timing.playback import Pace
 
 if TYPE_CHECKING:
@@ -37,6 +36,12 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
+
+RANKED_GAP_BYTES: Final = 24
+"""Memory that a server needs for each gap that it ranks for exact percentiles, in bytes, at most.
+
+Measured with 33 to 140 million gaps on release 18.16: 15 to 24 bytes, with the blocks read.
+"""
 
 
 class _SourceType(click.Path):
