@@ -1,8 +1,8 @@
-"""Destinations of a tape: a ClickHouse server, an archive of Parquet files, a collector of OpenTelemetry. Pure.
+"""Destinations of a tape: a ClickHouse server, a collector of OpenTelemetry. Pure.
 
 A server is `clickhouse://[USER@]HOST[:PORT][,HOST[:PORT]…]/DATABASE[?tls=yes|no&quorum=N]`. Its nodes are those of one
 server or cluster: any of them accepts data. Connections to other machines are encrypted unless `tls=no` is given.
-An archive is `parquet:DIR`, or `s3://BUCKET/PREFIX`. A collector is `otlp+http://HOST:PORT`.
+A collector is `otlp+http://HOST:PORT`.
 
 There is no password in a URL: command lines and addresses end up in logs. Parsing an invalid URL raises `ValueError`;
 its message never holds a credential.
@@ -10,7 +10,6 @@ its message never holds a credential.
 
 import hashlib
 import ipaddress
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,22 +17,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from wiretape.recorder import paths
-from wiretape.recorder.sanitize import clipped, safe
-
 CENTRE: Final = "clickhouse://"
 CENTRE_FORM: Final = "clickhouse://[USER@]HOST[:PORT][,HOST[:PORT]…]/DATABASE"
 DATABASE: Final = "wiretape"
 TENANT: Final = "tenant"
 """The label that keeps tenants apart."""
-DIRECTORY, BUCKET = "parquet:", "s3://"
-ARCHIVE_FORM: Final = "parquet:DIR or s3://BUCKET/PREFIX[?region=…]"
-BUCKET_SETTINGS: Final = {
-    "region": "the region of the bucket; else AWS_REGION, or AWS_DEFAULT_REGION, or as the bucket reports",
-    "endpoint_override": "HOST:PORT of another service than Amazon's",
-    "scheme": "http, for a service without TLS",
-}
-"""Settings after a bucket: ?NAME=VALUE&…"""
 COLLECTOR: Final = "otlp+"
 """Prefix of a collector's URL where other kinds of destination are possible."""
 HEADERS: Final = "OTEL_EXPORTER_OTLP_HEADERS"
@@ -71,28 +59,6 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Archive:
-    """An archive's place: a directory, or `BUCKET/PREFIX` of a service with `settings`. No credentials are in it."""
-
-    url: str
-    directory: Path | None = None
-    prefix: str = ""
-    settings: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """The archive in a few words, different for each."""
-        return (
-            f"{clipped(safe(self.url), _SHOWN)} {hashlib.sha256(self.url.encode('utf-8', 'replace')).hexdigest()[:8]}"
-        )
-
-    @property
-    def shown(self) -> str:
-        """Return the name for people."""
-        return safe(self.url)
-
-
-@dataclass(frozen=True, slots=True)
 class Collector:
     """A collector of spans and metrics: a base URL without credentials, and a file of headers, if one was named."""
 
@@ -112,7 +78,7 @@ class Collector:
         return self.name
 
 
-Destination = Target | Archive | Collector
+Destination = Target | Collector
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -127,11 +93,9 @@ def parse(text: str) -> Destination:
     """Read the URL of any destination."""
     if text.startswith(CENTRE):
         return parse_centre(text)
-    if text.startswith((DIRECTORY, BUCKET)):
-        return parse_archive(text)
     if text.startswith(COLLECTOR):
         return parse_collector(text.removeprefix(COLLECTOR))
-    raise ValueError(f"a server is {CENTRE_FORM}, an archive {ARCHIVE_FORM}")
+    raise ValueError(f"a server is {CENTRE_FORM}, a collector {COLLECTOR}http://HOST:PORT")
 
 
 def parse_centre(text: str) -> Target:
@@ -196,26 +160,6 @@ def credentials(target: Target, environment: Mapping[str, str]) -> Credentials:
         if value is not None and not (value.isascii() and value.isprintable()):
             raise ValueError(f"{name} has characters that an HTTP header cannot have")
     return Credentials(target.user or environment.get(USER), password)
-
-
-def parse_archive(url: str) -> Archive:
-    """Read the URL of an archive."""
-    if url.startswith(DIRECTORY):
-        path = url.removeprefix(DIRECTORY)
-        if not path or "\0" in path:
-            raise ValueError(f"an archive is {ARCHIVE_FORM}")
-        directory = paths.real(Path(os.path.expanduser(path)))
-        return Archive(f"{DIRECTORY}{directory}", directory)
-    address, _, query = url.removeprefix(BUCKET).partition("?")
-    bucket, _, prefix = address.rstrip("/").partition("/")
-    settings = dict(parse_qsl(query, keep_blank_values=True))
-    if "@" in bucket or any("key" in name or "token" in name for name in settings):
-        raise ValueError("credentials in a URL are seen by others: set AWS_ACCESS_KEY_ID and the like")
-    if not bucket or any(part in ("", ".", "..") for part in prefix.split("/") if prefix):
-        raise ValueError(f"an archive is {ARCHIVE_FORM}")
-    if not settings.keys() <= BUCKET_SETTINGS.keys():
-        raise ValueError(f"an archive in a bucket takes {', '.join(BUCKET_SETTINGS)}: no other settings")
-    return Archive(url.rstrip("/"), None, address.rstrip("/"), settings)
 
 
 def parse_collector(url: str, headers_file: Path | None = None) -> Collector:

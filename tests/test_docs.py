@@ -215,17 +215,6 @@ def test_the_rules_of_the_topic_on_ci_are_read(place: Path) -> None:
     assert (done.returncode, done.stdout.count("ttft.p95")) == (3, 1), done.stderr
 
 
-def test_the_query_of_an_archive_for_postgresql_reads_each_exchange_once(place: Path) -> None:
-    duckdb = pytest.importorskip("duckdb")
-    for _ in range(2):
-        assert forked.run(["ship", "--db", place / "demo.db", "--to", f"parquet:{place}/DIR", "--once"]).returncode == 0
-        for acknowledged in place.glob("demo.db.shipped-*"):
-            acknowledged.unlink()
-    (query,) = re.findall(r"CREATE TABLE pg.exchanges AS (SELECT.*?);", TOPICS["archive"], re.DOTALL)
-    once = query.replace("DIR/", f"{place}/DIR/")
-    assert duckdb.sql(f"SELECT count(*) FROM ({once})").fetchall() == [(19,)]
-
-
 def test_the_test_of_the_readme_passes_on_its_tape(place: Path) -> None:
     (code,) = re.findall(r"```python\n(# the tape: wiretape .*?)```", README, re.DOTALL)
     cut, _, _ = code.removeprefix("# the tape: wiretape ").partition("\n")

@@ -40,7 +40,7 @@ def test_no_field_has_the_name_of_a_type_of_its_class() -> None:
 
 @each_case("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_only_the_folders_of_the_tape_hold_queries(path: Path) -> None:
-    if path.parent.name in ("tape", "clickhouse", "parquet"):
+    if path.parent.name in ("tape", "clickhouse"):
         return
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sqlalchemy"):

@@ -58,8 +58,7 @@ _NAMED = 3
               help="With --otlp, send these headers: NAME: VALUE, a line each. "
               "[default: OTEL_EXPORTER_OTLP_HEADERS]")  # fmt: skip
 @click.option("--ship", metavar="URL", callback=options.read_destination,
-              help="Also ship to URL: a server, clickhouse://HOST/DATABASE, or an archive, "
-              f"{destinations.ARCHIVE_FORM}; see wiretape help shipping.")  # fmt: skip
+              help="Also ship to URL, a server: clickhouse://HOST/DATABASE; see wiretape help shipping.")  # fmt: skip
 @click.option("--ship-bodies", is_flag=True,
               help="With --ship, ship the bodies, too: requests, answers, and their reads.")  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="At the start, list every upstream and every SDK's variable.")
@@ -132,8 +131,6 @@ def _shipment(to: destinations.Destination | None, bodies: bool) -> "Iterator[Sh
 
     if isinstance(to, destinations.Collector):
         raise click.BadParameter("a collector is named with --otlp http://HOST:PORT", param_hint="--ship")
-    if isinstance(to, destinations.Archive):
-        options.check_extra("pyarrow", "parquet", "--ship to an archive")
     yield Shipment(to, bodies)
 
 

@@ -1,13 +1,12 @@
 """Destinations of a tape: encryption, and no password in a URL or in a message."""
 
-import os
 from pathlib import Path
 
 import pytest
 
 from tests.support.cases import each_case
 from wiretape.recorder import destinations
-from wiretape.recorder.destinations import Collector, Target, headers, parse_archive, parse_collector
+from wiretape.recorder.destinations import Collector, Target, headers, parse_collector
 
 
 @each_case(
@@ -94,16 +93,3 @@ def test_the_name_of_a_collector_shows_no_path_and_tells_two_apart() -> None:
     assert names[0] == "otlp at h:4318"
     assert len(set(names)) == 3
     assert "secret" not in "".join(names)
-
-
-def test_where_an_archive_is_has_no_credentials_in_it_and_each_its_own_name(tmp_path: Path) -> None:
-    for url in ("parquet:", "s3://", "s3:///x", "s3://bucket/../x", "s3://bucket?anything=x"):
-        with pytest.raises(ValueError, match=r"an archive (is|in a bucket takes)"):
-            parse_archive(url)
-    for url in ("s3://key:secret@bucket/x", "s3://bucket?secret_key=x", "s3://bucket?session_token=x"):
-        with pytest.raises(ValueError, match=r"credentials in a URL"):
-            parse_archive(url)
-    one, other = (parse_archive(f"parquet:{tmp_path}{end}") for end in ("/a/b", "/a-b"))
-    assert one.name != other.name
-    assert parse_archive(f"parquet:{tmp_path}/a/../a/b") == one
-    assert os.fspath(tmp_path / "a" / "b") in one.url

@@ -27,7 +27,6 @@ from wiretape.viewer.query import parser
 from wiretape.viewer.query.operators import KINDS, OPERATORS
 from wiretape.viewer.report import dialects, tables
 from wiretape.viewer.sessions import report as issue_report
-from wiretape.viewer.ship.parquet import layout
 from wiretape.viewer.stats import summary
 from wiretape.viewer.stats.conventions import LATEST, OPT_IN, OPT_IN_VALUE
 from wiretape.viewer.stats.metrics import QUANTITIES, RATES
@@ -231,14 +230,6 @@ def prometheus(those: "Conventions") -> str:
     """Return the metrics of OpenTelemetry's conventions under their names for Prometheus."""
     labels = {family: f"; label {family.label}" if family.label else "" for family in those.families}
     return defined({family.prometheus: family.prometheus_meaning + label for family, label in labels.items()})
-
-
-def engines() -> str:
-    """Return the statements by which engines read an archive."""
-    return "".join(
-        f"{engine}:\n\n```sql\n" + "".join(f"{one};\n" for one in layout.view_statements(engine)) + "```\n\n"
-        for engine in layout.ENGINES
-    )
 
 
 _ELSEWHERE = {

@@ -41,7 +41,7 @@ _OF_CORE: Final = {
         "rm": "Delete exchanges by id or by filter.",
     },
     "Many machines": {
-        "ship": "Ship a tape to ClickHouse, Parquet files or OpenTelemetry.",
+        "ship": "Ship a tape to ClickHouse or OpenTelemetry.",
         "pull": "Copy exchanges of a server, or of another tape, to a tape.",
         "fleet": "Set up and watch the ClickHouse server.",
     },
@@ -124,7 +124,8 @@ EXAMPLES: Final = {
     "dialect show": ("dialect show ai-sdk-ui", "dialect show mcp", "dialect show tgi"),
     "dialect try": ("dialect try own.toml", "dialect try own.toml @err -n 100", "dialect try own.toml @ --format json"),
     "rm": ("rm --errors --dry-run", "rm @ --yes", "rm --filter model:demo-burst --yes --vacuum"),
-    "ship": ("ship --to parquet:archive --once", "ship --to clickhouse://db.example.com/wiretape --once",
+    "ship": ("ship --to clickhouse://db.example.com/wiretape --once",
+             "ship --to clickhouse://db.example.com/wiretape --label tenant=a --bodies --once",
              "ship --to otlp+http://127.0.0.1:4318 --once"),
     "pull": ("pull --filter is:ok -o good.db", "pull @stall -o stall.db", "pull --db demo.db --limit 5 -o five.db"),
     "fleet": ("fleet hours --to clickhouse://db.example.com/wiretape",

@@ -1,4 +1,4 @@
-"""The command `ship`: ships a tape to a server, an archive or a collector, during a recording or afterwards."""
+"""The command `ship`: ships a tape to a server or a collector, during a recording or afterwards."""
 
 import contextlib
 import dataclasses
@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from wiretape.recorder import destinations
 from wiretape.recorder.children import LAST_SECONDS
 from wiretape.recorder.commands import options
 from wiretape.recorder.commands.options import ca_file, db, read_labels, tape_path
-from wiretape.recorder.destinations import Archive, Collector, Destination, Target
-from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.destinations import Collector, Destination, Target
 from wiretape.recorder.plurals import counted
-from wiretape.recorder.sanitize import clipped, safe
 from wiretape.viewer.commands.options import connected_to
 
 if TYPE_CHECKING:
@@ -25,7 +22,6 @@ if TYPE_CHECKING:
 
     from wiretape.recorder.commands.status import Screen
     from wiretape.viewer.ship.otlp.attributes import TelemetryOrigin
-    from wiretape.viewer.ship.parquet.files import Files
     from wiretape.viewer.ship.shipper import Shipper
     from wiretape.viewer.ship.sink import Sink
 
@@ -36,8 +32,7 @@ _NICENESS: Final = 10
 @db
 @click.option("--to", "target", required=True, metavar="URL", envvar="WIRETAPE_FLEET",
               callback=options.read_destination,
-              help="A server: clickhouse://HOST/DATABASE; a collector: otlp+http://HOST:PORT; "
-              f"or an archive: {destinations.ARCHIVE_FORM}.")  # fmt: skip
+              help="A server: clickhouse://HOST/DATABASE; or a collector: otlp+http://HOST:PORT.")  # fmt: skip
 @ca_file
 @click.option("--otlp-headers", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="Send these headers to a collector: NAME: VALUE, a line each. "
@@ -60,7 +55,7 @@ def ship(
     beside: bool,
     since_version: int,
 ) -> None:
-    """Ship a tape to ClickHouse, Parquet files or OpenTelemetry.
+    """Ship a tape to ClickHouse or OpenTelemetry.
 
     It runs until interrupted, and ships new exchanges while they are recorded. It only reads the tape, which is the
     buffer: exchanges wait there while the destination is away. The progress is kept in a small file beside the tape;
@@ -68,14 +63,14 @@ def ship(
 
     The user is in the URL or WIRETAPE_FLEET_USER, the password in WIRETAPE_FLEET_PASSWORD or the file that
     WIRETAPE_FLEET_PASSWORD_FILE names. Connections to other machines use TLS unless the URL has ?tls=no. See "wiretape
-    help shipping" for ClickHouse, "wiretape help archive" for Parquet, and "wiretape help otlp" for a collector.
+    help shipping" for ClickHouse, and "wiretape help otlp" for a collector.
     """
     from wiretape.recorder.tape import peek
     from wiretape.recorder.tape.redact import Redactor
 
     if isinstance(target, Collector):
         if bodies:
-            raise click.UsageError("--bodies is for a server or an archive: a collector gets no text")
+            raise click.UsageError("--bodies is for a server: a collector gets no text")
         target = dataclasses.replace(target, headers_file=otlp_headers)
     tape, labelled = tape_path(db), Redactor(None).labels(read_labels(labels))
     with _sink(target, ca_file, labelled, bodies, since_version) as sink:
@@ -103,29 +98,8 @@ def _sink(
 
             with connected_to(target, ca_file) as centre:
                 yield CentreSink(centre, origin, bodies)
-        case Archive():
-            from wiretape.viewer.ship.parquet.sink import ArchiveSink
-
-            yield ArchiveSink(_files(target), origin, bodies)
         case Collector():
             yield _collector_sink(target, ca_file, labels, since)
-
-
-def _files(archive: Archive) -> "Files":
-    """Return the files of an archive. Raises `WiretapeError`."""
-    from wiretape.viewer.export.parquet import pyarrow
-    from wiretape.viewer.ship.parquet.files import cause, in_bucket, in_directory
-
-    arrow = pyarrow()
-    arrow.set_memory_pool(arrow.system_memory_pool())  # which returns freed memory
-    try:
-        return (
-            in_directory(arrow, archive.directory)
-            if archive.directory is not None
-            else in_bucket(arrow, archive.prefix, archive.settings)
-        )
-    except (OSError, ValueError) as error:
-        raise WiretapeError(f"{safe(archive.url)} cannot be used ({clipped(safe(cause(error)), 200)})") from error
 
 
 def _collector_sink(collector: Collector, ca_file: Path | None, labels: Mapping[str, str], since: int) -> "Sink":

@@ -37,10 +37,9 @@ def write(out: BinaryIO, fields: Sequence[ExportField], found: Iterable[TableRow
 
 
 def pyarrow() -> ModuleType:
-    """Return pyarrow, with its `parquet` and its `fs`. Raises `WiretapeError` where it is not installed."""
+    """Return pyarrow, with its `parquet`. Raises `WiretapeError` where it is not installed."""
     try:
         importlib.import_module("pyarrow.parquet")
-        importlib.import_module("pyarrow.fs")
         return importlib.import_module("pyarrow")
     except ImportError as error:
         raise WiretapeError(f"Parquet needs pyarrow: {install_hint('parquet')}") from error

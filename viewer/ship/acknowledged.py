@@ -12,7 +12,7 @@ import glob
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -37,7 +37,6 @@ class _Contents(msgspec.Struct, frozen=True):
     tape: str | None
     tables: dict[str, Progress]
     tenant: str = ""
-    runs: dict[str, str] = {}
     state: msgspec.Raw = _NO_STATE
 
 
@@ -45,8 +44,7 @@ class _Contents(msgspec.Struct, frozen=True):
 class Acknowledged:
     """The progress of shipping one tape to one destination.
 
-    `runs` has a digest of an archive's rows on the runs of recorders, by the day when they started. `state` is JSON of
-    the sender's own, written together with its progress.
+    `state` is JSON of the sender's own, written together with its progress.
     """
 
     path: Path
@@ -54,7 +52,6 @@ class Acknowledged:
     tape: str | None
     tables: dict[str, Progress]
     tenant: str = ""
-    runs: dict[str, str] = field(default_factory=dict)
     state: bytes = b"null"
 
     def identify(self, tape: str | None, tenant: str = "") -> None:
@@ -63,7 +60,7 @@ class Acknowledged:
         Raises `WiretapeError` if it was shipped for another tenant: exchanges derived again would count for both.
         """
         if tape != self.tape and self.tape is not None:
-            self.tables, self.runs, self.state = {}, {}, b"null"
+            self.tables, self.state = {}, b"null"
         self.tape = tape
         if self.tables and tenant != self.tenant:
             raise WiretapeError(
@@ -81,14 +78,9 @@ class Acknowledged:
         self.tables[table] = progress
         self._keep()
 
-    def put_runs(self, date: str, digest: str) -> None:
-        """Keep the digest of a day's runs as shipped. Raises `WiretapeError` if it cannot be written."""
-        self.runs[date] = digest
-        self._keep()
-
     def _keep(self) -> None:
         state = msgspec.Raw(self.state)
-        contents = msgspec.json.encode(_Contents(self.centre, self.tape, self.tables, self.tenant, self.runs, state))
+        contents = msgspec.json.encode(_Contents(self.centre, self.tape, self.tables, self.tenant, state))
         new = self.path.with_name(f"{self.path.name}.new")
         try:
             with open(os.open(new, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
@@ -124,7 +116,7 @@ def held(tape: Path, centre: str, wait: Callable[[], bool] = lambda: False) -> I
         if contents is None or contents.centre != centre:  # one whose name is spelled alike
             contents = _Contents(centre, None, {})
         tape_id, tables, state = contents.tape, contents.tables, bytes(contents.state)
-        yield Acknowledged(path, centre, tape_id, tables, contents.tenant, contents.runs, state)
+        yield Acknowledged(path, centre, tape_id, tables, contents.tenant, state)
     finally:
         os.close(descriptor)
 

@@ -195,7 +195,7 @@ class Shipper:
     def _found(self) -> ShippingReport:
         until = min(self.acknowledged.of(lane).until for lane in self.sink.lanes)
         waiting = following.waiting(self._connection, until)
-        self.last = ShippingReport(self.shipped, waiting.exchanges, waiting.lag_ns(self.clock.wall_ns()), waiting.first)
+        self.last = ShippingReport(self.shipped, waiting.exchanges, waiting.lag_ns(self.clock.wall_ns()))
         self.tell(self.last)
         return self.last
 

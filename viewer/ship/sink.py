@@ -56,8 +56,6 @@ class ShippingReport:
     shipped: int
     waiting: int
     lag_ns: int | None
-    first: int | None = None
-    """The version of the first that waits."""
 
     def line(self, name: str) -> str:
         """Return it as a status line; `name` is that of the destination."""

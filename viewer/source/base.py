@@ -59,9 +59,7 @@ Progress = Callable[[Iterable[str]], Iterable[str]]
 """Passes items on, and shows how many have passed."""
 
 
-FollowerKind = Literal[
-    "page", "screen", "command", "run page", "shipping", "retry", "server", "server retry", "archive"
-]  # fmt: skip
+FollowerKind = Literal["page", "screen", "command", "run page", "shipping", "retry", "server", "server retry"]
 POLL_SECONDS: Final[dict[FollowerKind, float]] = {
     "page": 0.1,  # the live page of an exchange
     "screen": 0.15,  # the terminal's list, inspector, conversations and comparisons
@@ -71,7 +69,6 @@ POLL_SECONDS: Final[dict[FollowerKind, float]] = {
     "retry": 0.5,  # a tape that cannot be read
     "server": 2.0,  # `ls -F` of a server
     "server retry": 5.0,  # a server that does not answer
-    "archive": 60.0,  # Parquet files
 }
 """Interval between two polls of a source, in seconds, by follower."""
 

@@ -80,31 +80,12 @@ async def test_a_server_that_refuses_is_said_once_and_harms_nothing(tmp_path: Pa
     assert "the rest is on the tape" in err
 
 
-@pytest.mark.nightly
-@on_loop
-async def test_exchanges_are_archived_with_bodies(tmp_path: Path) -> None:
-    tape, root = tmp_path / "tape.db", tmp_path / "archive"
-    async with ScriptedUpstream(lambda _: answer(STREAM)) as upstream:
-        told = ("--ship", f"parquet:{root}", "--ship-bodies")
-        async with recording(tape, upstream.url, *told) as (process, base):
-            await fetch(base, post(CHAT))
-            await until(lambda: [*root.rglob("*.parquet")])
-            await fetch(base, post(CHAT))
-            code, _, err = await finish(process, signal.SIGINT)
-    assert (code, f"ship        parquet:{root}, with bodies" in err) == (0, True)
-    for table in ("exchanges", "streams"):
-        files = f"read_parquet('{root}/{table}/*/*/*.parquet')"
-        counted = pytest.importorskip("duckdb").sql(f"SELECT count(*), count(DISTINCT id) FROM {files}").fetchall()
-        assert counted == [(2, 2)], table
-
-
 @each_case(
     "options, said",
     [
         (["--ship", "otlp+http://127.0.0.1:4318"], "named with --otlp"),
-        (["--ship", "https://user:secret@host/db"], "a server is clickhouse://.*, an archive parquet:DIR"),
+        (["--ship", "https://user:secret@host/db"], "a server is clickhouse://.*, a collector otlp"),
         (["--ship", "clickhouse://user:secret@host/db"], "a password does not belong in a URL"),
-        (["--ship", "s3://key:secret@bucket/x"], "credentials in a URL"),
         (["--otlp", "http://user:secret@host"], "credentials in a URL"),
         (["--ship-bodies"], "--ship-bodies is for --ship"),
         (["--otlp-headers", "secret"], "--otlp-headers is for --otlp"),
@@ -119,12 +100,12 @@ def test_where_a_recorder_cannot_ship_is_refused_with_what_to_name(options: list
 
 def test_the_destination_of_shipping_is_printed_in_one_line() -> None:
     told = [
-        Shipment(destinations.parse("parquet:/a b"), bodies=True).line,
+        Shipment(destinations.parse("clickhouse://other/db"), bodies=True).line,
         Shipment(destinations.parse("clickhouse://host/db")).line,
         Shipment(destinations.parse("otlp+http://h:4318/otel")).line,
     ]
     assert told == [
-        "ship        parquet:/a b, with bodies",
+        "ship        db at other:8443, with bodies",
         "ship        db at host:8443",
         "otlp        http://h:4318/otel/v1/traces, /v1/metrics",
     ]

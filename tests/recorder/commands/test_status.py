@@ -109,10 +109,12 @@ def test_an_exchanges_line_is_safe_to_show(model: str | None) -> None:
 def test_no_line_shows_a_key() -> None:
     stream = Terminal()
     screen = Screen(stream)
-    screen.line("1 exchange shipped to parquet:/archive?key=AIzaSyq9Zk3LmN8vXw2RtY7uKpQs1")
+    screen.line("1 exchange shipped to otlp at host/archive?key=AIzaSyq9Zk3LmN8vXw2RtY7uKpQs1")
     screen.status("upstream https://me:secret@host")
     screen.close()
-    assert stream.getvalue() == "1 exchange shipped to parquet:/archive?key=REDACTED\nupstream https://REDACTED@host\n"
+    assert (
+        stream.getvalue() == "1 exchange shipped to otlp at host/archive?key=REDACTED\nupstream https://REDACTED@host\n"
+    )
 
 
 def test_a_pipe_that_nobody_reads_holds_nothing_up() -> None:

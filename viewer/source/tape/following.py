@@ -198,24 +198,10 @@ def fitting(connection: Connection, after: int, most: int, size: int) -> int:
     return max(count, 1)
 
 
-def of_versions(
-    connection: Connection, columns: Sequence[Column[Any]], versions: Sequence[int]
-) -> list[tuple[Any, ...]]:
-    """Return the rows of `settled` that have these versions: those that were not deleted, or derived again, since."""
-    with connection.begin():
-        return cells.fetch(connection, _by_version(tuple(columns)).params(versions=versions))
-
-
 @functools.cache
 def _statement(columns: tuple[Column[Any], ...]) -> Statement:
     """Return the statement of `settled`, which is built once: that takes as long as running it."""
     return _limited(_selected(columns))
-
-
-@functools.cache
-def _by_version(columns: tuple[Column[Any], ...]) -> Statement:
-    chosen = settlements.c.version.in_(bindparam("versions", expanding=True))
-    return _selected(columns).where(chosen).order_by(settlements.c.version)
 
 
 def _selected(columns: tuple[Column[Any], ...]) -> Statement:

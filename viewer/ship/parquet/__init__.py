@@ -1,1 +1,0 @@
-"""An archive of Parquet files: rows, files, and how small ones are merged."""
