@@ -3,28 +3,18 @@
 It has to be quick and quiet: after any error, nothing is offered. Values from a tape are hostile, and a shell puts
 some of them on its line verbatim: only values of letters, digits and a few harmless signs are offered.
 
-The protocol is click's: the shell's script runs the program with `_WIRETAPE_COMPLETE` set. Bash and zsh have scripts of
-their own here. Bash splits a word at `:` and `=`, which are frequent in filters, and puts candidates on the line
-verbatim; and in both, no space may follow an incomplete word. Fish has click's.
+The scripts and the protocol are click's: the script runs the program with `_WIRETAPE_COMPLETE` set. Bash splits a word
+at `:` and `=`, so that it offers the fields of filters and the keys of labels, and none of their values.
 """
 
 import contextlib
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import (
-    BashComplete,
-    CompletionItem,
-    FishComplete,
-    ShellComplete,
-    ZshComplete,
-    add_completion_class,
-    split_arg_string,
-)
+from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete
 
 from wiretape.recorder import destinations
 from wiretape.recorder.commands import options
@@ -41,54 +31,6 @@ VARIABLE = "_WIRETAPE_COMPLETE"
 """The variable that marks a request of a shell's script."""
 
 _HARMLESS = re.compile(r"[^\W_][\w.:/@+=%-]{0,127}")
-_BASH = """\
-%(complete_func)s() {
-    local IFS=$'\\n' response type value
-    COMPREPLY=()
-    response=$(env COMP_WORDS="${COMP_LINE:0:COMP_POINT}" COMP_WORD="$2" \
-%(complete_var)s=bash_complete "$1" 2>/dev/null)
-    while IFS=, read -r type value; do
-        case $type in
-            plain) COMPREPLY+=("$value") ;;
-            open) COMPREPLY+=("$value"); compopt -o nospace ;;
-            file) compopt -o default ;;
-            dir) compopt -o dirnames ;;
-        esac
-    done <<< "$response"
-}
-complete -o nosort -F %(complete_func)s %(prog_name)s
-"""
-
-_ZSH = """\
-#compdef %(prog_name)s
-
-%(complete_func)s() {
-    local -a response whole told unended
-    local type value help option
-    (( ! $+commands[%(prog_name)s] )) && return 1
-    response=("${(@f)$(env COMP_WORDS="${words[1,CURRENT]}" COMP_CWORD=$((CURRENT-1)) \
-%(complete_var)s=zsh_complete %(prog_name)s 2>/dev/null)}")
-    [[ $words[CURRENT] == --*=* ]] && option="${words[CURRENT]%%%%=*}="
-    for type value help in "${response[@]}"; do
-        value="$option$value"
-        case $type in
-            plain) if [[ $help == _ ]]; then whole+=("$value"); else told+=("${value//:/\\\\:}:$help"); fi ;;
-            open) unended+=("$value") ;;
-            file) [[ -n $option ]] && compset -P 1 '*='; _path_files -f ;;
-            dir) [[ -n $option ]] && compset -P 1 '*='; _path_files -/ ;;
-        esac
-    done
-    (( $#told )) && _describe -V unsorted told -U
-    (( $#whole )) && compadd -U -V unsorted -a whole
-    (( $#unended )) && compadd -U -S '' -V unended -a unended
-}
-
-if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
-    %(complete_func)s "$@"
-else
-    compdef %(complete_func)s %(prog_name)s
-fi
-"""
 
 
 def _quietly(offered: Callable[[click.Context, str], Iterable[Item]]) -> Completer:
@@ -144,7 +86,7 @@ def filters(context: click.Context, incomplete: str) -> Iterator[Item]:
     if (found := place(incomplete)) is not None:
         before, field, typed = found
         items = _values_of(context, field.lower(), typed) if field else _fields()
-        yield from (_item(before + item.value, item.help, is_open=item.is_open) for item in items)
+        yield from (Item(before + item.value, help=item.help) for item in items)
 
 
 @_quietly
@@ -221,10 +163,10 @@ def figures(context: click.Context, incomplete: str) -> Iterator[Item]:
 
     quantity, dot, _ = incomplete.partition(".")
     if dot and quantity in NAMES:
-        yield from (_item(f"{quantity}.{name}=", is_open=True) for name in STATISTICS)
+        yield from (Item(f"{quantity}.{name}=") for name in STATISTICS)
         return
-    yield from (_item(f"{name}=", is_open=True) for name in ("n", *RATES))
-    yield from (_item(f"{one.name}.", one.meaning, is_open=True) for one in QUANTITIES.values())
+    yield from (Item(f"{name}=") for name in ("n", *RATES))
+    yield from (Item(f"{one.name}.", help=one.meaning) for one in QUANTITIES.values())
 
 
 def _fields() -> Iterator[Item]:
@@ -234,7 +176,7 @@ def _fields() -> Iterator[Item]:
     for name, meant in NAMES.items():
         kind = FIELDS[meant].kind
         if not name.endswith("_ms"):
-            yield _item(name if KINDS[kind].units else f"{name}:", meant if name != meant else kind, is_open=True)
+            yield Item(name if KINDS[kind].units else f"{name}:", help=meant if name != meant else kind)
 
 
 def _values_of(context: click.Context, name: str, incomplete: str) -> Iterator[Item]:
@@ -259,7 +201,7 @@ def _labels(context: click.Context, of_values: bool) -> Iterator[Item]:
 
     for key, value in candidates.labels(_tape(context)):
         if _HARMLESS.fullmatch(key) and (not of_values or _HARMLESS.fullmatch(value)):
-            yield _item(f"{key}={value}" if of_values else f"{key}=", is_open=not of_values)
+            yield Item(f"{key}={value}" if of_values else f"{key}=")
 
 
 def _values(context: click.Context, field: str) -> Iterator[str]:
@@ -286,50 +228,7 @@ def _summary(
     return safe(" ".join(filter(None, (start, model, took, odd, flags))))[:100].replace(",", " ")
 
 
-def _item(value: str, help: str | None = None, *, is_open: bool = False) -> Item:
-    """Return an item; no space may follow an open one, which is an incomplete word."""
-    return Item(value, help=help, is_open=is_open)
-
-
-@add_completion_class
-class Bash(BashComplete):
-    """Bash: the script passes the line up to the cursor, and bash replaces its own last word there."""
-
-    source_template = _BASH
-
-    def get_completion_args(self) -> tuple[list[str], str]:
-        """Return the words before the one at the cursor, and the typed part of that one."""
-        # The cursor is in a word if one more letter there would be part of it, else before a new one.
-        *words, last = split_arg_string(os.environ["COMP_WORDS"] + "x")
-        return words[1:], last.removesuffix("x")
-
-    def complete(self) -> str:
-        """Return the candidates, each without the part that bash leaves on the line."""
-        arguments, incomplete = self.get_completion_args()
-        offered = self.get_completions(arguments, incomplete)
-        is_joined = incomplete.startswith("--") and "=" in incomplete
-        value = incomplete.partition("=")[2] if is_joined else incomplete
-        own = os.environ.get("COMP_WORD", value)
-        stays = len(value) - len(own) if value.endswith(own) else 0
-        return "\n".join(f"{_type(item)},{item.value[stays:]}" for item in offered)
-
-
-@add_completion_class
-class Zsh(ZshComplete):
-    """Zsh: three lines for each candidate."""
-
-    source_template = _ZSH
-
-    def format_completion(self, item: Item) -> str:
-        """Return the three lines: type, value and help."""
-        return f"{_type(item)}\n{item.value}\n{item.help or '_'}"
-
-
-def _type(item: Item) -> str:
-    return "open" if item.is_open else item.type
-
-
-_SHELLS: dict[str, type[ShellComplete]] = {"bash": Bash, "zsh": Zsh, "fish": FishComplete}
+_SHELLS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 
 
 @click.command()
