@@ -104,10 +104,13 @@ def measured(
     count_tokens: CountTokens | None = None,
 ) -> Iterator[Addend]:
     """Yield the exchanges that `where` selects as a tool measures them, oldest first; many by several processes."""
-    processes, texts = len(os.sched_getaffinity(0)), count_tokens is not None
-    decoded = measures.c.event_runs.is_(None)
-    if texts or processes == 1 or queries.count(connection, decoded if where is None else where & decoded) <= MANY:
-        for one in observed(connection, authority(tool), where, texts=texts):
+    processes, rule = len(os.sched_getaffinity(0)), authority(tool)
+    texts = count_tokens is not None or rule.needs_reads
+    decoded = where
+    if not rule.needs_reads:
+        decoded = measures.c.event_runs.is_(None) if where is None else where & measures.c.event_runs.is_(None)
+    if count_tokens is not None or processes == 1 or queries.count(connection, decoded) <= MANY:
+        for one in observed(connection, rule, where, texts=texts):
             yield _packed(measure_observed(tool, one, count_tokens))
         return
     numbers, parts = queries.numbers(connection, where), list[list[int]]()
@@ -128,7 +131,8 @@ def _measured_part(tape: Path, tool: str, numbers: list[int]) -> tuple[list[Adde
     """Measure some exchanges; return also the lines that report their damage."""
     damage = list[str]()
     with queries.opened(tape, damage.append) as connection:
-        found = observed(connection, authority(tool), among(numbers), texts=False)
+        rule = authority(tool)
+        found = observed(connection, rule, among(numbers), texts=rule.needs_reads)
         return [_packed(measure_observed(tool, one)) for one in found], damage
 
 

@@ -56,7 +56,8 @@ class MeasuringTool:
     `last` is the key in `Numbers` of the ms from a request's start to its last timestamp in the tool's run duration;
     without it, a run lasts from the first request's start to the last one's end, failures included. `apis` are the APIs
     that the tool measures; `has_whole`: also their answers that are not streamed. `is_older` tells a request to a
-    server that is older than the tool's releases, and `older_rule` is the rule that is nearer to those.
+    server that is older than the tool's releases, and `older_rule` is the rule that is nearer to those. One that
+    `needs_reads` looks at each read of the body, and not only at its events.
     """
 
     source: str
@@ -72,6 +73,7 @@ class MeasuringTool:
     has_whole: bool = False
     is_older: Callable[[MeasuredRequest], bool] | None = None
     older_rule: str | None = None
+    needs_reads: bool = False
 
 
 _VLLM_METRICS: Final = (
@@ -109,6 +111,7 @@ AUTHORITIES: Final[dict[str, MeasuringTool]] = {
         apis=(chat.API, completions.API),
         measure=engines.vllm_0_32,
         older_rule=None,
+        needs_reads=True,
         note="Any chunk with choices is a token event: TTFT starts at the role chunk and E2EL ends at the finish"
         " chunk; ITL is pooled; tokens count only from a usage-only chunk; a comment swallows what follows it in"
         " later reads; error payloads and clean early ends are successes.",
