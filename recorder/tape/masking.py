@@ -24,7 +24,9 @@ _WORD: Final = re.compile(r"(?<![\w+-])[A-Za-z0-9][\w.:/-][\w.=:/-]{12,}", re.AS
 """A word that is long enough to hold a key: to look for keys in these only takes a third of the time."""
 _SHORT_PREFIXES: Final = (
     r"ek_|LTAI|fw_|sk_|sbp_|ntn_|rpa_|e2b_|f[om][12]_|secret_|bb_live_|AQ\.Ab|1//0|pa-|pat(?=\w{14}\.)"
-    r"|(?:SK|key-|key_|fc-)(?=[0-9a-f]{32})"
+    r"|(?:SK|key-|key_|fc-)(?=[0-9a-f]{32})|(?<!/)EAA(?=[A-Za-z0-9]{60})|sl\.(?=[\w-]{60})|esecret_|aph0_"
+    r"|a[ks]-(?=[A-Za-z0-9]{22}(?![\w-]))|(?=[0-9a-f]{32}(?:-us\d{1,2}|\.[A-Za-z0-9]{16})(?!\w))"
+    r"|(?=[MNO][\w-]{23,25}\.[\w-]{6}\.[\w-]{27,38}(?![\w-]))"
 )
 """Beginnings of keys that begin other words of headers, too."""
 # A letter behind a backslash is an escape of JSON, such as \n, and no part of a word.
@@ -36,6 +38,8 @@ _IS_KEY: Final = re.compile(
     # Words of names have no digit, or a version: sk-learn-compatible, hf_hub_v2_cache. Pictures in base64 have no dot.
     r"(?!eyJ[^.]*$)(?:.*?(?:(?=[A-Za-z]{0,20}\d)[A-Za-z0-9]{10}|[A-Za-z0-9]{16})|(?=.*\d)(?=.*[a-z])(?=.*[A-Z]).{20})"
 )
+_SPACE: Final = r"(?:\s|\\{1,7}[nrt]){1,8}"
+_NO_EXAMPLE: Final = r"(?![<{$%*]|(?i:your|my)[_-]|(?i:pass(?:w(?:or)?d)?|pwd?|secret|token|key)(?:[\s\"'\\]|$))"
 # Each begins with a character or a text that is found quickly.
 _SHAPES: Final = (
     re.compile(r"[Bb](?i:earer|asic)\s{1,8}(?=[\w.~+/=-]*\d|[A-Za-z+/]{15,}=)[\w.~+/=-]{16,}", re.ASCII),
@@ -51,6 +55,16 @@ _SHAPES: Final = (
     ),
     re.compile(r"ookie: ?(?P<secret>[\w.-]{1,64}=(?![<{$])[^\r\n\"'\\]{8,4096})"),
     re.compile(r"://hooks\.slack\.com/services/(?P<secret>[\w/]{20,})"),
+    re.compile(r"discord(?:app)?\.com/api/webhooks/\d{1,32}/(?P<secret>[\w-]{20,})"),
+    re.compile(  # a line of netrc, or several
+        rf"machine{_SPACE}(?:[\w-]{{1,64}}\.[\w.-]{{1,256}}|localhost){_SPACE}"
+        rf"(?:login{_SPACE}[^\s\"'\\]{{1,256}}{_SPACE})?password{_SPACE}(?P<secret>{_NO_EXAMPLE}[^\s\"'\\]{{3,256}})"
+    ),
+    re.compile(  # curl -u user:password, in one command, whose lines end with a backslash
+        r"curl(?=[\s\\])(?:[^\r\n;|&\\c]|c(?!url[\s\\])|&(?![&\s])|\\{3,8}n|\\{1,8}(?![nr\\\r\n])|\\\r?\n){1,4096}?"
+        r"(?<=[\sn])(?:-[a-zA-Z]{0,8}u ?|-U ?|--(?:proxy-)?user[ =])(?:\\{0,7}[\"'])?"
+        rf"[^\s\"'\\:/]{{1,128}}:(?P<secret>{_NO_EXAMPLE}[^\s\"'\\]{{3,256}})"
+    ),
 )  # fmt: skip
 _PAIR: Final = re.compile(
     # Also --option VALUE, <name>VALUE</name>, and a field of multipart/form-data
@@ -65,11 +79,18 @@ _PAIR: Final = re.compile(
 _NAME_BEFORE: Final = re.compile(r"(?:\\(?:u[0-9a-fA-F]{4}|[bfnrt]))?(?P<name>[\w.-]{0,64})$", re.ASCII)
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\.?", re.ASCII)
 _EXAMPLE: Final = re.compile(r"(?i:your|my)[_-]|(?i:x{3,}|\.{3}|example|placeholder|changeme|redacted)|[#%]\w*[})%]?$")
+_NAMED_BEFORE: Final = re.compile(
+    r"[\"{](?i:name|key)\\*\"(?:\s|\\+[nrt]){0,8}:(?:\s|\\+[nrt]){0,8}\\*\"(?P<name>[\w.-]{1,64})\\*\"(?:\s|\\+[nrt]){0,32},"
+    r"(?:\s|\\+[nrt]){0,32}\\*\"$"
+)
+"""The name of a variable before its `"value"`, as in the environment of a container."""
 _VALUE: Final = re.compile(r"\"[ \t\r\n]*:[ \t\r\n]*(?P<escape>\\*)\"")
 # In a text of JSON within JSON, a quotation mark has 1, 3 or 7 backslashes in front.
 _DEPTHS: Final = frozenset({0, 1, 3, 7})
 _QUOTE: Final = re.compile(r"(?<!\\)(\\*)\"")
 _LONGEST_NAME: Final = 64
+_LONGEST_PAIR: Final = 128
+_SHORTEST_KEY: Final = 12
 _LONGEST_VALUE: Final = 16384
 """Bound of a value's length: a search for each field's end through a whole body would take quadratic time."""
 _NAME: Final = re.compile(
@@ -161,6 +182,10 @@ class Masker:
         if depth not in _DEPTHS or len(before) - len(name) != depth:
             return None
         is_rule = _normal(name) in self._fields
+        if is_variable := name.lower() == "value":
+            begin = field.start() - len(before)
+            variable = _NAMED_BEFORE.search(text, max(begin - _LONGEST_PAIR, 0), begin)
+            name = variable["name"] if variable else ""
         is_strong, is_weak = _judged(name) if self._masks_secrets else (False, False)
         if not (is_rule or is_strong or is_weak):
             return None
@@ -170,6 +195,9 @@ class Masker:
         if end is None:  # a body that was cut off ends within the value
             end = len(text) if len(text) <= start + _LONGEST_VALUE else start
         value = text[start:end]
+        if is_variable:  # labels of forms and translations are named so, too
+            is_key = is_weak and name.isupper() and len(value) >= _SHORTEST_KEY
+            is_strong = (is_strong or is_key) and " " not in value and any(map(str.isdigit, value))
         is_secret = is_rule or is_strong or _KEY_LIKE.fullmatch(value) is not None
         is_known = value.lower() in _PLACEHOLDERS or value.startswith("REDACTED")
         return (start, end) if is_secret and not is_known else None
