@@ -39,6 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
     register("default", max_examples=25)
     register("nightly", max_examples=1000)
     hypothesis.settings.load_profile("nightly" if config.option.markexpr == "nightly" else "default")
+    hypothesis.configuration.set_hypothesis_home_dir(config.rootpath / ".pytest_cache" / "hypothesis")
     # A hundred processes start: they keep what they have compiled, as Python does unless it is told not to.
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -44,7 +44,8 @@ _COLOURS = {"ok": "green", "note": "yellow", "problem": "red"}
 Level = Literal["ok", "note", "problem"]
 
 FIELDS: Final = ("level", "check", "found", "advice")
-PROXIES: Final = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
+PROXIES: Final = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
+"""Variables that apply to a recorder, which speaks plain HTTP."""
 CERTIFICATES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 _NETWORK = frozenset({

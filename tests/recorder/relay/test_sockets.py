@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import gc
+import os
 import socket
 import ssl
 import struct
@@ -690,3 +692,22 @@ async def test_an_end_that_came_with_data_is_known_when_the_data_is_received(aut
         far.sendall(to_send.read())
         await until(lambda: told.events)
     assert (told.data, held, told.events) == (b"last", [True], [("lost", None)])
+
+
+@both_loops
+def test_an_event_loop_that_has_ended_leaves_no_descriptor_behind(loop: Loop) -> None:
+    async def read() -> None:
+        peer, ours = socket.socketpair()
+        ours.setblocking(False)
+        with peer:
+            Socket(ours, SYSTEM).start(Told())
+            peer.send(b".")
+            await asyncio.sleep(0)
+
+    counts = []
+    for _ in range(4):
+        with asyncio.Runner(loop_factory=loop) as runner:
+            runner.run(read())
+        gc.collect()
+        counts.append(len(os.listdir("/dev/fd")))
+    assert counts[-1] == counts[0]  # the first of a process may open what all share

@@ -96,7 +96,7 @@ def test_the_environment_is_looked_at_and_keeps_its_secrets(tape: Path) -> None:
         code=3,
         OPENAI_BASE_URL="http://u:sk-secret@127.0.0.1:9/sk-secret",
         OPENAI_API_KEY="sk-secret",
-        HTTPS_PROXY="http://u:sk-secret@proxy:1",
+        HTTP_PROXY="http://u:sk-secret@proxy:1",
         SSL_CERT_FILE="/none/sk-secret",
     )
     assert found["OPENAI_BASE_URL"] == ("note", "points at http://127.0.0.1:9; no recorder of this tape runs")

@@ -128,8 +128,8 @@ def test_nothing_is_said_of_variables_that_are_not_set_while_no_recorder_runs() 
     ("given", "level"),
     [
         ({"http_proxy": "http://u:sk-secret@proxy:1"}, "note"),
-        ({"HTTPS_PROXY": "x", "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, "problem"),
-        ({"HTTPS_PROXY": "x", "OPENAI_BASE_URL": "http://127.0.0.1:1/v1", "NO_PROXY": "a, localhost"}, "ok"),
+        ({"HTTP_PROXY": "x", "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, "problem"),
+        ({"http_proxy": "x", "OPENAI_BASE_URL": "http://127.0.0.1:1/v1", "NO_PROXY": "a, localhost"}, "ok"),
         ({"ALL_PROXY": "x", "no_proxy": "*"}, "ok"),
     ],
 )
@@ -137,6 +137,11 @@ def test_a_proxy_between_an_sdk_and_the_recorder_is_a_problem(given: dict[str, s
     (found,) = doctor.judge_proxies(given, BASES)
     assert found.level == level
     assert "sk-secret" not in f"{found}"
+
+
+def test_a_proxy_for_https_is_not_asked_for_a_recorder_which_speaks_http() -> None:
+    given = {"HTTPS_PROXY": "x", "https_proxy": "x", "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}
+    assert list(doctor.judge_proxies(given, BASES)) == []
 
 
 def test_the_innermost_mount_says_the_kind_of_filesystem() -> None:
