@@ -1,14 +1,21 @@
 """The command `wiretape env`: variables that point common SDKs at a recorder."""
 
+import contextlib
 import shlex
+import threading
 from pathlib import Path
 
 import click
 
-from wiretape.recorder import paths
+from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.commands import options
+from wiretape.recorder.errors import NotFound, SchemaMissing
 from wiretape.recorder.relay import apis, providers
 from wiretape.recorder.sanitize import safe
+
+_LOADING_NS = 10_000_000_000
+"""Time allowed for the writer of a recorder that has just started."""
+_LOOK_SECONDS = 0.05
 
 
 @click.command()
@@ -57,8 +64,12 @@ def recorders(path: Path) -> list[tuple[str, list[providers.Upstream]]]:
     """Return the base URL and upstreams of each recorder that runs on the tape, the newest first."""
     from wiretape.recorder.tape import file, lock, reading
 
-    if not paths.exists(path) or not lock.holder(path):
-        return []
-    with file.read_engine(path).connect() as connection:
-        runs = reading.running(connection)
-    return [(run.listen, [providers.make(name, url) for name, url in run.upstreams]) for run in runs]
+    until = SYSTEM.now() + _LOADING_NS
+    while holder := lock.holder(path):
+        with contextlib.suppress(NotFound, SchemaMissing), file.read_engine(path).connect() as connection:
+            if runs := reading.running(connection):
+                return [(run.listen, [providers.make(name, url) for name, url in run.upstreams]) for run in runs]
+        if SYSTEM.now() > until or " at http" not in holder:  # no recorder, which may listen before it has a tape
+            break
+        threading.Event().wait(_LOOK_SECONDS)
+    return []

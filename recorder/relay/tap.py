@@ -47,9 +47,9 @@ _CUT_SECONDS = 1.0
 _LOOK_SECONDS = 0.05
 _BACKOFF_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
 _REACH_NS = 10_000_000_000
-"""Time allowed to reach a writer that another relay has started, …"""
-_READY_SECONDS = 4.0
-"""… and for its answer, before the next try."""
+"""Time without a writer to connect to, of which another relay starts one, …"""
+READY_SECONDS = 10.0
+"""… and for each answer of that writer, which sends one every second while it loads."""
 _JOINING_SECONDS = 0.1
 """Time for which a start waits for that answer, which comes at once unless the other relay has just begun, too."""
 _WATCH_SECONDS = 0.25
@@ -81,6 +81,8 @@ class Tap:
         self.unstored = UnstoredExchanges(session.uuid)
         self.on_late: Callable[[int, int], None] = lambda due, late_ns: None
         """Called when the event loop was late: with the time from which it was, and its delay, in ns."""
+        self.on_run: Callable[[], None] = lambda: None
+        """Called at intervals: a later delay of the event loop began after that."""
         self._path, self._session, self._purpose, self._keep = path, session, purpose, keep
         self._place = place or WorkerPlace()
         self._announced: journal.Deleting | None = None
@@ -92,7 +94,7 @@ class Tap:
         self._process: Link | None = None
         self._ready = journal.Ready("", [])
         self._tasks: list[asyncio.Task[None]] = []
-        self._closing = self._is_hurried = False
+        self._closing = self._is_hurried = self._gave_up = False
         self._all_stored = asyncio.Event()
         self._starting, self._reached = asyncio.Lock(), asyncio.Event()
         self._launching: asyncio.Task[None] | None = None
@@ -100,7 +102,6 @@ class Tap:
         self._verified: journal.Verified | None = None
         self._file: Identity | None = None
         self._reporter = LossReporter()
-        self._gave_up = False
         # When a close must be over, and when the writer last acknowledged or reported anything.
         self._deadline_ns, self._heard_ns = sys.maxsize, clock.now()
 
@@ -149,18 +150,20 @@ class Tap:
         assert self._launching is not None
         await asyncio.wait((self._launching,))
 
-    async def _launch(self) -> None:
+    async def _launch(self, attempt: int = 0) -> None:
         """Reach the writer, and start one if there is none. Raise `WiretapeError` if that cannot be."""
         until = self._clock.now() + _REACH_NS
         while True:
+            began = self._clock.now()
             try:
-                return await self._introduce(link.reach(self._path, self._purpose, self._file))
+                return await self._introduce(link.reach(self._path, self._purpose, self._file), attempt)
             except OSError as error:
-                if self._clock.now() > until or isinstance(error, PermissionError):
+                until += self._clock.now() - began  # a writer that dies while it loads has taken its time for that
+                if self._clock.now() > until or isinstance(error, (PermissionError, TimeoutError)):
                     raise link.unreachable(self._path, str(error) or "it does not answer") from error
             await asyncio.sleep(_LOOK_SECONDS)
 
-    async def _introduce(self, connecting: Coroutine[Any, Any, Link]) -> None:
+    async def _introduce(self, connecting: Coroutine[Any, Any, Link], attempt: int) -> None:
         """Send a writer the session and all that is kept, and wait until it holds the tape."""
         async with self._starting:
             process = self._process = await connecting
@@ -170,7 +173,7 @@ class Tap:
         self._frames.send_again()
         self._flush()
         try:
-            answer = await self._read_ready(process)
+            answer = await self._read_ready(process, attempt)
         except (WiretapeError, OSError):
             self._process = None
             if process.pid is None:
@@ -185,11 +188,18 @@ class Tap:
         if not self._place.is_worker:
             self.unstored.open(self._path, self._on_trouble)
 
-    async def _read_ready(self, process: Link) -> journal.Ready:
-        """Wait until a writer holds the tape; one that another relay has started, not for long."""
+    async def _read_ready(self, process: Link, attempt: int) -> journal.Ready:
+        """Wait until a writer holds the tape; one that another relay has started, only while it is alive.
+
+        The first attempts count as progress: a close waits for them, but not for writers that fail again and again.
+        """
         is_own = process.pid is not None
-        async with asyncio.timeout(None if is_own else _READY_SECONDS):
-            answer = await read_answer(process)
+        answer: journal.Answer | None = journal.Loading()
+        while isinstance(answer, journal.Loading):
+            async with asyncio.timeout(None if is_own else READY_SECONDS):
+                answer = await read_answer(process)
+            if attempt <= 1:
+                self._heard_ns = self._clock.now()
         if answer is None and not is_own:
             raise ConnectionError("it does not answer")
         if not isinstance(answer, journal.Ready):
@@ -208,7 +218,8 @@ class Tap:
     async def _read_last(self, process: Link, answer: journal.Answer | None) -> None:
         """Read the tape's state from a writer that refuses it for good: earlier writers' frames may be gone."""
         if isinstance(answer, journal.Fatal) and answer.final:
-            last = await read_answer(process)
+            while isinstance(last := await read_answer(process), journal.Loading):
+                pass
             self._verified = last if isinstance(last, journal.Verified) else None
 
     async def _keep_writer_running(self) -> None:
@@ -230,7 +241,7 @@ class Tap:
                 self._report(f"the writer ended; starting another (to be sent again: {again})")
             await asyncio.sleep(_BACKOFF_SECONDS[min(attempt, len(_BACKOFF_SECONDS) - 1)])
             attempt += 1
-            await self._follow_launch(self._launch())
+            await self._follow_launch(self._launch(attempt))
 
     async def _follow_launch(self, launching: Awaitable[None]) -> None:
         """Wait until a writer holds the tape, and report the error if that cannot be."""
@@ -371,6 +382,7 @@ class Tap:
             self._watch()
 
     def _watch(self) -> None:
+        self.on_run()
         if self._place.is_worker:
             self._place.on_share(self.share())
             return
@@ -520,11 +532,13 @@ class Tap:
         return self._clock.now() < min(self._deadline_ns, self._heard_ns + allowed_ns)
 
     async def _tell_what_is_left(self) -> None:
-        """Print the number of exchanges still to be stored and measured, at intervals."""
+        """Print the number of exchanges still to be stored and measured, at intervals if it changes."""
         first, then = _NOTICE_SECONDS
+        reported = 0
         await asyncio.sleep(first)
         while not self._place.is_worker:
-            if left := len(self._unfinished):
+            if (left := len(self._unfinished)) not in (0, reported):
+                reported = left
                 self._on_notice(f"storing and measuring {counted(left, 'exchange')} (ctrl-c again to cut) …")
             await asyncio.sleep(then)
 

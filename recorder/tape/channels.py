@@ -2,16 +2,21 @@
 
 Each has frames, sequence numbers and acknowledgements of its own; their frames share transactions. They are of one
 recorder with several workers, or of several recorders that record to one tape.
+
+They are read before the writer has loaded its libraries, which takes seconds on a busy machine: what they have sent
+outlives them, and they see that it is alive.
 """
 
 import contextlib
 import os
+import queue
 import socket
 import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -24,6 +29,8 @@ _SEND_SECONDS = 2
 """Time allowed for a relay to take its answers; one that is slower is not served any more."""
 _FIRST_SECONDS = 5.0
 """Time allowed for the client that has started a writer to connect."""
+LOADING_SECONDS = 1.0
+"""Interval between messages to relays that the writer still loads."""
 _LAST_SECONDS = 1.0
 """Time allowed for clients to take their last answers, and for processes that have lost their connection to end."""
 _LOOK_SECONDS = 0.01
@@ -113,16 +120,14 @@ class Channel:
             piece = self._receive()
             take((self, piece))
 
-    def introduce(self, seconds: float) -> None:
-        """Receive frames up to the session, within a time for each piece: for a writer that enters nothing."""
-        self._connection.settimeout(seconds)
+    def introduce(self, data: bytes) -> None:
+        """Take frames up to the session, for a writer that enters nothing; the first piece may hold all of them."""
+        self.buffer += data
         with contextlib.suppress(msgspec.MsgspecError):
-            while self.session is None and (piece := self._receive()):
-                self.buffer += piece
-                for _, frame in journal.decode(self.buffer):
-                    self.note(frame)
-                    if isinstance(frame, journal.Session):
-                        self.session, self.after = frame, self.relay.after or 0
+            for _, frame in journal.decode(self.buffer):
+                self.note(frame)
+                if isinstance(frame, journal.Session):
+                    self.session, self.after = frame, self.relay.after or 0
 
     def wait_until_left(self, seconds: float) -> None:
         """Wait until the relay has closed its end: it has read all answers then."""
@@ -143,42 +148,54 @@ class Channel:
 
 
 class Channels:
-    """All relays of a writer, which come to a listening socket."""
+    """All relays of a writer, which come to a listening socket.
+
+    `pieces` has all data received, each with its channel, and last an empty piece. It is unbounded at first: a relay
+    waits for acknowledgements once `tap.QUEUE_BYTES` have none. `has_loaded`: the writer takes them.
+    """
 
     def __init__(self, listener: socket.socket) -> None:
         self.live: list[Channel] = []
+        self.pieces: queue.Queue[Any] = queue.Queue()
+        self.has_loaded = threading.Event()
         self._listener, self._starter = listener, os.getppid()
+        for work in (self._accept, self._report_loading):
+            threading.Thread(target=work, daemon=True).start()
 
     @property
     def place(self) -> Path:
         """The path of the listening socket."""
         return Path(self._listener.getsockname())
 
-    def listen(self, take: Taker) -> None:
-        """Accept relays, in a thread."""
-        threading.Thread(target=self._accept, args=(take,), daemon=True).start()
-
-    def _accept(self, take: Taker) -> None:
+    def _accept(self) -> None:
         while True:
-            channel = self._admit(self._listener.accept()[0])
-            if channel is not None:
-                threading.Thread(target=channel.read, args=(take,), daemon=True).start()
+            connection = self._listener.accept()[0]
+            if not is_ours(connection):
+                connection.close()
+                continue
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_SECONDS, 0))
+            channel = Channel(connection)
+            self.live.append(channel)
+            threading.Thread(target=channel.read, args=(self.pieces.put,), daemon=True).start()
 
-    def _admit(self, connection: socket.socket) -> Channel | None:
-        if not is_ours(connection):
-            connection.close()
-            return None
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_SECONDS, 0))
-        channel = Channel(connection)
-        self.live.append(channel)
-        return channel
+    def _report_loading(self) -> None:
+        while not self.has_loaded.wait(LOADING_SECONDS):
+            self.answer(journal.Loading())
 
-    def admit_waiting(self) -> None:
-        """Accept the relays that wait, and the first: for a writer that has only an error to answer."""
-        with contextlib.suppress(OSError):
-            while True:
-                self._listener.settimeout(0 if self.live else _FIRST_SECONDS)
-                self._admit(self._listener.accept()[0])
+    def introduce(self, seconds: float) -> None:
+        """Wait until each relay has sent its session, within a time: for a writer that has only an error to answer."""
+        until = SYSTEM.now() + int(seconds * 1e9)
+        while (left := until - SYSTEM.now()) > 0 and any(one.session is None for one in list(self.live)):
+            with contextlib.suppress(queue.Empty):
+                piece = self.pieces.get(timeout=left / 1e9)
+                if isinstance(piece, tuple) and isinstance(piece[1], bytes):
+                    piece[0].introduce(piece[1])
+
+    def wait_for_first(self) -> None:
+        """Wait a moment for the client that has started this writer."""
+        until = SYSTEM.now() + int(_FIRST_SECONDS * 1e9)
+        while not self.live and SYSTEM.now() < until:
+            threading.Event().wait(_LOOK_SECONDS)
 
     def part(self) -> None:
         """Send the end of file to all relays, and wait a moment until each has read its answers."""

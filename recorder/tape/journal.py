@@ -284,6 +284,10 @@ class Lost(msgspec.Struct, frozen=True):
     whole: bool
 
 
+class Loading(msgspec.Struct, tag="loading", frozen=True):
+    """The writer is alive, and does not hold the tape yet."""
+
+
 class Ready(msgspec.Struct, tag="ready", frozen=True):
     """The writer holds the tape, has entered the session, and is listening.
 
@@ -333,7 +337,7 @@ class Verified(msgspec.Struct, tag="verified", frozen=True):
     unmeasured: int = 0
 
 
-Answer = Ready | Ack | Trouble | Fatal | Deleting | Deleted | Verified
+Answer = Loading | Ready | Ack | Trouble | Fatal | Deleting | Deleted | Verified
 
 _KINDS = [(kind.__name__, kind.__struct_fields__) for kind in (*get_args(Frame), ReadRun, *get_args(Answer))]
 PROTOCOL = f"{__version__}-{zlib.crc32(repr(_KINDS).encode()):08x}"

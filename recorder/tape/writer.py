@@ -14,14 +14,24 @@ frames come, or after a delay, and the whole process yields to the relay. It ref
 each recorder counts that recorder's exchanges in the file itself.
 """
 
+import signal
+import socket
+import sys
+
+from wiretape.recorder.tape import faults
+from wiretape.recorder.tape.channels import Channel, Channels, Key
+
+if __name__ == "__main__":  # before libraries are loaded, which takes seconds on a busy machine
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    faults.report_all()
+    relays = Channels(socket.socket(fileno=int(sys.argv[2])))
+
 import contextlib
 import gc
 import os
 import queue
-import signal
-import socket
 import sqlite3
-import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -46,9 +56,8 @@ from wiretape.recorder.errors import (
 )
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.process import boot_id, is_gone
-from wiretape.recorder.tape import backlog, checks, faults, file, journal, losses, peek
+from wiretape.recorder.tape import backlog, checks, file, journal, losses, peek
 from wiretape.recorder.tape.backlog import Backlog
-from wiretape.recorder.tape.channels import Channel, Channels, Key
 from wiretape.recorder.tape.lock import Claim, FileWatch, LogGone, identity, remove_socket
 from wiretape.recorder.tape.retention import Pruner, Removed, TapeLimits
 from wiretape.recorder.tape.store import Batch, Settled, Store, Unsettled, settle
@@ -127,7 +136,7 @@ class Writer:
         self._frames = 0
         self._size = 0
         self._due: int | None = None
-        self._pieces: queue.Queue[tuple[Channel, bytes | journal.Verified] | list[Settled]] = queue.Queue(_PIECES)
+        self._pieces: queue.Queue[tuple[Channel, bytes | journal.Verified] | list[Settled]] = relays.pieces
         self._to_settle: queue.Queue[list[Unsettled]] = queue.Queue()
         self._backlog = Backlog(clock, SPACING_NS)
         self._committed_at = 0
@@ -139,7 +148,8 @@ class Writer:
     def run(self) -> None:
         """Serve until the last relay ends; raises SQLite's error if a batch cannot be stored."""
         threading.Thread(target=self._settle, daemon=True).start()
-        self._relays.listen(self._pieces.put)
+        self._relays.has_loaded.set()
+        self._pieces.maxsize = _PIECES
         waits = 0
         while not self._ended:
             has_arrived = self._take()
@@ -618,18 +628,14 @@ def _yield_to_relay() -> None:
     gc.set_threshold(_COLLECTED_OBJECTS)
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str], relays: Channels) -> int:
     """Write a tape until the last relay ends; return the exit code.
 
-    `arguments` are the descriptors of its lock and of a listening socket, its path, the `identity` of its file if an
-    earlier writer has written it, and the purpose of the client in words.
+    `arguments` are the descriptors of its lock and of the relays' listening socket, its path, the `identity` of its
+    file if an earlier writer has written it, and the purpose of the client in words.
     """
-    for name in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(name, signal.SIG_IGN)
-    faults.report_all()
     _yield_to_relay()
-    claimed, listener, path, *before, purpose = arguments
-    relays = Channels(socket.socket(fileno=int(listener)))
+    claimed, _, path, *before, purpose = arguments
     try:
         return _write(Claim(Path(path), int(claimed), socket=relays.place), relays, before, purpose)
     finally:
@@ -662,15 +668,14 @@ def _write(claimed: Claim, relays: Channels, before: Sequence[str], purpose: str
 
 def _refuse(relays: Channels, fatal: journal.Fatal, path: Path) -> None:
     """Answer the error that ends this writer; if it is final, also the contents of the tape, to each recorder."""
-    relays.admit_waiting()
+    relays.wait_for_first()
     relays.answer(fatal)
     if fatal.final:
-        for relay in list(relays.live):
-            relay.introduce(_FRAMES_SECONDS)
+        relays.introduce(_FRAMES_SECONDS)
         for relay in relays.mains():
             if relay.session_no or relay.relay.after is not None:  # it has recorded
                 relay.answer(verify(path, relay))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:], relays))

@@ -38,6 +38,24 @@ relays = Channels(socket.socket(fileno=int(sys.argv[2])))
 """The beginning of a program that takes a writer's place: `code` of `writer`."""
 
 
+def loading(signal: Path) -> str:
+    """Return a program that takes a writer's place, and loads its libraries when a file is there."""
+    return f"""
+import runpy, sys, time
+from pathlib import Path
+class Waits:
+    def find_spec(self, name, *_):
+        while name == "sqlalchemy" and not Path({str(signal)!r}).exists():
+            time.sleep(0.01)
+sys.meta_path.insert(0, Waits())
+if "-m" in sys.argv:  # in the place of Python
+    del sys.argv[1:4]
+from wiretape.recorder.tape import channels
+channels.LOADING_SECONDS = 0.05
+runpy.run_module("wiretape.recorder.tape.writer", run_name="__main__")
+"""
+
+
 class WriterProcess:
     """A writer and a connection to it."""
 
@@ -58,7 +76,9 @@ class WriterProcess:
         return [lost for answer in self.answers if isinstance(answer, journal.Ack) for lost in answer.lost]
 
     def answer(self) -> journal.Answer:
-        answer = journal.decode_answer(self._lines.readline())
+        """Return the next answer, but not those that come while the writer loads."""
+        while isinstance(answer := journal.decode_answer(self._lines.readline()), journal.Loading):
+            pass
         self.answers.append(answer)
         return answer
 

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import socket
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 
 from tests.support.frames import SESSION, STREAM, begin, bodies_of, body, damage, exchange, head, outcomes_of
 from tests.support.relay import on_loop, select, until
+from tests.support.writers import loading
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.process import boot_id, is_gone
 from wiretape.recorder.relay import link, sharing
@@ -93,6 +95,7 @@ async def test_the_exchanges_of_one_that_breaks_off_are_interrupted_and_those_of
 async def test_recorders_of_one_tape_share_a_writer_and_each_gets_reports_of_its_own(tape: Path) -> None:
     first, second = recorder(tape, "a"), recorder(tape, "b")
     await first.start()
+    await first.ready()
     await second.start()
     await second.ready()
     assert (first.joined, second.joined, second.pid) == (None, os.getpid(), None)
@@ -153,6 +156,31 @@ async def test_a_killed_writer_is_replaced_by_one_and_loses_nothing_of_any_recor
     assert [await tap.close() for tap in taps] == [0, 0, 0]
     assert [tap.totals() for tap in taps] == [Totals(1, 0, 0, 0)] * 3
     assert bodies_of(tape) == dict.fromkeys(("a1", "b1", "c1"), b"".join(STREAM))
+
+
+@on_loop
+async def test_a_recorder_waits_for_the_writer_of_another_while_that_is_alive_and_loads(
+    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, script, loaded = tmp_path / "python", tmp_path / "loading.py", tmp_path / "loaded"
+    script.write_text(loading(loaded))
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {script} "$@"\n')
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr("wiretape.recorder.relay.tap.READY_SECONDS", 2)
+    troubles = list[str]()
+    first, second, third = (recorder(tape, uuid, on_trouble=troubles.append) for uuid in "abc")
+    await first.start()
+    await second.start()
+    await asyncio.sleep(2.5)
+    loaded.touch()
+    await second.ready()
+    assert (second.joined, troubles) == (os.getpid(), [])
+    os.kill(first.pid or 0, signal.SIGSTOP)
+    await third.start()
+    await until(lambda: any("cannot be joined (it does not answer)" in line for line in troubles))
+    os.kill(first.pid or 0, signal.SIGCONT)
+    assert [await tap.close() for tap in (third, second, first)] == [0, 0, 0]
 
 
 @pytest.mark.nightly

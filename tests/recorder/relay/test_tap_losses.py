@@ -210,8 +210,41 @@ def on_a_small_disk(directory: Path) -> Path:
     return program
 
 
+FAILING = """
+import socket, sys
+from wiretape.recorder.tape import channels, journal
+relays = channels.Channels(socket.socket(fileno=int(sys.argv[5])))
+relays.wait_for_first()
+relays.answer(journal.Loading())
+relays.answer(journal.Fatal(1, "the disk is full"))
+relays.part()
+"""
+"""A writer that loads, and cannot make the tape."""
+
+
+def test_a_close_does_not_wait_for_writers_that_fail_again_and_again(
+    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "python"
+    (tmp_path / "failing.py").write_text(FAILING)
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {tmp_path}/failing.py "$@"\n')
+    program.chmod(0o700)
+    monkeypatch.setattr(tap.sys, "executable", str(program))
+    troubles = list[str]()
+
+    async def scenario() -> None:
+        running = Tap(tape, SESSION, PURPOSE, on_trouble=troubles.append)
+        await running.start()
+        running.put(begin("e1"))
+        assert await running.close(grace=0.1) == 2  # with the session's end
+
+    play(scenario())
+    assert "the disk is full" in troubles
+    assert "2 frames could not be stored: for 0.1 s the writer acknowledged nothing" in troubles
+
+
 DIES_AFTER_DELETING = """
-import os, signal, sys
+import os, signal, socket, sys
 from pathlib import Path
 from wiretape.recorder.tape import channels, journal, writer
 answer, first = channels.Channel.answer, Path(__file__).with_suffix(".first")
@@ -222,7 +255,7 @@ def dying(channel, what):
 if not first.exists():
     first.touch()
     channels.Channel.answer = dying
-sys.exit(writer.main(sys.argv[4:]))
+sys.exit(writer.main(sys.argv[4:], channels.Channels(socket.socket(fileno=int(sys.argv[5])))))
 """
 """A writer that is killed, the first time, when it has deleted exchanges and has not reported it."""
 

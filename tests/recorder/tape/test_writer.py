@@ -36,7 +36,7 @@ from tests.support.frames import (
     snapshot,
     until,
 )  # fmt: skip
-from tests.support.writers import PROGRAM, WriterProcess, seeds, writer
+from tests.support.writers import PROGRAM, WriterProcess, loading, seeds, writer
 from wiretape.recorder.tape import file as tapefile
 from wiretape.recorder.tape import journal, lock, losses
 from wiretape.recorder.tape.losses import Began, Relayed, Unstored
@@ -88,7 +88,9 @@ async def main():
     writer = await link.reach(Path(sys.argv[1]), "wiretape record (pid 1)")
     first = b"".join(journal.encode(seq, frame) for seq, frame in enumerate([SESSION, begin("e1"), head("e1")]))
     writer.sink.write(first)
-    assert isinstance(journal.decode_answer(await writer.stdout.readline()), journal.Ready)
+    while isinstance(answer := journal.decode_answer(await writer.stdout.readline()), journal.Loading):
+        pass
+    assert isinstance(answer, journal.Ready)
     print(writer.pid, flush=True)
     connection = socket.socket(fileno=os.dup(writer.sink.get_extra_info("socket").fileno()))
     connection.setblocking(True)
@@ -98,6 +100,18 @@ async def main():
 asyncio.run(main())
 """
 """A relay: starts a writer, and notes each read after it was sent."""
+
+
+def test_what_a_relay_has_sent_before_its_writer_was_loaded_outlives_it(tape: Path, tmp_path: Path) -> None:
+    pieces, loaded = [b"." * (1 << 20)] * 8, tmp_path / "loaded"  # more than any socket holds
+    with writer(tape, code=loading(loaded), is_fresh=True) as started:
+        started.connection.settimeout(30)
+        started.send([begin("e1"), head("e1"), *body("e1", pieces)])
+        started.leave()
+        loaded.touch()
+        assert started.process.wait(60) == 0
+    assert bodies_of(tape) == {"e1": b"".join(pieces)}
+    assert outcomes_of(tape) == {"e1": "interrupted"}
 
 
 @contextmanager
