@@ -132,9 +132,8 @@ class KernelTime:
 
     def _checked(self, wall_ns: int, now: int, since: int, free_at: int) -> int | None:
         """Return the time as `at` does, after a look at the wall clock."""
-        if now - self._looked_at > _LATE_NS:
-            self._quiet = self._looked_at, now
-        self._looked_at, self._look_at = now, 0
+        self.note_run(now)
+        self._look_at = 0
         if abs(self._clock.wall_ns() - now - self._distance) > _SUSPICIOUS_NS:  # set, or this thread was delayed
             distance = self._distance
             self._distance = self._sampled()
@@ -149,6 +148,13 @@ class KernelTime:
         if at > free_at and now - at > _LATE_NS:
             self.on_late(at, now - at)
         return min(at, now)
+
+    def note_run(self, now: int | None = None) -> None:
+        """Note that the reading thread runs."""
+        now = self._clock.now() if now is None else now
+        if now - self._looked_at > _LATE_NS:
+            self._quiet = self._looked_at, now
+        self._looked_at = now
 
     def ran_before(self, at: int) -> int:
         """Return the last time before `at` at which the reading thread is known to have run, in ns."""

@@ -141,7 +141,7 @@ class Proxy(HttpApp):
 
     def __post_init__(self) -> None:
         # Two witnesses of a delay cost nothing: a read of data that the kernel has stamped, and the frames' timer.
-        self.tap.on_late = self.note_late
+        self.tap.on_late, self.tap.on_run = self.note_late, self.transport.note_run
         self.transport.report_late_reads(self.note_late)
 
     def respond(self, client: Client, request: Request) -> "RelayedExchange | None":

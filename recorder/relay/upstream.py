@@ -757,6 +757,10 @@ class Transport:
         """Call `on_late` for data that have waited to be read, as `KernelTime` does."""
         self._kernel_time.on_late = on_late
 
+    def note_run(self) -> None:
+        """Note that the event loop runs: a silence without reads is no delay."""
+        self._kernel_time.note_run()
+
     def ran_before(self, at: int) -> int:
         """Return the last time before `at` at which the event loop is known to have read, as `KernelTime` does."""
         return self._kernel_time.ran_before(at) if self.has_kernel_time else at

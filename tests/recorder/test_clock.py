@@ -106,3 +106,13 @@ def test_the_last_time_at_which_the_thread_ran_is_that_of_the_read_before_a_wait
     read(101)
     assert [ran_before(at) for at in (20, 90, 100, 101, 500)] == [20, 20, 20, 101, 101]  # … or the reads come first
     assert ran_before(10) == 10  # nothing is known any more
+
+
+def test_a_thread_that_is_seen_to_run_is_late_from_then_on_and_not_since_its_last_read() -> None:
+    clocks = Stepped()
+    times, began = KernelTime(clocks.clock), clocks.elapsed
+    times.at(clocks.wall + clocks.elapsed, clocks.elapsed)
+    for after_ms in (9_750, 10_000, 10_070):  # the last one is late, and comes before the reads
+        clocks.elapsed = began + after_ms * 1_000_000
+        times.note_run()
+    assert times.ran_before(began + 10_050_000_000) == began + 10_000_000_000
