@@ -2,6 +2,7 @@
 
 A server is `clickhouse://[USER@]HOST[:PORT][,HOST[:PORT]…]/DATABASE[?tls=yes|no&quorum=N]`. Its nodes are those of one
 server or cluster: any of them accepts data. Connections to other machines are encrypted unless `tls=no` is given.
+`chdb:DIR` is the same engine within this process, with its data in a directory.
 A collector is `otlp+http://HOST:PORT`.
 
 There is no password in a URL: command lines and addresses end up in logs. Parsing an invalid URL raises `ValueError`;
@@ -10,6 +11,7 @@ its message never holds a credential.
 
 import hashlib
 import ipaddress
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,8 +19,15 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from wiretape.recorder import paths
+from wiretape.recorder.sanitize import clipped, safe
+
 CENTRE: Final = "clickhouse://"
 CENTRE_FORM: Final = "clickhouse://[USER@]HOST[:PORT][,HOST[:PORT]…]/DATABASE"
+EMBEDDED: Final = "chdb:"
+EMBEDDED_FORM: Final = "chdb:DIR"
+CENTRES: Final = (CENTRE, EMBEDDED)
+"""Prefixes of the addresses that `--db` takes in the place of a tape's path."""
 DATABASE: Final = "wiretape"
 TENANT: Final = "tenant"
 """The label that keeps tenants apart."""
@@ -38,7 +47,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 class Target:
     """The nodes of a server as base URLs, the database, the user; `quorum`: replicas that confirm an insert.
 
-    `url` is the URL as it was given.
+    `url` is the URL as it was given. An engine in this process has a `directory`, and one node, which names it.
     """
 
     nodes: tuple[str, ...]
@@ -46,16 +55,19 @@ class Target:
     user: str | None = None
     quorum: int | None = None
     url: str = field(default="", compare=False)
+    directory: Path | None = None
 
     @property
     def name(self) -> str:
-        """The server in a few words, without credentials: the database and the first node."""
+        """The server in a few words, without credentials: the database and the first node; of a directory its hash."""
+        if self.directory is not None:
+            return _hashed(self.nodes[0])
         return f"{self.database} at {self.nodes[0].partition('://')[2]}"
 
     @property
     def shown(self) -> str:
         """Return the name for people."""
-        return self.name
+        return self.name if self.directory is None else safe(self.nodes[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +103,7 @@ class Credentials:
 
 def parse(text: str) -> Destination:
     """Read the URL of any destination."""
-    if text.startswith(CENTRE):
+    if text.startswith(CENTRES):
         return parse_centre(text)
     if text.startswith(COLLECTOR):
         return parse_collector(text.removeprefix(COLLECTOR))
@@ -99,9 +111,11 @@ def parse(text: str) -> Destination:
 
 
 def parse_centre(text: str) -> Target:
-    """Parse the URL of a server. Raises `ValueError` with the reason, which never repeats a password."""
+    """Parse the address of a server. Raises `ValueError` with the reason, which never repeats a password."""
+    if text.startswith(EMBEDDED):
+        return _embedded(text.removeprefix(EMBEDDED))
     if not text.startswith(CENTRE):
-        raise ValueError(f"a server is {CENTRE_FORM}")
+        raise ValueError(f"a server is {CENTRE_FORM}, or {EMBEDDED_FORM}")
     location, _, query = text.removeprefix(CENTRE).partition("?")
     user, at, rest = location.rpartition("@")
     if ":" in user:
@@ -110,6 +124,24 @@ def parse_centre(text: str) -> Target:
     options = _options(query)
     nodes = tuple(_node(node, options.get("tls")) for node in hosts.split(","))
     return Target(nodes, identifier(database.rstrip("/") or DATABASE), user if at else None, _quorum(options), text)
+
+
+def _embedded(path: str) -> Target:
+    if not path or "\0" in path:
+        raise ValueError(f"an engine's directory is {EMBEDDED_FORM}")
+    directory = paths.real(Path(os.path.expanduser(path)))
+    # The engine takes what follows a question mark for options, and bytes that are no UTF-8 not at all.
+    if "?" in str(directory) or str(directory).encode("utf-8", "replace") != os.fsencode(directory):
+        raise ValueError(
+            "the path of an engine's directory has a question mark, or is not UTF-8: use another directory"
+        )
+    url = f"{EMBEDDED}{directory}"
+    return Target((url,), url=url, directory=directory)
+
+
+def _hashed(url: str) -> str:
+    """Return an address in a few words, different for each."""
+    return f"{clipped(safe(url), _SHOWN)} {hashlib.sha256(url.encode('utf-8', 'replace')).hexdigest()[:8]}"
 
 
 def _options(query: str) -> dict[str, str]:

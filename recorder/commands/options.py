@@ -90,7 +90,7 @@ class TapeFile(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Refuse a URL."""
-        if str(value).startswith("clickhouse:"):
+        if str(value).startswith(("clickhouse:", destinations.EMBEDDED)):
             self.fail("this needs a tape, not a server: 'wiretape pull' copies exchanges to a tape", param, ctx)
         return super().convert(value, param, ctx)
 
@@ -318,6 +318,13 @@ def check_extra(module: str, extra: str, option: str) -> None:
     """Raise `WiretapeError` if the module that an option needs is not installed."""
     if not is_installed(module):
         raise WiretapeError(f"{option} needs {module}: {install_hint(extra)}")
+
+
+def check_clickhouse(target: destinations.Target) -> None:
+    """Raise `WiretapeError` if the client of a server, or the engine of a directory, is not installed."""
+    if target.directory is not None:
+        check_extra("chdb", "chdb", destinations.EMBEDDED_FORM)
+    check_extra("clickhouse_connect", "clickhouse", f"{destinations.CENTRE}…")
 
 
 def install_hint(extra: str) -> str:

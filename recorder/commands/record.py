@@ -58,7 +58,7 @@ _NAMED = 3
               help="With --otlp, send these headers: NAME: VALUE, a line each. "
               "[default: OTEL_EXPORTER_OTLP_HEADERS]")  # fmt: skip
 @click.option("--ship", metavar="URL", callback=options.read_destination,
-              help="Also ship to URL, a server: clickhouse://HOST/DATABASE; see wiretape help shipping.")  # fmt: skip
+              help="Also ship to URL: clickhouse://HOST/DATABASE or chdb:DIR; see wiretape help shipping.")  # fmt: skip
 @click.option("--ship-bodies", is_flag=True,
               help="With --ship, ship the bodies, too: requests, answers, and their reads.")  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="At the start, list every upstream and every SDK's variable.")
@@ -131,6 +131,8 @@ def _shipment(to: destinations.Destination | None, bodies: bool) -> "Iterator[Sh
 
     if isinstance(to, destinations.Collector):
         raise click.BadParameter("a collector is named with --otlp http://HOST:PORT", param_hint="--ship")
+    if isinstance(to, destinations.Target):
+        options.check_clickhouse(to)
     yield Shipment(to, bodies)
 
 

@@ -4,7 +4,7 @@
 
 A scripted upstream sends at instants that it writes down; a recorder in a process of its own relays and records; rounds
 without and with `wiretape view -F` on the same tape, in a pseudo-terminal, take turns, so that both see the same
-machine; with --ship it is `wiretape ship`, to a ClickHouse server. Prints how long after its sending each piece was
+machine; with --ship it is `wiretape ship`, to chdb:DIR. Prints how long after its sending each piece was
 recorded to have come. Both run on one machine: its wall clock is what the two have in common, to a microsecond. Nothing
 is asserted.
 """
@@ -26,10 +26,9 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
+
 from tests.bench.rig import Site, wait_for, wiretape  # noqa: E402
-from tests.bench.ship import account, address, prepared  # noqa: E402
 from tests.bench.upstream import piece  # noqa: E402
-from tests.support.clickhouse.servers import Server  # noqa: E402
 from tests.support.terminal import Terminal  # noqa: E402
 from wiretape.recorder.clock import SYSTEM  # noqa: E402
 from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer  # noqa: E402
@@ -69,10 +68,10 @@ def watched(tape: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def shipped(tape: Path, server: Server) -> Iterator[None]:
+def shipped(tape: Path, to: str) -> Iterator[None]:
     """Have a process ship the tape."""
-    command = [sys.executable, "-m", "wiretape.viewer.cli", "ship", "--db", str(tape), "--to", address(server)]
-    with subprocess.Popen(command, env=account(), cwd=ROOT) as process:
+    command = [sys.executable, "-m", "wiretape.viewer.cli", "ship", "--db", str(tape), "--to", to]
+    with subprocess.Popen(command, cwd=ROOT) as process:
         yield
         process.terminate()
 
@@ -137,14 +136,14 @@ async def compare(directory: Path, given: argparse.Namespace) -> None:
 
     tape = directory / "bench.tape"
     alone, beside = list[float](), list[float]()
-    async with ScriptedUpstream(scene) as upstream, contextlib.AsyncExitStack() as stack:
-        server = stack.enter_context(prepared(directory)) if given.ship else None
+    async with ScriptedUpstream(scene) as upstream:
+        to = f"chdb:{directory}/engine" if given.ship else None
         recorder = wiretape()(Site(directory, int(upstream.url.rsplit(":", 1)[1])))
         try:
             await one_round(tape, recorder.port, upstream, given)  # what is slow the first time is not what is asked
             for _ in range(given.rounds):
                 alone += await one_round(tape, recorder.port, upstream, given)
-                with watched(tape) if server is None else shipped(tape, server):
+                with watched(tape) if to is None else shipped(tape, to):
                     beside += await one_round(tape, recorder.port, upstream, given)
         finally:
             await asyncio.to_thread(recorder.stop)

@@ -1,17 +1,16 @@
-"""What shipping costs and how late it is, with a ClickHouse server of its own (apt-get install clickhouse-server).
+"""What shipping costs and how late it is, to a directory of ClickHouse's engine (pip install chdb).
 
     python tests/bench/ship.py [--exchanges 20000] [--chunks 470] [--rate 200] [--seconds 20] [--kills 10]
 
 First a synthetic tape is shipped by a process of its own: exchanges per second of that process's CPU time, what it
 takes to start apart, and the most memory that it had. Then exchanges are recorded at a rate while a process ships them:
-how long the oldest one that is not acknowledged has been settled, looked at every 50 ms. Then the server is killed and
-started again while it goes on: how many exchanges the tape has, and the server under FINAL, and without. Nothing is
-asserted. `beside.py --ship` measures what a recorder notices of it.
+how long the oldest one that is not acknowledged has been settled, looked at every 50 ms. Then the process that ships
+is killed and started again while it goes on: how many exchanges the tape has, and the engine under FINAL, and without.
+Nothing is asserted. `beside.py --ship` measures what a recorder notices of it.
 """
 
 import argparse
 import contextlib
-import os
 import signal
 import sqlite3
 import subprocess
@@ -27,43 +26,21 @@ sys.path.insert(0, str(ROOT))
 
 import msgspec  # noqa: E402
 
-from tests.support.clickhouse import servers  # noqa: E402
-from tests.support.clickhouse.servers import Server  # noqa: E402
 from tests.support.frames import exchange, opened, record  # noqa: E402
 from wiretape.recorder import destinations  # noqa: E402
 from wiretape.recorder.demo import synthetic  # noqa: E402
 from wiretape.recorder.tape import file  # noqa: E402
 from wiretape.viewer.ship.acknowledged import path_of  # noqa: E402
+from wiretape.viewer.source.clickhouse.client import Centre  # noqa: E402
 
 RATE, MEMORY_MIB, LAG_S = 15_000, 64, 2.0
 WIRETAPE = [sys.executable, "-m", "wiretape.viewer.cli"]
 
 
-def address(server: Server) -> str:
-    """Give where a server is."""
-    return f"clickhouse://127.0.0.1:{server.http}/wiretape"
-
-
-def account() -> dict[str, str]:
-    """Give the environment of whoever ships."""
-    return os.environ | {destinations.USER: "default", destinations.PASSWORD: servers.PASSWORD}
-
-
-@contextlib.contextmanager
-def prepared(directory: Path) -> Iterator[Server]:
-    """Run a server with the tables."""
-    with servers.one(directory) as server:
-        command = [*WIRETAPE, "fleet", "init", "--to", address(server)]
-        subprocess.run(command, env=account(), cwd=ROOT, check=True, capture_output=True)
-        yield server
-
-
 def cost(tape: Path, to: str, *more: str) -> tuple[float, int]:
     """Ship a tape once; give the CPU seconds of the process, and its most memory in KiB."""
     command = [*WIRETAPE, "ship", "--once", "--db", str(tape), "--to", to, *more]
-    done = subprocess.run(
-        [sys.executable, "-c", _COST, *command], env=account(), cwd=ROOT, check=True, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", _COST, *command], cwd=ROOT, check=True, capture_output=True, text=True)
     busy, memory = done.stdout.split()
     return float(busy), int(memory)
 
@@ -75,16 +52,16 @@ print(used.ru_utime + used.ru_stime, used.ru_maxrss)"""
 """A small process starts it: what a process has before it becomes another program counts as its own."""
 
 
-def measure_cost(directory: Path, server: Server, given: argparse.Namespace) -> None:
+def measure_cost(directory: Path, to: str, given: argparse.Namespace) -> None:
     """Ship a synthetic tape, and print what that cost."""
     tape = directory / "cost.db"
     with file.writing(tape, "a benchmark") as connection:
         for _ in synthetic.fill(connection, given.exchanges, given.chunks, seed=1):
             pass
     for name, more in (("", ()), (" with --bodies", ("--bodies",))):
-        path_of(tape, destinations.parse_centre(address(server)).name).unlink(missing_ok=True)
-        busy, memory = cost(tape, address(server), *more)
-        idle, _ = cost(tape, address(server), *more)
+        path_of(tape, destinations.parse_centre(to).name).unlink(missing_ok=True)
+        busy, memory = cost(tape, to, *more)
+        idle, _ = cost(tape, to, *more)
         rate = given.exchanges / (busy - idle)
         print(
             f"{given.exchanges:,} exchanges of up to {given.chunks} chunks{name}: {rate:,.0f} a second of CPU, "
@@ -104,7 +81,7 @@ def recording(tape: Path, rate: int, is_over: threading.Event) -> None:
 
 
 @contextlib.contextmanager
-def running(directory: Path, server: Server, name: str, rate: int) -> Iterator[Path]:
+def running(directory: Path, to: str, name: str, rate: int) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
     """Record to a tape and ship it, each in a process of its own."""
     tape = directory / name
     with opened(tape):
@@ -112,14 +89,18 @@ def running(directory: Path, server: Server, name: str, rate: int) -> Iterator[P
     command = [sys.executable, __file__, "--record", str(tape), "--rate", str(rate)]
     with (
         subprocess.Popen(command, stdin=subprocess.PIPE) as recorder,
-        subprocess.Popen([*WIRETAPE, "ship", "--db", str(tape), "--to", address(server)], env=account(), cwd=ROOT,
-                         stderr=subprocess.DEVNULL) as shipper,
-    ):  # fmt: skip
-        yield tape
+        shipping(tape, to) as shipper,
+    ):
+        yield tape, shipper
         assert recorder.stdin is not None
         recorder.stdin.close()
         recorder.wait()
         shipper.send_signal(signal.SIGINT)
+
+
+def shipping(tape: Path, to: str) -> subprocess.Popen[bytes]:
+    """Start a process that ships a tape."""
+    return subprocess.Popen([*WIRETAPE, "ship", "--db", str(tape), "--to", to], cwd=ROOT, stderr=subprocess.DEVNULL)
 
 
 def lag_s(tape: Path, state: Path) -> float:
@@ -130,13 +111,13 @@ def lag_s(tape: Path, state: Path) -> float:
     return 0.0 if first is None else time.time() - first / 1e6
 
 
-def measure_lag(directory: Path, server: Server, given: argparse.Namespace) -> None:
+def measure_lag(directory: Path, to: str, given: argparse.Namespace) -> None:
     """Record at a rate and ship; print how late it is."""
-    with running(directory, server, "lag.db", given.rate) as tape:
+    with running(directory, to, "lag.db", given.rate) as (tape, _):
         time.sleep(3)
         found = []
         for _ in range(round(given.seconds / 0.05)):
-            found.append(lag_s(tape, path_of(tape, destinations.parse_centre(address(server)).name)))
+            found.append(lag_s(tape, path_of(tape, destinations.parse_centre(to).name)))
             time.sleep(0.05)
     found.sort()
     print(
@@ -145,19 +126,22 @@ def measure_lag(directory: Path, server: Server, given: argparse.Namespace) -> N
     )
 
 
-def measure_kills(directory: Path, server: Server, given: argparse.Namespace) -> None:
-    """Kill and start a server again and again; print what it has at the end."""
-    with running(directory, server, "kills.db", given.rate) as tape:
+def measure_kills(directory: Path, to: str, given: argparse.Namespace) -> None:
+    """Kill and start the shipping process again and again; print what the engine has at the end."""
+    with running(directory, to, "kills.db", given.rate) as (tape, shipper):
         for _ in range(given.kills):
             time.sleep(1)
-            server.kill()
-            time.sleep(0.3)
-            server.start()
-    cost(tape, address(server))
+            shipper.kill()
+            shipper.wait()
+            shipper = shipping(tape, to)
+        shipper.send_signal(signal.SIGINT)
+        shipper.wait()
+    cost(tape, to)
     with contextlib.closing(sqlite3.connect(tape)) as connection:
         (count,) = connection.execute("SELECT count(*) FROM exchanges").fetchone()
-    held = server.query("SELECT count(), uniqExact(id) FROM wiretape.exchanges FINAL")[0]
-    stored = server.query("SELECT count() FROM wiretape.exchanges")[0]
+    with Centre(destinations.parse_centre(to), destinations.Credentials()) as centre:
+        held = centre.rows("SELECT count(), uniqExact(id) FROM exchanges FINAL")[0]
+        stored = centre.rows("SELECT count() FROM exchanges")[0]
     print(
         f"{given.kills} times killed: {count:,} exchanges on the tape; under FINAL {int(held[0]):,}, of them different "
         f"{int(held[1]):,}; rows {int(stored[0]):,}"
@@ -177,8 +161,8 @@ def main() -> None:
         recording(Path(given.record), given.rate, over)
         return
     for measure in (measure_cost, measure_lag, measure_kills):
-        with tempfile.TemporaryDirectory() as name, prepared(Path(name)) as server:
-            measure(Path(name), server, given)
+        with tempfile.TemporaryDirectory() as name:
+            measure(Path(name), f"chdb:{name}/engine", given)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def read_centre(_: click.Context, __: click.Parameter, url: str) -> destinations
 
 
 _to = click.option("--to", "target", required=True, metavar="URL", envvar="WIRETAPE_FLEET", callback=read_centre,
-                   help="The server: clickhouse://HOST/DATABASE; see wiretape help shipping.")  # fmt: skip
+                   help="The server: clickhouse://HOST/DATABASE, or chdb:DIR; see wiretape help shipping.")  # fmt: skip
 
 
 def connected(command: F) -> F:
@@ -67,8 +67,7 @@ def init(
 
     With --accounts, wiretape_ship may insert and do nothing else, and wiretape_read may read all but the table streams,
     which has the bodies and which pull copies. Their passwords are read from WIRETAPE_FLEET_SHIP_PASSWORD and
-    WIRETAPE_FLEET_READ_PASSWORD, and are sent as hashes. Creating accounts needs access_management. A server before
-    20.5 reads accounts from files only: then the file is printed.
+    WIRETAPE_FLEET_READ_PASSWORD, and are sent as hashes. Creating accounts needs access_management.
     """
     from wiretape.viewer.ship.clickhouse import setup
     from wiretape.viewer.source.clickhouse import ddl, tables
@@ -147,7 +146,7 @@ def status(target: destinations.Target, ca_file: Path | None, out: Output) -> No
                 shown, [{name: _cell(name, row[name]) for name in shown} for row in its], important=_IMPORTANT
             )
     if not found:
-        click.echo(f"{target.name} holds nothing yet: ship a tape with 'wiretape ship --to …'", file=sys.stderr)
+        click.echo(f"{target.shown} holds nothing yet: ship a tape with 'wiretape ship --to …'", file=sys.stderr)
 
 
 def _cell(name: str, value: str | int | None) -> str | int | None:

@@ -19,7 +19,7 @@ import click
 from click.core import ParameterSource
 
 from wiretape.recorder import destinations, paths
-from wiretape.recorder.commands.options import TapeFile, gathered, tape_path
+from wiretape.recorder.commands.options import TapeFile, check_clickhouse, gathered, tape_path
 from wiretape.recorder.decode.stalls import LIMITS
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
@@ -53,13 +53,14 @@ class _SourceType(click.Path):
             return value
         if ctx is not None and ctx.resilient_parsing:  # completion, which loads no more than it must
             return value
-        if not str(value).startswith(destinations.CENTRE):
+        if not str(value).startswith(destinations.CENTRES):
             path: Any = super().convert(value, param, ctx)
             return _tape(path)
         try:
             target = destinations.parse_centre(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
+        check_clickhouse(target)
         from wiretape.recorder.tape.peek import query_seconds
         from wiretape.viewer.source.clickhouse.source import ClickHouse
 
@@ -122,7 +123,7 @@ db = click.option(
     "--db",
     type=_SourceType(path_type=Path, readable=False),
     envvar="WIRETAPE_DB",
-    help="The tape, or a server: clickhouse://HOST/DATABASE. [default: in the user's data directory]",
+    help="The tape, or a server: clickhouse://HOST/DATABASE, or chdb:DIR. [default: in the user's data directory]",
 )
 """Adds `--db` to a command that reads tapes and servers alike; the command gets a `Place`, or None."""
 tape_db = click.option(
@@ -157,6 +158,7 @@ def connected_to(
 
     `seconds` is the timeout of an answer; 0 is none, None the default.
     """
+    check_clickhouse(target)
     from wiretape.recorder.relay.sockets import tls_context
     from wiretape.viewer.source.clickhouse.client import ANSWER_SECONDS, Centre
 

@@ -32,7 +32,7 @@ _NICENESS: Final = 10
 @db
 @click.option("--to", "target", required=True, metavar="URL", envvar="WIRETAPE_FLEET",
               callback=options.read_destination,
-              help="A server: clickhouse://HOST/DATABASE; or a collector: otlp+http://HOST:PORT.")  # fmt: skip
+              help="A server: clickhouse://HOST/DATABASE or chdb:DIR; a collector: otlp+http://HOST:PORT.")  # fmt: skip
 @ca_file
 @click.option("--otlp-headers", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="Send these headers to a collector: NAME: VALUE, a line each. "

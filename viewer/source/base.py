@@ -339,6 +339,10 @@ class Source(ABC):
         """Return the tape's connection for a question that only tapes answer. Raises `Unsupported`."""
         raise Unsupported("only a tape can do this: copy to one with 'wiretape pull'")
 
+    def release(self) -> None:
+        """Let other processes open the source until the next question, where one at a time may have it open."""
+        return
+
     def advice(self) -> str | None:
         """Return advice for measures of an older decoder."""
         return None

@@ -1,196 +1,208 @@
-"""The part of a ClickHouse server that shipping needs: tables, and inserted rows in RowBinary."""
+"""ClickHouse of today on loopback: an HTTP server over the engine in this process, with faults.
 
+What a client sends is executed; a fault is what becomes of an insert of exchanges or bodies.
+"""
+
+import json
 import re
-import struct
-from collections.abc import Callable, Sequence
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
 
-import httpx
+import pytest
 
 from wiretape.recorder.destinations import Credentials, Target
 from wiretape.viewer.ship.acknowledged import held
 from wiretape.viewer.ship.clickhouse.sink import CentreSink
 from wiretape.viewer.ship.shipper import Shipper
 from wiretape.viewer.ship.sink import ShippedLabels
-from wiretape.viewer.source.clickhouse import tables
+from wiretape.viewer.source.clickhouse import ddl, tables
 from wiretape.viewer.source.clickhouse.client import Centre
-from wiretape.viewer.source.clickhouse.tables import EngineTable
 from wiretape.viewer.source.tape import queries
 
-FORMATS = {"Int64": "q", "UInt64": "Q", "Int32": "i", "UInt32": "I", "UInt8": "B", "Float64": "d"}
-FORMATS["DateTime('UTC')"] = "I"
-HEADERS = {"X-ClickHouse-Server-Display-Name": "a test"}
-TARGET = Target(("http://127.0.0.1:1", "http://127.0.0.1:2"))
+chdb = pytest.importorskip("chdb")
+lz4 = pytest.importorskip("lz4.frame")  # which the client sends batches in
 
-Fault = Callable[[httpx.Request], httpx.Response | None]
+_INSERT: Final = re.compile(rb"INSERT INTO (\S+) \([^)]*\) FORMAT Native\n")
+_LANES: Final = ("exchanges", "streams")
+_CODE: Final = re.compile(r"Code: (\d+)")
 
-
-class Reader:
-    """Reads values of RowBinary off the front of some bytes."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data, self.place = data, 0
-
-    def take(self, size: int) -> bytes:
-        piece = self.data[self.place : self.place + size]
-        assert len(piece) == size, "the bytes end within a row"
-        self.place += size
-        return piece
-
-    def length(self) -> int:
-        number = shift = 0
-        while (byte := self.take(1)[0]) >= 0x80:
-            number, shift = number | (byte & 0x7F) << shift, shift + 7
-        return number | byte << shift
-
-    def value(self, type: str) -> Any:
-        if match := re.fullmatch(r"Nullable\((.*)\)", type):
-            return None if self.take(1)[0] else self.value(match[1])
-        if match := re.fullmatch(r"Array\((.*)\)", type):
-            return [self.value(match[1]) for _ in range(self.length())]
-        if type == "String":
-            return self.take(self.length())
-        (number,) = struct.unpack(f"<{FORMATS[type]}", self.take(struct.calcsize(f"<{FORMATS[type]}")))
-        return number
-
-    def rows(self, types: Sequence[str]) -> list[list[Any]]:
-        found = []
-        while self.place < len(self.data):
-            found.append([self.value(type) for type in types])
-        return found
+HEADERS: Final = {"X-ClickHouse-Summary": "{}"}
 
 
+@dataclass(frozen=True)
+class Answer:
+    """An answer in the place of the engine's; without a status the connection is cut, `is_stored` or not."""
+
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    data: bytes = b""
+    is_stored: bool = False
+
+
+def failed(status: int, code: int, message: str) -> Answer:
+    """Return the answer of a node that refuses."""
+    text = f"Code: {code}. DB::Exception: {message}. (NAME) (version 26.9.2.1)\n"
+    return Answer(status, HEADERS | {"X-ClickHouse-Exception-Code": str(code)}, text.encode())
+
+
+CUT: Final = Answer(is_stored=True)
+CUT_BEFORE: Final = Answer()
+
+
+@dataclass
 class Engine:
-    """Answers as a server does; `faults` are what becomes of the next requests, None: nothing."""
+    """The engine, its faults, and the tokens of the inserts of each table."""
 
-    def __init__(self, known: Sequence[EngineTable] = tables.TABLES) -> None:
-        self.types = {table.name: {column.name: column.type for column in table.columns} for table in known}
-        self.blocks: dict[tuple[str, bytes], int] = {}
-        self.rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in known}
-        self.asked: list[httpx.Request] = []
-        self.faults: list[Fault | None] = []
+    connection: Any
+    port: int = 0
+    faults: list[Answer | None] = field(default_factory=list)
+    answer: Answer | None = None
+    """The answer to everything, instead of the engine's."""
+    tokens: dict[str, list[str]] = field(default_factory=dict)
+    asked: list[tuple[dict[str, str], dict[str, str], bytes]] = field(default_factory=list)
+    """The headers, the parameters and the body of each request."""
+    turn: Any = field(default_factory=threading.Lock)
 
-    def handle(self, request: httpx.Request) -> httpx.Response:
-        request.read()
-        self.asked.append(request)
-        fault = self.faults.pop(0) if self.faults else None
-        answer = fault(request) if fault is not None else None
-        return answer or self.answered(request)
+    @property
+    def target(self) -> Target:
+        """Two nodes of one server."""
+        return Target(tuple(f"http://{host}:{self.port}" for host in ("127.0.0.1", "localhost")))
 
-    def answered(self, request: httpx.Request) -> httpx.Response:
-        query = request.url.params.get("query") or request.content.decode()
-        if match := re.match(r"INSERT INTO (\w+) \((.*)\) FORMAT RowBinary$", query):
-            self.insert(match[1], match[2].split(", "), request.content)
-            return httpx.Response(200, headers=HEADERS)
-        if match := re.match(r"DESCRIBE TABLE (\w+) ", query):
-            columns = self.types.get(match[1])
-            if columns is None:
-                return failed(404, 60, f"Table default.{match[1]} doesn't exist")
-            described = [[name, kind, "", ""] for name, kind in columns.items()]
-            return httpx.Response(200, headers=HEADERS, json={"data": described})
-        return httpx.Response(200, headers=HEADERS, json={"data": []})
+    def query(self, statement: str, database: str = "wiretape") -> list[dict[str, Any]]:
+        """Return the rows of a query."""
+        data = self.run(f"{statement} FORMAT JSONEachRow".encode(), database)
+        return [json.loads(line) for line in data.decode("utf-8", "replace").split("\n") if line]
 
-    def insert(self, table: str, names: list[str], data: bytes) -> None:
-        """Store rows; a block that came before is dropped, as a replicated table does."""
-        rows = Reader(data).rows([self.types[table][name] for name in names])
-        self.blocks[table, data] = self.blocks.get((table, data), 0) + 1
-        if self.blocks[table, data] == 1:
-            self.rows[table] += [dict(zip(names, row, strict=True)) for row in rows]
+    def run(self, statement: bytes, database: str = "wiretape", format: str = "TabSeparated") -> bytes:
+        with self.turn:
+            self.connection.query(f"USE {database}")
+            result: bytes = self.connection.query(statement.decode(), format).bytes()
+            return result
 
-    def inserts(self, table: str) -> list[bytes]:
-        """Return the bytes of all inserts into a table, in their order."""
-        start = f"INSERT INTO {table} "
-        return [one.content for one in self.asked if one.url.params.get("query", "").startswith(start)]
+    def forget(self) -> None:
+        """Empty the tables."""
+        self.tokens, self.asked, self.faults, self.answer = {}, [], [], None
+        for table in tables.TABLES:
+            self.run(f"TRUNCATE TABLE {table.name}".encode())
 
     def final(self, table: str = "exchanges") -> dict[str, dict[str, Any]]:
-        """Return the current rows by id: of each id the row with the highest version."""
-        found: dict[str, dict[str, Any]] = {}
-        for row in sorted(self.rows[table], key=lambda row: row["row_version"]):
-            found[row["id"].decode()] = row
-        return found
+        """Return the current rows by id."""
+        return {row["id"]: row for row in self.query(f"SELECT * FROM {table} FINAL")}
 
+    def count(self, table: str = "exchanges") -> int:
+        """Count the rows, those of older versions included."""
+        return int(self.query(f"SELECT count() AS n FROM {table}")[0]["n"])
 
-class Readable(Engine):
-    """An engine that also answers a `SELECT … FINAL` with all current rows of its table."""
-
-    def answered(self, request: httpx.Request) -> httpx.Response:
-        match = re.match(r"SELECT (.*) FROM (\w+) FINAL WHERE ", request.content.decode("utf-8", "replace"))
+    def executed(self, statement: bytes, parameters: dict[str, str]) -> bytes:
+        """Execute a request. Raises `RuntimeError`."""
+        database = parameters.get("database", "default")
+        match = _INSERT.match(statement)
         if match is None:
-            return super().answered(request)
-        rows = self.rows["sessions"][-1:] if match[2] == "sessions" else self.final(match[2]).values()
-        data = [[_shown(row, asked) for asked in match[1].split(", ")] for row in rows]
-        return httpx.Response(200, headers=HEADERS, json={"data": data})
+            format = statement.rpartition(b"FORMAT ")[2].decode() if b"FORMAT " in statement else "TabSeparated"
+            return self.run(statement, database, format if format.isalpha() else "TabSeparated")
+        table = match[1].decode().replace("`", "").rpartition(".")[2]
+        token = parameters.get("insert_deduplication_token", "")
+        self.tokens.setdefault(table, []).append(token)
+        with tempfile.NamedTemporaryFile(suffix=".native") as file:
+            file.write(statement[match.end() :])
+            file.flush()
+            head = statement[: match.end()].decode().replace(" FORMAT Native\n", "")
+            clause = f" SETTINGS insert_deduplication_token = '{token}'" if token else ""
+            self.run(f"{head} FROM INFILE '{file.name}'{clause} FORMAT Native".encode(), database)
+        return b""
 
 
-def _shown(row: dict[str, Any], asked: str) -> Any:
-    is_hex = asked.startswith("hex(")
-    value = row[asked.removeprefix("hex(").removesuffix(")")]
-    if isinstance(value, list):
-        return [one.decode() if isinstance(one, bytes) else one for one in value]
-    if not isinstance(value, bytes):
-        return value
-    return value.hex() if is_hex else value.decode()
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    engine: Engine
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_POST(self) -> None:
+        body = self._body()
+        parameters = dict(parse_qsl(urlsplit(self.path).query))
+        self.engine.asked.append((dict(self.headers.items()), parameters, body))
+        match = _INSERT.match(body)
+        answer = self.engine.answer
+        if answer is None and match and match[1].decode().strip("`").endswith(_LANES) and self.engine.faults:
+            answer = self.engine.faults.pop(0)
+        if answer is None or answer.is_stored:
+            try:
+                done = Answer(200, HEADERS, self.engine.executed(body, parameters))
+            except RuntimeError as error:
+                code = _CODE.search(str(error))
+                done = Answer(
+                    500, HEADERS | {"X-ClickHouse-Exception-Code": code[1] if code else "0"}, str(error).encode()
+                )
+            answer = answer or done
+        if not answer.status:
+            self.close_connection = True
+            self.connection.shutdown(2)
+            return
+        self.send_response(answer.status)
+        for name, value in (answer.headers | {"Content-Length": str(len(answer.data))}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(answer.data)
+
+    do_GET = do_POST
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") == "chunked":
+            data = b""
+            while size := int(self.rfile.readline(), 16):
+                data += self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+        else:
+            data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        is_packed = self.headers.get("Content-Encoding") == "lz4"
+        return lz4.decompress(data) if is_packed else data  # type: ignore[no-any-return]
 
 
-class Listed(Readable):
-    """An engine whose exchanges are listed: their numbers by key, the newest first, and rows by numbers."""
-
-    def answered(self, request: httpx.Request) -> httpx.Response:
-        asked = request.content.decode("utf-8", "replace")
-        numbers = {f"{row['started_at'].decode()} {id}": row for id, row in self.final().items()}
-        if "max(started)" in asked:
-            return _rows(["String"], [[max(numbers)[:19].replace("T", " ")]])
-        if asked.startswith("SELECT count("):
-            return _rows(["UInt64"], [[str(len(numbers))]])
-        if "[label_names, label_values] AS" in asked:
-            named = {one: [_shown(row, "label_names"), _shown(row, "label_values")] for one, row in numbers.items()}
-            kinds = ["String", "String", "Array(Array(String))"]
-            return _rows(kinds, [[one, one[-16:], of] for one, of in sorted(named.items()) if f"'{one}'" in asked])
-        if match := re.search(r" LIMIT (\d+)", asked):
-            before = re.search(r"concat\(started_at, ' ', id\) < '([^']*)'", asked)
-            since = re.search(r"started_at >= '([^']*)'", asked)
-            found = [one for one in numbers if (not before or one < before[1]) and (not since or one >= since[1])]
-            return _rows(["String"], [[one] for one in sorted(found, reverse=True)[: int(match[1])]])
-        if "arraySlice" in asked:
-            names = re.findall(r' AS "?_(\w+)', asked)
-            listed = [number for number in numbers if f"'{number}'" in asked]
-            return _rows(
-                ["String", "String", "Array(Int64)", *["String"] * (len(names) - 2)],
-                [[one, None, [], *(_field(numbers[one], name) for name in names[2:])] for one in listed],
-            )
-        return super().answered(request)
+@contextmanager
+def running(directory: Path, kind: type[Engine] = Engine) -> Iterator[Engine]:
+    """Run the engine of a directory behind an HTTP server, with tables."""
+    engine = kind(chdb.connect(str(directory)))
+    handler = type("Handler", (_Handler,), {"engine": engine})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    engine.port = server.server_port
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        engine.run(ddl.database("wiretape").encode(), "default")
+        for table in tables.TABLES:  # which keep the old exchanges of tests
+            engine.run("".join(ddl.create(table, "wiretape", expires=False)).encode())
+        yield engine
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+        engine.connection.close()
 
 
-def _rows(types: Sequence[str], data: Sequence[Sequence[Any]]) -> httpx.Response:
-    meta = [{"name": f"c{place}", "type": type} for place, type in enumerate(types)]
-    return httpx.Response(200, headers=HEADERS, json={"meta": meta, "data": data})
+def centre(engine: Engine) -> Centre:
+    return Centre(engine.target, Credentials("someone", "a secret"))
 
 
-def _field(row: dict[str, Any], name: str) -> Any:
-    value = row.get({"model": "request_model", "bytes": "bytes"}.get(name, name.replace("_ms", "_ns")))
-    return value.decode() if isinstance(value, bytes) else value
-
-
-def failed(status: int, code: int, message: str) -> httpx.Response:
-    text = f"Code: {code}, e.displayText() = DB::Exception: {message}, e.what() = DB::Exception\n"
-    return httpx.Response(status, text=text)
-
-
-def centre(engine: Engine, target: Target = TARGET) -> Centre:
-    return Centre(target, Credentials("someone", "a secret"), transport=httpx.MockTransport(engine.handle))
-
-
-def ship(tape: Path, engine: Engine, **more: Any) -> tuple[int, list[str]]:
+def ship(tape: Path, engine: Engine, sink: type[CentreSink] = CentreSink, **more: Any) -> tuple[int, list[str]]:
     """Ship a tape once; return the number of exchanges shipped, and the messages."""
-    said: list[str] = []
+    messages: list[str] = []
     with (
         queries.opened(tape) as connection,
-        held(tape, TARGET.name) as known,
+        held(tape, engine.target.name) as known,
         centre(engine) as there,
     ):
-        origin = more.pop("origin", ShippedLabels("a-host"))
-        sink = CentreSink(there, origin, more.pop("bodies", False))
-        shipper = Shipper(sink, known, warn=said.append, **more)
+        made = sink(there, more.pop("origin", ShippedLabels("a-host")), more.pop("bodies", False))
+        shipper = Shipper(made, known, warn=messages.append, **more)
         shipper.run(connection, once=True)
-    return shipper.shipped, said
+    return shipper.shipped, messages

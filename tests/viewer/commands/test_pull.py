@@ -1,18 +1,18 @@
 """`wiretape pull`: a selection of a tape, or of a server, as an ordinary tape."""
 
+import os
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from tests.support.clickhouse import engine as engines
-from tests.support.clickhouse.engine import Readable
 from tests.support.frames import http2, opened, record
+from wiretape.recorder import destinations
 from wiretape.recorder.demo import synthetic
 from wiretape.recorder.errors import WiretapeError
-from wiretape.recorder.tape import cut, file
+from wiretape.recorder.tape import file
 from wiretape.viewer.cli import group
-from wiretape.viewer.source.clickhouse import pulling
+from wiretape.viewer.source.clickhouse.client import Centre
 from wiretape.viewer.source.tape import observed, queries
 from wiretape.viewer.stats.tools.summary import measure_observed, report_of
 
@@ -50,31 +50,46 @@ def test_a_selection_of_a_tape_is_a_tape_and_pulling_again_adds_what_is_new(tape
     assert run("db", "check", "--db", out)[0] == 0
 
 
-def pull(engine: Readable, out: Path) -> pulling.Pulled:
-    """Make a tape of all exchanges of a server."""
-    pulled = pulling.Pulled()
-    numbers = [f"{row['started_at'].decode()} {id}" for id, row in engine.final().items()]
-    with engines.centre(engine) as centre, out.open("xb") as stream:
-        cut.make_tape(pulling.lines(centre, sorted(numbers), pulled), stream)
-    return pulled
+@pytest.fixture
+def to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The directory of an engine."""
+    pytest.importorskip("chdb")
+    monkeypatch.setattr(os, "nice", lambda _: 0)  # tests after these share the process
+    return f"chdb:{tmp_path}/engine"
 
 
-def test_what_is_pulled_of_a_server_is_what_was_shipped(tape: Path, tmp_path: Path) -> None:
-    engine, out = Readable(), tmp_path / "out.db"
-    engines.ship(tape, engine, bodies=True)
-    pulled = pull(engine, out)
-    assert (pulled.count, pulled.without_body) == (30 - 1, [])  # one still runs
+def ship(tape: Path, to: str, *options: str) -> None:
+    code, message = run("ship", "--db", tape, "--to", to, "--once", *options)
+    assert code == 0, message
+
+
+def pull(to: str, out: Path) -> str:
+    """Make a tape of all exchanges of a server; return what is told."""
+    code, message = run("pull", "--db", to, "-o", out)
+    assert code == 0, message
+    return message
+
+
+def forget_bodies(to: str) -> None:
+    with Centre(destinations.parse_centre(to), destinations.Credentials()) as centre:
+        centre.execute("TRUNCATE TABLE streams")
+
+
+def test_what_is_pulled_of_a_server_is_what_was_shipped(to: str, tape: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.db"
+    ship(tape, to, "--bodies")
+    assert pull(to, out).startswith("29 exchanges copied")  # one of 30 still runs
     assert held(out) == held(tape)
 
 
-def test_the_facts_of_http2_streams_are_shipped_and_pulled(tmp_path: Path) -> None:
-    engine, tape, whole, bare = Readable(), *(tmp_path / f"{name}.db" for name in ("tape", "whole", "bare"))
+def test_the_facts_of_http2_streams_are_shipped_and_pulled(to: str, tmp_path: Path) -> None:
+    tape, whole, bare = (tmp_path / f"{name}.db" for name in ("tape", "whole", "bare"))
     with opened(tape) as store:
         record(store, [*http2("a111"), *http2("b222", is_reset=True)])
-    engines.ship(tape, engine, bodies=True)
-    pull(engine, whole)
-    engine.rows["streams"] = []
-    pull(engine, bare)
+    ship(tape, to, "--bodies")
+    pull(to, whole)
+    forget_bodies(to)
+    pull(to, bare)
     for out in (whole, bare):
         assert run("ls", "--db", out, "-f", "protocol:h2 reset_code:rst_cancel", "--format", "ids")[1] == "b222\n"
     asked = ("show", "a111", "--format", "json")
@@ -89,15 +104,14 @@ def figures(path: Path) -> list[list[str]]:
 
 
 def test_what_was_shipped_without_its_body_keeps_its_figures_and_says_what_is_missing(
-    tape: Path, tmp_path: Path
+    to: str, tape: Path, tmp_path: Path
 ) -> None:
-    engine, whole, out = Readable(), tmp_path / "whole.db", tmp_path / "out.db"
+    whole, out = tmp_path / "whole.db", tmp_path / "out.db"
     run("rm", "-f", "-is:complete", "--yes", "--db", tape)  # messages of errors are texts, which are not shipped
-    engines.ship(tape, engine, bodies=True)
-    pull(engine, whole)
-    engine.rows["streams"] = []
-    pulled = pull(engine, out)
-    assert pulled.count == len(pulled.without_body) > 0
+    ship(tape, to, "--bodies")
+    pull(to, whole)
+    forget_bodies(to)
+    assert "exchanges with facts, measures and gaps only" in pull(to, out)
     again, text = tmp_path / "again.db", tmp_path / "cut.jsonl"
     assert "0 changed" in run("db", "rebuild", "--db", out)[1]
     assert run("db", "cut", "--db", out, "-o", text)[0] == 0
@@ -114,12 +128,13 @@ def test_what_was_shipped_without_its_body_keeps_its_figures_and_says_what_is_mi
     assert run("db", "check", "--db", again)[0] == 0
 
 
-def test_a_tape_without_bytes_ships_none_in_the_place_of_those_of_another(tape: Path, tmp_path: Path) -> None:
-    engine, out = Readable(), tmp_path / "out.db"
-    engines.ship(tape, engine)
-    pull(engine, out)
-    engines.ship(out, engine, bodies=True)
-    assert not engine.rows["streams"]
+def test_a_tape_without_bytes_ships_none_in_the_place_of_those_of_another(to: str, tape: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.db"
+    ship(tape, to)
+    pull(to, out)
+    ship(out, to, "--bodies")
+    with Centre(destinations.parse_centre(to), destinations.Credentials()) as centre:
+        assert centre.rows("SELECT count() FROM streams") == [(0,)]
 
 
 def test_what_works_on_tapes_only_says_how_a_server_becomes_one(tmp_path: Path) -> None:

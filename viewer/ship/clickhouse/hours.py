@@ -11,28 +11,28 @@ from wiretape.recorder.clock import Clock
 from wiretape.recorder.decode.exchange import FAILURES
 from wiretape.viewer.source.clickhouse.client import Centre
 from wiretape.viewer.source.clickhouse.ddl import literal
-from wiretape.viewer.source.clickhouse.tables import HOURS, INPUT_TOKENS
+from wiretape.viewer.source.clickhouse.tables import HOURS
 
 _FIGURES: Final = {
     "exchanges": "count()",
     "failed": f"countIf(outcome IN ({', '.join(map(literal, sorted(FAILURES)))}))",
     "client_closed": "countIf(outcome = 'client_closed')",
-    "input_tokens": "sum(input_of)",
+    "input_tokens": "sum(input_tokens)",
     "output_tokens": "sum(output_tokens)",
     "usage_known": "count(output_tokens)",
     "ttft_known": "count(ttft_ns)",
     "ttft_mean_ns": "avg(ttft_ns)",
-    "ttft_p50_ns": "if(count(ttft_ns) = 0, NULL, quantileExact(0.5)(ttft_ns))",
-    "ttft_p99_ns": "if(count(ttft_ns) = 0, NULL, quantileExact(0.99)(ttft_ns))",
+    "ttft_p50_ns": "quantileExactOrNull(0.5)(ttft_ns)",
+    "ttft_p99_ns": "quantileExactOrNull(0.99)(ttft_ns)",
     "gap_hist": "sumForEach(gap_hist)",
 }
-"""The aggregate of each figure. A quantile of no rows is 0 for the engine, and unknown for us."""
+"""The aggregate of each figure."""
 _NOTHING: Final = "0, 0, 0, NULL, NULL, 0, 0, NULL, NULL, NULL, CAST([] AS Array(UInt64))"
 """The figures of no exchanges."""
 _KINDS: Final = """tenant, toStartOfHour(started) AS hour, host, upstream,
     ifNull(request_model, ifNull(response_model, '')) AS model_of, ifNull(operation, '') AS operation_of,
     ifNull(api, '') AS api_of"""
-_READ: Final = f"outcome, {INPUT_TOKENS} AS input_of, output_tokens, ttft_ns, gap_hist"
+_READ: Final = "outcome, input_tokens, output_tokens, ttft_ns, gap_hist"
 
 
 def count(centre: Centre, seconds: int, clock: Clock) -> str:

@@ -1,12 +1,19 @@
-"""A ClickHouse server as a sink: rows in RowBinary. A retry has the same bytes: the server recognises the batch."""
+"""A ClickHouse server as a sink. A retry has the same token: the engine recognises the batch, and drops it.
+
+An engine in this process is closed after each request: another process can then read what was shipped.
+"""
 
 import contextlib
-from collections.abc import Iterator
+import json
+import secrets
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from sqlalchemy import Connection
+
 from wiretape.recorder.clock import SYSTEM, Clock
-from wiretape.viewer.ship.acknowledged import Progress
-from wiretape.viewer.ship.clickhouse import setup
+from wiretape.viewer.ship.acknowledged import Acknowledged, Progress
+from wiretape.viewer.ship.clickhouse import batches, setup
 from wiretape.viewer.ship.clickhouse.batches import RowEncoder
 from wiretape.viewer.ship.sink import Batch, Every, NotTaken, RowSink, ShippedLabels, ShippingReport
 from wiretape.viewer.source.clickhouse import tables
@@ -32,25 +39,44 @@ class CentreSink(RowSink):
         self._runs_due = Every(_RUNS_SECONDS, clock)
         self._told: set[tuple[Any, ...]] = set()
 
+    def begin(self, connection: Connection, known: Acknowledged, warn: Callable[[str], object]) -> None:
+        """Go on with a tape; its progress has a name of its own, which tokens begin with.
+
+        Whoever removes the progress ships all again: a token of before would let the engine drop it.
+        """
+        super().begin(connection, known, warn)
+        if known.state == b"null":
+            known.state = json.dumps(secrets.token_hex(8)).encode()
+
     def prepare(self) -> None:
-        """Check the tables, and find the quorum of replicas. Raises `UnusableServer` and `NotTaken`."""
-        with _asked():
+        """Check the tables, and find the quorum of replicas. Raises `UnusableServer` and `NotTaken`.
+
+        The tables of a directory are made: nobody else is there to do it.
+        """
+        with self._asked():
+            if self.centre.target.directory is not None:
+                if setup.make_directory(self.centre.target.directory):
+                    self.known.tables.clear()  # what was shipped before was removed with its directory
+                setup.prepare(self.centre, tables.TABLES, None, lambda _: None)
             setup.check_tables(self.centre, self.tables.values(), self.warn)
             self._quorum = setup.write_quorum(self.centre)
 
     def take(self, lane: str, progress: Progress) -> Batch | None:
-        """Encode the next rows of a table."""
-        last, count, data = progress.until, 0, bytearray()
-        for version, rows, encoded in self._read(self._encoders[lane], progress):
-            last, count = version, count + rows
-            data += encoded
-            if count >= MOST_ROWS[lane] or (progress.sending is None and len(data) >= _MOST_BYTES):
+        """Read the next rows of a table."""
+        last, length, taken = progress.until, 0, list[tuple[Any, ...]]()
+        for rows in self._read(self._encoders[lane], progress):
+            last, length = rows[-1][0], length + batches.size(rows)
+            taken += rows
+            if len(taken) >= MOST_ROWS[lane] or (progress.sending is None and length >= _MOST_BYTES):
                 break
-        return Batch(lane, progress.until, last, count, data) if count else None
+        return Batch(lane, progress.until, last, len(taken), taken) if taken else None
 
     def send(self, batch: Batch) -> None:
         """Insert a batch at the current node."""
-        self._insert(self._encoders[batch.lane], batch.content)
+        encoder = self._encoders[batch.lane]
+        columns = encoder.columns([row[2:] for row in batch.content], [row[1] for row in batch.content])
+        token = f"{json.loads(self.known.state)}-{batch.lane}-{batch.after}-{batch.until}"
+        self._insert(encoder, columns, token)
 
     def report(self, report: ShippingReport, *, is_last: bool) -> None:
         """Insert the runs of recorders that the server lacks, and the last, which has the progress of the tape."""
@@ -59,17 +85,16 @@ class CentreSink(RowSink):
         encoder = self._encoders[tables.SESSIONS.name]
         runs = following.runs(self.connection, encoder.sources)
         if rows := [run for run in runs if run not in self._told or run is runs[-1]]:
-            self._insert(encoder, encoder.encode(rows, added=self.added(report)))
+            self._insert(encoder, encoder.columns(rows, added=self.added(report)))
         self._told.update(rows)
         self._runs_due.done()
 
-    def _read(self, encoder: RowEncoder, progress: Progress) -> Iterator[tuple[int, int, bytes]]:
-        """Yield encoded rows, some at once: the version of the last, their number, and their bytes."""
+    def _read(self, encoder: RowEncoder, progress: Progress) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield rows of settled exchanges, some at once: the version, the labels, then the columns."""
         after, most = progress.until, self._at_once(encoder, progress.until)
         while rows := following.settled(self.connection, encoder.sources, after, progress.sending, most):
+            yield rows
             after = rows[-1][0]
-            yield after, len(rows), encoder.encode([row[2:] for row in rows], [row[1] for row in rows])
-            del rows  # their memory is for the next
             most = self._at_once(encoder, after)
 
     def _at_once(self, encoder: RowEncoder, after: int) -> int:
@@ -77,16 +102,16 @@ class CentreSink(RowSink):
         most, is_large = ROWS_AT_ONCE[encoder.table.name], encoder.table is tables.STREAMS
         return following.fitting(self.connection, after, most, _MOST_BYTES) if is_large else most
 
-    def _insert(self, encoder: RowEncoder, data: bytes | bytearray) -> None:
-        columns = [column.name for column in encoder.table.columns]
-        with _asked():
-            self.centre.insert(encoder.table.name, columns, data, quorum=self._quorum)
+    def _insert(self, encoder: RowEncoder, columns: Sequence[Sequence[Any]], token: str = "") -> None:
+        with self._asked():
+            self.centre.insert(encoder.table.name, encoder.types, columns, token=token, quorum=self._quorum)
 
-
-@contextlib.contextmanager
-def _asked() -> Iterator[None]:
-    """Raise `NotTaken` for a node's transient errors."""
-    try:
-        yield
-    except Unavailable as error:
-        raise NotTaken(str(error)) from error
+    @contextlib.contextmanager
+    def _asked(self) -> Iterator[None]:
+        """Raise `NotTaken` for a node's transient errors; release a directory."""
+        try:
+            yield
+        except Unavailable as error:
+            raise NotTaken(str(error)) from error
+        finally:
+            self.centre.release()

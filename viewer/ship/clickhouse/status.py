@@ -53,8 +53,8 @@ class StatusRow:
 
 def rows(centre: Centre, note: Callable[[str], None]) -> Iterator[StatusRow]:
     """Yield the hosts that ship to a server, and its tables. Raises `UnusableServer` and `Unavailable`."""
-    shipped = {(tenant, host): (count, newest) for tenant, host, count, newest in centre.query(_SHIPPED)}
-    for tenant, host, heard_at, waiting, lag_ms, now in centre.query(_HEARD):
+    shipped = {(tenant, host): (count, newest) for tenant, host, count, newest in centre.rows(_SHIPPED)}
+    for tenant, host, heard_at, waiting, lag_ms, now in centre.rows(_HEARD):
         count, newest = shipped.get((tenant, host), (0, None))
         silent_ms = max(round(1000 * (now - datetime.fromisoformat(heard_at).timestamp())), 0)
         yield StatusRow(
@@ -75,7 +75,7 @@ def _tables(centre: Centre, note: Callable[[str], None]) -> Iterator[StatusRow]:
         f"WHERE active AND database = {literal(centre.target.database)} GROUP BY table ORDER BY table"
     )
     try:
-        found = centre.query(statement)
+        found = centre.rows(statement)
     except UnusableServer as refused:
         if cluster is None:
             raise

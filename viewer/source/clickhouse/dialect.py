@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final
 
+from clickhouse_connect import dbapi
 from sqlalchemy import Column, TableValuedAlias, null, types
 from sqlalchemy import func as functions
 from sqlalchemy.engine.default import DefaultDialect
@@ -21,10 +22,9 @@ from sqlalchemy.sql.functions import Function
 from wiretape.recorder.clock import local_offsets
 from wiretape.recorder.tape import schema
 from wiretape.viewer import config
-from wiretape.viewer.source.clickhouse import driver
 from wiretape.viewer.source.clickhouse.client import NotAtCentre
 from wiretape.viewer.source.clickhouse.ddl import literal
-from wiretape.viewer.source.clickhouse.tables import EXCHANGES, INPUT_TOKENS
+from wiretape.viewer.source.clickhouse.tables import EXCHANGES
 from wiretape.viewer.source.tape import columns
 from wiretape.viewer.source.tape.functions import cost_of
 from wiretape.viewer.stats.prices import UNITS
@@ -38,7 +38,6 @@ _OWN: Final = {
     ("exchanges", "no"): "concat(started_at, ' ', id)",
     ("exchanges", "labels"): "[label_names, label_values]",
     ("measures", "exchange_no"): "decoder_version",
-    ("measures", "input_tokens"): INPUT_TOKENS,
 }
 """Columns of a tape that a server has in another form; the order by this `no` is the order in time."""
 
@@ -336,5 +335,5 @@ class ClickHouseDialect(DefaultDialect):
 
     @classmethod
     def import_dbapi(cls) -> Any:
-        """Return the driver."""
-        return driver
+        """Return the driver's names: ours and clickhouse-connect's."""
+        return dbapi

@@ -6,20 +6,15 @@ gaps packed. There are no transactions.
 
 import json
 import math
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
+
+from clickhouse_connect.dbapi.cursor import Cursor
 
 from wiretape.recorder.tape import packing
 from wiretape.viewer.source.clickhouse import ddl
 from wiretape.viewer.source.clickhouse.client import Centre
-
-apilevel: Final = "2.0"
-threadsafety: Final = 1
-paramstyle: Final = "pyformat"
-
-
-class Error(Exception):
-    """An error of the driver itself; a server's error is raised as `client` raises it."""
 
 
 class DriverConnection:
@@ -36,59 +31,38 @@ class DriverConnection:
         return DriverCursor(self.centre)
 
     def commit(self) -> None:
-        """Ignore the call: there are no transactions."""
+        """Ignore the call: there are no transactions, and the client's owner closes it."""
 
-    def rollback(self) -> None:
-        """Ignore the call: there are no transactions."""
-
-    def close(self) -> None:
-        """Ignore the call: the client's owner closes it."""
+    rollback = close = commit
 
 
-class DriverCursor:
+class DriverCursor(Cursor):
     """The rows of one statement, all of them in memory."""
 
-    arraysize = 1
-    rowcount = -1
-    lastrowid = None
-
     def __init__(self, centre: Centre) -> None:
-        self._centre = centre
-        self._rows: list[Any] = []
-        self._next = 0
-        self.description: list[tuple[Any, ...]] | None = None
+        self.centre = centre
+        self.data, self.arraysize = [], 1
 
-    def execute(self, statement: str, parameters: Mapping[str, object] | None = None) -> None:
-        """Query the server. Raises `UnusableServer` and `Unavailable`."""
-        text = statement % {name: literal(value) for name, value in (parameters or {}).items()}
-        answer = self._centre.select(text)
-        self.description = [(name, type, *[None] * 5) for name, type in answer.columns]
-        self._rows, self._next = _as_stored([type for _, type in answer.columns], answer.rows), 0
+    def execute(self, operation: str, parameters: Mapping[str, object] | None = None, *_: object, **__: object) -> None:
+        """Query the server. Raises `UnusableServer` and `Unavailable`.
 
-    def fetchone(self) -> Any:
-        """Return the next row, None after the last."""
-        found = self.fetchmany(1)
-        return found[0] if found else None
+        The client's own binding takes braces within a literal for parameters.
+        """
+        statement = operation % {name: literal(value) for name, value in (parameters or {}).items()}
+        answer = self.centre.query(statement)
+        self.names, types = answer.column_names, [type.name for type in answer.column_types]
+        if not self.names:  # the engine in this process names no columns where there are no rows
+            described = self.centre.rows(f"DESCRIBE ({statement})")
+            self.names, types = [row[0] for row in described], [row[1] for row in described]
+        self.types, self.data, self._ix = types, _as_stored(types, answer.result_rows), 0
 
-    def fetchmany(self, size: int = 1) -> list[Any]:
-        """Return the next rows."""
-        found = self._rows[self._next : self._next + size]
-        self._next += len(found)
-        return found
-
-    def fetchall(self) -> list[Any]:
-        """Return all rows that are left."""
-        return self.fetchmany(len(self._rows))
-
-    def close(self) -> None:
-        """Forget the rows."""
-        self._rows = []
+    @property
+    def description(self) -> list[tuple[Any, ...]]:
+        """The name and the type of each column."""
+        return [(name, type, *[None] * 5) for name, type in zip(self.names, self.types, strict=True)]
 
     def setinputsizes(self, sizes: object) -> None:
         """Ignore the sizes, as DB-API allows."""
-
-    def setoutputsize(self, size: int, column: int | None = None) -> None:
-        """Ignore the size, as DB-API allows."""
 
 
 def literal(value: object) -> str:
@@ -99,45 +73,35 @@ def literal(value: object) -> str:
     match value:
         case None:
             return "NULL"
-        case bool():
-            return str(int(value))
-        case int():
-            return str(value) if value >= 0 else f"({value})"
-        case float():
-            return _number(value)
         case str():
             return ddl.literal(value.encode("utf-8", "replace").decode())
+        case float() if not math.isfinite(value):
+            return f"({value})"  # nan, inf, -inf
+        case bool() | int() | float():
+            return f"{+value!r}" if value >= 0 else f"({value!r})"
     raise TypeError(f"{type(value).__name__} has no literal")
 
 
-def _number(value: float) -> str:
-    if math.isnan(value):
-        return "nan"
-    if math.isinf(value):
-        return "inf" if value > 0 else "(-inf)"
-    return repr(value) if value >= 0 else f"({value!r})"
-
-
-def _as_stored(types: Sequence[str], rows: list[list[Any]]) -> list[Any]:
+def _as_stored(types: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
     """Return rows with their values as the tape has them."""
-    opened = {place: _OPENED[type] for place, type in enumerate(types) if type in _OPENED}
-    for row in rows:
-        for place, convert in opened.items():
-            if row[place] is not None:
-                row[place] = convert(row[place])
-    return [tuple(row) for row in rows]
+    converters = [_STORED.get(type) for type in types]
+    if not any(converters):
+        return [tuple(row) for row in rows]
+    return [
+        tuple(
+            value if convert is None or value is None else convert(value)
+            for convert, value in zip(converters, row, strict=True)
+        )
+        for row in rows
+    ]
 
 
 def _labels(pair: Sequence[Sequence[str]]) -> str:
     return json.dumps(dict(zip(*pair, strict=True)), ensure_ascii=False, separators=(",", ":"))
 
 
-def _gaps(numbers: Sequence[int]) -> bytes:
-    return packing.pack_gaps(b"".join(number.to_bytes(8, "little", signed=True) for number in numbers))
-
-
-_OPENED: Final[Mapping[str, Callable[[Any], Any]]] = {
+_STORED: Final[Mapping[str, Callable[[Any], Any]]] = {
     "Array(Array(String))": _labels,
-    "Array(Int64)": _gaps,
+    "Array(Int64)": lambda gaps: packing.pack_gaps(array("q", gaps).tobytes()),
 }
-"""Converters from a JSON value to the tape's type."""
+"""Converters from an engine's value to the tape's type."""

@@ -1,27 +1,37 @@
 """The figures and costs of groups of exchanges, worked out in the engine; nothing else is fetched.
 
-Every percentile is exact, and is taken from the same neighbours as those of a tape; those of gaps (`gaps`) are
-estimated where there are too many. Gaps are ranked in the memory of the server, up to `plan.RANKED_GAP_BYTES` for each:
-with less memory, they are estimated, too.
+Every percentile is exact, and equals that of a tape; those of gaps are estimates where there are too many. The engine
+holds the ranked gaps in memory: with less of it they are estimated, too.
 """
 
-import contextlib
 import functools
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Float, Integer, and_, case, func, literal, not_, or_, select, true
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Float,
+    Integer,
+    and_,
+    case,
+    func,
+    literal,
+    literal_column,
+    not_,
+    or_,
+    select,
+    true,
+)
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import NullType
 
 from wiretape.recorder.decode.exchange import OUTCOMES
 from wiretape.recorder.tape.schema import exchanges, measures
-from wiretape.viewer.source.clickhouse import gaps
 from wiretape.viewer.source.clickhouse.client import MemoryExceeded, NotAtCentre
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.columns import BILLED, JOINED, Expression, Statement, cache_total, column, flagged
@@ -34,6 +44,8 @@ from wiretape.viewer.stats.metrics import QUANTITIES, Bound, Quantity
 from wiretape.viewer.stats.prices import Names, Paid, Prices, Usage
 from wiretape.viewer.stats.summary import PERCENTILES, TOKENS, UNMEASURED, Figures, Key, Method
 
+MOST_EXACT: Final = 1_000_000_000
+"""Number of gaps in all above which percentiles are estimated by default."""
 _OUTCOMES: Final = (*OUTCOMES, UNMEASURED)
 _COMPLETE: Final = func.coalesce(measures.c.outcome == "complete", literal(0)) == 1
 
@@ -47,7 +59,7 @@ def groups(
     method: Method = "linear",
     bounds: Sequence[Bound] = (),
     drawn: Quantity | None = None,
-    most: int | None = gaps.MOST_EXACT,
+    most: int | None = MOST_EXACT,
     prices: Prices | None = None,
 ) -> list[Figures]:
     """Return the figures of each group of the exchanges that `where` selects, ordered by their keys.
@@ -60,12 +72,13 @@ def groups(
         raise NotAtCentre("conversations")
     measured = true() if include_failed else _COMPLETE
     ask = functools.partial(_asked, connection, by, where, measured, method, bounds, drawn)
+    is_estimated = most is not None and _gap_count(connection, where, measured) > most
     try:
-        made = ask(most)
+        made = ask(is_estimated)
     except MemoryExceeded:
-        if not most:
+        if most is None or is_estimated:
             raise
-        made = ask(0)  # estimates need less
+        made = ask(True)  # estimates need less
     if prices:
         spent, known = costs_by_group(connection, by, where, prices)
         for one in made:
@@ -73,6 +86,12 @@ def groups(
             unknown_n = max(one.paid.unknown_n - n, 0)
             one.paid = replace(one.paid, cost=cost, cost_n=n, unknown_n=unknown_n, currency=prices.currency)
     return sorted(made, key=lambda one: sortable(one.key))
+
+
+def _gap_count(connection: Connection, where: Condition | None, measured: Expression) -> int:
+    statement = select(func.sum(func.arraySum(measures.c.gap_hist))).select_from(JOINED)
+    with connection.begin():
+        return int(connection.execute(queries.filtered(statement, where).where(measured)).scalar_one() or 0)
 
 
 def _asked(
@@ -83,26 +102,28 @@ def _asked(
     method: Method,
     bounds: Sequence[Bound],
     drawn: Quantity | None,
-    most: int | None,
+    is_estimated: bool,
 ) -> list[Figures]:
     """Return the figures of each group, without costs."""
-    for plan in gaps.plans(connection, by, where, measured, method, most):
-        statement = _statement(by, measured, plan, bounds, drawn)
-        statement = queries.filtered(statement.select_from(JOINED), where).group_by(*map(group_of, by))
-        with connection.begin():
-            rows = connection.execute(statement).all()
-        with contextlib.suppress(gaps.Changed):  # then the next plan, and the last one cannot
-            return [_figures(tuple(row[: len(by)]), iter(row[len(by) :]), plan, bounds, drawn) for row in rows]
-    raise AssertionError("nothing is changed for the last plan")
+    statement = _statement(by, measured, method, "tdigest" if is_estimated else method, bounds, drawn)
+    with connection.begin():
+        rows = connection.execute(queries.filtered(statement, where).group_by(*map(group_of, by))).all()
+    return [_figures(tuple(row[: len(by)]), iter(row[len(by) :]), bounds, drawn, is_estimated) for row in rows]
 
 
 def _statement(
-    by: Sequence[str], measured: Expression, plan: gaps.RankingPlan, bounds: Sequence[Bound], drawn: Quantity | None
+    by: Sequence[str],
+    measured: Expression,
+    method: Method,
+    of_gaps: str,
+    bounds: Sequence[Bound],
+    drawn: Quantity | None,
 ) -> Statement:
     complete = _COMPLETE
     reported = measures.c.output_tokens.is_not(None)
     after_2xx = _true(exchanges.c.status.between(200, 299))
     total = cache_total()
+    moving = func.arrayFilter(literal_column("gap -> gap > 0"), measures.c.icl)
     counted = [
         func.count(),
         func.min(exchanges.c.started_at),
@@ -120,11 +141,11 @@ def _statement(
         func.sum(total),
         func.count(total),
         *(func.sum(count) for count in ENDED_ANSWERS),
-        *(_Values(_value(one), _included(one, measured), plan.method) for one in QUANTITIES.values() if one.column),
-        *plan.columns(by, measured),
+        *(_Statistics(_value(one), _included(one, measured), method) for one in QUANTITIES.values() if one.column),
+        *(_Statistics(gaps, measured, of_gaps, "Array") for gaps in (measures.c.icl, moving)),
         *_spread(drawn, measured),
     ]
-    return select(*map(group_of, by), *counted)
+    return select(*map(group_of, by), *counted).select_from(JOINED)
 
 
 def _included(quantity: Quantity, measured: Expression) -> Expression:
@@ -172,22 +193,35 @@ def _met(bounds: Sequence[Bound], complete: Expression) -> Iterator[ColumnElemen
     yield _count(and_(complete, or_(*unknown), not_(or_(*broken))))
 
 
-class _Values(FunctionElement[Any]):
-    """The statistics of one value of each measured exchange."""
+_QUANTILES: Final = {
+    "linear": ("quantilesExactInclusive", 0.0),
+    # The engine takes the value of index int(n · level): a shift below any share of a rank makes the level exact.
+    "inverse_cdf": ("quantilesExact", -1e-12),
+    "mlperf": ("quantilesExact", 1e-12),
+    "tdigest": ("quantilesTDigest", 0.0),
+}
+"""The engine's function of each method, and what is added to a level."""
 
-    name = "values"
+
+class _Statistics(FunctionElement[Any]):
+    """n, sum, variance, least, most and `PERCENTILES` of a value of each included exchange, or of pooled arrays."""
+
+    name = "statistics"
     type = NullType()
     inherit_cache = False
 
-    def __init__(self, value: Expression, measured: Expression, method: Method) -> None:
-        super().__init__(value, measured)
-        self.method = method
+    def __init__(self, value: Expression, included: Expression, method: str, combinator: str = "") -> None:
+        super().__init__(value, included)
+        self.method, self.suffix = method, f"{combinator}If"
 
 
-@compiles(_Values, "clickhouse")
-def _(element: _Values, compiler: Any, **kw: Any) -> str:
-    value, measured = (compiler.process(one, **kw) for one in element.clauses)
-    return _summed(f"arraySort(groupArrayIf({value}, {measured}))", element.method)
+@compiles(_Statistics, "clickhouse")
+def _(element: _Statistics, compiler: Any, **kw: Any) -> str:
+    arguments = ", ".join(compiler.process(one, **kw) for one in element.clauses)
+    name, shift = _QUANTILES[element.method]
+    quantiles = f"{name}{element.suffix}({', '.join(repr(percent / 100 + shift) for percent in PERCENTILES)})"
+    simple = [f"{one}{element.suffix}" for one in ("count", "sum", "varPopStable", "min", "max")]
+    return f"tuple({', '.join(f'{function}({arguments})' for function in (*simple, quantiles))})"
 
 
 class _Spread(FunctionElement[Any]):
@@ -210,22 +244,12 @@ def _(element: _Spread, compiler: Any, **kw: Any) -> str:
     return f"arrayMap(v -> [arrayCount(x -> x = 0, v), {', '.join(counted)}], [{values}])[1]"
 
 
-def _summed(ordered: str, method: Method) -> str:
-    """Write n, sum, sum of squares about the mean, least, most, lower and higher neighbours of an ordered array.
-
-    The squares are not those of `varPopStable`, whose states do not travel between the shards of release 18.16.
-    """
-    n = "toInt64(length(v))"
-    lower, higher = (
-        ", ".join(f"v[{place.sql(n, percent)} + 1]" for percent in PERCENTILES) for place in gaps.PLACES[method]
-    )
-    squares = "arraySum(x -> (x - mean) * (x - mean), v)"
-    parts = f"{n}, arraySum(v), {squares}, v[1], v[-1], [{lower}], [{higher}]"
-    return f"arrayMap((v, mean) -> ({parts}), [{ordered}], [arraySum({ordered}) / length({ordered})])[1]"
-
-
 def _figures(
-    key: tuple[Any, ...], values: Iterator[Any], plan: gaps.RankingPlan, bounds: Sequence[Bound], drawn: Quantity | None
+    key: tuple[Any, ...],
+    values: Iterator[Any],
+    bounds: Sequence[Bound],
+    drawn: Quantity | None,
+    is_estimated: bool,
 ) -> Figures:
     size, first, last, measured = (next(values) for _ in range(4))
     outcomes, after_2xx = ({name: next(values) for name in _OUTCOMES} for _ in range(2))
@@ -236,12 +260,12 @@ def _figures(
     complete, cached, given, cached_n = (next(values) for _ in range(4))
     ends = summary.AnswerEnds(*(int(next(values) or 0) for _ in ENDED_ANSWERS))
     own = {
-        quantity.name: _statistics(next(values), plan.method, 1e6 if quantity.is_whole else 1)
+        quantity.name: _statistics(next(values), 1e6 if quantity.is_whole else 1)
         for quantity in QUANTITIES.values()
         if quantity.column
     }
-    every, moving = plan.read(key, values)
-    pooled = {"icl": _statistics(every, plan.method, 1e6), "gap": _statistics(moving, plan.method, 1e6)}
+    pooled = {name: _statistics(next(values), 1e6) for name in ("icl", "gap")}
+    gap_count, moving_count = (int(pooled[name]["n"] or 0) for name in ("icl", "gap"))
     zeros, *spread = next(values) if drawn is not None else [0]
     return Figures(
         key=key,
@@ -255,26 +279,22 @@ def _figures(
         with_usage=with_usage,
         without_usage=without_usage,
         objective=(complete - missed - unknown, missed, unknown) if bounds else None,
-        gaps_of_0=every[0] - moving[0],
-        chunks=every[0] + int(own["latency"]["n"] or 0),
+        gaps_of_0=gap_count - moving_count,
+        chunks=gap_count + int(own["latency"]["n"] or 0),
         statistics={**own, **pooled},
         flagged=flagged,
         paid=Paid(unknown_n=complete, cached=cached or 0, input=given or 0, cached_n=cached_n),
         ends=ends,
         histogram=filled(0 if drawn is None or drawn.name == "gap" else zeros, spread),
-        is_estimated=plan.is_estimated,
+        is_estimated=is_estimated,
     )
 
 
-def _statistics(found: Any, method: Method, unit: float) -> dict[str, float | None]:
-    """Return the statistics of values by name, from the engine's result."""
-    n, total, squares, least, most, lower, higher = found
-    if not n:
-        return summary.statistics(0, 0, 0, 0, 0, [])
-    sides = zip(PERCENTILES, lower, higher, strict=True)
-    shares = [summary.interpolated(n, *one) if method == "linear" else float(one[1]) for one in sides]
-    made = summary.statistics(n, float(total), float(squares) / n, float(least), float(most), shares, unit)
-    return {name: None if value is None or math.isnan(value) else value for name, value in made.items()}
+def _statistics(values: Sequence[Any], unit: float) -> dict[str, float | None]:
+    """Return the statistics of values by name, from the engine's result. An estimate has 24 bits."""
+    n, total, variance, least, most, percentiles = values
+    shares = [min(max(float(value), least), most) for value in percentiles] if n else []
+    return summary.statistics(n, float(total or 0), variance or 0.0, least or 0.0, most or 0.0, shares, unit)
 
 
 def costs_by_group(
@@ -284,7 +304,8 @@ def costs_by_group(
     keys = [group_of(name) for name in by]
     names = column("model"), measures.c.response_model, exchanges.c.upstream, measures.c.api
     counts = *_, write, hour = _token_counts()
-    since = sum((_one_if(literal(at) <= exchanges.c.started_at) for at in prices.since), literal(0))
+    nothing = func.toInt64(0)  # the engine takes a bare number in GROUP BY for the position of a column
+    since = sum((_one_if(literal(at) <= exchanges.c.started_at) for at in prices.since), nothing)
     differs = (write > literal(0), hour > literal(0), hour > write)
     alike = (*names, *(_one_if(one) for one in (*(each.is_(None) for each in counts), *differs)), since)
     sums = func.min(exchanges.c.started_at), func.count(), *(func.sum(one) for one in counts)

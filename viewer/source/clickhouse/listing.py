@@ -31,7 +31,7 @@ _STARTED_AT: Final = exchanges.c.started_at
 
 def check(centre: Centre) -> None:
     """Raise `UnusableServer` or `Unavailable` for a server that cannot be listed."""
-    centre.query(f"SELECT 1 FROM {EXCHANGES.name} LIMIT 1")
+    centre.rows(f"SELECT 1 FROM {EXCHANGES.name} LIMIT 1")
 
 
 def start_of(number: object) -> str:

@@ -84,7 +84,7 @@ def _rows(centre: Centre, table: EngineTable, where: str) -> Iterator[Row]:
     """Yield the newest version of rows, with their values as a tape gives them."""
     columns = [column for column in table.columns if column.source is not None or column.name.startswith("label_")]
     asked = ", ".join(f"hex({one.name})" if _is_binary(one) else one.name for one in columns)
-    for row in centre.query(f"SELECT {asked} FROM {table.name} FINAL WHERE {where}"):
+    for row in centre.rows(f"SELECT {asked} FROM {table.name} FINAL WHERE {where}"):
         yield {column.name: _value(column, value) for column, value in zip(columns, row, strict=True)}
 
 

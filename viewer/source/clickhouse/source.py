@@ -110,7 +110,7 @@ class ClickHouse(base.Place):
     @contextlib.contextmanager
     def opened(self) -> Iterator["ServerSource"]:
         with self._connect() as centre, connected(centre) as connection:
-            yield ServerSource(self, connection)
+            yield ServerSource(self, connection, centre)
 
     def option(self) -> list[str]:
         return ["--db", self._target.url]
@@ -147,6 +147,13 @@ class ServerSource(Queried):
     empty = "the server holds no exchanges yet: ship a tape with 'wiretape ship --to …'"
     poll_s = base.POLL_SECONDS["server"]
 
+    def __init__(self, place: base.Place, connection: Connection, centre: Centre) -> None:
+        super().__init__(place, connection)
+        self._centre = centre
+
+    def release(self) -> None:
+        self._centre.release()
+
     def absent(self, tool: str) -> list[str]:
         """Return the metrics of a tool that need bytes."""
         from wiretape.viewer.source.clickhouse import observed
@@ -155,7 +162,7 @@ class ServerSource(Queried):
 
     def figures(self, keys: Sequence[str], selection: Selection, measuring: base.Measuring) -> "Iterator[Figures]":
         """Compute each group on the server."""
-        from wiretape.viewer.source.clickhouse import figures, gaps
+        from wiretape.viewer.source.clickhouse import figures
 
         yield from figures.groups(
             self.connection,
@@ -165,7 +172,7 @@ class ServerSource(Queried):
             method=measuring.method,
             bounds=measuring.bounds,
             drawn=measuring.drawn,
-            most=None if measuring.exact else gaps.MOST_EXACT,
+            most=None if measuring.exact else figures.MOST_EXACT,
             prices=config.read().prices,
         )
 
@@ -191,7 +198,11 @@ class ServerSource(Queried):
     def follow(
         self, fields: tuple[str, ...], selection: Selection, *, last: int, wait: Callable[[], None]
     ) -> Iterator[list[TableRow]]:
-        return followed(self.connection, fields, condition(selection), last=last, wait=wait)
+        def rest() -> None:
+            self.release()
+            wait()
+
+        return followed(self.connection, fields, condition(selection), last=last, wait=rest)
 
     def listed(self, filter: Filter | None, order: base.Order | None, clock: Clock) -> base.Listed:
         began = clock.now()

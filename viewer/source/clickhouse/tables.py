@@ -27,11 +27,6 @@ COUNTS: Final = "Array(UInt32)"
 PLACES: Final = "Array(Nullable(Int64))"
 
 ROW_VERSION: Final = "row_version"
-INPUT_TOKENS: Final = (
-    "if(decoder_version < 7, coalesce(input_uncached_tokens + coalesce(cache_read_input_tokens, 0) + "
-    "coalesce(cache_write_input_tokens, 0), input_tokens), input_tokens)"
-)
-"""Tokens of a request: in rows of older decoders, `input_tokens` of some APIs is without those of a cache."""
 
 _TYPES: Final = ((Boolean, "UInt8"), (Float, "Float64"), (BigInteger, NUMBER), (Integer, "Int32"))
 _NAMED: Final = {"measures.icl": GAPS, "measures.gap_hist": COUNTS}
@@ -72,8 +67,8 @@ class EngineColumn:
 class EngineTable:
     """A table of the server.
 
-    `key` is the sort key, `partition` an expression; rows older than `keep`, such as `13 MONTH`, are dropped by servers
-    that can. `granularity` is the number of rows that the server reads to find one.
+    `key` is the sort key, `partition` an expression; rows older than `keep`, such as `13 MONTH`, are dropped
+    by the engine. `granularity` is the number of rows that the server reads to find one.
     """
 
     name: str

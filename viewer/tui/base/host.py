@@ -226,6 +226,10 @@ class TapeReader(Reader):
 class SourceReader(Reader):
     """The reader of a source whose exchanges are opened elsewhere; a question that was begun is answered."""
 
+    def _rest(self) -> None:
+        if self._source is not None:
+            self._source.release()
+
     def _asked(self, ask: "Callable[[Browsed], Any]") -> Any:
         if self._source is None:
             self._source = self._opened.enter_context(self.place.opened())

@@ -3,20 +3,22 @@
 import contextlib
 import random
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import ClassVar
 
-import httpx
 import pytest
 
-from tests.support.clickhouse.engine import TARGET, Engine, failed, ship
+from tests.support.clickhouse.engine import CUT, CUT_BEFORE, Engine, failed, running, ship
 from tests.support.frames import damage, exchange, opened, other_session, record
 from tests.support.writers import seeds
 from wiretape.recorder.tape.journal import Frame
 from wiretape.recorder.tape.store import Store
 from wiretape.viewer.ship.acknowledged import path_of
 from wiretape.viewer.ship.clickhouse import sink as shipping
-from wiretape.viewer.ship.sink import NotTaken
+from wiretape.viewer.ship.clickhouse.sink import CentreSink
+from wiretape.viewer.ship.sink import Batch, NotTaken
 
 SETTLED = """SELECT id, outcome, version FROM exchanges JOIN measures m ON m.exchange_no = no
     JOIN settlements s ON s.exchange_no = no"""
@@ -25,8 +27,8 @@ SETTLED = """SELECT id, outcome, version FROM exchanges JOIN measures m ON m.exc
 class Life:
     """A tape and the server that it is shipped to, with the events that may happen to both."""
 
-    def __init__(self, tape: Path, seed: int) -> None:
-        self.tape, self.engine, self.chosen = tape, Engine(), random.Random(seed)
+    def __init__(self, tape: Path, engine: Engine, seed: int) -> None:
+        self.tape, self.engine, self.chosen = tape, engine, random.Random(seed)
         self.recorded, self.open = 0, list[Frame]()
 
     def happen(self, store: Store) -> None:
@@ -59,44 +61,46 @@ class Life:
         assert all(store.rebuild(some))
 
     def lose(self, _: Store) -> None:
-        path_of(self.tape, TARGET.name).unlink(missing_ok=True)
+        path_of(self.tape, self.engine.target.name).unlink(missing_ok=True)
 
     def ship_somehow(self) -> None:
         """Ship in batches of other sizes than before, with faults; it may be killed."""
-        faults = [self.cut, self.cut_before, self.kill, self.kill_before, self.fail, *[None] * 3]
-        self.engine.faults = [None] * 3 + self.chosen.choices(
-            faults, k=self.chosen.randint(0, 10)
-        )  # it is all right at first
+        faults = (CUT, CUT_BEFORE, failed(500, 252, "Too many parts"), *[None] * 3)
+        self.engine.faults = self.chosen.choices(faults, k=self.chosen.randint(0, 6))
         shipping.MOST_ROWS |= {"exchanges": self.chosen.choice((1, 2, 3, 50)), "streams": self.chosen.choice((1, 2))}
+        RandomlyKilledSink.chosen = self.chosen
         with contextlib.suppress(KeyboardInterrupt, NotTaken):
-            ship(self.tape, self.engine, bodies=self.chosen.random() < 0.3)
+            ship(self.tape, self.engine, RandomlyKilledSink, bodies=self.chosen.random() < 0.3)
         self.engine.faults = []
 
-    def cut(self, request: httpx.Request) -> httpx.Response:
-        self.engine.answered(request)
-        raise httpx.RemoteProtocolError("cut")
 
-    def cut_before(self, _: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectError("cut")
+class RandomlyKilledSink(CentreSink):
+    """A sink whose process is killed now and then, before or after a batch has arrived."""
 
-    def kill(self, request: httpx.Request) -> httpx.Response:
-        self.engine.answered(request)
-        raise KeyboardInterrupt
+    chosen: ClassVar[random.Random]
 
-    def kill_before(self, _: httpx.Request) -> httpx.Response:
-        raise KeyboardInterrupt
-
-    def fail(self, _: httpx.Request) -> httpx.Response:
-        return failed(500, 252, "Too many parts")
+    def send(self, batch: Batch) -> None:
+        if self.chosen.random() < 0.1:
+            raise KeyboardInterrupt
+        super().send(batch)
+        if self.chosen.random() < 0.1:
+            raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("seed", seeds(30))
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    with running(tmp_path_factory.mktemp("engine")) as engine:
+        yield engine
+
+
+@pytest.mark.parametrize("seed", seeds(5))
 def test_whatever_happens_all_that_is_settled_is_there_once(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shipping, "MOST_ROWS", dict(shipping.MOST_ROWS))
     monkeypatch.setattr(shipping, "ROWS_AT_ONCE", {"exchanges": 2, "streams": 2})
-    life = Life(tmp_path / "tape.db", seed)
+    engine.forget()
+    life = Life(tmp_path / "tape.db", engine, seed)
     for run in range(4):
         with opened(life.tape, other_session(f"run {run}")) as store:
             for _ in range(4):
@@ -104,7 +108,7 @@ def test_whatever_happens_all_that_is_settled_is_there_once(
         life.open.clear()  # the next run settles what this one left
     ship(life.tape, life.engine, bodies=True)
     with closing(sqlite3.connect(life.tape)) as connection:
-        on_tape = {id: (outcome.encode(), version) for id, outcome, version in connection.execute(SETTLED)}
+        on_tape = {id: (outcome, version) for id, outcome, version in connection.execute(SETTLED)}
     rows = life.engine.final()
     assert {id: (row["outcome"], row["row_version"]) for id, row in rows.items()} == on_tape
     said = life.engine.final("streams")

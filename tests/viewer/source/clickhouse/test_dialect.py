@@ -1,27 +1,24 @@
 """Filters and lists as SQL of ClickHouse, without an engine; `test_servers` has one."""
 
-import json
 import re
 from datetime import date
 from typing import Any
 
-import httpx
 import pytest
+from clickhouse_connect.datatypes.registry import get_from_name
+from clickhouse_connect.driver.query import QueryResult
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import select, true
 
 from tests.support.cases import each_case
-from tests.support.clickhouse.engine import HEADERS
 from wiretape.recorder.destinations import Credentials, Target
 from wiretape.recorder.errors import NotFound
 from wiretape.recorder.tape.schema import exchanges
 from wiretape.viewer import rows
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.query.syntax import Labelled, Match, Or
-from wiretape.viewer.source.clickhouse import figures, gaps, observed
+from wiretape.viewer.source.clickhouse import figures, observed
 from wiretape.viewer.source.clickhouse.client import Centre, MemoryExceeded, NotAtCentre
-from wiretape.viewer.source.clickhouse.dialect import ClickHouseDialect
 from wiretape.viewer.source.clickhouse.driver import literal
 from wiretape.viewer.source.clickhouse.source import connected
 from wiretape.viewer.source.tape import conditions, queries
@@ -46,25 +43,28 @@ WHERE = {
 }
 
 
-class Engine:
+def result(rows: list[list[Any]]) -> QueryResult:
+    names = [f"c{place}" for place in range(len(rows[0]) if rows else 0)]
+    return QueryResult(rows, None, names, [get_from_name("String")] * len(names))
+
+
+class Engine(Centre):
     """A server that keeps its queries, and finds nothing."""
 
     def __init__(self) -> None:
+        super().__init__(Target(("http://127.0.0.1:1",)), Credentials())
         self.asked: list[str] = []
-        self.rows: list[list[Any]] = []
-        transport = httpx.MockTransport(self.answer)
-        self.centre = Centre(Target(("http://127.0.0.1:1",)), Credentials(), transport=transport)
+        self.found: list[list[Any]] = []
 
-    def answer(self, request: httpx.Request) -> httpx.Response:
-        self.asked.append(request.content.decode().removesuffix(" FORMAT JSONCompact"))
-        counted = self.asked[-1].startswith("SELECT count(*)")
-        meta = [{"name": "n", "type": "UInt64"}] if counted else []
-        content = json.dumps({"meta": meta, "data": [[0]] if counted else self.rows})
-        return httpx.Response(200, headers=HEADERS, content=content)
+    def query(self, statement: str, database: str | None = None) -> QueryResult:
+        if statement.startswith("DESCRIBE"):
+            return result([["n", "UInt64"]])
+        self.asked.append(statement)
+        return result([[0]] if statement.startswith(("SELECT count(*)", "SELECT sum(arraySum(")) else self.found)
 
     def sql(self, text: str) -> str:
         """Return the condition that a filter becomes."""
-        with connected(self.centre) as connection:
+        with connected(self) as connection:
             queries.count(connection, conditions.condition(parse(text)))
         head = "SELECT count(*) AS _count_1 FROM exchanges FINAL WHERE "
         asked = " ".join(self.asked[-1].split())
@@ -112,7 +112,7 @@ def outside(statement: str) -> str:
 @given(st.text(st.characters(codec="utf-8")), st.text(st.characters(codec="utf-8")))
 def test_a_hostile_label_or_model_is_nothing_but_a_literal(key: str, value: str) -> None:
     engine = Engine()
-    with connected(engine.centre) as connection:
+    with connected(engine) as connection:
         for pair in ((key, value), ("k", "v")):
             where = Or((Labelled(((pair[0], (pair[1],)),)), Match("model", ((pair[1],),))))
             queries.count(connection, conditions.condition(where))
@@ -126,13 +126,13 @@ def test_what_only_a_tape_has_is_refused_by_name() -> None:
                           "cost>1": "costs", "prompt:x": "request_headers"}.items():  # fmt: skip
         with pytest.raises(NotAtCentre, match=missing):
             engine.sql(text)
-    with connected(engine.centre) as connection, pytest.raises(NotAtCentre, match="conversations"):
+    with connected(engine) as connection, pytest.raises(NotAtCentre, match="conversations"):
         figures.groups(connection, ("model", "conversation"))
 
 
 def test_tools_whose_definitions_need_the_chunks_are_refused_by_name() -> None:
     engine = Engine()
-    with connected(engine.centre) as connection:
+    with connected(engine) as connection:
         for tool in TOOLS:
             if tool in ("otel", "langfuse"):
                 assert list(observed.measured(connection, tool)) == []
@@ -145,10 +145,10 @@ def test_tools_whose_definitions_need_the_chunks_are_refused_by_name() -> None:
 def test_an_exchange_is_found_by_the_beginning_of_its_id() -> None:
     engine = Engine()
     found = [["2026-03-01T12:00:00Z abcd1", "abcd1"], ["2026-03-01T12:00:01Z abcd2", "abcd2"]]
-    with connected(engine.centre) as connection:
-        engine.rows = found[:1]
+    with connected(engine) as connection:
+        engine.found = found[:1]
         assert queries.find(connection, "abcd") == "2026-03-01T12:00:00Z abcd1"
-        engine.rows = found
+        engine.found = found
         with pytest.raises(NotFound, match="fits several exchanges: abcd1, abcd2"):
             queries.find(connection, "abcd")
 
@@ -163,15 +163,15 @@ def test_an_exchange_is_found_by_the_beginning_of_its_id() -> None:
 )
 def test_an_exchange_is_found_by_what_happened_to_it(reference: str, asked: str) -> None:
     engine = Engine()
-    engine.rows = [["2026-03-01T12:00:00Z abcd1"]]
-    with connected(engine.centre) as connection:
+    engine.found = [["2026-03-01T12:00:00Z abcd1"]]
+    with connected(engine) as connection:
         assert queries.find(connection, reference) == "2026-03-01T12:00:00Z abcd1"
     assert asked in engine.asked[-1]
 
 
 def test_a_list_has_null_for_what_the_server_lacks() -> None:
     engine = Engine()
-    with connected(engine.centre) as connection:
+    with connected(engine) as connection:
         list(queries.exchanges(connection, (*rows.FIELDS, "cost", "currency"), newest_first=True, limit=2))
     (asked,) = engine.asked
     assert "NULL AS _error_message" in asked
@@ -182,11 +182,12 @@ def test_a_list_has_null_for_what_the_server_lacks() -> None:
 
 def test_figures_are_asked_for_in_one_statement_after_the_gaps_are_counted() -> None:
     engine = Engine()
-    with connected(engine.centre) as connection:
+    with connected(engine) as connection:
         figures.groups(connection, ("model",), bounds=objective("latency<800ms"))
     counted, asked = engine.asked
     assert "sum(arraySum(gap_hist))" in counted
     assert "icl" not in counted
+    assert "quantilesExactInclusiveArrayIf(0.5, 0.9, 0.95, 0.99)(icl, " in asked
     assert asked.count("SELECT") == asked.count("FINAL") == 1
     assert "GROUP BY coalesce(request_model, response_model)" in asked
     assert "latency_ns / 1000000.0 >= 800.0" in asked
@@ -194,58 +195,40 @@ def test_figures_are_asked_for_in_one_statement_after_the_gaps_are_counted() -> 
 
 def test_costs_are_worked_out_of_sums_of_tokens_that_have_the_same_price() -> None:
     engine, of = Engine(), ("m'", None, "http://h", "openai.chat")
-    engine.rows = [
+    engine.found = [
         [*of, *[0] * 9, "2026-01-02T00:00:00Z", 3, "1000000", "100", "2000000", "0", "0"],
         [*of, 0, 1, *[0] * 7, "2026-01-02T00:00:00Z", 5, "0", None, "1", "1", "0"],
     ]
     entries = ({"model": "m*", "since": date(2026, 1, 2), "input": 1, "output": 0, "cached_input": 0.5},
                {"model": "m'", "input": 7, "output": 7})  # fmt: skip
-    with connected(engine.centre) as connection:
+    with connected(engine) as connection:
         spent, known = figures.costs_by_group(connection, (), None, Prices(map(entry, entries)))
     assert (spent[()] / UNITS, known[()]) == (2.0000015, 8)
     assert "'2026-01-02' <= started_at" in engine.asked[0]
 
 
 class Small(Engine):
-    """A server without memory to sort gaps in."""
+    """A server without memory to rank gaps in."""
 
-    def answer(self, request: httpx.Request) -> httpx.Response:
-        if b"arraySort(groupArrayArrayIf" in request.content:
-            return httpx.Response(500, headers=HEADERS, text="Code: 241, e.displayText() = DB::Exception: Memory limit")
-        self.rows = [["m", 9, 0]] if b"icl" not in request.content else []
-        return super().answer(request)
+    def query(self, statement: str, database: str | None = None) -> QueryResult:
+        if "quantilesExactInclusiveArrayIf" in statement:
+            raise MemoryExceeded("too little")
+        return super().query(statement, database)
 
 
 def test_gaps_are_estimated_where_the_server_has_no_memory_to_rank_them() -> None:
     engine = Small()
-    with connected(engine.centre) as connection:
+    with connected(engine) as connection:
         assert figures.groups(connection, ("model",), most=9) == []
         assert "quantilesTDigestArrayIf" in engine.asked[-1]
         with pytest.raises(MemoryExceeded):
             figures.groups(connection, ("model",), most=None)
 
 
-def test_gaps_of_large_groups_are_selected_by_rank_unless_they_change_meanwhile() -> None:
-    engine = Engine()
-    engine.rows = [["m'", 1_000_000, 9], [None, 200_000, 0], ["small", 99_999, 0]]
-    with connected(engine.centre) as connection:
-        *plans, last = gaps.plans(connection, ("model",), None, true(), "linear", None)
-        (estimated,) = gaps.plans(connection, ("model",), None, true(), "linear", 1_299_998)
-    first, (selected, nothing) = plans[0], select(*plans[0].columns(("model",), true())).selected_columns[1:]
-    assert (list(first.large), last.large, estimated.is_estimated) == ([("m'",), (None,)], {}, True)
-    assert len(plans) == 3
-    written = str(selected.compile(dialect=ClickHouseDialect(), compile_kwargs={"literal_binds": True}))
-    assert "quantilesExactArrayIf(9.5e-06, 0.4999995, 0.5000005, 0.5000045, 0.8999995," in written
-    assert "request_model, response_model) = 'm''" in written
-    assert "IS NULL" in str(nothing.compile(dialect=ClickHouseDialect()))
-    with pytest.raises(gaps.Changed):
-        first.read(("m'",), iter([(1_000_001, 9, 0, 0, 0.0, []), ([0] * 20,), ([0] * 20,)]))
-
-
 def test_exchanges_that_are_named_are_looked_for_in_their_seconds() -> None:
     engine, (first, last) = Engine(), ("2026-02-01T12:00:00.000000Z a", "2026-03-01T12:00:00.500000Z b")
     no = exchanges.c.no
-    with connected(engine.centre) as connection:
+    with connected(engine) as connection:
         for where in (no == last, no.in_([last, first]), no > first, no != first):
             queries.count(connection, where)
     seconds = [re.findall(r"(?:started (>=|<=|IN) \(?|, )toDateTime\('([-0-9]+) ", asked) for asked in engine.asked]

@@ -1,27 +1,22 @@
 """The list of a server: read by key, page by page, and exchanges that are pulled when they are opened."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
 from tests.support.clickhouse import engine as engines
-from tests.support.clickhouse.engine import HEADERS, Listed
+from tests.support.clickhouse.engine import CUT_BEFORE, Engine, running
 from tests.support.screens import Watch, journey, press, seen, shows, typed, wait_for
 from wiretape.recorder.demo import synthetic
-from wiretape.recorder.destinations import Target
 from wiretape.recorder.tape import file
 from wiretape.viewer.source.clickhouse import listing
 from wiretape.viewer.source.clickhouse.source import ClickHouse
 from wiretape.viewer.tui.app import ViewerApp
-
-TARGET = Target(("http://127.0.0.1:1",), url="clickhouse://127.0.0.1:1/wiretape")
-NUMBERS = "concat(started_at, ' ', id) \nFROM"
 
 
 class Watched(ViewerApp):
@@ -37,42 +32,44 @@ class Watched(ViewerApp):
 
 
 @pytest.fixture
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Listed:
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     """A server with 300 exchanges, which are read 130 at once."""
     monkeypatch.setattr(listing, "AT_ONCE", 130)
-    tape, engine = tmp_path / "tape.db", Listed()
+    tape = tmp_path / "tape.db"
     with file.writing(tape, "a test") as connection:
         for _ in synthetic.fill(connection, 300, 4, seed=1):
             pass
-    engines.ship(tape, engine, bodies=True)
-    return engine
+    with running(tmp_path / "engine") as engine:
+        engines.ship(tape, engine, bodies=True)
+        yield engine
 
 
 @asynccontextmanager
-async def viewing(engine: Listed, directory: Path) -> AsyncIterator[tuple[Watched, Pilot[Any]]]:
+async def viewing(engine: Engine, directory: Path) -> AsyncIterator[tuple[Watched, Pilot[Any]]]:
     pulled = directory / "pulled.db"
-    place = ClickHouse(TARGET, lambda: engines.centre(engine, TARGET))
+    target = engine.target
+    place = ClickHouse(target, lambda: engines.centre(engine))
     app = Watched(place.holding(lambda: pulled), Watch().clock, place=place)
     async with app.run_test(size=(120, 40)) as pilot:
         yield app, pilot
 
 
-def ids(engine: Listed) -> list[str]:
+def ids(engine: Engine) -> list[str]:
     """Return the exchanges of the server, the newest first."""
     final = engine.final()
     return sorted(final, key=lambda id: final[id]["started_at"], reverse=True)
 
 
-def pages(engine: Listed) -> int:
+def pages(engine: Engine) -> int:
     """Count the queries of numbers."""
-    return sum("LIMIT 130" in one.content.decode("utf-8", "replace") for one in engine.asked)
+    return sum(b"LIMIT 130" in body for *_, body in engine.asked)
 
 
-def test_no_more_is_read_than_is_looked_at(engine: Listed, tmp_path: Path) -> None:
+def test_no_more_is_read_than_is_looked_at(engine: Engine, tmp_path: Path) -> None:
     async def steps() -> None:
         async with viewing(engine, tmp_path) as (app, pilot):
             newest = ids(engine)
-            await shows(pilot, newest[0][:8], f"wiretape at 127.0.0.1:1 · {len(newest)} exchanges")
+            await shows(pilot, newest[0][:8], f"{engine.target.name} · {len(newest)} exchanges")
             at_once = pages(engine)
             assert newest[-1][:8] not in seen(app)
             while newest[-1][:8] not in seen(app):
@@ -83,7 +80,7 @@ def test_no_more_is_read_than_is_looked_at(engine: Listed, tmp_path: Path) -> No
     journey(steps())
 
 
-def test_what_is_opened_is_pulled_once_and_says_what_was_not_shipped(engine: Listed, tmp_path: Path) -> None:
+def test_what_is_opened_is_pulled_once_and_says_what_was_not_shipped(engine: Engine, tmp_path: Path) -> None:
     async def steps() -> None:
         async with viewing(engine, tmp_path) as (_, pilot):
             newest = ids(engine)
@@ -95,8 +92,8 @@ def test_what_is_opened_is_pulled_once_and_says_what_was_not_shipped(engine: Lis
             await shows(pilot, newest[1][:8])
             await press(pilot, "enter")
             await shows(pilot, "1 Replay", newest[0][:8], "[DONE]")
-            assert len([one for one in engine.asked[asked:] if b"FROM streams" in one.content]) == 0
-            engine.rows["streams"] = []
+            assert not [body for *_, body in engine.asked[asked:] if b"FROM streams" in body]
+            engine.run(b"TRUNCATE TABLE streams")
             await press(pilot, "q", "j", "enter")
             await shows(pilot, "1 Replay", newest[1][:8], "its bytes were not shipped: facts, measures and gaps only")
             assert (tmp_path / "pulled.db").stat().st_mode & 0o077 == 0
@@ -104,7 +101,7 @@ def test_what_is_opened_is_pulled_once_and_says_what_was_not_shipped(engine: Lis
     journey(steps())
 
 
-def test_lanes_of_a_server_open_what_is_pulled(engine: Listed, tmp_path: Path) -> None:
+def test_lanes_of_a_server_open_what_is_pulled(engine: Engine, tmp_path: Path) -> None:
     async def steps() -> None:
         async with viewing(engine, tmp_path) as (_, pilot):
             newest = ids(engine)
@@ -120,47 +117,40 @@ def test_lanes_of_a_server_open_what_is_pulled(engine: Listed, tmp_path: Path) -
 
 
 def test_a_server_that_was_away_is_read_on_where_it_was_left(
-    engine: Listed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ClickHouse, "retry_s", 0.05)
-
-    def away(_: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectError("refused")
 
     async def steps() -> None:
         async with viewing(engine, tmp_path) as (app, pilot):
             newest = ids(engine)
             await shows(pilot, newest[0][:8], f"{len(newest)} exchanges")
-            engine.faults = [away] * 4
+            engine.answer = CUT_BEFORE
             await press(pilot, "end")
-            await shows(pilot, "cannot be reached")
+            await shows(pilot, "broke the connection")
+            engine.answer = None
             await shows(pilot, newest[129][:8])
-            await wait_for(pilot, lambda: "cannot be reached" not in seen(app))
+            await wait_for(pilot, lambda: "broke the connection" not in seen(app))
             assert newest[129][:8] in seen(app)
 
     journey(steps())
 
 
-def test_a_server_that_fails_is_reported_and_the_list_stays(engine: Listed, tmp_path: Path) -> None:
-    def away(_: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectError("refused")
-
+def test_a_server_that_fails_is_reported_and_the_list_stays(engine: Engine, tmp_path: Path) -> None:
     async def steps() -> None:
         async with viewing(engine, tmp_path) as (app, pilot):
             newest = ids(engine)
             await shows(pilot, newest[0][:8], f"{len(newest)} exchanges")
-            engine.faults = [away] * 9
+            engine.answer = CUT_BEFORE
             await press(pilot, "enter")
-            await wait_for(pilot, lambda: any("cannot be reached" in one for one in app.toasts))
+            await wait_for(pilot, lambda: any("broke the connection" in one for one in app.toasts))
             assert newest[0][:8] in seen(app)
-            engine.faults = []
+            engine.answer = None
             await press(pilot, "slash")
             await wait_for(pilot, lambda: isinstance(app.focused, Input))
             await typed(pilot, "content~hello")
             await shows(pilot, "a server cannot search content")
             await wait_for(pilot, lambda: newest[0][:8] in seen(app))
-            unknown = httpx.Response(500, headers=HEADERS, text="Code: 427, e.displayText() = DB::Exception: (?=a)")
-            engine.faults = [lambda request: unknown if b"(?=a)" in request.content else None] * 99
             await typed(pilot, "model~(?=a)")
             await shows(pilot, "does not know such a regular expression")
             await wait_for(pilot, lambda: newest[0][:8] in seen(app))
