@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.viewer.replay.test_cassette import session
-from tests.viewer.replay.test_serve import Serving, serving
 
 from tests.support.frames import begin, end, exchange, head, opened, record
 from tests.support.relay import dial, on_loop, post, until
 from tests.support.websockets import ASK, MS, response, side
+from tests.viewer.wings.replay.test_cassette import session
+from tests.viewer.wings.replay.test_serve import Serving, serving
 from wiretape.recorder.decode.framings.websocket import messages
 from wiretape.recorder.errors import NotShipped
 from wiretape.recorder.tape import journal
