@@ -114,18 +114,22 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
                 old.unlink()
             done = forked.run(["demo", "--db", tape])
             assert done.returncode == 0, done.stderr
-            if _stalls(tape) == 2:  # else streams waited that are not to: others take most of the machine's time
+            if _is_as_scripted(tape):  # else streams waited: others take most of the machine's time
                 break
         if not printed.exists():
             printed.write_text(done.stdout, "utf-8")
     return tape, printed.read_text("utf-8")
 
 
-def _stalls(tape: Path) -> int:
-    """Return the number of exchanges with a stall; the demo's script has one scene, and one turn of the agent."""
+def _is_as_scripted(tape: Path) -> bool:
+    """Return True if a demo's stalls are those of its script, one scene and one turn, and its last error is, too."""
     with contextlib.closing(sqlite3.connect(f"file:{tape}?mode=ro", uri=True)) as connection:
-        (flags,) = zip(*connection.execute("SELECT flags FROM measures"), strict=True)
-    return sum("stall" in text.split() for text in flags)
+        rows = connection.execute(
+            "SELECT request_model, outcome, flags FROM exchanges JOIN measures ON exchange_no = no ORDER BY no"
+        ).fetchall()
+    stalls = [model for model, _, flags in rows if "stall" in flags.split()]
+    errors = [model for model, outcome, _ in rows if outcome in ("http_error", "error_event") and model != "demo-agent"]
+    return (len(stalls), errors[-1:]) == (2, ["demo-failing"])
 
 
 @pytest.fixture
