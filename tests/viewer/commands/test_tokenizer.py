@@ -19,13 +19,13 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "tokenizer.json"
 
 
-def test_tokens_are_counted_with_and_without_special_ones(file: Path) -> None:
+def test_tokens_are_counted_without_special_ones(file: Path) -> None:
     count = counter(file)
-    assert (count("a b c", False), count("a b c", True), count("", False)) == (3, 4, 0)
+    assert (count("a b c"), count("")) == (3, 0)
 
 
 def test_a_lone_surrogate_is_counted_and_not_an_error(file: Path) -> None:
-    assert counter(file)("a \ud800", False) == 2
+    assert counter(file)("a \ud800") == 2
 
 
 @pytest.mark.parametrize("text", ["", "{}", "\x00"])
