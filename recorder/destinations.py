@@ -23,7 +23,7 @@ from wiretape.recorder import paths
 from wiretape.recorder.sanitize import clipped, safe
 
 CENTRE: Final = "clickhouse://"
-CENTRE_FORM: Final = "clickhouse://[USER@]HOST[:PORT][,HOST[:PORT]…]/DATABASE"
+CENTRE_FORM: Final = "clickhouse://HOST[:PORT][,HOST[:PORT]…]/DATABASE"
 EMBEDDED: Final = "chdb:"
 EMBEDDED_FORM: Final = "chdb:DIR"
 CENTRES: Final = (CENTRE, EMBEDDED)
@@ -107,7 +107,7 @@ def parse(text: str) -> Destination:
         return parse_centre(text)
     if text.startswith(COLLECTOR):
         return parse_collector(text.removeprefix(COLLECTOR))
-    raise ValueError(f"a server is {CENTRE_FORM}, a collector {COLLECTOR}http://HOST:PORT")
+    raise ValueError(f"a server is {CENTRE_FORM} or {EMBEDDED_FORM}, a collector {COLLECTOR}http://HOST:PORT")
 
 
 def parse_centre(text: str) -> Target:

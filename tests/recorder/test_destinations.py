@@ -7,6 +7,7 @@ import pytest
 from tests.support.cases import each_case
 from wiretape.recorder import destinations
 from wiretape.recorder.destinations import Collector, Target, headers, parse_collector
+from wiretape.recorder.tape.redact import shown
 
 
 @each_case(
@@ -26,7 +27,7 @@ def test_a_url_is_read(url: str, expected: Target) -> None:
 @each_case(
     "url, said",
     [
-        ("http://ch.test", "a server is clickhouse://"),
+        ("http://ch.test", "a server is clickhouse://HOST"),
         ("clickhouse://ann:sesame@ch.test/db", "set WIRETAPE_FLEET_PASSWORD"),
         ("clickhouse:///db", "is not HOST"),
         ("clickhouse://a b/db", "is not HOST"),
@@ -42,6 +43,7 @@ def test_an_error_in_a_url_is_reported_without_the_password(url: str, said: str)
     with pytest.raises(ValueError, match=said) as error:
         destinations.parse_centre(url)
     assert "sesame" not in str(error.value)
+    assert shown(str(error.value)) == str(error.value)
 
 
 def test_a_password_comes_from_the_environment_or_a_file_and_is_not_shown(tmp_path: Path) -> None:

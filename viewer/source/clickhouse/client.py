@@ -52,7 +52,7 @@ _SHOWN: Final = 300
 _MESSAGE: Final = re.compile(r"DB::\w*Exception: (.*?)(?:: Insertion status:|\s*\(version |$)", re.DOTALL)
 _STATUS: Final = re.compile(r"HTTP status (\d+)(?:, server response: (.*))?", re.DOTALL)
 _TO_BLAME: Final[Mapping[tuple[int, ...], str]] = {
-    (192, 193, 194, 516): "{node} does not accept the user or the password: check the user in the URL, and {password}",
+    (192, 193, 194, 516): "{node} does not accept the user or the password; check the user in the URL, and {password}",
     (164, 291, 497): "{node} does not allow this account to do that ({words})",
     (60, 81): "{node} has no such table or database ({words}): run 'wiretape fleet init --to …' first",
     (10, 16, 33, 44, 47, 53): "{centre} has another schema ({words}): run 'wiretape fleet init --to …' of this version",
@@ -348,7 +348,7 @@ def _temporary_in(directory: Path | None) -> Iterator[None]:
     """Keep the file that a batch passes through to an engine in its directory: a kill would leave it in /tmp."""
     previous = tempfile.tempdir
     if directory is not None:
-        tempfile.tempdir = str(directory)
+        tempfile.tempdir = str(directory / "tmp")  # the engine removes what is left there when it opens
     try:
         yield
     finally:

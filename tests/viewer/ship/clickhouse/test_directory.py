@@ -144,3 +144,4 @@ def test_a_shipper_that_is_killed_again_and_again_has_every_exchange_once(tape: 
     assert run("ship", "--db", tape, "--to", to, "--once", "--bodies")[0] == 0
     assert query(to, OF_CENTRE) == of_tape(tape)
     assert query(to, "SELECT count() = uniqExact(id) FROM streams FINAL") == [(1,)]
+    assert not [*(tmp_path / "engine").rglob("*.native")]  # with rows of the batch that was being sent

@@ -9,6 +9,7 @@ import pytest
 from tests.support.cases import each_case
 from tests.support.clickhouse.engine import CUT_BEFORE, HEADERS, Answer, Engine, centre, failed, running
 from wiretape.recorder.destinations import Credentials, Target
+from wiretape.recorder.tape.redact import shown
 from wiretape.viewer.source.clickhouse.client import (
     Centre,
     MemoryExceeded,
@@ -76,6 +77,7 @@ def test_an_error_of_a_node_is_one_line(engine: Engine, answer: Answer, kind: ty
             there.insert("exchanges", TYPES, [[b"x"]])
         assert "\n" not in str(error.value)
         assert "a secret" not in str(error.value)
+        assert shown(str(error.value)) == str(error.value)
 
 
 def test_a_node_that_is_away_is_told_after_the_others_were_asked(engine: Engine) -> None:
