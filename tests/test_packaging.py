@@ -176,3 +176,21 @@ except wiretape.WiretapeError as error:
     print(type(error) is wiretape.NotFound, error)
 """
     assert run(editable, code, tmp_path).startswith("True no tape at ")
+
+
+def test_without_its_extra_a_command_names_it(installed: Path, tmp_path: Path) -> None:
+    absent = ("chdb", "clickhouse_connect", "urllib3", "opentelemetry")
+    block = f"import sys; sys.modules.update(dict.fromkeys({absent!r})); from wiretape.viewer.cli import main; "
+    commands = {
+        "ship --to chdb:x": "chdb",
+        "ship --to clickhouse://127.0.0.1": "clickhouse",
+        "ship --to otlp+http://127.0.0.1:1": "otlp",
+        "fleet status --to chdb:x": "chdb",
+        "fleet init --print --to clickhouse://127.0.0.1": "clickhouse",
+        "ls --db clickhouse://127.0.0.1": "clickhouse",
+    }
+    for command, extra in commands.items():
+        code = (
+            f"{block}sys.argv[1:] = {command.split()!r}; sys.stderr = sys.stdout\ntry: main()\nexcept SystemExit: pass"
+        )
+        assert f"pip install 'wiretape[{extra}]'" in run(str(installed), code, tmp_path), command

@@ -40,6 +40,12 @@ _TICKS = 1000
 _CONNECT_SECONDS = 10
 _NAMES = 19
 _MOUNTS = Path("/proc/self/mountinfo")
+_EXTRAS = (
+    ("pyarrow", "parquet", "Parquet"), ("prometheus_client", "metrics", "record --metrics"),
+    ("opentelemetry.proto", "otlp", "record --otlp"), ("mcp", "mcp", "wiretape mcp"),
+    ("clickhouse_connect", "clickhouse", "ship --to clickhouse://…"), ("chdb", "chdb", "ship --to chdb:DIR"),
+)  # fmt: skip
+"""Modules that an extra of the package installs: the module, the extra and its use."""
 _COLOURS = {"ok": "green", "note": "yellow", "problem": "red"}
 Level = Literal["ok", "note", "problem"]
 
@@ -86,18 +92,11 @@ def doctor(db: Path | None, urls: tuple[str, ...], out: Output) -> None:
     The checks cover the tape, the disk, the clock, the environment and the terminal. Exit 3 if anything is broken. No
     value that may be secret is printed.
     """
-    from importlib.util import find_spec
-
     path = paths.absolute(options.tape_path(db))
     results = [*of_programs(), *of_tape(path), *of_disk(path)]
     results.append(judge_open_files(*local.descriptor_limits(), local.WANTED_DESCRIPTORS[0]))
     results += [of_clock(), *of_environment(path, os.environ), *map(of_upstream, urls), of_terminal()]
-    results.append(judge_extra("pyarrow", "parquet", find_spec("pyarrow") is not None, "Parquet"))
-    has_client = find_spec("prometheus_client") is not None
-    results.append(judge_extra("prometheus_client", "metrics", has_client, "record --metrics"))
-    has_protocol = options.is_installed("opentelemetry.proto")
-    results.append(judge_extra("opentelemetry-proto", "otlp", has_protocol, "record --otlp"))
-    results.append(judge_extra("mcp", "mcp", find_spec("mcp") is not None, "wiretape mcp"))
+    results += [judge_extra(module, extra, options.is_installed(module), use) for module, extra, use in _EXTRAS]
     if out.is_table:
         output.show(line for finding in results for line in lines(finding))
     else:

@@ -11,7 +11,7 @@ import click
 
 from wiretape.recorder import destinations
 from wiretape.recorder.commands.cli import CommandGroup
-from wiretape.recorder.commands.options import ca_file, read_age
+from wiretape.recorder.commands.options import ca_file, check_clickhouse, read_age
 from wiretape.recorder.local_time import moment
 from wiretape.recorder.tape.redact import message
 from wiretape.viewer.commands import output
@@ -31,11 +31,13 @@ _IMPORTANT: Final = ("name", "tenant", "waiting", "lag_ms", "silent_ms", "rows",
 
 
 def read_centre(_: click.Context, __: click.Parameter, url: str) -> destinations.Target:
-    """Parse a server's URL. Raises `click.BadParameter`."""
+    """Parse a server's URL. Raises `click.BadParameter`, and `WiretapeError` if its client is not installed."""
     try:
-        return destinations.parse_centre(url)
+        target = destinations.parse_centre(url)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
+    check_clickhouse(target)
+    return target
 
 
 _to = click.option("--to", "target", required=True, metavar="URL", envvar="WIRETAPE_FLEET", callback=read_centre,

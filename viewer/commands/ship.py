@@ -88,15 +88,14 @@ def _sink(
     since: int,
 ) -> "Iterator[Sink]":
     """Yield the sink of a destination. Raises `WiretapeError` and `click.UsageError` if it cannot be used."""
-
     from wiretape.viewer.ship.sink import ShippedLabels
 
     origin = ShippedLabels(socket.gethostname(), labels)
     match target:
         case Target():
-            from wiretape.viewer.ship.clickhouse.sink import CentreSink
-
             with connected_to(target, ca_file) as centre:
+                from wiretape.viewer.ship.clickhouse.sink import CentreSink  # needs the client, which was looked for
+
                 yield CentreSink(centre, origin, bodies)
         case Collector():
             yield _collector_sink(target, ca_file, labels, since)
