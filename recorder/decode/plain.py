@@ -19,6 +19,7 @@ from wiretape.recorder.decode import payloads
 from wiretape.recorder.decode.decoder import EVENT, Decoded
 from wiretape.recorder.decode.dialect import Chunk
 from wiretape.recorder.decode.dialects import chat
+from wiretape.recorder.decode.encoding import Cleaner
 from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.decode.runs import ItemRun
 from wiretape.recorder.decode.values import JsonObject
@@ -77,6 +78,7 @@ def event_runs(exchange: Exchange, decoded: Decoded) -> list[list[Any]] | None:
             kind is None
             or _has_line_end(block)
             or (run is not None and _has_line_end("".join(run.texts).encode("utf-8", "replace")))
+            or (runs and runs[-1][0] == DONE != kind)  # some tools read no further
         ):
             return None
         count = 1 if run is None else len(run)
@@ -123,7 +125,8 @@ def _kind(block: bytes, is_output: bool) -> str | None:
         return None
     choices, usage = payload.get("choices"), payload.get("usage")
     if choices == []:
-        return USAGE if isinstance(usage, dict) and usage else None
+        # The measures have no other values than these: numbers of a column, and texts that can be shown.
+        return USAGE if isinstance(usage, dict) and usage and Cleaner().value(usage) == usage else None
     if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict) or usage is not None:
         return None
     kind = _kind_of_choice(choices[0], b'"reasoning_content":' in block)
@@ -148,10 +151,8 @@ def _kind_of_choice(choice: JsonObject, has_reasoning_content: bool) -> str | No
         return None
     if not texts:
         return ROLE if isinstance(role, str) and role and delta.keys() <= {CONTENT} else None
-    # A role makes some tools count a chunk that they would not count without it, and an empty content likewise.
-    is_certain = {CONTENT: delta.keys() == {CONTENT}, REASONING: role is None}.get(
-        texts[0], delta.keys() == {REASONING_CONTENT}
-    )
+    # A role makes some tools count a chunk that they would not count without it, and an empty text likewise.
+    is_certain = role is None and delta.keys() <= {CONTENT, REASONING} if texts[0] == REASONING else len(delta) == 1
     return texts[0] if len(texts) == 1 and is_certain else None
 
 

@@ -98,6 +98,9 @@ def test_a_plain_stream_is_measured_by_its_runs_as_by_its_body(tool, events):
         [ROLE, WORDS[0].replace(b"data: ", b"data:"), *WORDS],
         [ROLE, *WORDS, WORDS[0][:20]],
         [*ANSWER[:-1], USAGE, DONE],
+        [ROLE, event({"reasoning": "x", "reasoning_content": ""}), *WORDS],
+        [ROLE, event({"content": " "}), event({}, "stop"), DONE, *WORDS],
+        [ROLE, *WORDS, event({}, choices=[], usage={"completion_tokens": 1 << 70}), DONE],
     ],
 )
 def test_a_stream_that_a_tool_could_tell_from_a_plain_one_is_none(events):
