@@ -24,11 +24,15 @@ _WORD: Final = re.compile(r"(?<![\w+-])[A-Za-z0-9][\w.:/-][\w.=:/-]{12,}", re.AS
 """A word that is long enough to hold a key: to look for keys in these only takes a third of the time."""
 _SHORT_PREFIXES: Final = (
     r"ek_|LTAI|fw_|sk_|sbp_|ntn_|rpa_|e2b_|f[om][12]_|secret_|bb_live_|AQ\.Ab|1//0|pa-|pat(?=\w{14}\.)"
-    r"|(?:SK|key-|key_|fc-)(?=[0-9a-f]{32})|(?<!/)EAA(?=[A-Za-z0-9]{60})|sl\.(?=[\w-]{60})|esecret_|aph0_"
+    r"|(?:SK|key-|key_|fc-)(?=[0-9a-f]{32})|(?<!/)EAA(?=[\w-]{60,400}(?![\w+/=-]))|sl\.(?=[\w-]{60})|esecret_|aph0_"
     r"|a[ks]-(?=[A-Za-z0-9]{22}(?![\w-]))|(?=[0-9a-f]{32}(?:-us\d{1,2}|\.[A-Za-z0-9]{16})(?!\w))"
-    r"|(?=[MNO][\w-]{23,25}\.[\w-]{6}\.[\w-]{27,38}(?![\w-]))"
+    r"|(?=(?:[MNO][DTjz][AEIMQUYcgk][w-z0-5]){5}[\w-]{3,6}\.[\w-]{6}\.[\w-]{27,38}(?![\w-]))"
 )
-"""Beginnings of keys that begin other words of headers, too."""
+"""Beginnings of keys that begin other words of headers, too.
+
+Sound in base64 can begin with EAA, but is longer; names of classes can have the form of the last, but do not begin with
+digits in base64.
+"""
 # A letter behind a backslash is an escape of JSON, such as \n, and no part of a word.
 _KEY: Final = re.compile(
     rf"(?:(?<![\w+-])|(?<=\\[bfnrt])|(?<=\\u[0-9a-fA-F]{{4}}))(?:{KEY_PREFIXES}|{_SHORT_PREFIXES})[\w.=-]{{11,}}[\w=-]",
@@ -39,7 +43,12 @@ _IS_KEY: Final = re.compile(
     r"(?!eyJ[^.]*$)(?:.*?(?:(?=[A-Za-z]{0,20}\d)[A-Za-z0-9]{10}|[A-Za-z0-9]{16})|(?=.*\d)(?=.*[a-z])(?=.*[A-Z]).{20})"
 )
 _SPACE: Final = r"(?:\s|\\{1,7}[nrt]){1,8}"
-_NO_EXAMPLE: Final = r"(?![<{$%*]|(?i:your|my)[_-]|(?i:pass(?:w(?:or)?d)?|pwd?|secret|token|key)(?:[\s\"'\\]|$))"
+_NO_EXAMPLE: Final = (
+    r"(?![<{$%*]|(?i:your|my|x{3}|example|changeme)|(?i:[a-z]{1,20}_){0,3}(?i:pass(?:w(?:or)?d)?|pwd?|secret|token|key)"
+    r"(?:[\s\"'\\]|$))"
+)
+_QUOTED: Final = r"\"(?:[^\"\r\n\\]|\\{1,8}(?![nr\\\r\n])){0,256}\"|'(?:[^'\r\n\\]|\\{1,8}(?![nr\\\r\n])){0,256}'"
+"""A text in quotation marks, which may be escaped, in one line."""
 # Each begins with a character or a text that is found quickly.
 _SHAPES: Final = (
     re.compile(r"[Bb](?i:earer|asic)\s{1,8}(?=[\w.~+/=-]*\d|[A-Za-z+/]{15,}=)[\w.~+/=-]{16,}", re.ASCII),
@@ -56,13 +65,19 @@ _SHAPES: Final = (
     re.compile(r"ookie: ?(?P<secret>[\w.-]{1,64}=(?![<{$])[^\r\n\"'\\]{8,4096})"),
     re.compile(r"://hooks\.slack\.com/services/(?P<secret>[\w/]{20,})"),
     re.compile(r"discord(?:app)?\.com/api/webhooks/\d{1,32}/(?P<secret>[\w-]{20,})"),
-    re.compile(  # a line of netrc, or several
-        rf"machine{_SPACE}(?:[\w-]{{1,64}}\.[\w.-]{{1,256}}|localhost){_SPACE}"
-        rf"(?:login{_SPACE}[^\s\"'\\]{{1,256}}{_SPACE})?password{_SPACE}(?P<secret>{_NO_EXAMPLE}[^\s\"'\\]{{3,256}})"
+    re.compile(  # a line of netrc, or several; prose of machines and passwords has no host, or no login, and no digit
+        rf"machine{_SPACE}(?:(?P<host>(?:[\w-]{{1,64}}\.[\w.-]{{1,256}}|localhost){_SPACE}(?=login))"
+        rf"|[\w.-]{{1,256}}{_SPACE})(?:(?:login|account){_SPACE}[^\s\"'\\]{{1,256}}{_SPACE}){{0,2}}"
+        rf"password{_SPACE}(?(host)|(?=[^\s\"'\\]{{0,256}}\d))(?P<secret>{_NO_EXAMPLE}[^\s\"'\\]{{3,256}})"
+    ),
+    re.compile(
+        rf"default{_SPACE}login{_SPACE}[^\s\"'\\]{{1,256}}{_SPACE}password{_SPACE}"
+        rf"(?P<secret>{_NO_EXAMPLE}[^\s\"'\\]{{3,256}})"
     ),
     re.compile(  # curl -u user:password, in one command, whose lines end with a backslash
-        r"curl(?=[\s\\])(?:[^\r\n;|&\\c]|c(?!url[\s\\])|&(?![&\s])|\\{3,8}n|\\{1,8}(?![nr\\\r\n])|\\\r?\n){1,4096}?"
-        r"(?<=[\sn])(?:-[a-zA-Z]{0,8}u ?|-U ?|--(?:proxy-)?user[ =])(?:\\{0,7}[\"'])?"
+        rf"curl(?=[\s\\])(?>{_QUOTED}"
+        r"|[^\r\n;|&\\c]|c(?!url[\s\\])|&(?![&\s])|\\{3,8}n|\\{1,8}(?![nr\\\r\n])|\\\r?\n){1,4096}?"
+        r"(?<=[\sn])(?:-[a-zA-Z]{0,8}u ?|-U ?|--(?:proxy-)?user[ =])(?:\\{0,7}[\"'])?(?!\d{1,5}:\d{1,5}(?!\w))"
         rf"[^\s\"'\\:/]{{1,128}}:(?P<secret>{_NO_EXAMPLE}[^\s\"'\\]{{3,256}})"
     ),
 )  # fmt: skip
