@@ -241,7 +241,7 @@ def worked_out(connection: Connection, no: int, fields: Sequence[str] = rows.WOR
         left = [field for field in fields if field not in known]
         statement = _selected(left).select_from(JOINED).where(_exchanges.c.no == no)
         row = connection.execute(statement, execution_options={ONLY: (no,)}).one()
-    known |= zip(left, row[1:], strict=True)
+    known |= rows.exchange(tuple(left), row[1:])
     return {field: known[field] for field in fields}
 
 
