@@ -112,7 +112,7 @@ VISITS = (
     ("o", "order by"), ("\x1b", "-order by"), ("C", "columns"), ("\x1b", "-columns"),
     ("?", "on this screen"), ("\x1b", "-on this screen"), ("y", "wiretape show"), ("\x1b", "-wiretape show"),
     ("x", "wiretape export"), ("\x1b", "-wiretape export"), ("jjj", "Hello, world"),
-    ("S", "server_overloaded"), ("jjjjj", "· nothing"), ("j" * 20, "enter: the exchanges of"), ("q", "-failures"),
+    ("S", "server_overloaded"), ("j" * 20, "enter: the exchanges of"), ("q", "-failures"),
     ("G\r", "1 Replay"), ("v", "gaps as heat"), (",,  ", "#"), ("2", "▌2"), ("3", "▌3"), ("4", "▌4"), ("5", "▌5"),
     ("1:", "n goes on"), ("\x1b", "-n goes on"), ("q", "-Replay"),
     ("gmmc", "race"), ("d", "differ"), ("q", "-race"), ("mc", "best of the column"), ("q", "-best of"),
