@@ -1,8 +1,7 @@
 """The expressions of the tape in ClickHouse's SQL: filters and columns are written once, for both.
 
 An exchange and its measures are one row of the server's table `exchanges`; `FINAL` selects its newest version. An
-expression that needs a tape raises `NotAtCentre`. Every construct that release 18.16 knows is written so that it does;
-`wiretape.viewer.source.tape` uses no others.
+expression that needs a tape raises `NotAtCentre`.
 """
 
 import re
@@ -114,15 +113,6 @@ class Compiler(SQLCompiler):
         to = "toFloat64" if isinstance(cast.type, types.Float) else "toString"
         return f"{to}({self.process(cast.clause, **kw)})"
 
-    def visit_case(self, clause: Any, **kw: Any) -> str:
-        """Compile a CASE over conditions to `multiIf()`."""
-        if clause.value is not None:
-            written: str = super().visit_case(clause, **kw)  # type: ignore[no-untyped-call]
-            return written
-        parts = [self.process(part, **kw) for pair in clause.whens for part in pair]
-        parts.append("NULL" if clause.else_ is None else self.process(clause.else_, **kw))
-        return f"multiIf({', '.join(parts)})"
-
     def visit_binary(self, binary: Any, *args: object, **kw: Any) -> str:
         """Compile an expression; a comparison of the start also compares the sort key `started`."""
         if binary.operator is operators.is_ and isinstance(binary.right, False_):
@@ -165,10 +155,6 @@ class Compiler(SQLCompiler):
         parts = [f"toUInt32(started) < {since}, {before}" for (_, before), (since, _) in pairwise(offsets)]
         offset = f"multiIf({', '.join(parts)}, {offsets[-1][1]})" if parts else str(offsets[0][1])
         return f"formatDateTime(started + ({offset}), {_fixed(format)}, 'UTC')"
-
-    def visit_substr_func(self, function: Any, **kw: Any) -> str:
-        """Compile `substr()` to `substring()`."""
-        return f"substring{self.function_argspec(function, **kw)}"
 
     def visit_has_gap_func(self, function: Any, **kw: Any) -> str:
         """Compile the test for a gap between two bounds, both included."""

@@ -91,7 +91,7 @@ class Copies:
                     there = {id: no for id, no in connection.execute(found)}
         self._numbers |= {number: there[id] for id, number in ids.items() if id in there}
         if gone := [id for id in ids if id not in there]:
-            raise NotFound(f"{gone[0]} is not on {centre.target.name} any more")
+            raise NotFound(f"{gone[0]} is not on {centre.target.shown} any more")
 
 
 class ClickHouse(base.Place):
@@ -102,7 +102,7 @@ class ClickHouse(base.Place):
     lacks = frozenset({"bodies", "changes", "conversations", "pages", "following", "stages"})
 
     def __init__(self, target: Target, connect: Connect, connect_to_pull: Connect | None = None) -> None:
-        self.name = target.name
+        self.name = target.shown
         self._target, self._connect, self._connect_to_pull = target, connect, connect_to_pull or connect
         self._copies: Copies | None = None
         self._copying = threading.Lock()

@@ -31,15 +31,15 @@ WHERE = {
     "latency>300ms": "coalesce(latency_ns > 300000000, 0) = 1",
     "status:200..299": "coalesce(status >= 200 AND status <= 299, 0) = 1",
     "-flag:stall": r"coalesce(lower((' ' || coalesce(nullif(flags, '') || ' ', ''))) LIKE lower('% stall %'), 0) = 0",
-    "label:run=a": "coalesce(lower(multiIf((1 = 1), if(indexOf(label_names, 'run') = 0, NULL, "
-    "label_values[indexOf(label_names, 'run')]), NULL)) LIKE lower('a'), 0) = 1",
+    "label:run=a": "coalesce(lower(CASE WHEN (1 = 1) THEN if(indexOf(label_names, 'run') = 0, NULL, "
+    "label_values[indexOf(label_names, 'run')]) END) LIKE lower('a'), 0) = 1",
     "since:2026-11-21T10:00Z": "(started_at >= '2026-11-21T10:00:00.000000Z' AND started >= "
     "toDateTime('2026-11-21 10:00:00', 'UTC'))",
     "path~a|b": "coalesce(match(path, '(?i-s)a|b'), 0) = 1",
-    "tps>20": "coalesce(multiIf((position(' ' || flags || ' ', ' burst ') > 0 OR "
-    "position(' ' || flags || ' ', ' hidden_tokens ') > 0), NULL, tps_user) > 20, 0) = 1",
-    "bytes>9": "coalesce(multiIf((decoder_version IS NULL), (NULL) + (NULL), (clock = 'none' AND bytes = 0 "
-    "AND status IS NOT NULL AND coalesce(framing, '') != 'none'), NULL, bytes) > 9, 0) = 1",
+    "tps>20": "coalesce(CASE WHEN (position(' ' || flags || ' ', ' burst ') > 0 OR "
+    "position(' ' || flags || ' ', ' hidden_tokens ') > 0) THEN NULL ELSE tps_user END > 20, 0) = 1",
+    "bytes>9": "coalesce(CASE WHEN (decoder_version IS NULL) THEN (NULL) + (NULL) WHEN (clock = 'none' AND bytes = 0 "
+    "AND status IS NOT NULL AND coalesce(framing, '') != 'none') THEN NULL ELSE bytes END > 9, 0) = 1",
 }
 
 
