@@ -124,26 +124,28 @@ class Tap:
         """Reach a writer. Raise `WiretapeError` if that cannot be.
 
         One that has just been started takes long to load, and need not hold the tape yet: frames are kept until then.
+        A tape with names that are not ours is waited for: it may be one that is only read.
         """
-        await asyncio.to_thread(self._check_tape)
+        is_plain = await asyncio.to_thread(self._check_tape)
         self._launching = asyncio.create_task(self._launch())
         reached = asyncio.create_task(self._reached.wait())
         await asyncio.wait((self._launching, reached), return_when=asyncio.FIRST_COMPLETED)
         reached.cancel()
-        if not self._reached.is_set():
+        if not (is_plain and self._reached.is_set()):
             await self._launching
         works = [self._keep_writer_running, self._watch_losses]
         if not self._place.is_worker:
             works.append(self._send_heartbeats)
         self._tasks = [asyncio.create_task(work()) for work in works]
 
-    def _check_tape(self) -> None:
-        """Raise if a writer would refuse the tape; one that somebody else's is making right now is not looked at."""
+    def _check_tape(self) -> bool:
+        """Raise if a new writer would refuse the tape, and return False if it may."""
         try:
-            peek.check_writable(self._path)
+            return peek.check_writable(self._path) or bool(lock.holder(self._path))
         except TapeError:
             if not lock.holder(self._path):
                 raise
+            return True
 
     async def ready(self) -> None:
         """Wait until the first writer holds the tape, or has failed to."""

@@ -4,6 +4,7 @@ Commands and relays begin with it, before a library for the database is loaded.
 """
 
 import contextlib
+import hashlib
 import math
 import operator
 import os
@@ -31,6 +32,8 @@ APPLICATION_ID = 0x77746170
 """SQLite's `application_id` of every tape: the letters `wtap`."""
 REVISION = "0001"
 """The alembic revision that this program reads and writes; as a number, the `user_version` of a tape."""
+NAMES_DIGEST = "bfc46967cd285535"
+"""A digest of the names in the schema of `REVISION`, as `names_digest` computes it."""
 _UNRELEASED = "0024"
 """The last revision before 0.1.0; of the numbers up to it, only 0001 was released."""
 BUSY_MS = 5000
@@ -88,19 +91,31 @@ def _application_id(path: Path) -> int:
         return 0
 
 
-def check_writable(path: Path) -> None:
-    """Raise if a writer would refuse a tape, as far as SQLite tells within 0.05 s; the writer checks all."""
+def check_writable(path: Path) -> bool:
+    """Raise if a writer would refuse a tape, as far as SQLite tells within 0.05 s; the writer checks all.
+
+    Return False if the tape has other tables, columns, indexes, views or triggers than ours: it depends on them.
+    """
     if is_there := paths.exists(path):
         identify(path)
     # A tape that has its schema may have room in its log, and its writer waits for more.
     if not (is_there and path.stat().st_size) and (reason := paths.shortage(path)):
         raise TapeError(f"{path} cannot be created: {reason}")
     if not is_there:
-        return
+        return True
     with peeked(paths.real(path)) as driver:
         if (number := revision(driver)) is not None:
             check_revision(number, path)
+        has_our_names = number is None or names_digest(driver) == NAMES_DIGEST
         _check_pages(driver, path)
+    return has_our_names
+
+
+def names_digest(driver: sqlite3.Connection) -> str:
+    """Return a digest of the names of a schema's entries and columns: their definitions take longer to compare."""
+    named = "SELECT m.type, m.name, c.name FROM sqlite_master AS m LEFT JOIN pragma_table_xinfo(m.name) AS c"
+    rows = driver.execute(f"{named} WHERE m.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'")
+    return hashlib.sha256(repr(sorted(map(str, rows))).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def _check_pages(driver: sqlite3.Connection, path: Path) -> None:

@@ -1,9 +1,11 @@
 """`wiretape run -- CMD`: the command's own streams, signals and exit code, and its calls on a tape."""
 
+import contextlib
 import fcntl
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import termios
@@ -126,6 +128,17 @@ async def test_without_a_tape_the_command_is_not_started(tmp_path: Path) -> None
     code, out, err = await ran(tmp_path / "tape.db", *NOWHERE, script="print('started')")
     assert (code, out, err.count("\n")) == (125, "", 1)
     assert "not a wiretape tape" in err
+
+
+@on_loop
+async def test_with_a_tape_that_is_only_read_the_command_is_not_started(tmp_path: Path) -> None:
+    tape = tmp_path / "tape.db"
+    assert (await ran(tape, *NOWHERE, script=""))[0] == 0
+    with contextlib.closing(sqlite3.connect(tape)) as connection:
+        connection.execute("CREATE TABLE theirs (it)")
+    code, out, err = await ran(tape, *NOWHERE, script="print('started')")
+    assert (code, out, err.count("\n")) == (125, "", 1)
+    assert "holds the table theirs, so it is only read" in err
 
 
 @on_loop

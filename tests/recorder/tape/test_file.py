@@ -308,6 +308,14 @@ def test_a_tape_whose_schema_is_not_ours_is_read_but_never_written(tape: Path, w
         pass
 
 
+@pytest.mark.parametrize("what", ["TABLE theirs (it)", "VIEW theirs AS SELECT 1", "INDEX theirs ON bodies (size)"])
+def test_a_look_at_a_tape_tells_names_that_are_not_ours(tape: Path, what: str) -> None:
+    write(tape)
+    assert peek.check_writable(tape)
+    sqlite(tape, f"CREATE {what}")
+    assert not peek.check_writable(tape)
+
+
 def test_plain_indexes_and_statistics_of_a_users_own_are_let_pass(tape: Path) -> None:
     write(altered(tape, "CREATE INDEX mine ON exchanges (path, status)", "ANALYZE"))
 
