@@ -122,7 +122,7 @@ async def test_a_recorder_that_ends_first_leaves_its_writer_to_the_others(tape: 
         (first if frame in exchange("a1") else second).put(frame)
     assert await first.close() == 0
     assert first.totals() == Totals(1, 0, 0, 0)
-    assert lock.holder(tape) == f"recorder b (pid {os.getpid()})"
+    await until(lambda: lock.holder(tape) == f"recorder b (pid {os.getpid()})")
     third = recorder(tape, "c")  # the socket is still there
     await third.start()
     await third.ready()
