@@ -77,10 +77,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """Run the quick tests in a process a core, and all in two, since slow ones also wait; named files in one."""
+    """Run all tests in two processes a core, since they also wait; named files in one."""
     if config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return 0
-    return len(os.sched_getaffinity(0)) * (1 if config.option.markexpr == tiers.QUICK else 2)
+    return 2 * len(os.sched_getaffinity(0))
 
 
 @pytest.fixture(scope="session", autouse=True)

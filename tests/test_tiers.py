@@ -13,9 +13,9 @@ from tests.support import tiers
 
 ROOT = Path(__file__).parent.parent
 TABLE = ROOT / "tests" / "slow.txt"
-QUICK_S = 180
+QUICK_S = 150
 """Most CPU of the quick tier: two cores have 240 s in 120 s, and finding the tests takes a part of them."""
-ALL_S = 1100
+ALL_S = 1000
 """Most CPU of both tiers; beside other work on the machine, a test takes up to half as much again."""
 TESTS = """\
 import os, subprocess, sys, time

@@ -16,7 +16,7 @@ import pytest
 QUICK = "not nightly and not slow"
 """The tests that `pytest` runs by itself: what `-m` is in `pyproject.toml`."""
 ALL = "not nightly"
-LIMIT_S = 0.3
+LIMIT_S = 0.2
 """CPU from which on a test is slow, all its parameters together."""
 UNLISTED_S = 10.0
 """CPU at which a test fails that is not in the table: far above the limit, since CPU varies, too."""

@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import fcntl
 import gc
 import os
 import socket
 import ssl
 import struct
+import termios
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -286,6 +288,8 @@ async def test_all_that_came_with_a_reset_over_tls_is_received_before_it(loop: L
         secured.recv(1)
         secured.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else the reset drops what the kernel holds
         secured.sendall(data)
+        while any(fcntl.ioctl(secured, termios.TIOCOUTQ, bytes(4))):
+            time.sleep(0.001)  # the peer's kernel has not got all of it
         secured.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         socket.socket(fileno=secured.detach()).close()
         has_left.set()
