@@ -1,4 +1,4 @@
-"""What a wing is: a folder below `viewer/wings` that adds to the core through the contracts of this module.
+"""Wings: folders below `viewer/wings` that add to the core through the contracts of this module.
 
 The core runs without any wing, and imports none: it asks `built_in` for what there is. A wing's own `__init__` is data,
 so that to list all of them loads nothing.

@@ -1,1 +1,1 @@
-"""What wiretape can do besides its core: `wiretape.viewer.contracts`."""
+"""Additions to the core, a folder each: `wiretape.viewer.contracts`."""
