@@ -130,7 +130,7 @@ def _embedded(path: str) -> Target:
     if not path or "\0" in path:
         raise ValueError(f"an engine's directory is {EMBEDDED_FORM}")
     directory = paths.real(Path(os.path.expanduser(path)))
-    # The engine takes what follows a question mark for options, and bytes that are no UTF-8 not at all.
+    # The engine reads options behind a question mark, and refuses bytes that are no UTF-8.
     if "?" in str(directory) or str(directory).encode("utf-8", "replace") != os.fsencode(directory):
         raise ValueError(
             "the path of an engine's directory has a question mark, or is not UTF-8: use another directory"

@@ -47,7 +47,7 @@ _CUT_SECONDS = 1.0
 _LOOK_SECONDS = 0.05
 _BACKOFF_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
 _REACH_NS = 10_000_000_000
-"""Time without a writer to connect to, of which another relay starts one, …"""
+"""Time allowed for connecting to a writer that another relay starts, …"""
 READY_SECONDS = 10.0
 """… and for each answer of that writer, which sends one every second while it loads."""
 _JOINING_SECONDS = 0.1

@@ -42,7 +42,7 @@ class Backlog:
         return None if self.is_settling or not (self._reported or self._leftover) else self._due
 
     def begin(self, *, is_busy: bool, at_end: bool) -> deque[int] | None:
-        """Return the queue of which some may be settled now; None if none may. `is_busy`: frames wait."""
+        """Return the queue to settle exchanges from now; None if it is too early. `is_busy`: frames wait."""
         if (due := self.due) is None:
             return None
         if not at_end and self._clock.now() < (due + _BUSY_NS if is_busy else due):
@@ -57,6 +57,6 @@ class Backlog:
 
 
 def limit(waiting: int, *, is_full: bool) -> int:
-    """Return how many of the exchanges in a queue are settled together; few if frames wait: bytes may be lost."""
+    """Return the number of exchanges to settle together: few if frames wait, since bytes may be lost."""
     share = 0 if is_full else waiting // _SHARE
     return min(max(share, _TOGETHER), _MOST)

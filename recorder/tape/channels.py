@@ -121,7 +121,7 @@ class Channel:
             take((self, piece))
 
     def introduce(self, data: bytes) -> None:
-        """Take frames up to the session, for a writer that enters nothing; the first piece may hold all of them."""
+        """Read frames up to the session, for a writer that stores nothing; the first piece may hold all of them."""
         self.buffer += data
         with contextlib.suppress(msgspec.MsgspecError):
             for _, frame in journal.decode(self.buffer):

@@ -92,7 +92,7 @@ def _application_id(path: Path) -> int:
 
 
 def check_writable(path: Path) -> bool:
-    """Raise if a writer would refuse a tape, as far as SQLite tells within 0.05 s; the writer checks all.
+    """Raise if SQLite shows within 0.05 s that a writer would refuse a tape; the writer checks the rest.
 
     Return False if the tape has other tables, columns, indexes, views or triggers than ours: it depends on them.
     """

@@ -1,4 +1,4 @@
-"""How long statistics of many gaps take in ClickHouse's engine, beside statements that only read and only sort them.
+"""Time statistics of many gaps in ClickHouse's engine, beside statements that only read and only sort them.
 
 Run as `python -m tests.bench.fleet [--gaps 50000000]`.
 """
@@ -59,7 +59,7 @@ def ask(gaps: int) -> None:
 
 
 def main() -> None:
-    """Measure what is asked for, and print it."""
+    """Measure, and print the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--gaps", type=int, default=50_000_000)
     ask(parser.parse_args().gaps)

@@ -1,4 +1,4 @@
-"""What shipping costs and how late it is, to a directory of ClickHouse's engine (pip install chdb).
+"""Measure cost and lag of shipping to a directory of ClickHouse's engine (pip install chdb).
 
     python tests/bench/ship.py [--exchanges 20000] [--chunks 470] [--rate 200] [--seconds 20] [--kills 10]
 
@@ -127,7 +127,7 @@ def measure_lag(directory: Path, to: str, given: argparse.Namespace) -> None:
 
 
 def measure_kills(directory: Path, to: str, given: argparse.Namespace) -> None:
-    """Kill and start the shipping process again and again; print what the engine has at the end."""
+    """Kill and start the shipping process again and again; print the count of the engine's exchanges at the end."""
     with running(directory, to, "kills.db", given.rate) as (tape, shipper):
         for _ in range(given.kills):
             time.sleep(1)

@@ -340,7 +340,7 @@ class Source(ABC):
         raise Unsupported("only a tape can do this: copy to one with 'wiretape pull'")
 
     def release(self) -> None:
-        """Let other processes open the source until the next question, where one at a time may have it open."""
+        """Close the source until the next question, if only one process at a time may have it open."""
         return
 
     def advice(self) -> str | None:

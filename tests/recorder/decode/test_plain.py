@@ -1,4 +1,4 @@
-"""Plain streams of chat: what is one, and that every tool measures it as the stream itself."""
+"""Plain streams of chat: their recognition, and figures of every tool equal to those of the stream itself."""
 
 import json
 from itertools import accumulate, pairwise

@@ -53,7 +53,7 @@ def test_a_large_body_makes_a_frame_and_a_piece_of_its_own() -> None:
     queue, source = FrameQueue(SYSTEM), ReadSource("e1")
     queue.read(source, 1, 1, b"a", 1)
     queue.encode()
-    queue.read(source, 2, 2, bytes(1 << 20), 1 << 20)  # with which the frame is full
+    queue.read(source, 2, 2, bytes(1 << 20), 1 << 20)  # fills the frame
     queue.encode()
     assert len(queue) == 2
     assert len(queue.take_piece()) < 100

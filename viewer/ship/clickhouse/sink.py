@@ -1,6 +1,6 @@
 """A ClickHouse server as a sink. A retry has the same token: the engine recognises the batch, and drops it.
 
-An engine in this process is closed after each request: another process can then read what was shipped.
+An engine in this process is closed after each request: another process can then read the shipped rows.
 """
 
 import contextlib
@@ -40,9 +40,9 @@ class CentreSink(RowSink):
         self._told: set[tuple[Any, ...]] = set()
 
     def begin(self, connection: Connection, known: Acknowledged, warn: Callable[[str], object]) -> None:
-        """Go on with a tape; its progress has a name of its own, which tokens begin with.
+        """Continue with a tape. A random name of its progress is the beginning of each token.
 
-        Whoever removes the progress ships all again: a token of before would let the engine drop it.
+        Without its progress a tape is shipped again: by the earlier tokens, the engine would drop the batches.
         """
         super().begin(connection, known, warn)
         if known.state == b"null":
@@ -56,7 +56,7 @@ class CentreSink(RowSink):
         with self._asked():
             if self.centre.target.directory is not None:
                 if setup.make_directory(self.centre.target.directory):
-                    self.known.tables.clear()  # what was shipped before was removed with its directory
+                    self.known.tables.clear()  # earlier rows were removed with their directory
                 setup.prepare(self.centre, tables.TABLES, None, lambda _: None)
             setup.check_tables(self.centre, self.tables.values(), self.warn)
             self._quorum = setup.write_quorum(self.centre)

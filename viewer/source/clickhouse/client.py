@@ -6,7 +6,7 @@ behind a `Distributed` table. A permanent error is `UnusableServer`, a transient
 is tried, and later all of them again.
 
 An engine in this process (`chdb`) is opened by the first query, and locks its directory until `close`: one process at a
-time may have it open, so whoever rests closes it. A second directory in one process is refused by the engine.
+time may have it open, so a process at rest closes it. A second directory in one process is refused by the engine.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ ANSWER_SECONDS: Final = 60.0
 LOCK_SECONDS: Final = 10.0
 """Time that a process waits for a directory which another one has open."""
 LOCK_FILE: Final = "wiretape.lock"
-"""The file of a directory that whoever opens the engine locks first: the engine itself fails at once, and loudly."""
+"""The file to lock before the engine opens a directory: the engine does not wait for another process, but fails."""
 _LOCK_POLL_SECONDS: Final = 0.05
 _CLUSTER_SECONDS: Final = 45
 """Timeout of a node for the hosts of its cluster: shorter than ours, so that the node reports the missing ones."""
@@ -82,7 +82,7 @@ _TOO_LARGE: Final[Mapping[tuple[int, ...], str]] = {
 }
 
 common.set_setting("invalid_setting_action", "drop")  # an account that may only read has limits of its own
-logging.getLogger("clickhouse_connect").setLevel(logging.CRITICAL)  # what it warns of is raised, and told by us
+logging.getLogger("clickhouse_connect").setLevel(logging.CRITICAL)  # our errors say it
 
 
 class UnusableServer(WiretapeError):
@@ -171,7 +171,7 @@ class Centre:
                 _unlock(self.target.directory)
 
     def release(self) -> None:
-        """Let another process open a directory, until the next query; connections to servers stay."""
+        """Close a directory until the next query, for other processes; connections to servers stay."""
         if self.target.directory is not None:
             self.close()
 
@@ -348,7 +348,7 @@ def _temporary_in(directory: Path | None) -> Iterator[None]:
     """Keep the file that a batch passes through to an engine in its directory: a kill would leave it in /tmp."""
     previous = tempfile.tempdir
     if directory is not None:
-        tempfile.tempdir = str(directory / "tmp")  # the engine removes what is left there when it opens
+        tempfile.tempdir = str(directory / "tmp")  # the engine empties it when it opens
     try:
         yield
     finally:

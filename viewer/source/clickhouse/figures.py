@@ -200,7 +200,7 @@ _QUANTILES: Final = {
     "mlperf": ("quantilesExact", 1e-12),
     "tdigest": ("quantilesTDigest", 0.0),
 }
-"""The engine's function of each method, and what is added to a level."""
+"""The engine's function of each method, and an addend of its levels."""
 
 
 class _Statistics(FunctionElement[Any]):

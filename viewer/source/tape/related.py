@@ -16,7 +16,7 @@ from wiretape.viewer.listing.conversations import ConversationLink
 LEAST_LIMIT: Final = 1000
 """Number of related exchanges and ties that may be many for their tape, as after a load test of one dialogue."""
 _SHARE: Final = 10
-"""Where more than one of so many exchanges is related, reading all of the tape takes no longer than following ties."""
+"""Following ties stops at one related exchange in ten: from there on, reading the whole tape takes no longer."""
 
 KEY_MARK: Final = "mark_of_key"
 """SQL function (`functions`): the hash that a redacted header has of a key."""

@@ -118,7 +118,7 @@ def _vllm(request: MeasuredRequest, counts: Callable[[JsonObject], bool], *, str
         payload = load(text, place(message))
         choices = payload.get("choices")
         choice = _first(choices) if choices else None
-        # Of completions, text that is empty counts, too, as of special tokens.
+        # Completions count empty texts, too: special tokens have such a text.
         if choice is not None and (is_completion or counts(choice)):
             output = choice.get("text") if is_completion else choice["delta"].get("content")
             texts.append(text_of(output or ""))
