@@ -7,12 +7,12 @@ import contextlib
 import itertools
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from wiretape.recorder.latch import Latch
 from wiretape.recorder.plurals import counted
 from wiretape.viewer.commands import options, output
 from wiretape.viewer.commands.output import Output
@@ -234,13 +234,13 @@ def _interrupts(seconds: float) -> Iterator[Callable[[], None]]:
 
     By itself Python raises it wherever it happens to be; within a callback of a library it would be lost.
     """
-    came = threading.Event()
+    interrupted = Latch()
 
     def pause() -> None:
-        if came.wait(seconds):
+        if interrupted.wait(seconds):
             raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGINT, lambda *_: came.set())
+    before = signal.signal(signal.SIGINT, lambda *_: interrupted.set())
     try:
         yield pause
     finally:

@@ -24,6 +24,7 @@ from sqlalchemy import Connection
 from wiretape.recorder.children import LEAVE
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.errors import TapeGone, WiretapeError
+from wiretape.recorder.latch import Latch
 from wiretape.recorder.tape import lock
 from wiretape.viewer.ship.acknowledged import Acknowledged, Progress
 from wiretape.viewer.ship.sink import Batch, NotTaken, ShippingReport, Sink
@@ -79,7 +80,7 @@ def until_end(tape: Path, *, with_recorder: bool) -> Iterator[Shutdown]:
 
     If an answer is awaited at the signal, `WiretapeError` ends the wait after a while.
     """
-    over, closed = threading.Event(), threading.Event()
+    over, closed = Latch(), threading.Event()
     there = lock.identity(tape)
 
     def wait(seconds: float) -> None:
@@ -88,7 +89,7 @@ def until_end(tape: Path, *, with_recorder: bool) -> Iterator[Shutdown]:
             raise TapeGone(f"{tape} was removed or replaced while it was shipped: ship it again")
 
     def stop(*_: object) -> None:
-        if over.is_set():
+        if over.is_set:
             raise KeyboardInterrupt
         over.set()
         signal.setitimer(signal.ITIMER_REAL, SHUTDOWN_SECONDS)
@@ -101,14 +102,14 @@ def until_end(tape: Path, *, with_recorder: bool) -> Iterator[Shutdown]:
     before = {number: signal.signal(number, signal.SIG_IGN if with_recorder else stop) for number in _SIGNALS}
     before[signal.SIGALRM] = signal.signal(signal.SIGALRM, give_up)
     try:
-        yield Shutdown(over.is_set, wait, closed.wait, with_recorder)
+        yield Shutdown(lambda: over.is_set, wait, closed.wait, with_recorder)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _listen(over: threading.Event, closed: threading.Event) -> None:
+def _listen(over: Latch, closed: threading.Event) -> None:
     """Handle the recorder's messages on standard input, whose end is the recorder's."""
     with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as pipe:  # a buffer's lock would outlive its thread
         for line in pipe:
