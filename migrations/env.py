@@ -1,4 +1,4 @@
-"""Runs the tape's migrations on the connection that `wiretape.recorder.tape.store` hands in, inside its transaction."""
+"""Runs the tape's migrations on the connection that `wiretape.recorder.tape.file` hands in, inside its transaction."""
 
 from alembic import context
 from sqlalchemy import create_engine

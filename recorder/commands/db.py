@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from wiretape.recorder.tape.retention import DeletionSummary, Size
-    from wiretape.recorder.tape.store import Store
 
 _DAMAGED_SHOWN = 10
 _UNITS = ("bytes", "kB", "MB", "GB", "TB")
@@ -110,7 +109,6 @@ def upgrade(db: Path | None) -> None:
     """
     from wiretape.recorder.tape import file
     from wiretape.recorder.tape.peek import REVISION
-    from wiretape.recorder.tape.store import Store
 
     path = options.tape_path(db)
     with _progress() as progress:
@@ -124,7 +122,7 @@ def upgrade(db: Path | None) -> None:
         before, backup = upgraded
         click.echo(f"{path}: schema {before} → {REVISION}; the old tape is {backup}")
     with file.writing(path, "wiretape db upgrade", create=False) as connection:
-        derived, changed = _derive(Store(connection), outdated=True)
+        derived, changed = _derive(connection, outdated=True)
     if derived:
         click.echo(f"{path}: {counted(derived, 'exchange')} derived again, {changed} changed")
 
@@ -138,28 +136,30 @@ def rebuild(db: Path | None, declared: tuple[Path, ...]) -> None:
     On a tape of this version nothing changes. Declarations of dialects that are given, or configured, replace those of
     the same names on the tape.
     """
-    from wiretape.recorder.tape import cells, file
+    from wiretape.recorder.tape import cells, file, rederive
     from wiretape.recorder.tape.schema import metadata
-    from wiretape.recorder.tape.store import Store
 
     path, own = options.tape_path(db), dialects.read(declared)
     with file.writing(path, "wiretape db rebuild", create=False) as connection:
-        store = Store(connection)
         if own:
-            store.declare(own)
-        derived, changed = _derive(store)
+            rederive.declare(connection, own)
+        derived, changed = _derive(connection)
         connection.rollback()
         for line in cells.damage_of(connection).lines(connection, metadata):
             click.echo(message(line), err=True)
     click.echo(f"{path}: {counted(derived, 'exchange')} derived again, {changed} changed")
 
 
-def _derive(store: "Store", *, outdated: bool = False) -> tuple[int, int]:
+def _derive(connection: "Connection", *, outdated: bool = False) -> tuple[int, int]:
     """Derive the measures again, all or the `outdated` ones; return the count of exchanges and of changes."""
+    from wiretape.recorder.tape import rederive
+    from wiretape.recorder.tape.store import Store
+
     derived = changed = 0
-    numbers = store.ended(outdated=outdated)
+    numbers = rederive.finished_exchanges(connection, outdated=outdated)
     with _progress() as progress:
-        for differs in progress.track(store.rebuild(numbers), total=len(numbers), description="deriving"):
+        results = rederive.rederive(Store(connection), numbers)
+        for differs in progress.track(results, total=len(numbers), description="deriving"):
             derived += 1
             changed += differs
     return derived, changed
@@ -328,7 +328,7 @@ def merged(
 
     `purpose` is shown to others that find the tape locked. Raises `TapeDamaged` if some could not be copied.
     """
-    from wiretape.recorder.tape import cut, file, merge
+    from wiretape.recorder.tape import cut, file, merge, recover
     from wiretape.recorder.tape.store import Store
 
     merge.refuse_itself(path, tapes)
@@ -347,8 +347,8 @@ def merged(
                 copied += count
                 progress.advance(task, count)
             store = Store(connection)
-            store.recover(besides=[one.no for one in store.returning()])
-            for no in progress.track(store.unsettled(), description="deriving"):
+            recover.recover(store.appending, besides=[one.no for one in recover.returning(connection)])
+            for no in progress.track(store.settling.unsettled(), description="deriving"):
                 store.settle([no])
         done = f"{counted(copied, 'exchange')} copied to {path}"
     for line in plan.damaged[:_DAMAGED_SHOWN]:

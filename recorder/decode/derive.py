@@ -2,7 +2,7 @@
 
 A pure function of the tape's facts, so that a tape can be derived again at any time with the same result. `decoder`
 turns the body into items and chunks in time; here it is assembled, timed and judged. No body, however broken or
-hostile, is an error: what cannot be read is left out and flagged. Reading and writing the tape is left to `store`.
+hostile, is an error: what cannot be read is left out and flagged. Reading and writing the tape is left to `settle`.
 """
 
 from collections.abc import Sequence

@@ -44,7 +44,8 @@ from wiretape.recorder.tape.schema import (
     sessions,
     settlements,
 )
-from wiretape.recorder.tape.store import Store, settle
+from wiretape.recorder.tape.settle import settle
+from wiretape.recorder.tape.store import Store
 
 Line = dict[str, Any]
 
@@ -459,9 +460,9 @@ def _bytes(value: str | dict[str, str]) -> bytes:
 
 
 def _settle(store: Store) -> None:
-    waiting = deque(store.unsettled())
+    waiting = deque(store.settling.unsettled())
     while waiting:
-        store.put([settle(facts) for facts in store.take_unsettled(waiting, _MOST, _MOST_BYTES)])
+        store.settling.put([settle(facts) for facts in store.settling.take(waiting, _MOST, _MOST_BYTES)])
 
 
 def make_tape(lines: Iterable[bytes], out: BinaryIO, name: str = "the text") -> None:

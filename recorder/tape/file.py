@@ -5,7 +5,7 @@ at a time: the holder of an advisory lock on `<tape>.lock`. Everybody else conne
 has a WAL-reset bug that needs two connections that write or checkpoint; there is only ever one.
 
 A new tape is made from `wiretape.recorder.tape.schema`; an older one is brought to it by the migrations. Its rows are
-written by `wiretape.recorder.tape.store`.
+written by `wiretape.recorder.tape.append` and `settle`.
 """
 
 import contextlib

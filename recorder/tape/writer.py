@@ -56,11 +56,13 @@ from wiretape.recorder.errors import (
 )
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.process import boot_id, is_gone
-from wiretape.recorder.tape import backlog, checks, file, journal, losses, peek
+from wiretape.recorder.tape import backlog, checks, file, journal, losses, peek, recover
+from wiretape.recorder.tape.append import Batch
 from wiretape.recorder.tape.backlog import Backlog
 from wiretape.recorder.tape.lock import Claim, FileWatch, LogGone, identity, remove_socket
 from wiretape.recorder.tape.retention import Pruner, Removed, TapeLimits
-from wiretape.recorder.tape.store import Batch, Settled, Store, Unsettled, settle
+from wiretape.recorder.tape.settle import Settled, Unsettled, settle
+from wiretape.recorder.tape.store import Store
 
 WINDOW_NS = 100_000_000
 """Time from the first frame of a batch to its commit, which follows a relay's `GATHER_SECONDS`, …"""
@@ -223,7 +225,7 @@ class Writer:
             ids = {*left, *(() if absent else self._store.running(session_no))}.difference(*here, *absent)
         if ids is None or ids:
             known = losses.read_all(self._path)
-            left_open = self._tried(lambda: self._store.recover(known, of=[session_no], ids=ids))
+            left_open = self._tried(lambda: recover.recover(self._store.appending, known, of=[session_no], ids=ids))
             self._backlog.add_leftover(left_open)
 
     def _settle(self) -> None:
@@ -236,10 +238,10 @@ class Writer:
         waiting = self._backlog.begin(is_busy=not self._pieces.empty(), at_end=self._ended)
         if waiting is not None:
             most = backlog.limit(len(waiting), is_full=self._pieces.full())
-            self._to_settle.put(self._tried(lambda: self._store.take_unsettled(waiting, most, _SETTLED_BYTES)))
+            self._to_settle.put(self._tried(lambda: self._store.settling.take(waiting, most, _SETTLED_BYTES)))
 
     def _put(self, settled: list[Settled]) -> None:
-        finished = self._tried(lambda: self._store.put(settled))
+        finished = self._tried(lambda: self._store.settling.put(settled))
         if self._backlog.is_reported:  # exchanges of another recorder are not reported to this one
             self._report(finished)
         self._backlog.end()
@@ -349,7 +351,7 @@ class Writer:
         unstored = losses.read_all(self._path)
         warnings = self._enter(session, relay)
         recording = {session.uuid}
-        for other in self._store.returning([one.session for one in unstored]):
+        for other in recover.returning(self._store.connection, [one.session for one in unstored]):
             if other.no != relay.session_no:
                 self._await((other.pid, other.no, False))
                 recording.add(other.uuid)
@@ -357,19 +359,19 @@ class Writer:
             self._await((session.pid, relay.session_no, False))
         dead = [one for one in unstored if one.session not in recording]
         lacking = self._count_missing(dead)
-        self._store.recover(dead, besides=[relay.session_no, *(no for _, no, _ in self._absent)])
+        recover.recover(self._store.appending, dead, besides=[relay.session_no, *(no for _, no, _ in self._absent)])
         if all(one.session != session.uuid for one in unstored):  # else another writer of this recorder has been here
             losses.prepare(self._path, session.uuid, recording)
         for one in dead:
             losses.remove(self._path, one.session)
         self._watch = FileWatch(self._path)
-        self._backlog.add_leftover(self._store.unsettled())
+        self._backlog.add_leftover(self._store.settling.unsettled())
         self._welcome(relay)
         self._answer_ready(relay, [*warnings, *_losses_of_dead(lacking, self._count_missing(dead))])
 
     def _count_missing(self, unstored: Sequence[losses.Unstored]) -> tuple[int, int]:
         """Count the exchanges that the tape lacks of recorders that died, and their bytes."""
-        missing = [self._store.missing(one) for one in unstored]
+        missing = [recover.missing(self._store.connection, one) for one in unstored]
         return sum(exchanges for exchanges, _ in missing), sum(size for _, size in missing)
 
     def _admit(self, session: journal.Session, relay: Channel) -> None:
@@ -422,13 +424,13 @@ class Writer:
             return
         for relay in self._relays.mains():
             if relay.keep is not None and not relay.is_over and (limits := _limits(relay.keep)):
-                self._limiter, self._pruner = relay, self._store.pruner(limits, self._clock)
+                self._limiter, self._pruner = relay, Pruner(self._store.connection, limits, self._clock)
                 return
         self._limiter = self._pruner = None
 
     def _report_announced(self, relay: Channel, keep: journal.Keep) -> None:
         """Report the deletion that the previous writer announced, if it was done."""
-        if keep.announced and self._store.pruner(TapeLimits(), self._clock).is_done(keep.announced):
+        if keep.announced and Pruner(self._store.connection, TapeLimits(), self._clock).is_done(keep.announced):
             relay.answer(keep.announced.what)
 
     def _is_due(self) -> bool:
@@ -501,7 +503,7 @@ class Writer:
         Return the numbers of the exchanges that ended, and the losses.
         """
         try:
-            return self._tried(lambda: self._store.append_all(batch)), self._store.lost
+            return self._tried(lambda: self._store.appending.append(batch)), self._store.appending.lost
         except Exception as error:
             parts = _by_exchange(batch)
             if not _is_refusal(error) or not any(parts):

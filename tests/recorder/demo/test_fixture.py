@@ -12,6 +12,7 @@ from wiretape.recorder.decode.exchange import OUTCOMES
 from wiretape.recorder.demo import synthetic
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.tape import checks, file
+from wiretape.recorder.tape.rederive import rederive
 from wiretape.recorder.tape.schema import exchanges, measures, metadata, reads
 from wiretape.recorder.tape.store import Store
 
@@ -29,7 +30,7 @@ def content(path: Path) -> dict[str, list[Any]]:
 def test_deriving_a_synthetic_tape_again_changes_nothing(tape: Path) -> None:
     make(tape, 120)
     with file.writing(tape, "a test") as connection:
-        assert list(Store(connection).rebuild()) == [False] * outcomes_counted(tape)
+        assert list(rederive(Store(connection))) == [False] * outcomes_counted(tape)
         assert list(checks.problems(connection)) == []
 
 

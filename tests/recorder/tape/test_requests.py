@@ -33,6 +33,7 @@ from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.errors import TapeDamaged
 from wiretape.recorder.tape import checks, cut, file, journal, merge, retention
 from wiretape.recorder.tape.reading import request_body, row_of
+from wiretape.recorder.tape.rederive import rederive
 from wiretape.recorder.tape.schema import exchanges
 from wiretape.recorder.tape.store import Store
 
@@ -301,7 +302,7 @@ def test_a_request_that_lacks_a_part_is_unknown_not_shorter(tape: Path, tmp_path
     assert len(merged(tmp_path / "other.db", [tape]).damaged) == 1
     assert requests_of(tmp_path / "other.db") == dict(list(requests.items())[:7])
     with file.writing(tape, "a test") as connection:
-        assert list(Store(connection).rebuild()) == [False] * 8
+        assert list(rederive(Store(connection))) == [False] * 8
 
 
 @pytest.mark.parametrize("seed", seeds(6))

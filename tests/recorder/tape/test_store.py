@@ -48,8 +48,10 @@ from wiretape.recorder.decode import allowance
 from wiretape.recorder.decode.derive import derive
 from wiretape.recorder.decode.metrics import DECODER_VERSION
 from wiretape.recorder.tape import cells, checks, file, journal, merge, retention
-from wiretape.recorder.tape import store as storing
+from wiretape.recorder.tape import settle as settling
 from wiretape.recorder.tape.losses import Began, Relayed, Unstored
+from wiretape.recorder.tape.recover import missing, recover
+from wiretape.recorder.tape.rederive import finished_exchanges, rederive
 from wiretape.recorder.tape.schema import (
     FROM_CLIENT,
     bodies,
@@ -60,7 +62,8 @@ from wiretape.recorder.tape.schema import (
     settlements,
     uploads,
 )
-from wiretape.recorder.tape.store import Store, Unsettled
+from wiretape.recorder.tape.settle import Unsettled, settle
+from wiretape.recorder.tape.store import Store
 
 
 def rows(tape: Path, table: Any) -> list[dict[str, Any]]:
@@ -95,10 +98,10 @@ def test_the_facts_of_an_http2_stream_are_read_back_alike_from_memory_and_from_t
 ) -> None:
     with opened(tape) as store:
         store.append(http2("e1", is_reset=is_reset))
-        (kept,) = store.take_unsettled(deque([1]))
-        (read,) = Store(store.connection).take_unsettled(deque([1]))
+        (kept,) = store.settling.take(deque([1]), 1, 0)
+        (read,) = Store(store.connection).settling.take(deque([1]), 1, 0)
         store.settle([1])
-        assert list(store.rebuild()) == [False]
+        assert list(rederive(store)) == [False]
     assert kept.exchange == read.exchange
     assert (read.exchange.protocol, read.exchange.reset_code) == ("h2", "rst_cancel" if is_reset else None)
 
@@ -106,7 +109,7 @@ def test_the_facts_of_an_http2_stream_are_read_back_alike_from_memory_and_from_t
 def test_trailers_are_on_the_tape_without_credentials(tape: Path) -> None:
     with opened(tape) as store:
         record(store, http2("e1"))
-        (read,) = Store(store.connection).take_unsettled(deque([1]))
+        (read,) = Store(store.connection).settling.take(deque([1]), 1, 0)
     (status, (name, value)) = read.exchange.headers.trailers
     assert (status, name) == (("grpc-status", "8"), "authorization")
     assert value.startswith("REDACTED:sha256:")
@@ -118,7 +121,7 @@ def test_the_status_of_a_call_is_its_outcome_also_when_measures_are_derived_agai
     answer = msgspec.structs.replace(answer, headers=[(b"content-type", b"application/grpc")])
     with opened(tape) as store:
         record(store, [begin("e1", path="/a.B/C"), answer, *others])
-        assert list(store.rebuild()) == [False]
+        assert list(rederive(store)) == [False]
     (row,) = rows(tape, measures)
     assert (row["api"], row["outcome"], row["outcome_detail"]) == ("grpc", "error_event", "mid_stream")
     assert (row["error_code"], row["events"]) == ("resource_exhausted", 1)
@@ -143,7 +146,7 @@ def test_a_key_that_an_api_repeats_in_its_error_is_in_the_body_only(tape: Path) 
     body = f'data: {{"error": {{"message": "Incorrect API key provided: {key}.", "code": "{key}"}}}}\n\n'.encode()
     with opened(tape) as store:
         record(store, exchange("e1", [body]))
-        assert list(store.rebuild()) == [False]
+        assert list(rederive(store)) == [False]
     (measured,) = rows(tape, measures)
     assert (measured["error_code"], measured["error_message"]) == ("REDACTED", "Incorrect API key provided: REDACTED")
     assert bodies_of(tape) == {"e1": body}
@@ -209,8 +212,8 @@ def test_a_recorder_that_comes_again_goes_on_and_another_ends_what_it_left(tape:
     with opened(tape):
         assert outcomes_of(tape) == {"e1": None}
     with opened(tape, other_session("session-2")) as store:
-        assert [one.outcome for one in store.settle(store.unsettled())] == ["interrupted"]
-        assert store.unsettled() == []
+        assert [one.outcome for one in store.settle(store.settling.unsettled())] == ["interrupted"]
+        assert store.settling.unsettled() == []
     (row,) = rows(tape, exchanges)
     assert (row["ended_by"], row["bytes"], row["end_ns"]) == ("died", len(b"".join(STREAM[:-1])), 6 * STEP)
     assert len(rows(tape, sessions)) == 2
@@ -271,7 +274,7 @@ def test_a_bug_in_the_decoder_costs_no_facts(
         raise fault
 
     with opened(tape) as first, monkeypatch.context() as patch:
-        patch.setattr(storing, "derive", broken)
+        patch.setattr(settling, "derive", broken)
         (finished,) = record(first, exchange("e1"))
     assert finished.outcome == "not measured"
     assert fault.__name__ in capfd.readouterr().err
@@ -281,7 +284,7 @@ def test_a_bug_in_the_decoder_costs_no_facts(
             "exchange e1: it has ended but has no measures: run 'wiretape db rebuild'"
         ]
     with opened(tape) as again:
-        assert list(again.rebuild()) == [True]
+        assert list(rederive(again)) == [True]
     assert outcomes_of(tape) == {"e1": "complete"}
 
 
@@ -298,8 +301,8 @@ def test_rebuilding_changes_nothing(tape: Path) -> None:
             record(store, exchange(id, pieces))
         record(store, exchange("open")[:-1])
         before = rows(tape, measures)
-        assert len(store.ended()) == len(streams)
-        assert list(store.rebuild()) == [False] * len(streams)
+        assert len(finished_exchanges(store.connection)) == len(streams)
+        assert list(rederive(store)) == [False] * len(streams)
     assert rows(tape, measures) == before
 
 
@@ -312,7 +315,7 @@ def test_what_is_decoded_up_to_a_limit_is_derived_again_with_the_same_result(
         record(store, websocket("frames", [b"\x01\x00" + b"\x00\x00" * 200], [b"\x00\x80...." * 200]))
         before = rows(tape, measures)
         assert ["decode_limit" in row["flags"] for row in before] == [True, True]
-        assert list(store.rebuild()) == [False, False]
+        assert list(rederive(store)) == [False, False]
     assert rows(tape, measures) == before
 
 
@@ -327,7 +330,7 @@ def test_rebuilding_restores_measures_that_were_altered_or_lost(tape: Path) -> N
         "DELETE FROM measures WHERE exchange_no = 3",
     )
     with opened(tape) as store:
-        assert list(store.rebuild()) == [True, False, True]
+        assert list(rederive(store)) == [True, False, True]
     assert rows(tape, measures) == before
 
 
@@ -347,7 +350,7 @@ def test_what_is_settled_or_derived_again_gets_a_number_above_all_before_it_even
         record(store, exchange("late")[-1:])
         assert numbered() == [("e1", 2000), ("late", 9000)]
         damage(tape, "UPDATE measures SET outcome = 'truncated' WHERE exchange_no = 2")
-        assert list(store.rebuild()) == [False, True]
+        assert list(rederive(store)) == [False, True]
         assert numbered() == [("late", 9000), ("e1", 9001)]
         for _ in retention.erase(connection, ["late"]):
             pass
@@ -357,7 +360,7 @@ def test_what_is_settled_or_derived_again_gets_a_number_above_all_before_it_even
 def test_rebuilding_settles_what_ended_and_was_not_settled(tape: Path) -> None:
     with opened(tape) as store:
         store.append(exchange("e1"))
-        assert list(store.rebuild()) == [True]
+        assert list(rederive(store)) == [True]
     assert bodies_of(tape) == {"e1": b"".join(STREAM)}
     assert outcomes_of(tape) == {"e1": "complete"}
 
@@ -369,7 +372,7 @@ def test_rebuilding_keeps_the_measures_of_a_body_that_cannot_be_unpacked(tape: P
     before = rows(tape, measures)
     damage(tape, "UPDATE bodies SET data = x'00'", "UPDATE measures SET decoder_version = 0")
     with opened(tape) as store:
-        assert list(store.rebuild()) == [False]
+        assert list(rederive(store)) == [False]
     assert rows(tape, measures) == [before[0] | {"decoder_version": 0}]
 
 
@@ -407,7 +410,7 @@ def test_a_tape_equals_its_model_with_any_frames_sent_again(
                 case "restart":
                     stack.pop_all().close()
                     store = stack.enter_context(opened(tape))
-        assert list(store.rebuild()) == [False] * len(waiting)
+        assert list(rederive(store)) == [False] * len(waiting)
     with reading(tape) as connection:
         assert list(checks.problems(connection)) == []
     whole = {f"e{no}": b"".join(pieces) for no, pieces in enumerate(streams)} | {"ws": b"".join(streams[0])}
@@ -452,7 +455,7 @@ def read_back(store: Store, numbers: Sequence[int], most_bytes: int = 1 << 20) -
     driver = file.driver_of(store.connection)
     driver.set_trace_callback(statements.append)
     try:
-        return other.take_unsettled(deque(numbers), len(numbers), most_bytes), len(statements)
+        return other.settling.take(deque(numbers), len(numbers), most_bytes), len(statements)
     finally:
         driver.set_trace_callback(None)
 
@@ -477,7 +480,7 @@ def test_exchanges_that_left_memory_are_read_back_as_they_were_kept(tape: Path) 
             store.append([frame])
         numbers += store.append(frames[-1:])
         from_tape, _ = read_back(store, numbers)
-        kept = store.take_unsettled(deque(numbers), len(numbers), 1 << 20)
+        kept = store.settling.take(deque(numbers), len(numbers), 1 << 20)
     assert [[*one.reads] for one in from_tape] == [[*one.reads] for one in kept]
     assert [replace(one, reads=kept[0].reads) for one in from_tape] == [
         replace(one, reads=kept[0].reads) for one in kept
@@ -501,7 +504,7 @@ def test_exchanges_are_taken_in_order_wherever_they_are_and_up_to_a_limit(tape: 
         assert taken == {0: numbers[:1], 300: numbers[:1], 301: numbers[:2], 1201: numbers[:5]}
         store.settle(numbers[1:2])  # of the others, the WebSocket alone is not in memory
         mixed = [numbers[5], *numbers[:5]]
-        assert [one.no for one in store.take_unsettled(deque(mixed), 10, 1 << 20)] == mixed
+        assert [one.no for one in store.settling.take(deque(mixed), 10, 1 << 20)] == mixed
         both, _ = read_back(store, mixed)
         assert [(one.no, one.is_settled) for one in both] == [(no, no == numbers[1]) for no in mixed]
         assert [one.size for one in both] == [len(b"".join(STREAM)) + 50, *sizes]
@@ -557,10 +560,10 @@ def test_what_a_recorder_knew_and_could_not_store_is_entered_by_the_next(tape: P
     left = Unstored(SESSION.uuid, known, unlisted=2, unlisted_bytes=1000)
     with file.writing(tape, "a test") as connection:
         store = Store(connection)
-        store.recover([left])
+        recover(store.appending, [left])
         store.begin_session(other_session("session-2"))
-        assert store.missing(left) == (4, 1110)
-        store.settle(store.unsettled())
+        assert missing(store.connection, left) == (4, 1110)
+        store.settle(store.settling.unsettled())
     columns = "id, ended_by, status, framing, bytes, gap_bytes, end_ns, client_closed_ns, headers_ns, paused, surplus"
     with reading(tape) as connection:
         rows = connection.exec_driver_sql(f"SELECT {columns} FROM exchanges ORDER BY id").all()
@@ -658,7 +661,7 @@ def test_what_a_client_sent_over_a_websocket_is_kept_checked_copied_and_deleted_
     with opened(tape) as store:
         record(store, websocket("ws", STREAM, sent)[:-1])  # its recorder dies
     with opened(tape, other_session("another")) as store:
-        store.settle(store.unsettled())
+        store.settle(store.settling.unsettled())
     assert bodies_of(tape, FROM_CLIENT) == {"ws": b"".join(sent)}
     assert [(row["client_bytes"], row["client_gap_bytes"]) for row in rows(tape, exchanges)] == [
         (len(b"".join(sent)), 0)
@@ -679,9 +682,9 @@ def test_an_exchange_that_is_queued_twice_is_settled_once(tape: Path) -> None:
         frames = exchange("e1")
         numbers = store.append([*frames, frames[-1]])
         queue = deque([*numbers, *store.append([*exchange("e2"), frames[-1]])])
-        finished = store.put([storing.settle(facts) for facts in store.take_unsettled(queue, 10, 1 << 20)])
+        finished = store.settling.put([settle(facts) for facts in store.settling.take(queue, 10, 1 << 20)])
         assert [one.id for one in finished] == ["e1", "e2"]
-        assert (list(queue), store.unsettled()) == ([], [])
+        assert (list(queue), store.settling.unsettled()) == ([], [])
 
 
 def test_a_small_body_is_packed_with_a_window_of_its_size(tape: Path) -> None:
@@ -700,7 +703,7 @@ def test_an_exchange_that_comes_whole_is_stored_packed_and_measured_as_any(tape:
         with reading(tape) as connection:
             assert connection.execute(select(segments.c.exchange_no)).all() == []
             assert connection.execute(select(bodies.c.size)).scalars().all() == [sum(map(len, STREAM))]
-        assert store.unsettled() == settled
+        assert store.settling.unsettled() == settled
         for frame in exchange("e2"):
             settled += store.append([frame])
         with reading(tape) as connection:
@@ -708,8 +711,8 @@ def test_an_exchange_that_comes_whole_is_stored_packed_and_measured_as_any(tape:
         if not is_restarted:
             store.settle(settled)
     with opened(tape) as store:
-        assert store.settle(store.unsettled() if is_restarted else []) or not is_restarted
-        assert store.unsettled() == []
+        assert store.settle(store.settling.unsettled() if is_restarted else []) or not is_restarted
+        assert store.settling.unsettled() == []
     assert bodies_of(tape) == dict.fromkeys(("e1", "e2"), b"".join(STREAM))
     with reading(tape) as connection:
         assert connection.execute(select(segments.c.exchange_no)).all() == []

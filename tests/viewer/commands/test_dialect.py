@@ -15,6 +15,7 @@ from tests.support.declared_wires import DECLARED_WIRES, event
 from tests.support.sample_tape import SESSION, begin, end, recorded, response
 from wiretape.recorder.errors import ConfigError, NotFound
 from wiretape.recorder.tape import file, journal
+from wiretape.recorder.tape.rederive import declare, finished_exchanges, rederive
 from wiretape.recorder.tape.store import Store
 from wiretape.viewer import config
 
@@ -109,9 +110,9 @@ def test_an_upgrade_derives_again_where_the_declaration_is_another_now(tape: Pat
     run(tape, "db", "rebuild", "--dialect", "own.toml")
     with file.writing(tape, "a test", create=False) as connection:
         store = Store(connection)
-        assert store.ended(outdated=True) == []
-        store.declare([{"name": "own", "match": {"path": "/v2/parts"}, "text": "value"}])
-        assert store.ended(outdated=True) == [1]
+        assert finished_exchanges(store.connection, outdated=True) == []
+        declare(store.connection, [{"name": "own", "match": {"path": "/v2/parts"}, "text": "value"}])
+        assert finished_exchanges(store.connection, outdated=True) == [1]
 
 
 def test_values_of_toml_that_json_lacks_are_kept_as_texts(tape: Path, folder: Path) -> None:
@@ -138,7 +139,7 @@ def test_a_recording_with_declarations_and_its_rebuild_give_the_same_rows(tmp_pa
         store = Store(connection)
         store.begin_session(msgspec.structs.replace(SESSION, dialects=declared))
         store.settle(store.append(frames()))
-        assert [*store.rebuild()] == [False]
+        assert [*rederive(store)] == [False]
     assert (shown(path)["api"], shown(path)["content"]) == ("own", "Let me see.")
 
 

@@ -16,6 +16,7 @@ from tests.support.frames import damage, exchange, opened, record, until
 from wiretape.recorder.demo import synthetic
 from wiretape.recorder.destinations import Credentials, parse_centre
 from wiretape.recorder.tape import file
+from wiretape.recorder.tape.rederive import rederive
 from wiretape.viewer.ship.acknowledged import path_of
 from wiretape.viewer.source.clickhouse.client import Centre
 
@@ -132,7 +133,7 @@ def test_a_shipper_that_is_killed_again_and_again_has_every_exchange_once(tape: 
         for number in range(4):
             record(store, [frame for one in range(20) for frame in exchange(f"e{20 * number + one}")])
             damage(tape, "UPDATE measures SET outcome = 'truncated' WHERE exchange_no = 5")
-            assert any(store.rebuild([5]))
+            assert any(rederive(store, [5]))
             before = progress.read_bytes() if progress.exists() else b""
             with Forked(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
                 until(lambda before=before: progress.exists() and progress.read_bytes() != before)

@@ -14,6 +14,7 @@ from tests.support.clickhouse.engine import CUT, CUT_BEFORE, Engine, failed, run
 from tests.support.frames import damage, exchange, opened, other_session, record
 from tests.support.writers import seeds
 from wiretape.recorder.tape.journal import Frame
+from wiretape.recorder.tape.rederive import rederive
 from wiretape.recorder.tape.store import Store
 from wiretape.viewer.ship.acknowledged import path_of
 from wiretape.viewer.ship.clickhouse import sink as shipping
@@ -58,7 +59,7 @@ class Life:
             numbers = [no for (no,) in connection.execute("SELECT exchange_no FROM settlements")]
         some = self.chosen.sample(numbers, self.chosen.randint(0, len(numbers)))
         damage(self.tape, *(f"UPDATE measures SET outcome = 'truncated' WHERE exchange_no = {no}" for no in some))
-        assert all(store.rebuild(some))
+        assert all(rederive(store, some))
 
     def lose(self, _: Store) -> None:
         path_of(self.tape, self.engine.target.name).unlink(missing_ok=True)

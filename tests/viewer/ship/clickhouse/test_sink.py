@@ -28,6 +28,7 @@ from tests.support.frames import (
 )
 from tests.support.sample_tape import HOSTILE
 from wiretape.recorder.errors import TapeBusy, WiretapeError
+from wiretape.recorder.tape.rederive import rederive
 from wiretape.recorder.tape.schema import measures
 from wiretape.recorder.tape.store import Store
 from wiretape.viewer.ship.acknowledged import Progress, destinations, held, path_of
@@ -83,7 +84,7 @@ def test_what_ends_late_or_is_derived_again_is_shipped_and_what_is_acknowledged_
         assert len(engine.tokens["exchanges"]) == 3
         first = engine.final()["e2"]
         damage(tape, "UPDATE measures SET outcome = 'truncated' WHERE exchange_no = 3")
-        assert list(store.rebuild()) == [False, False, True, False]
+        assert list(rederive(store)) == [False, False, True, False]
         assert ship(tape, engine) == (1, [])
     assert engine.final().keys() == {"late", "e1", "e2", "e3"}
     again = engine.final()["e2"]
@@ -176,7 +177,7 @@ def test_a_process_that_was_killed_before_the_answer_sends_the_same_batch_first(
         with pytest.raises(KeyboardInterrupt):
             ship(tape, engine, KilledSink)
         damage(tape, "UPDATE measures SET outcome = 'truncated' WHERE exchange_no = 3")
-        assert list(store.rebuild())[-1]
+        assert list(rederive(store))[-1]
         assert ship(tape, engine) == (1, [])
     assert {id: row["outcome"] for id, row in engine.final().items()} == dict.fromkeys(("e1", "e2", "e3"), "complete")
 

@@ -20,6 +20,7 @@ from tests.support.sample_tape import (
     response,
 )
 from wiretape.recorder.tape import file, journal
+from wiretape.recorder.tape.rederive import rederive
 from wiretape.recorder.tape.store import Store
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.source.base import POLL_SECONDS, Seen, pause_s
@@ -116,7 +117,7 @@ def test_what_is_derived_again_does_not_come_again(growing: Path) -> None:
         with file.writing(growing, "a test") as connection:
             assert connection.exec_driver_sql("UPDATE measures SET outcome = 'truncated'").rowcount > 1
             connection.commit()
-            assert any(Store(connection).rebuild())
+            assert any(rederive(Store(connection)))
 
     steps = iter([derive_again, lambda: write(growing, [begin(LATER, 8, b"{}"), *ending(LATER, COMPLETE_READS)])])
 

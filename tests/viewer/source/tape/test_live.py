@@ -11,6 +11,8 @@ from tests.support.frames import read
 from tests.support.growing_tape import recorder
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS, HOSTILE, LIVE, TOOLS, begin, end, event, response
 from wiretape.recorder.tape import file, journal, retention
+from wiretape.recorder.tape.recover import recover
+from wiretape.recorder.tape.rederive import rederive
 from wiretape.recorder.tape.store import Store
 from wiretape.viewer import rows
 from wiretape.viewer.query.parser import parse
@@ -31,10 +33,10 @@ def write(path: Path, *frames: journal.Frame, settle: bool = False) -> None:
     with file.writing(path, "a test") as connection:
         store = Store(connection)
         store.begin_session(session())
-        store.recover()
+        recover(store.appending)
         store.append(list(frames))
         if settle:
-            store.settle(store.unsettled())
+            store.settle(store.settling.unsettled())
 
 
 def test_numbers_ascend_or_stand_in_the_order_of_a_field(connection: Connection) -> None:
@@ -141,7 +143,7 @@ def test_an_exchange_that_is_derived_again_is_a_change(tmp_path: Path) -> None:
         assert before is not None
         assert (before.fits, watching.listed(connection, [1])[0].outcome) == ([], "truncated")
         with file.writing(path, "a test") as writing:
-            assert any(Store(writing).rebuild())
+            assert any(rederive(Store(writing)))
         after = watching.change(connection, before, looked_at=[1])
         assert after is not None
         assert (after.fits, [row.outcome for row in after.rows]) == ([1], ["complete"])

@@ -1,0 +1,318 @@
+"""Settling: finished exchanges → measures, and bodies that are packed.
+
+The rules:
+
+- Facts come first. An exchange is settled in a transaction of its own, after the one that holds its end: no decoding
+  stands in the way of facts, and a decoder's bug costs none. What a writer has not settled when it ends, the next one
+  settles (`Settling.unsettled`).
+- Three steps: `take` the facts, from memory or the tape; `settle` them, which is pure, can take long, and so runs in a
+  thread of its own; `put` bodies and measures, which replaces the segments of the open exchange.
+- An exchange that began and ended in one batch is packed when it is appended: it has no segments to replace.
+- Each settled exchange gets the next number of `settlements` in the transaction that stores its measures. Numbers only
+  increase, so that a program that follows a tape continues after the last number that it has seen.
+- A value that SQLite refuses costs the measures of its exchange, and those of no other.
+"""
+
+import dataclasses
+import hashlib
+import sqlite3
+import zlib
+from collections import deque
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, islice
+from operator import attrgetter
+from types import SimpleNamespace
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from sqlalchemy import JSON, Connection, Row, select
+
+from wiretape.recorder.clock import Clock
+from wiretape.recorder.decode.conversation import RecordedRequest
+from wiretape.recorder.decode.derive import derive
+from wiretape.recorder.decode.exchange import Exchange, Reads
+from wiretape.recorder.decode.metrics import Measures
+from wiretape.recorder.errors import DAMAGED, sqlite_code
+from wiretape.recorder.tape import cells, faults, journal, packing, reading
+from wiretape.recorder.tape.file import compact_json, driver_of
+from wiretape.recorder.tape.packing import Array
+from wiretape.recorder.tape.progress import Facts, FactsInMemory
+from wiretape.recorder.tape.redact import Redactor
+from wiretape.recorder.tape.schema import (
+    FROM_CLIENT,
+    FROM_UPSTREAM,
+    STREAMS,
+    Stream,
+    exchanges,
+    measures,
+    settlements,
+)
+
+MEASURES: Final = ", ".join(measures.c.keys())
+_JSON_MEASURES: Final = [
+    position for position, column in enumerate(measures.c) if isinstance(cells.declared(column), JSON)
+]
+_FLAGS, _ICL = map(measures.c.keys().index, ("flags", "icl"))
+_OF_FINISHED: Final = [name for name in journal.Finished.__struct_fields__ if name in measures.c]
+_values_of = attrgetter(*measures.c.keys()[1:])
+_INSERT_MEASURES: Final = f"INSERT OR REPLACE INTO measures ({MEASURES}) VALUES ({', '.join('?' * len(measures.c))})"
+INSERT_BODY: Final = {
+    table: f"INSERT INTO {table.name} ({', '.join(table.c.keys())}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    for table in (stream.bodies for stream in STREAMS)
+}
+_NEXT_SETTLEMENT: Final = "SELECT coalesce(max(version) + 1, 1) FROM settlements"
+_INSERT_SETTLEMENT: Final = "INSERT OR REPLACE INTO settlements (exchange_no, version) VALUES (?, ?)"
+_BODY_SIZES: Final = """SELECT exchange_no, sum(length(data)) FROM segments
+    WHERE exchange_no IN (SELECT value FROM json_each(?1)) GROUP BY exchange_no
+    UNION ALL SELECT exchange_no, size FROM bodies WHERE exchange_no IN (SELECT value FROM json_each(?1))"""
+_WITHOUT_SALT: Final = Redactor(None)
+_COMPRESSION: Final = 3
+"""zlib's level: chunks are so repetitive that a higher level takes three times as long for the same size."""
+_SMALL_WINDOW, _SMALL_MEMORY = 12, 4
+"""zlib's window and memory for bodies that fit the window: the usual memory takes five times as long to clear."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unsettled:
+    """An ended exchange as it stands on the tape.
+
+    `is_settled`: it was settled before, and is only shown again; `is_packed`: its bodies are stored packed.
+    """
+
+    no: int
+    id: str
+    method: str
+    path: str
+    request_model: str | None
+    exchange: Exchange
+    reads: Reads
+    body: bytes
+    asked: RecordedRequest
+    is_settled: bool
+    is_packed: bool
+
+    @classmethod
+    def of(cls, no: int, facts: Facts, dialects: str | None) -> "Unsettled":
+        """Return the exchange as it would be read from the tape, with the JSON of the dialects declared for it."""
+        body = facts.request.body
+        row = SimpleNamespace(**facts.row)
+        row.request_headers, row.response_headers = facts.request.headers, facts.response_headers
+        row.response_trailers = facts.response_trailers
+        row.request_stored, row.dialects = len(body or b""), dialects
+        row.request_needed = body if reading.needs_request(row.path, row.request_stored, row.status) else None
+        names = row.id, row.method, row.path, row.request_model
+        exchange, received = reading.exchange_of(row), facts.received()
+        return cls(no, *names, exchange, *received, facts.request, is_settled=False, is_packed=facts.is_packed)
+
+    @property
+    def size(self) -> int:
+        """Bytes of both directions."""
+        return len(self.body) + (len(self.exchange.sent.data) if self.exchange.sent else 0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stored:
+    """Ended exchanges read from the tape together, by number; `received` holds the bodies of those not settled yet."""
+
+    connection: Connection
+    rows: Mapping[int, Row[Any]]
+    reads: Mapping[int, Reads]
+    received: Mapping[int, bytes]
+
+    @classmethod
+    def of(cls, connection: Connection, numbers: Sequence[int]) -> "Stored":
+        """Read exchanges."""
+        if not numbers:
+            return cls(connection, {}, {}, {})
+        rows = reading.rows_with_requests(connection, numbers)
+        packed = [row.no for row in rows.values() if row.is_packed and not row.is_settled]
+        received = reading.unpacked_bodies(connection, numbers) | reading.packed_bodies(connection, packed)
+        return cls(connection, rows, reading.reads_of_all(connection, numbers), received)
+
+    def unsettled(self, no: int) -> Unsettled:
+        """Return one exchange; the body of a settled one and the client's side of a WebSocket are read only now."""
+        row = self.rows[no]
+        facts = (row.id, row.method, row.path, row.request_model, reading.facts_of(self.connection, row))
+        body = reading.readable_body(self.connection, no) if row.is_settled else self.received.get(no, b"")
+        asked = RecordedRequest(row.request_headers or [], row.request_body)
+        settled = row.is_settled, row.is_packed
+        return Unsettled(no, *facts, self.reads.get(no, reading.NO_READS), body, asked, *settled)
+
+
+class BodyRow(NamedTuple):
+    """A row of `bodies`, without its key."""
+
+    size: int
+    sha256: str
+    at_ns: Array
+    relayed_ns: Array
+    sizes: Array
+    data: bytes
+
+    @classmethod
+    def of(cls, reads: Reads, data: bytes) -> "BodyRow":
+        """Pack reads and their bytes."""
+        packed = packing.pack(reads) if reads or not data else packing.untimed(len(data))
+        is_small = len(data) <= 1 << _SMALL_WINDOW
+        sizes = (_SMALL_WINDOW, _SMALL_MEMORY) if is_small else (zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL)
+        compressor = zlib.compressobj(_COMPRESSION, zlib.DEFLATED, *sizes)
+        packed_data = compressor.compress(data) + compressor.flush()
+        return cls(len(data), hashlib.sha256(data).hexdigest(), *packed[2:], packed_data)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Settled:
+    """The rows of a finished exchange: its packed reads and bytes of each direction that is not stored packed yet.
+
+    `measures` are None if a bug prevented them.
+    """
+
+    facts: Unsettled
+    bodies: dict[Stream, BodyRow]
+    measures: Measures | None
+
+
+def settle(facts: Unsettled) -> Settled:
+    """Derive measures and pack the body: pure, and the one thing in a writer that can take long."""
+    if facts.is_packed:
+        return Settled(facts, {}, derived(facts))
+    packed = {FROM_UPSTREAM: BodyRow.of(facts.reads, facts.body)}
+    if (sent := facts.exchange.sent) is not None:
+        packed[FROM_CLIENT] = BodyRow.of(sent.reads, sent.data)
+    return Settled(facts, packed, derived(facts))
+
+
+def derived(facts: Unsettled) -> Measures | None:
+    """Return the measures without credentials: an API may repeat the key that it refuses in its error."""
+    try:
+        found = derive(facts.exchange, facts.reads, facts.body, asked=facts.asked)
+    except Exception as error:  # noqa: BLE001 - a decoder's bug must not cost the facts: they are derived again
+        faults.report(error)
+        return None
+    has_turn_error = any("error_code" in turn for turn in found.turns or ())
+    if found.error_code is None and found.error_message is None and not has_turn_error:
+        return found
+    code, message = (text and _WITHOUT_SALT.text(text) for text in (found.error_code, found.error_message))
+    turns = found.turns and [
+        turn | {"error_code": _WITHOUT_SALT.text(turn["error_code"])} if "error_code" in turn else turn
+        for turn in found.turns
+    ]
+    return dataclasses.replace(found, error_code=code, error_message=message, turns=turns)
+
+
+class Settling:
+    """Settles exchanges of one tape; the facts of those in `memory` are not read back."""
+
+    def __init__(self, connection: Connection, clock: Clock, memory: FactsInMemory) -> None:
+        self._connection, self._clock, self._memory = connection, clock, memory
+        self._driver = driver_of(connection)
+        self._dialects: dict[int, str | None] = {}
+        """The JSON of the dialects declared for sessions, by the numbers of these."""
+
+    def forget_dialects(self) -> None:
+        """Drop the declared dialects from memory, as those on the tape have changed."""
+        self._dialects.clear()
+
+    def unsettled(self) -> list[int]:
+        """Return the ended exchanges that no writer has settled yet."""
+        statement = select(exchanges.c.no).outerjoin(settlements).order_by(exchanges.c.no)
+        statement = statement.where(exchanges.c.ended_by.is_not(None), settlements.c.exchange_no.is_(None))
+        with self._connection.begin():
+            return list(self._connection.execute(statement).scalars())
+
+    def take(self, numbers: deque[int], most: int, most_bytes: int) -> list[Unsettled]:
+        """Remove exchanges from the queue's front and read their facts for settling: at least one, within limits.
+
+        An exchange may be in the queue twice: a relay that has lost its connection to the writer sends its end again.
+        """
+        taken: list[Unsettled] = []
+        settling = set[int]()
+        size = 0
+        with self._connection.begin():
+            not_kept = [no for no in islice(numbers, most) if no not in self._memory.finished]
+            stored = Stored.of(self._connection, self._within(not_kept, most_bytes))
+            while numbers and (not taken or (len(taken) < most and size < most_bytes)):
+                if (no := numbers.popleft()) in settling:
+                    continue
+                settling.add(no)
+                if (facts := self._memory.take(no)) is not None:
+                    taken.append(Unsettled.of(no, facts, self._dialects_of(facts.row["session_no"])))
+                else:
+                    if no not in stored.rows:
+                        stored = Stored.of(self._connection, [no])
+                    taken.append(stored.unsettled(no))
+                size += taken[-1].size
+        return taken
+
+    def _within(self, numbers: Sequence[int], most_bytes: int) -> Sequence[int]:
+        """Return the first exchanges, at least one, up to the one whose stored bytes reach a limit."""
+        listed = msgspec.json.encode(numbers).decode()
+        sizes = dict(self._driver.execute(_BODY_SIZES, (listed,)).fetchall()) if numbers else {}
+        before = accumulate((sizes.get(no) or 0 for no in numbers), initial=0)
+        return [no for no, size in zip(numbers, before, strict=False) if size < most_bytes] or numbers[:1]
+
+    def _dialects_of(self, session_no: int) -> str | None:
+        """Return the JSON of the dialects declared for a session."""
+        if session_no not in self._dialects:
+            row = self._driver.execute("SELECT dialects FROM sessions WHERE no = ?", (session_no,)).fetchone()
+            self._dialects[session_no] = row and row[0]
+        return self._dialects[session_no]
+
+    def put(self, settled: Sequence[Settled]) -> list[journal.Finished]:
+        """Store bodies and measures, in one transaction; return the summaries of the exchanges."""
+        new = [exchange for exchange in settled if not exchange.facts.is_settled]
+        with self._connection.begin():
+            for stream in STREAMS:
+                rows = [(one.facts.no, *one.bodies[stream]) for one in new if stream in one.bodies]
+                if rows:
+                    self._driver.executemany(INSERT_BODY[stream.bodies], rows)
+                    statement = f"DELETE FROM {stream.segments.name} WHERE exchange_no = ?"
+                    self._driver.executemany(statement, [row[:1] for row in rows])
+            measured = [(one.facts.no, one.measures) for one in new if one.measures is not None]
+            refused = self.put_measures(measured)
+            self.number([exchange.facts.no for exchange in new])
+        return [_finished(one.facts, None if one.facts.no in refused else one.measures) for one in settled]
+
+    def put_measures(self, measured: Sequence[tuple[int, Measures]]) -> set[int]:
+        """Store measures of exchanges, in place of any before; return the numbers of those that are refused."""
+        refused = set[int]()
+        try:
+            self._driver.executemany(_INSERT_MEASURES, [measures_row(*one) for one in measured])
+        except Exception as error:  # a value that SQLite refuses must not cost the facts, nor others
+            if isinstance(error, sqlite3.OperationalError) or sqlite_code(error) in DAMAGED:
+                raise
+            if len(measured) == 1:
+                faults.report(error)
+                return {measured[0][0]}
+            for one in measured:
+                refused |= self.put_measures([one])
+        return refused
+
+    def number(self, numbers: Sequence[int]) -> None:
+        """Number derived exchanges, in their own transaction: one writer, so that the order is that of the commits.
+
+        Based on the wall clock, numbers increase even after an old copy of the tape was restored.
+        """
+        (following,) = self._driver.execute(_NEXT_SETTLEMENT).fetchone()
+        first = max(self._clock.wall_ns() // 1000, following)
+        self._driver.executemany(_INSERT_SETTLEMENT, [(no, first + place) for place, no in enumerate(numbers)])
+
+
+def _finished(facts: Unsettled, measured: Measures | None) -> journal.Finished:
+    """Return the summary of an exchange; `measured` is None if measuring failed."""
+    facts_shown = facts.id, facts.method, facts.path
+    if measured is None:
+        return journal.Finished(*facts_shown, facts.request_model, facts.exchange.status, "not measured")
+    model = facts.request_model or measured.response_model
+    figures = {name: getattr(measured, name) for name in _OF_FINISHED} | {"flags": list(measured.flags)}
+    return journal.Finished(*facts_shown, model, facts.exchange.status, **figures)
+
+
+def measures_row(no: int, measured: Measures) -> tuple[Any, ...]:
+    """Return the row of `measures`."""
+    row = [no, *_values_of(measured)]
+    row[_FLAGS], row[_ICL] = " ".join(measured.flags), packing.pack_gaps(measured.icl)
+    for position in _JSON_MEASURES:
+        if row[position] is not None:
+            row[position] = compact_json(row[position])
+    return tuple(row)
