@@ -16,7 +16,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -37,7 +36,8 @@ _LOOK_SECONDS = 0.01
 _CREDENTIALS = "3i"
 """struct ucred: pid, uid, gid."""
 
-Taker = Callable[[tuple["Channel", bytes]], None]
+Task = Callable[[], None]
+"""A step of a writer's work, done in its main thread."""
 Key = tuple[int, int, bool]
 """A relay: its process, its session's number, and whether it is a worker's."""
 
@@ -113,12 +113,12 @@ class Channel:
         with contextlib.suppress(OSError):  # the relay has left
             self._connection.shutdown(how)
 
-    def read(self, take: Taker) -> None:
+    def read(self, take: Callable[["Channel", bytes], None]) -> None:
         """Pass each received piece to `take`, and last an empty one; meant for a thread."""
         piece = b"?"
         while piece:
             piece = self._receive()
-            take((self, piece))
+            take(self, piece)
 
     def introduce(self, data: bytes) -> None:
         """Read frames up to the session, for a writer that stores nothing; the first piece may hold all of them."""
@@ -150,13 +150,15 @@ class Channel:
 class Channels:
     """All relays of a writer, which come to a listening socket.
 
-    `pieces` has all data received, each with its channel, and last an empty piece. It is unbounded at first: a relay
-    waits for acknowledgements once `tap.QUEUE_BYTES` have none. `has_loaded`: the writer takes them.
+    `tasks` is the queue of the writer's main thread: data received (`take`, which the writer sets), and the results of
+    its other threads. It is unbounded at first: a relay waits for acknowledgements once `tap.QUEUE_BYTES` have none.
+    `has_loaded`: the writer works on it.
     """
 
     def __init__(self, listener: socket.socket) -> None:
         self.live: list[Channel] = []
-        self.pieces: queue.Queue[Any] = queue.Queue()
+        self.tasks: queue.Queue[Task] = queue.Queue()
+        self.take: Callable[[Channel, bytes], None] = Channel.introduce
         self.has_loaded = threading.Event()
         self._listener, self._starter = listener, os.getppid()
         for work in (self._accept, self._report_loading):
@@ -176,7 +178,10 @@ class Channels:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_SECONDS, 0))
             channel = Channel(connection)
             self.live.append(channel)
-            threading.Thread(target=channel.read, args=(self.pieces.put,), daemon=True).start()
+            threading.Thread(target=channel.read, args=(self._queue,), daemon=True).start()
+
+    def _queue(self, channel: Channel, data: bytes) -> None:
+        self.tasks.put(lambda: self.take(channel, data))  # `take` as it is then
 
     def _report_loading(self) -> None:
         while not self.has_loaded.wait(LOADING_SECONDS):
@@ -184,12 +189,11 @@ class Channels:
 
     def introduce(self, seconds: float) -> None:
         """Wait until each relay has sent its session, within a time: for a writer that has only an error to answer."""
+        self.take = Channel.introduce
         until = SYSTEM.now() + int(seconds * 1e9)
         while (left := until - SYSTEM.now()) > 0 and any(one.session is None for one in list(self.live)):
             with contextlib.suppress(queue.Empty):
-                piece = self.pieces.get(timeout=left / 1e9)
-                if isinstance(piece, tuple) and isinstance(piece[1], bytes):
-                    piece[0].introduce(piece[1])
+                self.tasks.get(timeout=left / 1e9)()
 
     def wait_for_first(self) -> None:
         """Wait a moment for the client that has started this writer."""

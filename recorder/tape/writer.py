@@ -19,7 +19,7 @@ import socket
 import sys
 
 from wiretape.recorder.tape import faults
-from wiretape.recorder.tape.channels import Channel, Channels, Key
+from wiretape.recorder.tape.channels import Channel, Channels, Task
 
 if __name__ == "__main__":  # before libraries are loaded, which takes seconds on a busy machine
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -34,7 +34,6 @@ import queue
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -60,20 +59,14 @@ from wiretape.recorder.tape import backlog, checks, file, journal, losses, peek,
 from wiretape.recorder.tape.append import Batch
 from wiretape.recorder.tape.backlog import Backlog
 from wiretape.recorder.tape.lock import Claim, FileWatch, LogGone, identity, remove_socket
+from wiretape.recorder.tape.relations import Relations
 from wiretape.recorder.tape.retention import Pruner, Removed, TapeLimits
 from wiretape.recorder.tape.settle import Settled, Unsettled, settle
 from wiretape.recorder.tape.store import Store
+from wiretape.recorder.tape.window import SPACING_NS, Window, by_exchange
 
-WINDOW_NS = 100_000_000
-"""Time from the first frame of a batch to its commit, which follows a relay's `GATHER_SECONDS`, …"""
-PROMPT_NS = 20_000_000
-"""… from a request's or an exchange's end, so that viewers see it soon …"""
-SPACING_NS = 50_000_000
-"""… and the minimum after the last commit. It also applies to measuring: many ended exchanges share transactions."""
-WINDOW_BYTES = 1 << 20
-WINDOW_FRAMES = 2000
-"""Size of a batch that is committed without delay: bytes, and frames."""
-_PIECES = 16
+_TASKS = 16
+"""Limit of tasks in the queue: relays that send faster than that wait, and keep their frames."""
 RETRY_SECONDS = 0.5
 _LAST_TRIES = 20
 _IDLE_SECONDS = 1.0
@@ -82,8 +75,6 @@ _CHECK_SECONDS = 1.0
 _IDLE_NS = 10_000_000_000
 """Time without a commit after which some free pages are given back; until then, new recordings fill them."""
 _PAGES_GIVEN_BACK = 256
-_RETURN_NS = 30_000_000_000
-"""Time allowed for a relay that has lost its writer to return, unless its process has ended."""
 _FIRST_WAITS = 5
 """Waits of `_IDLE_SECONDS` allowed for the first relay to connect."""
 _FRAMES_SECONDS = 1.0
@@ -93,8 +84,6 @@ _LAST_SETTLING_NS = 5_000_000_000
 """Time allowed for settling after the end of the last relay, unless one waits; the next writer settles the rest."""
 
 _BEFORE_ALL = journal.Relay | journal.Keep | journal.Session
-_OF_EXCHANGE = journal.Begin | journal.Upload | journal.Uploaded | journal.Head | journal.End
-_NOT_URGENT = (journal.SocketReads, journal.Upload, journal.Heartbeat)
 _SETTLED_BYTES = 1 << 20
 """Limit of the bodies settled in one transaction, in bytes."""
 _NICENESS = 5
@@ -104,14 +93,6 @@ _ERRORS = (sqlite3.OperationalError, OperationalError)
 """Errors of SQLite, direct and through SQLAlchemy, that are not about a value."""
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class _Absent:
-    """A relay that has lost its writer and may return: its deadline, and its exchanges that are known to be open."""
-
-    open: frozenset[str]
-    until: int
 
 
 class Writer:
@@ -126,39 +107,36 @@ class Writer:
         keep_lock: Callable[[], None] = lambda: None,
         name_holder: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._store = store
-        self._path = path
-        self._watch: FileWatch | None = None
-        self._clock = clock
+        self._store, self._path, self._clock = store, path, clock
         self._keep_lock, self._name_holder = keep_lock, name_holder
-        self._relays = relays
-        self._holder: Channel | None = None
-        self._absent: dict[Key, _Absent] = {}
-        self._batch: dict[int, list[journal.Frame]] = {}
-        self._frames = 0
-        self._size = 0
-        self._due: int | None = None
-        self._pieces: queue.Queue[tuple[Channel, bytes | journal.Verified] | list[Settled]] = relays.pieces
-        self._to_settle: queue.Queue[list[Unsettled]] = queue.Queue()
+        self._watch: FileWatch | None = None
+        self._relays, self._relations = relays, Relations()
+        self._window = Window(clock)
         self._backlog = Backlog(clock, SPACING_NS)
-        self._committed_at = 0
-        self._ended = False
+        self._to_settle: queue.Queue[list[Unsettled]] = queue.Queue()
         self._pruner: Pruner | None = None
-        self._limiter: Channel | None = None
         self._give_back_at = clock.now() + _IDLE_NS
+        self._ended = self._is_over = False
 
     def run(self) -> None:
         """Serve until the last relay ends; raises SQLite's error if a batch cannot be stored."""
         threading.Thread(target=self._settle, daemon=True).start()
+        self._relays.take = self._take_frames
         self._relays.has_loaded.set()
-        self._pieces.maxsize = _PIECES
+        self._relays.tasks.maxsize = _TASKS
+        try:
+            self._serve()
+        finally:
+            self._is_over = True
+
+    def _serve(self) -> None:
         waits = 0
         while not self._ended:
-            has_arrived = self._take()
-            if self._is_due():
+            has_arrived = self._work()
+            if self._window.is_due():
                 self._commit()
             self._hand_over()
-            if not self._frames:
+            if not self._window:
                 self._tidy()
             # Waits are counted, not time: while this process is stopped, no relay can be admitted.
             waits = 0 if has_arrived or self._relays.live else waits + 1
@@ -172,8 +150,9 @@ class Writer:
         until = self._clock.now() + _LAST_SETTLING_NS
         self._hand_over()
         while self._backlog.is_settling and (self._is_awaited() or self._clock.now() < until):
-            self._take()
-        while self._limiter is not None and self._limiter.has_left and self._clock.now() < until and self._prune():
+            self._work()
+        limiter = self._relations.limiter
+        while limiter is not None and limiter.has_left and self._clock.now() < until and self._prune():
             pass  # the exchanges that ended last could not be deleted before they were measured
         self._give_back_until(self._clock.now() + _LAST_GIVING_NS)
 
@@ -199,30 +178,21 @@ class Writer:
         else:
             relay.ended.clear()  # its next connection says which of them it has not been told of
             if all(one.key != relay.key for one in self._relays.of(relay.session_no)):
-                self._await(relay.key, relay.open)
+                self._relations.expect(relay.key, self._clock.now(), relay.open)
         has_told = relay.has_left and not relay.relay.is_worker
         if has_told or (is_gone(relay.session.pid, boot_id()) and not losses.read(self._path, relay.session.uuid)):
             losses.remove(self._path, relay.session.uuid)
         relay.open.clear()
 
-    def _await(self, key: Key, open: Collection[str] = ()) -> None:
-        self._absent[key] = _Absent(frozenset(open), self._clock.now() + _RETURN_NS)
-
     def _recover_absent(self, *, at_end: bool = False) -> None:
         """End the open exchanges of relays that have ended, or have not returned in time."""
-        now = self._clock.now()
-        for key, one in list(self._absent.items()):
-            if is_gone(key[0], boot_id()) or (now >= one.until and not at_end):
-                del self._absent[key]
-                self._recover(key[1], one.open)
+        for session_no, absence in self._relations.given_up(self._clock.now(), at_end=at_end):
+            self._recover(session_no, absence.open)
 
     def _recover(self, session_no: int, left: Collection[str] = ()) -> None:
         """End the open exchanges of a session that none of its relays has: those `left`, while some are absent."""
-        absent = [one.open for key, one in self._absent.items() if key[1] == session_no]
-        here = [one.open | one.ended for one in self._relays.of(session_no)]  # an end may wait to be committed
-        ids = None
-        if absent or here:
-            ids = {*left, *(() if absent else self._store.running(session_no))}.difference(*here, *absent)
+        running = self._store.running(session_no)
+        ids = self._relations.ended(session_no, left, self._relays.of(session_no), running)
         if ids is None or ids:
             known = losses.read_all(self._path)
             left_open = self._tried(lambda: recover.recover(self._store.appending, known, of=[session_no], ids=ids))
@@ -231,13 +201,18 @@ class Writer:
     def _settle(self) -> None:
         """Decode in a thread of its own: a body that takes long may not delay others' facts."""
         while True:
-            self._pieces.put([settle(facts) for facts in self._to_settle.get()])
+            settled = [settle(facts) for facts in self._to_settle.get()]
+            self._queue(partial(self._put, settled))
+
+    def _queue(self, task: Task) -> None:
+        """Leave a task from another thread to the main one, unless that has ended."""
+        self._relays.tasks.put(lambda: None if self._is_over else task())
 
     def _hand_over(self) -> None:
         """Pass the next finished exchanges to the other thread; first those that this recorder waits to report."""
-        waiting = self._backlog.begin(is_busy=not self._pieces.empty(), at_end=self._ended)
+        waiting = self._backlog.begin(is_busy=not self._relays.tasks.empty(), at_end=self._ended)
         if waiting is not None:
-            most = backlog.limit(len(waiting), is_full=self._pieces.full())
+            most = backlog.limit(len(waiting), is_full=self._relays.tasks.full())
             self._to_settle.put(self._tried(lambda: self._store.settling.take(waiting, most, _SETTLED_BYTES)))
 
     def _put(self, settled: list[Settled]) -> None:
@@ -265,62 +240,57 @@ class Writer:
                 continue
             if relay.has_left and not relay.relay.is_worker:
                 relay.is_verified = True
-                threading.Thread(target=lambda one=relay: self._pieces.put((one, verify(self._path, one)))).start()
+                threading.Thread(target=self._verify, args=(relay,)).start()
             else:
                 self._close(relay)
+
+    def _verify(self, relay: Channel) -> None:
+        """Count a recorder's exchanges in a thread of its own, and close its channel."""
+        verified = verify(self._path, relay)
+
+        def close() -> None:
+            relay.answer(verified)
+            self._close(relay)
+
+        self._queue(close)
 
     def _close(self, relay: Channel) -> None:
         """Close a channel; another recorder is named as the holder of the tape, if that was this one."""
         self._relays.close(relay)
-        if relay is self._holder:
-            self._holder = None
+        if relay is self._relations.holder:
+            self._relations.holder = None
             if (other := next((one for one in self._relays.mains() if not one.is_over), None)) is not None:
                 self._hold_for(other)
 
     def _hold_for(self, relay: Channel) -> None:
-        self._holder = relay
+        self._relations.holder = relay
         self._name_holder(relay.relay.purpose)
 
-    def _take(self) -> bool:
-        """Wait for a piece of a relay's frames, something settled or verified, or until a commit is due.
-
-        Return True if one of them arrived.
-        """
+    def _work(self) -> bool:
+        """Wait for a task until a commit is due, and do it; return True if one came."""
         wait = self._seconds_until_due()
         try:
-            piece = self._pieces.get(timeout=wait) if wait else self._pieces.get_nowait()
+            task = self._relays.tasks.get(timeout=wait) if wait else self._relays.tasks.get_nowait()
         except queue.Empty:
             return False
-        if isinstance(piece, list):
-            self._put(piece)
-            return True
-        relay, data = piece
-        if isinstance(data, journal.Verified):
-            relay.answer(data)
-            self._close(relay)
-        elif not self._ended:
-            self._take_frames(relay, data)
+        task()
         return True
 
     def _take_frames(self, relay: Channel, data: bytes) -> None:
+        if self._ended:
+            return
         relay.buffer += data
-        self._size += len(data)
-        window = None
+        frames: list[journal.Frame] = []
         for seq, frame in _frames(relay):
             relay.seq = seq
             relay.note(frame)
             if isinstance(frame, _BEFORE_ALL):
                 self._begin(frame, relay)
-                continue
-            self._batch.setdefault(relay.session_no, []).append(frame)
-            self._frames += 1
-            is_urgent = not isinstance(frame, _NOT_URGENT)
-            window = PROMPT_NS if is_urgent else window or WINDOW_NS
+            else:
+                frames.append(frame)
+        self._window.add(relay.session_no, frames, len(data))
         if not data:
             self._end_relay(relay)
-        if window is not None:
-            due = max(self._clock.now() + window, self._committed_at + SPACING_NS)
-            self._due = due if self._due is None else min(self._due, due)
 
     def _end_relay(self, relay: Channel) -> None:
         """Commit the last frames of a relay and interrupt its open exchanges, while those of others go on."""
@@ -333,7 +303,7 @@ class Writer:
             self._dismiss()
 
     def _seconds_until_due(self) -> float:
-        commit_due = self._pruner.due if self._due is None and self._pruner else self._due
+        commit_due = self._pruner.due if self._window.due is None and self._pruner else self._window.due
         due = min((at for at in (commit_due, self._backlog.due) if at is not None), default=None)
         return _IDLE_SECONDS if due is None else min(_IDLE_SECONDS, max(0.0, (due - self._clock.now()) / 1e9))
 
@@ -353,13 +323,15 @@ class Writer:
         recording = {session.uuid}
         for other in recover.returning(self._store.connection, [one.session for one in unstored]):
             if other.no != relay.session_no:
-                self._await((other.pid, other.no, False))
+                self._relations.expect((other.pid, other.no, False), self._clock.now())
                 recording.add(other.uuid)
         if relay.relay.is_worker:  # its recorder has lost a writer, too
-            self._await((session.pid, relay.session_no, False))
+            self._relations.expect((session.pid, relay.session_no, False), self._clock.now())
         dead = [one for one in unstored if one.session not in recording]
         lacking = self._count_missing(dead)
-        recover.recover(self._store.appending, dead, besides=[relay.session_no, *(no for _, no, _ in self._absent)])
+        recover.recover(
+            self._store.appending, dead, besides=[relay.session_no, *(no for _, no, _ in self._relations.absent)]
+        )
         if all(one.session != session.uuid for one in unstored):  # else another writer of this recorder has been here
             losses.prepare(self._path, session.uuid, recording)
         for one in dead:
@@ -388,23 +360,20 @@ class Writer:
             relay.break_off()
             return
         self._welcome(relay)
-        if self._limiter is not None and relay.keep is not None and _limits(relay.keep):
-            warnings.append(f"until it ends, {self._limiter.relay.purpose} sets the limits of the tape")
+        if (limiter := self._relations.limiter) is not None and relay.keep is not None and _limits(relay.keep):
+            warnings.append(f"until it ends, {limiter.relay.purpose} sets the limits of the tape")
         self._answer_ready(relay, warnings)
 
     def _welcome(self, relay: Channel) -> None:
         """Wait for this relay no more, but for its recorder's workers; end the exchanges that none of them has."""
-        self._absent.pop(relay.key, None)
-        known = {*self._absent, *(one.key for one in self._relays.of(relay.session_no))}
-        for pid in relay.relay.workers:
-            if (key := (pid, relay.session_no, True)) not in known:
-                self._await(key)
+        self._relations.expect_workers(relay, self._relays.of(relay.session_no), self._clock.now())
         self._recover(relay.session_no)
 
     def _answer_ready(self, relay: Channel, warnings: list[str]) -> None:
-        if self._holder is None and not relay.relay.is_worker:
+        if self._relations.holder is None and not relay.relay.is_worker:
             self._hold_for(relay)
-        joined = None if self._holder in (None, relay) else self._holder.session
+        holder = self._relations.holder
+        joined = None if holder is None or holder is relay else holder.session
         relay.answer(journal.Ready(paths.text(self._path), warnings, relay.after, joined.pid if joined else None))
 
     def _enter(self, session: journal.Session, relay: Channel) -> list[str]:
@@ -420,34 +389,30 @@ class Writer:
 
     def _choose_limits(self) -> None:
         """Apply the limits of the recorder that has had some for the longest."""
-        if self._limiter is not None and not self._limiter.is_over:
+        relations = self._relations
+        if relations.limiter is not None and not relations.limiter.is_over:
             return
         for relay in self._relays.mains():
             if relay.keep is not None and not relay.is_over and (limits := _limits(relay.keep)):
-                self._limiter, self._pruner = relay, Pruner(self._store.connection, limits, self._clock)
+                relations.limiter, self._pruner = relay, Pruner(self._store.connection, limits, self._clock)
                 return
-        self._limiter = self._pruner = None
+        relations.limiter = self._pruner = None
 
     def _report_announced(self, relay: Channel, keep: journal.Keep) -> None:
         """Report the deletion that the previous writer announced, if it was done."""
         if keep.announced and Pruner(self._store.connection, TapeLimits(), self._clock).is_done(keep.announced):
             relay.answer(keep.announced.what)
 
-    def _is_due(self) -> bool:
-        is_full = self._size >= WINDOW_BYTES or self._frames >= WINDOW_FRAMES
-        return self._frames > 0 and (is_full or (self._due is not None and self._clock.now() >= self._due))
-
     def _commit(self) -> None:
-        if not self._frames:
+        if not self._window:
             return
-        ended, lost = self._append(self._batch)
+        ended, lost = self._append(self._window.batch)
         self._backlog.add(ended)
         self._look_after_files()
         self._keep_lock()
         self._acknowledge(lost)
-        self._batch, self._frames, self._size, self._due = {}, 0, 0, None
+        self._window.committed()
         self._give_back_at = self._clock.now() + _IDLE_NS
-        self._committed_at = self._clock.now()
 
     def _give_back_until(self, until: int) -> None:
         while self._give_back() and self._clock.now() < until:
@@ -493,7 +458,7 @@ class Writer:
     def _tell_deleted(self, removed: Removed, first: int | None = None) -> None:
         """Report a deletion to the recorders of its exchanges; announce it if `first`, its first exchange, is given."""
         for relay in self._relays.mains():
-            deleted = removed.told(relay.session_no, all=relay is self._limiter)
+            deleted = removed.told(relay.session_no, all=relay is self._relations.limiter)
             if deleted.exchanges:
                 relay.answer(deleted if first is None else journal.Deleting(first, deleted))
 
@@ -505,7 +470,7 @@ class Writer:
         try:
             return self._tried(lambda: self._store.appending.append(batch)), self._store.appending.lost
         except Exception as error:
-            parts = _by_exchange(batch)
+            parts = by_exchange(batch)
             if not _is_refusal(error) or not any(parts):
                 raise
             if len(parts) == 1:
@@ -575,24 +540,6 @@ def _losses_of_dead(before: tuple[int, int], after: tuple[int, int]) -> list[str
 
 def _limits(keep: journal.Keep) -> TapeLimits:
     return TapeLimits(None if keep.age_seconds is None else timedelta(seconds=keep.age_seconds), keep.size)
-
-
-def _by_exchange(batch: Batch) -> dict[str, dict[int, list[journal.Frame]]]:
-    """Return the frames of each exchange by its id, in their order; those of none by the empty one."""
-    parts: dict[str, dict[int, list[journal.Frame]]] = {}
-    for session_no, frames in batch.items():
-        for frame in frames:
-            for id, piece in _pieces(frame):
-                parts.setdefault(id, {}).setdefault(session_no, []).append(piece)
-    return parts
-
-
-def _pieces(frame: journal.Frame) -> Iterator[tuple[str, journal.Frame]]:
-    """Yield the parts of a frame by exchange, each with the exchange's id; empty for a frame of none."""
-    if isinstance(frame, journal.SocketReads):
-        yield from ((run.id, journal.SocketReads([run], data)) for run, data in frame.parts())
-    else:
-        yield (frame.id if isinstance(frame, _OF_EXCHANGE) else ""), frame
 
 
 def _is_refusal(error: Exception) -> bool:

@@ -34,7 +34,7 @@ from wiretape.recorder.errors import ForeignFile, SchemaMismatch, TapeBusy, Wire
 from wiretape.recorder.relay import tap
 from wiretape.recorder.relay.recording import ExchangeFrames
 from wiretape.recorder.relay.tap import Tap
-from wiretape.recorder.tape import file, journal, lock, writer
+from wiretape.recorder.tape import file, journal, lock, window
 from wiretape.recorder.tape.losses import Totals
 
 
@@ -301,7 +301,7 @@ def test_all_reads_that_are_gathered_together_are_one_entry(tape: Path) -> None:
 
 
 def test_what_a_kill_of_both_processes_costs_is_less_than_a_fifth_of_a_second() -> None:
-    assert tap.GATHER_SECONDS * 1e9 + writer.WINDOW_NS < 200_000_000
+    assert tap.GATHER_SECONDS * 1e9 + window.WINDOW_NS < 200_000_000
 
 
 def test_an_end_does_not_wait_for_reads_to_be_gathered(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:

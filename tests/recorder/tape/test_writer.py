@@ -41,7 +41,7 @@ from wiretape.recorder.tape import file as tapefile
 from wiretape.recorder.tape import journal, lock, losses
 from wiretape.recorder.tape.losses import Began, Relayed, Unstored
 from wiretape.recorder.tape.schema import exchanges, sessions
-from wiretape.recorder.tape.writer import WINDOW_BYTES, WINDOW_FRAMES
+from wiretape.recorder.tape.window import WINDOW_BYTES, WINDOW_FRAMES
 
 FROZEN = f"""{PROGRAM}
 with tapefile.writing(tape, sys.argv[4], claimed=claimed) as connection:
