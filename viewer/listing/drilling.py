@@ -5,12 +5,11 @@ regard to case, so that groups which only differ in that are selected together.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from wiretape.recorder.clock import Clock
 from wiretape.viewer.query import parser
-from wiretape.viewer.query.parser import FilterError
 from wiretape.viewer.query.syntax import Among, Compare, Filter, Labelled, Match, Not, Or, Regex
 from wiretape.viewer.query.values import REGEX_CHARACTERS
 from wiretape.viewer.stats.metrics import PERIODS
@@ -40,22 +39,24 @@ def check(text: str) -> None:
 def joined(text: str, *terms: str) -> str:
     """Add terms to a filter, which may be empty."""
     base = text.strip()
-    if base and any(terms) and isinstance(parser.parse(base), Or) and not _is_enclosed(base):
-        base = f"({base})"
+    if base and any(terms) and isinstance(parser.parse(base), Or):
+        ((_, base),) = parser.conjuncts(base)
     return " ".join(part for part in (base, *terms) if part)
 
 
-def _is_enclosed(text: str) -> bool:
-    """Return True if a filter is one pair of parentheses with its content."""
-    try:
-        return text.startswith("(") and text.endswith(")") and parser.parse(text[1:-1]) is not None
-    except FilterError:  # of two pairs, as in (a) or (b), the inner ends do not match
-        return False
+def toggled(text: str, term: str, alternatives: Collection[str]) -> str:
+    """Return a filter without a term that it demands, or with it, then in place of its alternatives.
 
-
-def without(text: str, *terms: str) -> str:
-    """Return a filter without some of its terms, each as it stands between blanks."""
-    return " ".join(part for part in text.split() if part not in terms) if set(terms) & set(text.split()) else text
+    Only a term that every match has to fit is replaced: neither one beside an "or" nor a negated one.
+    """
+    parts = parser.conjuncts(text) if text.strip() else []
+    trees = {parser.parse(alternative) for alternative in (term, *alternatives)}
+    rest = [(part, typed) for part, typed in parts if part not in trees]
+    is_demanded = any(part == parser.parse(term) for part, _ in parts)
+    if is_demanded and len(rest) == 1 and isinstance(rest[0][0], Or):
+        return rest[0][1][1:-1]
+    base = text if len(rest) == len(parts) else " ".join(typed for _, typed in rest)
+    return base if is_demanded else joined(base, term)
 
 
 def group(name: str, value: Any, others: Iterable[object] = ()) -> str:

@@ -349,6 +349,24 @@ def parse(text: str, clock: Clock = SYSTEM) -> Filter:
     return _Parser(checked(text), now(clock)).whole()
 
 
+def conjuncts(text: str, clock: Clock = SYSTEM) -> list[tuple[Filter, str]]:
+    """Return the parts that a filter joins with "and", also in parentheses, each with its text as it was typed.
+
+    A filter that is an "or" is one part, in parentheses. Raises `FilterError`.
+    """
+    tree = parse(text, clock)
+    parts = _Parser(text, now(clock)).conjuncts()
+    if not parts:
+        return [(tree, f"({text.strip()})")]
+    return [
+        nested
+        for part, typed in parts
+        for nested in (
+            conjuncts(typed[1:-1], clock) if isinstance(part, And) and typed.startswith("(") else [(part, typed)]
+        )
+    ]
+
+
 def now(clock: Clock = SYSTEM) -> datetime:
     """Return the clock's wall time, in UTC."""
     return datetime.fromtimestamp(clock.wall_ns() / 1e9, UTC)
@@ -383,6 +401,16 @@ class _Parser:
         if self._cursor.rest():
             raise self._cursor.error("expected another term, or the end")
         return tree
+
+    def conjuncts(self) -> list[tuple[Filter, str]]:
+        """Return the parts of the outermost "and" with their texts; none if there is an "or" beside it."""
+        parts = list[tuple[Filter, str]]()
+        while not parts or self._keyword("and") or self._more():
+            self._cursor.rest()
+            start = self._cursor.at
+            part = self._unary()
+            parts.append((part, self._cursor.text[start : self._cursor.at].rstrip()))
+        return [] if self._cursor.rest() else parts
 
     def _or(self) -> Filter:
         parts = [self._and()]

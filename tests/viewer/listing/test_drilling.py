@@ -56,12 +56,48 @@ def test_joining_no_terms_changes_nothing() -> None:
     assert drilling.joined("a or b") == drilling.joined("a or b", "") == "a or b"
 
 
-def test_terms_are_removed_where_they_stand_alone() -> None:
-    assert drilling.without("a is:failed b", "is:failed", "flag:stall") == "a b"
-    assert drilling.without('"a  is:failed"', "is:failed") == '"a  is:failed"'
+def test_a_filter_in_parentheses_gets_no_more_of_them() -> None:
     for base in ("(a or b)", "(a or b) c"):
         assert drilling.joined(base, "c") == f"{base} c"
     assert drilling.joined("(a) or (b)", "c") == "((a) or (b)) c"
+
+
+@each_case(
+    ("base", "with_term"),
+    [
+        ("", "is:failed"),
+        ("since:-2h  model:a", "since:-2h  model:a is:failed"),
+        ("model:a or is:failed", "(model:a or is:failed) is:failed"),
+        ("(model:a or b) or c", "((model:a or b) or c) is:failed"),
+        ("not is:failed", "not is:failed is:failed"),
+        ("-(a is:failed)", "-(a is:failed) is:failed"),
+        ('"a is:failed"', '"a is:failed" is:failed'),
+        ("is:failed,ok", "is:failed,ok is:failed"),
+    ],
+)
+def test_a_term_that_is_not_demanded_is_added_and_removed_again(base: str, with_term: str) -> None:
+    assert drilling.toggled(base, "is:failed", ("flag:stall",)) == with_term
+    assert drilling.toggled(with_term, "is:failed", ("flag:stall",)).split() == base.split()
+
+
+@each_case(
+    ("base", "without_term"),
+    [
+        ("a is:failed b", "a b"),
+        ("is:failed and since:-2h", "since:-2h"),
+        ("IS : failed", ""),
+        ("(is:failed) (a or b)", "a or b"),
+        ("(a (is:failed and -b))", "a -b"),
+        ("at:2026-03-01 is:failed", "at:2026-03-01"),
+    ],
+)
+def test_a_demanded_term_is_removed_wherever_it_stands(base: str, without_term: str) -> None:
+    assert drilling.toggled(base, "is:failed", ("flag:stall",)) == without_term
+
+
+def test_a_term_takes_the_place_of_its_alternative() -> None:
+    assert drilling.toggled("(a or b) flag:stall", "is:failed", ("flag:stall",)) == "(a or b) is:failed"
+    assert drilling.toggled("flag:stall or a", "is:failed", ("flag:stall",)) == "(flag:stall or a) is:failed"
 
 
 def test_path_excludes_queries_where_others_have_one() -> None:

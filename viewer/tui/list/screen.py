@@ -407,8 +407,7 @@ class StreamsScreen(Screen[None]):
 
     def action_only(self, term: str) -> None:
         """Add a term to the filter, in place of the other one of these keys; if it is there, remove it."""
-        text = drilling.without(self.filter.text_in_force, *_ONLY)
-        self.set_filter(text if term in self.filter.text_in_force.split() else drilling.joined(text, term))
+        self.set_filter(drilling.toggled(self.filter.text_in_force, term, _ONLY))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hide actions from footer and help that do not apply now."""
