@@ -161,5 +161,4 @@ def described(path: str, command: click.Command) -> click.Command:
 
 
 def whole(example: str) -> str:
-    """Return an example as a shell takes it."""
     return example if example.startswith(("eval ", "WIRETAPE_DB=")) else f"wiretape {example}"

@@ -68,7 +68,6 @@ def ids(context: click.Context, incomplete: str) -> Iterator[Item]:
 
 @_quietly
 def models(context: click.Context, incomplete: str) -> Iterator[Item]:
-    """Offer the models of the tape's newest exchanges."""
     return (Item(value) for value in _values(context, "model"))
 
 
@@ -127,7 +126,6 @@ def columns(context: click.Context, incomplete: str) -> Iterator[Item]:
 
 @_quietly
 def quantities(context: click.Context, incomplete: str) -> Iterator[Item]:
-    """Offer the quantities that have statistics."""
     from wiretape.viewer.stats.metrics import QUANTITIES
 
     return (Item(one.name, help=one.meaning) for one in QUANTITIES.values())
@@ -135,7 +133,6 @@ def quantities(context: click.Context, incomplete: str) -> Iterator[Item]:
 
 @_quietly
 def tools(context: click.Context, incomplete: str) -> Iterator[Item]:
-    """Offer the tools whose definitions are known."""
     from wiretape.viewer.stats.tools.tools import AUTHORITIES
 
     return (Item(name, help=rule.source) for name, rule in AUTHORITIES.items())

@@ -177,7 +177,6 @@ def of_disk(path: Path) -> Iterator[Finding]:
 
 
 def of_clock(clock: Clock = SYSTEM) -> Finding:
-    """Look at the clock, and find its smallest step."""
     instants = {clock.now() for _ in range(_TICKS)}
     while len(instants) < 2:
         instants.add(clock.now())
@@ -221,7 +220,6 @@ def of_upstream(url: str, clock: Clock = SYSTEM) -> Finding:
 
 
 def of_terminal() -> Finding:
-    """Look at stdout's abilities."""
     from rich.console import Console
 
     console = Console(file=sys.stdout, width=output.width())
@@ -264,7 +262,6 @@ def _bases(path: Path) -> dict[str, str]:
 
 
 def _flushes(place: Path) -> list[int]:
-    """Write pages to a temporary file, and return the time until each is safe, in ns."""
     import tempfile
 
     durations = []
@@ -339,7 +336,6 @@ def judge_recorder(holder: str, run: RecorderRun | None, wall_ns: int) -> Findin
 
 
 def judge_space(free: int) -> Finding:
-    """Judge the free space, in bytes."""
     text = f"{free / (1 << 30):,.1f} GiB are free"
     if free < _LITTLE_SPACE:
         level: Level = "problem" if free < _NO_SPACE else "note"
@@ -371,7 +367,6 @@ def judge_filesystem(kind: str | None) -> Finding:
 
 
 def judge_flush(durations_ns: Sequence[int]) -> Finding:
-    """Judge the duration of a write until it is safe."""
     median = sorted(durations_ns)[len(durations_ns) // 2]
     text = f"{median / 1e6:,.1f} ms in the middle, {max(durations_ns) / 1e6:,.1f} ms at worst, of {len(durations_ns)}"
     if median > _SLOW_FLUSH_NS:
@@ -392,7 +387,6 @@ def judge_open_files(soft: int, hard: int, expected: int) -> Finding:
 
 
 def judge_clock(step_ns: int) -> Finding:
-    """Judge the monotonic clock by its smallest step."""
     if step_ns >= _COARSE_NS:
         advice = "shorter gaps are not measurable on this machine"
         return Finding("note", "clock", f"the clock advances in steps of {step_ns / 1e6:,.1f} ms", advice)
@@ -454,7 +448,6 @@ def judge_certificates(missing: Sequence[str], has_any: bool) -> Finding:
 
 
 def judge_upstream(url: str, took_ns: int | None, refusal: str) -> Finding:
-    """Judge the connection to an API server."""
     if took_ns is None:
         advice = "see whether the URL is right and the network lets this machine there"
         return Finding("problem", "upstream", f"{origin(url)} cannot be reached ({refusal})", advice)
@@ -474,7 +467,6 @@ def judge_terminal(is_terminal: bool, has_utf8: bool, colours: str | None, width
 
 
 def judge_extra(package: str, name: str, is_there: bool, use: str) -> Finding:
-    """Judge an optional package."""
     if is_there:
         return Finding("ok", package, f"is there, for {use}")
     return Finding("note", package, f"is not there: no {use}", f"to have it, {options.install_hint(name)}")
@@ -492,7 +484,6 @@ def origin(url: str) -> str:
 
 
 def is_loopback(url: str) -> bool:
-    """Return True if a URL is of this machine."""
     try:
         return _LOOPBACK.fullmatch(urlsplit(url).hostname or "") is not None
     except ValueError:

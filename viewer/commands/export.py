@@ -93,7 +93,6 @@ class _ExportJob:
 
     @property
     def unit(self) -> str:
-        """The unit in which the export is counted."""
         return self.whole.unit if self.whole else "row"
 
 
@@ -134,7 +133,6 @@ def _body(source: "Source", job: _ExportJob, where: "Selection") -> Put:
 
 
 def _film(source: "Source", job: _ExportJob, where: "Selection") -> Put:
-    """Write the replay of an exchange, or the race of two."""
     from wiretape.viewer import config
     from wiretape.viewer.export import asciicast, gif
     from wiretape.viewer.export.film import Film, ScreenSize
@@ -157,7 +155,6 @@ def _film(source: "Source", job: _ExportJob, where: "Selection") -> Put:
 
 
 def _page(source: "Source", job: _ExportJob, where: "Selection") -> Put:
-    """Write the page of one exchange, or of a run where several are selected."""
     from wiretape.viewer import config
     from wiretape.viewer.page import sources
     from wiretape.viewer.page import stream as stream_page
@@ -368,7 +365,6 @@ def _report_unshipped(source: "Source", job: _ExportJob, where: "Selection") -> 
 
 
 def _sides(base: str | None, new: str | None) -> "tuple[Filter, Filter] | None":
-    """Return the filters of two groups; None where neither is given. Raise a usage error where only one is."""
     from wiretape.viewer.query.parser import parse
 
     if base is None and new is None:

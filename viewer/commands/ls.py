@@ -72,7 +72,6 @@ def ls(
 def _check(
     by: str | None, sort: tuple[str, bool] | None, follow: bool, spark: bool, exit_code: bool, out: Output
 ) -> None:
-    """Raise `click.UsageError` for options that do not go together."""
     if by is not None and (follow or sort or spark or out.chosen == "ids"):
         raise click.UsageError("--by goes by the newest exchange: without --sort, --follow, --spark and --format ids")
     if out.columns is not None and (spark or out.chosen == "ids"):
@@ -93,7 +92,6 @@ def _exchanges(
     ascii: bool,
     out: Output,
 ) -> int:
-    """List exchanges; return their count."""
     from wiretape.viewer.source.base import Selection
 
     names = _columns(out, place)
@@ -112,7 +110,6 @@ def _exchanges(
 
 
 def _conversations(place: "Place", where: "Filter | None", limit: int | None, out: Output, ascii: bool) -> int:
-    """List conversations; return their count."""
     from wiretape.recorder.clock import SYSTEM
     from wiretape.viewer import config
     from wiretape.viewer.export import fields

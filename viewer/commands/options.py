@@ -71,7 +71,6 @@ class _TapeType(TapeFile):
     """The path of a tape; a `Place` stays unchanged."""
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the tape that is named."""
         if not isinstance(value, str | Path):
             return value
         path = super().convert(value, param, ctx)
@@ -103,7 +102,6 @@ class _ReferenceType(click.types.StringParamType):
     name = "id"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Refuse the path of a file."""
         if advice := file_advice(value):
             self.fail(advice, param, ctx)
         return super().convert(value, param, ctx)
@@ -136,7 +134,6 @@ tape_db = click.option(
 
 
 def place(given: "Place | None") -> "Place":
-    """Return the place that was given, or that of the default tape."""
     return given or _tape(None)
 
 
@@ -219,7 +216,6 @@ def text(
 
 
 def read_sort(sort: str | None) -> tuple[str, bool] | None:
-    """Return the field to sort by, and True for descending order. Raise `click.BadParameter`."""
     from wiretape.viewer.query.parser import sort_order
 
     return None if sort is None else parsed("--sort", sort_order, sort)
@@ -306,7 +302,6 @@ def limits_given() -> list[str]:
 
 
 def groups(by: str | None) -> tuple[str, ...]:
-    """Return the keys that `--by` names. Raise `click.BadParameter`."""
     from wiretape.viewer.stats import metrics
 
     return () if by is None else parsed("--by", metrics.groups, by)
@@ -413,7 +408,6 @@ def references(ids: Sequence[str]) -> Iterator[str]:
 
 
 def report_nothing(source: "Source", where: "Filter | None", ids: Sequence[str] = ()) -> None:
-    """Print on stderr that nothing was selected, in the words of `nothing`."""
     click.echo(f"wiretape: {nothing(source, where, ids)}", err=True)
 
 

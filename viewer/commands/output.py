@@ -56,7 +56,6 @@ class Output:
 
     @property
     def is_table(self) -> bool:
-        """True if the output is a table for people."""
         return self.chosen == "table"
 
     def fields(self, known: Mapping[str, str]) -> tuple[str, ...] | None:
@@ -127,7 +126,6 @@ class Output:
         important: Sequence[str] = (),
         narrowest: int | None = None,
     ) -> None:
-        """Write rows of figures as `put` does, for people with as many decimals as they want."""
         from wiretape.viewer.report import tables
 
         shown = map(tables.rounded, rows) if self.chosen in ("table", "markdown") else rows
@@ -144,13 +142,11 @@ class Output:
             write_object(out, row)
 
     def explain(self, meanings: Mapping[str, str]) -> None:
-        """Write the meaning of each field of a row."""
         self.put(("field", "meaning"), [{"field": name, "meaning": text} for name, text in meanings.items()])
 
 
 @contextlib.contextmanager
 def opened(place: "Place") -> Iterator["Source"]:
-    """Open a source whose measures are to be shown; report on stderr if they are old, or missing."""
     with place.opened() as source:
         for line in filter(None, (source.advice(), source.unmeasured())):
             click.echo(message(line), err=True)
@@ -196,7 +192,6 @@ def _column(name: str, known: Mapping[str, str]) -> str:
 
 
 def show_definitions(known: Mapping[str, str]) -> None:
-    """Print names and their meanings, wrapped to the terminal."""
     formatter = click.HelpFormatter(width=min(width() or PLAIN_WIDTH, PLAIN_WIDTH))
     formatter.write_dl(list(known.items()))
     click.echo(formatter.getvalue(), nl=False)
@@ -246,7 +241,6 @@ def _write_plain(lines: "Iterable[Text]", out: BinaryIO) -> None:
 
 
 def show_table(table: "Table", *, ascii: bool = False) -> None:
-    """Print a table for people, and below it which columns had no room."""
     show(table.lines, ascii=ascii)
     tell_hidden(table.hidden)
 
@@ -281,7 +275,6 @@ def width() -> int | None:
 
 
 def on_terminal() -> bool:
-    """Return True if stdout is a terminal."""
     return sys.stdout.isatty()
 
 

@@ -80,13 +80,11 @@ class _Writer:
         self._rule = Disclosure(_private_words())
 
     def exchange(self, no: int) -> "IssueReport":
-        """Return the report on one exchange."""
         from wiretape.viewer.source.base import Selection
 
         return self._report("exchange", Selection(numbers=(no,)), [self._reported(no)])
 
     def named(self, reference: str) -> "IssueReport":
-        """Return the report on the exchange or the session that a reference names."""
         from wiretape.viewer.source.base import names_session
 
         if not names_session(reference):

@@ -87,7 +87,6 @@ def _sink(
     bodies: bool,
     since: int,
 ) -> "Iterator[Sink]":
-    """Yield the sink of a destination. Raises `WiretapeError` and `click.UsageError` if it cannot be used."""
     from wiretape.viewer.ship.sink import ShippedLabels
 
     origin = ShippedLabels(socket.gethostname(), labels)
@@ -125,7 +124,6 @@ def _collector_sink(collector: Collector, ca_file: Path | None, labels: Mapping[
 
 
 def _ship(tape: Path, sink: "Sink", target: Destination, *, once: bool, beside: bool) -> None:
-    """Ship a tape, until it is over; if `once`, what there is. Raises `WiretapeError`."""
     from wiretape.recorder.commands.status import Screen
     from wiretape.viewer.ship import acknowledged
     from wiretape.viewer.ship import shipper as ending

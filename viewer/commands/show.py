@@ -259,14 +259,12 @@ def _write_bytes(data: bytes) -> None:
 
 
 def _refusal(part: str, id: str) -> str:
-    """Return the message for a part that a reference has not."""
     if part == "time":
         return f"--part time is of a session, and {id} is an exchange: name a session, such as @s or s:KEY"
     return f"--part {part} is of an exchange, and {id} is a session: its parts are {' and '.join(_OF_SESSIONS)}"
 
 
 def _session(source: "Source", reference: str, part: str, out: Output, limits: Thresholds) -> None:
-    """Show the parts of a session's time, or its turns."""
     from wiretape.recorder.clock import SYSTEM
     from wiretape.viewer.report import sessions as report
     from wiretape.viewer.sessions.account import by_turn

@@ -30,7 +30,6 @@ _ELSEWHERE: Final = "Elsewhere: "
 
 @cache
 def names() -> tuple[str, ...]:
-    """Return the names of all topics, sorted."""
     return tuple(sorted(path.stem for path in _FOLDER.glob("*.md") if path.stem != _INDEX))
 
 
@@ -41,7 +40,6 @@ def text(topic: str = _INDEX) -> str:
 
 
 def dashboard() -> str:
-    """Return the dashboard of the metrics for Grafana, as JSON."""
     return _DASHBOARD.read_text("utf-8")
 
 

@@ -244,7 +244,6 @@ def _numbers(place: "Place", ids: Sequence[str]) -> tuple[int | None, list[int]]
 
 
 def _opened(numbers: Sequence[int], at: str | None) -> "Callable[[], Screen[Any]] | None":
-    """Return the factory of the screen over the list, or None if no exchange was named."""
     if len(numbers) > 1:
         from wiretape.viewer.tui.compare.race import CompareScreen
 

@@ -214,23 +214,19 @@ class AnswerLayout:
         self._arrange()
 
     def __len__(self) -> int:
-        """Return the number of rows found yet."""
         return self._end
 
     @property
     def done(self) -> bool:
-        """True if all lines have been found."""
         return all(part.folded or part.lines.done for part in self.parts)
 
     def more(self, lines: int) -> None:
-        """Find more lines."""
         unfinished = next((part for part in self.parts if not part.folded and not part.lines.done), None)
         if unfinished is not None:
             unfinished.lines.more(lines)
             self._arrange()
 
     def fold(self) -> None:
-        """Fold the reasoning, or unfold it."""
         for part in self.parts:
             part.folded = not part.folded and part.kind == "reasoning"
         self._arrange()

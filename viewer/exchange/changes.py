@@ -66,7 +66,6 @@ def changes(a: Prompt, b: Prompt) -> list[RequestDifference]:
 
 
 def differ(found: Iterable[RequestDifference]) -> bool:
-    """Return True if there is any difference."""
     return any(one.change != "same" for one in found)
 
 

@@ -38,7 +38,6 @@ class Times:
 
     @property
     def following(self) -> "Times":
-        """The next format; wall time is left out where it is not known."""
         order = [one for one in FORMATS if one != "wall" or _datetime(self.started_at) is not None]
         return replace(self, format=order[(order.index(self.format) + 1) % len(order)])
 
@@ -49,13 +48,11 @@ class Times:
 
     @property
     def title(self) -> str:
-        """The title of a column of times, with its unit; that of wall times is their offset from UTC."""
         began = _datetime(self.started_at)
         return offset(began) if self.format == "wall" and began is not None else _TITLES[self.format]
 
     @property
     def name(self) -> str:
-        """The name of the times."""
         return f"{_NAMES[self.format]}, {self.title}" if self.format == "wall" else _NAMES[self.format]
 
     @property
@@ -64,7 +61,6 @@ class Times:
         return _NAMES["request"] if self.format == "event" else self.name
 
     def of(self, transcript: Transcript, event: int) -> str:
-        """Return the time of an event."""
         if not transcript.timed[event]:
             return formatting.UNKNOWN
         if self.format == "event":

@@ -58,7 +58,6 @@ class Folding:
 
     @property
     def folds(self) -> bool:
-        """True if anything is shortened."""
         return self.remedy != ""
 
     @property
@@ -112,13 +111,11 @@ def flattened(parameters: Mapping[str, object]) -> dict[str, str]:
 def parts_lines(
     parts: Iterable[Part], names: Mapping[str, str] | None = None, *, ids: bool = True, indent: str = _INDENT
 ) -> Iterator[Line]:
-    """Yield parts of a message, each text in its lines; `names` are those of called tools, by the ids of the calls."""
     for part in parts:
         yield from _part(part, names or {}, ids, indent)
 
 
 def tool_names(prompt: Prompt) -> dict[str, str]:
-    """Return the names of the tools that a prompt's messages call, by the ids of the calls."""
     parts = chain.from_iterable(message.parts for message in prompt.messages)
     return {part.id: part.name for part in parts if isinstance(part, ToolCall) and part.id}
 

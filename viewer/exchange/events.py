@@ -81,7 +81,6 @@ def _opaque(message: bytes, coding: str | None) -> str:
 
 
 def meaning(transcript: Transcript, event: int) -> str:
-    """Return the end's reason, the tokens, the error or the role of an event; "" if it has none."""
     type, data = transcript.fields(event, _LARGEST)
     return _known(transcript.kind(event), payloads.read(data, type), data)[:_LONGEST]
 

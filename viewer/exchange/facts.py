@@ -133,7 +133,6 @@ def _counts(row: DetailRow) -> Fact:
 
 
 def labels(row: DetailRow) -> Iterator[Fact]:
-    """Yield the labels that an exchange was recorded with, if it has any."""
     if row.labels:
         yield Fact("labels", tuple(line(f"{key}={label}") for key, label in row.labels.items()))
 
@@ -169,7 +168,6 @@ def who_was_slow(slowness: Slowness) -> Iterator[Side]:
 
 
 def fault(row: ListRow) -> str:
-    """Return the code and the message of the error that upstream sent, empty if there was none."""
     return ": ".join(line(text) for text in (row.error_code, row.error_message) if text)
 
 

@@ -79,12 +79,10 @@ def label(position: int) -> str:
 
 
 def missing(sign: str) -> str:
-    """Return the message that there is no marker with a sign."""
     return "no error and no unreadable event here" if sign == "E" else f"no {SIGNS[sign]} here"
 
 
 def first(transcript: Transcript, kind: str) -> int | None:
-    """Return the position of the first event of a kind."""
     return transcript.kinds.find(KINDS.index(kind)) + 1 or None
 
 

@@ -92,12 +92,10 @@ class OpenedExchange:
 
     @property
     def stalls(self) -> list[Verdict]:
-        """The stalls, by their beginning."""
         return [verdict for verdict in self.verdicts if verdict.kind == "stall"]
 
     @property
     def live(self) -> bool:
-        """True if the exchange still runs."""
         return self.facts.ended_by is None
 
     def with_stage(self, stage: Stage) -> "OpenedExchange":

@@ -143,7 +143,6 @@ def request(known: Known) -> Iterator[Line]:
 
 
 def headers(headers: Sequence[Sequence[str]]) -> Iterator[Line]:
-    """Yield headers as stored, redacted."""
     return ([(f"{line(name)}: ", "muted"), (line(value), "plain")] for name, value in headers)
 
 

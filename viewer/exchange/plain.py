@@ -46,7 +46,6 @@ def pane(
 
 
 def answer(transcript: Transcript) -> str:
-    """Return all texts of the answer, headed if there is more than one."""
     parts = AnswerLayout(transcript, _WIDTH).parts
     if len(parts) == 1 and parts[0].name is None:
         return parts[0].track.text
@@ -72,7 +71,6 @@ def _lines(lines: Iterable[str]) -> str:
 
 
 def body(transcript: Transcript) -> str:
-    """Return the answer as it came."""
     return transcript.data.decode("utf-8", "replace")
 
 

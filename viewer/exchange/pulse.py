@@ -26,7 +26,6 @@ class Pulse:
 
     @property
     def runs(self) -> bool:
-        """True if the exchange still runs."""
         return self._opened is not None and self._opened.live and not self.died
 
     @property

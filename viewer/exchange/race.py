@@ -70,13 +70,11 @@ class Lane:
 
     @property
     def content(self) -> Track:
-        """The text of the first choice."""
         voices = self.transcript.voices
         return voices[0].content if voices else Track()
 
     @functools.cached_property
     def text(self) -> str:
-        """The text of the first choice: its content, else its refusal, else the tools that it calls, a line each."""
         if not self.transcript.voices:
             return ""
         voice = self.transcript.voices[0]
@@ -180,7 +178,6 @@ class Race:
         self.playback.grow(self._at, self._end_ns())
 
     def swap(self) -> None:
-        """Swap A and B."""
         media_ns = self.playback.media_ns
         self.lanes = self.lanes[1], self.lanes[0]
         self._merge()
@@ -188,12 +185,10 @@ class Race:
 
     @property
     def texts(self) -> tuple[str, str]:
-        """The texts of both lanes, as `Lane.text`."""
         return self.lanes[0].text, self.lanes[1].text
 
     @property
     def is_live(self) -> tuple[bool, bool]:
-        """For each lane, whether it still runs."""
         return self.lanes[0].is_live, self.lanes[1].is_live
 
     @property
@@ -243,7 +238,6 @@ class Race:
 
     @property
     def positions(self) -> tuple[int, int]:
-        """The number of events received in each lane."""
         at = self.playback.position
         return self._counts[0][at], self._counts[1][at]
 

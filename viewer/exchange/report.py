@@ -41,7 +41,6 @@ STYLES: Final[dict[Tone, str]] = {
 
 
 def drawn(lines: Iterable[Line]) -> Iterator[Text]:
-    """Yield lines of pieces and tones as text for a terminal."""
     for pieces in lines:
         yield Text.assemble(*((block(text), STYLES[tone]) for text, tone in pieces))
 
@@ -136,7 +135,6 @@ def body(data: bytes) -> Iterator[Text]:
 
 
 def laid_out(found: Iterable[Fact], width: int | None) -> Iterator[Text]:
-    """Yield facts beside their labels, in as many lines of the terminal's width as they need."""
     for fact in found:
         for (label, _), *rest in pages.labelled(fact, width or _PLAIN_WIDTH, LABELS):
             yield from drawn([[(label, "muted"), *rest]])

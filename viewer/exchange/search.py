@@ -85,7 +85,6 @@ def stall(opened: OpenedExchange, playback: Playback, *, back: bool) -> Verdict 
 
 
 def stall_here(opened: OpenedExchange, playback: Playback) -> Verdict | None:
-    """Return the stall whose surroundings the playhead is in, or else the longest."""
     at_ns = playback.media_ns
     near = (one for one in opened.stalls if one.from_ns - BEFORE_NS <= at_ns <= one.from_ns + one.lasted_ns + AFTER_NS)
     inside = [*near] if at_ns else []

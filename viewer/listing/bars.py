@@ -72,20 +72,17 @@ class Bar:
 
     @property
     def sizes(self) -> Counter[str]:
-        """The sizes of the parts."""
         found = Counter[str]()
         for part, start, end in self.phases:
             found[part] += end - start
         return found
 
     def drawn(self, count: int, signs: Mapping[str, PartSign]) -> Iterator[Part]:
-        """Yield the bar in `count` cells."""
         for part, same in groupby(_cells(self, count)):
             sign, tone, _ = _BLANK if part is None else signs[part]
             yield sign * len([*same]), tone
 
     def largest(self, signs: Mapping[str, PartSign]) -> Part:
-        """Return the largest part, with its share."""
         whole = (sizes := self.sizes).total()
         if not whole:
             return "", "plain"

@@ -48,11 +48,9 @@ class Catalog:
         return len(self._ended)
 
     def number(self, place: int) -> int:
-        """Return the number of the exchange at a place."""
         return self._numbers[self._index(place)]
 
     def numbers(self) -> list[int]:
-        """Return all numbers, from the top."""
         numbers = list(self._numbers)
         return numbers[::-1] if self.by_time else numbers
 
@@ -182,7 +180,6 @@ class Marks:
 
     @property
     def ids(self) -> dict[int, str]:
-        """Their ids by their numbers."""
         return dict(self._ids)
 
     def check(self, ids: Mapping[int, str]) -> int:
@@ -199,7 +196,6 @@ class Marks:
             self._ids[number] = id
 
     def clear(self) -> None:
-        """Unmark all."""
         self._ids.clear()
 
     def compared(self, selected: int | None) -> list[int]:

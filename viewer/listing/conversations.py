@@ -158,7 +158,6 @@ class Conversations:
                 self._enter(self._links[no])
 
     def name(self, no: int) -> str | None:
-        """Return the name of an exchange's conversation; None: it belongs to none, such as a list of models."""
         self._settle()
         name = self._names.get(no)
         return self._keys[name][1] if name is not None and name in self._keys else name
@@ -174,12 +173,10 @@ class Conversations:
         return self._above.get(no)
 
     def numbers(self) -> list[int]:
-        """Return the numbers of all exchanges that are part of a conversation."""
         self._settle()
         return [no for no, name in self._names.items() if name is not None]
 
     def id(self, no: int | None) -> str | None:
-        """Return the id of an exchange; None of none."""
         return None if no is None or no not in self._links else self._links[no].id
 
 

@@ -54,7 +54,6 @@ def figure(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """Return a percentage, to a tenth."""
     return formatting.UNKNOWN if value is None else f"{value:.1f}%"
 
 
@@ -124,7 +123,6 @@ def table(
 
 
 def name(key: object) -> str:
-    """Return the name of a group, `–` for the group of unknown values."""
     return formatting.cell(key)
 
 
@@ -136,7 +134,6 @@ def rough(row: TableRow) -> str:
 
 
 def failure(outcome: str, detail: str | None, code: str | None, status: int | None) -> str:
-    """Return the name of a kind of failure, with its status where that is a failure, too."""
     prefix = f"{status} " if status is not None and status >= 400 else ""
     named = [formatting.line(text) for text in (outcome, detail, code) if text]
     return clipped(f"{prefix}{' '.join(named)}", _LONGEST_FAILURE)

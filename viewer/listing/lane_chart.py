@@ -53,12 +53,10 @@ class LaneChart:
 
     @property
     def room(self) -> int:
-        """The number of lanes in sight at once."""
         return max(self._rows // self._rows_each, 1)
 
     @property
     def _top(self) -> int:
-        """The first lane in sight."""
         return max(0, min(self._lane_here - self.room // 2, len(self.shown.lanes) - self.room))
 
     @cached_property
@@ -94,12 +92,10 @@ class LaneChart:
 
     @property
     def is_off(self) -> bool:
-        """True if the exchange under the cursor is out of sight."""
         first, last = (0, 1) if self.here is None else self.shown.span(self.here, self.view)
         return last <= 0 or first >= self.view.cells
 
     def bar_at(self, x: int, y: int) -> ClockBar | None:
-        """Return the exchange that is drawn at a cell."""
         place, cell = self._top + (y - 1) // self._rows_each, x - _MARGIN - self._names - 1
         if not 1 <= y <= self._rows or place >= len(self.shown.lanes):
             return None

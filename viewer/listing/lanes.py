@@ -73,12 +73,10 @@ class ClockLanes:
 
     @cached_property
     def bars(self) -> list[ClockBar]:
-        """All exchanges in the order of their starts."""
         return sorted((one for lane in self.lanes for one in lane.bars), key=lambda one: (one.start_ns, one.row.no))
 
     @cached_property
     def places(self) -> dict[int, int]:
-        """The lane of each exchange, by its number."""
         return {one.row.no: place for place, lane in enumerate(self.lanes) for one in lane.bars}
 
     @property

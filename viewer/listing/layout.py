@@ -62,7 +62,6 @@ class ListColumn:
 
     @property
     def full_title(self) -> str:
-        """The title with its unit."""
         return f"{self.title} {self.unit}".rstrip()
 
 

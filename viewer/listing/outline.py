@@ -106,7 +106,6 @@ def fitted(width: int) -> tuple[OutlineColumn, ...]:
 
 
 def titles(columns: Sequence[OutlineColumn], width: int, bars: Bars) -> Iterator[Part]:
-    """Yield the titles of the columns."""
     yield from laid_out([("CONVERSATION", "muted")], _name_width(width), right=False)
     for column in columns:
         yield " " * _BETWEEN, "plain"

@@ -65,7 +65,6 @@ _LEAST_DRAWN: Final = 0.2
 
 
 def label(name: str, *, with_unit: bool) -> str:
-    """Return the name of a figure, with its unit, or only where that is not the usual one."""
     return LABELS[name] + (_UNITS.get(name, "") if with_unit else "")
 
 
@@ -107,7 +106,6 @@ class Score:
 
     @property
     def width(self) -> int:
-        """The width of the widest of its texts, in cells; all are safe for a terminal."""
         return max(map(len, (self.label, self.a, self.b, self.difference)))
 
 

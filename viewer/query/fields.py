@@ -138,7 +138,6 @@ MEANINGS: Final = {name: field.meaning for name, field in FIELDS.items() if fiel
 
 
 def others(name: str) -> list[str]:
-    """Return the other names of a field, shorter ones first."""
     return sorted((other for other, meant in NAMES.items() if meant == name and other != name), key=len)
 
 

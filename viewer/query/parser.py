@@ -85,7 +85,6 @@ class FilterItem:
 
     @property
     def pattern(self) -> Pattern:
-        """The text as a pattern; a phrase has no wildcards."""
         return (self.text,) if self.is_phrase else pattern(self.text)
 
     def error(self, message: str) -> FilterError:
@@ -204,7 +203,6 @@ def _offered(name: str, known: Collection[str]) -> list[str]:
 
 
 def operators(field: Field) -> tuple[str, ...]:
-    """Return the operators that a field takes."""
     if field.name in ("since", "until"):
         return (":", "=")
     return tuple(sign for sign, one in OPERATORS.items() if one.form in KINDS[field.kind].forms)

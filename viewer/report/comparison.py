@@ -114,7 +114,6 @@ def _short(row: TableRow) -> str:
 
 
 def _change(row: TableRow) -> str:
-    """Return the change with its interval in percent of the base; of a rate, in points of percent (pp)."""
     ends = [row[name] for name in ("difference", "low", "high")]
     base, is_rate = row["base"], row["metric"].endswith("_pct")
     if is_rate or not base:  # of a base of 0 there is no percentage
@@ -138,6 +137,5 @@ def _verdict(row: TableRow) -> str:
 
 
 def _sizes(rows: Sequence[TableRow]) -> str:
-    """Return the numbers of exchanges that were compared."""
     sizes = [(row["base_n"], row["new_n"]) for row in rows if row["metric"] == "latency_p50_ms"]
     return "".join(f"{base:,} and {new:,} complete answers" for base, new in sizes)

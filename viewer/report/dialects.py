@@ -40,12 +40,10 @@ class Trial:
 
     @property
     def is_recognised(self) -> bool:
-        """True if a declared dialect has decoded it."""
         return self.measures.dialect_version is not None
 
 
 def trial(exchange: Exchange, reads: Reads, body: bytes, declarations: Sequence[dict[str, Any]]) -> Trial:
-    """Decode an exchange by declarations, as a recording with them would have been."""
     facts = replace(exchange, dialects=json.dumps(declarations))
     decoded = decode(facts, reads, body)
     own = [one for one in registry.declared(facts.dialects) if any(one.declaration == given for given in declarations)]
@@ -54,7 +52,6 @@ def trial(exchange: Exchange, reads: Reads, body: bytes, declarations: Sequence[
 
 
 def row(found: Trial) -> TableRow:
-    """Return the measures of a trial as one row, times in ms."""
     values = {name: getattr(found.measures, name) for name in TRIED}
     values = {rows.field_name(name): rows.ms(one) if name.endswith("_ns") else one for name, one in values.items()}
     return values | {"flags": list(found.measures.flags), "ignored": list(found.ignored)}

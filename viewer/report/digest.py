@@ -93,8 +93,6 @@ def _figure(name: str, statistic: str, title: str) -> Column:
 
 
 def _columns(row: TableRow) -> list[Column]:
-    """Return the columns of the page: the quantity in words, and its statistics."""
-
     def words(line: TableRow) -> str:
         quantity = QUANTITIES[line["name"]]
         return f"{_QUANTITIES[quantity.name]} ({quantity.name}) {quantity.unit}"

@@ -70,7 +70,6 @@ _IMPORTANT: Final = (
 
 
 def shares(account: Account) -> str:
-    """Return the parts of the time, the largest first, in percent; "" if there is none."""
     known = sorted(((took_ns, name) for name, took_ns in account.parts.items() if took_ns), reverse=True)
     return " · ".join(f"{name} {share(took_ns, account.wall_ns)}" for took_ns, name in known)
 
@@ -160,7 +159,6 @@ def _less(value: float | None, other: float | None) -> float | None:
 
 
 def comparison(rows: Sequence[TableRow], width: int | None = None) -> Table:
-    """Lay out the figures of two sessions side by side."""
     return table([plain(name) for name in COMPARED], rows, width)
 
 
@@ -189,7 +187,6 @@ def turn_rows(found: Sequence[TurnTime], facts: Mapping[int, TableRow]) -> Itera
 
 
 def turns(rows: Sequence[TableRow], width: int | None = None) -> Table:
-    """Lay out the turns of a session, one a row; parts that none of them has are left out."""
     always = ("start_ms", "waiting_ms", "streaming_ms")
     names = [name for name in _SHOWN if not name.endswith("_ms") or name in always or any(row[name] for row in rows)]
     return table([_column(name) for name in names], rows, width, _IMPORTANT)

@@ -47,7 +47,6 @@ def block(
 
 
 def drawn(filled: Sequence[Bucket], quantity: Quantity, width: int) -> Iterator[Text]:
-    """Draw the histogram of a quantity."""
     yield Text(f"{quantity.name} ({quantity.meaning})", "bold")
     for line in bars(filled, quantity.unit, width):
         yield Text(line)
@@ -76,13 +75,11 @@ def _label(bucket: Bucket) -> str:
 
 
 def explained(warning: str) -> str:
-    """Return a warning of a row as a sentence."""
     name, _, about = warning.partition(":")
     return summary.WARNINGS[name] + (f" ({about.replace(',', ', ')})" if about else "")
 
 
 def percent(value: float | None) -> str:
-    """Return a percentage."""
     return _UNKNOWN if value is None else f"{value:.2f} %"
 
 

@@ -153,7 +153,6 @@ class Table:
 
 
 def plain(field: str) -> Column:
-    """Return the column of a field under its own name."""
     return Column(field, field, lambda row: formatting.cell(row[field]))
 
 
@@ -189,7 +188,6 @@ def grid(
     important: Sequence[str] = (),
     narrowest: int = NARROWEST,
 ) -> Table:
-    """Lay out rows of any kind under the names of their fields; the rest is as in `table`."""
     return table([plain(field) for field in fields], rows, width, important, narrowest)
 
 
@@ -268,7 +266,6 @@ def _lines(
 
 
 def _colour(text: Text, names: Sequence[str], padded: Sequence[str]) -> None:
-    """Set the colours of the outcome in a line."""
     start = 0
     for name, cell in zip(names, padded, strict=True):
         if name in _COLOURED:

@@ -98,7 +98,6 @@ def rows(measured: ToolReport) -> list[TableRow]:
 
 
 def grouped(given: Sequence[TableRow], names: Sequence[str], width: int | None = None) -> Table:
-    """Lay out rows of several groups, each with its keys."""
     important = [name for name in names if name not in _IMPORTANT]
     return tables.grid(names, list(map(_rounded, given)), width, (*important[:1], *_IMPORTANT, *important[1:]))
 
@@ -116,7 +115,6 @@ def compared(base: ToolReport, new: ToolReport) -> Iterator[TableRow]:
 
 
 def schema(tool: str) -> dict[str, str]:
-    """Return the meaning of each field of a row."""
     read = ", ".join(authority(tool).releases)
     return {**MEANINGS, "releases": f"{MEANINGS['releases']}: {read}"}
 
@@ -164,7 +162,6 @@ def about(measured: ToolReport, width: int | None = None) -> Iterator[Text]:
 
 
 def _omitted(measured: ToolReport) -> str:
-    """Return the omitted metrics, with the count of requests whose tokens are unknown."""
     omitted, hint = measured.omitted, "" if measured.is_tokenized else ": see --tokenizer"
     match list(set(omitted.values())):
         case []:

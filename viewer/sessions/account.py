@@ -91,7 +91,6 @@ class Account:
         return {name: getattr(self, f"{name}_ns") for name in PARTS} if self.is_known else {}
 
     def row(self) -> rows.TableRow:
-        """Return the `ACCOUNT_FIELDS` by name."""
         row = {name: _shown(name, getattr(self, rows.stored_name(name))) for name in rows.ACCOUNT_FIELDS}
         return row if self.is_known else row | dict.fromkeys(f"{name}_ms" for name in PARTS)
 

@@ -65,12 +65,10 @@ def context(own: Elements, before: Elements | None, *, is_known: bool = True) ->
 
 
 def record(found: Context) -> JsonObject:
-    """Return the content of a request for programs."""
     return {"bytes": found.size, "new_bytes": found.new_size, "parts": [*map(part, found.parts)]}
 
 
 def part(one: ContextPart) -> JsonObject:
-    """Return a part by the names of `FIELDS`."""
     return dict(zip(FIELDS, (one.source, one.name, one.size, one.is_new), strict=True))
 
 

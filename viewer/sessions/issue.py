@@ -131,7 +131,6 @@ def _row(one: ReportedExchange) -> tuple[str, ...]:
 
 
 def _since(one: ReportedExchange, report: IssueReport) -> str:
-    """Return the start of an exchange in seconds since that of the first."""
     if one.started_at is None or report.first_started_at is None:
         return f"{UNKNOWN:>10} s"
     began = datetime.fromisoformat(one.started_at) - datetime.fromisoformat(report.first_started_at)

@@ -176,7 +176,6 @@ class _Session:
 
 
 def ties(generations: Iterable[Generation]) -> dict[int, Tie]:
-    """Return the tie of each generation of one session by its number."""
     session, found = _Session(), dict[int, Tie]()
     for order, one in enumerate(generations):
         found[one.no] = session.tie(one, found)

@@ -92,7 +92,6 @@ def pair(a: DetailRow, b: DetailRow) -> list[TableRow]:
 
 
 def groups(base: Sample, new: Sample, seed: int = 0) -> list[TableRow]:
-    """Compare two groups: medians and 95th percentiles of every quantity, and the error rates."""
     percentiles, rates = list(_percentiles(base, new)), list(_rates(base, new))
     level = _joint_level(percentiles, rates, seed)
     judged: list[_Percentile | _Rate] = [*percentiles, *rates]
@@ -116,11 +115,9 @@ class _Percentile:
 
     @property
     def too_few(self) -> bool:
-        """True if a side has too few values for a verdict."""
         return min(len(known(column)) for column in self.columns) < _least(self.percent)
 
     def row(self, level: float) -> TableRow:
-        """Judge the difference at a level."""
         base, new = map(known, self.columns)
         interval = None if self.too_few else difference(base, new, self.percent, level)
         shown = [percentiles(values, (self.percent,))[0] if len(values) else None for values in (base, new)]
@@ -137,11 +134,9 @@ class _Rate:
 
     @property
     def too_few(self) -> bool:
-        """True if a side has too few attempts for a verdict."""
         return min(self.base[1], self.new[1]) < LEAST
 
     def row(self, level: float) -> TableRow:
-        """Judge the difference at a level."""
         shown = [100 * failed / n if n else None for failed, n in (self.base, self.new)]
         low, high = (0.0, 0.0) if self.too_few else share_difference(self.base, self.new, level)
         interval = None if self.too_few else (100 * low, 100 * high)
@@ -231,7 +226,6 @@ def least(metric: str) -> int:
 
 
 def _least(percent: int) -> float:
-    """Return the fewest values that a percentile needs."""
     return max(LEAST, 100 * _BEYOND / (100 - percent))
 
 

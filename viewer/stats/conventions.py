@@ -97,7 +97,6 @@ class Family(NamedTuple):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The names of all labels."""
         return Labels._fields + ((self.label,) if self.label else ())
 
 

@@ -139,7 +139,6 @@ class Histogram:
 
     @property
     def cumulative(self) -> list[tuple[float, int]]:
-        """The upper bound of each bucket, and the count of values up to it."""
         return list(zip([*self.bounds, inf], accumulate(self.counts), strict=True))
 
 
@@ -177,7 +176,6 @@ class DashboardCounts(Generic[H]):
     """The labels, and kinds of error, that are kept apart."""
 
     def __post_init__(self) -> None:
-        """Make the metrics of the conventions."""
         self.histograms |= {family: {} for family in self.conventions.families if family.bounds}
         self.counters |= {family: Counter() for family in self.conventions.families if not family.bounds}
 

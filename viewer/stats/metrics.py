@@ -39,7 +39,6 @@ class Quantity:
 
     @property
     def low_is_good(self) -> bool:
-        """True if less is better: for durations, not for rates."""
         return self.unit == "ms"
 
 

@@ -107,7 +107,6 @@ class Price:
     cache_write_1h: int | None
 
     def fits(self, names: Names) -> bool:
-        """Return True if the price is for exchanges with these names."""
         return all(
             any(pattern.fullmatch(text) for text in _texts(name, getattr(names, name)))
             for name, pattern in self.patterns
@@ -192,7 +191,6 @@ def currency(value: object) -> str:
 
 
 def _amount(name: str, value: object) -> int:
-    """Return the price of a token in units."""
     number = Decimal(repr(value)) if isinstance(value, int | float) and not isinstance(value, bool) else Decimal("nan")
     if not 0 <= number <= _HIGHEST if number.is_finite() else True:
         raise ValueError(f"{name} must be the price of a million tokens, a number from 0 to {_HIGHEST:,}")

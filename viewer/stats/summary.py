@@ -151,7 +151,6 @@ class Sample:
 
     @property
     def size(self) -> int:
-        """The number of exchanges."""
         return len(self.measured)
 
     @classmethod
@@ -211,7 +210,6 @@ class Attempts:
 
 
 def fields(by: Sequence[str]) -> tuple[str, ...]:
-    """Return the fields of a row of statistics by these groups."""
     return (*by, *schema())
 
 

@@ -157,7 +157,6 @@ class Canvas:
 
 
 def _differing(sent: list[list[Cell]], target: list[list[Cell]]) -> int:
-    """Return the number of cells that differ."""
     return sum(sum(map(ne, *rows)) for rows in zip(sent, target, strict=True))
 
 

@@ -64,12 +64,10 @@ class ClockAxis:
 
     @property
     def length_ns(self) -> int:
-        """The length of the axis."""
         return self.periods[-1].at + self.periods[-1].end_ns - self.periods[-1].start_ns if self.periods else 0
 
     @property
     def cuts(self) -> Iterator[IdleCut]:
-        """Yield the idle times that are cut, in order."""
         for before, after in pairwise(self.periods):
             yield IdleCut(before.at + before.end_ns - before.start_ns, after.at, after.start_ns - before.end_ns)
 
@@ -174,7 +172,6 @@ class ClockZoom:
         return self.centred(axis, axis.wall_ns(view.start + (1 + by) * view.length // 2))
 
     def centred(self, axis: ClockAxis, wall_ns: int) -> "ClockZoom":
-        """Return the view around a timestamp; one that reaches the end follows it."""
         reaches_end = self.length_ns is None or axis.at(wall_ns) + self.length_ns // 2 >= axis.length_ns
         return ClockZoom(self.length_ns, None if reaches_end else wall_ns)
 
@@ -261,7 +258,6 @@ def _put(line: list[str], place: int, text: str) -> bool:
 
 
 def _of_day(wall_ns: int) -> int:
-    """Return the local time of day of a timestamp, in ns since midnight."""
     seconds, rest = divmod(wall_ns, _SECOND_NS)
     local = datetime.fromtimestamp(seconds).astimezone()
     return (local.hour * 3600 + local.minute * 60 + local.second) * _SECOND_NS + rest

@@ -135,7 +135,6 @@ def _header(name: str, value: str, key: str) -> str | None:
 
 
 def _key(url: str) -> str:
-    """Return the variable that holds the key of a URL's host."""
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:  # no host that can be known, so nobody's key

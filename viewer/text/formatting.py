@@ -30,12 +30,10 @@ def cell(value: object) -> str:
 
 
 def line(text: str | None) -> str:
-    """Return a text in one line: control characters are shown as signs."""
     return UNKNOWN if text is None else safe(text)
 
 
 def block(text: str) -> str:
-    """Return a text in its lines."""
     return safe(text.expandtabs(_TAB), multiline=True)
 
 
@@ -57,7 +55,6 @@ def span(ms: float | None) -> str:
 
 
 def whole_ms(ms: float, width: int) -> str:
-    """Return whole milliseconds for a column; only for want of room without a comma, or last in seconds, as `125s`."""
     return fitting((f"{ms:,.0f}", f"{ms:.0f}", f"{ms / 1000:,.0f}s"), width)
 
 
@@ -112,7 +109,6 @@ def minutes(seconds: int) -> str:
 
 
 def count(value: int | None) -> str:
-    """Return a number of things."""
     return UNKNOWN if value is None else f"{value:,}"
 
 
@@ -130,7 +126,6 @@ def short_count(value: int) -> str:
 
 
 def amount(value: float | None) -> str:
-    """Return an amount of money, not rounded."""
     return UNKNOWN if value is None else f"{Decimal(repr(value)):,f}"
 
 

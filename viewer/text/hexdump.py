@@ -55,7 +55,6 @@ class HexDump:
             at += 1
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return self._tops[-1]
 
     def row(self, number: int) -> HexRow:
@@ -68,7 +67,6 @@ class HexDump:
         return HexRow(start + line * self._size, min(start + (line + 1) * self._size, stop))
 
     def row_of(self, offset: int) -> int:
-        """Return the number of the row that shows a byte."""
         if not self._parts:
             return 0
         part = max(bisect_right(self._parts, offset, key=lambda part: part[0]) - 1, 0)
@@ -98,7 +96,6 @@ class TextDump:
         self.is_whole = len(rows) <= MOST_ROWS
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return len(self.rows)
 
     @property

@@ -111,7 +111,6 @@ def drawn(bar: Bar, axis: Axis | None, cells: int, ending: str) -> list[tuple[st
 
 
 def joined(signs: Iterable[Sign]) -> list[tuple[str, Phase]]:
-    """Join neighbouring signs of one phase."""
     return [("".join(sign for sign, _ in run), phase) for phase, run in groupby(signs, lambda sign: sign[1])]
 
 

@@ -44,7 +44,6 @@ class WrappedText:
         self.done = False
 
     def __len__(self) -> int:
-        """Return the number of lines found."""
         return len(self._starts)
 
     def more(self, lines: int) -> None:
@@ -64,7 +63,6 @@ class WrappedText:
         return start, end - (end > start and self.text[end - 1] == "\n")
 
     def line(self, line: int) -> str:
-        """Return the text of a line."""
         return self.text[slice(*self.span(line))]
 
     def line_of(self, offset: int) -> int:
@@ -156,7 +154,6 @@ def _with_bases(text: str) -> str:
 
 
 def grapheme_ends(text: str) -> Iterator[int]:
-    """Yield the end of each grapheme of a text."""
     for match in _patterns()[0].finditer(text):
         yield from range(match.start() + LONGEST_GRAPHEME, match.end(), LONGEST_GRAPHEME)
         yield match.end()

@@ -68,7 +68,6 @@ class Playback:
 
     @property
     def at_end(self) -> bool:
-        """True if every event has come and the stream's end is reached."""
         return self.position >= len(self._at) and self.shown_ns >= self._shown_end
 
     def play(self) -> None:
@@ -80,13 +79,11 @@ class Playback:
         self.playing = True
 
     def play_span(self, from_ns: int, to_ns: int) -> None:
-        """Play from one timestamp to another, in ns since T0, and stop there."""
         self.seek_to(from_ns)
         self._until_ns = min(to_ns, self.end_ns)
         self.playing = True
 
     def pause(self) -> None:
-        """Stop where the playhead is, with the events that are due there."""
         if self.speed != float("inf"):
             self.advance()
         shown = self.shown_ns
@@ -110,7 +107,6 @@ class Playback:
             self.following = True
 
     def seek(self, position: int) -> None:
-        """Go to the timestamp of the event at a position, counted from 1; 0 is the start."""
         self._until_ns = None
         self.position = max(0, min(position, len(self._at)))
         self._rebase(self._shown[self.position - 1] if self.position else 0)
@@ -132,7 +128,6 @@ class Playback:
         self.seek(self.position + count)
 
     def set_speed(self, speed: float) -> None:
-        """Play as many times as fast from here on."""
         self._rebase(self.shown_ns)
         self.speed = speed
 

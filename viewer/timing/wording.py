@@ -55,7 +55,6 @@ def lasted(stall: Verdict) -> str:
 
 
 def by(stall: Verdict) -> str:
-    """Return the party that caused a stall."""
     return f"by {stall.who}" if stall.who else "(unclear by whom)"
 
 

@@ -193,7 +193,6 @@ class ViewerApp(App[int]):
         return self._away is not None and not self._away.is_finished
 
     def _end(self, number: signal.Signals) -> None:
-        """Exit after a signal."""
         if self._is_away and number in (signal.SIGINT, signal.SIGQUIT):
             return  # keys send them to all programs in a terminal: it is for the one that has it
         # If the terminal is gone, pending writes to it may delay the end for ever.
@@ -211,7 +210,6 @@ class ViewerApp(App[int]):
         self.exit(code)
 
     def on_unmount(self) -> None:
-        """Close the tape."""
         self._typed_ahead.stop()
         self.tape.close()
         self.listed.close()
@@ -273,7 +271,6 @@ class ViewerApp(App[int]):
         return [*filters, *[themes.WITHOUT_COLORS] * self.no_color, *[ASCII] * self.ascii]
 
     def handle_bindings_clash(self, clashed_bindings: set[Binding], node: DOMNode) -> None:
-        """Warn of keys that the configuration gives to two actions."""
         warning = keys.clash_warning(clashed_bindings)
         if warning is not None and warning not in self._warnings:
             self._warnings.add(warning)
@@ -299,7 +296,6 @@ class ViewerApp(App[int]):
             self.push_screen(DrilledScreen(filter_text))
 
     def action_leave(self) -> None:
-        """Go back a screen; from the first one, exit."""
         if len(self.screen_stack) > 2 and not isinstance(self.screen, CrampedScreen):
             self.pop_screen()
         else:
@@ -314,7 +310,6 @@ class ViewerApp(App[int]):
             self.pop_screen()
 
     def _undo(self) -> Callable[[], object] | None:
-        """Return the reversal of the last step on this screen, or None if there is none."""
         undo: Callable[[], object] | None = getattr(self.screen, "undo", None) if self.screen_stack else None
         return undo
 
@@ -328,21 +323,18 @@ class ViewerApp(App[int]):
             self.exit(_SIGNALLED + signal.SIGINT)
 
     def action_help(self) -> None:
-        """Show the actions of this screen."""
         from wiretape.viewer.tui.dialogs.help import HelpScreen
 
         if not self.screen.is_modal:
             self.push_screen(HelpScreen(self.screen.active_bindings))
 
     def action_copy_menu(self) -> None:
-        """Show the menu of copies of this screen."""
         from wiretape.viewer.tui.dialogs import menus
 
         if not self.screen.is_modal:
             self.push_screen(menus.copy_menu(self, self._shown.copies(), self.screen))
 
     def action_export_menu(self) -> None:
-        """Show the menu of exports of this screen."""
         from wiretape.viewer.tui.dialogs import menus
 
         if not self.screen.is_modal:
@@ -372,7 +364,6 @@ class ViewerApp(App[int]):
             self.notify(error, severity="error")
 
     def action_next_theme(self) -> None:
-        """Switch between the dark and the light theme."""
         self.use_theme(themes.following(self.theme))
         self.notify(self.theme, title="theme", markup=False, timeout=2)
 
@@ -408,7 +399,6 @@ class CrampedScreen(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = bindings.of(bindings.LEAVE)
 
     def compose(self) -> ComposeResult:
-        """Lay out the line."""
         yield Static(paint.content(f"wiretape needs {LEAST_SIZE[0]}x{LEAST_SIZE[1]}: enlarge me, or q quits"))
 
 

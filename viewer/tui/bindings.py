@@ -52,7 +52,6 @@ class Action:
 
 
 def of(*actions: Action) -> list[BindingType]:
-    """Return the bindings of actions."""
     return [action.binding for action in actions]
 
 
@@ -268,6 +267,5 @@ FILTER_LINE: Final = (
 
 
 def known() -> dict[str, Action]:
-    """Return the actions of all screens by their names."""
     listed: Iterable[Action] = (action for actions in SCREENS.values() for action in actions)
     return {action.name: action for action in (*listed, *FILTER_LINE, *APPLICATION, *TERMINAL)}

@@ -217,7 +217,6 @@ def admitted(
 
 
 def load(text: bytes | str, place: str) -> JsonObject:
-    """Parse a JSON object as a tool does; `place` is for the error message."""
     payload = load_any(text, place)
     if not isinstance(payload, dict):
         raise ToolError(f"TypeError on {place} that is no object")
@@ -272,12 +271,10 @@ def completion_tokens(payload: JsonObject, api: str = chat.API) -> int | None:
 
 
 def ms(ns: float) -> float:
-    """Return nanoseconds as milliseconds."""
     return ns / 1e6
 
 
 def gaps(at: Sequence[int]) -> list[float]:
-    """Return the gaps between timestamps in ns, in ms."""
     return [gap / 1e6 for gap in map(sub, at[1:], at)]
 
 

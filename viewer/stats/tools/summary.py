@@ -204,7 +204,6 @@ class ToolReport:
 
     @property
     def error_rate(self) -> float | None:
-        """The percentage of attempts that failed."""
         return 100 * self.failed / self.attempts if self.attempts else None
 
     @property
@@ -327,7 +326,6 @@ def measure_observed(tool: str, observed: Observed, count_tokens: CountTokens | 
 
 
 def report_of(tool: str, measured: Iterable[Addend], *, is_tokenized: bool = False) -> ToolReport:
-    """Return a tool's report of exchanges that it measured."""
     report = ToolReport(tool, authority(tool), is_tokenized)
     for one in measured:
         report.add(*one)

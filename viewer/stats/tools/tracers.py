@@ -132,7 +132,6 @@ _LITELLM: Final = {messages.API: _messages, gemini.API: _gemini, responses.API: 
 
 
 def _check_faults(request: MeasuredRequest) -> None:
-    """Raise `ToolError` if a payload reports an error."""
     if request.decoded is not None and any(run.chunk.fault is not None for run in request.decoded.runs):
         raise ToolError("MidStreamFallbackError: error payload in the stream")
 

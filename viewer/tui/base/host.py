@@ -58,7 +58,6 @@ class Host(Protocol):
 
 
 def host(screen: Screen[Any]) -> Host:
-    """Return the application of a screen."""
     return cast(Host, screen.app)
 
 

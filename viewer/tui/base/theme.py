@@ -77,13 +77,11 @@ _SET_OFF: Final = 1.4
 
 
 def following(current: str) -> str:
-    """Return the name of the next of our themes; after any other theme, of the first."""
     names = [theme.name for theme in THEMES]
     return names[(names.index(current) + 1) % len(names)] if current in names else names[0]
 
 
 def contrast(foreground: str, background: str) -> float:
-    """Return the contrast of two colours as WCAG 2 defines it: 1 (none) to 21."""
     darker, lighter = sorted(luminance(*Color.parse(colour).normalized) for colour in (foreground, background))
     return (lighter + 0.05) / (darker + 0.05)
 
@@ -107,7 +105,6 @@ WITHOUT_COLORS: Final = _WithoutColors()
 
 
 def css(widget: str) -> str:
-    """Return the rules of a widget's component classes."""
     weights = {tone: "bold" if tone in _BOLD else "none" for tone in COLORS}
     rules = (f".tone--{tone} {{ color: {color}; text-style: {weights[tone]}; }}" for tone, color in COLORS.items())
     return f"{widget} {{ {' '.join(f'& > {rule}' for rule in rules)} }}"
@@ -134,7 +131,6 @@ def style(widget: Widget, name: str) -> Style:
 
 
 def behind(widget: Widget, name: str) -> Style:
-    """Return the background of a component class."""
     return Style(bgcolor=style(widget, name).bgcolor)
 
 
@@ -162,7 +158,6 @@ class ThemeStyles(Vertical):
         self._styles: dict[str, Style] = {}
 
     def on_mount(self) -> None:
-        """Follow changes of the theme."""
         self.app.theme_changed_signal.subscribe(self, lambda _: self.call_after_refresh(self._renew))
 
     def on_unmount(self) -> None:

@@ -48,7 +48,6 @@ class LanePane(Toned):
 
     @property
     def room(self) -> int:
-        """The cells of a line."""
         return max(self.size.width - len(_MARGIN), 1)
 
     def rows_of(self, parts: Sequence[LanePart], most: int) -> int:
@@ -73,7 +72,6 @@ class LanePane(Toned):
         self.refresh()
 
     def on_resize(self) -> None:
-        """Wrap anew."""
         self._lines = None
 
     def render_line(self, y: int) -> Strip:

@@ -132,16 +132,13 @@ class CompareScreen(PlaybackScreen):
         self.set_interval(POLL_SECONDS["screen"], self._poll)
 
     def on_unmount(self) -> None:
-        """Abandon pending reads."""
         for side in self._sides:
             side.loader.close()
 
     def on_resize(self) -> None:
-        """Draw for the new size, once it is laid out."""
         self.call_after_refresh(self._lay_out)
 
     def on_race_strips_resized(self) -> None:
-        """Draw the race for the new size of its strips."""
         self._show_race()
 
     def copies(self) -> list[tuple[str, str]]:
@@ -170,11 +167,9 @@ class CompareScreen(PlaybackScreen):
         return ids if len(ids) == len(self._numbers) else []
 
     def action_align(self) -> None:
-        """Change the alignment."""
         self._command(lambda race: race.align(ALIGNMENTS[(ALIGNMENTS.index(race.alignment) + 1) % len(ALIGNMENTS)]))
 
     def action_swap(self) -> None:
-        """Swap A and B."""
         if self._race is not None:
             self._sides.reverse()
             self._command(lambda race: race.swap())
@@ -198,7 +193,6 @@ class CompareScreen(PlaybackScreen):
 
     @property
     def is_live(self) -> bool:
-        """True if either is still running."""
         return self._race is not None and any(self._race.is_live)
 
     def command(self, change: Move, *, seeks: bool = False) -> None:
@@ -211,7 +205,6 @@ class CompareScreen(PlaybackScreen):
         self._command(move)
 
     def _command(self, change: Callable[[Race], None]) -> None:
-        """Change the race, and show the result."""
         if self._race is not None:
             self._part(False)
             change(self._race)
@@ -244,7 +237,6 @@ class CompareScreen(PlaybackScreen):
         self._take()
 
     def _take(self) -> None:
-        """Show the new data, if there are any."""
         changed = [side.take() for side in self._sides]
         a, b = (side.lane for side in self._sides)
         if a is None or b is None or not any(changed):

@@ -51,12 +51,10 @@ class RankedTable(CursorTable):
 
     @property
     def count(self) -> int:
-        """The number of exchanges."""
         return len(self._entries)
 
     @property
     def selected(self) -> RankedExchange | None:
-        """The exchange under the cursor."""
         return self._entries[self.cursor] if self._entries else None
 
     def show(self, entries: Sequence[RankedExchange], by: str | None, *, reverse: bool = False) -> None:
@@ -107,7 +105,6 @@ class CompareManyScreen(Screen[None]):
         yield from (self._head, self._table, self._about, Static(paint.content(_LEGEND), id="legend"), KeyLine())
 
     def on_mount(self) -> None:
-        """Read the exchanges, and poll running ones."""
         self._head.show([("compare", "strong"), (" · reading …", "muted")])
         self._table.focus()
         _: Worker[None] = self.run_worker(self._load, group="load")
@@ -132,11 +129,9 @@ class CompareManyScreen(Screen[None]):
         return [(count, exported), *tables, (f"page of {count}", [*exported, "--format", "html"])]
 
     def action_open(self) -> None:
-        """Open the exchange under the cursor."""
         self._table.open()
 
     def on_cursor_list_opened(self) -> None:
-        """Open the exchange under the cursor in the inspector."""
         from wiretape.viewer.tui.inspector.screen import InspectorScreen
 
         if self._table.selected is not None:
@@ -148,7 +143,6 @@ class CompareManyScreen(Screen[None]):
         self._show()
 
     def action_reverse(self) -> None:
-        """Turn the order around."""
         self._reverse = not self._reverse
         self._show()
 

@@ -50,7 +50,6 @@ class HelpScreen(Menu[None]):
         self._shown: list[Entry | None] = []
 
     def compose(self) -> ComposeResult:
-        """Lay out the line to search by, and the list."""
         self._entries = entries(self.app, self._below)
         with Vertical():
             yield Input(placeholder="type to search the actions")
@@ -58,11 +57,9 @@ class HelpScreen(Menu[None]):
             yield Static(paint.content("enter: do it · esc: close"), id="note")
 
     def on_mount(self) -> None:
-        """List all."""
         self._list()
 
     def on_input_changed(self) -> None:
-        """List what matches."""
         self._list()
 
     def _list(self) -> None:

@@ -79,7 +79,6 @@ class Dialog(ModalScreen[R | None]):
         return True
 
     def action_cancel(self) -> None:
-        """Close without a result."""
         self.finish(None)
 
 
@@ -103,7 +102,6 @@ class AskScreen(Dialog[str]):
         self._refusal = refusal
 
     def compose(self) -> ComposeResult:
-        """Lay out the label, the line, and its error."""
         with Vertical():
             yield Static(paint.content(self._label), id="head")
             # A line to type may hold recorded text: it is shown made safe.
@@ -111,7 +109,6 @@ class AskScreen(Dialog[str]):
             yield Static(paint.content(""), id="mistake")
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Show the error in the line."""
         self.query_one("#mistake", Static).update(paint.content(self._mistake(event.value) or ""))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -133,27 +130,22 @@ class Menu(Dialog[R]):
         self.options = OptionList()
 
     def choose(self, at: int) -> None:
-        """Act on the option of this number."""
         raise NotImplementedError
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Choose the clicked option."""
         self.choose(event.option_index)
 
     def on_input_submitted(self) -> None:
-        """Choose the option under the cursor."""
         if self.options.highlighted is not None:
             self.choose(self.options.highlighted)
 
     def action_move(self, by: int) -> None:
-        """Move the cursor."""
         if by > 0:
             self.options.action_cursor_down()
         else:
             self.options.action_cursor_up()
 
     def action_page(self, by: int) -> None:
-        """Move the cursor by a page."""
         to = (self.options.highlighted or 0) + by * max(self.options.size.height - 1, 1)
         able = (at for at, option in enumerate(self.options.options) if not option.disabled)
         self.options.highlighted = min(able, key=lambda at: abs(at - to), default=None)
@@ -178,7 +170,6 @@ class ActionMenu(Menu[None]):
         self.options = OptionList(*(Option(_row(entry, width)) for entry in entries))
 
     def compose(self) -> ComposeResult:
-        """Lay out the heading and the list."""
         with Vertical():
             yield Static(paint.content(self._head), id="head")
             yield self.options
@@ -247,7 +238,6 @@ async def _write_picture(app: App[Any]) -> None:
 
 
 def _copying(app: App[Any], label: str, text: str | Later) -> tuple[str, Callable[[], object]]:
-    """Return the description of a text, and a call that copies it."""
     if isinstance(text, str):
         return text, partial(clipboard.copy, app, label, text)
     return text.description, lambda: app.run_worker(_copy_later(app, label, text))
@@ -319,7 +309,6 @@ class ViewsMenu(Menu[str]):
         self._note = Static(paint.content(""), id="note")
 
     def compose(self) -> ComposeResult:
-        """Lay out the line to search by, the list, and how views are written."""
         with Vertical() as box:
             box.border_title = "saved views"
             yield Input(placeholder="search the views")
@@ -345,12 +334,10 @@ class ViewsMenu(Menu[str]):
                 self._list()
 
     def on_input_changed(self) -> None:
-        """List the matches, the best first."""
         self.options.highlighted = None
         self._list()
 
     def choose(self, at: int) -> None:
-        """Return the filter of a view."""
         if at < len(self._shown):
             self.finish(self._views[self._shown[at]])
 

@@ -56,7 +56,6 @@ class EventsPane(Pane):
 
     @property
     def shown(self) -> int:
-        """The number of events listed."""
         return len(self._only)
 
     def show(
@@ -95,7 +94,6 @@ class EventsPane(Pane):
         return self._only[max(0, min(row, len(self._only) - 1))]
 
     def on_resize(self, event: Resize) -> None:
-        """Keep the selected event in sight."""
         self._drawn.clear()
         self._lay_out()
         self.post_message(self.Resized())
@@ -105,13 +103,11 @@ class EventsPane(Pane):
         self.reveal(self._row(self._selected), 2)
 
     def on_click(self, event: Click) -> None:
-        """Select the event that was clicked."""
         row = self.scroll_offset.y + event.y
         if row < len(self._only):
             self.post_message(self.Selected(self._only[row], event.chain == 2))
 
     def titles(self) -> str:
-        """Return the titles of the columns."""
         number, at, size, read = self._widths
         way = "  " if self._transcript is not None and self._transcript.framing == "websocket" else ""
         titles = f"{'#':>{number + 1}} {self._times.title:>{at}} {'Δ ms':>7}   {way}{'kind':<{_KIND}} "
@@ -126,7 +122,6 @@ class EventsPane(Pane):
             self.redraw()
 
     def behind(self, number: int) -> Style:
-        """Set off the selected event."""
         if self._is_still and number < len(self._only) and self._only[number] == self._selected:
             return self.look("cursor" if self.active else "selected")
         return self.look("ground")
@@ -144,7 +139,6 @@ class EventsPane(Pane):
         return strip
 
     def forget(self) -> None:
-        """Draw every line again."""
         self._drawn.clear()
         self.refresh()
 

@@ -48,15 +48,12 @@ class PagePane(Pane):
             self._lay_out()
 
     def on_resize(self) -> None:
-        """Wrap for the new width."""
         self._lay_out()
 
     def line(self, number: int) -> Iterable[Part]:
-        """Draw a row."""
         return [(" ", None), *((piece, self.look(tone)) for piece, tone in self._page.rows[number])]
 
     def behind(self, number: int) -> Style:
-        """Set off the row that was found."""
         return self.look("lit" if number == self._found else "ground")
 
     def find(self, words: str, *, back: bool) -> str:
@@ -122,7 +119,6 @@ def _short_or_later(text: str, instead: str) -> str | Later:
 
 
 def exports(tape: Place, id: str) -> list[tuple[str, list[str]]]:
-    """Return the exports, as (label, arguments)."""
     one = offers.arguments(tape, "export", id)
     tables = [(f"its {table}", [*one, "--table", table]) for table in ("chunks", "reads", "texts")]
     formats = [("bytes", "sse"), ("HAR", "har"), ("asciicast", "asciicast"), ("GIF", "gif"), ("page", "html")]

@@ -133,19 +133,16 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         yield from (self._headings["timeline"], self.timeline, self.transport)
 
     def on_mount(self) -> None:
-        """Show the first pane."""
         self._lay_out()
         self.focus(scroll_visible=False)
 
     def on_resize(self, event: Resize) -> None:
-        """Lay out for the new size."""
         height = event.size.height
         self.timeline.set_rows(*next((rows for least, rows in _ROWS if height >= least), (0, 0, 0)))
         self._lay_out()
 
     @property
     def active(self) -> Pane:
-        """The pane that keys go to."""
         shown = self._shown()
         return self._panes[shown[min(self.slot, len(shown) - 1)]]
 
@@ -177,11 +174,9 @@ class InspectorPanes(ThemeStyles, can_focus=True):
             self.refresh_bindings()
 
     def show_failure(self, text: str) -> None:
-        """Show the reason that the exchange cannot be read."""
         self._show_trouble([(f" {text}", "error")])
 
     def show_turn(self, turn: Turn) -> None:
-        """Show the request, message by message."""
         self._turn = turn
         self._write_request()
         self.titles()
@@ -323,11 +318,9 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         return next((text for text in texts if len(text) <= self.size.width - 4), texts[-1])
 
     def action_pane(self, pane: int) -> None:
-        """Open a tab."""
         self._turn_to(pane)
 
     def action_part(self, by: int) -> None:
-        """Go to the next pane of the tab, or before; past the last one, open the next tab."""
         if 0 <= self.slot + by < len(self._shown()):
             self.slot += by
             self._lay_out()
@@ -335,12 +328,10 @@ class InspectorPanes(ThemeStyles, can_focus=True):
             self._turn_to((self.pane + by) % len(TABS))
 
     def action_zoom(self) -> None:
-        """Show one pane only, or all of the tab again."""
         self.zoomed = not self.zoomed
         self._lay_out()
 
     def action_all(self) -> None:
-        """Show the next choice of the answer, or all of them."""
         self.replay.choose()
         self.titles()
 
@@ -382,18 +373,15 @@ class InspectorPanes(ThemeStyles, can_focus=True):
             pane.scroll_lines(rows)
 
     def action_page(self, pages: int) -> None:
-        """Go up or down by pages."""
         self.action_move(pages * max(self.active.size.height - 1, 1))
 
     def action_open(self) -> None:
-        """Show the parts of the selected event."""
         before = self.pane
         if before in (REPLAY, EVENTS):
             self._turn_to(RAW)
             self._opened_from = before
 
     def next_time_format(self) -> None:
-        """Display times in the next format."""
         self._set_times(self.times.following)
         self._list()
         self._write_tabs(has_changed=True)
@@ -414,15 +402,12 @@ class InspectorPanes(ThemeStyles, can_focus=True):
             self.action_open()
 
     def on_events_pane_resized(self, message: EventsPane.Resized) -> None:
-        """Write the titles of other columns."""
         self.titles()
 
     def on_tree_pane_chosen(self, message: TreePane.Chosen) -> None:
-        """Highlight the bytes of a part of an event."""
         self.bytes.highlight(message.node.start, message.node.end)
 
     def on_bar_clicked(self, message: Bar.Clicked) -> None:
-        """Open the tab that was clicked."""
         if message.bar is self._tabs and message.piece < len(TABS):
             self._turn_to(message.piece)
 
@@ -439,7 +424,6 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self._tabs.pieces = pieces
 
     def _write_head(self) -> None:
-        """Write the exchange's heading, and its errors."""
         if self._known is not None:
             self._head.pieces = pages.heading(self._known, self._opened, self._died)
             self._show_trouble(pages.trouble(self._known, self._opened, self._died))

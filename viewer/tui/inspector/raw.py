@@ -51,7 +51,6 @@ class TreePane(Pane):
         self._selected = 0
 
     def show(self, nodes: Sequence[JsonNode]) -> None:
-        """Show another event's parts."""
         self._parts, self._selected = nodes, 0
         self.set_lines(len(nodes))
         self.scroll_to(y=0, animate=False, force=True)
@@ -67,11 +66,9 @@ class TreePane(Pane):
         self.post_message(self.Chosen(self._parts[self._selected]))
 
     def on_click(self, event: Click) -> None:
-        """Choose the part that was clicked."""
         self.go(self.scroll_offset.y + event.y - self._selected)
 
     def behind(self, number: int) -> Style:
-        """Set off the chosen part."""
         if number == self._selected:
             return self.look("cursor" if self.active else "selected")
         return self.look("ground")
@@ -126,7 +123,6 @@ class BytesPane(Pane):
         self._lay_out()
 
     def set_times(self, times: Times) -> None:
-        """Display times in another format."""
         self._times = times
         self.redraw()
 
@@ -143,13 +139,11 @@ class BytesPane(Pane):
             self.reveal(len(self._notes) + self._dump.row_of(start), 1)
 
     def cycle(self) -> None:
-        """Show the bytes in the next view."""
         self.view = _VIEWS[(_VIEWS.index(self.view) + 1) % len(_VIEWS)]
         self._lay_out()
         self.highlight(*self._lit)
 
     def on_resize(self) -> None:
-        """Lay the bytes out for the new width."""
         self._lay_out()
 
     def line(self, number: int) -> Iterable[Part]:

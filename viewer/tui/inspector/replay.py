@@ -78,7 +78,6 @@ class ReplayPane(Pane):
 
     @property
     def choices(self) -> list[int]:
-        """The choices of the answer by their index."""
         return [voice.index for voice in self._transcript.voices] if self._transcript is not None else []
 
     @property
@@ -88,7 +87,6 @@ class ReplayPane(Pane):
         return len(parts) > 1 and any(part.kind == "reasoning" for part in parts)
 
     def choose(self) -> None:
-        """Show only the next choice of the answer; after the last one, all of them."""
         order = [None, *self.choices]
         self.choice = order[(order.index(self.choice) + 1) % len(order)] if len(order) > 2 else None
         self.rendered = ()
@@ -113,7 +111,6 @@ class ReplayPane(Pane):
         return 0 if self._answer is None else self._answer.row_of(position, steady=self._is_steady)
 
     def fold(self) -> None:
-        """Fold the reasoning, or unfold it."""
         self._is_fold_chosen = True
         self._fold()
 
@@ -124,7 +121,6 @@ class ReplayPane(Pane):
             self._arrange()
 
     def cycle(self) -> None:
-        """Show the text in the next view."""
         views = [*VIEWS]
         self.view = views[(views.index(self.view) + 1) % len(views)]
         self.rendered = ()
@@ -164,7 +160,6 @@ class ReplayPane(Pane):
         return self.view != "bare" and self._is_still
 
     def on_resize(self, event: Resize) -> None:
-        """Wrap the texts again."""
         self._lay_out()
 
     def line(self, number: int) -> Iterable[paint.Part]:

@@ -83,14 +83,12 @@ class InspectorScreen(PlaybackScreen):
         self.run_worker(self.driver.run(), group="drive")
 
     def on_unmount(self) -> None:
-        """Abandon pending reads."""
         self._is_decoded.set()
         if self._loader is not None:
             self._loader.close()
 
     @property
     def is_open(self) -> bool:
-        """True once the exchange has been decoded."""
         return self._opened is not None
 
     @property
@@ -99,7 +97,6 @@ class InspectorScreen(PlaybackScreen):
         return self._pulse.runs
 
     def copies(self) -> list[Copy]:
-        """Return the texts to copy."""
         if self._known is None:
             return []
         place, position = host(self).listed.place, self.playback.position
@@ -115,7 +112,6 @@ class InspectorScreen(PlaybackScreen):
         return self._opened
 
     def exports(self) -> list[tuple[str, list[str]]]:
-        """Return the exports."""
         return [] if self._known is None else pages.exports(host(self).tape.place, self._known.row.id)
 
     def pages(self) -> tuple[str, str]:
@@ -207,7 +203,6 @@ class InspectorScreen(PlaybackScreen):
         self._ticked()
 
     def _ticked(self) -> None:
-        """Show the time at the playhead."""
         playback = self.playback
         self.panes.tick(playback, self._pulse, host(self).lag.ms)
         is_at_start = self._opened is not None and not playback.playing and not playback.media_ns
@@ -219,7 +214,6 @@ class InspectorScreen(PlaybackScreen):
 
     @work(group="strips", exclusive=True)
     async def _draw(self) -> None:
-        """Draw the timeline in a thread."""
         if self._known is not None:
             await self.panes.timeline.draw(self._known, self._opened, self.playback)
             self.panes.titles()
@@ -301,7 +295,6 @@ class InspectorScreen(PlaybackScreen):
             self._command(lambda playback: playback.play_span(*span_ns), seeks=True)
 
     def action_goto(self) -> None:
-        """Ask for a position until it exists."""
         question = AskScreen(f"go to: {markers.HELP} (n goes on)", refusal=self._refusal)
         self.app.push_screen(question, lambda text: self.go_to(text or ""))
 
@@ -328,24 +321,20 @@ class InspectorScreen(PlaybackScreen):
 
     @queued()
     def action_times(self) -> None:
-        """Display times in the next format."""
         self.panes.next_time_format()
         self._ticked()
 
     def _seek(self, position: int) -> None:
-        """Go to the clicked time."""
         self.command(lambda playback: playback.step(position - playback.position), seeks=True)
 
     @work(group="reads", exclusive=True)
     async def on_bytes_pane_wanted(self, message: BytesPane.Wanted) -> None:
-        """Read more about some socket reads."""
         question = partial(exchange.reads_between, no=self._no, first=message.first, last=message.last)
         with ErrorReporter(self.panes.show_failure):
             self.panes.bytes.take(await host(self).tape.ask(question, "reads"))
 
     @work(group="turn", exclusive=True)
     async def on_inspector_panes_turn_wanted(self) -> None:
-        """Read the request."""
         with ErrorReporter(self.panes.show_failure):
             self.panes.show_turn(await host(self).tape.ask(partial(exchange.turn, no=self._no), "turn"))
 
@@ -353,5 +342,4 @@ class InspectorScreen(PlaybackScreen):
         self.notify(text, severity="warning", markup=False)
 
     def on_timeline_resized(self, message: Timeline.Resized) -> None:
-        """Draw the timeline for its new width."""
         self._draw()

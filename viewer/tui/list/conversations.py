@@ -49,7 +49,6 @@ class Legend(Toned):
         self._items: list[list[Part]] = []
 
     def show(self, items: list[list[Part]]) -> None:
-        """Show these signs and notes."""
         if items != self._items:
             self._items = items
             self.refresh(layout=True)
@@ -58,11 +57,9 @@ class Legend(Toned):
         return [*cells.in_lines(self._items, width)]
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Return the number of lines."""
         return len(self._lines(width))
 
     def render_line(self, y: int) -> Strip:
-        """Draw a line."""
         lines = self._lines(self.content_size.width)
         return self.drawn(lines[y] if y < len(lines) else [])
 
@@ -81,12 +78,10 @@ class ConversationTree(CursorTable):
 
     @property
     def count(self) -> int:
-        """The number of lines."""
         return len(self.lines)
 
     @property
     def line(self) -> Line | None:
-        """The line under the cursor."""
         return self.lines[self.cursor] if self.lines else None
 
     def show(self, lines: list[Line], opened: Collection[str]) -> None:
@@ -129,11 +124,9 @@ class ConversationsScreen(Screen[None]):
         self._header, self._tree, self._legend = HeaderLine(), ConversationTree(), Legend()
 
     def compose(self) -> ComposeResult:
-        """Lay out the title, the tree, the legend of its bars and the keys."""
         yield from (self._header, self._tree, self._legend, KeyLine())
 
     def on_mount(self) -> None:
-        """Read the content of the screen, and start to poll."""
         self._tree.focus()
         self._show()
         self.run_worker(self._watch(), group="watch")
@@ -156,7 +149,6 @@ class ConversationsScreen(Screen[None]):
         return ["-f", self._filter_text] if self._filter_text else []
 
     def _only(self, name: str) -> str:
-        """Return the filter that selects a conversation."""
         return drilling.joined(self._filter_text, drilling.group("conversation", name))
 
     @property
@@ -182,7 +174,6 @@ class ConversationsScreen(Screen[None]):
                 self._open({name}, is_open=name not in self._opened)
 
     def action_open(self) -> None:
-        """Open the item under the cursor."""
         self._tree.open()
 
     def action_aside(self, by: int) -> None:
@@ -202,18 +193,15 @@ class ConversationsScreen(Screen[None]):
         self._open(self._opened or names, is_open=not self._opened)
 
     def action_view(self) -> None:
-        """Change between the bars of the time and those of the content of the requests."""
         self._of_context = not self._of_context
         self._show()
         self._read_soon()
 
     def action_trees(self) -> None:
-        """List the exchanges of the conversation under the cursor."""
         if (name := self._here) is not None:
             host(self).show_streams(self._only(name))
 
     def action_reload(self) -> None:
-        """Read everything again."""
         self.shown = replace(self.shown, version=None, times={}, contexts={})
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -238,7 +226,6 @@ class ConversationsScreen(Screen[None]):
         return Wanted(frozenset(self._opened), near, self._of_context)
 
     async def _watch(self) -> None:
-        """Read the tape, and again whenever somebody has written to it."""
         clock = host(self).clock
         while True:
             began = clock.now()

@@ -118,7 +118,6 @@ class FilterLine(Vertical):
         yield self._wrong
 
     def on_mount(self) -> None:
-        """Show the filter that is in force from the start."""
         self.box.value = self._applied
         self.box.remember(self._applied)
 
@@ -129,7 +128,6 @@ class FilterLine(Vertical):
 
     @property
     def is_entered(self) -> bool:
-        """True if keys go to the box."""
         return self.has_class("-typing")
 
     @property
@@ -217,7 +215,6 @@ class FilterLine(Vertical):
             )
 
     def show_count(self, count: Content) -> None:
-        """Show the number of matches, at the right."""
         if count != self._counted:
             self._counted = count
             self._count.update(count)  # which lays the whole screen out
@@ -236,18 +233,15 @@ class FilterLine(Vertical):
             self.show_count(paint.content("…"))  # the count is of another filter
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Apply the filter at once, and go back to the list."""
         event.stop()
         self.leave()
 
     def on_completions_chosen(self, event: "Completions.Chosen") -> None:
-        """Complete by the clicked offer."""
         event.stop()
         self.box.take(event.at)
         self.box.focus()
 
     def recall(self) -> None:
-        """Read the filters of earlier runs."""
         _: Worker[None] = self.run_worker(self._recall, group="history")
 
     async def _recall(self) -> None:
@@ -310,7 +304,6 @@ class _Underline(Highlighter):
     color = ""
 
     def highlight(self, text: Text) -> None:
-        """Underline it."""
         if self.span is not None:
             text.stylize(f"bold underline {self.color}", *self.span)
 
@@ -370,25 +363,21 @@ class FilterInput(Input):
             self.completions.move(by)
 
     def action_complete(self) -> None:
-        """Complete by the chosen completion, or the first."""
         self.take(self.completions.chosen or 0)
 
     async def action_submit(self) -> None:
-        """Complete by the chosen completion; if none is, apply the filter."""
         if self.completions.chosen is None:
             await super().action_submit()
         else:
             self.take(self.completions.chosen)
 
     def action_abandon(self) -> None:
-        """Choose no completion any more; where none is chosen, leave the filter as it was."""
         if self.completions.chosen is not None:
             self.completions.move(-1 - self.completions.chosen)
         else:
             self.query_ancestor(FilterLine).abandon()
 
     def _step(self, by: int) -> None:
-        """Put the filter before or after in the place of this one."""
         if self.value != self._recalled:
             self._at = len(self.history)
         if self._at == len(self.history):
@@ -426,12 +415,10 @@ class Completions(Toned):
         self.chosen: int | None = None
 
     def show(self, listed: Sequence[tuple[str, str]]) -> None:
-        """List texts with their notes."""
         self._listed, self.chosen = listed, None
         self.refresh()
 
     def head(self, text: str, tone: Tone = "muted") -> None:
-        """Show a text above the list."""
         self._head = text, tone
         self.refresh()
 
@@ -442,7 +429,6 @@ class Completions(Toned):
         self.refresh()
 
     def on_click(self, event: Click) -> None:
-        """Choose the text that was clicked."""
         at = self._top + event.y - 1
         if event.y and at < len(self._listed):
             self.post_message(self.Chosen(at))

@@ -47,12 +47,10 @@ class LaneTable(CursorTable):
 
     @property
     def count(self) -> int:
-        """The number of exchanges."""
         return len(self.shown.bars)
 
     @property
     def here(self) -> ClockBar | None:
-        """The exchange under the cursor."""
         return self.shown.bars[self.cursor] if self.count else None
 
     @property
@@ -71,21 +69,17 @@ class LaneTable(CursorTable):
         self.refresh()
 
     def go_to(self, item: int) -> None:
-        """Move the cursor to an exchange, and the view with it."""
         super().go_to(item)
         if self.here is not None and self.chart.is_off:
             self.zoom = self.zoom.centred(self.shown.axis, self.here.start_ns)
 
     def action_move(self, by: int) -> None:
-        """Move the cursor by lanes, to the exchange nearest in time."""
         self._go(self.here and self.shown.beside(self.here, by))
 
     def action_page(self, pages: int) -> None:
-        """Move the cursor by pages of lanes."""
         self.action_move(pages * self.chart.room)
 
     def action_aside(self, by: int) -> None:
-        """Move the cursor within its lane."""
         self._go(self.here and self.shown.after(self.here, by))
 
     def _go(self, one: ClockBar | None) -> None:
@@ -93,12 +87,10 @@ class LaneTable(CursorTable):
             self.go_to(self.shown.bars.index(one))
 
     def item_at(self, x: int, y: int) -> int | None:
-        """Return the exchange that is drawn at a cell."""
         one = self.chart.bar_at(x, y)
         return None if one is None else self.shown.bars.index(one)
 
     def render_line(self, y: int) -> Strip:
-        """Draw a line of the picture."""
         parts, ground = self.chart.line(y)
         return self.drawn(parts, theme.style(self, f"list--{ground}") if ground != "plain" else None)
 
@@ -116,22 +108,18 @@ class LanesScreen(Screen[None], inherit_bindings=False):
         self._header, self._table = HeaderLine(), LaneTable()
 
     def compose(self) -> ComposeResult:
-        """Lay out the header, the lanes and the keys."""
         self._listing = Listing(host(self))
         self._listing.query = self._query
         yield from (self._header, self._table, KeyLine())
 
     def on_mount(self) -> None:
-        """Read the exchanges, and start to poll."""
         self._table.focus()
         self.run_worker(self._watch(), group="watch")
 
     def copies(self) -> list[Copy]:
-        """Return the texts to copy: (label, text)."""
         return offers.copies(host(self), self._query, self._row, [])
 
     def exports(self) -> list[tuple[str, list[str]]]:
-        """Return the exports: (label, arguments of `wiretape`)."""
         return offers.exports(host(self).listed.place, self._query, self._row, [], self._listing.fitting)
 
     @property
@@ -139,12 +127,10 @@ class LanesScreen(Screen[None], inherit_bindings=False):
         return None if self._table.here is None else self._table.here.row
 
     def on_cursor_list_opened(self) -> None:
-        """Open the exchange under the cursor."""
         if self._row is not None:
             self._opened(self._row.no)
 
     def action_open(self) -> None:
-        """Open the exchange under the cursor."""
         self._table.open()
 
     def action_scale(self, closer: bool) -> None:
@@ -155,7 +141,6 @@ class LanesScreen(Screen[None], inherit_bindings=False):
             self._table.refresh()
 
     def action_pan(self, by: int) -> None:
-        """Show earlier or later times, by half a screen."""
         self._table.zoom = self._table.zoom.panned(self._table.shown.axis, by)
         self._table.refresh()
 

@@ -67,7 +67,6 @@ class Listing:
 
     @property
     def is_loading(self) -> bool:
-        """True while the list is being read."""
         return self._asked_ns is not None
 
     @property
@@ -244,7 +243,6 @@ class Listing:
 
     @property
     def label_keys(self) -> list[str]:
-        """The keys of the labels that were read."""
         return sorted({key for labels in self.labels.values() for key in labels})
 
     async def why_nothing(self) -> notices.Lines | None:
@@ -282,7 +280,6 @@ class Listing:
         return None
 
     async def read_vocabulary(self) -> None:
-        """Read the completions for a filter, once."""
         if not self.vocabulary.values:
             with contextlib.suppress(Superseded, WiretapeError):  # then only names are completed
                 self.vocabulary = await self._host.listed.read(_vocabulary)

@@ -101,11 +101,9 @@ class OrderMenu(Dialog[str]):
     """
 
     def compose(self) -> ComposeResult:
-        """Lay out the letters."""
         yield Static(_laid_out(self.app.size.width))
 
     def on_resize(self) -> None:
-        """Lay them out for another width."""
         self.query_one(Static).update(_laid_out(self.app.size.width))
 
     def on_key(self, event: Key) -> None:
@@ -148,13 +146,11 @@ class ColumnsMenu(Dialog[None]):
         self._hidden, self._change = hidden, change
 
     def compose(self) -> ComposeResult:
-        """Lay out a line for each column."""
         columns = SelectionList[str](*((one.title, one.name, one.name not in self._hidden) for one in COLUMNS))
         columns.border_title = "columns"
         columns.border_subtitle = "space: on or off   esc: close"
         yield columns
 
     def on_selection_list_selected_changed(self, event: SelectionList.SelectedChanged[str]) -> None:
-        """Show the chosen columns behind this."""
         shown = event.selection_list.selected
         self._change(frozenset(column.name for column in COLUMNS if column.name not in shown))

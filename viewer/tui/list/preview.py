@@ -62,12 +62,10 @@ class Preview(Toned):
         self.refresh()
 
     def look_again(self, look: Look) -> None:
-        """Show the present state of a running exchange."""
         if self._details.preview is not None and self._details.preview.row.outcome == "open":
             self._show(self._details, look)
 
     def notify_style_update(self) -> None:
-        """Draw in other colours."""
         super().notify_style_update()
         self._tones = {}
 

@@ -64,7 +64,6 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
 
     @property
     def count(self) -> int:
-        """The number of exchanges."""
         return len(self.catalog)
 
     @property
@@ -77,7 +76,6 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         self.selected = self.catalog.number(place)
 
     def on_mount(self) -> None:
-        """Draw anew in another theme."""
         self.lay_out()
         self.app.theme_changed_signal.subscribe(self, lambda _: self.call_after_refresh(self.lay_out))
 
@@ -121,7 +119,6 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         self.redraw()
 
     def redraw(self) -> None:
-        """Draw all lines, and ask for the rows that are missing."""
         self.refresh()
         self._requested = []
         self._request()
@@ -133,7 +130,6 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
                 self.refresh_line(place)
 
     def filled(self) -> None:
-        """Draw the lines whose rows have come."""
         self.refresh()
         self._request()
 
@@ -143,7 +139,6 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         self._scale()
 
     def set_columns(self, hidden: Collection[str]) -> None:
-        """Leave out some columns."""
         self.hidden = hidden
         self.lay_out()
 
@@ -153,7 +148,6 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         self._scale()
 
     def in_sight(self) -> list[int]:
-        """Return the numbers of the exchanges in sight."""
         return [self.catalog.number(place) for place in self._places()]
 
     def go_to(self, item: int) -> None:
@@ -169,7 +163,6 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
             self.post_message(self.Moved(self, by_hand=True))
 
     def item_at(self, x: int, y: int) -> int | None:
-        """Return the place that is drawn at a cell."""
         place = self.scroll_offset.y + y
         return place if place < self.count else None
 
@@ -210,27 +203,22 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         return strip.adjust_cell_length(self.size.width, tones["plain"])
 
     def action_page(self, pages: int) -> None:
-        """Move the cursor, and the view with it, by some pages."""
         lines = pages * max(self.size.height - 1, 1)
         self.scroll_to_line(self.scroll_offset.y + lines)
         self.go_to(self.cursor + lines)
 
     def action_top(self) -> None:
-        """Move the cursor to the top, and the view with it."""
         super().action_top()
         self.scroll_to_line(0)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Ask for the rows that come into sight."""
         super().watch_scroll_y(old_value, new_value)
         self._request()
 
     def on_focus(self) -> None:
-        """Draw the cursor as the one that keys move."""
         self.call_after_refresh(self.lay_out)
 
     def on_blur(self) -> None:
-        """Draw the cursor as one that keys do not move."""
         self.call_after_refresh(self.lay_out)
 
     def lay_out(self) -> None:
@@ -252,7 +240,6 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         return range(max(first - more, 0), min(first + self.size.height + more, self.count))
 
     def _scale(self) -> None:
-        """Fit the axis of the timelines to the rows in sight."""
         rows = [row for place in self._places() if (row := self.catalog.row(place)) is not None]
         axis = None if self.own_scales else layout.axis(rows, self.look)
         if axis != self.look.axis:
@@ -305,12 +292,10 @@ class Titles(Toned):
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """Draw the titles."""
         titles = layout.titles(self._rows.slots, self._rows.look, self._rows.between, self._order)
         return self.drawn([(MARGIN, "plain"), *titles])
 
     def on_click(self, event: Click) -> None:
-        """Order by the column that was clicked."""
         column = layout.column_at(self._rows.slots, self._rows.between, event.x)
         if column is not None and column.field is not None:
             self.post_message(self.Clicked(column.field))

@@ -133,27 +133,22 @@ class StreamsScreen(Screen[None]):
         self.show_state()
 
     def on_screen_resume(self) -> None:
-        """Catch up with changes meanwhile."""
         self._tick()
 
     def on_resize(self) -> None:
-        """Read the preview and explain the signs where there is room for them now."""
         self._preview_again()
         self.filter.show_count(content(self._count()))
 
     def set_filter(self, text: str) -> None:
-        """Apply a filter as if it had been typed."""
         self.filter.put(text)
         self._rows.focus()
 
     def copies(self) -> list[Copy]:
-        """Return the texts to copy: (label, text)."""
         from wiretape.viewer.tui.list import offers
 
         return offers.copies(self._host, self.listing.query, self._row, list(self.marks.ids.values()))
 
     def exports(self) -> list[tuple[str, list[str]]]:
-        """Return the exports: (label, arguments of `wiretape`)."""
         from wiretape.viewer.tui.list import offers
 
         marked, fitting = list(self.marks.ids.values()), self.listing.fitting
@@ -277,7 +272,6 @@ class StreamsScreen(Screen[None]):
         self.show_state()
 
     def on_stream_rows_wanted(self, event: StreamRows.Wanted) -> None:
-        """Read the rows that come into sight."""
         reading = partial(self._read, [number for page in event.pages for number in page])
         _: Worker[None] = self.run_worker(reading, group="pages", exclusive=True)  # not begun yet: it may never be
 
@@ -298,23 +292,18 @@ class StreamsScreen(Screen[None]):
         self._preview.soon(self.listing, self._rows.selected, self._look)
 
     def on_stream_rows_laid_out(self) -> None:
-        """Draw the titles where the columns are now."""
         self._titles.refresh()
 
     def on_cursor_list_opened(self) -> None:
-        """Open an exchange in the inspector."""
         self._inspect(self._rows.selected)
 
     def action_play(self) -> None:
-        """Open the exchange under the cursor, and play it."""
         self._inspect(self._rows.selected, "stream")
 
     def action_play_stall(self) -> None:
-        """Open the exchange under the cursor, and play its longest stall."""
         self._inspect(self._rows.selected, "stall")
 
     def action_view(self) -> None:
-        """Show the exchanges as lanes on the wall clock."""
         from wiretape.viewer.tui.list.lanes import LanesScreen
 
         self.app.push_screen(LanesScreen(self.listing.query, self._rows.selected, self._inspect))
@@ -351,7 +340,6 @@ class StreamsScreen(Screen[None]):
             self.show_state()
 
     def action_open(self) -> None:
-        """Open the exchange under the cursor."""
         self._rows.open()
 
     def on_filter_line_edited(self, event: FilterLine.Edited) -> None:
@@ -362,14 +350,12 @@ class StreamsScreen(Screen[None]):
         self.show_state()
 
     def on_filter_line_left(self) -> None:
-        """Focus the list again."""
         self.remove_class("-filtering")
         self._apply_filter()
         self._rows.focus()
         self.show_state()
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
-        """Leave the filter's box when the list is clicked."""
         if event.widget is self._rows and self.filter.is_entered:
             self.filter.leave()
 
@@ -382,7 +368,6 @@ class StreamsScreen(Screen[None]):
         self.listing.query = self.filter.applied(self.listing.query)
 
     def action_filter(self) -> None:
-        """Focus the filter's box."""
         self.filter.enter()
         self.add_class("-filtering")
         self._apply_filter()
@@ -394,13 +379,11 @@ class StreamsScreen(Screen[None]):
         self.filter.complete()
 
     def action_toggle_filter(self) -> None:
-        """Switch the filter off, and on again."""
         if self.filter.text.strip():
             self.filter.is_on = not self.filter.is_on
             self.action_reload()
 
     def action_views(self) -> None:
-        """Choose one of the saved views."""
         from wiretape.viewer.tui.dialogs.menus import ViewsMenu
 
         self.app.push_screen(ViewsMenu(), lambda text: None if text is None else self.set_filter(text))
@@ -446,7 +429,6 @@ class StreamsScreen(Screen[None]):
         self._show_marks()
 
     def action_mark(self) -> None:
-        """Mark the exchange under the cursor, or remove its mark, and go to the next one."""
         row = self._row
         if row is not None:
             self.marks.toggle(row.no, row.id)
@@ -459,13 +441,11 @@ class StreamsScreen(Screen[None]):
         self.show_state()
 
     def action_order(self) -> None:
-        """Choose the order."""
         from wiretape.viewer.tui.list.offers import OrderMenu
 
         self.app.push_screen(OrderMenu(), self._order_by)
 
     def on_titles_clicked(self, event: Titles.Clicked) -> None:
-        """Order by the column that was clicked."""
         self._order_by(event.field)
 
     def _order_by(self, field: str | None) -> None:
@@ -479,7 +459,6 @@ class StreamsScreen(Screen[None]):
         self._load()
 
     def action_reverse(self) -> None:
-        """Turn the order around."""
         self._reorder(self.listing.query.reversed())
 
     def action_reload(self) -> None:
@@ -488,7 +467,6 @@ class StreamsScreen(Screen[None]):
         self._load()
 
     def action_compare(self) -> None:
-        """Compare the marked exchanges, or the one marked with the one under the cursor."""
         self._comparing = self.run_worker(self._compare, group="compare", exclusive=True)
 
     async def _compare(self) -> None:
@@ -502,13 +480,11 @@ class StreamsScreen(Screen[None]):
             self._with_copies(numbers, lambda there: self.app.push_screen(comparison(there)))
 
     def action_stats(self) -> None:
-        """Show the figures of the filter's matches."""
         from wiretape.viewer.tui.stats.screen import StatsScreen
 
         self.app.push_screen(StatsScreen(self.filter.text_in_force))
 
     def action_trees(self) -> None:
-        """Show the conversations of the filter's matches."""
         from wiretape.viewer.tui.list.conversations import ConversationsScreen
 
         self.app.push_screen(ConversationsScreen(self.filter.text_in_force))
@@ -523,7 +499,6 @@ class StreamsScreen(Screen[None]):
         self.show_state()
 
     def action_preview(self) -> None:
-        """Show or hide the preview."""
         self.toggle_class("-unpreviewed")
         self._preview_again()
 
@@ -531,17 +506,14 @@ class StreamsScreen(Screen[None]):
         self.call_after_refresh(lambda: self._preview.now(self.listing, self._rows.selected, self._look))
 
     def action_zoom(self) -> None:
-        """Draw each timeline on its own scale, or all on one again."""
         self._rows.scale_each(not self._rows.own_scales)
 
     def action_columns(self) -> None:
-        """Choose the columns."""
         from wiretape.viewer.tui.list.offers import ColumnsMenu
 
         self.app.push_screen(ColumnsMenu(self._rows.hidden, self._rows.set_columns))
 
     def action_times(self) -> None:
-        """Show the starts in the next format."""
         self._look = replace(self._look, times=self._look.next_times)
         self._look_again()
         self._rows.set_columns(self._rows.hidden)
@@ -566,7 +538,6 @@ class StreamsScreen(Screen[None]):
         self.show_state()
 
     def _preview_progress(self) -> None:
-        """Read the preview again if its exchange has progressed."""
         if self._rows.selected in self._progressed:
             self._preview.now(self.listing, self._rows.selected, self._look)
         self._progressed.clear()

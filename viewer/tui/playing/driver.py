@@ -72,7 +72,6 @@ class Driver:
             await asyncio.sleep(0)
 
     def _advance(self) -> None:
-        """Advance to the events that are due."""
         self.playback.advance()
         now = self._clock.now()
         following = self.playback.deadline()
@@ -102,7 +101,6 @@ class PlaybackScreen(Screen[None]):
 
     @property
     def is_live(self) -> bool:
-        """True while the played exchange is running."""
         raise NotImplementedError
 
     def command(self, change: Move, *, seeks: bool = False) -> None:
@@ -110,7 +108,6 @@ class PlaybackScreen(Screen[None]):
         raise NotImplementedError
 
     def pause(self) -> None:
-        """Pause if it is playing."""
         self.command(lambda playback: playback.pause() if playback.playing else None)
 
     def action_play(self) -> None:
@@ -118,7 +115,6 @@ class PlaybackScreen(Screen[None]):
         self.command(lambda playback: playback.toggle(is_live=self.is_live))
 
     def action_step(self, count: int) -> None:
-        """Go on, or back, by events."""
         self.command(lambda playback: playback.step(count), seeks=True)
 
     def action_aside(self, by: int) -> None:
@@ -130,7 +126,6 @@ class PlaybackScreen(Screen[None]):
         self.command(change, seeks=True)
 
     def action_top(self) -> None:
-        """Go to the start."""
         self.command(lambda playback: playback.seek_to(0), seeks=True)
 
     def action_bottom(self) -> None:
@@ -152,9 +147,7 @@ class PlaybackScreen(Screen[None]):
         self.command(change)
 
     def action_idle(self) -> None:
-        """Change the limit of silences, or show them in full."""
         self.command(lambda playback: playback.set_cap(CAPS[(CAPS.index(playback.cap_ns) + 1) % len(CAPS)]))
 
     def on_scrubbing_scrubbed(self, message: Scrubbing.Scrubbed) -> None:
-        """Go to the timestamp under the pointer."""
         self.command(lambda playback: playback.seek_to(message.at_ns), seeks=True)

@@ -73,7 +73,6 @@ class Loader:
                 self._opens(self.opened)
 
     async def open(self) -> None:
-        """Read and decode all of it."""
         with ErrorReporter(self._fails):
             await self._open()
 

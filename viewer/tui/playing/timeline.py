@@ -81,7 +81,6 @@ class Scrubbing(Widget):
             self._release()
 
     def on_mouse_up(self, event: MouseUp) -> None:
-        """Stay there."""
         self._release()
 
     def _release(self) -> None:
@@ -132,12 +131,10 @@ class Timeline(CachedLines, Scrubbing):
 
     @property
     def cells(self) -> int:
-        """The number of cells for the time."""
         return max(self.size.width - _LABEL - 1, 1)
 
     @property
     def axis_ns(self) -> int:
-        """The length of the axis."""
         return self.strips.axis_ns
 
     def lags(self, end_ns: int) -> bool:
@@ -163,7 +160,6 @@ class Timeline(CachedLines, Scrubbing):
         self.forget()
 
     def set_times(self, times: Times) -> None:
-        """Label the axis in another time format."""
         if times != self._times:
             self._times = times
             self.forget()
@@ -178,12 +174,10 @@ class Timeline(CachedLines, Scrubbing):
             self.refresh(Region(_LABEL + left, 0, right - left + 1, last), Region(0, last, self.size.width, 1))
 
     def on_resize(self, event: Resize) -> None:
-        """Ask for rows of the new width."""
         self._lines.clear()
         self.post_message(self.Resized())
 
     def span(self) -> tuple[int, int, int]:
-        """Return the position of the time axis: beside the names of the rows."""
         return _LABEL, self.cells, self.axis_ns
 
     def render_line(self, y: int) -> Strip:
@@ -255,7 +249,6 @@ class Timeline(CachedLines, Scrubbing):
         return f" {name:<{_LABEL - 1}}", look["muted"]
 
     def forget(self) -> None:
-        """Draw everything again."""
         self._lines = []
         self.refresh()
 
@@ -278,7 +271,6 @@ class TransportLine(Scrubbing):
         return *self._drawn[1], self._transport.playback.end_ns
 
     def show(self, transport: Transport) -> None:
-        """Show the state of playback."""
         self._transport = transport
         drawn = transport.parts(self.size.width)
         if drawn != self._drawn:
@@ -286,11 +278,9 @@ class TransportLine(Scrubbing):
             self.refresh()
 
     def on_resize(self) -> None:
-        """Draw for the new width."""
         self.show(self._transport)
 
     def render_line(self, y: int) -> Strip:
-        """Draw the line."""
         look = theme_styles(self)
         drawn = fitted([(text, look[tone]) for text, tone in self._drawn[0]], self.size.width)
         return paint.strip(drawn, self.size.width, look["surface"])
@@ -326,11 +316,9 @@ class RaceStrips(Toned, Scrubbing):
 
     @property
     def cells(self) -> int:
-        """The number of cells in a row."""
         return max(self.size.width - _RACE_MARGIN, 1)
 
     def span(self) -> tuple[int, int, int]:
-        """Return the position of the time axis."""
         return _RACE_MARGIN, self.cells, self._shown[1].axis_ns
 
     def show(self, head: str, drawing: Drawing, places: tuple[int, int]) -> None:
@@ -345,7 +333,6 @@ class RaceStrips(Toned, Scrubbing):
             self.refresh(*rows, Region(_RACE_MARGIN + left, 0, right - left + 1, last))
 
     def on_resize(self) -> None:
-        """Ask for a drawing of the new size."""
         self.post_message(self.Resized())
 
     def render_line(self, y: int) -> Strip:

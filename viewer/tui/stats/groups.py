@@ -29,7 +29,6 @@ class GroupTable(CursorTable):
 
     @property
     def count(self) -> int:
-        """The number of groups."""
         return len(self._table.lines)
 
     @property
@@ -45,7 +44,6 @@ class GroupTable(CursorTable):
         self.refresh()
 
     def action_move(self, by: int) -> None:
-        """Move the cursor; below the last line the focus moves on."""
         if by > 0 and self.cursor >= self.count - 1:
             self.screen.focus_next()
         else:
@@ -84,11 +82,9 @@ class FailureList(CursorList):
 
     @property
     def count(self) -> int:
-        """The number of texts."""
         return len(self._texts)
 
     def show(self, texts: Sequence[str]) -> None:
-        """Show texts side by side."""
         self._texts, self._is_read = texts, True
         self.cursor = max(min(self.cursor, len(texts) - 1), 0)
         self.refresh()
@@ -107,7 +103,6 @@ class FailureList(CursorList):
         return lines
 
     def action_aside(self, by: int) -> None:
-        """Move the cursor by texts."""
         self.go_to(self.cursor + by)
 
     def action_move(self, by: int) -> None:

@@ -96,16 +96,13 @@ class StatsScreen(Screen[None]):
         self._table, self._failed = GroupTable(), FailureList()
 
     def compose(self) -> ComposeResult:
-        """Lay out the title, the table, the failures, and a line about the cursor."""
         yield from (self._header, self._table, self._failed, self._about, KeyLine())
 
     def on_mount(self) -> None:
-        """Read the screen's data."""
         self._table.focus()
         self.call_after_refresh(self.action_reload)
 
     def on_resize(self) -> None:
-        """Lay the table out for the new size."""
         self._show_groups()
 
     def copies(self) -> list[tuple[str, str]]:
@@ -133,12 +130,10 @@ class StatsScreen(Screen[None]):
         return ["-f", self.shown.filter_text] if self.shown.filter_text else []
 
     def action_group(self) -> None:
-        """Group by something else."""
         self._by = _after([*groups.GROUPS, *(f"label.{key}" for key in self.shown.labels)], self._by)
         self._start(self._read_groups)
 
     def action_zoom(self) -> None:
-        """Look less far back, or at everything again."""
         self._window = _after(list(WINDOWS), self._window)
         self.action_reload()
 
@@ -150,16 +145,13 @@ class StatsScreen(Screen[None]):
         return self._show_all
 
     def _show_all(self) -> None:
-        """Look at all of the time."""
         self._window = next(iter(WINDOWS))
         self.action_reload()
 
     def action_filter(self) -> None:
-        """Ask for another filter."""
         self.app.push_screen(AskScreen("filter", self._filter_text, _mistake), self._filter)
 
     def action_views(self) -> None:
-        """Choose one of the saved views as the filter."""
         from wiretape.viewer.tui.dialogs.menus import ViewsMenu
 
         self.app.push_screen(ViewsMenu(), self._filter)
@@ -170,11 +162,9 @@ class StatsScreen(Screen[None]):
             self.action_reload()
 
     def action_part(self, by: int) -> None:
-        """Go to the next part of the screen, or to the one before."""
         self.focus_next() if by > 0 else self.focus_previous()
 
     def action_open(self) -> None:
-        """List the exchanges of the item under the cursor."""
         if isinstance(self.focused, CursorList):
             self.focused.open()
 
@@ -185,11 +175,9 @@ class StatsScreen(Screen[None]):
         return action != "group" or bool(self.shown.rows)
 
     def _can_open(self) -> bool:
-        """Return True if there is anything to list under the cursor."""
         return bool(self.shown.failures if self.focused is self._failed else self.shown.rows)
 
     def action_reload(self) -> None:
-        """Read everything again."""
         self.holds_keys = True
         self._show_groups()
         self._start(self._read_all)

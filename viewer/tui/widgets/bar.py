@@ -45,7 +45,6 @@ class HeaderLine(Toned):
         self._sides: tuple[Sequence[Part], Sequence[Part]] = (), ()
 
     def show(self, left: Iterable[Part], right: Iterable[Part] = ()) -> None:
-        """Show these parts."""
         sides = [(safe(text), tone) for text, tone in left], [(safe(text), tone) for text, tone in right]
         if sides != self._sides:
             self._sides = sides
@@ -79,14 +78,12 @@ class Bar(Widget):
         piece: int
 
     def render_line(self, y: int) -> Strip:
-        """Draw the line."""
         styles = theme.theme_styles(self)
         parts: list[paint.Part] = [(text, styles[tone]) for text, tone in self.pieces]
         ground = styles["surface" if self.id == "head" else "ground"]
         return paint.strip(fitted(parts, self.size.width), self.size.width, ground)
 
     def on_click(self, event: Click) -> None:
-        """Post which piece was clicked."""
         ends = accumulate(cell_len(safe(text)) for text, _ in self.pieces)
         piece = next((number for number, end in enumerate(ends) if event.x < end), None)
         if piece is not None:
@@ -103,7 +100,6 @@ class Notice(Static):
         self._lines: Lines = []
 
     def show(self, lines: Lines) -> None:
-        """Show these lines."""
         if lines != self._lines:
             self._lines = lines
             self.update(Content("\n").join(map(content, lines)))

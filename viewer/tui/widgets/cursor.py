@@ -74,7 +74,6 @@ class CursorList(Toned, can_focus=True, inherit_bindings=False):
 
     @property
     def count(self) -> int:
-        """The number of items."""
         raise NotImplementedError
 
     def item_at(self, x: int, y: int) -> int | None:
@@ -88,12 +87,10 @@ class CursorList(Toned, can_focus=True, inherit_bindings=False):
         self.post_message(self.Moved(self))
 
     def open(self) -> None:
-        """Open the item under the cursor."""
         if self.count:
             self.post_message(self.Opened(self))
 
     def action_move(self, by: int) -> None:
-        """Move the cursor by some items."""
         self.go_to(self.cursor + by)
 
     def action_page(self, pages: int) -> None:
@@ -101,11 +98,9 @@ class CursorList(Toned, can_focus=True, inherit_bindings=False):
         self.action_move(pages)
 
     def action_top(self) -> None:
-        """Move the cursor to the first item."""
         self.go_to(0)
 
     def action_bottom(self) -> None:
-        """Move the cursor to the last item."""
         self.go_to(self.count - 1)
 
     def on_click(self, event: Click) -> None:
@@ -126,29 +121,23 @@ class CursorTable(CursorList):
 
     @property
     def room(self) -> int:
-        """The number of items shown at once."""
         return max(self.size.height - 1, 1)
 
     @property
     def top(self) -> int:
-        """The first item that is shown."""
         return max(0, min(self.cursor - self.room // 2, self.count - self.room))
 
     def item_at(self, x: int, y: int) -> int | None:
-        """Return the item that is drawn at a cell."""
         item = self.top + y - 1
         return item if 1 <= y <= self.room and item < self.count else None
 
     def action_page(self, pages: int) -> None:
-        """Move the cursor by some pages."""
         self.go_to(self.cursor + pages * self.room)
 
     def on_mouse_scroll_down(self) -> None:
-        """Move the cursor down."""
         self.go_to(self.cursor + 1)
 
     def on_mouse_scroll_up(self) -> None:
-        """Move the cursor up."""
         self.go_to(self.cursor - 1)
 
     def drawn_item(self, item: int, parts: Iterable[Part]) -> Strip:
@@ -158,5 +147,4 @@ class CursorTable(CursorList):
         return self.drawn([(MARGIN, "plain"), *parts])
 
     def drawn_titles(self, parts: Iterable[Part]) -> Strip:
-        """Return the line of titles."""
         return self.drawn([(MARGIN, "muted"), *parts], theme.style(self, "list--titles"))

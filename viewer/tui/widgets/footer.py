@@ -33,7 +33,6 @@ class FooterKey:
 
     @property
     def width(self) -> int:
-        """The cells that it takes."""
         return cell_len(f" {self.written} {self.word} ")
 
 
@@ -89,7 +88,6 @@ class KeyLine(Widget):
         return paint.strip(parts, self.size.width, theme.behind(self, "key-line--key"))
 
     def on_mouse_down(self, event: MouseDown) -> None:
-        """Press the key that was clicked."""
         key = self._at(event.x)
         if key is not None and key.enabled:
             self.app.simulate_key(key.key)

@@ -44,7 +44,6 @@ class Lines(ScrollView):
         self.scroll_y = self.validate_scroll_y(self.scroll_y)
 
     def set_lines(self, count: int) -> None:
-        """Set the number of lines."""
         self.virtual_size = Size(self.size.width, min(count, LARGEST))
 
     def scroll_to_line(self, top: int) -> None:
@@ -52,7 +51,6 @@ class Lines(ScrollView):
         self.scroll_to(y=max(0, min(top, self.virtual_size.height - self.size.height)), animate=False, force=True)
 
     def scroll_lines(self, lines: int) -> None:
-        """Scroll by a number of lines."""
         self.scroll_to_line(self.scroll_offset.y + lines)
 
     def reveal(self, line: int, margin: int = 0, *, ahead: bool = False) -> None:
@@ -74,11 +72,9 @@ class Pane(Lines, CachedLines, can_focus=False, inherit_bindings=False):
     active = reactive(False)
 
     def line(self, number: int) -> Iterable[Part]:
-        """Return the parts of a line."""
         raise NotImplementedError
 
     def behind(self, number: int) -> Style:
-        """Return the style behind the text of a line."""
         return self.look("ground")
 
     def look(self, name: str) -> Style:
@@ -113,7 +109,6 @@ class Heading(Widget):
     active = reactive(False)
 
     def render_line(self, y: int) -> Strip:
-        """Draw the rule."""
         styles = theme_styles(self)
         title, rule = styles["accent" if self.active else "plain"], styles["muted"]
         text = cells.cut(safe(self.text), self.size.width - 3)
