@@ -6,7 +6,9 @@ paths, such as `PYTHONPATH` and the user's site directory, are the same as in th
 
 import contextlib
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Final
 
@@ -52,3 +54,21 @@ def spawning() -> Iterator[None]:
         del os.environ[_SAFE_PATH]
         if before is not None:
             os.environ[_SAFE_PATH] = before
+
+
+def attach() -> None:
+    """Leave interrupts to the parent of this process of `multiprocessing`, and end with it, however it ends.
+
+    A pool's process waits for work in a pipe that it has open to write, too: that has no end.
+    """
+    import multiprocessing
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()

@@ -1,7 +1,14 @@
-"""A flag that the handler of a signal may set while its own thread waits for it."""
+"""Signals: those that a process heeds, and a flag that a handler may set while its own thread waits for it."""
 
 import contextlib
 import queue
+import signal
+from typing import Final
+
+from wiretape.recorder.clock import SYSTEM
+
+_LONGEST_SECONDS: Final = 1.0
+"""Longest time that a signal may go unnoticed."""
 
 
 class Latch:
@@ -22,7 +29,14 @@ class Latch:
 
     def wait(self, seconds: float) -> bool:
         """Wait until it is set, at most so many seconds, and return whether it is; one thread may wait."""
-        if not self.is_set:
+        until = SYSTEM.now() + round(seconds * 1e9)
+        # Python runs no handler for a signal that comes in the last instant before a wait until the wait is over.
+        while not self.is_set and (left := (until - SYSTEM.now()) / 1e9) > 0:
             with contextlib.suppress(queue.Empty):
-                self._wakes.get(timeout=seconds)
+                self._wakes.get(timeout=min(left, _LONGEST_SECONDS))
         return self.is_set
+
+
+def heeded(*numbers: signal.Signals) -> list[signal.Signals]:
+    """Return the signals that this process does not ignore: `nohup` and a script's background jobs ignore some."""
+    return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]

@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import TextIO
 
 # Collections visit the objects of imported modules, which stay: by default that takes a fifth of a start. Commands that
@@ -104,7 +104,7 @@ def _nowhere() -> TextIO:
 def _run() -> int:
     stdout = sys.stdout
     try:
-        code = group.main(prog_name="wiretape", standalone_mode=False)
+        code = _command()
         sys.stdout.flush()
     except WiretapeError as error:
         print(_redacted(f"wiretape: {error}"), file=sys.stderr)
@@ -125,6 +125,35 @@ def _run() -> int:
             return _unread()
         raise
     return code if isinstance(code, int) else 0
+
+
+def _command() -> object:
+    """Run the command; raise `Abort` also for an interrupt that was lost.
+
+    SQLite reports an exception within a callback (a function, a progress handler) as an error of the query, which
+    readers may take for damage, and leave rows out.
+    """
+    interrupts = list[int]()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        interrupts.append(number)
+        signal.default_int_handler(number, frame)
+
+    previous = signal.getsignal(signal.SIGINT)
+    if previous is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
+    try:
+        code: object = group.main(prog_name="wiretape", standalone_mode=False)
+    except Exception as error:
+        if interrupts and not isinstance(error, BrokenPipeError):
+            raise click.Abort from KeyboardInterrupt()
+        raise
+    finally:
+        if signal.getsignal(signal.SIGINT) is interrupt:
+            signal.signal(signal.SIGINT, previous)
+    if interrupts:
+        raise click.Abort from KeyboardInterrupt()
+    return code
 
 
 def _message(error: click.ClickException) -> str:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
+from wiretape.recorder.latch import heeded
 from wiretape.recorder.tape import faults
 
 _STOPS = frozenset((signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU))
@@ -126,8 +127,7 @@ class Job:
     is_terminated = False
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], look: Callable[[], None]) -> None:
-        heeded = {number for number in _FORWARDED if signal.getsignal(number) is not signal.SIG_IGN}
-        self._taken = heeded | {signal.SIGCHLD}  # nohup has some ignored
+        self._taken = {*heeded(*_FORWARDED), signal.SIGCHLD}
         self._command, self._environment, self._look = command, environment, look
         self._is_continued = False
         """True if the command was continued, but not yet this process."""

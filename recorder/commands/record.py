@@ -13,6 +13,7 @@ import click
 from wiretape.recorder import destinations
 from wiretape.recorder.children import PROXY_PASSWORD
 from wiretape.recorder.commands import options
+from wiretape.recorder.latch import heeded
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.relay import apis, providers
 
@@ -251,9 +252,8 @@ def catch_signals(stopped: "asyncio.Event", recorder: "Recorder") -> None:
             recorder.cut()
         stopped.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
-            asyncio.get_running_loop().add_signal_handler(number, stop, number)
+    for number in heeded(signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, stop, number)
 
 
 def _introduce(screen: "Screen", recorder: "Recorder", settings: "Options", verbose: bool) -> None:

@@ -1,18 +1,19 @@
 """Each process that a command starts, in a directory of modules with the names of those that it imports."""
 
+import contextlib
 import itertools
 import os
 import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection
 from textual.screen import Screen
 
+from tests.support.frames import until
 from tests.support.sample_tape import COMPLETE, TOOLS
 from tests.support.screens import journey, press, shows, staged, wait_for
 from wiretape.recorder import children
@@ -97,9 +98,10 @@ def descendants(pid: int) -> dict[str, bytes]:
     found = dict[str, bytes]()
     children_of = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
     for child in itertools.chain.from_iterable(children_of):
-        arguments = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-        found[arguments] = Path(f"/proc/{child}/environ").read_bytes()
-        found |= descendants(int(child))
+        with contextlib.suppress(OSError):  # it has ended since
+            arguments = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            found[arguments] = Path(f"/proc/{child}/environ").read_bytes()
+            found |= descendants(int(child))
     return found
 
 
@@ -118,10 +120,13 @@ def test_what_a_recorder_starts_imports_nothing_from_the_directory_and_gets_no_p
     with subprocess.Popen([*WIRETAPE, *command], env=os.environ | PASSWORDS, **streams) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        found, deadline = dict[str, bytes](), time.monotonic() + 20
-        while not all(any(f"-m {module} " in arguments for arguments in found) for module in modules):
-            assert time.monotonic() < deadline, found
-            found |= descendants(process.pid)
+        found = dict[str, bytes]()
+
+        def have_started() -> bool:
+            found.update(descendants(process.pid))
+            return all(any(f"-m {module} " in arguments for arguments in found) for module in modules)
+
+        until(have_started)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
     assert imported(directory) == set()

@@ -1,7 +1,9 @@
 """The command line as a whole: messages and exit codes of errors."""
 
+import contextlib
 import os
 import re
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -140,6 +142,18 @@ def test_an_interrupted_command_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt
 
     assert exit_code_of(interrupt, monkeypatch) == 130
+
+
+@pytest.mark.parametrize("is_hidden", [False, True])
+def test_an_interrupt_within_a_callback_of_sqlite_is_130(monkeypatch: pytest.MonkeyPatch, is_hidden: bool) -> None:
+    def interrupt() -> None:
+        with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+            connection.create_function("interrupted", 0, lambda: signal.raise_signal(signal.SIGINT))
+            with contextlib.suppress(*[sqlite3.OperationalError] * is_hidden):
+                connection.execute("SELECT interrupted()").fetchall()
+
+    assert exit_code_of(interrupt, monkeypatch) == 130
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_question_that_was_answered_with_no_is_1(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from wiretape.recorder.latch import Latch
+from wiretape.recorder.latch import Latch, heeded
 from wiretape.recorder.plurals import counted
 from wiretape.viewer.commands import options, output
 from wiretape.viewer.commands.output import Output
@@ -237,11 +237,12 @@ def _interrupts(seconds: float) -> Iterator[Callable[[], None]]:
         if interrupted.wait(seconds):
             raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGINT, lambda *_: interrupted.set())
+    before = {number: signal.signal(number, lambda *_: interrupted.set()) for number in heeded(signal.SIGINT)}
     try:
         yield pause
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _follow(

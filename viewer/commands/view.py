@@ -17,6 +17,7 @@ import click
 
 from wiretape.recorder import private, terminals
 from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.latch import heeded
 from wiretape.recorder.tape.redact import message
 from wiretape.viewer.commands import completion, options
 
@@ -138,9 +139,8 @@ async def _serve_until_signal(settings: "Settings", address: tuple[str, int], id
     from wiretape.viewer.web.site import Site
 
     stopped = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
-            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    for number in heeded(signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     sock = server.listen(*address)
     site = Site(settings, _say)
     front = server.Server(site, sock, lambda refusal: _say(refusal.message))

@@ -21,10 +21,10 @@ from typing import Final
 
 from sqlalchemy import Connection
 
+from wiretape.recorder import latch
 from wiretape.recorder.children import LEAVE
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.errors import TapeGone, WiretapeError
-from wiretape.recorder.latch import Latch
 from wiretape.recorder.tape import lock
 from wiretape.viewer.ship.acknowledged import Acknowledged, Progress
 from wiretape.viewer.ship.sink import Batch, NotTaken, ShippingReport, Sink
@@ -80,7 +80,7 @@ def until_end(tape: Path, *, with_recorder: bool) -> Iterator[Shutdown]:
 
     If an answer is awaited at the signal, `WiretapeError` ends the wait after a while.
     """
-    over, closed = Latch(), threading.Event()
+    over, closed = latch.Latch(), threading.Event()
     there = lock.identity(tape)
 
     def wait(seconds: float) -> None:
@@ -92,24 +92,26 @@ def until_end(tape: Path, *, with_recorder: bool) -> Iterator[Shutdown]:
         if over.is_set:
             raise KeyboardInterrupt
         over.set()
-        signal.setitimer(signal.ITIMER_REAL, SHUTDOWN_SECONDS)
+        # Again and again: an exception that is raised within a callback of SQLite is lost.
+        signal.setitimer(signal.ITIMER_REAL, SHUTDOWN_SECONDS, SHUTDOWN_SECONDS)
 
     def give_up(*_: object) -> None:
         raise WiretapeError("stopped while it waited for an answer: the rest stays on the tape")
 
     if with_recorder:  # its terminal's signals are the recorder's to answer
         threading.Thread(target=_listen, args=(over, closed), daemon=True).start()
-    before = {number: signal.signal(number, signal.SIG_IGN if with_recorder else stop) for number in _SIGNALS}
+    handler = signal.SIG_IGN if with_recorder else stop
+    before = {number: signal.signal(number, handler) for number in latch.heeded(*_SIGNALS)}
     before[signal.SIGALRM] = signal.signal(signal.SIGALRM, give_up)
     try:
         yield Shutdown(lambda: over.is_set, wait, closed.wait, with_recorder)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, previous in before.items():
+            signal.signal(number, previous)
 
 
-def _listen(over: Latch, closed: threading.Event) -> None:
+def _listen(over: latch.Latch, closed: threading.Event) -> None:
     """Handle the recorder's messages on standard input, whose end is the recorder's."""
     with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as pipe:  # a buffer's lock would outlive its thread
         for line in pipe:

@@ -4,7 +4,6 @@ import itertools
 import json
 import multiprocessing
 import os
-import signal
 from array import array
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -116,8 +115,8 @@ def measured(
     numbers, parts = queries.numbers(connection, where), list[list[int]]()
     while part := list(itertools.islice(numbers, PART)):
         parts.append(part)
-    spawn, ignored = multiprocessing.get_context("spawn"), (signal.SIGINT, signal.SIG_IGN)
-    with children.spawning(), ProcessPoolExecutor(processes, spawn, signal.signal, ignored) as pool:
+    spawn = multiprocessing.get_context("spawn")
+    with children.spawning(), ProcessPoolExecutor(processes, spawn, children.attach) as pool:
         try:
             for found, damage in pool.map(partial(_measured_part, tape, tool), parts):
                 yield from found

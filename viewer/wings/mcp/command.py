@@ -20,6 +20,7 @@ from wiretape.recorder import __version__
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.commands.options import check_extra
 from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.latch import heeded
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.commands import options, topics
 
@@ -104,7 +105,8 @@ def _serve(place: "Place", with_text: bool, max_bytes: int) -> None:
     server = MCPServer("wiretape", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR", tools=offered)
     threading.Thread(target=_one_by_one(tools.load, turn), daemon=True).start()
     threading.Thread(target=_end_with_client, args=(os.dup(0), tools.queries), daemon=True).start()
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupt would wait for the next line of standard input
+    for number in heeded(signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)  # an interrupt would wait for the next line of standard input
     try:
         server.run()
     finally:

@@ -23,6 +23,7 @@ from wiretape.recorder.commands.options import (
     tape_path,
     upstream,
 )
+from wiretape.recorder.latch import heeded
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.tape.redact import Redactor, message
 from wiretape.viewer.commands import masking, options
@@ -239,9 +240,8 @@ def _catch_signals(stopped: "asyncio.Event", serving: "cassette.Cassette") -> No
             serving.cut()
         stopped.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
-            asyncio.get_running_loop().add_signal_handler(number, stop)
+    for number in heeded(signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """The command `serve`, from the outside: its output and its end."""
 
 import signal
-import time
 from pathlib import Path
 
 import httpx
@@ -9,6 +8,7 @@ import pytest
 
 from tests.support import forked
 from tests.support.commands import run, started
+from tests.support.frames import until
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS
 
 
@@ -18,9 +18,7 @@ def test_the_base_url_is_told_on_stdout_and_in_a_file_that_is_gone_in_the_end(ta
         assert process.stdout is not None
         assert process.stderr is not None
         base = process.stdout.readline().decode()
-        deadline = time.monotonic() + 30
-        while not ready.exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(ready.exists)
         assert ready.read_text("utf-8") == base
         body = httpx.get(f"{base.strip()}/@{COMPLETE}/", trust_env=False).content
         process.send_signal(signal.SIGTERM)
