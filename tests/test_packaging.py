@@ -53,7 +53,7 @@ def test_the_wheel_ships_the_packages_and_the_migrations(installed: Path) -> Non
     assert {f"{migrations}/env.py", f"{migrations}/versions/0001_tape.py"} <= names
     assert {"wiretape/py.typed", "wiretape/recorder/py.typed", "wiretape/viewer/py.typed"} <= names
     assert {"wiretape/__init__.py", "wiretape/recorder/tape/writer.py", "wiretape/viewer/cli.py"} <= names
-    assert {"wiretape/viewer/page/assets/frame.css", "wiretape/viewer/page/assets/frame.js"} <= names
+    assert {"wiretape/viewer/wings/page/assets/frame.css", "wiretape/viewer/wings/page/assets/frame.js"} <= names
     assert {f"wiretape/viewer/help/{name}" for name in ("README.md", "filters.md", "glossary.md")} <= names
     assert {path.name for path in installed.iterdir()} == {"wiretape", "wiretape-0.1.0.dist-info"}
 

@@ -8,10 +8,10 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
-BUILT_IN: Final = ("imports", "mcp", "replay")
-"""The folders of the wings. A line here and the folder are all that a wing is."""
+BUILT_IN: Final = ("page", "tools", "films", "imports", "mcp", "replay")
+"""The folders of the wings, in the order of what they add. A line here and the folder are all that a wing is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,54 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
+class Options:
+    """Options that a wing adds to a command of the core, which gets their value, or None, as the argument `name`.
+
+    `path` is `module:attribute` of their decorator, as `gathered` makes one. `refusal` is the message if they are given
+    with an export format that does not take them.
+    """
+
+    command: str
+    name: str
+    path: str
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """A format that a wing adds to `export`: the selected exchanges, or rows about them, in one file.
+
+    `path` is `module:attribute` of its writer: a function that gets an `ExportTask` and the open file, and returns the
+    count of what it wrote, in `unit`s. `summary` follows the name in the help of `--format`.
+    """
+
+    name: str
+    path: str
+    unit: str
+    summary: str
+    suffix: str = ""
+    """The ending of a file's name that chooses the format; empty for a suffix that others have, too."""
+    flag: str = ""
+    """The help of an option `--NAME` that chooses the format, too; empty for none."""
+    options: str = ""
+    """The name of the `Options` that go with the format."""
+    needs_exchange: bool = True
+    """False if a file without any exchange makes sense."""
+    is_masked: bool = False
+    """True if the file is made to be passed on: secrets are replaced unless `--no-redact` is given."""
+    has_operations: bool = False
+    """True if it covers generations only, unless `--all-operations` is given."""
+    unprintable: str = ""
+    """Why the file is no text for a terminal, with advice; empty if it is one."""
+
+
+@dataclass(frozen=True, slots=True)
 class Wing:
     """The additions of one wing."""
 
     commands: tuple[Command, ...] = ()
+    options: tuple[Options, ...] = ()
+    exports: tuple[Export, ...] = ()
 
 
 @functools.cache
@@ -49,3 +93,9 @@ def built_in() -> Mapping[str, Wing]:
             if error.name not in (module, f"{__package__}.wings"):
                 raise
     return wings
+
+
+def load(path: str) -> Any:
+    """Return what `module:attribute` names."""
+    module, _, attribute = path.partition(":")
+    return getattr(import_module(module), attribute)

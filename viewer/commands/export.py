@@ -6,24 +6,21 @@ exchanges pass one by one.
 
 import contextlib
 import itertools
-import math
-import re
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
-from wiretape.recorder.commands.options import gathered
 from wiretape.recorder.errors import NotFound
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.tape import redact
+from wiretape.viewer import contracts
 from wiretape.viewer.commands import completion, masking, options, output, progress
 from wiretape.viewer.commands.output import Output
-from wiretape.viewer.timing.playback import RECORDED, Pace
+from wiretape.viewer.contracts import Export
 
 if TYPE_CHECKING:
     from wiretape.recorder.tape.masking import Masker
@@ -37,29 +34,21 @@ Put = Callable[[BinaryIO | None], int]
 _SIGINT_EXIT = 128 + 2
 _TABLES = ("exchanges", "texts", "chunks", "reads", "turns", "conversations", "summary")
 _OF_ALL = ("exchanges", "summary")
-_FILMS = ("asciicast", "gif")
-_LEAST_SIZE, _LARGEST_SIZE = (40, 12), (240, 80)
-
-
-@dataclass(frozen=True, slots=True)
-class _FilmOptions:
-    """The pace of a film, and the columns and lines of its screen."""
-
-    pace: Pace = RECORDED
-    size: tuple[int, int] = (80, 24)
-
-
-def _read_film(speed: float, max_gap: str | None, size: str | None) -> _FilmOptions:
-    """Return the options of a film. Raise `click.BadParameter`."""
-    pace = options.read_pace(speed, max_gap, no_wait=False)
-    if pace.speed == math.inf:
-        raise click.BadParameter("a film takes time: use a number above 0", param_hint="--speed")
-    match = re.fullmatch(r"(\d{1,3})x(\d{1,3})", size or "80x24")
-    columns, lines = (int(match[1]), int(match[2])) if match else (0, 0)
-    if not (_LEAST_SIZE[0] <= columns <= _LARGEST_SIZE[0] and _LEAST_SIZE[1] <= lines <= _LARGEST_SIZE[1]):
-        least, largest = ("x".join(map(str, limit)) for limit in (_LEAST_SIZE, _LARGEST_SIZE))
-        raise click.BadParameter(f"use COLUMNSxLINES from {least} to {largest}, not {size}", param_hint="--size")
-    return _FilmOptions(pace, (columns, lines))
+_FORMATS: Final = {
+    one.name: one
+    for one in (
+        Export(
+            "sse", "wiretape.viewer.export.task:write_body", "byte", "the body of one exchange", suffix=".sse",
+            unprintable="raw bytes may upset a terminal: send them to a file or a pipe",
+        ),
+        *(format for wing in contracts.built_in().values() for format in wing.exports),
+    )
+}  # fmt: skip
+"""The formats of whole exchanges."""
+_OPTIONS: Final = [one for wing in contracts.built_in().values() for one in wing.options if one.command == "export"]
+_SUFFIXES: Final = {f".{name}": name for name in ("csv", "tsv", "jsonl", "json", "parquet")} | {
+    one.suffix: name for name, one in _FORMATS.items() if one.suffix
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +63,8 @@ class _ExportJob:
     place: "Place"
     columns: tuple[str, ...] | None = None
     where: "Filter | None" = None
-    with_text: bool = False
-    with_bodies: bool = False
-    with_messages: bool = False
-    sides: "tuple[Filter, Filter] | None" = None
     every_operation: bool = False
-    film: _FilmOptions = _FilmOptions()
+    options: Mapping[str, Any] = field(default_factory=dict)
     mask: "Masker | None" = None
 
     @property
@@ -87,144 +72,32 @@ class _ExportJob:
         return self.out.chosen
 
     @property
-    def whole(self) -> "_WholeFormat | None":
+    def whole(self) -> Export | None:
         """The format, if it is one of whole exchanges."""
-        return _WHOLE.get(self.format)
+        return _FORMATS.get(self.format)
 
     @property
     def unit(self) -> str:
         return self.whole.unit if self.whole else "row"
 
 
-def _archive(source: "Source", job: _ExportJob, where: "Selection") -> Put:
-    from wiretape.recorder import __version__
-    from wiretape.viewer.export import har
-    from wiretape.viewer.source.tape import exchange, queries
-    from wiretape.viewer.source.tape.source import condition
+def _whole(source: "Source", job: _ExportJob, where: "Selection", export: Export) -> Put:
+    from wiretape.viewer.export.task import ExportTask
+
+    write, is_shown = contracts.load(export.path), job.file is None and output.on_terminal()
 
     def put(stream: BinaryIO | None) -> int:
-        connection = source.tape("bodies")
-        numbers = itertools.islice(queries.numbers(connection, condition(where)), job.limit)
         with _bar(source, job, where) as bar, _opened(stream) as file:
-            return har.write(file, (exchange.full(connection, no, job.mask) for no in bar.over(numbers)), __version__)
-
-    return put
-
-
-def _few(source: "Source", job: _ExportJob, where: "Selection", most: int) -> list[int]:
-    """Return the numbers of the exchanges, named ones in their order. Raise a usage error if there are more."""
-    numbers = source.numbers(where, most + 1)
-    if len(numbers) > most:
-        race = ", or two for a race" if most > 1 else ""
-        raise click.UsageError(f"--format {job.format} is of one exchange: name its ID, such as @ for the newest{race}")
-    if not numbers:
-        raise NotFound("no exchange matches: see 'wiretape ls'")
-    return sorted(numbers, key=(where.numbers or numbers).index)
-
-
-def _body(source: "Source", job: _ExportJob, where: "Selection") -> Put:
-    (number,) = _few(source, job, where, 1)
-
-    def put(stream: BinaryIO | None) -> int:
-        with _opened(stream) as file:
-            return file.write(source.exchange(number).body())
-
-    return put
-
-
-def _film(source: "Source", job: _ExportJob, where: "Selection") -> Put:
-    from wiretape.viewer import config
-    from wiretape.viewer.export import asciicast, gif
-    from wiretape.viewer.export.film import Film, ScreenSize
-    from wiretape.viewer.source.tape import exchange
-
-    numbers = _few(source, job, where, 2)
-    connection, limits = source.tape("bodies"), config.thresholds()
-    pace, size = job.film.pace, ScreenSize(*job.film.size)
-
-    def put(stream: BinaryIO | None) -> int:
-        shown = [exchange.full(connection, number) for number in numbers]
-        with _opened(stream) as file:
-            if job.format == "gif":
-                return gif.write(file, Film(shown, pace, limits, size))
-            if len(shown) > 1:
-                return asciicast.write_race(file, shown[0], shown[1], Film(shown, pace, limits, size))
-            return asciicast.write(file, shown[0], limits, pace, size)
-
-    return put
-
-
-def _page(source: "Source", job: _ExportJob, where: "Selection") -> Put:
-    from wiretape.viewer import config
-    from wiretape.viewer.page import sources
-    from wiretape.viewer.page import stream as stream_page
-    from wiretape.viewer.source.tape.source import condition
-
-    connection, numbers = source.tape("bodies"), source.numbers(where, 2)
-    is_run = len(numbers) > 1
-    if is_run and job.with_bodies:
-        raise click.UsageError("--with-bodies is of the page of one exchange: name its ID, such as @ for the newest")
-    if not is_run and job.sides is not None:
-        raise click.UsageError("--base and --new compare exchanges of a run: only one exchange is selected")
-    limits = config.thresholds()
-
-    def put(stream: BinaryIO | None) -> int:
-        with _opened(stream) as file:
-            if is_run:
-                wanted = sources.PageContent(job.where, condition(where), job.sides, job.with_text, job.every_operation)
-                return sources.write_run(connection, replace(wanted, mask=job.mask), limits, file)
-            shared = stream_page.Shared(job.with_text, job.with_bodies)
-            return sources.write_one(connection, numbers[0], limits, file, shared, job.mask)
-
-    return put
-
-
-def _trace(source: "Source", job: _ExportJob, where: "Selection") -> Put:
-    """Write a row for each exchange in the order of arrival; report those left out."""
-    from wiretape.viewer.export import text, trace
-    from wiretape.viewer.source.tape import queries
-
-    connection = source.tape("bodies")
-
-    def put(stream: BinaryIO | None) -> int:
-        left_out = Counter[str]()
-        with _bar(source, job, where) as bar, _opened(stream) as file:
-            found = bar.over(source.rows(trace.EXCHANGE_FIELDS, where, order=("started_at", False), limit=job.limit))
-            asked = ((row, queries.request(connection, row["no"])) for row in found)
-            entries = trace.entries(asked, left_out, with_messages=job.with_messages)
-            count = text.write(file, "jsonl", (), entries, terminal=stream is None and output.on_terminal())
-        if left_out:
-            reasons = ", ".join(f"{number:,} {reason}" for reason, number in left_out.most_common())
-            click.echo(f"wiretape: {counted(left_out.total(), 'exchange')} left out: {reasons}", err=True)
+            task = ExportTask(
+                job.format, source, where, job.where, job.limit, job.options.get(export.options),
+                job.every_operation, job.mask, is_shown, bar.over,
+            )  # fmt: skip
+            count: int = write(task, file)
+        for line in task.notes:
+            click.echo(line, err=True)
         return count
 
     return put
-
-
-@dataclass(frozen=True, slots=True)
-class _WholeFormat:
-    """A format of whole exchanges: its writer, the unit in which its files are counted, and the suffix of these.
-
-    With `needs_exchange`, a file of no exchange is refused.
-    """
-
-    make: "Callable[[Source, _ExportJob, Selection], Put]"
-    unit: str
-    suffix: str | None
-    needs_exchange: bool = True
-
-
-_WHOLE: Final = {
-    "har": _WholeFormat(_archive, "exchange", ".har", needs_exchange=False),
-    "sse": _WholeFormat(_body, "byte", ".sse"),
-    "asciicast": _WholeFormat(_film, "event", ".cast"),
-    "gif": _WholeFormat(_film, "frame", ".gif"),
-    "html": _WholeFormat(_page, "byte", ".html"),
-    "trace": _WholeFormat(_trace, "row", None, needs_exchange=False),
-}
-_SUFFIXES: Final = {f".{name}": name for name in ("csv", "tsv", "jsonl", "json", "parquet")} | {
-    one.suffix: name for name, one in _WHOLE.items() if one.suffix
-}
 
 
 @click.command()
@@ -246,37 +119,15 @@ _SUFFIXES: Final = {f".{name}": name for name in ("csv", "tsv", "jsonl", "json",
     "file",
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
     metavar="FILE",
-    help="Write to FILE; - is stdout. Its suffix (.csv, .tsv, .jsonl, .json, .parquet, .har, .cast, .gif, .sse or "
-    ".html) gives the format. [default: -]",
+    help=f"Write to FILE; - is stdout. Its suffix ({', '.join(_SUFFIXES)}) gives the format. [default: -]",
 )
-@click.option(
-    "--html",
-    is_flag=True,
-    help="The same as --format html: a page for browsers, of one or many exchanges, in one file.",
-)
-@click.option("--with-text", is_flag=True, help="With --html: include texts of answers and first prompts of sessions.")
-@click.option(
-    "--base", metavar="EXPR", shell_complete=completion.filters, help="With --html: the group to compare with, …"
-)
-@click.option(
-    "--new", metavar="EXPR", shell_complete=completion.filters, help="… and the group compared, as in compare."
-)
-@click.option("--with-bodies", is_flag=True, help="With --html: include texts, and the bytes of request and answer.")
-@click.option("--with-messages", is_flag=True, help="With --format trace: the prompts themselves.")
-@gathered(
-    "film",
-    _read_film,
-    click.option("--speed", type=float, default=1.0, metavar="N", help="With asciicast or gif: N times as fast, …"),
-    click.option("--max-gap", metavar="TIME", help="… each silence shortened to TIME at most, such as 1s, …"),
-    click.option("--size", metavar="COLSxLINES", help="… and the size of the screen. [default: 80x24]"),
-)
+@options.of_wings("export")
 @masking.no_redact
 @click.option("--schema", is_flag=True, help="Print type, unit and meaning of each column.")
 @click.option("--bom", is_flag=True, help="CSV, TSV: begin with the mark of UTF-8, which Excel needs.")
 @output.formatted(
-    (*output.FORMATS, "parquet", *_WHOLE),
-    "csv; sse is the body of one exchange, asciicast and gif the replay of one or the race of two, har and html any "
-    "number, trace the traffic for load generators (help trace); the others are tables",
+    (*output.FORMATS, "parquet", *_FORMATS),
+    f"csv; {', '.join(f'{one.name} is {one.summary}' for one in _FORMATS.values())}; the others are tables",
     columns=True,
 )
 def export(
@@ -288,17 +139,11 @@ def export(
     by: str | None,
     all_operations: bool,
     file: Path | None,
-    html: bool,
-    with_text: bool,
-    with_bodies: bool,
-    with_messages: bool,
-    base: str | None,
-    new: str | None,
-    film: _FilmOptions,
     no_redact: bool,
     schema: bool,
     bom: bool,
     out: Output,
+    **added: Any,
 ) -> None:
     """Export exchanges as CSV, JSON, Parquet, HAR, HTML, GIF or SSE.
 
@@ -316,15 +161,13 @@ def export(
     from wiretape.viewer.export import fields
 
     file = None if file is None or str(file) == "-" else file
-    if html and out.format not in (None, "html"):
-        raise click.UsageError(f"--html and --format {out.format} exclude each other")
-    format = "html" if html else out.format or (_format_of(file) if file is not None else None)
+    flag = next((name for name, one in _FORMATS.items() if one.flag and added.get(name)), None)
+    if flag and out.format not in (None, flag):
+        raise click.UsageError(f"--{flag} and --format {out.format} exclude each other")
+    format = flag or out.format or (_format_of(file) if file is not None else None)
     out = replace(out, format=format or (None if schema and file is None else "csv"), mark=bom, exact=True)
     job = _ExportJob(table or "exchanges", out, file, options.groups(by), limit, options.place(db))
-    job = replace(job, where=where, with_text=with_text, with_bodies=with_bodies, sides=_sides(base, new))
-    job = replace(
-        job, every_operation=all_operations, with_messages=with_messages, film=film, mask=_mask(job, no_redact)
-    )
+    job = replace(job, where=where, every_operation=all_operations, options=added, mask=_mask(job, no_redact))
     _refuse(job, table, schema)
     try:
         if schema:
@@ -335,12 +178,12 @@ def export(
         job = replace(job, columns=named.fields(fields.described(fields.choosable(job.table, job.by))))
         with output.opened(job.place) as source:
             chosen = selected = options.named(source, ids, where)
-            if job.table == "summary" or job.format == "trace":
+            if job.table == "summary":
                 chosen = options.covered(source, selected, all_operations)
             if job.whole and job.whole.needs_exchange and not source.count(chosen):
                 raise NotFound(options.nothing(source, where, ids))
-            make = job.whole.make if job.whole else _table
-            count = _save(job, make(source, job, chosen), job.unit)
+            put = _whole(source, job, chosen, job.whole) if job.whole else _table(source, job, chosen)
+            count = _save(job, put, job.unit)
             # A summary of nothing is a row as well.
             if count <= 1 and limit != 0 and not source.count(selected):
                 options.report_nothing(source, where, ids)
@@ -351,7 +194,7 @@ def export(
 
 def _mask(job: _ExportJob, no_redact: bool) -> "Masker | None":
     """Return the mask of a format that is made to be passed on. Raise a usage error if there is nothing to keep."""
-    if job.format in ("har", "html"):
+    if job.whole and job.whole.is_masked:
         return masking.mask(no_redact)
     if no_redact:
         raise click.UsageError("--no-redact is for HAR and pages: nothing is redacted in bodies of other formats")
@@ -362,16 +205,6 @@ def _report_unshipped(source: "Source", job: _ExportJob, where: "Selection") -> 
     """Print the count of exchanges that lack the requested bytes, if there are any."""
     if job.whole or job.table not in _OF_ALL:
         output.report_unshipped(source, where, "without texts and reads")
-
-
-def _sides(base: str | None, new: str | None) -> "tuple[Filter, Filter] | None":
-    from wiretape.viewer.query.parser import parse
-
-    if base is None and new is None:
-        return None
-    if base is None or new is None:
-        raise click.UsageError("--base and --new go together")
-    return options.parsed("--base", parse, base), options.parsed("--new", parse, new)
 
 
 def _format_of(file: Path) -> str | None:
@@ -394,15 +227,9 @@ def _refuse(job: _ExportJob, table: str | None, schema: bool) -> None:
         raise click.UsageError("--by groups the summary: add --table summary")
     if job.format == "parquet" and (schema or job.file is None):
         raise click.UsageError("Parquet is a file of rows: name it with -o FILE, and ask for --schema without it")
-    if job.with_messages and job.format != "trace":
-        raise click.UsageError("--with-messages is for traces: add --format trace")
-    if job.film != _FilmOptions() and job.format not in _FILMS:
-        raise click.UsageError("--speed, --max-gap and --size are of films: add --format gif or asciicast")
-    if job.format in ("sse", "gif") and job.file is None and output.on_terminal():
-        raise click.UsageError("raw bytes may upset a terminal: send them to a file or a pipe")
+    _refuse_of_format(job, job.whole)
     if job.out.columns is not None and (job.whole or schema):
         raise click.UsageError("--columns selects those of a table: leave it out")
-    _refuse_of_page(job)
 
 
 def _require(job: _ExportJob) -> None:
@@ -415,17 +242,15 @@ def _require(job: _ExportJob) -> None:
         job.place.require("bodies", f"--format {job.format}" if job.whole else f"--table {job.table}")
 
 
-def _refuse_of_page(job: _ExportJob) -> None:
-    """Raise a usage error if options do not go together with a page, or need one."""
-    if job.format != "html":
-        if job.with_text or job.with_bodies or job.sides:
-            raise click.UsageError("--with-text, --with-bodies, --base and --new are for pages: add --html")
-        if job.every_operation and job.table != "summary" and job.format != "trace":
-            raise click.UsageError("--all-operations is for summaries, pages and traces: others have every operation")
-    elif job.limit is not None:
-        raise click.UsageError("--limit is for rows: limit a page by a filter, such as -f since:2h")
-    elif job.file is None and output.on_terminal():
-        raise click.UsageError("a page is for browsers: name its file with -o FILE")
+def _refuse_of_format(job: _ExportJob, format: Export | None) -> None:
+    """Raise a usage error if options are of another format, or if the format is none for a terminal."""
+    for given in _OPTIONS:
+        if job.options.get(given.name) is not None and (format is None or format.options != given.name):
+            raise click.UsageError(given.refusal)
+    if format and format.unprintable and job.file is None and output.on_terminal():
+        raise click.UsageError(format.unprintable)
+    if job.every_operation and job.table != "summary" and not (format and format.has_operations):
+        raise click.UsageError("--all-operations is for summaries, pages and traces: others have every operation")
 
 
 def _save(job: _ExportJob, put: Put, noun: str) -> int:

@@ -23,6 +23,7 @@ from wiretape.recorder.commands.options import TapeFile, check_clickhouse, gathe
 from wiretape.recorder.decode.stalls import LIMITS
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
+from wiretape.viewer import contracts
 from wiretape.viewer.commands import completion
 from wiretape.viewer.timing.playback import Pace
 
@@ -293,6 +294,20 @@ def judged(command: F) -> F:
         text = f"{one.metadata['doc']} [default: {one.default:g}]"
         wrapped = click.option(f"--{name.replace('_', '-')}", metavar=one.metadata["sign"], help=text)(wrapped)
     return cast(F, wrapped)
+
+
+def of_wings(command: str) -> Callable[[F], F]:
+    """Add the flags of wings' export formats to `export`, and the options that wings add to any command of the core."""
+
+    def decorate(function: F) -> F:
+        added: list[Callable[[Any], Any]] = []
+        for wing in contracts.built_in().values():
+            flags = [one for one in wing.exports if one.flag and command == "export"]
+            added += [click.option(f"--{one.name}", is_flag=True, help=one.flag) for one in flags]
+            added += [contracts.load(one.path) for one in wing.options if one.command == command]
+        return functools.reduce(lambda decorated, option: option(decorated), reversed(added), function)
+
+    return decorate
 
 
 def limits_given() -> list[str]:

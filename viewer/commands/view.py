@@ -1,36 +1,36 @@
 """The command `view`: a tape or a server on a terminal, to browse and play; or a tape as live pages.
 
-`wiretape.viewer.tui` has the screens, `wiretape.viewer.web` the pages. Errors in the options are reported before; the
-tape itself need not exist yet.
+`wiretape.viewer.tui` has the screens, a wing the pages. Errors in the options are reported before; the tape itself need
+not exist yet.
 """
 
 import contextlib
 import gc
 import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
 from wiretape.recorder import private, terminals
 from wiretape.recorder.decode.stalls import Thresholds
-from wiretape.recorder.latch import heeded
-from wiretape.recorder.tape.redact import message
 from wiretape.viewer.commands import completion, options
 
 if TYPE_CHECKING:
     from textual.screen import Screen
 
     from wiretape.viewer.source.base import Place
-    from wiretape.viewer.web.values import Settings
 
-
-_NICENESS = 19
-"""Pages yield the CPU to the relay and to the writer."""
 _PREFIX = "wiretape-view-"
+
+
+class LivePages(Protocol):
+    """Pages that a wing serves in place of the screens, at its option `--web`."""
+
+    def serve(self, id: str | None, path: Path, filter_text: str, thresholds: Thresholds) -> None:
+        """Serve a tape until a signal ends the process."""
 
 
 @click.command()
@@ -47,9 +47,7 @@ _PREFIX = "wiretape-view-"
     help="Show two exchanges side by side, on one clock.",
 )
 @options.judged
-@click.option("--web", is_flag=True, help="Serve live pages to browsers on this machine, and print their URL.")
-@click.option("--listen", metavar="HOST:PORT", help="With --web: the address, on this machine; by default a free port.")
-@click.option("--with-bodies", is_flag=True, help="With --web: include the bytes of request and answer.")
+@options.of_wings("view")
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal, for selecting text.")
 @click.option(
     "--theme",
@@ -66,12 +64,10 @@ def view(
     follow: bool,
     compare: tuple[str, str] | None,
     thresholds: Thresholds,
-    web: bool,
-    listen: str | None,
-    with_bodies: bool,
     no_mouse: bool,
     theme: str | None,
     ascii: bool,
+    pages: "LivePages | None" = None,
 ) -> None:
     """Browse a tape in the terminal, or with --web in a browser.
 
@@ -87,78 +83,16 @@ def view(
     else with its facts, measures and gaps. --web and --follow need a tape.
     """
     place = options.place(db)
-    if web:
+    if pages is not None:
         place.require("pages", "--web")
     if follow:
         place.require("following", "--follow")
-    if web and place.file is not None:
+    if pages is not None and place.file is not None:
         if at is not None or compare or follow:
             raise click.UsageError("--at, --compare and --follow are for the terminal: leave them out with --web")
-        _serve_web(id, place.file, filter_text, thresholds, listen, with_bodies)
+        pages.serve(id, place.file, filter_text, thresholds)
         return
-    if listen is not None or with_bodies:
-        raise click.UsageError("--listen and --with-bodies go with --web")
     _take_screen(id, place, filter_text, at, follow, compare, thresholds, no_mouse, theme, ascii)
-
-
-def _serve_web(
-    id: str | None, path: Path, filter_text: str, thresholds: Thresholds, listen: str | None, with_bodies: bool
-) -> None:
-    from wiretape.recorder.commands.options import read_listen
-    from wiretape.viewer.query import parser
-    from wiretape.viewer.web.values import Settings
-
-    address = read_listen(listen or "127.0.0.1:0", frozenset(), "pages are for browsers on this one: take 127.0.0.1")
-    where = options.parsed("--filter", parser.parse, filter_text) if filter_text.strip() else None
-    serve_pages(Settings(path, where, thresholds, with_bodies), address, id)
-
-
-def serve_pages(settings: "Settings", address: tuple[str, int], reference: str | None) -> None:
-    """Serve until a signal ends the process. Raises `WiretapeError`."""
-    from wiretape.recorder.relay.loop import run
-
-    id = None if reference is None else _id(settings.tape, reference)
-    os.nice(_NICENESS)
-    code = run(lambda: _serve_until_signal(settings, address, id))
-    sys.stdout.flush()
-    os._exit(code)  # at once: the threads only read, so that nothing is lost with them
-
-
-def _id(tape: Path, reference: str) -> str:
-    from wiretape.viewer.source.tape import live, queries
-
-    with queries.opened(tape) as connection:
-        return live.listed(connection, [queries.find(connection, reference)])[0].id
-
-
-async def _serve_until_signal(settings: "Settings", address: tuple[str, int], id: str | None) -> int:
-    import asyncio
-
-    from wiretape.recorder.relay import server
-    from wiretape.viewer.page import served
-    from wiretape.viewer.web.site import Site
-
-    stopped = asyncio.Event()
-    for number in heeded(signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    sock = server.listen(*address)
-    site = Site(settings, _say)
-    front = server.Server(site, sock, lambda refusal: _say(refusal.message))
-    base = server.base_url(sock)
-    with contextlib.ExitStack() as announced:
-        if settings.where is None:
-            announced.enter_context(served.announced(settings.tape, f"{base}{site.path()}"))
-        print(f"{base}{site.path(id)}", flush=True)
-        _say(f"live pages of {settings.tape}, for browsers on this machine; stop: ctrl-c")
-        await stopped.wait()
-    site.close()
-    front.close()
-    await front.wait_closed(0)
-    return 0
-
-
-def _say(line: str) -> None:
-    print(message(line), file=sys.stderr, flush=True)
 
 
 def _take_screen(

@@ -183,7 +183,7 @@ def test_the_schema_is_not_written_over_a_tape(tape: Path) -> None:
 @pytest.mark.parametrize("name", ["a.xyz", "day.csv.gz", "v1.2"])
 def test_an_unknown_suffix_asks_for_a_format_and_writes_nothing(tape: Path, tmp_path: Path, name: str) -> None:
     said = run(tape, "export", "-o", str(tmp_path / name), code=2).stderr
-    assert "add --format, or use one of .csv, .tsv, .jsonl, .json, .parquet, .har, .sse, .cast" in said
+    assert "add --format, or use one of .csv, .tsv, .jsonl, .json, .parquet, .sse, .html, .har, .cast" in said
     assert list(tmp_path.iterdir()) == []
     run(tape, "export", "--format", "tsv", "-o", str(tmp_path / name))
     assert (tmp_path / name).read_bytes().startswith(b"id\t")

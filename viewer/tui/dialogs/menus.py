@@ -30,14 +30,12 @@ from wiretape.recorder.clock import Clock
 from wiretape.recorder.errors import ConfigError, WiretapeError
 from wiretape.recorder.sanitize import clipped, safe
 from wiretape.viewer import config
-from wiretape.viewer.export import beside
-from wiretape.viewer.page import opening
 from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Part
 from wiretape.viewer.tui import bindings
 from wiretape.viewer.tui.base import clipboard, paint
 from wiretape.viewer.tui.base.host import Superseded, host
-from wiretape.viewer.tui.dialogs import outside
+from wiretape.viewer.tui.dialogs import beside, opening, outside
 from wiretape.viewer.tui.dialogs.offers import Copy, Later
 from wiretape.viewer.tui.widgets.bar import content
 

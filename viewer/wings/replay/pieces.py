@@ -15,10 +15,12 @@ from wiretape.recorder.decode.encoding import Cleaner
 from wiretape.recorder.decode.uncoding import Body
 from wiretape.viewer.exchange import events, markers
 from wiretape.viewer.exchange.clocks import SINCE_REQUEST, Times
+from wiretape.viewer.exchange.colours import coloured
 from wiretape.viewer.exchange.transcript import Transcript
-from wiretape.viewer.export import asciicast, text, wav
+from wiretape.viewer.export import text
 from wiretape.viewer.source.tape.exchange import FullExchange
 from wiretape.viewer.timing.playback import Playback
+from wiretape.viewer.wings.replay import wav
 
 Form = Literal["text", "sse", "events", "jsonl", "audio"]
 
@@ -109,7 +111,7 @@ def _reads(one: FullExchange) -> Iterator[TimedPiece]:
 
 def _shown(one: FullExchange) -> Iterator[TimedPiece]:
     last = ""
-    for at_ns, last in asciicast.written(one, list(one.decoded.chunks())):
+    for at_ns, last in coloured(list(one.decoded.chunks()), one.last_ns or 0):
         yield TimedPiece(at_ns, last.encode())
     if last and not last.endswith("\n"):
         yield TimedPiece(one.last_ns or 0, b"\r\n")

@@ -150,7 +150,7 @@ def _save(one: "FullExchange", turn: int | None, file: Path, tape: Path | None) 
     """Write the audio of an exchange as a WAV file that appears when it is complete."""
     from wiretape.recorder.errors import NotFound, NotShipped
     from wiretape.viewer import outfile
-    from wiretape.viewer.export import wav
+    from wiretape.viewer.wings.replay import wav
 
     if not one.facts.has_bytes:
         raise NotShipped(one.row.id)

@@ -1,0 +1,172 @@
+"""The page of a run: its columns are the tape's, its figures those of `stats` and `compare`, and it is bounded."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support import page
+from tests.support.commands import run
+from tests.support.page import Read, undelta
+from wiretape.viewer.source.tape import queries
+from wiretape.viewer.source.tape import run as tape_run
+from wiretape.viewer.wings.page import run as gaps
+
+
+@pytest.fixture(scope="module")
+def fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A synthetic tape with every outcome."""
+    tape = tmp_path_factory.mktemp("run") / "run.db"
+    run(tape, "db", "fixture", "--exchanges", "160", "--chunks", "30", "--db", str(tape))
+    return tape
+
+
+@pytest.fixture(scope="module")
+def found(fixture: Path, tmp_path_factory: pytest.TempPathFactory) -> Read:
+    return exported(fixture, tmp_path_factory.mktemp("page"))
+
+
+def exported(tape: Path, directory: Path, *options: str) -> Read:
+    file = directory / "run.html"
+    run(tape, "export", "--html", "-o", str(file), *options)
+    return page.read(file.read_bytes())
+
+
+def listed(tape: Path, *command: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(run(tape, *command, "--format", "json").stdout)
+    return rows
+
+
+def unpacked(found: Read) -> list[list[float]]:
+    """Return the gaps of each exchange, in ns."""
+    ratio, least = found.data["step"]
+    counts, packed = found.data["gaps"]["count"], found.blocks["gaps"]
+    total, at, each = sum(counts), 0, list[list[float]]()
+    for count, middle in zip(counts, found.data["gaps"]["middle"], strict=True):
+        coded = [packed[place] + 256 * packed[total + place] for place in range(at, at + count)]
+        steps = [middle + (-(one + 1) // 2 if one % 2 else one // 2) for one in coded]
+        each.append([least * ratio ** (step - 1) if step else 0 for step in steps])
+        at += count
+    return each
+
+
+def test_the_columns_are_those_of_the_list(fixture: Path, found: Read) -> None:
+    rows, page_rows = listed(fixture, "ls", "--columns", "all")[::-1], found.data["rows"]
+    assert page_rows["id"] == [row["id"] for row in rows]
+    for name in ("model", "outcome", "error_code", "upstream"):
+        values, places = page_rows[name]["values"], page_rows[name]["places"]
+        assert [None if at is None else values[at] for at in places] == [row[name] for row in rows]
+    for name in ("ttft_ms", "latency_ms", "max_gap_ms", "icl_p99_ms"):
+        assert page_rows[name] == [None if row[name] is None else round(row[name] * 1000) for row in rows]
+    assert page_rows["output_tokens"] == [row["output_tokens"] for row in rows]
+
+
+def test_gaps_are_exact_to_1_percent_and_0_exactly(fixture: Path, found: Read) -> None:
+    with queries.opened(fixture) as connection:
+        stored = [np.frombuffer(packed, "<i8") for _, packed in queries.packed_gaps(connection)]
+    for mine, own in zip(unpacked(found), stored, strict=True):
+        assert len(mine) == len(own)
+        above = own > 0
+        assert np.array_equal(np.array(mine) > 0, above)
+        assert np.allclose(np.array(mine)[above], own[above], rtol=0.0101, atol=0)
+
+
+@pytest.mark.parametrize("ns", [0, 1, 999, 1000, 20_000_000, 3_600_000_000_000])
+def test_a_gap_of_any_length_has_a_step(ns: int) -> None:
+    counts, middles, packed = gaps.pack_gaps([np.array([ns, 1000, 10**9], "<i8").tobytes(), None, b""])
+    assert counts == [3, None, 0]
+    assert len(middles) == 3
+    assert len(packed) == 6
+    assert gaps.gap_counts(np.array([ns])) == [(int(gaps.gap_steps(np.array([ns]))[0]), 1)]
+
+
+def test_stalls_are_the_gaps_beyond_the_limit_and_the_silence_in_which_an_exchange_ended(
+    fixture: Path, found: Read
+) -> None:
+    stalls = found.data["stalls"]
+    with queries.opened(fixture) as connection:
+        stored = [np.frombuffer(packed, "<i8") for _, packed in queries.packed_gaps(connection)]
+        ended = [row["last_silence_ms"] for row in queries.exchanges(connection, ("last_silence_ms",))]
+    gaps = [(row, at, int(own[at])) for row, own in enumerate(stored) for at in np.flatnonzero(own > 2 * 10**9)]
+    ends = [(row, None, round(ms * 1e6)) for row, ms in enumerate(ended) if ms is not None and ms > 2000]
+    shown = list(zip(undelta(stalls["row"]), stalls["gap"], stalls["ns"], strict=True))
+    assert [one for one in shown if one[1] is not None] == gaps
+    assert [one for one in shown if one[1] is None] == ends
+    assert gaps
+    assert ends
+
+
+def test_figures_of_groups_are_those_of_stats(fixture: Path, found: Read) -> None:
+    for row in listed(fixture, "stats", "--by", "model"):
+        (group,) = (one for one in found.data["groups"]["model"] if one["name"] == row["model"])
+        assert group["n"] == row["n"]
+        assert group["error_rate_pct"] == row["error_rate_pct"]
+        for name in ("ttft", "gap"):
+            statistics = [row[f"{name}_n"], *(row[f"{name}_{one}_ms"] for one in ("p50", "p90", "p95", "p99", "max"))]
+            assert group["figures"][name] == statistics
+        assert sum(group["counts"]) == row["gap_n"]
+
+
+def test_groups_that_are_left_out_are_counted(demo: tuple[Path, str], tmp_path: Path) -> None:
+    data = exported(demo[0], tmp_path).data
+    assert len(data["groups"]["model"]) + data["smaller"]["model"] == len(listed(demo[0], "stats", "--by", "model"))
+    assert data["smaller"] == {"model": 3}
+
+
+def test_headlines_have_their_n_and_an_interval_around_them(fixture: Path, found: Read) -> None:
+    (row,) = listed(fixture, "stats")
+    by_name = {one["name"]: one for one in found.data["headlines"]}
+    assert by_name["TTFT p95"]["value"] == row["ttft_p95_ms"]
+    assert (by_name["gap p99"]["value"], by_name["longest gap"]["value"]) == (row["gap_p99_ms"], row["gap_max_ms"])
+    assert by_name["gap p99"]["n"] == row["gap_n"]
+    assert by_name["error rate"]["value"] == pytest.approx(row["error_rate_pct"], abs=1e-6)
+    assert by_name["error rate"]["n"] == row["error_rate_n"]
+    for one in by_name.values():
+        assert one["interval"] is None or one["interval"][0] <= one["value"] <= one["interval"][1]
+
+
+def test_comparisons_are_those_of_compare(fixture: Path, tmp_path: Path) -> None:
+    sides = ("--base", "model:gpt-x", "--new", "model:thinker-1")
+    asked, *others = exported(fixture, tmp_path, *sides).data["comparisons"]
+    expected = [list(row.values()) for row in listed(fixture, "compare", *sides)]
+    assert asked["rows"] == expected
+    assert asked["names"] == ["model:gpt-x", "model:thinker-1"]
+    assert expected in [one["rows"] for one in others if one["names"] == ["gpt-x", "thinker-1"]] or len(others) >= 3
+
+
+def test_who_was_worst_can_be_played(found: Read) -> None:
+    data, streams = found.data, json.loads(found.blocks["streams"])
+    assert list(streams) == data["playable"]
+    assert {id for one in data["comparisons"] for id in one["worst"]} <= set(streams)
+    assert not {"headers", "asked"} & set(next(iter(streams.values())))
+
+
+def test_texts_are_in_the_page_only_where_they_are_asked_for(demo: tuple[Path, str], tmp_path: Path) -> None:
+    said = b"goes on"
+    without = exported(demo[0], tmp_path)
+    assert not any(said in block for block in without.blocks.values())
+    assert "--with-text" in dict(without.data["banner"])["Left out:"]
+    texts = json.loads(exported(demo[0], tmp_path, "--with-text").blocks["texts"])
+    counts = without.data["rows"]["output_chunks"]
+    for text, sizes, count in zip(texts["text"], texts["sizes"], counts, strict=True):
+        assert (len(text), len(sizes)) == (sum(sizes), count or 0)
+    assert any(said.decode() in text for text in texts["text"])
+
+
+def test_a_run_is_bounded_to_the_newest_exchanges_and_the_longest_gaps(fixture: Path) -> None:
+    with queries.opened(fixture) as connection:
+        every = tape_run.columns(connection, None, 1000, 10**6)
+        few = tape_run.columns(connection, None, 50, 200)
+    assert few.values["id"] == every.values["id"][-50:]
+    kept = [at for at, packed in enumerate(few.gaps) if packed is not None]
+    assert 0 < sum(len(few.gaps[at] or b"") // 8 for at in kept) <= 200
+    longest = sorted((few.values["max_gap_ms"][at] or 0 for at in range(50)), reverse=True)
+    assert sorted((few.values["max_gap_ms"][at] or 0 for at in kept), reverse=True) == longest[: len(kept)]
+
+
+def test_a_run_of_nothing_measured_is_a_page(tmp_path: Path, fixture: Path) -> None:
+    data = exported(fixture, tmp_path, "-f", "is:connect_error,http_error").data
+    assert data["headlines"][1]["value"] is None
+    assert data["comparisons"] == []

@@ -1,0 +1,182 @@
+"""HTTP archives: the structure that HAR 1.2 asks for, true instants, and bytes that are a contract."""
+
+import base64
+import io
+import json
+import re
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection
+
+from tests.support.commands import on_terminal, run
+from tests.support.exchanges import full
+from tests.support.golden import assert_golden
+from tests.support.sample_tape import COMPLETE, HOSTILE, LIMITED, LIVE, MS, ODD, TOOLS, TRUNCATED
+from wiretape.recorder.decode.decoder import Decoded
+from wiretape.recorder.decode.exchange import Read
+from wiretape.viewer.source.tape import exchange, queries
+from wiretape.viewer.wings.tools import har
+
+PHASES = ("blocked", "dns", "connect", "send", "wait", "receive")
+TEXT = {"name": str, "value": str}
+ENTRY = {
+    "startedDateTime": str, "time": (int, float), "cache": dict,
+    "request": {
+        "method": str, "url": str, "httpVersion": str, "cookies": [TEXT], "headers": [TEXT], "queryString": [TEXT],
+        "headersSize": int, "bodySize": int,
+    },
+    "response": {
+        "status": int, "statusText": str, "httpVersion": str, "cookies": [TEXT], "headers": [TEXT], "redirectURL": str,
+        "content": {"size": int, "mimeType": str}, "headersSize": int, "bodySize": int,
+    },
+    "timings": {"send": (int, float), "wait": (int, float), "receive": (int, float)},
+}  # fmt: skip
+"""The entry that HAR 1.2 requires."""
+
+
+def assert_of_shape(value: Any, shape: Any) -> None:
+    if isinstance(shape, dict):
+        assert isinstance(value, dict)
+        for name, inner in shape.items():
+            assert_of_shape(value[name], inner)
+    elif isinstance(shape, list):
+        for one in value:
+            assert_of_shape(one, shape[0])
+    else:
+        assert isinstance(value, shape)
+
+
+def archive(connection: Connection) -> bytes:
+    out = io.BytesIO()
+    found = (exchange.full(connection, no) for no in queries.numbers(connection))
+    assert har.write(out, found, "0") == 7
+    return out.getvalue()
+
+
+def entries(connection: Connection) -> dict[str, Any]:
+    return {found["_wiretape"]["id"]: found for found in json.loads(archive(connection))["log"]["entries"]}
+
+
+def timed(last: int | None = None, **instants: int) -> dict[str, float]:
+    return har.timings(full([] if last is None else [Read(0, last, None, 0, 1)], **instants))
+
+
+def test_an_archive_is_the_golden_file_byte_for_byte(connection: Connection) -> None:
+    # The salt of redacted values is each tape's own.
+    assert_golden("exchanges.har", re.sub(rb"(REDACTED:sha256:)[0-9a-f]{8}", rb"\g<1>00000000", archive(connection)))
+
+
+def test_an_archive_has_the_structure_of_har(connection: Connection) -> None:
+    log = json.loads(archive(connection))["log"]
+    assert (log["version"], log["creator"]) == ("1.2", {"name": "wiretape", "version": "0"})
+    (page,) = log["pages"]
+    assert page["startedDateTime"] == min(one["startedDateTime"] for one in log["entries"])
+    assert {"id", "title", "pageTimings"} < page.keys()
+    assert {one["pageref"] for one in log["entries"]} == {page["id"]}
+    for found in log["entries"]:
+        assert_of_shape(found, ENTRY)
+        assert datetime.fromisoformat(found["startedDateTime"]).tzinfo
+        assert all(found["timings"][name] >= 0 for name in ("send", "wait", "receive"))
+        assert found["time"] == pytest.approx(sum(max(found["timings"][name], 0) for name in PHASES))
+
+
+def test_each_event_has_the_timestamp_of_its_read(connection: Connection) -> None:
+    found = entries(connection)[COMPLETE]
+    started = datetime.fromisoformat(found["startedDateTime"]).timestamp()
+    messages = found["_eventSourceMessages"]
+    assert [round((one["time"] - started) * 1000) for one in messages] == [100, 110, 120, 120, 170, 180, 180, 180]
+    assert [one["at_ms"] for one in found["_wiretape"]["reads"]] == [100, 110, 120, 150, 170, 180]
+    assert (messages[-1]["eventName"], messages[-1]["eventId"], messages[-1]["data"]) == ("message", "", "[DONE]")
+
+
+def test_bodies_are_exact_and_hostile_text_is_ascii_in_the_file(connection: Connection) -> None:
+    data, found = archive(connection), entries(connection)
+    assert data.isascii()
+    assert not {byte for byte in data if byte < 0x20 or byte == 0x7F} - {0x0A}
+    assert json.loads(found[ODD]["request"]["postData"]["text"]) == {"model": HOSTILE}
+    assert found[ODD]["response"]["content"]["text"].startswith("data: ")
+    assert found[ODD]["comment"] == f"error_event (mid_stream): {HOSTILE}"
+
+
+def test_a_body_that_is_no_text_is_in_base64(connection: Connection) -> None:
+    post = entries(connection)[LIMITED]["request"]["postData"]
+    assert (base64.b64decode(post["text"]), post["_encoding"]) == (b"\xff\xfe not UTF-8", "base64")
+
+
+def test_headers_are_as_stored_and_no_secret_is_in_it(connection: Connection) -> None:
+    assert b"sk-secret" not in archive(connection)
+    headers = {one["name"]: one["value"] for one in entries(connection)[COMPLETE]["request"]["headers"]}
+    assert headers["authorization"].startswith("REDACTED")
+
+
+def test_what_did_not_complete_says_so(connection: Connection) -> None:
+    found = entries(connection)
+    assert found[TRUNCATED]["comment"] == "truncated (eof): closed mid-chunk"
+    assert "comment" not in found[TOOLS]
+    assert "_eventSourceMessages" not in found[LIMITED]
+
+
+def test_the_phases_of_a_whole_exchange_are_what_lies_between_its_timestamps() -> None:
+    found = timed(connected_ns=2 * MS, sent_ns=3 * MS, headers_ns=20 * MS, end_ns=100 * MS)
+    assert found == {
+        "blocked": -1, "dns": -1, "ssl": -1, "connect": 2.0, "send": 1.0, "wait": 17.0, "receive": 80.0,
+    }  # fmt: skip
+
+
+def test_no_phase_is_counted_twice_where_timestamps_are_out_of_order() -> None:
+    found = timed(connected_ns=5 * MS, sent_ns=3 * MS, headers_ns=20 * MS, end_ns=100 * MS)
+    assert [found[name] for name in ("connect", "send", "wait", "receive")] == [5, 0, 15, 80]
+
+
+def test_the_phase_in_which_it_ended_lasted_until_then_and_later_ones_took_no_time() -> None:
+    refused = timed(end_ns=5 * MS)
+    assert [refused[name] for name in ("connect", "send", "wait", "receive")] == [5, 0, 0, 0]
+    silent = timed(connected_ns=2 * MS, sent_ns=3 * MS, end_ns=9 * MS)
+    assert [silent[name] for name in ("connect", "send", "wait", "receive")] == [2, 1, 6, 0]
+
+
+def test_an_open_exchange_is_timed_up_to_its_last_read(connection: Connection) -> None:
+    assert entries(connection)[LIVE]["time"] == 110
+    assert [timed()[name] for name in ("connect", "send", "wait", "receive")] == [-1, 0, 0, 0]
+    assert [timed(7 * MS, sent_ns=3 * MS, headers_ns=4 * MS)[name] for name in ("connect", "send")] == [-1, 3]
+
+
+def test_without_an_answer_the_status_is_0_and_the_error_is_reported(connection: Connection) -> None:
+    one = exchange.full(connection, queries.find(connection, TRUNCATED))
+    row = replace(one.row, status=None, outcome="connect_error", outcome_detail="dns")
+    found = har.entry(replace(one, row=row, response_headers=[], body=b"", decoded=Decoded(b"", "json")))
+    assert_of_shape(found, ENTRY)
+    assert (found["response"]["status"], found["response"]["httpVersion"]) == (0, "")
+    assert found["response"]["_error"] == found["comment"] == "connect_error (dns): closed mid-chunk"
+
+
+def test_a_body_in_a_content_coding_is_shown_decoded(connection: Connection) -> None:
+    one = exchange.full(connection, queries.find(connection, COMPLETE))
+    content = har.entry(replace(one, body=b"0123456789"))["response"]["content"]
+    assert content["compression"] == content["size"] - 10
+
+
+def test_a_request_that_was_cut_or_has_a_broken_url_is_still_an_entry(connection: Connection) -> None:
+    one = exchange.full(connection, queries.find(connection, COMPLETE))
+    cut = replace(one.request, size=99, body=b"{", upstream="http://[", path="/?a=1")
+    request = har.entry(replace(one, request=cut))["request"]
+    assert request["postData"]["comment"] == "the first 1 of 99 bytes: the tape keeps no more"
+    assert request["queryString"] == []
+    asked = har.entry(replace(one, request=replace(one.request, path="/v1?a=1&b=")))["request"]
+    assert asked["queryString"] == [{"name": "a", "value": "1"}, {"name": "b", "value": ""}]
+
+
+def test_har_is_safe_on_a_terminal(tape: Path) -> None:
+    shown = on_terminal(tape, "export", ODD, "--format", "har")
+    assert not {sign for sign in shown if not sign.isprintable()} - {"\r", "\n"}
+
+
+def test_ids_and_limits_say_which_exchanges(tape: Path) -> None:
+    found = json.loads(run(tape, "export", TOOLS, COMPLETE, "--format", "har").stdout)["log"]["entries"]
+    assert [one["_wiretape"]["id"] for one in found] == [COMPLETE, TOOLS]
+    assert len(json.loads(run(tape, "export", "-n", "2", "--format", "har").stdout)["log"]["entries"]) == 2
+    assert json.loads(run(tape, "export", "-n", "0", "--format", "har").stdout)["log"]["entries"] == []

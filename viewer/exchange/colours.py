@@ -1,0 +1,64 @@
+"""Pure: the text of an answer for a terminal, in a colour for each kind.
+
+Recorded text is hostile: all of it passes `safe`, but for its line ends.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.decoder import TimedChunk
+from wiretape.recorder.decode.dialect import Piece
+from wiretape.viewer.text import formatting
+
+_SGR: Final = {"reasoning": "\x1b[2m", "content": "", "tool": "\x1b[36m", "refusal": "\x1b[31m"}
+_RESET: Final = "\x1b[0m"
+
+
+def coloured(chunks: Sequence[TimedChunk], end_ns: int) -> Iterator[tuple[int, str]]:
+    """Yield the first choice for a terminal: the timestamp and the text of each chunk of it.
+
+    A chunk whose time the tape lacks came at the end.
+    """
+    choice = min((piece.index for timed in chunks for piece in timed.chunk.pieces), default=0)
+    kind = half = ""
+    for timed in chunks:
+        shown = ""
+        for piece in timed.chunk.pieces:
+            for own, text in _parts(piece) if piece.index == choice else ():
+                text, half = _joined(half if own == kind else "", text)
+                shown += _parted(kind, own, text) + _painted(own, text)
+                kind = own
+        if shown:
+            yield timed.at_ns if timed.at_ns is not None else end_ns, shown
+
+
+def _parts(piece: Piece) -> Iterator[tuple[str, str]]:
+    for kind, text in (("reasoning", piece.reasoning), ("content", piece.content), ("refusal", piece.refusal)):
+        if text:
+            yield kind, text
+    for tool in piece.tools:
+        if tool.name:
+            yield "call", f"{tool.name} "
+        if tool.arguments:
+            yield "tool", tool.arguments
+
+
+def _joined(half: str, text: str) -> tuple[str, str]:
+    """Return a text with the first half of a surrogate pair that came before it, and the one that it ends with."""
+    text = half + text
+    end = len(text) - ("\ud800" <= text[-1:] <= "\udbff")
+    return encoding.Cleaner().text(text[:end]) if half else text[:end], text[end:]
+
+
+def _parted(before: str, kind: str, text: str) -> str:
+    """Return the empty line between two kinds of text; each tool call begins a line."""
+    if not before or before == kind != "call" or (before, kind) == ("call", "tool"):
+        return ""
+    return "\r\n" if before == "tool" and kind == "call" else "\r\n\r\n"
+
+
+def _painted(kind: str, text: str) -> str:
+    style = _SGR["tool" if kind == "call" else kind]
+    plain = formatting.block(text.replace("\r\n", "\n")).replace("\n", "\r\n")
+    return f"{style}{plain}{_RESET}" if style else plain

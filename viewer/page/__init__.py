@@ -1,1 +1,0 @@
-"""Pages: exchanges as one HTML file each, with all that it needs inside."""

@@ -1,0 +1,495 @@
+"""Pure: the page of a run: what `ls`, `stats` and `compare` say of many exchanges, as data for the script of the page.
+
+Figures, intervals and verdicts are made by the same functions as there, of all exchanges that were selected; the script
+draws them, counts, and repeats the definition of a percentile for a selection on the page. Exchanges are columns
+(`document.deltas` where values grow), durations in µs, and unknown values are null; texts that repeat are numbers of a
+list. Gaps are packed as steps of a logarithmic scale, two bytes each. The banner lists the omissions.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wiretape.recorder import __version__
+from wiretape.recorder.decode import causes
+from wiretape.recorder.decode.causes import Ending
+from wiretape.recorder.decode.exchange import FAILURES, OUTCOMES
+from wiretape.recorder.decode.operation import GENERATIONS
+from wiretape.recorder.decode.stalls import Thresholds, without_tools
+from wiretape.recorder.decode.values import JsonObject
+from wiretape.recorder.plurals import counted
+from wiretape.viewer import rows
+from wiretape.viewer.exchange import states
+from wiretape.viewer.query import fields
+from wiretape.viewer.report.stats import explained
+from wiretape.viewer.rows import TableRow
+from wiretape.viewer.source.tape.run import NUMBERS, TEXTS, Columns, OutputText
+from wiretape.viewer.stats import compare
+from wiretape.viewer.stats.metrics import QUANTITIES
+from wiretape.viewer.stats.summary import Attempts, Sample, field_name, known, moving, row
+from wiretape.viewer.stats.trend import Trend
+from wiretape.viewer.text import formatting
+from wiretape.viewer.wings.page import document, sessions, stream
+from wiretape.viewer.wings.page.document import deltas, shortened
+from wiretape.viewer.wings.page.sessions import PageSessions
+
+GAP_STEP: Final = 1.02
+"""The ratio of the scale's steps."""
+
+LEAST_GAP_NS: Final = 1000
+"""The gap of step 1; step 0 is a gap of 0."""
+_GAP_BLOCK: Final = 1 << 18
+
+Gaps = NDArray[np.int64]
+Steps = NDArray[np.int64]
+
+
+MOST_ROWS: Final = 20_000
+"""Limit of exchanges in a page: the newest."""
+
+MOST_GAPS: Final = 1_000_000
+"""Limit of gaps in a page: those of the exchanges that waited longest."""
+
+MOST_TEXT: Final = 4_000_000
+"""Approximate limit of text in a page, in characters: that of the newest exchanges."""
+
+MOST_GROUPS: Final = 12
+TREND: Final = 160
+"""Limit of intervals in the trend."""
+
+PLAYED: Final = 12
+"""Number of exchanges that can be played; there are more as long as they have few events."""
+
+MOST_PLAYED: Final = 40
+FEW_EVENTS: Final = 3_000
+MOST_EVENTS: Final = 50_000
+"""Limit of events in all exchanges that can be played."""
+
+_MOST_COMPARED: Final = 3
+_MOST_CAUSES: Final = 5
+
+_STATISTICS: Final = ("n", "p50", "p90", "p95", "p99", "max")
+_SHOWN: Final = ("ttft", "gap", "tps_user", "latency", "max_silence", "max_output_silence")
+_HEADLINES: Final = {
+    "TTFT p50": ("ttft", "p50"), "TTFT p95": ("ttft", "p95"), "gap p99": ("gap", "p99"), "longest gap": ("gap", "max"),
+    "latency p50": ("latency", "p50"), "latency p95": ("latency", "p95"), "speed p50": ("tps_user", "p50"),
+}  # fmt: skip
+"""The figures at the top of the page by their names: those of `stats`, of a quantity and its statistic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The exchanges of one group, as `stats` counts them; `spread` counts the gaps between their reads by step."""
+
+    name: str | None
+    row: TableRow
+    spread: list[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two groups compared, with the exchange of each that went longest without output; None if none did.
+
+    `by` is the field of the names, None if they are filters. `members` are the exchanges of the page, by their rows.
+    """
+
+    by: str | None
+    names: tuple[str | None, str | None]
+    rows: list[TableRow]
+    worst: list[str | None]
+    members: Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    """The data of the page of a run; `total` exchanges were selected, and `trend` is theirs if some are left out.
+
+    Figures are of generations, unless they are of `every_operation`; `left_out` says which others there are.
+
+    `groups` are keyed by field; without a field, there is one of all. `smaller` is the number of groups left out.
+    """
+
+    filter: str
+    columns: Columns
+    total: int
+    every_operation: bool
+    left_out: str | None
+    headlines: list[JsonObject]
+    groups: Mapping[str, list[Group]]
+    smaller: Mapping[str, int]
+    endings: Mapping[Ending, int]
+    comparisons: Sequence[Comparison]
+    streams: Mapping[str, stream.StreamPage]
+    limits: Thresholds
+    trend: Trend | None = None
+    texts: Mapping[int, OutputText] | None = None
+    is_masked: bool = False
+    sessions: PageSessions = sessions.NONE
+
+
+def write(out: BinaryIO, run: RunPage) -> int:
+    """Write the page of a run and return its size in bytes."""
+    shared = stream.Shared(text=run.texts is not None)
+    counts, middles, packed = pack_gaps(run.columns.gaps)
+    parts = {"gaps": packed}
+    parts["streams"] = document.encoded({id: stream.played(one, shared) for id, one in run.streams.items()})
+    if run.texts is not None:
+        parts["texts"] = document.encoded(_texts(run.columns, run.texts))
+    return document.write(out, "run", data(run) | {"gaps": {"count": counts, "middle": middles}}, parts)
+
+
+def data(run: RunPage) -> JsonObject:
+    """Return the page's data except for the gaps, the exchanges that can be played, and the texts."""
+    return {
+        "version": __version__,
+        "title": f"{counted(run.total, 'exchange')}{' · ' if run.filter else ''}{formatting.line(run.filter)}",
+        "filter": run.filter,
+        "total": run.total,
+        "all_operations": run.every_operation,
+        "left_out": run.left_out,
+        "banner": list(_banner(run)),
+        "headlines": run.headlines,
+        "groups": {by: [_group(one) for one in found] for by, found in run.groups.items()},
+        "smaller": run.smaller,
+        "verdict": list(_verdict(run.endings)),
+        "comparisons": [_comparison(one) for one in run.comparisons],
+        "compared": compare.FIELDS,
+        "trend": None if run.trend is None else asdict(run.trend),
+        "rows": _rows(run.columns),
+        "stalls": _stalls(run.columns, run.limits),
+        "stall_ns": run.limits.stall_ns,
+        "states": {name: [one.sign, one.tone] for name, one in states.STATES.items()},
+        "outcomes": OUTCOMES,
+        "quantities": {name: [one.unit, one.meaning, one.of_every_outcome] for name, one in QUANTITIES.items()},
+        "step": [GAP_STEP, LEAST_GAP_NS],
+        "language": _language(),
+        "playable": list(run.streams),
+        "sessions": sessions.data(run.sessions, run.columns, text=run.texts is not None),
+    }
+
+
+def headlines(sample: Sample, figures: TableRow) -> list[JsonObject]:
+    """Return the headline figures of a sample, taken from its `figures`, with their n and, if known, their interval."""
+    attempts = Attempts.of(sample.outcomes)
+    share = compare.wilson(attempts.failed, attempts.judged) if attempts.judged else None
+    rate = {
+        "name": "error rate",
+        "unit": "%",
+        "n": attempts.judged,
+        "meaning": "failed, of those that were not cancelled",
+        "pooled": False,
+    }
+    value = 100 * attempts.failed / attempts.judged if attempts.judged else None
+    found = [rate | {"value": value, "interval": share and [100 * end for end in share]}]
+    return found + [_headline(sample, figures, name, *one) for name, one in _HEADLINES.items()]
+
+
+def _headline(sample: Sample, figures: TableRow, name: str, of: str, statistic: str) -> JsonObject:
+    """Return a figure; a pooled one has no interval, as gaps of one exchange are correlated."""
+    quantity, interval = QUANTITIES[of], None
+    if quantity.column is not None:
+        values = known(sample.columns[of][sample.measured])
+        interval = compare.percentile_interval(values, int(statistic.removeprefix("p")))
+    return {
+        "name": name,
+        "unit": quantity.unit,
+        "n": figures[field_name(quantity, "n")],
+        "meaning": quantity.meaning,
+        "value": figures[field_name(quantity, statistic)],
+        "interval": interval,
+        "pooled": quantity.column is None,
+    }
+
+
+_COUNTED: Final = (
+    "n", "measured_n", "error_rate_pct", "error_rate_n", "stream_error_rate_pct", "stream_error_rate_n",
+    "cancel_rate_pct", "cancel_rate_n", "coalesced_pct", "usage_n", "usage_missing_n", "input_tokens", "output_tokens",
+    "reasoning_tokens", "total_tokens", "first_at", "last_at", "cost", "cost_n", "cost_unknown_n", "currency",
+    "cache_hit_rate_pct", "cache_hit_rate_n",
+)  # fmt: skip
+
+
+def _group(one: Group) -> JsonObject:
+    quantities = [QUANTITIES[name] for name in _SHOWN]
+    return {
+        "name": one.name,
+        "warnings": [explained(warning) for warning in one.row["warnings"]],
+        **{name: one.row[name] for name in _COUNTED},
+        "outcomes": {name: one.row[f"n_{name}"] for name in OUTCOMES if one.row[f"n_{name}"]},
+        "figures": {
+            quantity.name: [
+                one.row[f"{quantity.name}_{name}{'' if name == 'n' else quantity.suffix}"] for name in _STATISTICS
+            ]
+            for quantity in quantities
+        },
+        "steps": deltas(step for step, _ in one.spread),
+        "counts": [count for _, count in one.spread],
+    }
+
+
+def _comparison(one: Comparison) -> JsonObject:
+    return {
+        "by": one.by,
+        "names": one.names,
+        "rows": [[row[name] for name in compare.FIELDS] for row in one.rows],
+        "worst": one.worst,
+        "members": None if one.by else [deltas(members) for members in one.members],
+    }
+
+
+def _rows(columns: Columns) -> JsonObject:
+    values = columns.values
+    instants = [round(rows.timestamp(text).timestamp() * 1e6) for text in values["started_at"]]
+    return {
+        "id": values["id"],
+        "started_us": deltas(instants),
+        "labels": _listed(values["labels"]),
+        **{name: _listed(values[name]) for name in TEXTS},
+        "error_message": _listed([document.without_credentials(message) for message in values["error_message"]]),
+        "conversation": _conversations(values["conversation"], values["id"]),
+        **{name: [_rounded(name, value) for value in values[name]] for name in NUMBERS},
+    }
+
+
+def _rounded(name: str, value: float | None) -> float | None:
+    """Return a value as the page has it: durations in µs, rates and shares with four decimals, costs with nine."""
+    if value is None:
+        return None
+    return round(value / 1000) if name.endswith("_ms") else round(value, 9 if name == "cost" else 4)
+
+
+def _verdict(endings: Mapping[Ending, int]) -> Iterator[tuple[str, str]]:
+    """Yield the counts of endings, of stalls and of buffered answers, each with its tone."""
+    yield causes.counts(endings, _MOST_CAUSES), "plain"
+    yield from ((text, "bad") for text in (causes.stalls(endings), causes.buffered(endings)) if text)
+
+
+def _conversations(names: Sequence[str | None], ids: Sequence[str]) -> JsonObject:
+    """Return the column of conversations; one of a single exchange that is named by its id has the place -1."""
+    counts = Counter(names)
+    is_own = [name == id and counts[name] == 1 for name, id in zip(names, ids, strict=True)]
+    column = _listed([None if own else name for name, own in zip(names, is_own, strict=True)])
+    places = [-1 if own else place for own, place in zip(is_own, column["places"], strict=True)]
+    return column | {"places": places}
+
+
+def _listed(values: Sequence[Any]) -> JsonObject:
+    """Return a column of texts, or of labels, as the different ones and the place of each there; None stays None."""
+    places: dict[Any, int] = {}
+    different = list[Any]()
+    found = list[int | None]()
+    for value in values:
+        key = tuple(value.items()) if isinstance(value, dict) else value
+        if key is not None and key not in places:
+            places[key] = len(different)
+            labels = isinstance(value, dict)
+            different.append({name: shortened(text) for name, text in value.items()} if labels else shortened(value))
+        found.append(None if key is None else places[key])
+    return {"values": different, "places": found}
+
+
+def _stalls(columns: Columns, limits: Thresholds) -> JsonObject:
+    """Return the stalls: the row, the gap's index in it, and the duration of each.
+
+    The silence in which an exchange ended has no index: it begins at the last output, or at T0 without any.
+    """
+    found, values = list[tuple[int, int | None, int]](), columns.values
+    for at, packed in enumerate(columns.gaps):
+        longest = (values[name][at] for name in ("max_output_silence_ms", "max_gap_ms"))
+        if packed and all(map(limits.is_stall, longest)):
+            ends = itertools.accumulate(memoryview(packed).cast("q"), initial=values["ttft_ms"][at] or 0)
+            cut = partial(without_tools, tools=values["tool_spans"][at] or ())
+            spans = itertools.starmap(cut, itertools.pairwise(ends))
+            gaps = ((place, to_ns - from_ns) for place, (from_ns, to_ns) in enumerate(spans))
+            found += ((at, place, lasted_ns) for place, lasted_ns in gaps if limits.is_stall(lasted_ns))
+        if limits.is_stall(lasted_ns := values["last_silence_ms"][at]):
+            found.append((at, None, lasted_ns))
+    return {"row": deltas(row for row, *_ in found), "gap": [one[1] for one in found], "ns": [one[2] for one in found]}
+
+
+def _language() -> JsonObject:
+    """Return the language of the page's filters: fields by all of their names, as in other filters."""
+    held = {"id", "label", "labels", "has", *TEXTS, *NUMBERS}
+    own = {name: one for name, one in fields.FIELDS.items() if name in held or (one.rows and set(one.rows) <= held)}
+    return {
+        "names": {name: meant for name, meant in fields.NAMES.items() if meant in own},
+        "left_out": sorted(set(fields.NAMES) - {name for name, meant in fields.NAMES.items() if meant in own}),
+        "fields": {name: [one.kind, one.style, list(one.rows)] for name, one in own.items()},
+        "outcomes": {name: list(meant) for name, meant in fields.OUTCOME_WORDS.items()},
+        "choices": {name: list(one) for name, one in fields.CHOICES.items() if name in own and name != "outcome"},
+        "has": {name: list(one) for name, one in fields.HAS.items() if set(one) <= held},
+        "knowable": sorted(name for name in fields.KNOWABLE if name in own),
+        "generations": list(GENERATIONS),
+        "failures": list(FAILURES),
+    }
+
+
+def _texts(columns: Columns, texts: Mapping[int, OutputText]) -> JsonObject:
+    found = [texts.get(no) for no in columns.numbers]
+    return {
+        "text": [None if one is None else one.text for one in found],
+        "sizes": [None if one is None else one.sizes for one in found],
+    }
+
+
+def _banner(run: RunPage) -> Iterator[tuple[str, str]]:
+    shown, kept = len(run.columns), sum(one is not None for one in run.columns.gaps)
+    left_out = list(_left_out(run, shown, kept))
+    rule = document.MASKED if run.is_masked else "nothing is redacted"
+    if left_out:
+        yield "Left out:", f"{'; '.join(left_out)}."
+    yield (
+        "Included:",
+        "paths, labels, error messages, finish reasons and types of events, credentials redacted"
+        + (f"; {_told(run)}, in which {rule}" if run.texts is not None else "")
+        + f". Timestamps of {counted(len(run.streams), 'exchange')} to play, read by read. "
+        "Durations are kept to the microsecond, gaps to 1 %; figures are made of the tape's own.",
+    )
+
+
+def _told(run: RunPage) -> str:
+    """Return the texts of a page with texts."""
+    return f"texts of answers{' and the prompts that sessions began with' if run.sessions.each else ''}"
+
+
+def _left_out(run: RunPage, shown: int, kept: int) -> Iterator[str]:
+    if shown < run.total:
+        yield (
+            f"{run.total - shown:,} of {run.total:,} exchanges: lanes, plots and table have the newest {shown:,}; the "
+            "trend, the figures, the tables of groups and the comparisons are of all"
+        )
+    if kept < shown:
+        yield f"the gaps of {shown - kept:,} exchanges: those of the {kept:,} that waited longest are here"
+    yield from sessions.left_out(run.sessions)
+    if run.texts is None:
+        yield f"the {_told(run)} (--with-text)"
+    elif len(run.texts) < shown:
+        yield f"the texts of {shown - len(run.texts):,} exchanges: those of the newest {len(run.texts):,} are here"
+    yield "headers and bodies: export an exchange by itself"
+
+
+def comparisons(samples: Mapping[str, Sequence[Sample]], columns: Columns) -> Iterator[Comparison]:
+    """Compare the largest groups of each kind pair by pair, if they have enough exchanges for a verdict."""
+    for by, found in samples.items():
+        large = [one for one in _largest(found) if one.size >= compare.LEAST][:_MOST_COMPARED]
+        of = {one.key[0]: _members(columns, by, one.key[0]) for one in large}
+        for pair in itertools.combinations(sorted(large, key=lambda one: str(one.key[0])), 2):
+            names = [one.key[0] for one in pair]
+            yield compared(by, (_name(names[0]), _name(names[1])), pair, [of[name] for name in names], columns)
+
+
+def compared(
+    by: str | None,
+    names: tuple[str | None, str | None],
+    samples: Sequence[Sample],
+    members: Sequence[Sequence[int]],
+    columns: Columns,
+) -> Comparison:
+    """Compare two groups; `members` are their rows."""
+    base, new = samples
+    worst = [_worst(columns, rows) for rows in members]
+    ids = [None if at is None else columns.values["id"][at] for at in worst]
+    return Comparison(by, names, compare.groups(base, new), ids, members)
+
+
+def _worst(columns: Columns, members: Iterable[int]) -> int | None:
+    complete = (at for at in members if columns.values["outcome"][at] == "complete")
+    return max(complete, key=lambda at: _waited(columns, at), default=None)
+
+
+def _members(columns: Columns, by: str, key: object) -> list[int]:
+    """Return the rows of a group."""
+    name, _, label = by.partition(".")
+    values = columns.values[name if not label else "labels"]
+    return [at for at, value in enumerate(values) if (value if not label else value.get(label)) == key]
+
+
+def to_play(columns: Columns, compared: Iterable[str]) -> list[str]:
+    """Return the exchanges that are most worth playing: those compared, failures, who went longest without output."""
+    places = {id: at for at, id in enumerate(columns.values["id"])}
+    outcomes = {columns.values["outcome"][at]: at for at in range(len(columns))}
+    failed = [at for outcome, at in outcomes.items() if outcome in FAILURES and columns.values["output_chunks"][at]]
+    slowest = sorted(range(len(columns)), key=lambda at: -_waited(columns, at))
+    ids = [columns.values["id"][at] for at in (*failed, *slowest[:MOST_PLAYED])]
+    played, held = list[str](), 0
+    for id in list(dict.fromkeys((*compared, *ids)))[:MOST_PLAYED]:
+        events = held + (columns.values["events"][places[id]] or 0)
+        if events <= (MOST_EVENTS if len(played) < PLAYED else FEW_EVENTS):
+            played.append(id)
+            held = events
+    return played
+
+
+def _waited(columns: Columns, at: int) -> float:
+    """Return the longest time of an exchange without output, in ns."""
+    return max(
+        columns.values[name][at] or 0 for name in ("ttft_ms", "max_output_silence_ms", "first_output_silence_ms")
+    )
+
+
+def groups(samples: Sequence[Sample], by: str) -> list[Group]:
+    """Return the largest of some groups, whose gaps are reordered in place."""
+    return [group(one, by) for one in _largest(samples)[:MOST_GROUPS]]
+
+
+def group(sample: Sample, by: str | None) -> Group:
+    """Return a group of a sample, whose gaps are reordered in place."""
+    name = None if by is None else _name(sample.key[0])
+    return Group(name, row(sample, () if by is None else (by,)), gap_counts(moving(sample.gaps)))
+
+
+def _largest(samples: Iterable[Sample]) -> list[Sample]:
+    return sorted(samples, key=lambda one: -int(one.measured.sum()))
+
+
+def _name(key: str | int | None) -> str | None:
+    return None if key is None else shortened(str(key))
+
+
+def gap_steps(gaps: Gaps) -> Steps:
+    """Return the step of each gap, in ns."""
+    above = np.maximum(gaps, LEAST_GAP_NS) / LEAST_GAP_NS
+    found: Steps = np.where(gaps > 0, 1 + np.rint(np.log(above) / np.log(GAP_STEP)), 0).astype(np.int64)
+    return found
+
+
+def pack_gaps(each: Iterable[bytes | None]) -> tuple[list[int | None], list[int], bytes]:
+    """Pack the gaps of exchanges, int64 in ns each: how many there are (None: left out), their medians, their steps."""
+    counts, middles, low, high = pack_gap_bytes(each)
+    return counts, middles, b"".join((*low, *high))
+
+
+def pack_gap_bytes(each: Iterable[bytes | None]) -> tuple[list[int | None], list[int], list[bytes], list[bytes]]:
+    """Pack as `pack_gaps` does, but return the low and the high bytes of each exchange apart."""
+    counts, middles, low, high = list[int | None](), list[int](), list[bytes](), list[bytes]()
+    for gaps in each:
+        found = gap_steps(np.frombuffer(gaps or b"", "<i8"))
+        middle = int(np.median(found)) if len(found) else 0
+        around = found - middle
+        signed = np.where(around < 0, -2 * around - 1, 2 * around).astype("<u2")
+        counts.append(None if gaps is None else len(found))
+        middles.append(middle)
+        low.append(signed.astype(np.uint8).tobytes())
+        high.append((signed >> 8).astype(np.uint8).tobytes())
+    return counts, middles, low, high
+
+
+def gap_counts(gaps: Gaps) -> list[tuple[int, int]]:
+    """Return the number of gaps of each step, ascending; steps without any are left out."""
+    counts = np.zeros(0, np.int64)
+    for at in range(0, len(gaps), _GAP_BLOCK):
+        block = np.bincount(gap_steps(gaps[at : at + _GAP_BLOCK]), minlength=len(counts))
+        block[: len(counts)] += counts
+        counts = block
+    return list(_filled_gaps(counts))
+
+
+def _filled_gaps(counts: Steps) -> Iterator[tuple[int, int]]:
+    for step in np.flatnonzero(counts):
+        yield int(step), int(counts[step])
