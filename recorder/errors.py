@@ -23,6 +23,8 @@ with `exit_code`. An `UpstreamError` never reaches the command line: it becomes 
 
 import sqlite3
 
+from wiretape.recorder.facts import EndedBy
+
 
 class WiretapeError(Exception):
     """Any failure that wiretape foresees; `exit_code` is the exit code of the command line."""
@@ -109,12 +111,12 @@ class WriterFailed(WiretapeError):
 
 
 class UpstreamError(WiretapeError):
-    """An upstream exchange ended badly; `ended_by` is the fact as `exchange.ENDED_BY` names it.
+    """An upstream exchange ended badly; `ended_by` is the fact as `facts.ENDED_BY` names it.
 
     `code` is the HTTP/2 error code of a stream that upstream reset, `reset_code` names it (`rst_cancel`).
     """
 
-    def __init__(self, ended_by: str, message: str, code: int | None = None, reset_code: str | None = None) -> None:
+    def __init__(self, ended_by: EndedBy, message: str, code: int | None = None, reset_code: str | None = None) -> None:
         super().__init__(message)
         self.ended_by, self.code, self.reset_code = ended_by, code, reset_code
 

@@ -12,37 +12,13 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, overload
 
 from wiretape.recorder.decode import encoding, stalls
+from wiretape.recorder.facts import Answered, Begun, Connected, Ended
 
-EndedBy = Literal[
-    "end", "eof", "length", "reset", "framing", "protocol", "dns", "refused", "tls", "connect_timeout",
-    "headers_timeout", "idle_timeout", "client", "client_stalled", "local", "shutdown", "died",
-]  # fmt: skip
 Outcome = Literal[
     "open", "connect_error", "timeout", "http_error", "error_event", "client_closed", "truncated", "malformed",
     "interrupted", "complete",
 ]  # fmt: skip
 Verdict = tuple[Outcome, str | None]
-
-ENDED_BY: Final[dict[EndedBy, str]] = {
-    "end": "the HTTP body ended as framed; a body delimited by close, or a WebSocket, was closed",
-    "eof": "upstream closed before the end of its framing",
-    "length": "upstream closed before Content-Length was reached",
-    "reset": "the upstream connection was reset",
-    "framing": "upstream broke HTTP inside the body",
-    "protocol": "upstream broke HTTP in the head",
-    "dns": "the upstream name did not resolve",
-    "refused": "upstream refused the connection",
-    "tls": "the TLS handshake failed",
-    "connect_timeout": "no connection within the limit",
-    "headers_timeout": "no response head within the limit",
-    "idle_timeout": "no byte of the body within the limit",
-    "client": "the client left",
-    "client_stalled": "the client stopped reading",
-    "local": "wiretape's own machine had no file descriptors, ports or disk left for it, or its head was too large",
-    "shutdown": "cut when the recorder stopped",
-    "died": "the recorder died",
-}
-"""The end of the transport: a fact, not a judgement. None if it has not ended."""
 
 OUTCOMES: Final[dict[Outcome, str]] = {
     "open": "still running, or not measured yet",
@@ -59,9 +35,6 @@ OUTCOMES: Final[dict[Outcome, str]] = {
     " of the HTTP framing of a stream that is not decoded; by gRPC or Connect, the status of a call that succeeded;"
     " over a WebSocket, all requested responses have ended, or, if none is known, it was closed in good order",
 }
-
-PROTOCOLS: Final = {"http/1.0": "HTTP/1.0", "http/1.1": "HTTP/1.1", "h2": "HTTP/2", "h3": "HTTP/3"}
-"""The protocols spoken with upstream, by their names in TLS (ALPN), with those in a status line."""
 
 _HTTP2_ERRORS: Final = (
     "no_error", "protocol_error", "internal_error", "flow_control_error", "settings_timeout", "stream_closed",
@@ -252,55 +225,28 @@ class Headers(NamedTuple):
 NO_HEADERS: Final = Headers()
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """The known facts about one request and its response.
+# Not frozen, though nothing changes one: making one of all these fields would take twice as long, for each exchange.
+@dataclass(slots=True, kw_only=True, unsafe_hash=True)
+class Exchange(Begun, Connected, Answered, Ended):
+    """The known facts about one request and its response, and what else decoding needs."""
 
-    `gap_bytes` is how much of the body the tape could not keep, `paused` how often reading had to wait for the client,
-    `surplus` whether bytes followed the response, `coarse_clock` whether timestamps are not of socket reads,
-    `framing` how the body was delimited ("none": an answer that has no body, as to HEAD), `request_missing` how many
-    bytes of the request body are not on the tape, at least. `request` is that body where decoding needs it. Of a
-    WebSocket, `extensions` are those that were agreed on, and `sent` is the data of the client. `connection_reused`: it
-    was sent on a connection kept from an exchange before, and `connected_ns` is None. `sent_ns`: all of the request was
-    written. Timestamps may be late by
-    `clock_error_ns`; None: not known. `protocol` is the one spoken with upstream, `http/1.1` or `h2`; `h2_offered`: the
-    client offered or spoke HTTP/2. `asks_identity`: its Accept-Encoding is that of `--identity`. `reset_code` is the
-    HTTP/2 error that ended the stream. `clock` is the source of the timestamps of reads. `rebuilt`: of an import, the
-    body is made of the data that its source kept. `has_bytes`: its bytes and reads are there; if not, nothing can be
-    derived of it. `dialects` is the JSON of the declarations that were given for its recording.
-    """
-
-    status: int | None
-    content_type: str | None
-    content_encoding: str | None
-    ended_by: str | None
-    connected_ns: int | None
-    headers_ns: int | None
-    end_ns: int | None
-    gap_bytes: int = 0
-    paused: int = 0
-    surplus: bool = False
-    coarse_clock: bool = False
-    h2_offered: bool = False
-    asks_identity: bool = False
-    framing: str | None = None
-    request_missing: int = 0
-    method: str = "POST"
-    path: str = ""
+    content_type: str | None = None
+    content_encoding: str | None = None
     request_model: str | None = None
+    """The model asked for."""
     request: bytes | None = None
-    connection_reused: bool | None = None
-    clock_error_ns: int | None = None
-    extensions: str | None = None
-    sent: Sent | None = None
-    clock: str | None = None
-    rebuilt: bool = False
-    has_bytes: bool = True
+    """The request body, without its content encoding, where decoding needs it."""
+    request_missing: int = 0
+    """Bytes of the request body that are not on the tape, at least."""
     headers: Headers = NO_HEADERS
+    extensions: str | None = None
+    """The extensions of a WebSocket that were agreed on."""
+    sent: Sent | None = None
+    """The data of the client of a WebSocket."""
+    has_bytes: bool = True
+    """True if its bytes and reads are there; if not, nothing can be derived of it."""
     dialects: str | None = None
-    protocol: str | None = None
-    reset_code: str | None = None
-    sent_ns: int | None = None
+    """The JSON of the declarations that were given for its recording."""
 
     @property
     def coding(self) -> str | None:
@@ -381,12 +327,12 @@ def transport_flags(exchange: Exchange, outcome: Outcome, close: CloseFrame | No
         "request_not_stored": exchange.request_missing > 0,
         "surplus_bytes": exchange.surplus,
         "coarse_clock": exchange.coarse_clock,
-        "asks_identity": exchange.asks_identity,
-        "h2_offered": exchange.h2_offered and exchange.protocol != "h2",
+        "asks_identity": bool(exchange.asks_identity),
+        "h2_offered": bool(exchange.h2_offered) and exchange.protocol != "h2",
         "imported": exchange.is_imported,
         "no_timing": exchange.clock == "none",
         "bytes_not_shipped": not exchange.has_bytes,
-        "rebuilt": exchange.rebuilt,
+        "rebuilt": bool(exchange.rebuilt),
         "clock_suspect": exchange.clock_error_ns is not None and exchange.clock_error_ns > SUSPECT_NS,
         "unclean_end": exchange.ended_by in _BROKEN and not explained,
         "client_left": exchange.ended_by in _CLIENT and not explained and exchange.framing != "websocket",

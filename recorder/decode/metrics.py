@@ -25,18 +25,17 @@ import struct
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from itertools import accumulate
 from operator import itemgetter, sub
-from types import UnionType
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final
 
 from wiretape.recorder.decode.dialect import Chunk
 from wiretape.recorder.decode.exchange import Exchange, Reads
 from wiretape.recorder.decode.stalls import DEFAULT, AwaitedAnswer, is_held_by_compression, output_gaps
 from wiretape.recorder.decode.turns import union
 from wiretape.recorder.decode.values import JsonObject
+from wiretape.recorder.facts import internal, value
 
 if TYPE_CHECKING:
     from wiretape.recorder.decode.decoder import Decoded
@@ -245,23 +244,6 @@ class Metric:
     has_statistics: bool = False
     withheld: tuple[str, ...] = ()
     of_every_outcome: bool = False
-
-
-def value(
-    meaning: str,
-    formula: Formula | None = None,
-    default: object = None,
-    metric: Metric | None = None,
-    aliases: tuple[str, ...] = (),
-    is_shown: bool = True,
-) -> Any:
-    """Define a derived value; `formula` is None where decoding gives it. Its `aliases` are accepted for its name."""
-    more = {"metric": metric, "aliases": aliases, "is_shown": is_shown}
-    return field(default=default, metadata={"doc": meaning, "formula": formula, **more})
-
-
-internal: Final = partial(value, is_shown=False)
-"""Define a value that no list, filter or export has as a field."""
 
 
 def metric(
@@ -576,11 +558,6 @@ METRICS: Final = {
 
 SHOWN: Final = {one.name: one for one in dataclasses.fields(Measures) if one.metadata["is_shown"]}
 """Every value that is a field of an exchange, metric or not, by its name on the tape."""
-
-
-def kinds(one: dataclasses.Field[Any]) -> tuple[Any, ...]:
-    """Return the types of a value, None last if it can be unknown."""
-    return get_args(one.type) if isinstance(one.type, UnionType) else (one.type,)
 
 
 _FORMULAS: Final = {one.name: one.metadata["formula"] for one in dataclasses.fields(Timing)}

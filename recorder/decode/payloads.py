@@ -47,7 +47,7 @@ _RAW = json.JSONDecoder()
 _NO_JSON: Final = object()
 """The value of a text that is no JSON; compared by identity."""
 _PARSERS: Final[list[Parse]] = [one.parse for one in DIALECTS]
-_UNASKED: Final = Exchange(None, None, None, None, None, None, None)
+_UNASKED: Final = Exchange()
 _MADE_FOR_STREAMS: Final = [(place, one.parser) for place, one in enumerate(DIALECTS) if one.parser is not None]
 
 

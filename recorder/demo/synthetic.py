@@ -31,6 +31,7 @@ from wiretape.recorder.decode.plain import event_runs
 from wiretape.recorder.decode.silences import awaited
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.facts import EndedBy
 from wiretape.recorder.ids import exchange_id
 from wiretape.recorder.tape import packing, reading
 from wiretape.recorder.tape.schema import bodies, exchanges, measures, segments, sessions, settlements
@@ -75,7 +76,7 @@ ENDINGS: Final = {
 }  # fmt: skip
 """The outcomes, and their counts in a thousand exchanges."""
 
-_ENDED_BY: Final = {
+_ENDED_BY: Final[dict[str, EndedBy | None]] = {
     "client_closed": "client", "truncated": "eof", "connect_error": "refused", "interrupted": "died", "open": None,
 }  # fmt: skip
 _CUT: Final = frozenset({"client_closed", "truncated", "timeout", "interrupted", "open"})
@@ -178,7 +179,7 @@ def _facts(ending: str, variation: int) -> Exchange:
         status = None
     kind = None if status is None else STREAM if status == 200 else JSON
     end_ns = 1 if ended_by is not None else None
-    return Exchange(status, kind, None, ended_by, None, None, end_ns, path=PATH)
+    return Exchange(status=status, content_type=kind, ended_by=ended_by, end_ns=end_ns, path=PATH)
 
 
 def _pieces(model: Model, ending: str, chunks: int, variation: int) -> list[bytes]:

@@ -8,6 +8,7 @@ from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 
 from wiretape.recorder.clock import Clock
+from wiretape.recorder.facts import EndedBy
 from wiretape.recorder.relay import guard
 from wiretape.recorder.relay.client import FAULT, HTTP2, LINGER_SECONDS, App, P, R, Request, guarded
 from wiretape.recorder.relay.guard import Refusal
@@ -287,7 +288,7 @@ class ClientStream(Http2Stream["ClientStream"]):
         if responder is not None:
             responder.client_left()
 
-    def drop(self, ended_by: str, detail: str) -> None:
+    def drop(self, ended_by: EndedBy, detail: str) -> None:
         """Report to the responder that wiretape has closed the connection."""
         responder, self._responder = self._responder, None
         if responder is not None:
@@ -555,7 +556,7 @@ class Http2Client(Http2[ClientStream], Takeover):
         self.mirror.close(by_reset=error is not None)
         self._end_streams(ClientStream.leave)
 
-    def dropped(self, ended_by: str, detail: str) -> None:
+    def dropped(self, ended_by: EndedBy, detail: str) -> None:
         """End: wiretape closed the connection."""
         self._end_streams(lambda stream: stream.drop(ended_by, detail))
 

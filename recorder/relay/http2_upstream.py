@@ -4,6 +4,7 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from typing import Final
 
 from h2 import events
 from h2.errors import ErrorCodes
@@ -12,6 +13,7 @@ from h2.exceptions import ProtocolError
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.decode.exchange import reset_code
 from wiretape.recorder.errors import UpstreamError
+from wiretape.recorder.facts import EndedBy
 from wiretape.recorder.relay import guard
 from wiretape.recorder.relay.http2 import UNREAD_BYTES, Headers, Http2, Http2Stream
 from wiretape.recorder.relay.http2_frames import GoAway
@@ -33,7 +35,7 @@ from wiretape.recorder.relay.upstream import (
     words,
 )
 
-PROTOCOL = "h2"
+PROTOCOL: Final = "h2"
 """The name of HTTP/2 over TLS (ALPN), and of the framing of its bodies."""
 ALPN = (PROTOCOL, "http/1.1")
 FIRST_STREAMS = 100
@@ -288,7 +290,7 @@ class StreamCarrier(Carrier):
             name = reset_code("rst", self._reset_by)
             self._break("reset", f"upstream reset the stream ({name})", self._reset_by, name)
 
-    def _break(self, ended_by: str, message: str, code: int | None = None, name: str | None = None) -> None:
+    def _break(self, ended_by: EndedBy, message: str, code: int | None = None, name: str | None = None) -> None:
         self.state = step(RECEIVING, self.state, "break")
         self.failure = UpstreamError(ended_by, message, code, name)
 
@@ -517,7 +519,7 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
 
     def lost(self, error: Exception | None) -> None:
         """End all exchanges: the server closed the connection, or broke it."""
-        ended_by = "reset" if error and self.settled.done() else lost_by(error)
+        ended_by: EndedBy = "reset" if error and self.settled.done() else lost_by(error)
         exchanges = *(stream.receiver for stream in self.streams.values()), *self._waiting
         self.is_reset = ended_by == "reset" and all(carrier.state is not Receiving.WAITING for carrier in exchanges)
         self._end_all(ended_by, words(error) if error else "upstream closed the connection", self.socket.stamp)
@@ -527,7 +529,7 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
         self.socket.close()
         self._end_all("framing", f"upstream broke HTTP/2: {words(error) if error else ''}", at)
 
-    def _end_all(self, ended_by: str, message: str, at: int) -> None:
+    def _end_all(self, ended_by: EndedBy, message: str, at: int) -> None:
         name = None if self._announced is None else reset_code("goaway", self._announced.code)
         self.failure = failure = UpstreamError(ended_by, message, None, name)
         if not self.settled.done():

@@ -23,6 +23,7 @@ from h2.errors import ErrorCodes
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.decode.exchange import reset_code
 from wiretape.recorder.errors import ProxyRefusal, UpstreamError
+from wiretape.recorder.facts import EndedBy
 from wiretape.recorder.ids import exchange_id
 from wiretape.recorder.relay import apis, guard, providers
 from wiretape.recorder.relay.app import HttpApp
@@ -620,7 +621,7 @@ class RelayedExchange(Responder):
         self._proxy.live.add(self._websocket)
         self._websocket.begin(at, head, headers, rest, self._now)
 
-    def over(self, ended_by: str, detail: str | None, at: int, *, paused: int) -> None:
+    def over(self, ended_by: EndedBy, detail: str | None, at: int, *, paused: int) -> None:
         """Record that the WebSocket has ended."""
         assert self._connection is not None
         self._stage = step(STAGE, self._stage, "end")
@@ -703,7 +704,7 @@ class RelayedExchange(Responder):
         is_lost = not is_alone and error.ended_by not in _OWN
         return ErrorCodes.INTERNAL_ERROR if error.code is None and not is_lost else error.code
 
-    def _end(self, ended_by: str, detail: str | None, at: int) -> None:
+    def _end(self, ended_by: EndedBy, detail: str | None, at: int) -> None:
         """Record the ending, which is upstream's where that failed first; keep or close the connection upstream."""
         if self._stage is Stage.ENDED:
             return
@@ -747,7 +748,7 @@ class RelayedExchange(Responder):
         else:
             connection.close(client.reset_code)
 
-    def _reset_code(self, ended_by: str) -> str | None:
+    def _reset_code(self, ended_by: EndedBy) -> str | None:
         """Return the name of the HTTP/2 error that ended the exchange, or None."""
         if self._failure is not None:
             return self._failure[0].reset_code
@@ -760,11 +761,11 @@ class RelayedExchange(Responder):
             self._recording.client_closed = self._now()
             self._end_with_client("client", None, self._recording.client_closed)
 
-    def dropped(self, ended_by: str, detail: str) -> None:
+    def dropped(self, ended_by: EndedBy, detail: str) -> None:
         """End because wiretape closed the client's connection."""
         self._end_with_client(ended_by, detail, self._now())
 
-    def _end_with_client(self, ended_by: str, detail: str | None, at: int) -> None:
+    def _end_with_client(self, ended_by: EndedBy, detail: str | None, at: int) -> None:
         """End without a client; if the whole response had been received by then, as that ended."""
         if self._stage in (Stage.DRAINING, Stage.UPLOADING):
             assert self._connection is not None
@@ -778,7 +779,7 @@ class RelayedExchange(Responder):
             self._end("client_stalled", "the client stopped reading", self._now())
             self._client.close()
 
-    def cut(self, ended_by: str, detail: str) -> None:
+    def cut(self, ended_by: EndedBy, detail: str) -> None:
         """End at once."""
         if self._stage is Stage.ENDED:
             return

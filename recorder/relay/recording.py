@@ -3,11 +3,14 @@
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 
+from wiretape.recorder import facts
 from wiretape.recorder.clock import Clock
+from wiretape.recorder.facts import Begun, Connected, Ended, EndedBy, Framing
 from wiretape.recorder.relay.frame_queue import ReadSource
 from wiretape.recorder.relay.tap import Tap
 from wiretape.recorder.relay.upstream import Instants
@@ -21,6 +24,8 @@ STORED_BYTES = 64 << 20
 """Limit of a stored response body, in bytes; the remainder is relayed and counted."""
 _MOST_BYTES = 1 << 50
 _REDACTOR = Redactor(None)
+_BEGUN = facts.names(Begun)
+_begun, _ended = attrgetter(*_BEGUN), facts.reader(Connected, Ended)
 
 
 @dataclass(slots=True)
@@ -72,13 +77,13 @@ class ExchangeFrames:
         self.instants = Instants()
         self.client_closed: int | None = None
         self._unrecorded = False
-        self._answer: tuple[int, str, int] | None = None
+        self._answer: tuple[int, Framing | None, int] | None = None
         self._end: journal.End | None = None
         self._ended_as: Relayed | None = None
         self._client: ClientSide | None = None
         self._started_ns: int | None = None
         self.boot_ns: int | None = None
-        self._request: tuple[str, int | None, str, str, str] | None = None
+        self._request: tuple[Any, ...] | None = None
         self.t0 = clock.now()
 
     def start(self) -> None:
@@ -107,7 +112,7 @@ class ExchangeFrames:
         if self._unrecorded:
             self._tap.counts.unrecorded += 1
             self._storable = -1
-        self._request = frame.started_at, frame.boot_ns, frame.method, frame.path, frame.upstream
+        self._request = _begun(frame)
         self._tap.unstored.follow(self)
         if self._unrecorded:
             self._tap.unstored.note_lack(self)
@@ -148,15 +153,13 @@ class ExchangeFrames:
             size, sha256 = (upload.size, upload.sha256.hexdigest()) if whole else (upload.length, None)
             self._put(journal.Uploaded(self.id, size, sha256, truncated=not whole))
 
-    def head(self, status: int, headers: list[tuple[bytes, bytes]], framing: str) -> None:
+    def head(self, status: int, headers: list[tuple[bytes, bytes]], framing: Framing | None) -> None:
         """Enter the response's head."""
         at = self._since(self.instants.headers)
         assert at is not None
-        facts = self.instants
-        instants = (self._since(facts.connected), self._since(facts.sent), at)
-        connection = (facts.connection_reused, facts.clock, facts.protocol)
         self._answer = (status, framing, at)
-        self._put(journal.Head(self.id, status, headers, framing, *instants, *connection))
+        connected = self._connected()
+        self._put(journal.Head(id=self.id, headers=headers, status=status, framing=framing, headers_ns=at, **connected))
 
     def read(self, at: int, relayed: int | None, data: bytes) -> None:
         """Enter one read; once one of a stream could not be kept, none after it is."""
@@ -179,7 +182,7 @@ class ExchangeFrames:
 
     def end(
         self,
-        ended_by: str,
+        ended_by: EndedBy,
         detail: str | None,
         at: int,
         *,
@@ -201,20 +204,16 @@ class ExchangeFrames:
             ended_detail=detail and detail.encode("utf-8", "replace").decode(),
             end_ns=at - self.t0,
             client_closed_ns=self._since(self.client_closed),
-            connected_ns=self._since(self.instants.connected),
-            sent_ns=self._since(self.instants.sent),
             bytes=self.bytes,
             gap_bytes=self._gap,
             paused=paused,
             surplus=surplus,
-            connection_reused=self.instants.connection_reused,
-            clock=self.instants.clock,
             clock_error_ns=self.instants.clock_error_ns,
             client_bytes=None if self._client is None else self._client.bytes,
             client_gap_bytes=None if self._client is None else self._client.gap,
-            protocol=self.instants.protocol,
             trailers=trailers,
             reset_code=reset_code,
+            **self._connected(),
         )
         self._put(self._end)
         if self._unrecorded:
@@ -230,34 +229,35 @@ class ExchangeFrames:
 
     def _relayed(self) -> Relayed:
         status, framing, headers_ns = self._answer or (None, None, None)
-        end = self._end
-        return Relayed(
-            id=self.id,
-            bytes=self.bytes,
-            ended_by=end.ended_by if end else None,
-            status=status,
-            framing=framing,
-            connected_ns=self._since(self.instants.connected),
-            sent_ns=self._since(self.instants.sent),
-            headers_ns=headers_ns,
-            end_ns=end.end_ns if end else None,
-            client_closed_ns=self._since(self.client_closed),
-            paused=end.paused if end else 0,
-            surplus=end is not None and end.surplus,
-            connection_reused=self.instants.connection_reused,
-            clock=self.instants.clock,
-            clock_error_ns=self.instants.clock_error_ns,
-            client_bytes=None if self._client is None else self._client.bytes,
-            began=self._began(),
-            protocol=self.instants.protocol,
-            reset_code=end.reset_code if end else None,
-        )
+        if self._end is not None:
+            ended = _ended(self._end) | {"ended_detail": None}  # it is not redacted, and losses go to the disk
+        else:
+            ended = self._connected() | {
+                "client_closed_ns": self._since(self.client_closed),
+                "bytes": self.bytes,
+                "clock_error_ns": self.instants.clock_error_ns,
+                "client_bytes": None if self._client is None else self._client.bytes,
+            }
+        began = self._began()
+        return Relayed(id=self.id, began=began, status=status, framing=framing, headers_ns=headers_ns, **ended)
 
     def _began(self) -> Began | None:
         if self._request is None:
             return None
-        started_at, boot_ns, method, path, upstream = self._request
-        return Began(started_at, method, _REDACTOR.path(path.partition("?")[0]), _REDACTOR.url(upstream), boot_ns)
+        request = dict(zip(_BEGUN, self._request, strict=True))
+        path, upstream = request["path"].partition("?")[0], request["upstream"]
+        return Began(**request | {"path": _REDACTOR.path(path), "upstream": _REDACTOR.url(upstream)})
+
+    def _connected(self) -> dict[str, Any]:
+        """Return the facts about the connection until now."""
+        instants = self.instants
+        return {
+            "connected_ns": self._since(instants.connected),
+            "sent_ns": self._since(instants.sent),
+            "connection_reused": instants.connection_reused,
+            "clock": instants.clock,
+            "protocol": instants.protocol,
+        }
 
     def _put(self, frame: journal.Entry) -> None:
         """Send a frame."""

@@ -5,6 +5,7 @@ Their callbacks do nothing unless they are overridden.
 
 import errno
 
+from wiretape.recorder.facts import EndedBy
 from wiretape.recorder.relay.guard import Refusal
 
 
@@ -20,7 +21,7 @@ class Responder:
     def client_left(self) -> None:
         """End: the client closed its connection, or broke it."""
 
-    def dropped(self, ended_by: str, detail: str) -> None:
+    def dropped(self, ended_by: EndedBy, detail: str) -> None:
         """End: wiretape closed the client's connection."""
         self.client_left()
 
@@ -62,7 +63,7 @@ class Takeover:
     def lost(self, error: Exception | None) -> None:
         """End: the peer closed the connection (None), or it broke."""
 
-    def dropped(self, ended_by: str, detail: str) -> None:
+    def dropped(self, ended_by: EndedBy, detail: str) -> None:
         """End: wiretape closed the connection."""
         self.lost(ConnectionAbortedError(errno.ECONNABORTED, detail))
 

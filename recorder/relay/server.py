@@ -681,11 +681,11 @@ class Http1Client:
         """Close the connection for a reason of our own, and report it: the client has not left."""
         responder, takeover = self._release()
         self.close()
-        ended_as = "shutdown", "wiretape closed the connection"
+        reason = "wiretape closed the connection"
         if takeover is not None:
-            takeover.dropped(*ended_as)
+            takeover.dropped("shutdown", reason)
         elif responder is not None:
-            responder.dropped(*ended_as)
+            responder.dropped("shutdown", reason)
 
     def close(self) -> None:
         """Close the connection, and those to API servers that belong to it, at once."""

@@ -20,6 +20,7 @@ import httptools
 
 from wiretape.recorder.clock import SYSTEM, Clock, KernelTime
 from wiretape.recorder.errors import UpstreamError
+from wiretape.recorder.facts import ClockName, EndedBy, Framing
 from wiretape.recorder.relay import guard, local, outward
 from wiretape.recorder.relay.outward import OutwardProxy, Proxies
 from wiretape.recorder.relay.providers import Upstream
@@ -66,7 +67,7 @@ class Instants:
     sent: int | None = None
     headers: int | None = None
     connection_reused: bool | None = None
-    clock: str | None = None
+    clock: ClockName | None = None
     clock_error_ns: int | None = None
     protocol: str | None = None
 
@@ -80,7 +81,7 @@ class ResponseHead:
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     named: guard.Named = field(default_factory=dict)
     """The values of the headers that frame the response, or promise how long its connection is kept."""
-    framing: str = ""
+    framing: Framing | None = None
     keeps: bool = False
 
 
@@ -283,7 +284,7 @@ class Carrier(ABC):
         if sock.kernel_time is not None and sock.kernel_time.error_ns:
             instants.clock_error_ns = max(instants.clock_error_ns or 0, sock.kernel_time.error_ns)
 
-    def _fail(self, ended_by: str, message: str) -> None:
+    def _fail(self, ended_by: EndedBy, message: str) -> None:
         """Break off, and close."""
         self.state = step(RECEIVING, self.state, "break")
         self.failure = UpstreamError(ended_by, message)
@@ -710,7 +711,7 @@ def words(error: Exception) -> str:
     return f"{type(error).__name__} {text}".rstrip() if not text or text.isdigit() else text
 
 
-def lost_by(error: Exception | None) -> str:
+def lost_by(error: Exception | None) -> EndedBy:
     """Return the end of a connection that was lost before its first answer, as `UpstreamError` has it.
 
     With TLS 1.3, a server refuses a client's certificate, or the lack of one, after the client's handshake.
@@ -853,7 +854,7 @@ class Transport:
             self._sessions[carrier.upstream.host, carrier.upstream.port] = session
 
 
-def why_not_connected(error: OSError) -> str:
+def why_not_connected(error: OSError) -> EndedBy:
     """Return the outcome detail of a connection that failed with `error`."""
     if isinstance(error, ssl.SSLError | ssl.CertificateError):
         return "tls"

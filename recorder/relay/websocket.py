@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from wiretape.recorder.facts import EndedBy
 from wiretape.recorder.relay.client import LINGER_SECONDS, Headers
 from wiretape.recorder.relay.recording import ExchangeFrames
 from wiretape.recorder.relay.responder import Takeover
@@ -28,7 +29,7 @@ Enter = Callable[[int, int | None, bytes], None]
 class Owner(Protocol):
     """The exchange that became a WebSocket."""
 
-    def over(self, ended_by: str, detail: str | None, at: int, *, paused: int) -> None:
+    def over(self, ended_by: EndedBy, detail: str | None, at: int, *, paused: int) -> None:
         """Record that the WebSocket has ended."""
 
     def failed(self, error: Exception) -> None:
@@ -90,7 +91,7 @@ class WebSocket(Takeover):
 
     def __init__(self, client: Http1Client, connection: Connection, recording: ExchangeFrames, owner: Owner) -> None:
         self._client, self._connection, self._recording, self._owner = client, connection, recording, owner
-        self._ending: tuple[str, str | None, int] | None = None
+        self._ending: tuple[EndedBy, str | None, int] | None = None
         """The way upstream ended, until the client has taken the last bytes."""
         self._is_over = False
 
@@ -133,7 +134,7 @@ class WebSocket(Takeover):
             self._upstream.reset()
         self._end(*(self._ending or ("client", None, self._now())))
 
-    def dropped(self, ended_by: str, detail: str) -> None:
+    def dropped(self, ended_by: EndedBy, detail: str) -> None:
         """End because wiretape closed the client's connection."""
         self._end(*(self._ending or (ended_by, detail, self._now())))
 
@@ -159,11 +160,11 @@ class WebSocket(Takeover):
 
     def upstream_lost(self, error: Exception | None, at: int) -> None:
         """End as upstream closed, and let the client have all that came."""
-        self._ending = ("end", None, at) if error is None else ("reset", words(error), at)
+        self._ending = ending = ("end", None, at) if error is None else ("reset", words(error), at)
         if self._down.waits_since is None:
-            self._end_with_upstream(*self._ending)
+            self._end_with_upstream(*ending)
 
-    def _end_with_upstream(self, ended_by: str, detail: str | None, at: int) -> None:
+    def _end_with_upstream(self, ended_by: EndedBy, detail: str | None, at: int) -> None:
         """End, and give the client time to read its last bytes: a reset, if it still sends, would discard them."""
         self._end(ended_by, detail, at)
         if ended_by == "reset":
@@ -190,12 +191,12 @@ class WebSocket(Takeover):
         if self._down.waits_since is not None and self._down.waits_since < since:
             self.cut("client_stalled", "the client stopped reading")
 
-    def cut(self, ended_by: str, detail: str) -> None:
+    def cut(self, ended_by: EndedBy, detail: str) -> None:
         """Close both connections at once."""
         self._end(ended_by, detail, self._now())
         self._client.close()
 
-    def _end(self, ended_by: str, detail: str | None, at: int) -> None:
+    def _end(self, ended_by: EndedBy, detail: str | None, at: int) -> None:
         if self._is_over:
             return
         self._is_over = True

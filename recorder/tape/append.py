@@ -24,9 +24,11 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import Connection
 
+from wiretape.recorder import facts
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.conversation import RecordedRequest
 from wiretape.recorder.decode.operation import model_in_path, model_in_query
+from wiretape.recorder.facts import Answered, Begun, Connected, Ended
 from wiretape.recorder.tape import journal, reading
 from wiretape.recorder.tape.file import compact_json, driver_of
 from wiretape.recorder.tape.progress import Direction, Facts, FactsInMemory, Progress, UploadPart
@@ -38,7 +40,7 @@ from wiretape.recorder.tape.weaving import may_share
 
 _UNKNOWN: Final = {one.name: one.server_default and one.type.python_type() for one in exchanges.c if one.name != "no"}
 """The columns of a new exchange, all unknown or 0."""
-_OF_BEGIN, _OF_HEAD = (_UNKNOWN.keys() & one.__struct_fields__ for one in (journal.Begin, journal.Head))
+_begun, _answered, _ended = facts.reader(Begun), facts.reader(Connected, Answered), facts.reader(Connected, Ended)
 _INSERT_SEGMENT: Final = {
     table: f"INSERT INTO {table.name} ({', '.join(table.c.keys())}) VALUES (?, ?, ?, ?, ?, ?, ?)"
     for table in (stream.segments for stream in STREAMS)
@@ -149,8 +151,9 @@ class Appending:
             request = {"body": _stored_request(upload.data(0), end), "body_size": end.size, "body_sha256": end.sha256}
             frame, is_coming, is_truncated = msgspec.structs.replace(frame, **request), False, end.truncated
         path, headers = self.redactor.path(frame.path), self.redactor.headers(frame.headers)
-        row = _UNKNOWN | {name: getattr(frame, name) for name in _OF_BEGIN}
+        row = _UNKNOWN | _begun(frame)
         row |= {
+            "id": frame.id,
             "session_no": session_no,
             "path": path,
             "upstream": self.redactor.url(frame.upstream),
@@ -174,8 +177,7 @@ class Appending:
             if frame.framing == "websocket":
                 progress.facts = None  # they are of one direction: both are read back
             headers = self.redactor.headers(frame.headers)
-            values = {name: getattr(frame, name) for name in _OF_HEAD}
-            progress.change(values | {"response_headers": _texts_json(headers).decode()})
+            progress.change(_answered(frame) | {"response_headers": _texts_json(headers).decode()})
             if progress.facts is not None:
                 progress.facts.response_headers = headers
 
@@ -216,8 +218,7 @@ class Appending:
             self._lose(frame.id, 0, whole=True)
             return None
         if not progress.ended:
-            values = msgspec.structs.asdict(frame)
-            del values["id"], values["trailers"]
+            values = _ended(frame)
             if frame.trailers:
                 trailers = self.redactor.headers(frame.trailers)
                 values["response_trailers"] = _texts_json(trailers).decode()

@@ -11,19 +11,22 @@ A relay sends many of them as one frame, `entries`; `decode` takes that apart.
 A relay that joins a writer sends `relay` before its session. Each session ends by `close`; a relay that is only one of
 several of its recorder ends by `left`.
 
-All `_ns` are nanoseconds since the exchange's T0. Nothing here is redacted: a pipe is memory, and only the disk needs
+What a frame brings of `wiretape.recorder.facts`, that module says. All `_ns` are nanoseconds since the
+exchange's T0. Nothing here is redacted: a pipe is memory, and only the disk needs
 redaction.
 """
 
+import dataclasses
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any, TypeVar, cast, get_args
 
 import msgspec
 
 from wiretape.recorder import __version__
 from wiretape.recorder.decode.causes import Ending
+from wiretape.recorder.facts import Answered, Begun, Connected, Ended
 from wiretape.recorder.sanitize import clipped
 
 ANSWER_BYTES = 1 << 20
@@ -36,6 +39,35 @@ _Pairs = list[tuple[bytes, bytes]]
 
 class _Frame(msgspec.Struct, array_like=True, frozen=True, gc=False, tag_field="tag"):
     pass
+
+
+class _ExchangeFrame(msgspec.Struct, array_like=True, gc=False, tag_field="tag"):
+    pass
+
+
+_Record = TypeVar("_Record", bound=msgspec.Struct)
+
+
+def with_facts(record: type[_Record]) -> type[_Record]:
+    """Give a struct the fields of the facts that it inherits: msgspec takes those of one base only."""
+    facts = [
+        (entry.name, entry.type, entry.default)
+        for part in record.__bases__
+        if dataclasses.is_dataclass(part)
+        for entry in dataclasses.fields(part)
+    ]
+    own = {"__doc__": record.__doc__, "__qualname__": record.__qualname__}
+    struct = msgspec.defstruct(
+        record.__name__,
+        facts,
+        bases=(record,),
+        module=record.__module__,
+        namespace=own,
+        tag=record.__struct_config__.tag,
+        frozen=True,
+        kw_only=True,
+    )
+    return cast("type[_Record]", struct)
 
 
 class Relay(_Frame, tag="relay", frozen=True):
@@ -101,29 +133,16 @@ class Keep(_Frame, tag="keep", frozen=True):
     announced: Deleting | None = None
 
 
-class Begin(_Frame, tag="begin", frozen=True):
-    """A request is about to be sent upstream: T0. Without `body_size`, its body follows in pieces.
-
-    `h2_offered`: its client also offered HTTP/2; None where its TLS was not with us. `rebuilt`: the body of an import
-    was built from its source's data, and its bytes are not the original ones. `asks_identity`: its Accept-Encoding is
-    wiretape's. `boot_ns` is the boot clock at T0.
-    """
+@with_facts
+class Begin(_ExchangeFrame, Begun, tag="begin"):
+    """A request is about to be sent upstream: T0. Without `body_size`, its body follows in pieces."""
 
     id: str
-    started_at: str
-    method: str
-    path: str
-    upstream: str
-    headers: list[tuple[bytes, bytes]]
+    headers: _Pairs
     body: bytes | None
     body_size: int | None
     body_sha256: str | None
     labels: dict[str, str]
-    coarse_clock: bool = False
-    h2_offered: bool | None = None
-    rebuilt: bool | None = None
-    asks_identity: bool | None = None
-    boot_ns: int | None = None
 
 
 class Upload(_Frame, tag="upload", frozen=True):
@@ -146,19 +165,12 @@ class Uploaded(_Frame, tag="uploaded", frozen=True):
     truncated: bool
 
 
-class Head(_Frame, tag="head", frozen=True):
-    """The response's status and headers came; `protocol` is the one spoken with upstream, `http/1.1` or `h2`."""
+@with_facts
+class Head(_ExchangeFrame, Connected, Answered, tag="head"):
+    """The response's status and headers came."""
 
     id: str
-    status: int
-    headers: list[tuple[bytes, bytes]]
-    framing: str | None
-    connected_ns: int | None
-    sent_ns: int | None
-    headers_ns: int | None
-    connection_reused: bool | None = None
-    clock: str | None = None
-    protocol: str | None = None
+    headers: _Pairs
 
 
 class ReadRun(msgspec.Struct, array_like=True, frozen=True, gc=False, omit_defaults=True):
@@ -191,32 +203,12 @@ class SocketReads(_Frame, tag="reads", frozen=True):
             start = end
 
 
-class End(_Frame, tag="end", frozen=True):
-    """The exchange is over; `ended_by` is one of `exchange.ENDED_BY`.
-
-    `trailers` are those of the response; `reset_code` is the HTTP/2 error that ended it, as `exchange.reset_code` names
-    it.
-    """
+@with_facts
+class End(_ExchangeFrame, Connected, Ended, tag="end"):
+    """The exchange is over; `trailers` are those of the response."""
 
     id: str
-    ended_by: str
-    ended_detail: str | None
-    end_ns: int | None
-    client_closed_ns: int | None
-    connected_ns: int | None
-    sent_ns: int | None
-    bytes: int
-    gap_bytes: int
-    paused: int
-    surplus: bool
-    connection_reused: bool | None = None
-    clock: str | None = None
-    clock_error_ns: int | None = None
-    client_bytes: int | None = None
-    client_gap_bytes: int | None = None
-    protocol: str | None = None
     trailers: _Pairs | None = None
-    reset_code: str | None = None
 
 
 class Heartbeat(_Frame, tag="heartbeat", frozen=True):

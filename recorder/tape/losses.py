@@ -24,8 +24,9 @@ import msgspec
 
 from wiretape.recorder import paths
 from wiretape.recorder.errors import TapeBusy
+from wiretape.recorder.facts import Answered, Begun, Connected, Ended
 from wiretape.recorder.plurals import counted
-from wiretape.recorder.tape.journal import Verified
+from wiretape.recorder.tape.journal import Verified, with_facts
 
 REPORT_NS = 10_000_000_000
 """Interval between reports of continuing losses, in ns."""
@@ -158,38 +159,20 @@ _HEAD = struct.Struct("<8sQII")
 _MAGIC = b"wtlost\x00\x01"
 
 
-class Began(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """An exchange's request, redacted and without its query: enough to enter an exchange that the tape lacks."""
-
-    started_at: str
-    method: str
-    path: str
-    upstream: str
-    boot_ns: int | None = None
+@with_facts
+class Began(msgspec.Struct, Begun, array_like=True, gc=False):
+    """The facts of a request."""
 
 
-class Relayed(msgspec.Struct, array_like=True, frozen=True, gc=False, omit_defaults=True):
-    """The relay's facts about an exchange; `ended_by` is None while it runs."""
+@with_facts
+class Relayed(msgspec.Struct, Ended, Connected, Answered, array_like=True, gc=False):
+    """The relay's facts about an exchange; `ended_by` is None while it runs.
+
+    `began` has those of its request, redacted and without its query: enough to enter an exchange that the tape lacks.
+    """
 
     id: str
-    bytes: int
-    ended_by: str | None = None
-    status: int | None = None
-    framing: str | None = None
-    connected_ns: int | None = None
-    sent_ns: int | None = None
-    headers_ns: int | None = None
-    end_ns: int | None = None
-    client_closed_ns: int | None = None
-    paused: int = 0
-    surplus: bool = False
-    connection_reused: bool | None = None
-    clock: str | None = None
-    clock_error_ns: int | None = None
-    client_bytes: int | None = None
     began: Began | None = None
-    protocol: str | None = None
-    reset_code: str | None = None
 
     @property
     def all_bytes(self) -> int:
@@ -329,7 +312,7 @@ def _encode(number: int, unstored: Unstored) -> bytes:
 
 def _shortened(unstored: Unstored) -> Unstored:
     """Keep only the sizes of exchanges; if that is done, keep only the count of the last tenth."""
-    bare = [Relayed(one.id, one.bytes, client_bytes=one.client_bytes) for one in unstored.exchanges]
+    bare = [Relayed(id=one.id, bytes=one.bytes, client_bytes=one.client_bytes) for one in unstored.exchanges]
     if bare != unstored.exchanges:
         return msgspec.structs.replace(unstored, exchanges=bare)
     listed = len(bare) * 9 // 10

@@ -5,7 +5,7 @@ Damage is noted (`wiretape.recorder.tape.cells`) and left out. Queries over many
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from operator import lt
 from typing import Any, Final
 
@@ -26,10 +26,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import NullType
 
+from wiretape.recorder import facts
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.exchange import Exchange, Headers, Reads, Sent
-from wiretape.recorder.decode.metrics import kinds
 from wiretape.recorder.errors import NotShipped, TapeDamaged
+from wiretape.recorder.facts import FACTS, Answered, Begun, Connected, Ended, kinds
 from wiretape.recorder.process import LOST_MS, RecorderRun, is_gone
 from wiretape.recorder.tape import cells, packing
 from wiretape.recorder.tape.packing import Packed
@@ -181,14 +182,21 @@ def request_needed(row: Any) -> bytes | None:
     return body and encoding.uncoded(row.request_headers or [], body)
 
 
-_STORED: Final = {one.name: kinds(one)[-1]() for one in fields(Exchange) if one.name in exchanges.c}
-"""The facts that are columns of the tape, with the values that stand for unknown ones: None, 0, False or no text."""
+_stored = facts.reader(Begun, Connected, Answered, Ended)
+_NEVER_UNKNOWN: Final = {name: kinds(entry)[0]() for name, entry in FACTS.items() if kinds(entry)[-1] is not type(None)}
+"""The values that stand for facts that cannot be unknown, but are in a damaged row: 0, False or no text."""
 
 
 def exchange_of(row: Any) -> Exchange:
     """Return the facts in an exchange's row, or in an object that has its columns as attributes."""
     headers = dict(reversed(row.response_headers or []))
+    stored = _stored(row)
+    for name, default in _NEVER_UNKNOWN.items():
+        if stored[name] is None:
+            stored[name] = default
     return Exchange(
+        **stored,
+        request_model=row.request_model,
         content_type=headers.get("content-type"),
         content_encoding=encoding.coding_of(row.response_headers or []),
         request_missing=_request_missing(row),
@@ -196,7 +204,6 @@ def exchange_of(row: Any) -> Exchange:
         extensions=headers.get("sec-websocket-extensions"),
         headers=headers_of(row),
         dialects=row.dialects,
-        **{name: default if (value := getattr(row, name)) is None else value for name, default in _STORED.items()},
     )
 
 

@@ -12,6 +12,8 @@ from typing import Any
 
 from sqlalchemy import Connection, exists, insert, select, update
 
+from wiretape.recorder import facts
+from wiretape.recorder.facts import Answered, Begun, Connected, Ended
 from wiretape.recorder.process import may_return
 from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.append import Appending, model_of_path
@@ -19,7 +21,7 @@ from wiretape.recorder.tape.file import driver_of
 from wiretape.recorder.tape.losses import Relayed, Unstored
 from wiretape.recorder.tape.schema import STREAMS, exchanges, sessions
 
-_OF_RELAYED = (set(exchanges.c.keys()) & set(Relayed.__struct_fields__)) - {"no", "client_bytes"}
+_begun, _relayed = facts.reader(Begun), facts.reader(Connected, Answered, Ended)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,24 +107,25 @@ def _enter(appending: Appending, session_no: int, relayed: Relayed) -> int:
     began, redactor = relayed.began, appending.redactor
     assert began is not None
     path = redactor.path(began.path)
-    row = _facts_of(relayed, is_answered=False) | {
-        "id": relayed.id,
-        "session_no": session_no,
-        "started_at": began.started_at,
-        "boot_ns": began.boot_ns,
-        "method": began.method,
-        "path": path,
-        "upstream": redactor.url(began.upstream),
-        "request_model": model_of_path(began.method, path),
-        "request_headers": [],
-        "labels": {},
-        "ended_by": relayed.ended_by or "died",
-        "end_ns": relayed.end_ns,
-        "bytes": relayed.bytes,
-        "gap_bytes": relayed.bytes,
-        "client_bytes": relayed.client_bytes,
-        "client_gap_bytes": relayed.client_bytes,
-    }
+    row = (
+        _facts_of(relayed, is_answered=False)
+        | _begun(began)
+        | {
+            "id": relayed.id,
+            "session_no": session_no,
+            "path": path,
+            "upstream": redactor.url(began.upstream),
+            "request_model": model_of_path(began.method, path),
+            "request_headers": [],
+            "labels": {},
+            "ended_by": relayed.ended_by or "died",
+            "end_ns": relayed.end_ns,
+            "bytes": relayed.bytes,
+            "gap_bytes": relayed.bytes,
+            "client_bytes": relayed.client_bytes,
+            "client_gap_bytes": relayed.client_bytes,
+        }
+    )
     key: Any = appending.connection.execute(insert(exchanges).values(row)).inserted_primary_key
     return int(key[0])
 
@@ -132,22 +135,22 @@ def _mark_died(
 ) -> None:
     reads, sent = (reading.reads_of(connection, no, stream) for stream in STREAMS)
     last, size = max((*reads.at_ns, *sent.at_ns), default=None), sum(reads.size)
-    facts: dict[str, Any] = {"ended_by": "died", "end_ns": last, "bytes": size}
+    values: dict[str, Any] = {"ended_by": "died", "end_ns": last, "bytes": size}
     if relayed is not None:
-        facts = _facts_of(relayed, is_answered) | {
+        values = _facts_of(relayed, is_answered) | {
             "ended_by": relayed.ended_by or "died",
             "end_ns": last if relayed.end_ns is None else relayed.end_ns,
             "bytes": max(relayed.bytes, size),
             "gap_bytes": max(relayed.bytes - size, 0),
         }
-    if is_websocket or facts.get("framing") == "websocket":
+    if is_websocket or values.get("framing") == "websocket":
         size = sum(sent.size)
         received = max(size, (relayed and relayed.client_bytes) or 0)
-        facts |= {"client_bytes": received, "client_gap_bytes": received - size}
-    connection.execute(update(exchanges).where(exchanges.c.no == no).values(facts))
+        values |= {"client_bytes": received, "client_gap_bytes": received - size}
+    connection.execute(update(exchanges).where(exchanges.c.no == no).values(values))
 
 
 def _facts_of(relayed: Relayed, is_answered: bool) -> dict[str, Any]:
     """Return the relay's facts that were not stored, without the head of an answer whose head is stored."""
-    names = _OF_RELAYED - {"status", "framing", "headers_ns"} if is_answered else _OF_RELAYED
-    return {name: value for name in names if (value := getattr(relayed, name)) is not None}
+    omitted = ("client_bytes", "client_gap_bytes", *(facts.names(Answered) if is_answered else ()))
+    return {name: value for name, value in _relayed(relayed).items() if value is not None and name not in omitted}

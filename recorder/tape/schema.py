@@ -13,6 +13,7 @@ whole, stays in `exchanges.request_body`.
 """
 
 import functools
+import re
 from collections.abc import Iterator
 from dataclasses import Field, fields
 from typing import Any, Final, NamedTuple, get_origin
@@ -46,9 +47,10 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable, PrimaryKeyConstraint
 from sqlalchemy.types import TypeEngine
 
-from wiretape.recorder.decode.metrics import METRICS, Measures, Metric, Timing, kinds
+from wiretape.recorder.decode.metrics import METRICS, Measures, Metric, Timing
 from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.decode.turns import TURN_FIELDS
+from wiretape.recorder.facts import FACTS, kinds
 from wiretape.recorder.tape import definitions
 from wiretape.recorder.tape.cells import check_when_read, declared
 from wiretape.recorder.tape.peek import APPLICATION_ID, REVISION
@@ -66,6 +68,25 @@ metadata = MetaData(naming_convention={**_NAMED, "pk": "pk_%(table_name)s"})
 
 _KEY = BigInteger().with_variant(Integer, "sqlite")
 _JSON = JSON(none_as_null=True)
+
+
+_TYPES: Final[dict[Any, TypeEngine[Any]]] = {
+    int: BigInteger(), float: Float(), str: Text(), bool: Boolean(), tuple: Text(), bytes: LargeBinary(),
+}  # fmt: skip
+"""The column type of a value, by its Python type; others are JSON."""
+
+_COUNTED_IN_BYTES: Final = re.compile(r"(?:^|_)(?:bytes|ns)$")
+
+
+def _facts() -> Iterator[Column[Any]]:
+    """Yield the columns of the facts; a number or a truth that cannot be unknown is 0 until it is observed."""
+    for name, entry in FACTS.items():
+        kind, *others = kinds(entry)
+        type = Integer() if kind is int and not _COUNTED_IN_BYTES.search(name) else _TYPES[kind]
+        default = None if others or kind is str else "0"
+        index = entry.metadata["is_indexed"] or None
+        comment = entry.metadata["doc"]
+        yield Column(name, type, nullable=bool(others), server_default=default, index=index, comment=comment)
 
 
 def _exchange_no() -> Column[Any]:
@@ -97,10 +118,7 @@ exchanges = Table(
     Column("no", _KEY, primary_key=True, comment="row number, to which the other tables refer"),
     Column("id", String(16), unique=True, nullable=False, comment="the exchange's id, 16 hex digits (X-Wiretape-Id)"),
     Column("session_no", _KEY, ForeignKey("sessions.no"), nullable=False, comment="sessions.no"),
-    Column("started_at", Text, nullable=False, index=True, comment="wall time at T0, UTC, ISO 8601; only for show"),
-    Column("method", Text, nullable=False, comment="of the request"),
-    Column("path", Text, nullable=False, comment="below the upstream's URL, with the query; secret values redacted"),
-    Column("upstream", Text, nullable=False, comment="base URL of the API server, user info redacted"),
+    *_facts(),  # before a large body, so that they are read without it
     Column("request_model", Text, comment="the model asked for"),
     Column("request_headers", _JSON, nullable=False, comment="[[name, value]] as they were sent, redacted"),
     Column(
@@ -112,40 +130,8 @@ exchanges = Table(
     Column("request_sha256", String(64), comment="of the whole request body; NULL: not known, or still coming"),
     Column("request_truncated", Boolean, comment="the request body broke off; NULL: still coming, or not noted"),
     Column("labels", _JSON, nullable=False, comment="{key: value}, credentials redacted"),
-    Column("status", Integer, comment="HTTP status; NULL: no answer came"),
     Column("response_headers", _JSON, comment="[[name, value]] as upstream sent them, redacted"),
-    Column("connection_reused", Boolean, comment="sent on a connection kept from an exchange before; NULL: not known"),
-    Column("connected_ns", BigInteger, comment="connected, TLS included; NULL on a connection that was kept"),
-    Column("sent_ns", BigInteger, comment="request written"),
-    Column("headers_ns", BigInteger, comment="the read that completed the response head"),
-    Column("end_ns", BigInteger, comment="the body ended, or the exchange was cut"),
-    Column("client_closed_ns", BigInteger, comment="the client was seen to have left"),
-    Column("ended_by", Text, index=True, comment="how the transport ended: a fact, no judgement; NULL: still open"),
-    Column("ended_detail", Text, comment="the transport's own words, redacted"),
-    Column("framing", Text, comment="how the body was delimited: chunked, length, close, h2, none, websocket"),
-    Column("bytes", BigInteger, nullable=False, server_default="0", comment="body bytes that upstream sent"),
-    Column("gap_bytes", BigInteger, nullable=False, server_default="0", comment="body bytes that could not be stored"),
-    Column("paused", Integer, nullable=False, server_default="0", comment="times upstream waited for a slow client"),
-    Column("surplus", Boolean, nullable=False, server_default="0", comment="upstream sent bytes after the response"),
-    Column("coarse_clock", Boolean, nullable=False, server_default="0", comment="timestamps are not of socket reads"),
-    Column(
-        "h2_offered", Boolean, comment="the client offered or spoke HTTP/2; NULL: not known, as without --intercept"
-    ),
-    Column(
-        "clock",
-        Text,
-        comment="whose time a read has: kernel (when it came), loop (when it was taken), imported (another program's), "
-        "none (nobody knows when the body came: it has no reads); NULL: not known",
-    ),
-    Column("clock_error_ns", BigInteger, comment="timestamps may be late by this much; NULL: not known"),
-    Column("client_bytes", BigInteger, comment="bytes that the client sent over a WebSocket; NULL: no WebSocket"),
-    Column("client_gap_bytes", BigInteger, comment="of these, bytes that could not be stored"),
-    Column("rebuilt", Boolean, comment="built from an import's data: not the original bytes; NULL: recorded"),
-    Column("asks_identity", Boolean, comment="its Accept-Encoding is that of --identity; NULL: it is the client's"),
-    Column("boot_ns", BigInteger, comment="the machine's boot clock at T0; NULL: not known, as of an import"),
-    Column("protocol", Text, comment="spoken with upstream: http/1.1, h2; NULL: no connection, or not known"),
     Column("response_trailers", _JSON, comment="[[name, value]] after the body, redacted; NULL: none, or not known"),
-    Column("reset_code", Text, comment="HTTP/2 error that ended it: rst_NAME, goaway_NAME; NULL: none, or not known"),
     comment="one request and its response: the facts; T0 is the moment before the request is sent upstream",
     sqlite_autoincrement=True,  # a number is not used again after its exchange was deleted
 )
@@ -283,10 +269,6 @@ requests = Table(
 """A view, for people."""
 
 _TIMING: Final = {field.name for field in fields(Timing)}
-_TYPES: Final[dict[Any, TypeEngine[Any]]] = {
-    int: BigInteger(), float: Float(), str: Text(), bool: Boolean(), tuple: Text(), bytes: LargeBinary(),
-}  # fmt: skip
-"""The column type of a value, by its Python type; others are JSON."""
 
 
 def _of_turn(field: Field[Any]) -> Column[Any]:

@@ -81,9 +81,6 @@ class Unsettled:
 
     no: int
     id: str
-    method: str
-    path: str
-    request_model: str | None
     exchange: Exchange
     reads: Reads
     body: bytes
@@ -100,9 +97,8 @@ class Unsettled:
         row.response_trailers = facts.response_trailers
         row.request_stored, row.dialects = len(body or b""), dialects
         row.request_needed = body if reading.needs_request(row.path, row.request_stored, row.status) else None
-        names = row.id, row.method, row.path, row.request_model
         exchange, received = reading.exchange_of(row), facts.received()
-        return cls(no, *names, exchange, *received, facts.request, is_settled=False, is_packed=facts.is_packed)
+        return cls(no, row.id, exchange, *received, facts.request, is_settled=False, is_packed=facts.is_packed)
 
     @property
     def size(self) -> int:
@@ -132,11 +128,11 @@ class Stored:
     def unsettled(self, no: int) -> Unsettled:
         """Return one exchange; the body of a settled one and the client's side of a WebSocket are read only now."""
         row = self.rows[no]
-        facts = (row.id, row.method, row.path, row.request_model, reading.facts_of(self.connection, row))
+        exchange = reading.facts_of(self.connection, row)
         body = reading.readable_body(self.connection, no) if row.is_settled else self.received.get(no, b"")
         asked = RecordedRequest(row.request_headers or [], row.request_body)
         settled = row.is_settled, row.is_packed
-        return Unsettled(no, *facts, self.reads.get(no, reading.NO_READS), body, asked, *settled)
+        return Unsettled(no, row.id, exchange, self.reads.get(no, reading.NO_READS), body, asked, *settled)
 
 
 class BodyRow(NamedTuple):
@@ -300,12 +296,13 @@ class Settling:
 
 def _finished(facts: Unsettled, measured: Measures | None) -> journal.Finished:
     """Return the summary of an exchange; `measured` is None if measuring failed."""
-    facts_shown = facts.id, facts.method, facts.path
+    exchange = facts.exchange
     if measured is None:
-        return journal.Finished(*facts_shown, facts.request_model, facts.exchange.status, "not measured")
-    model = facts.request_model or measured.response_model
+        recorded = facts.id, exchange.method, exchange.path, exchange.request_model
+        return journal.Finished(*recorded, exchange.status, "not measured")
+    model = exchange.request_model or measured.response_model
     figures = {name: getattr(measured, name) for name in _OF_FINISHED} | {"flags": list(measured.flags)}
-    return journal.Finished(*facts_shown, model, facts.exchange.status, **figures)
+    return journal.Finished(facts.id, exchange.method, exchange.path, model, exchange.status, **figures)
 
 
 def measures_row(no: int, measured: Measures) -> tuple[Any, ...]:

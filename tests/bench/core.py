@@ -187,7 +187,9 @@ def main() -> None:
     """Print the best of several rounds, the one that other work on the machine disturbed least."""
     for name, (write, content_type) in WIRES.items():
         reads, body = timed(write())
-        exchange = Exchange(200, content_type, None, "end", None, 200_000_000, reads[-1].at_ns)
+        exchange = Exchange(
+            status=200, content_type=content_type, ended_by="end", headers_ns=200_000_000, end_ns=reads[-1].at_ns
+        )
         derived = derive(exchange, reads, body)
         assert (derived.output_chunks, derived.outcome) == (CHUNKS, "complete"), (name, derived)
         best = float("inf")

@@ -63,7 +63,7 @@ def measured(name: str, events: list[bytes]) -> float:
     for seq, one in enumerate(events):
         reads.append(Read(seq, seq * 1_000_000, None, start, len(one)))
         start += len(one)
-    exchange = Exchange(200, "text/event-stream", None, "end", None, None, start, path=WIRES[name][0])
+    exchange = Exchange(status=200, content_type="text/event-stream", ended_by="end", end_ns=start, path=WIRES[name][0])
     body, before = b"".join(events), time.thread_time()
     found = derive(exchange, reads, body)
     taken = time.thread_time() - before

@@ -39,9 +39,26 @@ def exchange(id: str, body: bytes) -> Iterator[journal.Frame]:
     """Yield the frames of one exchange."""
     sha256 = hashlib.sha256(body).hexdigest()
     yield journal.Begin(
-        id, AT, "POST", "/v1/chat/completions", "https://api.test", REQUEST, body, len(body), sha256, {}
+        id=id,
+        started_at=AT,
+        method="POST",
+        path="/v1/chat/completions",
+        upstream="https://api.test",
+        headers=REQUEST,
+        body=body,
+        body_size=len(body),
+        body_sha256=sha256,
+        labels={},
     )
-    yield journal.Head(id, 200, RESPONSE, "chunked", 1_000_000, 2_000_000, 200_000_000)
+    yield journal.Head(
+        id=id,
+        status=200,
+        headers=RESPONSE,
+        framing="chunked",
+        connected_ns=1_000_000,
+        sent_ns=2_000_000,
+        headers_ns=200_000_000,
+    )
     reads, answer = timed(chat(CHUNKS))
     for first in range(0, len(reads), TOGETHER):
         some = reads[first : first + TOGETHER]
@@ -49,7 +66,9 @@ def exchange(id: str, body: bytes) -> Iterator[journal.Frame]:
         run = journal.ReadRun(id, first, at_ns, [at + 40_000 for at in at_ns], sizes)
         yield journal.SocketReads([run], answer[some[0].start : some[-1].start + sizes[-1]])
     end_ns = reads[-1].at_ns + 1_000_000
-    yield journal.End(id, "end", None, end_ns, None, 1_000_000, 2_000_000, len(answer), 0, 0, False)
+    yield journal.End(
+        id=id, ended_by="end", end_ns=end_ns, connected_ns=1_000_000, sent_ns=2_000_000, bytes=len(answer)
+    )
 
 
 def measure(checkout: Path, bodies: Sequence[bytes]) -> tuple[float, int]:

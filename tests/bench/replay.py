@@ -40,14 +40,34 @@ def write(path: Path, at_ms: list[float]) -> None:
     words = ("the ", "scheduler ", "keeps ", "two ", "queues: ", "one ", "for ", "prefill ")
     bodies = [f"data: {chunk % json.dumps({'content': words[seq % 8]})}\n\n".encode() for seq in range(len(at_ms))]
     frames: list[journal.Frame] = [
-        journal.Begin(ID, "2026-01-01T00:00:00.000000Z", "POST", "/v1/chat/completions", "http://a", [], b"{}", 2,
-                      hashlib.sha256(b"{}").hexdigest(), {}),
-        journal.Head(ID, 200, [(b"content-type", b"text/event-stream")], "chunked", 0, 0, MS),
-    ]  # fmt: skip
+        journal.Begin(
+            id=ID,
+            started_at="2026-01-01T00:00:00.000000Z",
+            method="POST",
+            path="/v1/chat/completions",
+            upstream="http://a",
+            headers=[],
+            body=b"{}",
+            body_size=2,
+            body_sha256=hashlib.sha256(b"{}").hexdigest(),
+            labels={},
+        ),
+        journal.Head(
+            id=ID,
+            status=200,
+            headers=[(b"content-type", b"text/event-stream")],
+            framing="chunked",
+            connected_ns=0,
+            sent_ns=0,
+            headers_ns=MS,
+        ),
+    ]
     at_ns = [int(at * MS) for at in at_ms]
     run = journal.ReadRun(ID, 0, at_ns, [at + 50_000 for at in at_ns], [*map(len, bodies)])
     frames.append(journal.SocketReads([run], b"".join(bodies)))
-    frames.append(journal.End(ID, "end", None, at_ns[-1] + MS, None, 0, 0, sum(run.sizes), 0, 0, False))
+    frames.append(
+        journal.End(id=ID, ended_by="end", end_ns=at_ns[-1] + MS, connected_ns=0, sent_ns=0, bytes=sum(run.sizes))
+    )
     session = journal.Session(
         "bench", "0", 1, None, "http://127.0.0.1", [("", "http://a")], "2026-01-01T00:00:00.000000Z"
     )

@@ -112,12 +112,30 @@ def write(path: Path, streams: int, seconds: float, rate: float) -> None:
         request = json.dumps({"model": "m", "number": number}).encode()
         digest = hashlib.sha256(request).hexdigest()
         frames += [
-            journal.Begin(id, "2026-01-01T00:00:00.000000Z", "POST", "/v1/chat/completions", "http://a", [], request,
-                          len(request), digest, {}),
-            journal.Head(id, 200, HEADERS, "chunked", 0, 0, at_ns[0] - MS),
+            journal.Begin(
+                id=id,
+                started_at="2026-01-01T00:00:00.000000Z",
+                method="POST",
+                path="/v1/chat/completions",
+                upstream="http://a",
+                headers=[],
+                body=request,
+                body_size=len(request),
+                body_sha256=digest,
+                labels={},
+            ),
+            journal.Head(
+                id=id,
+                status=200,
+                headers=HEADERS,
+                framing="chunked",
+                connected_ns=0,
+                sent_ns=0,
+                headers_ns=at_ns[0] - MS,
+            ),
             journal.SocketReads([journal.ReadRun(id, 0, at_ns, [at + 50_000 for at in at_ns], sizes)], body),
-            journal.End(id, "end", None, at_ns[-1] + MS, None, 0, 0, len(body), 0, 0, False),
-        ]  # fmt: skip
+            journal.End(id=id, ended_by="end", end_ns=at_ns[-1] + MS, connected_ns=0, sent_ns=0, bytes=len(body)),
+        ]
     session = journal.Session("s", "0", 1, None, "http://127.0.0.1", [("", "http://a")], "2026-01-01T00:00:00.000000Z")
     with file.writing(path, "a benchmark") as connection:
         store = Store(connection)

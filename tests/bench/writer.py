@@ -59,16 +59,35 @@ def frames(streams: int, chunks: int) -> Iterator[journal.Frame]:
     sha256 = hashlib.sha256(BODY).hexdigest()
     for id in ids:
         yield journal.Begin(
-            id, AT, "POST", "/v1/chat/completions", "https://api.test", REQUEST, BODY, len(BODY), sha256, {"run": "a"}
+            id=id,
+            started_at=AT,
+            method="POST",
+            path="/v1/chat/completions",
+            upstream="https://api.test",
+            headers=REQUEST,
+            body=BODY,
+            body_size=len(BODY),
+            body_sha256=sha256,
+            labels={"run": "a"},
         )
-        yield journal.Head(id, 200, RESPONSE, "chunked", 1_000_000, 2_000_000, 200_000_000)
+        yield journal.Head(
+            id=id,
+            status=200,
+            headers=RESPONSE,
+            framing="chunked",
+            connected_ns=1_000_000,
+            sent_ns=2_000_000,
+            headers_ns=200_000_000,
+        )
     for read, piece in zip(reads, pieces, strict=True):
         columns = [read.at_ns], [read.at_ns + 40_000], [read.size]
         for few in (ids[first : first + GATHERED] for first in range(0, streams, GATHERED)):
             yield journal.SocketReads([journal.ReadRun(id, read.seq, *columns) for id in few], piece * len(few))
     for id in ids:
         end_ns = reads[-1].at_ns + 1_000_000
-        yield journal.End(id, "end", None, end_ns, None, 1_000_000, 2_000_000, len(body), 0, 0, False)
+        yield journal.End(
+            id=id, ended_by="end", end_ns=end_ns, connected_ns=1_000_000, sent_ns=2_000_000, bytes=len(body)
+        )
 
 
 def cpu_ns(process: subprocess.Popen[bytes]) -> int:

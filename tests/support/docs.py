@@ -365,13 +365,21 @@ def dialect_trial() -> str:
         Read(seq, (120 + 40 * seq) * 1_000_000, None, start, end - start)
         for seq, (start, end) in enumerate(pairwise([0, *ends]))
     ]
-    facts = Exchange(200, "text/event-stream", None, "end", None, 0, 241_000_000, path="/v2/parts", framing="chunked")
+    facts = Exchange(
+        status=200,
+        content_type="text/event-stream",
+        ended_by="end",
+        headers_ns=0,
+        end_ns=241_000_000,
+        path="/v2/parts",
+        framing="chunked",
+    )
     found = dialects.trial(facts, Reads.of(reads), body, tomllib.loads(_DECLARATION)["dialects"])
     return "```\n" + "\n".join(dialects.lines(found, 40)) + "\n```\n"
 
 
 def _framing(wire: Wire) -> str:
-    exchange = Exchange(200, wire.type, None, "end", None, None, None, path=wire.path)
+    exchange = Exchange(status=200, content_type=wire.type, ended_by="end", path=wire.path)
     return framing_of(exchange, b"".join(wire.parts))
 
 

@@ -46,14 +46,14 @@ def full(
     **stored: Any,
 ) -> FullExchange:
     """Make all of an exchange, with a row of such values."""
-    facts = Exchange(None, None, None, None, connected_ns, headers_ns, end_ns)
+    facts = Exchange(connected_ns=connected_ns, headers_ns=headers_ns, end_ns=end_ns)
     request, decoded = RequestRow("", "POST", "/v1", "", [], None, 0, "", {}), decoded or Decoded(b"", "json")
     return FullExchange(detailed(**stored), request, [], [], facts, sent_ns, 0, Reads.of(reads), b"", decoded)
 
 
 MS = 1_000_000
 CHUNKS = [b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'] * 3
-FACTS = Exchange(200, "text/event-stream", None, "end", None, None, 500 * MS, framing="chunked")
+FACTS = Exchange(status=200, content_type="text/event-stream", ended_by="end", end_ns=500 * MS, framing="chunked")
 
 
 def body(facts=FACTS, pieces=CHUNKS, at=None):

@@ -53,7 +53,15 @@ def upload(
 
 
 def head(id: str, headers: Sequence[tuple[bytes, bytes]] = ((b"content-type", b"text/event-stream"),)) -> journal.Head:
-    return journal.Head(id, 200, list(headers), "chunked", STEP, 2 * STEP, 3 * STEP)
+    return journal.Head(
+        id=id,
+        status=200,
+        headers=list(headers),
+        framing="chunked",
+        connected_ns=STEP,
+        sent_ns=2 * STEP,
+        headers_ns=3 * STEP,
+    )
 
 
 def read(id: str, seq: int, at_ns: int, relayed_ns: int | None, data: bytes) -> journal.SocketReads:
@@ -69,7 +77,15 @@ def body(id: str, pieces: Sequence[bytes]) -> Iterator[journal.SocketReads]:
 
 def end(id: str, pieces: Sequence[bytes], ended_by: str = "end", gap: int = 0) -> journal.End:
     size = sum(map(len, pieces))
-    return journal.End(id, ended_by, None, (5 + len(pieces)) * STEP, None, STEP, 2 * STEP, size + gap, gap, 0, False)
+    return journal.End(
+        id=id,
+        ended_by=ended_by,
+        end_ns=(5 + len(pieces)) * STEP,
+        connected_ns=STEP,
+        sent_ns=2 * STEP,
+        bytes=size + gap,
+        gap_bytes=gap,
+    )
 
 
 def exchange(id: str, pieces: Sequence[bytes] = STREAM) -> list[journal.Frame]:

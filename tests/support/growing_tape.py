@@ -29,7 +29,15 @@ class Recorder:
 
     def answer(self, id: str, body: bytes, at_ms: int, at: int = 0) -> None:
         """Write an exchange whose answer is no stream."""
-        head = journal.Head(id, 200, [(b"content-type", b"application/json")], "length", 2 * MS, 3 * MS, at_ms * MS)
+        head = journal.Head(
+            id=id,
+            status=200,
+            headers=[(b"content-type", b"application/json")],
+            framing="length",
+            connected_ns=2 * MS,
+            sent_ns=3 * MS,
+            headers_ns=at_ms * MS,
+        )
         whole = read(id, 0, at_ms * MS, None, body)
         self.store.append([begin(id, at, b"{}"), head, whole])
         self.end(id, [(at_ms, body)])

@@ -16,7 +16,11 @@ def frames(*, failed: bool = False) -> Iterator[journal.Frame]:
     """A `HEAD /`, a 404 for the list of models, then two generations: the first complete, the second perhaps failed."""
     looked = msgspec.structs.replace(begin("aaaa000000000001", 1, b"", "/"), method="HEAD")
     listed = msgspec.structs.replace(begin("aaaa000000000002", 2, b"", "/v1/models"), method="GET")
-    yield from (looked, journal.Head(looked.id, 405, [], "none", 2, 3, 4), end(looked.id, [(1, b"")]))
+    yield from (
+        looked,
+        journal.Head(id=looked.id, status=405, headers=[], framing="none", connected_ns=2, sent_ns=3, headers_ns=4),
+        end(looked.id, [(1, b"")]),
+    )
     yield from (listed, *response(listed.id, NOT_FOUND, 404), end(listed.id, NOT_FOUND))
     first, second = (begin(f"aaaa00000000000{no}", no, ASKED) for no in (3, 4))
     yield from (first, *response(first.id, COMPLETE_READS), end(first.id, COMPLETE_READS))

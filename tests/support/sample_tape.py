@@ -63,21 +63,42 @@ ODD_READS = [
 def begin(id: str, at: int, body: bytes, path: str = "/v1/chat/completions", **labels: str) -> journal.Begin:
     headers = [(b"host", b"api.example.com"), (b"authorization", b"Bearer sk-secret")]
     started, sha256 = f"2026-03-01T12:00:{at:02}.000000Z", hashlib.sha256(body).hexdigest()
-    return journal.Begin(id, started, "POST", path, "https://api.example.com", headers, body, len(body), sha256, labels)
+    return journal.Begin(
+        id=id,
+        started_at=started,
+        method="POST",
+        path=path,
+        upstream="https://api.example.com",
+        headers=headers,
+        body=body,
+        body_size=len(body),
+        body_sha256=sha256,
+        labels=labels,
+    )
 
 
 def response(
     id: str, parts: Sequence[tuple[int, bytes]], status: int = 200, type: str = "text/event-stream"
 ) -> Iterator[journal.Frame]:
     kind = type if status == 200 else "application/json"
-    yield journal.Head(id, status, [(b"content-type", kind.encode())], "chunked", 2 * MS, 3 * MS, 20 * MS)
+    yield journal.Head(
+        id=id,
+        status=status,
+        headers=[(b"content-type", kind.encode())],
+        framing="chunked",
+        connected_ns=2 * MS,
+        sent_ns=3 * MS,
+        headers_ns=20 * MS,
+    )
     for seq, (at_ms, data) in enumerate(parts):
         yield read(id, seq, at_ms * MS, at_ms * MS + 50_000, data)
 
 
 def end(id: str, parts: Sequence[tuple[int, bytes]], by: str = "end", detail: str | None = None) -> journal.End:
     size, last = sum(len(data) for _, data in parts), parts[-1][0] * MS + 1_500_000
-    return journal.End(id, by, detail, last, None, 2 * MS, 3 * MS, size, 0, 0, False)
+    return journal.End(
+        id=id, ended_by=by, ended_detail=detail, end_ns=last, connected_ns=2 * MS, sent_ns=3 * MS, bytes=size
+    )
 
 
 def frames() -> Iterator[journal.Frame]:

@@ -21,7 +21,14 @@ def request(*parts, **facts):
         body += data
     known = {"status": 200, "ended_by": "end", "end_ns": 99, **facts}
     exchange = Exchange(
-        known["status"], "text/event-stream", None, known["ended_by"], None, None, known["end_ns"], path=CHAT
+        status=known["status"],
+        content_type="text/event-stream",
+        content_encoding=None,
+        ended_by=known["ended_by"],
+        connected_ns=None,
+        headers_ns=None,
+        end_ns=known["end_ns"],
+        path=CHAT,
     )
     return seen.request(exchange, decode(exchange, reads, body), derive(exchange, reads, body))
 
@@ -37,7 +44,7 @@ def exchange(given, end_ms, status=200, ended_by="end", **facts):
         reads.append(Read(seq, read["t_ms"] * MS, None, len(body), len(data)))
         body += data
     kind = facts.pop("content_type", "text/event-stream")
-    found = Exchange(status, kind, None, ended_by, None, None, end_ms * MS, **facts)
+    found = Exchange(status=status, content_type=kind, ended_by=ended_by, end_ns=end_ms * MS, **facts)
     return found, decode(found, reads, body), derive(found, reads, body)
 
 

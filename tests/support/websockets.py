@@ -54,8 +54,8 @@ def websocket(
     """Return a WebSocket as the decoder takes it: data from upstream, and from the client."""
     reads, body = timed(came)
     facts = Exchange(
-        101, None, None, ended_by, 1 * MS, 2 * MS, end_ms * MS, framing="websocket", method="GET", path=path,
-        extensions=extensions, sent=Sent(*timed(sent)),
+        status=101, ended_by=ended_by, connected_ns=1 * MS, headers_ns=2 * MS, end_ns=end_ms * MS,
+        framing="websocket", method="GET", path=path, extensions=extensions, sent=Sent(*timed(sent)),
     )  # fmt: skip
     return facts, reads, body
 

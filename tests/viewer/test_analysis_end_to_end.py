@@ -89,18 +89,27 @@ def exchange(given: dict[str, Any], **labels: str) -> Iterator[journal.Frame]:
     id = hashlib.sha256(repr(labels).encode()).hexdigest()[:16]
     body, status, start = b'{"model":"m","stream":true}', given.get("status", 200), 0
     yield journal.Begin(
-        id, "2026-03-01T12:00:00.000000Z", "POST", "/v1/chat/completions", "https://api.example.com", [], body,
-        len(body), hashlib.sha256(body).hexdigest(), labels,
+        id=id, started_at="2026-03-01T12:00:00.000000Z", method="POST", path="/v1/chat/completions",
+        upstream="https://api.example.com", headers=[], body=body, body_size=len(body),
+        body_sha256=hashlib.sha256(body).hexdigest(), labels=labels,
     )  # fmt: skip
     if status is not None:
-        yield journal.Head(id, status, [(b"content-type", b"text/event-stream")], "chunked", MS, MS, 2 * MS)
+        yield journal.Head(
+            id=id,
+            status=status,
+            headers=[(b"content-type", b"text/event-stream")],
+            framing="chunked",
+            connected_ns=MS,
+            sent_ns=MS,
+            headers_ns=2 * MS,
+        )
     for seq, one in enumerate(given["reads"]):
         data, at = one["text"].encode(), round(one["t_ms"] * MS)
         yield read(id, seq, at, at, data)
         start += len(data)
     end = round((given.get("t_eof") or given.get("t_eof_ms") or given["reads"][-1]["t_ms"] + 1) * MS)
     ended_by = given.get("end") or ("end" if status else "refused")
-    yield journal.End(id, ended_by, None, end, None, MS, MS, start, 0, 0, False)
+    yield journal.End(id=id, ended_by=ended_by, end_ns=end, connected_ns=MS, sent_ns=MS, bytes=start)
 
 
 def oracles() -> Iterator[journal.Frame]:

@@ -65,7 +65,7 @@ def test_rows_whose_first_is_read_keep_their_kind_and_are_all_there() -> None:
     begun = rows.begun(rows.Exchanges(("id",), batches()))
     assert (read, type(begun)) == ([1], rows.Exchanges)
     assert list(begun) == [{"id": "1"}, {"id": "2"}]
-    facts = Exchange(200, "text/event-stream", None, None, None, None, None)
+    facts = Exchange(status=200, content_type="text/event-stream")
     decoded = decode(facts, [Read(0, 1, None, 0, 14)], b"data: [DONE]\n\n")
     assert type(rows.begun(rows.Chunks(iter([("a", decoded)])))) is rows.Chunks
     assert list(rows.begun(iter([{"id": "a"}, {"id": "b"}]))) == [{"id": "a"}, {"id": "b"}]
@@ -83,7 +83,7 @@ def test_an_exchange_without_measures_has_no_flags_and_unknown_times() -> None:
 def test_the_first_item_has_no_gap_and_comments_count_as_items() -> None:
     body = b"data: x\n\n: ping\n\ndata: y\n\n"
     reads = [Read(0, 5_000_000, None, 0, 9), Read(1, 7_500_000, None, 9, 8)]
-    decoded = decode(Exchange(200, "text/event-stream", None, None, None, None, None), reads, body)
+    decoded = decode(Exchange(status=200, content_type="text/event-stream"), reads, body)
     found = list(events.table(Transcript(decoded), decoded))
     assert [row["gap_ms"] for row in found] == [None, 2.5, None]
     assert [row["kind"] for row in found] == ["other", "comment", "other"]

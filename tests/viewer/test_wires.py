@@ -131,7 +131,7 @@ def test_the_event_that_ends_a_stream_has_the_marker_of_its_end(recorded: Connec
 
 def test_a_frame_with_a_wrong_checksum_is_malformed_and_says_so() -> None:
     sound = event("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": "Hi"}})
-    facts = Exchange(200, FRAMES, None, "end", 0, 0, 1)
+    facts = Exchange(status=200, content_type=FRAMES, ended_by="end", connected_ns=0, headers_ns=0, end_ns=1)
     told = Transcript(decode(facts, [], sound + sound[:-1] + b"\0" + sound))
     assert [told.kind(number) for number in range(3)] == ["content", "malformed", "content"]
     assert events.summary(told, 1).startswith('broken: {"contentBlockIndex"')
@@ -144,7 +144,9 @@ def test_a_frame_with_a_wrong_checksum_is_malformed_and_says_so() -> None:
 def test_an_error_in_mid_stream_is_an_event_with_its_message(name: str) -> None:
     wire = WIRES[name]
     parts = (*wire.parts[: len(wire.parts) // 2], wire.error)
-    facts = Exchange(200, wire.type, None, "end", 0, 0, 1, path=wire.path)
+    facts = Exchange(
+        status=200, content_type=wire.type, ended_by="end", connected_ns=0, headers_ns=0, end_ns=1, path=wire.path
+    )
     told = Transcript(decode(facts, [], b"".join(parts)))
     assert (told.kind(len(told) - 1), events.summary(told, len(told) - 1)) == ("error", FAULT)
     assert "E" in [one.sign for one in markers.markers(told, None)]
@@ -194,7 +196,11 @@ def test_tools_say_how_many_streams_are_of_apis_that_they_do_not_measure(wires: 
 
 def test_a_hostile_event_type_is_printed_safely() -> None:
     body = event("\x1b[2J\x00", {"a": "\x1b]0;x\x07"})
-    told = Transcript(decode(Exchange(200, FRAMES, None, "end", 0, 0, 1), [], body))
+    told = Transcript(
+        decode(
+            Exchange(status=200, content_type=FRAMES, ended_by="end", connected_ns=0, headers_ns=0, end_ns=1), [], body
+        )
+    )
     assert [told.kind(0), *(line for line in events.lines(told, Times()) if "\x1b" in line or "\0" in line)] == [
         "other"
     ]
@@ -206,7 +212,15 @@ def test_no_damage_to_a_body_keeps_its_events_from_being_shown(name: str, data: 
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(0, len(body) - 1))
         body[place : place + data.draw(st.integers(0, 9))] = data.draw(st.binary(max_size=9))
-    facts = Exchange(200, WIRES[name].type, None, "end", 0, 0, 1, path=WIRES[name].path)
+    facts = Exchange(
+        status=200,
+        content_type=WIRES[name].type,
+        ended_by="end",
+        connected_ns=0,
+        headers_ns=0,
+        end_ns=1,
+        path=WIRES[name].path,
+    )
     decoded = decode(facts, [], bytes(body))
     told = Transcript(decoded)
     assert sum(1 for _ in events.lines(told, Times())) == len(told) + 1

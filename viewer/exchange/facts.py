@@ -11,8 +11,9 @@ from wiretape.recorder.decode import causes, rpc
 from wiretape.recorder.decode.attribution import Slowness, Spread
 from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.dialects import registry
-from wiretape.recorder.decode.exchange import FLAGS, NOT_SHIPPED, PROTOCOLS
+from wiretape.recorder.decode.exchange import FLAGS, NOT_SHIPPED
 from wiretape.recorder.decode.values import compact
+from wiretape.recorder.facts import PROTOCOLS
 from wiretape.recorder.local_time import moment
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped

@@ -13,7 +13,8 @@ from typing import Final
 
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.attribution import Spread
-from wiretape.recorder.decode.exchange import ENDED_BY, FLAGS, NOT_SHIPPED, Exchange
+from wiretape.recorder.decode.exchange import FLAGS, NOT_SHIPPED, Exchange
+from wiretape.recorder.facts import ENDED_BY
 from wiretape.recorder.local_time import moment
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from wiretape.recorder.decode.exchange import PROTOCOLS
+from wiretape.recorder.facts import PROTOCOLS
 from wiretape.viewer.exchange import conversation, events, pages
 from wiretape.viewer.exchange.answer import AnswerLayout
 from wiretape.viewer.exchange.clocks import Times

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from wiretape.recorder.decode.exchange import FAILURES, FLAGS, OUTCOMES
-from wiretape.recorder.decode.metrics import METRICS, SHOWN, Metric, kinds
+from wiretape.recorder.decode.metrics import METRICS, SHOWN, Metric
 from wiretape.recorder.decode.operation import OPERATIONS
+from wiretape.recorder.facts import kinds
 from wiretape.viewer import rows
 from wiretape.viewer.query.operators import Kind
 

@@ -15,10 +15,11 @@ from wiretape.recorder.decode import payloads, rpc
 from wiretape.recorder.decode.attribution import Attribution
 from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.dialects import registry
-from wiretape.recorder.decode.exchange import DETAILS, ENDED_BY, FLAGS, OUTCOMES, PROTOCOLS, RESET_CODE
+from wiretape.recorder.decode.exchange import DETAILS, FLAGS, OUTCOMES, RESET_CODE
 from wiretape.recorder.decode.operation import OPERATIONS
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.errors import TapeDamaged
+from wiretape.recorder.facts import ENDED_BY, PROTOCOLS
 from wiretape.recorder.plurals import counted
 from wiretape.viewer import rows
 from wiretape.viewer.exchange import request_ids, story

@@ -23,7 +23,7 @@ SSE, NDJSON = "text/event-stream", "application/x-ndjson"
 
 
 def exchange(content_type: str = SSE, **more: Any) -> Exchange:
-    return Exchange(200, content_type, None, "end", None, 1, 900 * MS, **more)
+    return Exchange(status=200, content_type=content_type, ended_by="end", headers_ns=1, end_ns=900 * MS, **more)
 
 
 def measure(body: bytes, content_type: str = SSE) -> Measures:
@@ -108,7 +108,9 @@ def test_values_without_number_are_not_parsed(body: bytes, content_type: str, mo
 def test_an_error_of_values_without_number_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allowance, "MAX_VALUES", 100)
     body = b'{"error":[' + b"[]," * 60 + b"1]}"
-    found = derive(Exchange(500, "application/json", None, "end", None, 1, 9), [], body)
+    found = derive(
+        Exchange(status=500, content_type="application/json", ended_by="end", headers_ns=1, end_ns=9), [], body
+    )
     assert (found.outcome, found.error_code) == ("http_error", None)
     assert "decode_limit" in found.flags
 

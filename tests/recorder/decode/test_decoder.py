@@ -21,7 +21,7 @@ STREAMS = sorted((Path(__file__).parents[2] / "data" / "streams").glob("*.sse"))
 
 
 def exchange(content_type: str | None = "text/event-stream", coding: str | None = None, **more: Any) -> Exchange:
-    return Exchange(200, content_type, coding, "end", None, None, None, **more)
+    return Exchange(status=200, content_type=content_type, content_encoding=coding, ended_by="end", **more)
 
 
 def decode_one_by_one(facts: Exchange, reads: Sequence[Read], body: bytes) -> Decoded:

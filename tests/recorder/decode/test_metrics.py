@@ -16,7 +16,7 @@ from wiretape.recorder.decode.metrics import Measures
 from wiretape.recorder.decode.stalls import AwaitedAnswer
 
 MS = 1_000_000
-ENDED = Exchange(200, None, None, "end", 5, 10, 900 * MS)
+ENDED = Exchange(status=200, ended_by="end", connected_ns=5, headers_ns=10, end_ns=900 * MS)
 KINDS = {
     "c": Chunk("openai.chat", content=True),
     "r": Chunk("openai.chat", reasoning=True),

@@ -81,7 +81,7 @@ PATHS = {
 
 
 def exchange(path: str, method: str = "POST", model: str | None = None) -> Exchange:
-    return Exchange(200, None, None, "end", None, None, None, method=method, path=path, request_model=model)
+    return Exchange(status=200, ended_by="end", method=method, path=path, request_model=model)
 
 
 @each_case(("path", "name"), [(path, name) for name, paths in PATHS.items() for path in paths])
@@ -246,5 +246,4 @@ def test_a_realtime_session_names_its_model_in_the_query() -> None:
 
 @each_case(("status", "wanted"), [(200, "chat"), (422, "other"), (503, "other"), (None, "other")])
 def test_a_request_with_a_model_at_an_unknown_path_generates_if_it_is_answered(status, wanted):
-    facts = (None, None, "end", None, None, None)
-    assert operation(Exchange(status, *facts, path="/v1/systemone", request_model="m")) == wanted
+    assert operation(Exchange(status=status, ended_by="end", path="/v1/systemone", request_model="m")) == wanted

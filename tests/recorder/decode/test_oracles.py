@@ -30,7 +30,7 @@ def facts(given, end_ms, status=200, ended_by="end"):
         data = read["text"].encode()
         reads.append(Read(seq, read["t_ms"] * MS, None, len(body), len(data)))
         body += data
-    return Exchange(status, "text/event-stream", None, ended_by, None, None, end_ms * MS), reads, body
+    return Exchange(status=status, content_type="text/event-stream", ended_by=ended_by, end_ns=end_ms * MS), reads, body
 
 
 def in_ms(measures, name):
@@ -119,7 +119,7 @@ def test_the_population_has_the_expected_rates():
 
 
 SEEN = settings(derandomize=True, deadline=None)
-SSE = Exchange(200, "text/event-stream", None, "end", None, None, 10_000 * MS)
+SSE = Exchange(status=200, content_type="text/event-stream", ended_by="end", end_ns=10_000 * MS)
 
 
 def cut(sizes):

@@ -5,11 +5,9 @@ from typing import get_args
 from tests.support.cases import each_case
 from wiretape.recorder.decode.exchange import (
     DETAILS,
-    ENDED_BY,
     FLAGS,
     OUTCOMES,
     RESET_CODE,
-    EndedBy,
     Evidence,
     Exchange,
     Outcome,
@@ -17,6 +15,7 @@ from wiretape.recorder.decode.exchange import (
     reset_code,
     transport_flags,
 )
+from wiretape.recorder.facts import ENDED_BY, EndedBy
 
 CUT = Evidence(stream=True, understood=True)
 WHOLE = Evidence(stream=True, understood=True, done=True)
@@ -30,7 +29,7 @@ BODY = Evidence()
 
 
 def exchange(ended_by, status=200, gap_bytes=0):
-    return Exchange(status, None, None, ended_by, None, None, None, gap_bytes)
+    return Exchange(status=status, ended_by=ended_by, gap_bytes=gap_bytes)
 
 
 @each_case(
@@ -185,7 +184,7 @@ def test_a_transport_failure_is_a_flag_where_the_outcome_does_not_tell_it(ended_
 def test_facts_that_harm_the_measurement_are_flags():
     raised = {"storage_gap", "backpressure", "surplus_bytes", "coarse_clock", "h2_offered"}
     told = {"gap_bytes": 1, "paused": 2, "surplus": True, "coarse_clock": True, "h2_offered": True}
-    facts = Exchange(200, None, None, "end", None, None, None, **told)
+    facts = Exchange(status=200, ended_by="end", **told)
     assert transport_flags(replace(facts, clock_error_ns=1_000_000), "complete") == raised
     assert transport_flags(replace(facts, clock_error_ns=1_000_001), "complete") == {*raised, "clock_suspect"}
 

@@ -12,7 +12,7 @@ from wiretape.viewer.stats.tools.request import Judged
 from wiretape.viewer.stats.tools.summary import measure
 from wiretape.viewer.stats.tools.tools import AUTHORITIES
 
-EXCHANGE = Exchange(200, "text/event-stream", None, "end", None, None, 1000)
+EXCHANGE = Exchange(status=200, content_type="text/event-stream", ended_by="end", end_ns=1000)
 DONE = b"data: [DONE]\n\n"
 
 

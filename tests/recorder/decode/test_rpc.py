@@ -185,8 +185,8 @@ def decoded_of(body, cuts, content_type, headers=SUCCEEDED, coding=None):
     reads = [
         Read(seq, seq * MS, None, start, end - start) for seq, (start, end) in enumerate(itertools.pairwise(bounds))
     ]
-    facts = (200, content_type, coding, "end", None, None, None)
-    return decoder.decode(Exchange(*facts, headers=headers), reads, body), reads
+    coded = {"content_type": content_type, "content_encoding": coding}
+    return decoder.decode(Exchange(status=200, ended_by="end", headers=headers, **coded), reads, body), reads
 
 
 STREAMS = [

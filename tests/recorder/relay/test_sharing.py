@@ -221,12 +221,14 @@ async def test_surviving_recorders_lose_nothing_if_other_processes_end(tape: Pat
 
 def test_sums_are_of_all_and_the_lag_is_the_longest() -> None:
     parts = [
-        Share(Counts(recorded=1, dropped_bytes=5, restarts=1, lag_ns=3), Unstored("s", [Relayed("a", 1)]), live=2),
-        Share(Counts(recorded=2, lag_ns=7), Unstored("s", [Relayed("b", 2)], 1, 9), 4, lacking=True, live=3),
+        Share(
+            Counts(recorded=1, dropped_bytes=5, restarts=1, lag_ns=3), Unstored("s", [Relayed(id="a", bytes=1)]), live=2
+        ),
+        Share(Counts(recorded=2, lag_ns=7), Unstored("s", [Relayed(id="b", bytes=2)], 1, 9), 4, lacking=True, live=3),
     ]
     assert sharing.total(parts) == Share(
         Counts(recorded=3, dropped_bytes=5, restarts=1, lag_ns=7),
-        Unstored("s", [Relayed("a", 1), Relayed("b", 2)], 1, 9),
+        Unstored("s", [Relayed(id="a", bytes=1), Relayed(id="b", bytes=2)], 1, 9),
         waiting_ns=4,
         lacking=True,
         live=5,

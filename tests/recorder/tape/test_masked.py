@@ -98,7 +98,16 @@ WIRES: dict[str, tuple[Callable[[Sequence[str]], list[bytes]], str, str]] = {
 def recorded(events: Sequence[bytes], path: str, type: str, coding: str | None = None) -> tuple[Exchange, Body]:
     headers = [("content-type", type), *([("content-encoding", coding)] if coding else [])]
     reads, data = timed([(10 * number, event) for number, event in enumerate(events)])
-    return Exchange(200, type, coding, "end", 1 * MS, 2 * MS, 900 * MS, path=path), Body(headers, reads, data)
+    return Exchange(
+        status=200,
+        content_type=type,
+        content_encoding=coding,
+        ended_by="end",
+        connected_ns=1 * MS,
+        headers_ns=2 * MS,
+        end_ns=900 * MS,
+        path=path,
+    ), Body(headers, reads, data)
 
 
 def texts(decoded: Decoded) -> str:

@@ -163,7 +163,9 @@ def test_after_a_batch_that_failed_requests_are_what_they_were(tape: Path) -> No
     with opened(tape) as store:
         store_all(store, dict(list(requests.items())[:2]))
         store.append([begin("open")])
-        broken = journal.Head("open", object(), [], "chunked", 1, 2, 3)  # type: ignore[arg-type]
+        broken = journal.Head(
+            id="open", status=object(), headers=[], framing="chunked", connected_ns=1, sent_ns=2, headers_ns=3
+        )  # type: ignore[arg-type]
         with pytest.raises(sqlite3.Error):
             store.append([*asked("e02", requests["e02"]), broken])
         store_all(store, dict(list(requests.items())[2:]))

@@ -530,7 +530,7 @@ def test_damage_to_one_of_the_exchanges_read_back_is_noted_and_harms_no_other(ta
     assert good.body == headers.body == reads.body == b"".join(STREAM)
 
 
-BEGAN = Began(AT, "POST", "/v1/chat/completions", "https://api.test", 77)
+BEGAN = Began(started_at=AT, method="POST", path="/v1/chat/completions", upstream="https://api.test", boot_ns=77)
 
 
 def test_what_a_recorder_knew_and_could_not_store_is_entered_by_the_next(tape: Path) -> None:
@@ -538,24 +538,34 @@ def test_what_a_recorder_knew_and_could_not_store_is_entered_by_the_next(tape: P
         store.append([begin("e1"), head("e1"), *body("e1", STREAM[:1]), begin("e2"), *exchange("e3"), begin("e4")])
     size = len(b"".join(STREAM))
     known = [
-        Relayed("e1", size, "end", 500, "close", end_ns=9 * STEP, client_closed_ns=8 * STEP, paused=3, surplus=True),
-        Relayed("e2", 7, None, 200, "chunked", headers_ns=5 * STEP),
-        Relayed("e3", 1, "reset"),
-        Relayed("e5", 100),
-        Relayed("e6", 10, "end"),
         Relayed(
-            "e7",
-            9,
-            "reset",
-            200,
-            "chunked",
+            id="e1",
+            bytes=size,
+            ended_by="end",
+            status=500,
+            framing="close",
+            end_ns=9 * STEP,
+            client_closed_ns=8 * STEP,
+            paused=3,
+            surplus=True,
+        ),
+        Relayed(id="e2", bytes=7, status=200, framing="chunked", headers_ns=5 * STEP),
+        Relayed(id="e3", bytes=1, ended_by="reset"),
+        Relayed(id="e5", bytes=100),
+        Relayed(id="e6", bytes=10, ended_by="end"),
+        Relayed(
+            id="e7",
+            bytes=9,
+            ended_by="reset",
+            status=200,
+            framing="chunked",
             headers_ns=5 * STEP,
             end_ns=6 * STEP,
             began=BEGAN,
             protocol="h2",
             reset_code="goaway_internal_error",
         ),
-        Relayed("e8", 3, framing="websocket", client_bytes=2, began=BEGAN),
+        Relayed(id="e8", bytes=3, framing="websocket", client_bytes=2, began=BEGAN),
     ]
     left = Unstored(SESSION.uuid, known, unlisted=2, unlisted_bytes=1000)
     with file.writing(tape, "a test") as connection:

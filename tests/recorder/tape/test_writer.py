@@ -597,8 +597,18 @@ def test_losses_of_a_killed_recorder_are_entered_and_reported_by_the_next(tape: 
         process.send([begin("e1"), head("e1"), *body("e1", STREAM[:1])])
         process.acknowledged()
         size = len(b"".join(STREAM))
-        late = Relayed("e3", 7, "reset", began=Began(AT, "POST", "/v1/chat/completions", "https://api.test"))
-        keep_beside(tape, Unstored(SESSION.uuid, [Relayed("e1", size, "end"), Relayed("e2", 5), late], 1, 100))
+        late = Relayed(
+            id="e3",
+            bytes=7,
+            ended_by="reset",
+            began=Began(started_at=AT, method="POST", path="/v1/chat/completions", upstream="https://api.test"),
+        )
+        keep_beside(
+            tape,
+            Unstored(
+                SESSION.uuid, [Relayed(id="e1", bytes=size, ended_by="end"), Relayed(id="e2", bytes=5), late], 1, 100
+            ),
+        )
         process.kill()
     with writer(tape, session=other_session("session-2")) as process:
         ready = process.answer()
@@ -620,7 +630,7 @@ def test_losses_of_a_killed_recorder_are_entered_and_reported_by_the_next(tape: 
 
 
 def test_a_second_writer_of_a_recorder_leaves_what_its_relay_keeps(tape: Path) -> None:
-    left = Unstored(SESSION.uuid, [Relayed("e1", 500)])
+    left = Unstored(SESSION.uuid, [Relayed(id="e1", bytes=500)])
     with writer(tape) as process:
         process.answer()
         process.send([begin("e1")])

@@ -14,7 +14,9 @@ from wiretape.viewer.exchange.answer import AnswerLayout, AnswerPart, AnswerRun
 from wiretape.viewer.exchange.transcript import Track, Transcript, Voice
 from wiretape.viewer.source.tape import queries
 
-FACTS = Exchange(200, "text/event-stream", None, "end", 0, 0, 10**12)
+FACTS = Exchange(
+    status=200, content_type="text/event-stream", ended_by="end", connected_ns=0, headers_ns=0, end_ns=10**12
+)
 
 
 def spoken(*said: tuple[int, dict[str, object]]) -> Transcript:

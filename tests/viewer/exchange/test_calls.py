@@ -16,7 +16,21 @@ CHUNK = {"choices": [{"index": 0, "delta": {"content": "Hi"}}]}
 
 def call(body: bytes, content_type: str = "application/grpc", coding: str = "gzip") -> Transcript:
     headers = Headers((), (("grpc-encoding", coding), ("connect-content-encoding", coding)), (("grpc-status", "0"),))
-    return Transcript(decode(Exchange(200, content_type, None, "end", 0, 0, 1, headers=headers), [], body))
+    return Transcript(
+        decode(
+            Exchange(
+                status=200,
+                content_type=content_type,
+                ended_by="end",
+                connected_ns=0,
+                headers_ns=0,
+                end_ns=1,
+                headers=headers,
+            ),
+            [],
+            body,
+        )
+    )
 
 
 @each_case(
@@ -55,7 +69,19 @@ def test_the_table_of_events_has_index_size_and_payload_in_hex() -> None:
     assert [line.split()[0] for line in lines] == ["#", "0", "1"]
     assert " 12 " in lines[1]
     headers = Headers((), (), (("grpc-status", "0"),))
-    decoded = decode(Exchange(200, "application/grpc", None, "end", 0, 0, 1, headers=headers), [], HELLO)
+    decoded = decode(
+        Exchange(
+            status=200,
+            content_type="application/grpc",
+            ended_by="end",
+            connected_ns=0,
+            headers_ns=0,
+            end_ns=1,
+            headers=headers,
+        ),
+        [],
+        HELLO,
+    )
     (row,) = events.table(Transcript(decoded), decoded)
     assert (row["type"], row["data"], row["start"], row["end"]) == ("message", "0a0568656c6c6f", 0, 12)
 

@@ -29,7 +29,15 @@ def heard(*reads: tuple[int, int]) -> Transcript:
         Read(place, at * MS, None, start, len(part))
         for place, ((at, _), start, part) in enumerate(zip(reads, starts, parts, strict=True))
     ]
-    return Transcript(decode(Exchange(200, "text/event-stream", None, "end", 0, 0, 1), came, b"".join(parts)))
+    return Transcript(
+        decode(
+            Exchange(
+                status=200, content_type="text/event-stream", ended_by="end", connected_ns=0, headers_ns=0, end_ns=1
+            ),
+            came,
+            b"".join(parts),
+        )
+    )
 
 
 HEARD = heard((40, 1), (100, 2), (2_345, 1))

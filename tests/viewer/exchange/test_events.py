@@ -11,7 +11,15 @@ from wiretape.viewer.exchange import events
 from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.source.tape import queries
 
-FACTS = Exchange(200, "text/event-stream", None, "end", 0, 0, 1, path="/v1/chat/completions")
+FACTS = Exchange(
+    status=200,
+    content_type="text/event-stream",
+    ended_by="end",
+    connected_ns=0,
+    headers_ns=0,
+    end_ns=1,
+    path="/v1/chat/completions",
+)
 
 
 def gists(connection: Connection, id: str) -> list[str]:

@@ -87,7 +87,9 @@ def test_typed_positions_are_parsed(text: str, goal: Goal | None) -> None:
 
 def spoken(*words: str) -> Transcript:
     body = b"".join(event({"content": word}) for word in words)
-    facts = Exchange(200, "text/event-stream", None, "end", 0, 0, 1)
+    facts = Exchange(
+        status=200, content_type="text/event-stream", ended_by="end", connected_ns=0, headers_ns=0, end_ns=1
+    )
     decoded: Decoded = decode(facts, [Read(0, 1, None, 0, len(body))], body)
     return Transcript(decoded)
 

@@ -49,20 +49,38 @@ def test_truncated_stream_is_shown_as_far_as_it_came(connection: Connection) -> 
 def test_compressed_body_has_no_borders() -> None:
     plain = event({"content": "x"})
     body = zlib.compress(plain, wbits=31)
-    facts = Exchange(200, "text/event-stream", "gzip", "end", 0, 0, 9)
+    facts = Exchange(
+        status=200,
+        content_type="text/event-stream",
+        content_encoding="gzip",
+        ended_by="end",
+        connected_ns=0,
+        headers_ns=0,
+        end_ns=9,
+    )
     found = opening.opened(Stored(ID, facts, Reads.of([Read(0, 5, 6, 0, len(body))]), body, "complete"), Thresholds())
     assert (list(found.borders), found.transcript.voices[0].content.text) == ([], "x")
 
 
 def test_bytes_missing_from_the_tape_are_counted() -> None:
-    facts = Exchange(200, "text/event-stream", None, "end", 0, 0, 9, gap_bytes=7)
+    facts = Exchange(
+        status=200,
+        content_type="text/event-stream",
+        ended_by="end",
+        connected_ns=0,
+        headers_ns=0,
+        end_ns=9,
+        gap_bytes=7,
+    )
     assert opening.opened(Stored(ID, facts, Reads.of([]), b"", "truncated"), Thresholds()).missing == 7
 
 
 def test_bytes_without_a_read_have_no_owner() -> None:
     body = b"data: 1\n\n" * 6
     reads = [Read(0, 10, None, 0, 9), Read(3, 40, None, 27, 9), Read(4, 50, None, 36, 9)]
-    facts = Exchange(200, "text/event-stream", None, "end", 0, 0, 99)
+    facts = Exchange(
+        status=200, content_type="text/event-stream", ended_by="end", connected_ns=0, headers_ns=0, end_ns=99
+    )
     found = opening.opened(Stored(ID, facts, Reads.of(reads), body, "truncated"), Thresholds())
     assert list(found.borders) == [0, 9, 27, 36, 45]
     assert list(found.owners) == [0, UNKNOWN, 3, 4, UNKNOWN]

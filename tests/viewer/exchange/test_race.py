@@ -39,7 +39,7 @@ def lane(texts: list[tuple[int, str]], end_ms: int | None = None) -> Lane:
         reads.append(Read(seq, at * MS, None, start, len(data)))
         start += len(data)
     last = end_ms if end_ms is not None else parts[-1][0] if parts else 0
-    exchange = Exchange(200, "text/event-stream", None, "end", None, None, last * MS, 0)
+    exchange = Exchange(status=200, content_type="text/event-stream", ended_by="end", end_ns=last * MS)
     decoded = decode(exchange, reads, b"".join(data for _, data in parts))
     return Lane(Transcript(decoded), last * MS, parts[0][0] * MS if parts else None)
 
@@ -202,7 +202,7 @@ def whole_answer(end_ms: int, read_ms: int | None = None) -> Lane:
     """Make a lane of an answer that was not streamed; without `read_ms`, the tape has no read of it."""
     message = {"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}
     body = json.dumps({"object": "chat.completion", "choices": [message]}).encode()
-    facts = Exchange(200, "application/json", None, "end", None, None, end_ms * MS, 0)
+    facts = Exchange(status=200, content_type="application/json", ended_by="end", end_ns=end_ms * MS)
     its_reads = [] if read_ms is None else [Read(0, read_ms * MS, None, 0, len(body))]
     return Lane(Transcript(decode(facts, its_reads, body)), end_ms * MS, end_ms * MS)
 

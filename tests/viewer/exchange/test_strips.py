@@ -99,7 +99,15 @@ def streamed(parts: list[tuple[int, bytes]]) -> Transcript:
     for seq, (ms, data) in enumerate(parts):
         its_reads.append(Read(seq, ms * MS, None, start, len(data)))
         start += len(data)
-    facts = Exchange(200, "text/event-stream", None, "end", 0, 0, parts[-1][0] * MS, path="/v1/chat/completions")
+    facts = Exchange(
+        status=200,
+        content_type="text/event-stream",
+        ended_by="end",
+        connected_ns=0,
+        headers_ns=0,
+        end_ns=parts[-1][0] * MS,
+        path="/v1/chat/completions",
+    )
     return Transcript(decode(facts, its_reads, b"".join(data for _, data in parts)))
 
 
@@ -135,7 +143,9 @@ def test_the_timestamp_of_a_cell_is_in_that_cell(axis: int, cells: int, data: st
 
 
 def test_events_without_a_timestamp_are_in_no_row() -> None:
-    facts = Exchange(200, "application/json", None, "end", 0, 0, 9 * MS)
+    facts = Exchange(
+        status=200, content_type="application/json", ended_by="end", connected_ns=0, headers_ns=0, end_ns=9 * MS
+    )
     body = b'{"object":"chat.completion","choices":[{"index":0,"message":{"content":"Hi"},"finish_reason":"stop"}]}'
     transcript = Transcript(decode(facts, [], body))
     marks = markers.markers(transcript, 5 * MS)
@@ -149,7 +159,15 @@ def test_events_without_a_timestamp_are_in_no_row() -> None:
 def test_the_legend_has_the_letters_that_a_stream_has() -> None:
     body = b"data: x\n\n: x\n\ndata: [DONE]\n\n"
     for path, last in (("/v1/chat/completions", "! malformed"), ("/", "? other")):
-        facts = Exchange(200, "text/event-stream", None, "end", 0, 0, 9 * MS, path=path)
+        facts = Exchange(
+            status=200,
+            content_type="text/event-stream",
+            ended_by="end",
+            connected_ns=0,
+            headers_ns=0,
+            end_ns=9 * MS,
+            path=path,
+        )
         transcript = Transcript(decode(facts, [Read(0, 5 * MS, None, 0, len(body))], body))
         assert strips.legend(transcript) == f": comment d done {last}"
 

@@ -16,7 +16,9 @@ from wiretape.viewer.exchange.transcript import OUTPUT, Track, Transcript
 from wiretape.viewer.source.tape import queries
 
 STREAMS = sorted((Path(__file__).parents[2] / "data" / "streams").iterdir())
-FACTS = Exchange(200, "text/event-stream", None, "end", 0, 0, 10**9)
+FACTS = Exchange(
+    status=200, content_type="text/event-stream", ended_by="end", connected_ns=0, headers_ns=0, end_ns=10**9
+)
 
 
 def decoded(body: bytes, sizes: tuple[int, ...] = ()) -> Decoded:

@@ -46,11 +46,11 @@ def test_a_bar_has_at_least_one_cell_of_its_axis() -> None:
     ],
 )
 def test_the_end_says_how_the_body_was_framed(framing: str | None, told: str) -> None:
-    facts = Exchange(200, None, None, "end", 0, 1, 20, framing=framing)
+    facts = Exchange(status=200, ended_by="end", connected_ns=0, headers_ns=1, end_ns=20, framing=framing)
     assert list(pages.bars(facts, detailed(), None, last_ns=10))[-1] == TimeBar("end", 10, 20, "end", told)
 
 
 def test_other_ends_are_described_as_on_the_tape() -> None:
-    facts = Exchange(200, None, None, "reset", 0, 1, 20, framing="chunked")
+    facts = Exchange(status=200, ended_by="reset", connected_ns=0, headers_ns=1, end_ns=20, framing="chunked")
     told = list(pages.bars(facts, detailed(), None, last_ns=10))[-1].note
     assert told == "the upstream connection was reset"

@@ -10,8 +10,9 @@ from tests.support.cases import each_case
 from tests.support.exchanges import listed
 from tests.support.sample_tape import HOSTILE
 from wiretape.recorder.decode.attribution import Attribution
-from wiretape.recorder.decode.exchange import ENDED_BY, OUTCOMES
+from wiretape.recorder.decode.exchange import OUTCOMES
 from wiretape.recorder.decode.stalls import Thresholds
+from wiretape.recorder.facts import ENDED_BY
 from wiretape.viewer.exchange.states import Look
 from wiretape.viewer.listing import preview
 from wiretape.viewer.rows import ListRow, PreviewRow

@@ -13,8 +13,9 @@ from tests.support.exchanges import detailed
 from tests.support.timed_exchanges import COMMENT, evenly, timed, word
 from wiretape.recorder.decode.attribution import Attribution
 from wiretape.recorder.decode.causes import Ending, counts
-from wiretape.recorder.decode.exchange import DETAILS, ENDED_BY, FLAGS, OUTCOMES
+from wiretape.recorder.decode.exchange import DETAILS, FLAGS, OUTCOMES
 from wiretape.recorder.decode.stalls import DEFAULT
+from wiretape.recorder.facts import ENDED_BY
 from wiretape.viewer.sessions import issue, report
 from wiretape.viewer.sessions.account import PARTS, Account
 from wiretape.viewer.sessions.disclosure import Disclosure

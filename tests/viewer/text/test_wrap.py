@@ -175,7 +175,13 @@ def test_no_line_of_a_lane_breaks_a_grapheme(text: str, width: int) -> None:
 def spoken(*words: str) -> Transcript:
     body = b"".join(event({"content": word}) for word in words)
     return Transcript(
-        decode(Exchange(200, "text/event-stream", None, "end", 0, 0, 1), [Read(0, 1, None, 0, len(body))], body)
+        decode(
+            Exchange(
+                status=200, content_type="text/event-stream", ended_by="end", connected_ns=0, headers_ns=0, end_ns=1
+            ),
+            [Read(0, 1, None, 0, len(body))],
+            body,
+        )
     )
 
 

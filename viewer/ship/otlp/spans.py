@@ -15,7 +15,7 @@ from typing import Final
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
 
-from wiretape.recorder.decode.exchange import PROTOCOLS
+from wiretape.recorder.facts import PROTOCOLS
 from wiretape.viewer.rows import ending
 from wiretape.viewer.ship.otlp.attributes import TelemetryOrigin, Value, of_labels, pairs, user_labels
 from wiretape.viewer.stats.conventions import MEASURED, Conventions

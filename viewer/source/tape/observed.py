@@ -21,6 +21,7 @@ from wiretape.recorder.decode.decoder import Decoded
 from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.decode.metrics import DECODER_VERSION
 from wiretape.recorder.decode.values import JsonObject
+from wiretape.recorder.facts import EndedBy
 from wiretape.recorder.tape.schema import REQUEST_BODY, exchanges, measures
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.columns import among
@@ -56,7 +57,7 @@ def observed(
         bodies = queries.decoded_bodies(connection, [(row.no, row.no) for row in rows if row.no not in is_plain])
         for row in rows:
             decoded = _plain(row) or queries.chunks(connection, row.no) if row.no in is_plain else next(bodies)[1]
-            exchange = Exchange(row.status, None, None, row.ended_by, None, None, row.end_ns, row.gap_bytes)
+            exchange = Exchange(status=row.status, ended_by=row.ended_by, end_ns=row.end_ns, gap_bytes=row.gap_bytes)
             requested = _requested_tokens(connection, row.no) if rule.reads_request else None
             judged = Judged(row.outcome, row.error_code, row.duration_ns, (row.flags or "").split())
             yield Observed(exchange, decoded, judged, wall_ns(row.started_at), requested)
@@ -67,7 +68,7 @@ class _Facts(NamedTuple):
 
     no: int
     status: int | None
-    ended_by: str | None
+    ended_by: EndedBy | None
     end_ns: int | None
     gap_bytes: int
     outcome: str | None

@@ -421,7 +421,7 @@ def _as_answer(head: Any) -> Exchange:
     """Return the columns of an exchange that decoding its body needs."""
     headers = head.response_headers or []
     named, coding = dict(reversed(headers)), encoding.coding_of(headers)
-    answer = Exchange(None, named.get("content-type"), coding, None, None, None, None, framing=head.framing)
+    answer = Exchange(content_type=named.get("content-type"), content_encoding=coding, framing=head.framing)
     extensions = named.get("sec-websocket-extensions")
     return replace(
         answer,

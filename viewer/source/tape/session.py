@@ -57,7 +57,7 @@ def traced(connection: Connection, numbers: Sequence[int], *, of_spans: bool = F
         rows = connection.execute(_FACTS.where(among(numbers))).all()
     for row, body in queries.decoded_bodies(connection, ((row.no, row) for row in rows)):
         exchange = Exchange(
-            row.status, None, None, row.ended_by, None, None, row.end_ns, row.gap_bytes, framing=row.framing
+            status=row.status, ended_by=row.ended_by, end_ns=row.end_ns, gap_bytes=row.gap_bytes, framing=row.framing
         )
         counted = Ended(
             exchange=exchange,

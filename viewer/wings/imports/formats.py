@@ -102,7 +102,7 @@ def _is_answer(answer: Found, dialects: str | None) -> bool:
     from wiretape.recorder.decode.operation import api_asked
 
     kind = found.header(answer.response_headers, "content-type")
-    exchange = Exchange(200, kind, None, answer.ended_by, None, None, None, path=answer.path, dialects=dialects)
+    exchange = Exchange(status=200, content_type=kind, ended_by=answer.ended_by, path=answer.path, dialects=dialects)
     decoded = decode(exchange, (), answer.body)
     if decoded.framing == "sse":
         return _FIELD.search(answer.body) is not None

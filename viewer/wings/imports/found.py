@@ -14,8 +14,8 @@ from urllib.parse import quote, urlsplit
 
 from wiretape.recorder.clock import YEARS
 from wiretape.recorder.decode import encoding
-from wiretape.recorder.decode.exchange import PROTOCOLS
 from wiretape.recorder.errors import WiretapeError
+from wiretape.recorder.facts import PROTOCOLS, Answered, Connected, Ended, EndedBy, Framing
 
 Data = bytes | mmap
 """The content of a file; a slice of it is bytes."""
@@ -59,14 +59,14 @@ class Unimportable:
     is_note: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+@dataclass(slots=True, kw_only=True)
+class Found(Connected, Answered, Ended):
     """One exchange. `stamp` is its start as the source has it, `id` its id on the tape that it came from.
 
     `body` came in pieces of `sizes` bytes at `at_ns`; without these, its times are unknown. `missing` bytes of it the
     source does not have; `is_lost`: not even their number. `is_coarse`: the times are not those of reads. `is_rebuilt`:
     the bytes are not those that came. `request` is None where the source does not have the request's body, and only its
-    beginning if that had more, `request_size`, bytes. `protocol` and `reset_code` are as `Exchange` has them.
+    beginning if that had more, `request_size`, bytes.
     """
 
     place: str
@@ -78,24 +78,14 @@ class Found:
     request_headers: Headers = field(default_factory=list)
     request: bytes | None = None
     request_size: int | None = None
-    status: int | None = None
     response_headers: Headers = field(default_factory=list)
     response_trailers: Headers = field(default_factory=list)
-    protocol: str | None = None
-    framing: str | None = None
-    connected_ns: int | None = None
-    connection_reused: bool | None = None
-    sent_ns: int | None = None
-    headers_ns: int | None = None
-    end_ns: int | None = None
     body: bytes = b""
     at_ns: list[int] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
     missing: int = 0
     is_lost: bool = False
-    ended_by: str = "end"
-    ended_detail: str | None = None
-    reset_code: str | None = None
+    ended_by: EndedBy = "end"
     is_coarse: bool = False
     is_rebuilt: bool = False
     labels: dict[str, str] = field(default_factory=dict)
@@ -226,12 +216,12 @@ def _octets(text: str) -> bytes:
         return text.encode("utf-8", "replace")
 
 
-def framing(method: str, status: int, headers: Headers, protocol: str | None = None) -> str | None:
+def framing(method: str, status: int, headers: Headers, protocol: str | None = None) -> Framing | None:
     """Return the framing of a body from its headers and its protocol, or None if they do not settle it."""
     if method == "HEAD" or status in _NO_BODY:
         return "none"
     if protocol == "h2":
-        return protocol
+        return "h2"
     if (header(headers, "transfer-encoding") or "").lower().endswith("chunked"):
         return "chunked"
     return "length" if header(headers, "content-length") is not None else None

@@ -17,8 +17,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from wiretape.recorder.decode.exchange import ENDED_BY, RESET_CODE
+from wiretape.recorder.decode.exchange import RESET_CODE
 from wiretape.recorder.decode.framings.sse import Event, EventCursor
+from wiretape.recorder.facts import ENDED_BY, EndedBy
 from wiretape.recorder.plurals import counted
 from wiretape.viewer.wings.imports import found
 from wiretape.viewer.wings.imports.found import Data, Found, Headers, ImportedFile, NotImportable, Unimportable
@@ -28,7 +29,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 _ENTRIES: Final = re.compile(rb'"entries"\s*:\s*\[(?!\s*\])')
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{},]', re.DOTALL)
 """A text, which may hold brackets and may be cut off, or a bracket or a comma of JSON."""
-_ERRORS: Final = (
+_ERRORS: Final[tuple[tuple[str, EndedBy], ...]] = (
     ("HTTP2_", "reset"), ("QUIC_PROTOCOL_ERROR", "reset"),
     ("NAME_NOT_RESOLVED", "dns"), ("CONNECTION_REFUSED", "refused"), ("CONNECTION_RESET", "reset"),
     ("CONNECTION_CLOSED", "eof"), ("EMPTY_RESPONSE", "eof"), ("INCOMPLETE_CHUNKED", "eof"),
@@ -293,12 +294,13 @@ def _started(text: str) -> datetime:
     return started
 
 
-def _ending(entry: _Entry) -> tuple[str, str | None]:
+def _ending(entry: _Entry) -> tuple[EndedBy, str | None]:
     """Return the `ended_by` of an exchange, and its message. Raises `ValueError` if it still ran, or never began."""
     if entry.own is not None:
-        if entry.own.ended_by not in ENDED_BY:
+        ended_by = next((name for name in ENDED_BY if name == entry.own.ended_by), None)
+        if ended_by is None:
             raise ValueError("it still ran when it was exported")
-        return entry.own.ended_by, entry.own.ended_detail
+        return ended_by, entry.own.ended_detail
     error = entry.response.error or entry.error
     known = next((ended_by for word, ended_by in _ERRORS if error and word in error), None)
     if known is None and not entry.response.status:

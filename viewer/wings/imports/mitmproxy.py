@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from wiretape.recorder.facts import EndedBy
 from wiretape.viewer.wings.imports import found
 from wiretape.viewer.wings.imports.found import Data, Found, ImportedFile, NotImportable, Unimportable
 
@@ -24,7 +25,7 @@ _TABLE: Final = b"}"
 _TYPES: Final = frozenset((b"]", _TABLE, *_SCALARS))
 _DEEPEST: Final = 32
 _PORTS: Final = {"http": 80, "https": 443}
-_ERRORS: Final = (
+_ERRORS: Final[tuple[tuple[str, EndedBy], ...]] = (
     ("name or service not known", "dns"), ("nodename nor servname", "dns"), ("getaddrinfo", "dns"),
     ("refused", "refused"), ("connect call failed", "refused"), ("certificate", "tls"), ("tls", "tls"),
     ("client disconnected", "client"), ("connection killed", "client"), ("timed out", "connect_timeout"),
@@ -183,7 +184,7 @@ def _began(flow: _Flow) -> float:
     return [request.timestamp_start, *later][-1]
 
 
-def _ending(flow: _Flow) -> tuple[str, str | None]:
+def _ending(flow: _Flow) -> tuple[EndedBy, str | None]:
     """Return the `ended_by` of a flow, and its message. Raises `ValueError` if it still ran, or its body is lost."""
     if flow.error is None:
         if flow.response is None:

@@ -14,8 +14,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from wiretape.recorder import __version__
+from wiretape.recorder import __version__, facts
 from wiretape.recorder.clock import SYSTEM
+from wiretape.recorder.facts import Answered, Connected, Ended
 from wiretape.recorder.ids import exchange_id
 from wiretape.recorder.process import boot_id
 from wiretape.recorder.relay.recording import REQUEST_STORED_BYTES, STORED_BYTES
@@ -26,6 +27,7 @@ from wiretape.viewer.wings.imports.found import Found, Unimportable, attempt, pr
 _MOST: Final = 100
 _MOST_BYTES: Final = 16 << 20
 """Limit of one transaction, in bytes."""
+_answered, _ended = facts.reader(Connected, Answered), facts.reader(Connected, Ended)
 
 
 @dataclass(slots=True)
@@ -165,32 +167,17 @@ def frames(id: str, one: Found, labels: dict[str, str]) -> Iterator[journal.Fram
         rebuilt=one.is_rebuilt,
     )
     clock = "imported" if one.is_timed else "none"
-    facts = (one.connected_ns, one.sent_ns, one.headers_ns, one.connection_reused, clock, one.protocol)
     if one.status is not None:
-        yield journal.Head(id, one.status, one.response_headers, one.framing, *facts)
+        yield journal.Head(id=id, headers=one.response_headers, **_answered(one) | {"clock": clock})
     run = _stored(id, one)
     stored = sum(run.sizes)
     if stored:
         yield journal.SocketReads([run], one.body[:stored])
     size = len(one.body) + one.missing
-    yield journal.End(
-        id=id,
-        ended_by=one.ended_by,
-        ended_detail=one.ended_detail,
-        end_ns=one.end_ns,
-        client_closed_ns=one.end_ns if one.ended_by == "client" else None,
-        connected_ns=one.connected_ns,
-        sent_ns=one.sent_ns,
-        bytes=size,
-        gap_bytes=size - stored,
-        paused=0,
-        surplus=False,
-        connection_reused=one.connection_reused,
-        clock=clock,
-        protocol=one.protocol,
-        trailers=one.response_trailers,
-        reset_code=one.reset_code,
-    )
+    left_ns = one.end_ns if one.ended_by == "client" else None
+    sizes = {"bytes": size, "gap_bytes": size - stored}
+    ended = _ended(one) | sizes | {"clock": clock, "client_closed_ns": left_ns}
+    yield journal.End(id=id, trailers=one.response_trailers, **ended)
 
 
 def _stored(id: str, one: Found) -> journal.ReadRun:

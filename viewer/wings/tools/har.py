@@ -17,8 +17,8 @@ from datetime import timedelta
 from typing import BinaryIO, Final
 from urllib.parse import parse_qsl, urlsplit
 
-from wiretape.recorder.decode.exchange import PROTOCOLS
 from wiretape.recorder.decode.values import JsonObject
+from wiretape.recorder.facts import PROTOCOLS
 from wiretape.recorder.plurals import counted
 from wiretape.viewer import rows
 from wiretape.viewer.rows import Headers, RequestRow

@@ -44,7 +44,7 @@ def call(arguments, id="c1", name="find", **fields):
 
 def asked(body):
     """Return an exchange with the body of its request."""
-    return Exchange(200, "text/event-stream", None, "end", None, None, None, request=body)
+    return Exchange(status=200, content_type="text/event-stream", ended_by="end", request=body)
 
 
 def stream(payloads, body=None):

@@ -39,7 +39,9 @@ def test_only_what_runs_and_is_not_large_is_measured() -> None:
 
 @pytest.mark.parametrize("coding", COMPRESS)
 def test_a_compressed_stream_that_runs_is_measured_by_its_decoded_size(coding: str) -> None:
-    facts = Exchange(200, "text/event-stream", coding, None, 0, 0, None)
+    facts = Exchange(
+        status=200, content_type="text/event-stream", content_encoding=coding, connected_ns=0, headers_ns=0
+    )
     digits = hashlib.shake_128(b"").hexdigest(live.LARGEST // 2 - 1).encode()
     is_short = [live.is_short(facts, b"".join(COMPRESS[coding]([digits + end], True))) for end in (b"", b"more")]
     assert is_short == [True, False]

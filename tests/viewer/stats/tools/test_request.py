@@ -114,7 +114,7 @@ def test_gaps_and_rates_are_in_ms_and_unknown_without_two_tokens():
 
 
 def test_what_has_no_timestamp_is_not_wholly_on_the_tape():
-    exchange = Exchange(200, "text/event-stream", None, "end", None, None, 99)
+    exchange = Exchange(status=200, content_type="text/event-stream", ended_by="end", end_ns=99)
     decoded = decode(exchange, [Read(0, 10, None, 0, len(CHUNK))], 2 * CHUNK)
     assert seen.request(exchange, decoded, derive(exchange, [], 2 * CHUNK)) == "not wholly on the tape"
 
@@ -125,7 +125,7 @@ def assert_measured_alike(body, size):
         Read(seq, (seq + 1) * 10, None, start, min(size, len(body) - start))
         for seq, start in enumerate(range(0, len(body), size))
     ]
-    exchange = Exchange(200, "text/event-stream", None, "end", None, None, 10**6)
+    exchange = Exchange(status=200, content_type="text/event-stream", ended_by="end", end_ns=10**6)
     decoded, judged = decode(exchange, reads, body), derive(exchange, reads, body)
     alone = [
         ItemRun(chunk, None, [""], item) for run in decoded.runs for item, chunk in enumerate(run.chunks(), run.item)
