@@ -1,171 +1,80 @@
-"""Destinations of a tape: a ClickHouse server, a collector of OpenTelemetry. Pure.
+"""Destinations of a tape, by their addresses, which hold no credential: command lines end up in logs. Pure.
 
-A server is `clickhouse://[USER@]HOST[:PORT][,HOST[:PORT]…]/DATABASE[?tls=yes|no&quorum=N]`. Its nodes are those of one
-server or cluster: any of them accepts data. Connections to other machines are encrypted unless `tls=no` is given.
-`chdb:DIR` is the same engine within this process, with its data in a directory.
-A collector is `otlp+http://HOST:PORT`.
-
-There is no password in a URL: command lines and addresses end up in logs. Parsing an invalid URL raises `ValueError`;
-its message never holds a credential.
+What a recorder knows of them. The kinds that there are belong to wings of the viewer, which `configure` names here:
+the recorder imports none.
 """
 
-import hashlib
 import ipaddress
-import os
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qsl, unquote, urlsplit
 
-from wiretape.recorder import paths
-from wiretape.recorder.sanitize import clipped, safe
-
-CENTRE: Final = "clickhouse://"
-CENTRE_FORM: Final = "clickhouse://HOST[:PORT][,HOST[:PORT]…]/DATABASE"
-EMBEDDED: Final = "chdb:"
-EMBEDDED_FORM: Final = "chdb:DIR"
-CENTRES: Final = (CENTRE, EMBEDDED)
-"""Prefixes of the addresses that `--db` takes in the place of a tape's path."""
-DATABASE: Final = "wiretape"
 TENANT: Final = "tenant"
 """The label that keeps tenants apart."""
 COLLECTOR: Final = "otlp+"
 """Prefix of a collector's URL where other kinds of destination are possible."""
-HEADERS: Final = "OTEL_EXPORTER_OTLP_HEADERS"
-USER, PASSWORD, PASSWORD_FILE = "WIRETAPE_FLEET_USER", "WIRETAPE_FLEET_PASSWORD", "WIRETAPE_FLEET_PASSWORD_FILE"
-
-_PORTS: Final = {True: 8443, False: 8123}
-_NODE: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
-_SHOWN: Final = 40
-_HEADER: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*[=:]\s*([\t\x20-\x7e\x80-\xff]*)")
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The nodes of a server as base URLs, the database, the user; `quorum`: replicas that confirm an insert.
+class Destination(ABC):
+    """A place that a tape is shipped to."""
 
-    `url` is the URL as it was given. An engine in this process has a `directory`, and one node, which names it.
-    """
-
-    nodes: tuple[str, ...]
-    database: str = DATABASE
-    user: str | None = None
-    quorum: int | None = None
-    url: str = field(default="", compare=False)
-    directory: Path | None = None
+    noun: str = "server"
+    """The kind of place in messages."""
+    purpose: str = "ships the tape"
+    """The purpose of the process that ships to it."""
+    own_option: str = ""
+    """The option of `record` that names it instead of `--ship`."""
+    takes_bodies: bool = True
+    sink: str
+    """`module:attribute` of the function that opens the sink of a destination, with the `Shipping` options."""
 
     @property
+    @abstractmethod
     def name(self) -> str:
-        """The server in a few words, without credentials: the database and the first node; of a directory its hash."""
-        if self.directory is not None:
-            return _hashed(self.nodes[0])
-        return f"{self.database} at {self.nodes[0].partition('://')[2]}"
+        """The destination in a few words, without credentials, different for each: names the progress of shipping."""
 
     @property
     def shown(self) -> str:
-        """Return the name for people."""
-        return self.name if self.directory is None else safe(self.nodes[0])
-
-
-@dataclass(frozen=True, slots=True)
-class Collector:
-    """A collector of spans and metrics: a base URL without credentials, and a file of headers, if one was named."""
-
-    url: str
-    headers_file: Path | None = None
-
-    @property
-    def name(self) -> str:
-        """The collector in a few words, without its path, which may hold a key: a hash tells it from others."""
-        parts = urlsplit(self.url)
-        path = f" {hashlib.sha256(parts.path.encode()).hexdigest()[:8]}" if parts.path else ""
-        return f"otlp at {parts.netloc}{path}"
-
-    @property
-    def shown(self) -> str:
-        """Return the name for people."""
+        """The name for people."""
         return self.name
 
+    @property
+    def line(self) -> str:
+        """The line that a recorder prints at its start."""
+        return f"ship        {self.shown}"
 
-Destination = Target | Collector
+    def check(self, headers_file: Path | None = None) -> None:
+        """Raise `WiretapeError` or `click.UsageError` if this machine cannot ship to it."""
+        return
 
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Credentials:
-    """A user and a password, which has no text form that a log could show."""
-
-    user: str | None = None
-    password: str | None = None
-
-
-def parse(text: str) -> Destination:
-    """Read the URL of any destination."""
-    if text.startswith(CENTRES):
-        return parse_centre(text)
-    if text.startswith(COLLECTOR):
-        return parse_collector(text.removeprefix(COLLECTOR))
-    raise ValueError(f"a server is {CENTRE_FORM} or {EMBEDDED_FORM}, a collector {COLLECTOR}http://HOST:PORT")
+    @abstractmethod
+    def arguments(self, labels: Mapping[str, str], since_version: int) -> Iterator[str]:
+        """Yield the arguments of `wiretape ship` beside a recorder whose first exchange settles after a version."""
 
 
-def parse_centre(text: str) -> Target:
-    """Parse the address of a server. Raises `ValueError` with the reason, which never repeats a password."""
-    if text.startswith(EMBEDDED):
-        return _embedded(text.removeprefix(EMBEDDED))
-    if not text.startswith(CENTRE):
-        raise ValueError(f"a server is {CENTRE_FORM}, or {EMBEDDED_FORM}")
-    location, _, query = text.removeprefix(CENTRE).partition("?")
-    user, at, rest = location.rpartition("@")
-    if ":" in user:
-        raise ValueError(f"a password does not belong in a URL: set {PASSWORD} or {PASSWORD_FILE}")
-    hosts, _, database = rest.partition("/")
-    options = _options(query)
-    nodes = tuple(_node(node, options.get("tls")) for node in hosts.split(","))
-    return Target(nodes, identifier(database.rstrip("/") or DATABASE), user if at else None, _quorum(options), text)
+def _unknown(address: str) -> Destination:
+    raise ValueError("this installation ships to no other place")
 
 
-def _embedded(path: str) -> Target:
-    if not path or "\0" in path:
-        raise ValueError(f"an engine's directory is {EMBEDDED_FORM}")
-    directory = paths.real(Path(os.path.expanduser(path)))
-    # The engine reads options behind a question mark, and refuses bytes that are no UTF-8.
-    if "?" in str(directory) or str(directory).encode("utf-8", "replace") != os.fsencode(directory):
-        raise ValueError(
-            "the path of an engine's directory has a question mark, or is not UTF-8: use another directory"
-        )
-    url = f"{EMBEDDED}{directory}"
-    return Target((url,), url=url, directory=directory)
+_parse: Callable[[str], Destination] = _unknown
+_prefixes: tuple[str, ...] = ()
 
 
-def _hashed(url: str) -> str:
-    """Return an address in a few words, different for each."""
-    return f"{clipped(safe(url), _SHOWN)} {hashlib.sha256(url.encode('utf-8', 'replace')).hexdigest()[:8]}"
+def configure(parse: Callable[[str], Destination], sources: Sequence[str]) -> None:
+    """Set the parser of destinations, which raises `ValueError`, and the prefixes of addresses that are no tapes."""
+    global _parse, _prefixes
+    _parse, _prefixes = parse, tuple(prefix.rstrip("/") for prefix in sources)
 
 
-def _options(query: str) -> dict[str, str]:
-    options = dict(parse_qsl(query, keep_blank_values=True))
-    if unknown := options.keys() - {"tls", "quorum"}:
-        raise ValueError(f"unknown in a URL: {', '.join(sorted(unknown))}; there are tls and quorum")
-    if options.get("tls", "yes") not in ("yes", "no"):
-        raise ValueError("tls is yes or no")
-    return options
+def parse(address: str) -> Destination:
+    """Parse the address of any destination. Raises `ValueError`; its message never holds a credential."""
+    return _parse(address)
 
 
-def _quorum(options: Mapping[str, str]) -> int | None:
-    text = options.get("quorum")
-    if text is not None and not re.fullmatch("[0-9]{1,2}", text):
-        raise ValueError("quorum is a number of replicas, or 0")
-    return None if text is None else int(text)
-
-
-def _node(text: str, tls: str | None) -> str:
-    match = _NODE.fullmatch(text)
-    if match is None or int(match[2] or 0) > 65535:
-        raise ValueError(f"{text[:80]!r} is not HOST or HOST:PORT: a server is {CENTRE_FORM}")
-    is_secure = not is_loopback(match[1]) if tls is None else tls == "yes"
-    return f"http{'s' if is_secure else ''}://{match[1]}:{match[2] or _PORTS[is_secure]}"
+def names_server(text: str) -> bool:
+    """Return True if a text is the address of a server, not the path of a tape."""
+    return text.startswith(_prefixes)
 
 
 def is_loopback(host: str) -> bool:
@@ -174,62 +83,3 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def identifier(name: str) -> str:
-    """Return a name if it needs no quotes in a statement. Raises `ValueError` for any other."""
-    if not _NAME.fullmatch(name):
-        raise ValueError(f"{name[:80]!r} is no name of letters, digits and underscores")
-    return name
-
-
-def credentials(target: Target, environment: Mapping[str, str]) -> Credentials:
-    """Return user and password from the environment or the file that it names. Raises `OSError` and `ValueError`."""
-    password = environment.get(PASSWORD)
-    if password is None and (path := environment.get(PASSWORD_FILE)):
-        password = Path(path).read_text("utf-8").rstrip("\r\n")
-    for name, value in ((USER, environment.get(USER)), (PASSWORD, password)):
-        if value is not None and not (value.isascii() and value.isprintable()):
-            raise ValueError(f"{name} has characters that an HTTP header cannot have")
-    return Credentials(target.user or environment.get(USER), password)
-
-
-def parse_collector(url: str, headers_file: Path | None = None) -> Collector:
-    """Read the URL of a collector."""
-    try:
-        parts = urlsplit(url)
-        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_usable = False
-    if not is_usable or parts.query or parts.fragment or not url.isprintable():
-        raise ValueError("a collector is http://HOST:PORT or https://…, below which are /v1/traces and /v1/metrics")
-    if "@" in parts.netloc:
-        raise ValueError(f"credentials in a URL are seen by others: set {HEADERS}")
-    return Collector(url.rstrip("/"), headers_file)
-
-
-def headers(collector: Collector, environment: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the headers to send: lines `NAME: VALUE` of a file, else those of OpenTelemetry's variable.
-
-    Raises `ValueError`, which never holds a value.
-    """
-    file = collector.headers_file
-    if file is None:
-        return _headers([unquote(part) for part in environment.get(HEADERS, "").split(",")], HEADERS)
-    try:
-        lines = file.read_text("latin-1").splitlines()
-    except OSError as error:
-        raise ValueError(f"--otlp-headers {file} cannot be read ({error.strerror})") from error
-    return _headers(lines, f"--otlp-headers {file}")
-
-
-def _headers(lines: list[str], where: str) -> list[tuple[str, str]]:
-    found = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        match = _HEADER.fullmatch(line.strip())
-        if match is None:
-            raise ValueError(f"{where}: part {number} is no header: write a name and a value")
-        found.append((match[1].lower(), match[2].strip()))
-    return found

@@ -15,9 +15,9 @@ from tests.support.sample_tape import begin, end, recorded, response
 from wiretape.recorder.commands.metrics import Setup
 from wiretape.recorder.tape.journal import Frame
 from wiretape.viewer import config
-from wiretape.viewer.ship.otlp import attributes, spans
-from wiretape.viewer.ship.prometheus.serve import Exposition
 from wiretape.viewer.source.tape import queries, session
+from wiretape.viewer.wings.otlp import attributes, spans
+from wiretape.viewer.wings.prometheus.serve import Exposition
 
 ID = "00000000000000a1"
 REPORTED = {"input_tokens": 12, "cache_read_input_tokens": 9000, "cache_creation_input_tokens": 1000}

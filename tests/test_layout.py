@@ -17,7 +17,7 @@ DOCUMENTED_ELSEWHERE = {
     "recorder/relay/server.py",
     "recorder/relay/upstream.py",
     "viewer/source/tape/source.py",
-    "viewer/source/clickhouse/source.py",
+    "viewer/wings/clickhouse/source.py",
 }
 """Modules whose methods answer to asyncio, httptools, or `viewer/source/base.py`, which explain them."""
 MODULES.append(ROOT / ".package" / "wiretape" / "__init__.py")

@@ -19,11 +19,12 @@ if os.getpid() == 1:  # of a container: the kernel drops signals to it without a
 
 import click
 
-from wiretape.recorder import paths, terminals
+from wiretape.recorder import destinations, paths, terminals
 from wiretape.recorder.commands import dialects
 from wiretape.recorder.commands.cli import COMMANDS, judge_stalls
 from wiretape.recorder.commands.cli import main as group
 from wiretape.recorder.errors import WiretapeError
+from wiretape.viewer import contracts
 from wiretape.viewer.commands import catalogue
 from wiretape.viewer.commands.completion import completion
 
@@ -40,7 +41,6 @@ for _name in (
     "doctor",
     "view",
     "demo",
-    "fleet",
     "ship",
     "dialect",
 ):
@@ -69,6 +69,7 @@ def _configured_dialects() -> list[dialects.Declaration]:
 
 
 judge_stalls(_stall_owners)
+destinations.configure(contracts.destination, [address.prefix for address in contracts.sources()])
 dialects.configure(_configured_dialects)
 COMMANDS["db"] = "wiretape.viewer.commands.cut:group"  # the recorder's, with `cut`
 COMMANDS.describe, group.sections = catalogue.described, catalogue.SECTIONS

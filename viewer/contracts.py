@@ -6,12 +6,21 @@ so that to list all of them loads nothing.
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final
 
-BUILT_IN: Final = ("page", "tools", "films", "imports", "mcp", "replay")
+BUILT_IN: Final = ("page", "tools", "films", "imports", "prometheus", "otlp", "mcp", "clickhouse", "replay")
 """The folders of the wings, in the order of what they add. A line here and the folder are all that a wing is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """An extra of `pyproject.toml` that a wing needs: its name, a module that it installs, and its use."""
+
+    name: str
+    module: str
+    use: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +28,8 @@ class Command:
     """A command that a wing adds to `wiretape`.
 
     `path` is `module:attribute` of the `click.Command`, which is loaded when it is called. It is listed in a `section`
-    of `catalogue.SECTIONS`, behind the command `after`, and has three `examples` for the demo's tape.
+    of `catalogue.SECTIONS`, behind the command `after`, and has three `examples` for the demo's tape. A group has
+    summaries and examples of its `children`, by name.
     """
 
     name: str
@@ -28,6 +38,20 @@ class Command:
     after: str
     summary: str
     examples: tuple[str, str, str]
+    children: Mapping[str, tuple[str, tuple[str, str, str]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Addresses that a wing understands: their prefix, and their form in a message.
+
+    `path` is `module:attribute` of their parser, which raises `ValueError`: for a source it returns a `Place`, for a
+    sink a `Destination`.
+    """
+
+    prefix: str
+    form: str
+    path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +98,14 @@ class Export:
 
 @dataclass(frozen=True, slots=True)
 class Wing:
-    """The additions of one wing."""
+    """The additions of one wing: `sources` are addresses for `--db`, `sinks` for `ship --to`."""
 
     commands: tuple[Command, ...] = ()
     options: tuple[Options, ...] = ()
     exports: tuple[Export, ...] = ()
+    sources: tuple[Address, ...] = ()
+    sinks: tuple[Address, ...] = ()
+    extras: tuple[Extra, ...] = ()
 
 
 @functools.cache
@@ -99,3 +126,18 @@ def load(path: str) -> Any:
     """Return what `module:attribute` names."""
     module, _, attribute = path.partition(":")
     return getattr(import_module(module), attribute)
+
+
+def sources() -> list[Address]:
+    """Return the addresses that `--db` takes in the place of a tape's path."""
+    return [address for wing in built_in().values() for address in wing.sources]
+
+
+def destination(text: str) -> Any:
+    """Parse the address of a sink. Raises `ValueError`, whose message never holds a credential."""
+    sinks = [address for wing in built_in().values() for address in wing.sinks]
+    for address in sinks:
+        if text.startswith(address.prefix):
+            return load(address.path)(text)
+    forms = " or ".join(address.form for address in sinks)
+    raise ValueError(f"a destination is {forms or 'the address of a wing, and there is none'}")

@@ -5,14 +5,15 @@ A tape's writer does not depend on it: a companion is started by its module's na
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wiretape.recorder import children, paths
 from wiretape.recorder.children import LAST_SECONDS, LEAVE
 from wiretape.recorder.clock import SYSTEM
-from wiretape.recorder.destinations import COLLECTOR, TENANT, Collector, Destination
+from wiretape.recorder.destinations import Destination
 from wiretape.recorder.tape.redact import Redactor
 
 if TYPE_CHECKING:
@@ -37,36 +38,26 @@ class CompanionProgram:
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
-    """A destination of a recorder's tape; `bodies`: ship the bodies, too."""
+    """A destination of a recorder's tape; `bodies`: ship the bodies, too. The file has headers for a collector."""
 
     destination: Destination
     bodies: bool = False
+    headers_file: Path | None = None
 
     @property
     def line(self) -> str:
         """Return the line that a recorder prints at its start."""
-        if isinstance(self.destination, Collector):
-            return f"otlp        {Redactor(None).url(self.destination.url)}/v1/traces, /v1/metrics"
-        return f"ship        {self.destination.shown}{', with bodies' if self.bodies else ''}"
+        return f"{self.destination.line}{', with bodies' if self.bodies else ''}"
 
     def program(self, settings: "Options") -> CompanionProgram:
         """Return the program for the tape of a recorder: `wiretape ship`."""
-        does = "sends OTLP" if isinstance(self.destination, Collector) else "ships the tape"
-        return CompanionProgram("wiretape.viewer.cli", does, tuple(self._arguments(settings)))
-
-    def _arguments(self, settings: "Options") -> Iterator[str]:
-        to, labels, files = self.destination, Redactor(None).labels(settings.labels), {"--ca-file": settings.ca_file}
-        yield from ("ship", "--beside", "--db", str(paths.absolute(settings.tape)))
-        if isinstance(to, Collector):
-            yield from ("--to", f"{COLLECTOR}{to.url}", "--since-version", str(SYSTEM.wall_ns() // 1000))
-            files["--otlp-headers"] = to.headers_file
-        else:  # each exchange has its labels; only the tenant's label goes to the command line
-            yield from ("--to", to.url, *(["--bodies"] if self.bodies else []))
-            labels = {name: value for name, value in labels.items() if name == TENANT}
-        for option, file in files.items():
-            yield from [] if file is None else [option, str(paths.absolute(file))]
-        for name, value in labels.items():  # redacted: others see the arguments of a process
-            yield from ("--label", f"{name}={value}")
+        labels = Redactor(None).labels(settings.labels)  # others see the arguments of a process
+        arguments = ["ship", "--beside", "--db", str(paths.absolute(settings.tape))]
+        arguments += self.destination.arguments(labels, SYSTEM.wall_ns() // 1000)
+        arguments += ["--bodies"] if self.bodies else []
+        for option, file in {"--ca-file": settings.ca_file, "--otlp-headers": self.headers_file}.items():
+            arguments += [] if file is None else [option, str(paths.absolute(file))]
+        return CompanionProgram("wiretape.viewer.cli", self.destination.purpose, tuple(arguments))
 
 
 @contextlib.asynccontextmanager

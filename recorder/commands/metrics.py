@@ -1,6 +1,6 @@
 """Metrics for dashboards: the process that serves them, and its input from the recorder.
 
-`wiretape.viewer.ship.prometheus.serve` reads the finished exchanges from the tape, as any viewer does. Once a second
+`wiretape.viewer.wings.prometheus.serve` reads the finished exchanges from the tape, as any viewer does. Once a second
 the recorder sends it the facts that are on no tape: its lag, its losses, the number of running exchanges. It may be
 killed and started again: it reads the session from its beginning, so that counters go on.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from wiretape.recorder.commands.status import Screen
     from wiretape.recorder.relay.service import Options, Recorder
 
-PROGRAM = "wiretape.viewer.ship.prometheus.serve"
+PROGRAM = "wiretape.viewer.wings.prometheus.serve"
 PULSE_SECONDS = 1.0
 _UNREAD_BYTES = 64 << 10
 """Limit of unread bytes; beyond it no pulse is sent."""

@@ -90,7 +90,7 @@ class TapeFile(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Refuse a URL."""
-        if str(value).startswith(("clickhouse:", destinations.EMBEDDED)):
+        if destinations.names_server(str(value)):
             self.fail("this needs a tape, not a server: 'wiretape pull' copies exchanges to a tape", param, ctx)
         return super().convert(value, param, ctx)
 
@@ -298,33 +298,15 @@ def read_destination(_: click.Context, __: click.Parameter, url: str | None) -> 
         raise click.BadParameter(str(error)) from error
 
 
-def read_collector(_: click.Context, __: click.Parameter, url: str | None) -> destinations.Collector | None:
-    """Read the URL of a collector. Raises `click.BadParameter`."""
-    try:
-        return None if url is None else destinations.parse_collector(url)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
-
-
-def read_headers(collector: destinations.Collector) -> list[tuple[str, str]]:
-    """Return the headers to send to a collector. Raises `click.UsageError`."""
-    try:
-        return destinations.headers(collector, os.environ)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
+def read_collector(context: click.Context, option: click.Parameter, url: str | None) -> destinations.Destination | None:
+    """Parse the URL of a collector. Raises `click.BadParameter`."""
+    return read_destination(context, option, None if url is None else f"{destinations.COLLECTOR}{url}")
 
 
 def check_extra(module: str, extra: str, option: str) -> None:
     """Raise `WiretapeError` if the module that an option needs is not installed."""
     if not is_installed(module):
         raise WiretapeError(f"{option} needs {module}: {install_hint(extra)}")
-
-
-def check_clickhouse(target: destinations.Target) -> None:
-    """Raise `WiretapeError` if the client of a server, or the engine of a directory, is not installed."""
-    if target.directory is not None:
-        check_extra("chdb", "chdb", destinations.EMBEDDED_FORM)
-    check_extra("clickhouse_connect", "clickhouse", f"{destinations.CENTRE}…")
 
 
 def install_hint(extra: str) -> str:

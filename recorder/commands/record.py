@@ -1,7 +1,6 @@
 """The command `wiretape record`."""
 
 import contextlib
-import dataclasses
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -72,7 +71,7 @@ def record(
     max_db_size: int | None,
     workers: int,
     metrics: str | None,
-    otlp: destinations.Collector | None,
+    otlp: destinations.Destination | None,
     otlp_headers: Path | None,
     ship: destinations.Destination | None,
     ship_bodies: bool,
@@ -108,7 +107,7 @@ def record(
     sys.exit(run(lambda: serve(settings, verbose, metrics_at, shipments)))
 
 
-def _collector(collector: destinations.Collector | None, headers: Path | None) -> "Iterator[Shipment]":
+def _collector(collector: destinations.Destination | None, headers: Path | None) -> "Iterator[Shipment]":
     """Yield the shipment of spans and metrics to a collector, if any."""
     if collector is None:
         if headers is not None:
@@ -116,10 +115,8 @@ def _collector(collector: destinations.Collector | None, headers: Path | None) -
         return
     from wiretape.recorder.commands.companion import Shipment
 
-    options.check_extra("opentelemetry.proto", "otlp", "--otlp")
-    collector = dataclasses.replace(collector, headers_file=headers)
-    options.read_headers(collector)  # to report errors in them at once
-    yield Shipment(collector)
+    collector.check(headers)
+    yield Shipment(collector, headers_file=headers)
 
 
 def _shipment(to: destinations.Destination | None, bodies: bool) -> "Iterator[Shipment]":
@@ -130,10 +127,9 @@ def _shipment(to: destinations.Destination | None, bodies: bool) -> "Iterator[Sh
         return
     from wiretape.recorder.commands.companion import Shipment
 
-    if isinstance(to, destinations.Collector):
-        raise click.BadParameter("a collector is named with --otlp http://HOST:PORT", param_hint="--ship")
-    if isinstance(to, destinations.Target):
-        options.check_clickhouse(to)
+    if to.own_option:
+        raise click.BadParameter(f"a {to.noun} is named with {to.own_option}", param_hint="--ship")
+    to.check()
     yield Shipment(to, bodies)
 
 

@@ -10,11 +10,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from wiretape.recorder.destinations import Credentials, parse_centre
-from wiretape.viewer.ship.clickhouse import setup
-from wiretape.viewer.source.clickhouse import figures, tables
-from wiretape.viewer.source.clickhouse.client import Centre
-from wiretape.viewer.source.clickhouse.source import connected
+from wiretape.viewer.wings.clickhouse import figures, setup, tables
+from wiretape.viewer.wings.clickhouse.address import Credentials, parse
+from wiretape.viewer.wings.clickhouse.client import Centre
+from wiretape.viewer.wings.clickhouse.source import connected
 
 FILL = """INSERT INTO exchanges (started, id, row_version, started_at, request_model, outcome, operation,
     ended_by, decoder_version, ttft_ns, duration_ns, output_tokens, gap_hist, icl)
@@ -43,7 +42,7 @@ def ask(gaps: int) -> None:
     """Fill an engine with gaps, and print how long statistics by model take there."""
     with tempfile.TemporaryDirectory() as directory:
         setup.make_directory(Path(directory))
-        target = parse_centre(f"chdb:{directory}")
+        target = parse(f"chdb:{directory}")
         with Centre(target, Credentials(), seconds=0) as centre, connected(centre) as connection:
             setup.prepare(centre, (tables.EXCHANGES,), None, lambda _: None)
             for start in range(0, gaps // 476, 20_000):

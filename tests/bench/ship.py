@@ -27,11 +27,11 @@ sys.path.insert(0, str(ROOT))
 import msgspec  # noqa: E402
 
 from tests.support.frames import exchange, opened, record  # noqa: E402
-from wiretape.recorder import destinations  # noqa: E402
 from wiretape.recorder.demo import synthetic  # noqa: E402
 from wiretape.recorder.tape import file  # noqa: E402
 from wiretape.viewer.ship.acknowledged import path_of  # noqa: E402
-from wiretape.viewer.source.clickhouse.client import Centre  # noqa: E402
+from wiretape.viewer.wings.clickhouse import address  # noqa: E402
+from wiretape.viewer.wings.clickhouse.client import Centre  # noqa: E402
 
 RATE, MEMORY_MIB, LAG_S = 15_000, 64, 2.0
 WIRETAPE = [sys.executable, "-m", "wiretape.viewer.cli"]
@@ -59,7 +59,7 @@ def measure_cost(directory: Path, to: str, given: argparse.Namespace) -> None:
         for _ in synthetic.fill(connection, given.exchanges, given.chunks, seed=1):
             pass
     for name, more in (("", ()), (" with --bodies", ("--bodies",))):
-        path_of(tape, destinations.parse_centre(to).name).unlink(missing_ok=True)
+        path_of(tape, address.parse(to).name).unlink(missing_ok=True)
         busy, memory = cost(tape, to, *more)
         idle, _ = cost(tape, to, *more)
         rate = given.exchanges / (busy - idle)
@@ -117,7 +117,7 @@ def measure_lag(directory: Path, to: str, given: argparse.Namespace) -> None:
         time.sleep(3)
         found = []
         for _ in range(round(given.seconds / 0.05)):
-            found.append(lag_s(tape, path_of(tape, destinations.parse_centre(to).name)))
+            found.append(lag_s(tape, path_of(tape, address.parse(to).name)))
             time.sleep(0.05)
     found.sort()
     print(
@@ -139,7 +139,7 @@ def measure_kills(directory: Path, to: str, given: argparse.Namespace) -> None:
     cost(tape, to)
     with contextlib.closing(sqlite3.connect(tape)) as connection:
         (count,) = connection.execute("SELECT count(*) FROM exchanges").fetchone()
-    with Centre(destinations.parse_centre(to), destinations.Credentials()) as centre:
+    with Centre(address.parse(to), address.Credentials()) as centre:
         held = centre.rows("SELECT count(), uniqExact(id) FROM exchanges FINAL")[0]
         stored = centre.rows("SELECT count() FROM exchanges")[0]
     print(

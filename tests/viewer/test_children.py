@@ -113,7 +113,7 @@ def test_what_a_recorder_starts_imports_nothing_from_the_directory_and_gets_no_p
     modules = (
         "wiretape.recorder.tape.writer",
         "wiretape.recorder.relay.worker",
-        "wiretape.viewer.ship.prometheus.serve",
+        "wiretape.viewer.wings.prometheus.serve",
         "wiretape.viewer.cli",
     )
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}

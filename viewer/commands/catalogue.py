@@ -13,6 +13,8 @@ from wiretape.viewer import contracts
 WINGS_COMMANDS: Final = [command for wing in contracts.built_in().values() for command in wing.commands]
 """The commands of the wings."""
 
+_CHILDREN: Final = {f"{group.name} {name}": texts for group in WINGS_COMMANDS for name, texts in group.children.items()}
+
 _OF_CORE: Final = {
     "Record": {
         "run": "Record one program: wiretape run -- python app.py",
@@ -43,7 +45,6 @@ _OF_CORE: Final = {
     "Many machines": {
         "ship": "Ship a tape to ClickHouse or OpenTelemetry.",
         "pull": "Copy exchanges of a server, or of another tape, to a tape.",
-        "fleet": "Set up and watch the ClickHouse server.",
     },
     "Help": {
         "help": "Explain a topic, a command, or a name such as ttft or stall.",
@@ -68,6 +69,7 @@ SECTIONS: Final = _sections()
 
 SUMMARIES: Final = {
     **{name: summary for commands in SECTIONS.values() for name, summary in commands.items()},
+    **{path: summary for path, (summary, _) in _CHILDREN.items()},
     "version": "Print the version.",
     "dialect list": "List the declared dialects.",
     "dialect show": "Print a declaration of wiretape.",
@@ -81,9 +83,6 @@ SUMMARIES: Final = {
     "db vacuum": "Rewrite the tape without free space and deleted data.",
     "db merge": "Copy the exchanges of other tapes to this one.",
     "db fixture": "Make a synthetic tape with every outcome.",
-    "fleet init": "Make the tables of a server, or add new columns.",
-    "fleet hours": "Count the exchanges of each hour.",
-    "fleet status": "Show the progress of each host, and the tables' sizes.",
 }
 
 EXAMPLES: Final = {
@@ -128,23 +127,12 @@ EXAMPLES: Final = {
              "ship --to clickhouse://db.example.com/wiretape --label tenant=a --bodies --once",
              "ship --to otlp+http://127.0.0.1:4318 --once"),
     "pull": ("pull --filter is:ok -o good.db", "pull @stall -o stall.db", "pull --db demo.db --limit 5 -o five.db"),
-    "fleet": ("fleet hours --to clickhouse://db.example.com/wiretape",
-              "fleet init --to clickhouse://db.example.com/wiretape --print",
-              "fleet status --to clickhouse://db.example.com/wiretape"),
-    "fleet init": ("fleet init --to clickhouse://db.example.com/wiretape",
-                   "fleet init --to clickhouse://db.example.com/wiretape --print",
-                   "fleet init --to clickhouse://db.example.com/wiretape --cluster main --print"),
-    "fleet hours": ("fleet hours --to clickhouse://db.example.com/wiretape",
-                    "fleet hours --to 'clickhouse://db.example.com:8123/wiretape?tls=no'",
-                    "fleet hours --to clickhouse://ops@db.example.com/wiretape"),
-    "fleet status": ("fleet status --to clickhouse://db.example.com/wiretape",
-                     "fleet status --to clickhouse://db.example.com/wiretape --format json",
-                     "fleet status --to 'clickhouse://db.example.com:8123/wiretape?tls=no'"),
     "help": ("help", "help filters", "help ttft"),
     "doctor": ("doctor", "doctor --format json", "doctor --db demo.db"),
     "completion": ('eval "$(wiretape completion bash)"', "completion zsh", "completion fish"),
     "version": ("version", "--version", "-V"),
     **{command.name: command.examples for command in WINGS_COMMANDS},
+    **{path: examples for path, (_, examples) in _CHILDREN.items()},
 }  # fmt: skip
 """Three examples for each command, without the word `wiretape` where they begin with it."""
 

@@ -209,7 +209,7 @@ def _values(context: click.Context, field: str) -> Iterator[str]:
 
 def _tape(context: click.Context) -> Path:
     given = context.params.get("db")
-    if str(given).startswith(destinations.CENTRE):
+    if destinations.names_server(str(given)):
         raise LookupError("no server is queried while somebody types")
     return options.tape_path(given and Path(given))
 

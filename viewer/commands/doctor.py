@@ -27,8 +27,10 @@ from wiretape.recorder.plurals import counted
 from wiretape.recorder.process import RecorderRun
 from wiretape.recorder.relay import apis, local, providers
 from wiretape.recorder.sanitize import safe
+from wiretape.viewer import contracts
 from wiretape.viewer.commands import output
 from wiretape.viewer.commands.output import Output
+from wiretape.viewer.contracts import Extra
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -40,12 +42,11 @@ _TICKS = 1000
 _CONNECT_SECONDS = 10
 _NAMES = 19
 _MOUNTS = Path("/proc/self/mountinfo")
-_EXTRAS = (
-    ("pyarrow", "parquet", "Parquet"), ("prometheus_client", "metrics", "record --metrics"),
-    ("opentelemetry.proto", "otlp", "record --otlp"), ("mcp", "mcp", "wiretape mcp"),
-    ("clickhouse_connect", "clickhouse", "ship --to clickhouse://…"), ("chdb", "chdb", "ship --to chdb:DIR"),
-)  # fmt: skip
-"""Modules that an extra of the package installs: the module, the extra and its use."""
+EXTRAS: Final = (
+    contracts.Extra("parquet", "pyarrow", "Parquet"),
+    *(extra for wing in contracts.built_in().values() for extra in wing.extras),
+)
+"""The extras of the package."""
 _COLOURS = {"ok": "green", "note": "yellow", "problem": "red"}
 Level = Literal["ok", "note", "problem"]
 
@@ -96,7 +97,7 @@ def doctor(db: Path | None, urls: tuple[str, ...], out: Output) -> None:
     results = [*of_programs(), *of_tape(path), *of_disk(path)]
     results.append(judge_open_files(*local.descriptor_limits(), local.WANTED_DESCRIPTORS[0]))
     results += [of_clock(), *of_environment(path, os.environ), *map(of_upstream, urls), of_terminal()]
-    results += [judge_extra(module, extra, options.is_installed(module), use) for module, extra, use in _EXTRAS]
+    results += [judge_extra(extra, options.is_installed(extra.module)) for extra in EXTRAS]
     if out.is_table:
         output.show(line for finding in results for line in lines(finding))
     else:
@@ -466,10 +467,12 @@ def judge_terminal(is_terminal: bool, has_utf8: bool, colours: str | None, width
     return Finding("ok", "terminal", text)
 
 
-def judge_extra(package: str, name: str, is_there: bool, use: str) -> Finding:
+def judge_extra(extra: Extra, is_there: bool) -> Finding:
     if is_there:
-        return Finding("ok", package, f"is there, for {use}")
-    return Finding("note", package, f"is not there: no {use}", f"to have it, {options.install_hint(name)}")
+        return Finding("ok", extra.module, f"is there, for {extra.use}")
+    return Finding(
+        "note", extra.module, f"is not there: no {extra.use}", f"to have it, {options.install_hint(extra.name)}"
+    )
 
 
 def origin(url: str) -> str:

@@ -1,16 +1,14 @@
 """Options shared by several commands: the source, selection, limit and order of exchanges, figures, and pace.
 
-`connected_to` connects to a server. An invalid value is a usage error that names the option. The language of filters is
+An invalid value is a usage error that names the option. The language of filters is
 `query.parser`'s.
 """
 
 import functools
 import math
-import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -18,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import click
 from click.core import ParameterSource
 
-from wiretape.recorder import destinations, paths
-from wiretape.recorder.commands.options import TapeFile, check_clickhouse, gathered, tape_path
+from wiretape.recorder import paths
+from wiretape.recorder.commands.options import TapeFile, gathered, tape_path
 from wiretape.recorder.decode.stalls import LIMITS
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
@@ -30,7 +28,6 @@ from wiretape.viewer.timing.playback import Pace
 if TYPE_CHECKING:
     from wiretape.viewer.query.syntax import Filter
     from wiretape.viewer.source.base import Measuring, Place, Selection, Source
-    from wiretape.viewer.source.clickhouse.client import Centre
     from wiretape.viewer.stats.metrics import Bound, Quantity
     from wiretape.viewer.stats.summary import Method
 
@@ -54,18 +51,14 @@ class _SourceType(click.Path):
             return value
         if ctx is not None and ctx.resilient_parsing:  # completion, which loads no more than it must
             return value
-        if not str(value).startswith(destinations.CENTRES):
-            path: Any = super().convert(value, param, ctx)
-            return _tape(path)
-        try:
-            target = destinations.parse_centre(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        check_clickhouse(target)
-        from wiretape.recorder.tape.peek import query_seconds
-        from wiretape.viewer.source.clickhouse.source import ClickHouse
-
-        return ClickHouse(target, lambda: connected_to(target, seconds=query_seconds()), lambda: connected_to(target))
+        for address in contracts.sources():
+            if str(value).startswith(address.prefix):
+                try:
+                    return contracts.load(address.path)(str(value))
+                except ValueError as error:
+                    self.fail(str(error), param, ctx)
+        path: Any = super().convert(value, param, ctx)
+        return _tape(path)
 
 
 class _TapeType(TapeFile):
@@ -146,31 +139,6 @@ def tape(given: Path | None) -> Path:
     from wiretape.recorder.tape import cut
 
     return cut.readable(path)
-
-
-@contextmanager
-def connected_to(
-    target: destinations.Target, ca_file: Path | None = None, seconds: float | None = None
-) -> "Iterator[Centre]":
-    """Connect to a server with the environment's credentials. Raises `click.UsageError` if these are invalid.
-
-    `seconds` is the timeout of an answer; 0 is none, None the default.
-    """
-    check_clickhouse(target)
-    from wiretape.recorder.relay.sockets import tls_context
-    from wiretape.viewer.source.clickhouse.client import ANSWER_SECONDS, Centre
-
-    try:
-        credentials = destinations.credentials(target, os.environ)
-    except OSError as error:
-        name = destinations.PASSWORD_FILE
-        raise click.UsageError(f"{name}: {os.environ[name]} cannot be read ({error.strerror})") from error
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
-    is_secure = any(node.startswith("https:") for node in target.nodes)
-    seconds = ANSWER_SECONDS if seconds is None else seconds
-    with Centre(target, credentials, tls_context(ca_file) if is_secure else None, seconds=seconds) as centre:
-        yield centre
 
 
 def read(

@@ -1,10 +1,8 @@
 """The command `ship`: ships a tape to a server or a collector, during a recording or afterwards."""
 
 import contextlib
-import dataclasses
 import os
-import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,15 +11,14 @@ import click
 from wiretape.recorder.children import LAST_SECONDS
 from wiretape.recorder.commands import options
 from wiretape.recorder.commands.options import ca_file, db, read_labels, tape_path
-from wiretape.recorder.destinations import Collector, Destination, Target
+from wiretape.recorder.destinations import Destination
 from wiretape.recorder.plurals import counted
-from wiretape.viewer.commands.options import connected_to
+from wiretape.viewer import contracts
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from wiretape.recorder.commands.status import Screen
-    from wiretape.viewer.ship.otlp.attributes import TelemetryOrigin
     from wiretape.viewer.ship.shipper import Shipper
     from wiretape.viewer.ship.sink import Sink
 
@@ -67,60 +64,15 @@ def ship(
     """
     from wiretape.recorder.tape import peek
     from wiretape.recorder.tape.redact import Redactor
+    from wiretape.viewer.ship.sink import Shipping
 
-    if isinstance(target, Collector):
-        if bodies:
-            raise click.UsageError("--bodies is for a server: a collector gets no text")
-        target = dataclasses.replace(target, headers_file=otlp_headers)
+    if bodies and not target.takes_bodies:
+        raise click.UsageError(f"--bodies is for a server: a {target.noun} gets no text")
     tape, labelled = tape_path(db), Redactor(None).labels(read_labels(labels))
-    with _sink(target, ca_file, labelled, bodies, since_version) as sink:
+    with contracts.load(target.sink)(target, Shipping(ca_file, labelled, bodies, otlp_headers, since_version)) as sink:
         peek.identify(tape)  # before anything is made beside it, or at the destination
         os.nice(_NICENESS)
         _ship(tape, sink, target, once=once, beside=beside)
-
-
-@contextlib.contextmanager
-def _sink(
-    target: Destination,
-    ca_file: Path | None,
-    labels: Mapping[str, str],
-    bodies: bool,
-    since: int,
-) -> "Iterator[Sink]":
-    from wiretape.viewer.ship.sink import ShippedLabels
-
-    origin = ShippedLabels(socket.gethostname(), labels)
-    match target:
-        case Target():
-            with connected_to(target, ca_file) as centre:
-                from wiretape.viewer.ship.clickhouse.sink import CentreSink  # needs the client, which was looked for
-
-                yield CentreSink(centre, origin, bodies)
-        case Collector():
-            yield _collector_sink(target, ca_file, labels, since)
-
-
-def _collector_sink(collector: Collector, ca_file: Path | None, labels: Mapping[str, str], since: int) -> "Sink":
-    """Return the sink of a collector. Raises `click.UsageError` if its headers cannot be read."""
-    options.check_extra("opentelemetry.proto", "otlp", "--to otlp+http://…")
-
-    from wiretape.recorder import __version__
-    from wiretape.recorder.clock import SYSTEM
-    from wiretape.recorder.relay.sockets import tls_context
-    from wiretape.viewer.ship.otlp import attributes
-    from wiretape.viewer.ship.otlp.client import CollectorClient
-    from wiretape.viewer.ship.otlp.sink import CollectorSink
-
-    trusted = tls_context(ca_file) if collector.url.startswith("https:") else None
-    client = CollectorClient(
-        collector.url, options.read_headers(collector), SYSTEM, version=__version__, verify=trusted
-    )
-    host = socket.gethostname()
-
-    def origin(instance: str) -> "TelemetryOrigin":
-        return attributes.origin(os.environ, labels, version=__version__, host=host, instance=instance)
-
-    return CollectorSink(client, origin, since)
 
 
 def _ship(tape: Path, sink: "Sink", target: Destination, *, once: bool, beside: bool) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 _FOLDER: Final = Path(__file__).parents[1] / "help"
-_DASHBOARD: Final = Path(__file__).parents[1] / "ship" / "prometheus" / "grafana.json"
+_DASHBOARD: Final = Path(__file__).parents[1] / "wings" / "prometheus" / "grafana.json"
 _INDEX: Final = "README"
 _FIRST: Final = ("glossary", "outcomes", "fields")
 """Topics whose definitions come first."""

@@ -3,18 +3,16 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from sqlalchemy import Connection
-
-from wiretape.recorder.clock import SYSTEM, Clock
-from wiretape.recorder.destinations import TENANT
+from wiretape.recorder.clock import Clock
 from wiretape.recorder.errors import WiretapeError
-from wiretape.recorder.plurals import counted
 from wiretape.viewer.ship.acknowledged import Acknowledged, Progress
 from wiretape.viewer.source.base import POLL_SECONDS
-from wiretape.viewer.source.clickhouse import tables
-from wiretape.viewer.source.clickhouse.tables import EngineTable
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 
 class NotTaken(WiretapeError):
@@ -26,16 +24,16 @@ class NotTaken(WiretapeError):
 
 
 @dataclass(frozen=True, slots=True)
-class ShippedLabels:
-    """Additions of shipping to each exchange: the host, and labels; an exchange's own stand, but for the tenant."""
+class Shipping:
+    """The options of shipping: whom to trust and label, and what to ship."""
 
-    host: str
+    ca_file: Path | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def tenant(self) -> str:
-        """The tenant of the exchanges, "" without one."""
-        return self.labels.get(TENANT, "")
+    bodies: bool = False
+    headers_file: Path | None = None
+    """Headers to send to the destination."""
+    since_version: int = 0
+    """The version after which the first exchange was settled, where nothing is acknowledged yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +91,11 @@ class Sink(ABC):
     nodes: int = 1
     """Number of tries in a round: each reaches another node."""
     tenant: str = ""
-    connection: Connection
+    connection: "Connection"
     known: Acknowledged
     warn: Callable[[str], object]
 
-    def begin(self, connection: Connection, known: Acknowledged, warn: Callable[[str], object]) -> None:
+    def begin(self, connection: "Connection", known: Acknowledged, warn: Callable[[str], object]) -> None:
         """Go on with a tape where it was acknowledged. Called again for another connection to the same tape."""
         self.connection, self.known, self.warn = connection, known, warn
 
@@ -120,27 +118,3 @@ class Sink(ABC):
     @abstractmethod
     def report(self, report: ShippingReport, *, is_last: bool) -> None:
         """Send the data beside batches, at intervals and if it `is_last`. Raises as `send` does."""
-
-
-class RowSink(Sink):
-    """A destination of rows: runs of recorders, exchanges, and with `bodies`, their bodies."""
-
-    def __init__(self, origin: ShippedLabels, bodies: bool, clock: Clock = SYSTEM) -> None:
-        shipped = [tables.EXCHANGES, tables.STREAMS] if bodies else [tables.EXCHANGES]
-        self.tables: dict[str, EngineTable] = {table.name: table for table in (tables.SESSIONS, *shipped)}
-        self.lanes = [table.name for table in shipped]
-        self.origin, self.tenant, self.clock = origin, origin.tenant, clock
-
-    def remark(self, counts: Mapping[str, int]) -> str:
-        """Return the number of exchanges that were shipped with their texts."""
-        return "".join(f", the bodies of {counted(counts.get(lane, 0), 'exchange')}" for lane in self.lanes[1:])
-
-    def added(self, report: ShippingReport) -> dict[str, Any]:
-        """Return the columns that a report adds to each run of a recorder."""
-        return {
-            tables.ROW_VERSION: self.clock.wall_ns() // 1000,
-            "tape": self.known.tape or "",
-            "shipped_at": self.clock.wall(),
-            "waiting": report.waiting,
-            "lag_ms": None if report.lag_ns is None else report.lag_ns // 1_000_000,
-        }

@@ -1,6 +1,6 @@
 """Interface of the sources of exchanges: the questions of commands and screens, and the records of the answers.
 
-A tape (`wiretape.viewer.source.tape`) and a ClickHouse server (`wiretape.viewer.source.clickhouse`) answer them.
+A tape (`wiretape.viewer.source.tape`) and a ClickHouse server (`wiretape.viewer.wings.clickhouse`) answer them.
 `Place.supports` lists the abilities of a source; `Unsupported` is the error for all others. Numbers of exchanges are
 its own.
 """

@@ -64,7 +64,7 @@ def server_of(pid: int) -> int:
     (found,) = [
         it
         for it in started
-        if "wiretape.viewer.ship.prometheus.serve" in Path(f"/proc/{it}/cmdline").read_text().split("\0")
+        if "wiretape.viewer.wings.prometheus.serve" in Path(f"/proc/{it}/cmdline").read_text().split("\0")
     ]
     return int(found)
 

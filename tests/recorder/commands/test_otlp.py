@@ -11,7 +11,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from tests.support.relay import DONE, chunk, fetch, finish, on_loop, post, recording, select, until
 from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
-from wiretape.recorder.destinations import HEADERS
+from wiretape.viewer.wings.otlp.address import HEADERS
 
 CHAT = "/v1/chat/completions"
 STREAM = [(0.01, chunk("a")), (0.03, chunk("b", finish="stop", usage={"prompt_tokens": 5})), (0.0, DONE)]

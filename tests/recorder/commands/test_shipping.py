@@ -11,11 +11,12 @@ from click.testing import CliRunner
 
 from tests.support.cases import each_case
 from tests.support.relay import DONE, chunk, fetch, finish, on_loop, post, recording, select, until
-from wiretape.recorder import destinations
 from wiretape.recorder.commands.companion import Shipment
 from wiretape.recorder.commands.record import record
 from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
-from wiretape.viewer.source.clickhouse.client import Centre, Unavailable, UnusableServer
+from wiretape.viewer import contracts
+from wiretape.viewer.wings.clickhouse import address
+from wiretape.viewer.wings.clickhouse.client import Centre, Unavailable, UnusableServer
 
 CHAT = "/v1/chat/completions"
 STREAM = [(0.01, chunk("a")), (0.03, chunk("b", finish="stop")), (0.0, DONE)]
@@ -56,7 +57,7 @@ async def test_what_is_recorded_is_shipped_while_it_is_recorded_and_what_is_left
 
 
 def rows(to: str) -> list[tuple[str, str]]:
-    with Centre(destinations.parse_centre(to), destinations.Credentials()) as centre:
+    with Centre(address.parse(to), address.Credentials()) as centre:
         return centre.rows("SELECT id, tenant FROM exchanges ORDER BY id")
 
 
@@ -104,9 +105,9 @@ def test_where_a_recorder_cannot_ship_is_refused_with_what_to_name(options: list
 
 def test_the_destination_of_shipping_is_printed_in_one_line() -> None:
     told = [
-        Shipment(destinations.parse("clickhouse://other/db"), bodies=True).line,
-        Shipment(destinations.parse("clickhouse://host/db")).line,
-        Shipment(destinations.parse("otlp+http://h:4318/otel")).line,
+        Shipment(contracts.destination("clickhouse://other/db"), bodies=True).line,
+        Shipment(contracts.destination("clickhouse://host/db")).line,
+        Shipment(contracts.destination("otlp+http://h:4318/otel")).line,
     ]
     assert told == [
         "ship        db at other:8443, with bodies",

@@ -17,14 +17,14 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from wiretape.recorder.destinations import Credentials, Target
 from wiretape.viewer.ship.acknowledged import held
-from wiretape.viewer.ship.clickhouse.sink import CentreSink
 from wiretape.viewer.ship.shipper import Shipper
-from wiretape.viewer.ship.sink import ShippedLabels
-from wiretape.viewer.source.clickhouse import ddl, tables
-from wiretape.viewer.source.clickhouse.client import Centre
 from wiretape.viewer.source.tape import queries
+from wiretape.viewer.wings.clickhouse import ddl, tables
+from wiretape.viewer.wings.clickhouse.address import Credentials, Target
+from wiretape.viewer.wings.clickhouse.batches import ShippedLabels
+from wiretape.viewer.wings.clickhouse.client import Centre
+from wiretape.viewer.wings.clickhouse.sink import CentreSink
 
 chdb = pytest.importorskip("chdb")
 lz4 = pytest.importorskip("lz4.frame")  # which the client sends batches in

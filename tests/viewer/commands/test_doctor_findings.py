@@ -83,8 +83,8 @@ NO_BASES = {"OPENAI_BASE_URL": ""}
         (doctor.judge_terminal, (True, True, "256", 80), "ok", "80 cells wide, UTF-8, colours: 256"),
         (doctor.judge_terminal, (True, False, None, 80), "note", "ASCII"),
         (doctor.judge_terminal, (True, True, None, 40), "note", "left out"),
-        (doctor.judge_extra, ("pyarrow", "parquet", True, "Parquet"), "ok", "is there"),
-        (doctor.judge_extra, ("pyarrow", "parquet", False, "Parquet"), "note", "no Parquet"),
+        (doctor.judge_extra, (doctor.EXTRAS[0], True), "ok", "is there"),
+        (doctor.judge_extra, (doctor.EXTRAS[0], False), "note", "no Parquet"),
     ],
 )
 def test_a_fact_is_judged(check: Callable[..., Finding], facts: tuple[Any, ...], level: str, said: str) -> None:

@@ -7,14 +7,14 @@ import pytest
 from click.testing import CliRunner
 
 from tests.support.frames import http2, opened, record
-from wiretape.recorder import destinations
 from wiretape.recorder.demo import synthetic
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.tape import file
 from wiretape.viewer.cli import group
-from wiretape.viewer.source.clickhouse.client import Centre
 from wiretape.viewer.source.tape import observed, queries
 from wiretape.viewer.stats.tools.summary import measure_observed, report_of
+from wiretape.viewer.wings.clickhouse import address
+from wiretape.viewer.wings.clickhouse.client import Centre
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def pull(to: str, out: Path) -> str:
 
 
 def forget_bodies(to: str) -> None:
-    with Centre(destinations.parse_centre(to), destinations.Credentials()) as centre:
+    with Centre(address.parse(to), address.Credentials()) as centre:
         centre.execute("TRUNCATE TABLE streams")
 
 
@@ -133,7 +133,7 @@ def test_a_tape_without_bytes_ships_none_in_the_place_of_those_of_another(to: st
     ship(tape, to)
     pull(to, out)
     ship(out, to, "--bodies")
-    with Centre(destinations.parse_centre(to), destinations.Credentials()) as centre:
+    with Centre(address.parse(to), address.Credentials()) as centre:
         assert centre.rows("SELECT count() FROM streams") == [(0,)]
 
 

@@ -14,9 +14,9 @@ from tests.support.clickhouse.engine import CUT_BEFORE, Engine, running
 from tests.support.screens import Watch, journey, press, seen, shows, typed, wait_for
 from wiretape.recorder.demo import synthetic
 from wiretape.recorder.tape import file
-from wiretape.viewer.source.clickhouse import listing
-from wiretape.viewer.source.clickhouse.source import ClickHouse
 from wiretape.viewer.tui.app import ViewerApp
+from wiretape.viewer.wings.clickhouse import listing
+from wiretape.viewer.wings.clickhouse.source import ClickHouse
 
 
 class Watched(ViewerApp):

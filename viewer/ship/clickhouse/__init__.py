@@ -1,1 +1,0 @@
-"""A ClickHouse server as a destination: shipping to it, and its maintenance."""

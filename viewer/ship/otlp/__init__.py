@@ -1,1 +1,0 @@
-"""Spans and metrics of exchanges, sent to a collector of OpenTelemetry over OTLP/HTTP."""

@@ -1,1 +1,0 @@
-"""Metrics for dashboards, in Prometheus' text format."""

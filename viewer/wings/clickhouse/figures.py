@@ -1,0 +1,336 @@
+"""The figures and costs of groups of exchanges, worked out in the engine; nothing else is fetched.
+
+Every percentile is exact, and equals that of a tape; those of gaps are estimates where there are too many. The engine
+holds the ranked gaps in memory: with less of it they are estimated, too.
+"""
+
+import functools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Float,
+    Integer,
+    and_,
+    case,
+    func,
+    literal,
+    literal_column,
+    not_,
+    or_,
+    select,
+    true,
+)
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.types import NullType
+
+from wiretape.recorder.decode.exchange import OUTCOMES
+from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.viewer.source.tape import queries
+from wiretape.viewer.source.tape.columns import BILLED, JOINED, Expression, Statement, cache_total, column, flagged
+from wiretape.viewer.source.tape.conditions import Condition
+from wiretape.viewer.source.tape.functions import ADDITIVE, MOST_TOKENS
+from wiretape.viewer.source.tape.overview import ENDED_ANSWERS, FLAGGED, OUTCOME, group_of, sortable
+from wiretape.viewer.stats import summary
+from wiretape.viewer.stats.histogram import EDGES, filled
+from wiretape.viewer.stats.metrics import QUANTITIES, Bound, Quantity
+from wiretape.viewer.stats.prices import Names, Paid, Prices, Usage
+from wiretape.viewer.stats.summary import PERCENTILES, TOKENS, UNMEASURED, Figures, Key, Method
+from wiretape.viewer.wings.clickhouse.client import MemoryExceeded, NotAtCentre
+
+MOST_EXACT: Final = 1_000_000_000
+"""Number of gaps in all above which percentiles are estimated by default."""
+_OUTCOMES: Final = (*OUTCOMES, UNMEASURED)
+_COMPLETE: Final = func.coalesce(measures.c.outcome == "complete", literal(0)) == 1
+
+
+def groups(
+    connection: Connection,
+    by: Sequence[str] = (),
+    where: Condition | None = None,
+    *,
+    include_failed: bool = False,
+    method: Method = "linear",
+    bounds: Sequence[Bound] = (),
+    drawn: Quantity | None = None,
+    most: int | None = MOST_EXACT,
+    prices: Prices | None = None,
+) -> list[Figures]:
+    """Return the figures of each group of the exchanges that `where` selects, ordered by their keys.
+
+    `drawn` is a quantity to return a histogram of. The percentiles of gaps are estimated if there are more than `most`,
+    or if the server has too little memory to rank them and `most` is not None. Raises `NotAtCentre` for a field that
+    the server lacks.
+    """
+    if "conversation" in by:
+        raise NotAtCentre("conversations")
+    measured = true() if include_failed else _COMPLETE
+    ask = functools.partial(_asked, connection, by, where, measured, method, bounds, drawn)
+    is_estimated = most is not None and _gap_count(connection, where, measured) > most
+    try:
+        made = ask(is_estimated)
+    except MemoryExceeded:
+        if most is None or is_estimated:
+            raise
+        made = ask(True)  # estimates need less
+    if prices:
+        spent, known = costs_by_group(connection, by, where, prices)
+        for one in made:
+            cost, n = spent[one.key], known[one.key]
+            unknown_n = max(one.paid.unknown_n - n, 0)
+            one.paid = replace(one.paid, cost=cost, cost_n=n, unknown_n=unknown_n, currency=prices.currency)
+    return sorted(made, key=lambda one: sortable(one.key))
+
+
+def _gap_count(connection: Connection, where: Condition | None, measured: Expression) -> int:
+    statement = select(func.sum(func.arraySum(measures.c.gap_hist))).select_from(JOINED)
+    with connection.begin():
+        return int(connection.execute(queries.filtered(statement, where).where(measured)).scalar_one() or 0)
+
+
+def _asked(
+    connection: Connection,
+    by: Sequence[str],
+    where: Condition | None,
+    measured: Expression,
+    method: Method,
+    bounds: Sequence[Bound],
+    drawn: Quantity | None,
+    is_estimated: bool,
+) -> list[Figures]:
+    """Return the figures of each group, without costs."""
+    statement = _statement(by, measured, method, "tdigest" if is_estimated else method, bounds, drawn)
+    with connection.begin():
+        rows = connection.execute(queries.filtered(statement, where).group_by(*map(group_of, by))).all()
+    return [_figures(tuple(row[: len(by)]), iter(row[len(by) :]), bounds, drawn, is_estimated) for row in rows]
+
+
+def _statement(
+    by: Sequence[str],
+    measured: Expression,
+    method: Method,
+    of_gaps: str,
+    bounds: Sequence[Bound],
+    drawn: Quantity | None,
+) -> Statement:
+    complete = _COMPLETE
+    reported = measures.c.output_tokens.is_not(None)
+    after_2xx = _true(exchanges.c.status.between(200, 299))
+    total = cache_total()
+    moving = func.arrayFilter(literal_column("gap -> gap > 0"), measures.c.icl)
+    counted = [
+        func.count(),
+        func.min(exchanges.c.started_at),
+        func.max(exchanges.c.started_at),
+        _count(measured),
+        *(_count(OUTCOME.in_((name,))) for name in _OUTCOMES),
+        *(_count(and_(OUTCOME.in_((name,)), after_2xx)) for name in _OUTCOMES),
+        *(func.sum(measures.c[name]) for name in TOKENS),
+        _count(reported),
+        _count(and_(or_(complete, _true(measures.c.output_chunks > 0)), not_(reported))),
+        *_met(bounds, complete),
+        *(_count(and_(measured, _true(flag))) for flag in FLAGGED),
+        _count(complete),
+        func.sumIf(measures.c.cache_read_input_tokens, total.is_not(None)),
+        func.sum(total),
+        func.count(total),
+        *(func.sum(count) for count in ENDED_ANSWERS),
+        *(_Statistics(_value(one), _included(one, measured), method) for one in QUANTITIES.values() if one.column),
+        *(_Statistics(gaps, measured, of_gaps, "Array") for gaps in (measures.c.icl, moving)),
+        *_spread(drawn, measured),
+    ]
+    return select(*map(group_of, by), *counted).select_from(JOINED)
+
+
+def _included(quantity: Quantity, measured: Expression) -> Expression:
+    """Return the condition for exchanges that statistics of a quantity include."""
+    return true() if quantity.of_every_outcome else measured
+
+
+def _true(condition: Expression) -> Expression:
+    return func.coalesce(condition, literal(0)) == 1
+
+
+def _count(condition: object) -> ColumnElement[int]:
+    return func.countIf(condition, type_=Integer)
+
+
+def _value(quantity: Quantity) -> Expression:
+    """Return the expression of a quantity: integers in ns, other durations in ms."""
+    value = column(quantity.column or "")
+    return value / literal(1e6, Float) if quantity.unit == "ms" and not quantity.is_whole else value
+
+
+def _spread(drawn: Quantity | None, measured: Expression) -> Iterator[Expression]:
+    """Yield the count of a quantity's zeros and its histogram, if `drawn` names one."""
+    if drawn is not None and drawn.column is None:
+        yield _Spread(func.groupArrayArrayIf(measures.c.icl, measured), literal(1e6, Float))
+    elif drawn is not None:
+        yield _Spread(
+            func.groupArrayIf(column(drawn.column or ""), _included(drawn, measured)),
+            literal(1e6 if drawn.unit == "ms" else 1.0),
+        )
+
+
+def _met(bounds: Sequence[Bound], complete: Expression) -> Iterator[ColumnElement[int]]:
+    """Yield the counts of complete exchanges that break a bound, and of others with an unknown bounded value."""
+    if not bounds:
+        return
+    broken, unknown = list[Expression](), list[Expression]()
+    for bound in bounds:
+        value = column(bound.quantity.column or "")
+        amount = value / literal(1e6, Float) if bound.quantity.unit == "ms" else value
+        limit = literal(bound.limit, Float)
+        broken.append(_true(amount >= limit if bound.is_highest else amount <= limit))
+        unknown.append(value.is_(None))
+    yield _count(and_(complete, or_(*broken)))
+    yield _count(and_(complete, or_(*unknown), not_(or_(*broken))))
+
+
+_QUANTILES: Final = {
+    "linear": ("quantilesExactInclusive", 0.0),
+    # The engine takes the value of index int(n · level): a shift below any share of a rank makes the level exact.
+    "inverse_cdf": ("quantilesExact", -1e-12),
+    "mlperf": ("quantilesExact", 1e-12),
+    "tdigest": ("quantilesTDigest", 0.0),
+}
+"""The engine's function of each method, and an addend of its levels."""
+
+
+class _Statistics(FunctionElement[Any]):
+    """n, sum, variance, least, most and `PERCENTILES` of a value of each included exchange, or of pooled arrays."""
+
+    name = "statistics"
+    type = NullType()
+    inherit_cache = False
+
+    def __init__(self, value: Expression, included: Expression, method: str, combinator: str = "") -> None:
+        super().__init__(value, included)
+        self.method, self.suffix = method, f"{combinator}If"
+
+
+@compiles(_Statistics, "clickhouse")
+def _(element: _Statistics, compiler: Any, **kw: Any) -> str:
+    arguments = ", ".join(compiler.process(one, **kw) for one in element.clauses)
+    name, shift = _QUANTILES[element.method]
+    quantiles = f"{name}{element.suffix}({', '.join(repr(percent / 100 + shift) for percent in PERCENTILES)})"
+    simple = [f"{one}{element.suffix}" for one in ("count", "sum", "varPopStable", "min", "max")]
+    return f"tuple({', '.join(f'{function}({arguments})' for function in (*simple, quantiles))})"
+
+
+class _Spread(FunctionElement[Any]):
+    """Counts of an array's values, divided by their unit: those that are 0, and those in each bucket of `EDGES`."""
+
+    name = "spread"
+    type = NullType()
+    inherit_cache = False
+
+
+@compiles(_Spread, "clickhouse")
+def _(element: _Spread, compiler: Any, **kw: Any) -> str:
+    values, unit = (compiler.process(one, **kw) for one in element.clauses)
+    borders = [(">= {low!r}", "< {high!r}")] * (len(EDGES) - 1)
+    borders[0], borders[-1] = ("> 0", borders[0][1]), (borders[-1][0], "<= inf")
+    counted = [
+        f"arrayCount(x -> x / {unit} {least} AND x / {unit} {most}, v)".format(low=low, high=high)
+        for (least, most), (low, high) in zip(borders, pairwise(EDGES), strict=True)
+    ]
+    return f"arrayMap(v -> [arrayCount(x -> x = 0, v), {', '.join(counted)}], [{values}])[1]"
+
+
+def _figures(
+    key: tuple[Any, ...],
+    values: Iterator[Any],
+    bounds: Sequence[Bound],
+    drawn: Quantity | None,
+    is_estimated: bool,
+) -> Figures:
+    size, first, last, measured = (next(values) for _ in range(4))
+    outcomes, after_2xx = ({name: next(values) for name in _OUTCOMES} for _ in range(2))
+    tokens = {name: next(values) for name in TOKENS}
+    with_usage, without_usage = next(values), next(values)
+    missed, unknown = (next(values), next(values)) if bounds else (0, 0)
+    flagged = [next(values) for _ in FLAGGED]
+    complete, cached, given, cached_n = (next(values) for _ in range(4))
+    ends = summary.AnswerEnds(*(int(next(values) or 0) for _ in ENDED_ANSWERS))
+    own = {
+        quantity.name: _statistics(next(values), 1e6 if quantity.is_whole else 1)
+        for quantity in QUANTITIES.values()
+        if quantity.column
+    }
+    pooled = {name: _statistics(next(values), 1e6) for name in ("icl", "gap")}
+    gap_count, moving_count = (int(pooled[name]["n"] or 0) for name in ("icl", "gap"))
+    zeros, *spread = next(values) if drawn is not None else [0]
+    return Figures(
+        key=key,
+        size=size,
+        outcomes=Counter(outcomes),
+        after_2xx=Counter(after_2xx),
+        first_at=first if size else None,
+        last_at=last if size else None,
+        measured=measured,
+        tokens=tokens,
+        with_usage=with_usage,
+        without_usage=without_usage,
+        objective=(complete - missed - unknown, missed, unknown) if bounds else None,
+        gaps_of_0=gap_count - moving_count,
+        chunks=gap_count + int(own["latency"]["n"] or 0),
+        statistics={**own, **pooled},
+        flagged=flagged,
+        paid=Paid(unknown_n=complete, cached=cached or 0, input=given or 0, cached_n=cached_n),
+        ends=ends,
+        histogram=filled(0 if drawn is None or drawn.name == "gap" else zeros, spread),
+        is_estimated=is_estimated,
+    )
+
+
+def _statistics(values: Sequence[Any], unit: float) -> dict[str, float | None]:
+    """Return the statistics of values by name, from the engine's result. An estimate has 24 bits."""
+    n, total, variance, least, most, percentiles = values
+    shares = [min(max(float(value), least), most) for value in percentiles] if n else []
+    return summary.statistics(n, float(total or 0), variance or 0.0, least or 0.0, most or 0.0, shares, unit)
+
+
+def costs_by_group(
+    connection: Connection, by: Sequence[str], where: Condition | None, prices: Prices
+) -> tuple[Counter[Key], Counter[Key]]:
+    """Return each group's cost, in units of `wiretape.viewer.stats.prices`, and its count of exchanges with a cost."""
+    keys = [group_of(name) for name in by]
+    names = column("model"), measures.c.response_model, exchanges.c.upstream, measures.c.api
+    counts = *_, write, hour = _token_counts()
+    nothing = func.toInt64(0)  # the engine takes a bare number in GROUP BY for the position of a column
+    since = sum((_one_if(literal(at) <= exchanges.c.started_at) for at in prices.since), nothing)
+    differs = (write > literal(0), hour > literal(0), hour > write)
+    alike = (*names, *(_one_if(one) for one in (*(each.is_(None) for each in counts), *differs)), since)
+    sums = func.min(exchanges.c.started_at), func.count(), *(func.sum(one) for one in counts)
+    statement = select(*keys, *alike, *sums).select_from(JOINED).where(measures.c.outcome == "complete")
+    with connection.begin():
+        rows = connection.execute(queries.filtered(statement, where).group_by(*keys, *alike)).all()
+    costs, known = Counter[Key](), Counter[Key]()
+    for row in rows:
+        key, its = tuple(row[: len(by)]), row[len(by) :]
+        called, (first_at, n) = its[:4], its[-7:-5]
+        tokens = (None if unknown else int(total) for unknown, total in zip(its[4:9], its[-5:], strict=True))
+        cost = prices.cost(Names(*called), first_at, Usage(*tokens))
+        if cost is not None:
+            costs[key] += cost
+            known[key] += n
+    return costs, known
+
+
+def _token_counts() -> tuple[Expression, ...]:
+    """Return the tokens of the request, of the answer with all reasoning, and those a cache read, wrote and keeps."""
+    known = (case((measures.c[name].between(0, MOST_TOKENS), measures.c[name])) for name in BILLED)
+    uncached, output, reasoning, *cached = known
+    besides = case((flagged(ADDITIVE), func.coalesce(reasoning, literal(0))), else_=literal(0))
+    return uncached, output + besides, *cached
+
+
+def _one_if(condition: Expression) -> ColumnElement[int]:
+    return case((condition, literal(1, Integer)), else_=literal(0, Integer))

@@ -1,0 +1,152 @@
+"""A server's exchanges as the lines of a cut (`wiretape.recorder.tape.cut`), the source of a new tape.
+
+An exchange shipped with its body is measured again from the bytes, as on any tape. For one without, the tape has the
+server's facts, measures and gaps, flagged `bytes_not_shipped`.
+"""
+
+import itertools
+import json
+import zlib
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sqlalchemy import JSON, Boolean, LargeBinary
+
+from wiretape.recorder.decode import encoding
+from wiretape.recorder.decode.exchange import NOT_SHIPPED, Reads
+from wiretape.recorder.errors import TapeDamaged
+from wiretape.recorder.tape import cut, packing, schema
+from wiretape.recorder.tape.cells import declared
+from wiretape.recorder.tape.packing import Packed
+from wiretape.viewer.wings.clickhouse.client import Centre
+from wiretape.viewer.wings.clickhouse.ddl import literal
+from wiretape.viewer.wings.clickhouse.tables import (
+    COUNTS,
+    EXCHANGES,
+    GAPS,
+    SESSIONS,
+    STREAMS,
+    EngineColumn,
+    EngineTable,
+)
+
+Row = dict[str, Any]
+
+_BATCH: Final = 100
+_MOMENT: Final = 19
+_NUMBERS: Final = {GAPS: "q", COUNTS: "I"}
+_DIRECTIONS: Final = (("", False), ("client_", True))
+
+
+@dataclass(slots=True)
+class Pulled:
+    """The number of exchanges converted to lines, and the ids of those without bodies on the server."""
+
+    count: int = 0
+    without_body: list[str] = field(default_factory=list)
+
+
+def lines(centre: Centre, numbers: Iterable[str], pulled: Pulled) -> Iterator[bytes]:
+    """Yield the lines of exchanges, given by their numbers on the server: start time and id.
+
+    `pulled` counts them. Raises `UnusableServer` and `Unavailable`, and `TapeDamaged` for data that no tape can hold.
+    """
+    yield cut.encoded(cut.FIRST)
+    known = set[str]()
+    starts = (number.split(" ") for number in numbers)
+    while batch := list(itertools.islice(starts, _BATCH)):
+        where = _among("started", {at[:_MOMENT].replace("T", " ") for at, _ in batch}, "toDateTime({}, 'UTC')")
+        where += f" AND {_among('id', [id for _, id in batch])}"
+        facts = {row["id"]: row for row in _rows(centre, EXCHANGES, where)}
+        streams = {row["id"]: row for row in _rows(centre, STREAMS, where)}
+        sessions = {row["session"] for row in facts.values()} - known
+        known |= sessions
+        for row in _rows(centre, SESSIONS, _among("session", sessions)) if sessions else ():
+            yield cut.encoded(_session(row))
+        for _, id in batch:
+            if id not in facts:
+                continue  # it is gone by now
+            pulled.count += 1
+            if id not in streams:
+                pulled.without_body.append(id)
+                yield cut.encoded(_measured(facts[id]))
+            else:
+                yield from map(cut.encoded, _exchange(facts[id], streams[id]))
+
+
+def _among(column: str, values: Iterable[str], form: str = "{}") -> str:
+    return f"{column} IN ({', '.join(form.format(literal(value)) for value in sorted(values))})"
+
+
+def _rows(centre: Centre, table: EngineTable, where: str) -> Iterator[Row]:
+    """Yield the newest version of rows, with their values as a tape gives them."""
+    columns = [column for column in table.columns if column.source is not None or column.name.startswith("label_")]
+    asked = ", ".join(f"hex({one.name})" if _is_binary(one) else one.name for one in columns)
+    for row in centre.rows(f"SELECT {asked} FROM {table.name} FINAL WHERE {where}"):
+        yield {column.name: _value(column, value) for column, value in zip(columns, row, strict=True)}
+
+
+def _is_binary(column: EngineColumn) -> bool:
+    return column.type.endswith(("String", "String)")) and isinstance(_type(column), LargeBinary)
+
+
+def _type(column: EngineColumn) -> Any:
+    return None if column.source is None else declared(column.source)
+
+
+def _value(column: EngineColumn, value: Any) -> Any:
+    if column.type in _NUMBERS:
+        return array(_NUMBERS[column.type], value).tobytes()
+    if value is None or column.type.startswith("Array"):
+        return value
+    if _is_binary(column):
+        return bytes.fromhex(value)
+    kind = _type(column)
+    if isinstance(kind, JSON):
+        return json.loads(value)
+    return bool(value) if isinstance(kind, Boolean) else value
+
+
+def _session(row: Row) -> cut.Line:
+    return cut.known_of({"session": row["session"], **{name: row[name] for name in cut.OF_SESSION}})
+
+
+def _measured(facts: Row) -> cut.Line:
+    """Return the line of an exchange without a body."""
+    names = {one.source: one.name for one in EXCHANGES.columns if one.source is not None}
+    known = [schema.exchanges.c[name] for name in (*cut.OF_EXCHANGE, *cut.COUNTED)]
+    values = {one.name: facts[names[one]] for one in known if one in names}
+    values |= {"labels": _labels(facts), "request_headers": []}
+    measured = {one.name: facts[name] for one, name in names.items() if one.table is schema.measures}
+    if measured["outcome"] is None:
+        return cut.unshipped(facts["id"], facts["session"], values, {})
+    measured["flags"] = " ".join(sorted({*measured["flags"].split(), NOT_SHIPPED}))
+    return cut.unshipped(facts["id"], facts["session"], values, measured)
+
+
+def _exchange(facts: Row, stream: Row) -> Iterator[cut.Line]:
+    values = {name: stream[name] if name in stream else facts[name] for name in cut.OF_EXCHANGE if name != "labels"}
+    values["labels"] = _labels(facts)
+    values["request_body"] = stream["request_body"]
+    yield cut.known_of({"exchange": facts["id"], "session": facts["session"], **values})
+    for prefix, is_client in _DIRECTIONS:
+        try:
+            packed = stream[f"{prefix}body"]
+            data = b"" if packed is None else encoding.unpack(packed, stream[f"{prefix}size"])
+            reads = _reads(stream, prefix)
+        except (ValueError, zlib.error) as error:
+            raise TapeDamaged(f"exchange {facts['id']} is damaged on the server ({error}): leave it out") from error
+        yield from cut.reads_of(reads, data, is_client=is_client)
+
+
+def _labels(facts: Row) -> dict[str, str]:
+    return dict(zip(facts["label_names"], facts["label_values"], strict=True))
+
+
+def _reads(stream: Row, prefix: str) -> Reads:
+    arrays = [stream[prefix + name] for name in ("at_ns", "relayed_ns", "sizes")]
+    if not arrays[0]:  # none came, or nobody knows when
+        return packing.unpack(packing.untimed(0))
+    return packing.unpack(Packed(0, 0, *map(json.dumps, arrays)))

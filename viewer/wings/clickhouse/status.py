@@ -1,0 +1,85 @@
+"""The progress of a fleet's shipping, host by host, and the size of the server's tables. Reads the server."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from wiretape.viewer.wings.clickhouse import setup
+from wiretape.viewer.wings.clickhouse.client import Centre, UnusableServer
+from wiretape.viewer.wings.clickhouse.ddl import literal
+
+FIELDS: Final = (
+    "kind", "name", "tenant", "rows", "newest_at", "heard_at", "silent_ms", "waiting", "lag_ms", "bytes",
+)  # fmt: skip
+MEANINGS: Final = {
+    "kind": "host: one that ships; table: one of the server",
+    "name": "of the host, or the table",
+    "tenant": "whose exchanges the host ships",
+    "rows": "of exchanges of the host, or of the table on one replica of each shard; those included that a newer "
+    "version replaces, so that there may be fewer exchanges",
+    "newest_at": "when the newest exchange of the host began, UTC",
+    "heard_at": "when the host last reported its progress, by its own clock, UTC",
+    "silent_ms": "how long that was ago, by the clock of the server",
+    "waiting": "exchanges of its tapes that were not shipped then",
+    "lag_ms": "how long the first of these had been settled then; unknown: none was waiting, or not reported",
+    "bytes": "of the table on disk, on one replica of each shard",
+}
+"""The fields of a row; one that is of no use for its kind is unknown."""
+
+_HEARD: Final = """SELECT tenant, host, max(heard), sum(rest), max(late), toUnixTimestamp(now()) FROM
+    (SELECT tenant, host, tape, max(shipped_at) AS heard, argMax(waiting, row_version) AS rest,
+    argMax(ifNull(lag_ms, -1), row_version) AS late FROM sessions FINAL GROUP BY tenant, host, tape)
+    GROUP BY tenant, host ORDER BY tenant, host"""
+"""The newest row of a tape's runs has its progress; `argMax` would pass over a lag that is NULL."""
+_SHIPPED: Final = "SELECT tenant, host, count(), max(started_at) FROM exchanges GROUP BY tenant, host"
+
+
+@dataclass(frozen=True, slots=True)
+class StatusRow:
+    """A host, or a table, as `MEANINGS` has it."""
+
+    kind: str
+    name: str
+    tenant: str | None = None
+    rows: int | None = None
+    newest_at: str | None = None
+    heard_at: str | None = None
+    silent_ms: int | None = None
+    waiting: int | None = None
+    lag_ms: int | None = None
+    bytes: int | None = None
+
+
+def rows(centre: Centre, note: Callable[[str], None]) -> Iterator[StatusRow]:
+    """Yield the hosts that ship to a server, and its tables. Raises `UnusableServer` and `Unavailable`."""
+    shipped = {(tenant, host): (count, newest) for tenant, host, count, newest in centre.rows(_SHIPPED)}
+    for tenant, host, heard_at, waiting, lag_ms, now in centre.rows(_HEARD):
+        count, newest = shipped.get((tenant, host), (0, None))
+        silent_ms = max(round(1000 * (now - datetime.fromisoformat(heard_at).timestamp())), 0)
+        yield StatusRow(
+            "host", host, tenant, count, newest or None, heard_at, silent_ms, waiting, lag_ms if lag_ms >= 0 else None
+        )
+    yield from _tables(centre, note)
+
+
+def _tables(centre: Centre, note: Callable[[str], None]) -> Iterator[StatusRow]:
+    """Yield the tables with their sizes; the parts of a cluster are those of its local tables.
+
+    A query of all servers of a cluster needs a privilege that an account for reading may lack: then `note` reports it.
+    """
+    cluster = setup.tables_cluster(centre)
+    parts = "system.parts" if cluster is None else f"cluster('{cluster}', system, parts)"
+    statement = (
+        f"SELECT table, sum(rows), sum(bytes_on_disk) FROM {parts} "
+        f"WHERE active AND database = {literal(centre.target.database)} GROUP BY table ORDER BY table"
+    )
+    try:
+        found = centre.rows(statement)
+    except UnusableServer as refused:
+        if cluster is None:
+            raise
+        note(f"the sizes of tables are left out: {refused}")
+        return
+    for table, count, size in found:
+        yield StatusRow("table", str(table).removesuffix("_local"), rows=int(count), bytes=int(size))
