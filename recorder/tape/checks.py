@@ -61,7 +61,7 @@ from wiretape.recorder.tape.schema import (
 )
 
 _MOST = 5
-_EXCHANGES_SECONDS = 0.3
+EXCHANGES_SECONDS = 0.3
 _INTERRUPT_SECONDS = 0.02
 
 _CHECKED = ("no", "id", "ended_by", "bytes", "gap_bytes", "client_bytes", "client_gap_bytes", "clock", "request_size",
@@ -169,8 +169,8 @@ def damage(connection: Connection, seconds: float, clock: Clock = SYSTEM) -> lis
         found += itertools.islice(_of_tape(connection, "quick_check"), _MOST)
     if found:
         return found
-    until = clock.now() + int(_EXCHANGES_SECONDS * 1e9)
-    with _interrupted_after(connection, _EXCHANGES_SECONDS), _snapshot(connection):
+    until = clock.now() + int(EXCHANGES_SECONDS * 1e9)
+    with _interrupted_after(connection, EXCHANGES_SECONDS), _snapshot(connection):
         for exchange in connection.execute(_EXCHANGES.order_by(exchanges.c.no.desc())):
             if len(found) >= _MOST or clock.now() >= until:
                 break

@@ -156,8 +156,8 @@ async def writer_of(tape: Path, recorder: int) -> int:
     """Wait until the lock file of a tape names its writer, and not the process that starts it; return the pid."""
 
     def named() -> int:
-        pid = int(Path(f"{tape}.lock").read_text("utf-8").split("\n")[1])
-        return 0 if pid == recorder else pid
+        _, pid, *_ = [*Path(f"{tape}.lock").read_text("utf-8").split("\n"), "", ""]  # it may be empty for an instant
+        return int(pid) if pid.isdecimal() and int(pid) != recorder else 0
 
     pid: int = await until(named)
     return pid

@@ -81,7 +81,7 @@ async def test_a_daemon_that_ran_before_is_named_and_not_to_be_killed_where_noth
 ) -> None:
     assert daemon.stdout is not None
     port = daemon.stdout.readline().strip()
-    call = f"import socket, time; s = socket.create_connection(('127.0.0.1', {port})); time.sleep(1.2)"
+    call = f"import socket, time; s = socket.create_connection(('127.0.0.1', {port})); time.sleep(5)"
     async with wiretape("run", "--db", tmp_path / "tape.db", "--", sys.executable, "-c", call) as process:
         _, _, err = await finish(process)
     assert f"called on this machine: pid {daemon.pid} (python" in err

@@ -47,7 +47,7 @@ def test_an_address_that_is_not_ours_cannot_be_listened_on() -> None:
 
 
 def test_clients_may_connect_from_the_moment_of_listening() -> None:
-    with server.listen("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname(), timeout=1):
+    with server.listen("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname(), timeout=60):
         assert server.base_url(listening) == "http://127.0.0.1:{}".format(*listening.getsockname()[1:])
 
 

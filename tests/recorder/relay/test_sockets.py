@@ -433,10 +433,10 @@ async def test_a_timestamp_is_the_kernels_even_if_the_loop_reads_late(loop: Loop
             sent = time.monotonic_ns()
             far.send(b"x")
             time.sleep(0.05)  # noqa: ASYNC251 - the loop is held up
+            held_until = time.monotonic_ns()
             await until(lambda: told.reads)
             assert sock.has_kernel_time
-            assert sent - 100_000 <= told.reads[0][0] < sent + 25_000_000
-            assert time.monotonic_ns() - told.reads[0][0] > 25_000_000
+            assert sent - 100_000 <= told.reads[0][0] < held_until
         sock.close()
 
 
@@ -642,7 +642,7 @@ def spoken_to(authority: Path, take: Callable[[ssl.SSLSocket], None]) -> tuple[i
 
     def serve() -> None:
         with listener, listener.accept()[0] as sock:
-            sock.settimeout(10)
+            sock.settimeout(60)
             context = serving(authority, "good")
             with context.wrap_socket(sock, server_side=True, suppress_ragged_eofs=False) as secured:
                 take(secured)

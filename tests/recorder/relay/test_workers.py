@@ -5,7 +5,7 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -29,14 +29,14 @@ from wiretape.recorder.errors import CannotListen
 from wiretape.recorder.relay import server
 
 STREAM = [(0.0, chunk("a")), (0.03, chunk("b", finish="stop")), (0.0, DONE)]
-LONG = [*((0.02, chunk(str(number))) for number in range(40)), (0.0, DONE)]
+LONG = answer([*((0.02, chunk(str(number))) for number in range(40)), (0.0, DONE)])
 HELD = Scene([(0, b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n")], "stall")
 CLIENTS = 24
 """That all of their connections come to the same of two processes is as likely as 1 in 8 million."""
 
 
 def choose(asked: ReceivedRequest) -> Scene:
-    return {b"/held": HELD, b"/long": answer(LONG)}.get(asked.target) or answer(STREAM)
+    return {b"/held": HELD, b"/long": LONG}.get(asked.target) or answer(STREAM)
 
 
 def children(pid: int, program: str) -> list[int]:
@@ -107,18 +107,32 @@ async def test_a_killed_worker_breaks_its_own_streams_and_is_replaced(tmp_path: 
 
 @on_loop
 async def test_a_killed_writer_loses_nothing_of_any_worker_and_a_signal_drains_all(tmp_path: Path) -> None:
-    tape = tmp_path / "tape.db"
+    tape, may_end = tmp_path / "tape.db", asyncio.Event()
+
+    def pieces() -> Iterator[tuple[float, bytes]]:
+        """Go on sending nothing in the middle of a stream until it may end."""
+        begun, ending = LONG.pieces[:20], LONG.pieces[20:]
+        yield from begun
+        while not may_end.is_set():
+            yield 0.02, b""
+        yield from ending
+
     async with (
-        ScriptedUpstream(choose) as upstream,
+        ScriptedUpstream(lambda _: Scene(pieces())) as upstream,
         recording(tape, upstream.url, "--workers", "3", is_fresh=True) as (process, base),
     ):
-        assert len(children(process.pid, "wiretape.recorder.relay.worker")) == 2
-        async with streaming(base, "/long") as readers:
+        assert process.stderr is not None
+        await until(lambda: len(children(process.pid, "wiretape.recorder.relay.worker")) == 2)
+        async with streaming(base, "/long") as readers, asyncio.timeout(60):
             os.kill(await writer_of(tape, process.pid), signal.SIGKILL)
-            code, _, err = await finish(process, signal.SIGTERM)
+            said = await process.stderr.readuntil(b"starting another")
+            process.send_signal(signal.SIGTERM)
+            said += await process.stderr.readuntil(b"draining ")
+            may_end.set()
+            code, _, err = await finish(process)
+            err = said.decode() + err
             bodies = [await reader.read() for reader in readers]
     assert code == 0
-    assert "draining " in err
     assert all(body.endswith(b"0\r\n\r\n") for body in bodies)
     assert err.count("the writer ended; starting another") == 1
     closing = f"{CLIENTS} generations: {CLIENTS} complete · not stored: 0 bytes, 0 frames, 0 exchanges"

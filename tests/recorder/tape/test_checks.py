@@ -97,7 +97,7 @@ def corrupt(tape: Path) -> None:
 
 def limited(tape: Path) -> list[str]:
     with reading(tape) as connection:
-        return checks.damage(connection, 5)
+        return checks.damage(connection, 60)
 
 
 @pytest.mark.damages
@@ -111,7 +111,10 @@ def test_a_limited_check_stops_where_sqlite_finds_something(recorded: Path) -> N
 
 
 @pytest.mark.damages
-def test_a_limited_check_tells_the_first_few_problems_of_the_newest_exchanges(tape: Path) -> None:
+def test_a_limited_check_tells_the_first_few_problems_of_the_newest_exchanges(
+    tape: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "EXCHANGES_SECONDS", 60)
     with opened(tape) as store:
         for number in range(8):
             record(store, exchange(f"e{number}"))
@@ -132,17 +135,17 @@ def test_a_check_that_takes_too_long_is_left(tape: Path) -> None:
 
 
 def test_what_is_held_of_a_session_is_read_from_the_file(recorded: Path) -> None:
-    assert checks.verify(recorded, SESSION.uuid, 5) == Verified(2, 0, 2 * SIZE, [])
+    assert checks.verify(recorded, SESSION.uuid, 60) == Verified(2, 0, 2 * SIZE, [])
 
 
 @pytest.mark.damages
 def test_what_cannot_be_read_is_not_held(recorded: Path) -> None:
     other = recorded.with_name("other.db")
-    assert checks.verify(other, SESSION.uuid, 5) == Verified(0, 0, 0, ["it was removed"])
+    assert checks.verify(other, SESSION.uuid, 60) == Verified(0, 0, 0, ["it was removed"])
     damage(other, "CREATE VIEW segments AS SELECT 1")
-    assert checks.verify(other, SESSION.uuid, 5).problems[0].startswith(f"{other} holds segments as a view")
+    assert checks.verify(other, SESSION.uuid, 60).problems[0].startswith(f"{other} holds segments as a view")
     recorded.write_bytes(recorded.read_bytes()[:4096] + b"\xff" * (recorded.stat().st_size - 4096))
-    held = checks.verify(recorded, SESSION.uuid, 5)
+    held = checks.verify(recorded, SESSION.uuid, 60)
     assert (held.exchanges, held.failed, held.bytes) == (0, 0, 0)
     assert "malformed" in held.problems[0]
     with closing(sqlite3.connect(other, isolation_level=None)) as locker:
@@ -150,7 +153,7 @@ def test_what_cannot_be_read_is_not_held(recorded: Path) -> None:
         locker.execute("BEGIN EXCLUSIVE")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(file, "BUSY_MS", 20)
-            assert checks.verify(other, SESSION.uuid, 5) == Verified(None, None, None, ["database is locked"])
+            assert checks.verify(other, SESSION.uuid, 60) == Verified(None, None, None, ["database is locked"])
 
 
 def test_an_exchange_that_is_measured_while_it_is_checked_is_no_damage(tape: Path) -> None:
@@ -178,7 +181,7 @@ def test_a_check_that_is_interrupted_leaves_no_error_behind(
 
     event.listen(Engine, "before_cursor_execute", wait)
     try:
-        assert checks.verify(recorded, SESSION.uuid, 5).problems == []
+        assert checks.verify(recorded, SESSION.uuid, 60).problems == []
     finally:
         event.remove(Engine, "before_cursor_execute", wait)
     gc.collect()

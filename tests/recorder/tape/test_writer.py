@@ -105,7 +105,7 @@ asyncio.run(main())
 def test_what_a_relay_has_sent_before_its_writer_was_loaded_outlives_it(tape: Path, tmp_path: Path) -> None:
     pieces, loaded = [b"." * (1 << 20)] * 8, tmp_path / "loaded"  # more than any socket holds
     with writer(tape, code=loading(loaded), is_fresh=True) as started:
-        started.connection.settimeout(30)
+        started.connection.settimeout(60)
         started.send([begin("e1"), head("e1"), *body("e1", pieces)])
         started.leave()
         loaded.touch()

@@ -99,7 +99,7 @@ def test_closing_ends_a_question_and_does_not_wait_for_one_that_goes_on(is_endle
         await asyncio.to_thread(begun.wait)
         started = time.perf_counter()
         reader.close()
-        assert time.perf_counter() - started < 15  # it would wait 60 s
+        assert time.perf_counter() - started < 50  # it would wait 60 s
         release.set()
         asked.cancel()
 
