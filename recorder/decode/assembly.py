@@ -228,14 +228,14 @@ class _Builder:
             "attributes": cleaner.value(self._attributes) or None,
             **token_counts(self._api, self._usage),
         }
-        is_additive = _is_additive(values)
+        additive = is_additive(values)
         raised = {
             "multi_choice": len(choices) > 1,
             "no_usage": values["output_tokens"] is None,
             "usage_from_timings": usage_fields.is_from_timings(self._usage),
-            "total_unexplained": _is_unexplained(values, is_additive=is_additive),
-            "reasoning_additive": is_additive,
-            "hidden_tokens": _hides_tokens(records, values, textless=self._textless, is_additive=is_additive),
+            "total_unexplained": is_unexplained(values, is_additive=additive),
+            "reasoning_additive": additive,
+            "hidden_tokens": _hides_tokens(records, values, textless=self._textless, is_additive=additive),
         }
         return Answer(
             values,
@@ -266,14 +266,14 @@ def _hides_tokens(
     return not textless and tokens["output_tokens"] > reasoning + answers + called + allowed
 
 
-def _is_additive(tokens: Mapping[str, Any]) -> bool:
+def is_additive(tokens: Mapping[str, Any]) -> bool:
     """Return True if reasoning is counted beside the output tokens, as by xAI and Gemini, and not within them."""
     reasoning: int = tokens["reasoning_tokens"] or 0
     given, answered = tokens["input_tokens"] or 0, tokens["output_tokens"] or 0
     return reasoning > 0 and tokens["total_tokens"] == given + answered + reasoning
 
 
-def _is_unexplained(tokens: Mapping[str, Any], *, is_additive: bool) -> bool:
+def is_unexplained(tokens: Mapping[str, Any], *, is_additive: bool) -> bool:
     """Return True if the total that usage reports is more than its parts."""
     given, answered, total = tokens["input_tokens"], tokens["output_tokens"] or 0, tokens["total_tokens"]
     reasoning = tokens["reasoning_tokens"] if is_additive else 0

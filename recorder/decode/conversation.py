@@ -24,6 +24,7 @@ from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.decode.prompt import (
     Message,
     Part,
+    Prompt,
     Text,
     ToolCall,
     ToolResult,
@@ -86,8 +87,20 @@ def belonging(
     stream the request resumes.
     """
     prompt = prompt_of(asked.value) if operation in PROMPTED else None
+    return belonging_of(prompt, asked.headers, operation, content, calls, resumed)
+
+
+def belonging_of(
+    prompt: Prompt | None,
+    headers: Sequence[Sequence[str]],
+    operation: str,
+    content: str | None,
+    calls: Sequence[Mapping[str, Any]] | None,
+    resumed: str | None = None,
+) -> JsonObject:
+    """Return the fields of `Measures` about the conversation of a request with this prompt, as `belonging` does."""
     fields = prompt.parameters if prompt is not None else {}
-    found: JsonObject = _named(asked.headers, fields)
+    found: JsonObject = _named(headers, fields)
     if operation not in GENERATIONS:
         return found | {"previous_response_id": None}
     if resumed is not None:

@@ -8,7 +8,7 @@ hostile, is an error: what cannot be read is left out and flagged. Reading and w
 from collections.abc import Sequence
 from typing import Any, Final
 
-from wiretape.recorder.decode import encoding, payloads, plain, silences, turns
+from wiretape.recorder.decode import direct, encoding, payloads, plain, silences, turns
 from wiretape.recorder.decode.assembly import Answer, assemble
 from wiretape.recorder.decode.conversation import RecordedRequest, answers_tools, belonging
 from wiretape.recorder.decode.decoder import BROKEN, COMMENT, EVENT, Decoded, decode
@@ -57,6 +57,8 @@ def derive(
     Without the request (`asked`) its conversation is unknown.
     """
     reads = Reads.of(reads)
+    if decoded is None and asked is not None and (found := direct.measures(exchange, reads, body, asked)) is not None:
+        return found
     if decoded is None:
         decoded = decode(exchange, reads, body)
     cleaner = Cleaner()

@@ -178,7 +178,7 @@ class Prefix(msgspec.Struct, array_like=True, frozen=True, gc=False):
         return array("I", self.sizes)
 
 
-_packed = msgspec.msgpack.Encoder().encode
+packed = msgspec.msgpack.Encoder().encode
 _unpacked = msgspec.msgpack.Decoder(Prefix).decode
 
 
@@ -243,14 +243,14 @@ class Elements:
                 attribution.append(at)
             elif is_leading and not key.startswith("parameters."):
                 head.append(digest)
-        return _packed(
+        return packed(
             Prefix(
                 places=places,
                 digests=b"".join([one.digest for one in self.elements]),
                 sizes=array("I", [one.size for one in self.elements]).tobytes(),
                 first=first,
                 system=system,
-                head=_sha256(b"".join(head)).digest()[:_DIGEST_BYTES],
+                head=joined(head),
                 by_model=by_model,
                 is_marked=self.is_marked,
                 ttl_s=min(self.ttls_s, default=None),
@@ -373,7 +373,7 @@ class _Reader:
         if kind == "model":
             if isinstance(name := fields.get("model") or self.model, str):
                 size = len(self.raw["model"]) if fields.get("model") else 0
-                yield Element("model", None, _digest(name), (Share("other", None, size),))
+                yield Element("model", None, digest(name), (Share("other", None, size),))
         elif kind in _LISTS:
             source, keys = _LISTS[kind]
             for key in keys:
@@ -385,7 +385,7 @@ class _Reader:
             yield self._single(kind, f"parameters.{kind}", "other")
 
     def _single(self, key: str, place: str, source: str) -> Element:
-        return Element(place, None, _digest(self.fields[key]), (Share(source, None, len(self.raw[key])),))
+        return Element(place, None, digest(self.fields[key]), (Share(source, None, len(self.raw[key])),))
 
     def _items(self, key: str, source: str, marked: bool) -> Iterator[Element]:
         index = 0
@@ -420,7 +420,7 @@ class _Reader:
         if marked and _MARKS in bytes(raw):
             value = self._unmarked(value, _DEEPEST)
         try:
-            return _digest(value)
+            return digest(value)
         except UnicodeEncodeError as error:
             raise _UnreadableError from error
         except (msgspec.EncodeError, OverflowError, ValueError, RecursionError):  # a number of many digits
@@ -551,7 +551,13 @@ def _seconds(ttl: object) -> int | None:
     return int(match[1]) * _UNITS_S[match[2]] if match else None
 
 
-def _digest(value: object) -> bytes:
+def joined(digests: Iterable[bytes]) -> bytes:
+    """Return one digest of several."""
+    return _sha256(b"".join(digests)).digest()[:_DIGEST_BYTES]
+
+
+def digest(value: object) -> bytes:
+    """Return the digest of a parameter, a message or a block."""
     return _sha256(_json(_same(value))).digest()[:_DIGEST_BYTES]
 
 
