@@ -126,7 +126,7 @@ def _named(headers: Sequence[Sequence[str]], body: Mapping[str, object]) -> Json
     A header comes first: a client that has one sends it with every request, also with those whose body names none.
     """
     sent: dict[str, str] = dict(reversed(headers))  # type: ignore[arg-type]
-    named = chain([(sent[name], name) for name in _HEADERS if name in sent], _in_body(body))
+    named = chain([(sent[name], name) for name in _HEADERS if name in sent], _in_body(body) if body else ())
     key, by = next(((key, by) for value, by in named if value is not None and (key := _key(value))), (None, None))
     return {
         "conversation_key": key,

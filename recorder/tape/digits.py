@@ -35,8 +35,8 @@ def packed(numbers: Sequence[int | None]) -> bytes:
     """Pack numbers; None stands for an unknown one."""
     if not numbers:
         return _EMPTY
-    if len(numbers) == 1 and numbers[0] is not None:  # as of an answer in one read
-        return b"[1,1,%d]\n\0" % numbers[0]
+    if len(numbers) == 1 and numbers[0] is not None:
+        return single(numbers[0])
     ordered = sorted(cast("Sequence[int]", numbers) if None not in numbers else filter(_is_known, numbers))
     if not ordered:
         return _encode([len(numbers), 0, None]) + b"\n"
@@ -54,6 +54,11 @@ def packed(numbers: Sequence[int | None]) -> bytes:
         text += "0"
     head = [len(numbers), digits, base, others] if others else [len(numbers), digits, base]
     return b"%b\n%b" % (_encode(head), bytes.fromhex(_marked(text, others, digits) if others else text))
+
+
+def single(number: int) -> bytes:
+    """Pack one number, as of an answer in one read."""
+    return b"[1,1,%d]\n\0" % number
 
 
 def _is_known(number: int | None) -> TypeGuard[int]:

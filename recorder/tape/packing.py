@@ -54,6 +54,10 @@ class Packed(NamedTuple):
 
 def pack(reads: Reads) -> Packed:
     """Pack all reads of a finished exchange; missing reads between them have no times."""
+    if len(reads.seq) == 1 and reads.seq[0] == reads.start[0] == 0 and (relayed_ns := reads.relayed_ns[0]) is not None:
+        at_ns = reads.at_ns[0]  # as of nearly all short answers: below, each step looks at whole columns
+        if -MOST < at_ns < MOST and -MOST < relayed_ns < MOST:
+            return Packed(0, 0, *map(digits.single, (at_ns, relayed_ns - at_ns, reads.size[0])))
     columns = _columns(reads.at_ns, reads.relayed_ns, reads.size) if _is_contiguous(reads) else _with_holes(reads)
     return Packed(0, 0, *map(digits.packed, columns))
 

@@ -13,7 +13,7 @@ import functools
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from urllib.parse import quote, unquote_plus
 
 from wiretape.recorder.sanitize import safe
@@ -122,14 +122,14 @@ class Redactor:
     def headers(self, pairs: Iterable[tuple[bytes, bytes]]) -> list[list[str]]:
         """Return header pairs as `[name, value]` text in the order they came, credentials replaced."""
         found = [self._known_header(name, value) for name, value in pairs]
-        for _, _, key in found:
-            if key:
-                self._remember(key)
+        for _, _, keys in found:
+            if keys:
+                self._remember(keys)
         return [[name, value if name in _STRUCTURAL else self._without_known_keys(value)] for name, value, _ in found]
 
-    def _remember(self, key: str) -> None:
-        for spelling in {key, quote(key, safe="")}:
-            self._known_keys[spelling] = self._known_keys.pop(spelling, "") or self.mark(key)
+    def _remember(self, spellings: Sequence[str]) -> None:
+        for spelling in spellings:
+            self._known_keys[spelling] = self._known_keys.pop(spelling, "") or self.mark(spellings[0])
         while len(self._known_keys) > _KNOWN_KEYS:
             del self._known_keys[next(iter(self._known_keys))]
 
@@ -139,11 +139,12 @@ class Redactor:
                 text = text.replace(key, mark)
         return text
 
-    def _header(self, raw_name: bytes, raw_value: bytes) -> tuple[str, str, str]:
-        """Return a name and a value without credentials, and the key in it, which other headers may repeat, or ""."""
+    def _header(self, raw_name: bytes, raw_value: bytes) -> tuple[str, str, tuple[str, ...]]:
+        """Return a name and a value without credentials, and the spellings of its key, which others may repeat."""
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
         shown = self.mark(name) if _LOOKS_SECRET.search(name) else name
-        return shown, self._value(name, value), _sent_key(name, value)
+        key = _sent_key(name, value)
+        return shown, self._value(name, value), tuple(dict.fromkeys((key, quote(key, safe="")))) if key else ()
 
     def _value(self, name: str, value: str) -> str:
         if name in _CHALLENGES:

@@ -54,6 +54,7 @@ _JSON_MEASURES: Final = [
 ]
 _FLAGS, _ICL = map(measures.c.keys().index, ("flags", "icl"))
 _OF_FINISHED: Final = [name for name in journal.Finished.__struct_fields__ if name in measures.c]
+_figures_of = attrgetter(*_OF_FINISHED)
 _values_of = attrgetter(*measures.c.keys()[1:])
 _INSERT_MEASURES: Final = f"INSERT OR REPLACE INTO measures ({MEASURES}) VALUES ({', '.join('?' * len(measures.c))})"
 INSERT_BODY: Final = {
@@ -301,7 +302,7 @@ def _finished(facts: Unsettled, measured: Measures | None) -> journal.Finished:
         recorded = facts.id, exchange.method, exchange.path, exchange.request_model
         return journal.Finished(*recorded, exchange.status, "not measured")
     model = exchange.request_model or measured.response_model
-    figures = {name: getattr(measured, name) for name in _OF_FINISHED} | {"flags": list(measured.flags)}
+    figures = dict(zip(_OF_FINISHED, _figures_of(measured), strict=True)) | {"flags": list(measured.flags)}
     return journal.Finished(facts.id, exchange.method, exchange.path, model, exchange.status, **figures)
 
 
