@@ -99,7 +99,7 @@ def started(tape: Path, environment: dict[str, str]) -> "tuple[subprocess.Popen[
     """Start a writer, and return its process and a connection to it."""
     claimed = lock.claim(tape)
     assert isinstance(claimed, lock.Claim)
-    with contextlib.closing(claimed), link.listen() as listener, socket.socket(socket.AF_UNIX) as connection:
+    with contextlib.closing(claimed), link.listen(tape) as listener, socket.socket(socket.AF_UNIX) as connection:
         claimed.name("a benchmark (pid 0)", Path(listener.getsockname()))
         given = claimed.descriptor, listener.fileno()
         command = [
