@@ -25,26 +25,13 @@ from wiretape.recorder.decode.prompt import SYSTEM, Message, Prompt, Text
 from wiretape.recorder.decode.usage_fields import merge
 from wiretape.recorder.decode.values import JsonObject
 
-_FACTS: Final = {
-    "status": 200,
-    "method": "POST",
-    "ended_by": "end",
-    "content_encoding": None,
-    "dialects": None,
-    "sent": None,
-    "gap_bytes": 0,
-    "paused": 0,
-    "request_missing": 0,
-    "surplus": False,
-    "coarse_clock": False,
-    "h2_offered": False,
-    "asks_identity": False,
-    "rebuilt": False,
-    "has_bytes": True,
-}
-"""The facts of an exchange that raise no flag, and leave its answer whole."""
-_facts_of = attrgetter(*_FACTS)
-_EXPECTED: Final = tuple(_FACTS.values())
+_facts_of = attrgetter("status", "method", "ended_by", "has_bytes")
+_FACTS: Final = (200, "POST", "end", True)
+_oddities_of = attrgetter(
+    "content_encoding", "dialects", "sent", "gap_bytes", "paused", "request_missing", "surplus", "coarse_clock",
+    "h2_offered", "asks_identity", "rebuilt",
+)  # fmt: skip
+"""The facts of an exchange that raise a flag, or decide about its answer, unless they are unknown, 0 or False."""
 _TYPES: Final = frozenset({"application/json", "application/json; charset=utf-8"})
 _FRAMINGS: Final = frozenset({"length", "chunked"})
 _IMPORTS: Final = frozenset({"imported", "none"})
@@ -128,7 +115,7 @@ _SOURCES: Final = {"system": "system", "developer": "system", "user": "user", "a
 
 def measures(exchange: Exchange, reads: Reads, body: bytes, asked: RecordedRequest) -> Measures | None:
     """Return the measures of an exchange; None if its request or its answer is not plain."""
-    if not _is_plain(exchange) or _NUL in body or not body.startswith(b"{"):
+    if not _is_plain(exchange, asked) or _NUL in body or not body.startswith(b"{"):
         return None
     try:
         answer = _answer(body)
@@ -162,16 +149,21 @@ def measures(exchange: Exchange, reads: Reads, body: bytes, asked: RecordedReque
     )
 
 
-def _is_plain(exchange: Exchange) -> bool:
+def _is_plain(exchange: Exchange, asked: RecordedRequest) -> bool:
     """Return True if nothing but the two bodies tells anything of the exchange."""
-    if _facts_of(exchange) != _EXPECTED or exchange.content_type not in _TYPES or exchange.framing not in _FRAMINGS:
+    if (
+        _facts_of(exchange) != _FACTS
+        or any(_oddities_of(exchange))
+        or exchange.content_type not in _TYPES
+        or exchange.framing not in _FRAMINGS
+    ):
         return False
     if not exchange.path.endswith(_PATH):
         return False
     late_ns = exchange.clock_error_ns
     if exchange.clock in _IMPORTS or (late_ns is not None and late_ns > SUSPECT_NS):
         return False
-    names = {name for side in exchange.headers for name, _ in side}
+    names = {name for side in (*exchange.headers, asked.headers) for name, _ in side}
     return _UPGRADE not in names and not any([headers <= names for headers in _headers_of_others()])
 
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import fields
 from typing import Any
 
 from tests.support.cases import each_case
@@ -9,7 +10,7 @@ from wiretape.recorder.decode import direct
 from wiretape.recorder.decode.conversation import RecordedRequest
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.derive import derive
-from wiretape.recorder.decode.exchange import Exchange, Headers, Reads
+from wiretape.recorder.decode.exchange import NO_HEADERS, Exchange, Headers, Reads, Sent
 from wiretape.recorder.decode.metrics import Measures
 
 ODD: list[Any] = [None, "", "null", "x", "a\0b", "é☃", "\ud83d", [], [None], [{}], {}, {"x": 1}, 0, 1, -1, 2**53, 2**70]
@@ -34,10 +35,15 @@ FACTS: dict[str, list[Any]] = {
     "status": [201, 400, None], "method": ["GET"], "ended_by": ["eof", "client", "died", None], "gap_bytes": [3],
     "content_encoding": ["gzip"], "content_type": [None, "text/event-stream", "application/json; charset=utf-8"],
     "framing": ["chunked", "close", "none", None], "clock": ["imported", "none", None], "paused": [1],
-    "clock_error_ns": [5, 10**9], "surplus": [True], "coarse_clock": [True], "h2_offered": [True], "rebuilt": [True],
-    "has_bytes": [False], "request_missing": [9], "asks_identity": [True], "connection_reused": [True],
+    "clock_error_ns": [5, 10**9], "surplus": [True], "coarse_clock": [True], "h2_offered": [True, None],
+    "has_bytes": [False], "rebuilt": [True], "asks_identity": [True], "connection_reused": [True],
     "connected_ns": [10_000], "sent_ns": [None, 20_000], "headers_ns": [None], "end_ns": [None, 10], "protocol": ["h2"],
     "path": ["/v1/chat", "/v1/completions", "/v1/chat/completions?x=1", "/mcp/chat/completions"],
+    "request_missing": [9], "extensions": ["permessage-deflate"], "reset_code": ["rst_cancel"],
+    "request": [None], "request_model": ["m"],
+    "sent": [Sent(Reads((), (), (), (), ()), b"")], "headers": [NO_HEADERS],
+    "started_at": ["2026-03-01T12:00:00Z"], "upstream": ["https://api.test"], "boot_ns": [5], "bytes": [7],
+    "client_bytes": [7], "client_gap_bytes": [7], "client_closed_ns": [5], "ended_detail": ["by the peer"],
     "dialects": ['[{"name": "own", "match": {"path": "/chat/completions"}, "text": "id"}]'],
 }  # fmt: skip
 HEADERS = [
@@ -143,9 +149,15 @@ def test_direct_measures_equal_the_general_ones(seed: int) -> None:
     assert 5 < len(found) < 40
 
 
+def test_any_fact_may_be_odd() -> None:
+    """A fact that is not varied above might be one that the direct way does not look at."""
+    assert {field.name for field in fields(Exchange)} == FACTS.keys()
+
+
 def test_a_plain_answer_is_measured_directly() -> None:
     body, asked = json.dumps(ANSWER).encode(), RecordedRequest([], json.dumps(REQUEST).encode())
-    exchange = Exchange(200, "application/json", None, "end", None, 1, 2, framing="length", path="/chat/completions")
+    facts: dict[str, Any] = {"status": 200, "framing": "length", "ended_by": "end", "path": "/v1/chat/completions"}
+    exchange = Exchange(content_type="application/json", headers_ns=1, end_ns=2, **facts)
     reads = Reads([0], [1], [1], [0], [len(body)])
     assert direct.measures(exchange, reads, body, asked) == derive(exchange, reads, body, asked=asked)
     assert derive(exchange, reads, body, asked=asked).content == "Yes."
