@@ -97,12 +97,32 @@ class Export:
 
 
 @dataclass(frozen=True, slots=True)
+class Import:
+    """A format of files that `import` reads.
+
+    `path` is `module:attribute` of its reader: a function that gets the content of a file and an `ImportedFile`, and
+    yields an `ImportedExchange` or an `Unimportable` for each exchange. `meaning` says which facts the format has.
+    """
+
+    name: str
+    path: str
+    meaning: str
+    begins: bytes
+    """The regular expression of a file's beginning, by which it is recognised."""
+    suffix: str = ""
+    """The ending of a file's name that decides where the content is any JSON; empty for none."""
+    is_guess: bool = False
+    """True if files of other formats begin in the same way: then it counts after all of these."""
+
+
+@dataclass(frozen=True, slots=True)
 class Wing:
     """The additions of one wing: `sources` are addresses for `--db`, `sinks` for `ship --to`."""
 
     commands: tuple[Command, ...] = ()
     options: tuple[Options, ...] = ()
     exports: tuple[Export, ...] = ()
+    imports: tuple[Import, ...] = ()
     sources: tuple[Address, ...] = ()
     sinks: tuple[Address, ...] = ()
     extras: tuple[Extra, ...] = ()

@@ -37,3 +37,35 @@ def test_each_folder_of_a_wing_is_listed_once() -> None:
     folders = {path.parent.name for path in (ROOT / "viewer" / "wings").glob("*/__init__.py")}
     assert sorted(contracts.BUILT_IN) == sorted(folders)
     assert contracts.built_in().keys() == folders
+
+
+OUTLINE = '''
+"""Exchanges as an outline for people."""
+
+from wiretape.viewer.contracts import Export, Wing
+
+WING = Wing(exports=(Export("outline", f"{__name__}:write", "line", "a line for each exchange", suffix=".txt"),))
+
+
+def write(task, file):
+    """Write a line for each exchange, and return their count."""
+    rows = task.source.rows(("id", "outcome"), task.selection, limit=task.limit)
+    return sum(bool(file.write(f"- {row['id']}: {row['outcome']}\\n".encode())) for row in task.over(rows))
+'''
+
+
+def test_a_wing_of_twenty_lines_adds_an_export_format(core: Path, demo: tuple[Path, str], tmp_path: Path) -> None:
+    shutil.copytree(core / "wiretape", tmp_path / "wiretape")
+    table = tmp_path / "wiretape" / "viewer" / "contracts.py"
+    table.write_text(
+        table.read_text("utf-8").replace("BUILT_IN: Final = (", 'BUILT_IN: Final = ("outlines", '), "utf-8"
+    )
+    (wing := tmp_path / "wiretape" / "viewer" / "wings" / "outlines").mkdir(parents=True)
+    (wing / "__init__.py").write_text(OUTLINE, "utf-8")
+    assert OUTLINE.count("\n") <= 20
+    words = [sys.executable, "-P", "-m", "wiretape.viewer.cli", "export", "@stall", "-o", str(tmp_path / "a.txt")]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "WIRETAPE_DB": str(demo[0])}
+    done = subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.endswith("a.txt (1 line)\n")
+    assert (tmp_path / "a.txt").read_text("utf-8").endswith(": complete\n")

@@ -335,16 +335,17 @@ class ViewerApp(App[int]):
             self.push_screen(menus.copy_menu(self, self._shown.copies(), self.screen))
 
     def action_export_menu(self) -> None:
-        from wiretape.viewer.tui.dialogs import menus
+        from wiretape.viewer.tui.dialogs import menus, offers
 
         if not self.screen.is_modal:
-            self.push_screen(menus.export_menu(self, self._shown.exports()))
+            self.push_screen(menus.export_menu(self, offers.possible(self._shown.exports())))
 
     def action_browse(self) -> None:
         """Write the page of this screen's exchanges, and open it in the browser."""
+        from wiretape.viewer.tui.dialogs import offers
         from wiretape.viewer.tui.dialogs.menus import browse
 
-        exports = (arguments for _, arguments in self._shown.exports())
+        exports = (arguments for _, arguments in offers.possible(self._shown.exports()))
         page = next((arguments for arguments in exports if arguments[-2:] == ["--format", "html"]), None)
         if page is None:
             self.notify("there is no page of this")

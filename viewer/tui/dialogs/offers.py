@@ -1,10 +1,11 @@
 """Texts to copy and exports that screens offer, and commands that reproduce the screen."""
 
 import shlex
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from wiretape.viewer import contracts
 from wiretape.viewer.source.base import Place
 
 
@@ -39,6 +40,16 @@ def arguments(place: Place, *arguments: str) -> list[str]:
 def command(place: Place, *words: str) -> str:
     """Return a command of `wiretape` about a source, quoted for a shell in any directory."""
     return shlex.join(["wiretape", *arguments(place, *words)])
+
+
+def possible(exports: Sequence[tuple[str, list[str]]]) -> list[tuple[str, list[str]]]:
+    """Return the exports, as (label, arguments), but those in formats of wings that this installation lacks."""
+    formats = {"sse", *(one.name for wing in contracts.built_in().values() for one in wing.exports)}
+    return [
+        (label, arguments)
+        for label, arguments in exports
+        if "--format" not in arguments or arguments[arguments.index("--format") + 1] in formats
+    ]
 
 
 def part_command(place: Place, id: str, part: str) -> str:

@@ -21,8 +21,8 @@ from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped, safe
 from wiretape.recorder.tape import redact
 from wiretape.viewer.commands import progress
+from wiretape.viewer.imported import Data, ImportedFile, NotImportable
 from wiretape.viewer.wings.imports import formats
-from wiretape.viewer.wings.imports.found import Data, ImportedFile, NotImportable
 
 if TYPE_CHECKING:
     from wiretape.viewer.wings.imports.tape import ImportReport

@@ -2,38 +2,15 @@
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, cast
 
-from wiretape.viewer.wings.imports import found
-from wiretape.viewer.wings.imports.found import Data, Found, ImportedFile, NotImportable, Unimportable
+from wiretape.viewer import contracts, imported
+from wiretape.viewer.imported import Data, ImportedExchange, ImportedFile, NotImportable, Unimportable
 
-FORMATS: Final = {
-    "har": "HTTP archives: the phases of an exchange, and bodies without their content coding (then rebuilt); for an "
-    "event stream the time of each event, if the archive has _eventSourceMessages (coarse_clock), else no times within "
-    "it (no_timing). An answer is refused if the archive does not have all of its body, as of a stream that mitmproxy "
-    "passed on. An export of wiretape keeps each read and its time",
-    "mitmproxy": "flows that mitmdump -w saves: when an answer began and ended, nothing within it (no_timing); no byte "
-    "of an answer that broke off or was streamed past it",
-    "vcrpy": "cassettes of vcrpy, which pytest-recording and pytest-vcr use, in YAML or JSON: whole bodies without "
-    "times (no_timing), at the second of the answer's Date header, else of the file. A body that is kept as a value is "
-    "JSON again (rebuilt). YAML needs PyYAML, the extra vcr",
-    "sse": "the bytes of one body, as curl -N -o FILE saves them: an event stream, or JSON of an API known here. Their "
-    "times are unknown (no_timing), and so is the request, but for its URL if --url names it; taken to answer a POST "
-    "with the status 200, at the time of the file",
-}
-"""The formats, and the facts about an exchange in each."""
+FORMATS: Final = {one.name: one for wing in contracts.built_in().values() for one in wing.imports}
+"""The formats by name."""
 
-_LOOKED_AT: Final = 1 << 16
-_RECOGNISED: Final = {
-    "har": re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"log"\s*:'),
-    "vcrpy": re.compile(
-        rb"(?:\xef\xbb\xbf)?(?:#[^\n]*\n|---[^\n]*\n|version: *\d+ *\r?\n|\s)*interactions: *\r?\n"
-        rb'|(?:\xef\xbb\xbf)?\s*\{\s*(?:"version"\s*:\s*\d+\s*,\s*)?"interactions"\s*:'
-    ),
-    "mitmproxy": re.compile(rb"\d{1,12}:\d{1,12}:[\w,;]"),
-    "sse": re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:(?:data|event|id|retry)[:\r\n]|:|[{\[])"),
-}
-"""The beginning of each format; the first that fits counts."""
+_HEAD_BYTES: Final = 1 << 16
 _JSON: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
 _FIELD: Final = re.compile(rb"(?:^|\xef\xbb\xbf|[\r\n])(?:(?:data|event)(?:[:\r\n]|$)|:)")
 """A line that an event stream has: `id` and `retry` alone are words of other files, too."""
@@ -47,28 +24,27 @@ _OTHERS: Final = {
 
 
 def recognised(data: Data, name: str = "") -> str:
-    """Return the format of a file; of JSON alone, a name that ends in .har decides. Raises `NotImportable`."""
-    head = data[:_LOOKED_AT]
+    """Return the format of a file; of JSON alone, a suffix may decide. Raises `NotImportable`."""
+    head = data[:_HEAD_BYTES]
     for advice, looks in _OTHERS.items():
         if looks.match(head):
             raise NotImportable(advice)
-    if name.lower().endswith(".har") and _JSON.match(head):
-        return "har"
-    for format, looks in _RECOGNISED.items():
-        if looks.match(head):
-            return format
+    if _JSON.match(head):
+        for format in FORMATS.values():
+            if format.suffix and name.lower().endswith(format.suffix):
+                return format.name
+    for format in sorted(FORMATS.values(), key=lambda one: one.is_guess):
+        if re.match(format.begins, head):
+            return format.name
     raise NotImportable(f"its format is not known: name one of {', '.join(FORMATS)} with --from")
 
 
-def read(format: str, data: Data, source: ImportedFile) -> Iterator[Found | Unimportable]:
+def read(format: str, data: Data, source: ImportedFile) -> Iterator[ImportedExchange | Unimportable]:
     """Return the exchanges in a file. Raises `NotImportable`, at the latest for the first item."""
-    from wiretape.viewer.wings.imports import har, mitmproxy, vcrpy
-
-    readers = {"har": har.read, "mitmproxy": mitmproxy.read, "vcrpy": vcrpy.read, "sse": _read_body}
-    return readers[format](data, source)
+    return cast(Iterator[ImportedExchange | Unimportable], contracts.load(FORMATS[format].path)(data, source))
 
 
-def _read_body(data: Data, source: ImportedFile) -> Iterator[Found]:
+def read_body(data: Data, source: ImportedFile) -> Iterator[ImportedExchange]:
     """Yield the one answer of a file that holds the bytes of a body, as `curl -N -o FILE` saves them.
 
     The file has no times and no request: the body is taken to answer a POST with the status 200.
@@ -77,7 +53,7 @@ def _read_body(data: Data, source: ImportedFile) -> Iterator[Found]:
     if not body.strip():
         raise NotImportable("it is empty")
     is_json = _JSON.match(body) is not None
-    answer = Found(
+    answer = ImportedExchange(
         place="body",
         started=source.modified,
         stamp="",
@@ -95,13 +71,13 @@ def _read_body(data: Data, source: ImportedFile) -> Iterator[Found]:
     yield answer
 
 
-def _is_answer(answer: Found, dialects: str | None) -> bool:
+def _is_answer(answer: ImportedExchange, dialects: str | None) -> bool:
     """Return True if a body has a field of an event stream, or else begins with a payload of an API known here."""
     from wiretape.recorder.decode.decoder import decode
     from wiretape.recorder.decode.exchange import Exchange
     from wiretape.recorder.decode.operation import api_asked
 
-    kind = found.header(answer.response_headers, "content-type")
+    kind = imported.header(answer.response_headers, "content-type")
     exchange = Exchange(status=200, content_type=kind, ended_by=answer.ended_by, path=answer.path, dialects=dialects)
     decoded = decode(exchange, (), answer.body)
     if decoded.framing == "sse":

@@ -21,8 +21,8 @@ from wiretape.recorder.decode.exchange import RESET_CODE
 from wiretape.recorder.decode.framings.sse import Event, EventCursor
 from wiretape.recorder.facts import ENDED_BY, EndedBy
 from wiretape.recorder.plurals import counted
-from wiretape.viewer.wings.imports import found
-from wiretape.viewer.wings.imports.found import Data, Found, Headers, ImportedFile, NotImportable, Unimportable
+from wiretape.viewer import imported
+from wiretape.viewer.imported import Data, Headers, ImportedExchange, ImportedFile, NotImportable, Unimportable
 
 _ID: Final = re.compile(r"[0-9a-f]{16}")
 _BOM: Final = b"\xef\xbb\xbf"
@@ -162,11 +162,11 @@ class _Body(NamedTuple):
     note: str | None = None
 
 
-def read(data: Data, source: ImportedFile) -> Iterator[Found | Unimportable]:
+def read(data: Data, source: ImportedFile) -> Iterator[ImportedExchange | Unimportable]:
     """Yield the exchanges of an archive. Raises `NotImportable`."""
     for number, raw in enumerate(_entries(data[:].removeprefix(_BOM))):
         place = f"entry {number}"
-        made = found.attempt(place, partial(_read, place, raw))
+        made = imported.attempt(place, partial(_read, place, raw))
         yield from (made,) if isinstance(made, Unimportable) else made
 
 
@@ -201,13 +201,13 @@ def _apart(data: bytes, begin: int) -> Iterator[bytes]:
     yield data[begin:]
 
 
-def _read(place: str, raw: bytes | msgspec.Raw) -> Sequence[Found | Unimportable]:
+def _read(place: str, raw: bytes | msgspec.Raw) -> Sequence[ImportedExchange | Unimportable]:
     """Return an exchange, after the note about it if there is one. Raises `ValueError`."""
     made, note = _found(place, _entry.decode(raw))
     return [made] if note is None else [Unimportable(place, note, is_note=True), made]
 
 
-def _found(place: str, entry: _Entry) -> tuple[Found, str | None]:
+def _found(place: str, entry: _Entry) -> tuple[ImportedExchange, str | None]:
     """Return an exchange, and a note about it, or None. Raises `ValueError`."""
     own, response = entry.own or _Own(), entry.response
     if entry.sockets is not None:
@@ -216,13 +216,13 @@ def _found(place: str, entry: _Entry) -> tuple[Found, str | None]:
         raise ValueError("its URL is not one of HTTP")
     ended_by, detail = _ending(entry)
     started, status, marks = _started(entry.started), response.status or None, _marks(entry)
-    headers, was_coded = found.decoded(_headers(response.headers))
+    headers, was_coded = imported.decoded(_headers(response.headers))
     protocol = _protocol(entry)
     request, request_size = _request_body(entry)
     body = _body(entry, started, marks.end_ns, was_coded=was_coded)
     if entry.own is None and ended_by == "end" and (200 <= response.status < 300):
         _require_body(entry, body)
-    made = Found(
+    made = ImportedExchange(
         place=place,
         id=own.id if own.id and _ID.fullmatch(own.id) else None,
         started=started,
@@ -236,7 +236,7 @@ def _found(place: str, entry: _Entry) -> tuple[Found, str | None]:
         response_headers=headers,
         response_trailers=_headers(response.trailers),
         protocol=protocol,
-        framing=found.framing(entry.request.method, status, headers, protocol) if status else None,
+        framing=imported.framing(entry.request.method, status, headers, protocol) if status else None,
         connected_ns=marks.connected_ns,
         sent_ns=marks.sent_ns,
         headers_ns=marks.headers_ns if status else None,
@@ -258,8 +258,8 @@ def _found(place: str, entry: _Entry) -> tuple[Found, str | None]:
 
 def _protocol(entry: _Entry) -> str | None:
     if entry.own is not None:  # its archives name HTTP/1.1 where the protocol is not known
-        return found.protocol(entry.own.protocol or "")
-    return found.protocol(entry.response.version or entry.request.version or "")
+        return imported.protocol(entry.own.protocol or "")
+    return imported.protocol(entry.response.version or entry.request.version or "")
 
 
 def _request_body(entry: _Entry) -> tuple[bytes | None, int | None]:
@@ -269,7 +269,7 @@ def _request_body(entry: _Entry) -> tuple[bytes | None, int | None]:
     body = _bytes(post.text, post.encoding)
     if not body and size == 0:
         return b"", 0
-    if body == b"" and (size or post.params or found.has_body(_headers(entry.request.headers))):
+    if body == b"" and (size or post.params or imported.has_body(_headers(entry.request.headers))):
         body = None
     return body, size
 
@@ -277,13 +277,13 @@ def _request_body(entry: _Entry) -> tuple[bytes | None, int | None]:
 def _require_body(entry: _Entry, body: _Body) -> None:
     """Raise `ValueError` unless the archive has the whole body of an answer: without it, nobody knows how it ended."""
     headers, size = _headers(entry.response.headers), len(body.data)
-    if found.framing(entry.request.method, entry.response.status, headers) == "none":
+    if imported.framing(entry.request.method, entry.response.status, headers) == "none":
         return
     if body.missing:
         part = f"only {counted(size, 'byte')}" if size else "nothing"
         raise ValueError(f"the archive has {part} of its body of {body.missing + size:,} bytes")
     kind = entry.response.content.kind  # the one source where the headers were left out of the archive
-    if not size and (found.promises_body(headers, kind) or (body.is_lost and not found.has_length(headers))):
+    if not size and (imported.promises_body(headers, kind) or (body.is_lost and not imported.has_length(headers))):
         raise ValueError("its body was streamed past the program that wrote the archive, which kept nothing of it")
 
 
@@ -338,7 +338,7 @@ def _after(before: float | None, phase: _Number) -> float | None:
 
 
 def _headers(pairs: Sequence[_Pair]) -> Headers:
-    return found.encoded((one.name or "", one.value or "") for one in pairs)
+    return imported.encoded((one.name or "", one.value or "") for one in pairs)
 
 
 def _bytes(text: str | None, encoding: str | None) -> bytes | None:
@@ -386,7 +386,7 @@ def _missing(content: _Content, data: bytes, *, was_coded: bool) -> int:
 
 
 def _is_event_stream(entry: _Entry) -> bool:
-    return (found.header(_headers(entry.response.headers), "content-type") or "").startswith("text/event-stream")
+    return (imported.header(_headers(entry.response.headers), "content-type") or "").startswith("text/event-stream")
 
 
 def _misread(content: _Content) -> bytes | None:

@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from wiretape.recorder.facts import EndedBy
-from wiretape.viewer.wings.imports import found
-from wiretape.viewer.wings.imports.found import Data, Found, ImportedFile, NotImportable, Unimportable
+from wiretape.viewer import imported
+from wiretape.viewer.imported import Data, ImportedExchange, ImportedFile, NotImportable, Unimportable
 
 _SIZE: Final = re.compile(rb"(\d{1,12}):")
 _SCALARS: Final[dict[bytes, Callable[[bytes], Any]]] = {
@@ -76,7 +76,7 @@ class _Flow(msgspec.Struct):
     websocket: Any = None
 
 
-def read(data: Data, source: ImportedFile) -> Iterator[Found | Unimportable]:
+def read(data: Data, source: ImportedFile) -> Iterator[ImportedExchange | Unimportable]:
     """Yield the exchanges of a file of flows. Raises `NotImportable`."""
     at, number = 0, 0
     while at < len(data):
@@ -92,11 +92,11 @@ def read(data: Data, source: ImportedFile) -> Iterator[Found | Unimportable]:
                 raise NotImportable(f"it holds no flow of mitmproxy: {cut_off}")
             yield Unimportable(place, cut_off)
             return
-        yield found.attempt(place, partial(_read, place, data[at : end + 1]))
+        yield imported.attempt(place, partial(_read, place, data[at : end + 1]))
         at, number = end + 1, number + 1
 
 
-def _read(place: str, data: bytes) -> Found:
+def _read(place: str, data: bytes) -> ImportedExchange:
     value, end = _parsed(data, 0, _DEEPEST)
     assert end == len(data)
     return _found(place, value)
@@ -131,7 +131,7 @@ def _table(parts: list[Any]) -> dict[Any, Any]:
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
-def _found(place: str, value: object) -> Found:
+def _found(place: str, value: object) -> ImportedExchange:
     if not isinstance(value, dict):
         raise ValueError("it is no flow")
     if value.get("type") != "http":
@@ -141,7 +141,7 @@ def _found(place: str, value: object) -> Found:
         raise ValueError("it is a WebSocket, and mitmproxy does not have its bytes")
     request, response = flow.request, flow.response
     ended_by, detail = _ending(flow)
-    is_unsaid = request.content == b"" and found.has_body(_headers(request))
+    is_unsaid = request.content == b"" and imported.has_body(_headers(request))
     began = _began(flow)
     ended = flow.error.timestamp if flow.error else response.timestamp_end if response else None
     server = flow.server_conn or _Server()
@@ -151,10 +151,10 @@ def _found(place: str, value: object) -> Found:
 
     connected_ns = since(server.timestamp_tls_setup or server.timestamp_tcp_setup)
     method = request.method.decode("latin-1")
-    protocol = found.protocol(response.http_version.decode("latin-1")) if response else None
-    return Found(
+    protocol = imported.protocol(response.http_version.decode("latin-1")) if response else None
+    return ImportedExchange(
         place=place,
-        started=found.utc(began),
+        started=imported.utc(began),
         stamp=str(began),
         method=method,
         url=_url(request),
@@ -164,7 +164,7 @@ def _found(place: str, value: object) -> Found:
         response_headers=_headers(response) if response else [],
         response_trailers=(response.trailers if response else None) or [],
         protocol=protocol,
-        framing=found.framing(method, response.status_code, _headers(response), protocol) if response else None,
+        framing=imported.framing(method, response.status_code, _headers(response), protocol) if response else None,
         connected_ns=connected_ns if connected_ns is not None and connected_ns >= 0 else None,
         headers_ns=since(response.timestamp_start) if response else None,
         end_ns=since(ended),
@@ -203,12 +203,12 @@ def _ending(flow: _Flow) -> tuple[EndedBy, str | None]:
 def _lacks_body(request: _FlowRequest, response: _FlowResponse) -> bool:
     """Return True if an answer is empty although its head says that it has a body."""
     headers, method = _headers(response), request.method.decode("latin-1")
-    is_bare = found.framing(method, response.status_code, headers) == "none" or response.status_code >= 300
-    return not response.content and not is_bare and found.promises_body(headers)
+    is_bare = imported.framing(method, response.status_code, headers) == "none" or response.status_code >= 300
+    return not response.content and not is_bare and imported.promises_body(headers)
 
 
-def _headers(side: _Side) -> found.Headers:
-    return found.regular(side.headers)
+def _headers(side: _Side) -> imported.Headers:
+    return imported.regular(side.headers)
 
 
 def _url(request: _FlowRequest) -> str:

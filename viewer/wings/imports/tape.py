@@ -22,7 +22,7 @@ from wiretape.recorder.process import boot_id
 from wiretape.recorder.relay.recording import REQUEST_STORED_BYTES, STORED_BYTES
 from wiretape.recorder.tape import journal
 from wiretape.recorder.tape.store import Store
-from wiretape.viewer.wings.imports.found import Found, Unimportable, attempt, problem
+from wiretape.viewer.imported import ImportedExchange, Unimportable, attempt, problem
 
 _MOST: Final = 100
 _MOST_BYTES: Final = 16 << 20
@@ -90,7 +90,7 @@ class Importer:
     def _store(self) -> Store:
         return self._open_store()
 
-    def add(self, found: Iterable[Found | Unimportable]) -> Iterator[Found | Unimportable]:
+    def add(self, found: Iterable[ImportedExchange | Unimportable]) -> Iterator[ImportedExchange | Unimportable]:
         """Import a parser's results, and yield each once it is processed; the last are written at the end."""
         try:
             for one in found:
@@ -101,7 +101,7 @@ class Importer:
             if self._has_begun:
                 self._store.append([journal.Close(SYSTEM.wall())])
 
-    def _take(self, one: Found | Unimportable) -> None:
+    def _take(self, one: ImportedExchange | Unimportable) -> None:
         made = one if isinstance(one, Unimportable) else attempt(one.place, partial(self._entered, one))
         if isinstance(made, Unimportable):
             self.report.refused.append(made)
@@ -110,7 +110,7 @@ class Importer:
         else:
             self._wait(made)
 
-    def _entered(self, one: Found) -> "_Entered":
+    def _entered(self, one: ImportedExchange) -> "_Entered":
         """Return an exchange as it is written. Raises `ValueError` for one that cannot be on a tape."""
         if (reason := problem(one)) is not None:
             raise ValueError(reason)
@@ -125,7 +125,7 @@ class Importer:
         if len(self._waiting) >= _MOST or self._bytes >= _MOST_BYTES:
             self._write()
 
-    def _id_of(self, one: Found) -> str:
+    def _id_of(self, one: ImportedExchange) -> str:
         """Return the id of an exchange; equal exchanges in one file have different ids."""
         # Equal exchanges without a time, in files of other names, are no repetition that anybody knows of.
         stamp = one.stamp or self._source
@@ -147,7 +147,7 @@ class Importer:
         self._waiting, self._ids, self._bytes = [], [], 0
 
 
-def frames(id: str, one: Found, labels: dict[str, str]) -> Iterator[journal.Frame]:
+def frames(id: str, one: ImportedExchange, labels: dict[str, str]) -> Iterator[journal.Frame]:
     """Yield the frames of an exchange, as a recorder sends them to its writer."""
     request = one.request
     size = one.request_size if request is None else max(len(request), one.request_size or 0)
@@ -180,7 +180,7 @@ def frames(id: str, one: Found, labels: dict[str, str]) -> Iterator[journal.Fram
     yield journal.End(id=id, trailers=one.response_trailers, **ended)
 
 
-def _stored(id: str, one: Found) -> journal.ReadRun:
+def _stored(id: str, one: ImportedExchange) -> journal.ReadRun:
     """Return the reads that a tape keeps, as of a recording: the first ones, up to the cap."""
     if not one.at_ns:
         return journal.ReadRun(id, 0, [], [], [min(len(one.body), STORED_BYTES)] if one.body else [])

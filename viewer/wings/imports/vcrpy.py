@@ -23,8 +23,8 @@ from typing import Any, Final
 import msgspec
 
 from wiretape.recorder.commands.options import install_hint
-from wiretape.viewer.wings.imports import found
-from wiretape.viewer.wings.imports.found import Data, Found, Headers, ImportedFile, NotImportable, Unimportable
+from wiretape.viewer import imported
+from wiretape.viewer.imported import Data, Headers, ImportedExchange, ImportedFile, NotImportable, Unimportable
 
 _JSON: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*\{")
 _TEXT_TAGS: Final = "python/str", "python/unicode"
@@ -63,7 +63,7 @@ class _Interaction(msgspec.Struct):
     response: _Response
 
 
-def read(data: Data, source: ImportedFile) -> Iterator[Found | Unimportable]:
+def read(data: Data, source: ImportedFile) -> Iterator[ImportedExchange | Unimportable]:
     """Yield the exchanges of a cassette. Raises `NotImportable`."""
     cassette = _parsed(data[:])
     interactions = cassette.get("interactions") if isinstance(cassette, dict) else None
@@ -71,7 +71,7 @@ def read(data: Data, source: ImportedFile) -> Iterator[Found | Unimportable]:
         raise NotImportable("the cassette has no interactions")
     for number, one in enumerate(interactions):
         place = f"interaction {number}"
-        yield found.attempt(place, partial(_found, place, one, source))
+        yield imported.attempt(place, partial(_found, place, one, source))
 
 
 def _parsed(data: bytes) -> Any:
@@ -110,7 +110,7 @@ def _buffer(loader: Any, node: Any) -> Any:
     return state[0] if isinstance(state, list) and state else None
 
 
-def _found(place: str, one: object, source: ImportedFile) -> Found:
+def _found(place: str, one: object, source: ImportedFile) -> ImportedExchange:
     """Return an exchange. Raises `ValueError`."""
     interaction = msgspec.convert(one, _Interaction)
     request, response = interaction.request, interaction.response
@@ -123,18 +123,18 @@ def _found(place: str, one: object, source: ImportedFile) -> Found:
     stored_headers = _headers(response.headers)
     body, is_value = _response_body(response)
     is_text = is_value or isinstance(body, str)
-    headers, was_coded = found.decoded(stored_headers, is_rebuilt=is_value) if is_text else (stored_headers, False)
+    headers, was_coded = imported.decoded(stored_headers, is_rebuilt=is_value) if is_text else (stored_headers, False)
     body = _bytes(body)
-    framing, length = found.framing(request.method, status, headers), found.header(headers, "content-length")
+    framing, length = imported.framing(request.method, status, headers), imported.header(headers, "content-length")
     is_edited = framing != "none" and body is not None and length is not None and length != str(len(body))
-    if not body and status < 300 and framing != "none" and (body is None or found.promises_body(stored_headers)):
+    if not body and status < 300 and framing != "none" and (body is None or imported.promises_body(stored_headers)):
         raise ValueError("the cassette does not have the body of its answer")
     request_headers = _headers(request.headers)
     request_body, is_value_sent = _request_body(request, request_headers)
-    return Found(
+    return ImportedExchange(
         place=place,
         started=_date(headers) or source.modified,
-        stamp=found.header(headers, "date") or "",
+        stamp=imported.header(headers, "date") or "",
         method=request.method,
         url=request.uri,
         request_headers=request_headers,
@@ -172,14 +172,14 @@ def _request_body(request: _Request, headers: Headers) -> tuple[bytes | None, bo
     """Return the body of a request, None if it is unknown, and whether a value was stored."""
     if request.parsed is not None:
         return _json(request.parsed), True
-    stored, kind = request.body, found.header(headers, "content-type") or ""
+    stored, kind = request.body, imported.header(headers, "content-type") or ""
     is_value = isinstance(stored, dict) or (
         isinstance(stored, list) and ("json" in kind or not all(isinstance(part, str | bytes) for part in stored))
     )
     if is_value:
         # A form that aiohttp was given is a mapping, too: only its type tells them apart.
         return (_json(stored), True) if not kind or "json" in kind else (None, False)
-    if stored is msgspec.UNSET or (not stored and found.has_body(headers)):
+    if stored is msgspec.UNSET or (not stored and imported.has_body(headers)):
         return None, False
     return _bytes(stored) or b"", False
 
@@ -208,7 +208,7 @@ def _extent(value: object, extents: dict[int, int]) -> int:
 def _headers(given: dict[str, Any] | None) -> Headers:
     """Return headers, whose values are lists or single ones."""
     several = ((name, value if isinstance(value, list) else [value]) for name, value in (given or {}).items())
-    return found.encoded((name, _text(value)) for name, values in several for value in values)
+    return imported.encoded((name, _text(value)) for name, values in several for value in values)
 
 
 def _text(value: object) -> str:
@@ -235,10 +235,10 @@ def _bytes(body: object) -> bytes | None:
 
 def _date(headers: Headers) -> datetime | None:
     """Return the time at which the server began to answer, to the second."""
-    text = found.header(headers, "date") or ""
+    text = imported.header(headers, "date") or ""
     try:
         date = parsedate_to_datetime(text)
         is_of_text = f"{date.year:04}" in text  # the year 0001 is read as 2001
-        return date.astimezone(UTC) if is_of_text and found.is_dated(date) else None
+        return date.astimezone(UTC) if is_of_text and imported.is_dated(date) else None
     except (ValueError, OverflowError, TypeError):
         return None

@@ -14,8 +14,8 @@ import pytest
 from tests.support.cases import each_case
 from tests.support.commands import run
 from tests.support.frames import begin, end, head, http2, opened, read, record
+from wiretape.viewer.imported import ImportedExchange, ImportedFile, NotImportable, Unimportable, problem
 from wiretape.viewer.wings.imports import formats, har
-from wiretape.viewer.wings.imports.found import Found, ImportedFile, NotImportable, Unimportable, problem
 
 SOURCE = ImportedFile("t", datetime(2026, 3, 1, tzinfo=UTC))
 STARTED = datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()
@@ -41,13 +41,13 @@ def archive(*entries: Any) -> bytes:
     return json.dumps({"log": {"version": "1.2", "creator": {"name": "x"}, "entries": entries}}).encode()
 
 
-def parsed(*entries: Any) -> list[Found | Unimportable]:
+def parsed(*entries: Any) -> list[ImportedExchange | Unimportable]:
     return list(har.read(archive(*entries), SOURCE))
 
 
-def only(*entries: Any) -> Found:
+def only(*entries: Any) -> ImportedExchange:
     (one,) = parsed(*entries)
-    assert isinstance(one, Found)
+    assert isinstance(one, ImportedExchange)
     assert problem(one) is None
     return one
 
@@ -128,7 +128,7 @@ def test_a_text_that_chrome_read_in_another_charset_is_put_right_by_its_events()
         note, one = parsed(entry({"text": misread}, _eventSourceMessages=messages))
         assert isinstance(note, Unimportable)
         assert note.is_note
-        assert isinstance(one, Found)
+        assert isinstance(one, ImportedExchange)
         assert (one.body, one.at_ns) == (text.encode(), at_ns)
     latin = "data: é\n\n"
     assert only(entry({"text": latin})).body == latin.encode()
@@ -151,7 +151,7 @@ def test_times_that_are_not_those_of_the_body_are_not_used(messages: list[dict[s
     note, one = parsed(entry({"text": TEXT}, _eventSourceMessages=messages))
     assert isinstance(note, Unimportable)
     assert note.is_note
-    assert isinstance(one, Found)
+    assert isinstance(one, ImportedExchange)
     assert (one.body, one.at_ns, one.is_timed) == (TEXT.encode(), [], False)
 
 
@@ -205,7 +205,7 @@ def test_an_answer_whose_body_the_archive_never_had_is_refused(changes: dict[str
     refused, other = parsed(entry({"size": 0}, **changes), entry({"text": TEXT}))
     assert isinstance(refused, Unimportable)
     assert "streamed past" in refused.reason
-    assert isinstance(other, Found)
+    assert isinstance(other, ImportedExchange)
 
 
 def test_an_answer_whose_size_is_known_but_not_all_of_its_text_is_refused() -> None:
@@ -279,7 +279,7 @@ def test_an_entry_of_which_nothing_can_be_made_is_named_and_the_others_go_in(
     assert isinstance(refused, Unimportable)
     assert refused.place == "entry 0"
     assert reason in refused.reason
-    assert isinstance(other, Found)
+    assert isinstance(other, ImportedExchange)
 
 
 @each_case(
@@ -301,7 +301,7 @@ def test_an_entry_of_which_nothing_can_be_made_is_named_and_the_others_go_in(
 )
 def test_what_no_tape_may_hold_is_a_problem(changes: dict[str, Any]) -> None:
     (one,) = parsed(entry({"text": "a"}, **changes))
-    assert isinstance(one, Found)
+    assert isinstance(one, ImportedExchange)
     assert problem(one)
 
 

@@ -20,8 +20,8 @@ from tests.support.frames import opened
 from tests.support.wires import CHAT
 from wiretape.recorder.tape import cut
 from wiretape.recorder.tape import reading as tape_reading
+from wiretape.viewer.imported import ImportedExchange, ImportedFile, NotImportable
 from wiretape.viewer.wings.imports import formats
-from wiretape.viewer.wings.imports.found import Found, ImportedFile, NotImportable
 
 DATA = Path(__file__).parents[3] / "data" / "imports"
 KEY = "sk-0123456789abcdefghij"
@@ -126,14 +126,14 @@ def test_an_export_as_rows_is_no_stream(tape: Path, tmp_path: Path) -> None:
 )
 def test_json_of_a_known_api_and_fields_of_an_event_stream_are_answers(body: bytes) -> None:
     (one,) = formats.read("sse", body, ImportedFile("t", datetime(2026, 3, 1, tzinfo=UTC)))
-    assert isinstance(one, Found)
+    assert isinstance(one, ImportedExchange)
     assert one.body == body
 
 
 def test_an_error_alone_is_an_answer_of_the_api_that_the_url_names() -> None:
     source = ImportedFile("t", datetime(2026, 3, 1, tzinfo=UTC), "https://api.test/v1/messages")
     (one,) = formats.read("sse", b'{"type":"error","error":{"type":"overloaded_error","message":"no"}}', source)
-    assert isinstance(one, Found)
+    assert isinstance(one, ImportedExchange)
 
 
 def test_a_pipe_and_standard_input_are_read_like_a_file(tape: Path, tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.support.cases import each_case
+from wiretape.viewer.imported import ImportedExchange, ImportedFile, NotImportable, Unimportable, problem
 from wiretape.viewer.wings.imports import formats, mitmproxy
-from wiretape.viewer.wings.imports.found import Found, ImportedFile, NotImportable, Unimportable, problem
 
 FLOWS = (Path(__file__).parents[3] / "data" / "imports" / "mitmproxy-11.flows").read_bytes()
 """Flows of mitmdump 11.0.2 as a reverse proxy: a stream, a complete answer, and a stream that broke off."""
@@ -50,14 +50,14 @@ def flow(**changes: Any) -> dict[str, Any]:
     return {**made, "websocket": None, "marked": "", "intercepted": False} | changes
 
 
-def only(**changes: Any) -> Found | Unimportable:
+def only(**changes: Any) -> ImportedExchange | Unimportable:
     (one,) = mitmproxy.read(dumped(flow(**changes)), SOURCE)
     return one
 
 
 def test_real_flows_have_their_bodies_and_when_they_began_and_ended() -> None:
     assert formats.recognised(FLOWS) == "mitmproxy"
-    found = [one for one in mitmproxy.read(FLOWS, SOURCE) if isinstance(one, Found)]
+    found = [one for one in mitmproxy.read(FLOWS, SOURCE) if isinstance(one, ImportedExchange)]
     assert [one.url.removeprefix("http://127.0.0.1:28311") for one in found] == [
         "/v1/chat/completions",
         "/json",
@@ -72,7 +72,7 @@ def test_real_flows_have_their_bodies_and_when_they_began_and_ended() -> None:
 
 def test_times_count_from_when_mitmproxy_had_the_request() -> None:
     one = only(server_conn={"timestamp_tcp_setup": 100.6, "timestamp_tls_setup": 100.75})
-    assert isinstance(one, Found)
+    assert isinstance(one, ImportedExchange)
     assert (one.started.timestamp(), one.headers_ns, one.end_ns) == (100.5, 5 * 10**8, 15 * 10**8)
     assert (one.connected_ns, one.url, one.request_headers) == (
         25 * 10**7,
@@ -80,14 +80,14 @@ def test_times_count_from_when_mitmproxy_had_the_request() -> None:
         [(b"host", b"a"), (b"accept", b"*/*")],
     )
     early = only(request=REQUEST | {"timestamp_end": 101.5}, server_conn={"timestamp_tcp_setup": 99.0})
-    assert isinstance(early, Found)
+    assert isinstance(early, ImportedExchange)
     assert (early.started.timestamp(), early.headers_ns, early.connected_ns) == (100.0, 10**9, None)
 
 
 def test_an_empty_request_whose_head_has_a_length_is_unknown() -> None:
     for length, request in ((b"9", None), (b"0", b"")):
         one = only(request=REQUEST | {"content": b"", "headers": [[b"content-length", length]]})
-        assert isinstance(one, Found)
+        assert isinstance(one, ImportedExchange)
         assert one.request == request
 
 
@@ -95,7 +95,7 @@ def test_an_empty_request_whose_head_has_a_length_is_unknown() -> None:
 def test_a_flow_has_the_protocol_of_its_answer_and_its_trailers(version: str, protocol: str) -> None:
     trailers = [[b"grpc-status", b"0"]]
     one = only(response=RESPONSE | {"http_version": version.encode(), "trailers": trailers})
-    assert isinstance(one, Found)
+    assert isinstance(one, ImportedExchange)
     assert (one.protocol, one.response_trailers) == (protocol, [(b"grpc-status", b"0")])
     assert one.framing == ("h2" if protocol == "h2" else "length")
 
@@ -112,7 +112,7 @@ def test_a_flow_has_the_protocol_of_its_answer_and_its_trailers(version: str, pr
 )
 def test_how_a_flow_without_an_answer_ended(message: str, ended_by: str) -> None:
     one = only(response=None, error={"msg": message, "timestamp": 103.0})
-    assert isinstance(one, Found)
+    assert isinstance(one, ImportedExchange)
     assert (one.ended_by, one.ended_detail, one.end_ns, one.status) == (ended_by, message, 25 * 10**8, None)
 
 
@@ -144,12 +144,12 @@ def test_damage_in_a_flow_costs_that_flow_and_damage_between_them_the_rest() -> 
         deep = b"%d:%b]" % (len(deep), deep)
     nested = b"%d:1:a;%b}" % (len(deep) + 4, deep)
     for data, kinds in (
-        (good + bad + good, [Found, Unimportable, Found]),
-        (good + nested + good, [Found, Unimportable, Found]),
-        (good + dumped([1]) + dumped("a") + good, [Found, Unimportable, Unimportable, Found]),
-        (good + good[:-9], [Found, Unimportable]),
-        (good + b"rubbish" + good, [Found, Unimportable]),
-        (good + b"999999999999:" + good, [Found, Unimportable]),
+        (good + bad + good, [ImportedExchange, Unimportable, ImportedExchange]),
+        (good + nested + good, [ImportedExchange, Unimportable, ImportedExchange]),
+        (good + dumped([1]) + dumped("a") + good, [ImportedExchange, Unimportable, Unimportable, ImportedExchange]),
+        (good + good[:-9], [ImportedExchange, Unimportable]),
+        (good + b"rubbish" + good, [ImportedExchange, Unimportable]),
+        (good + b"999999999999:" + good, [ImportedExchange, Unimportable]),
     ):
         assert [type(one) for one in mitmproxy.read(data, SOURCE)] == kinds
     with pytest.raises(NotImportable, match="no flow"):
@@ -169,4 +169,4 @@ def test_a_broken_flow_costs_no_other() -> None:
     found = list(mitmproxy.read(b"".join([*hostile, dumped(flow())]), SOURCE))
     assert [one.place for one in found if isinstance(one, Unimportable)] == [f"flow {no}" for no in range(len(hostile))]
     assert found[0] == Unimportable("flow 0", "it is damaged: a name in it is a list")
-    assert isinstance(found[-1], Found)
+    assert isinstance(found[-1], ImportedExchange)

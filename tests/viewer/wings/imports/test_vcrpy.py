@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from tests.support.cases import each_case
+from wiretape.viewer.imported import ImportedExchange, ImportedFile, NotImportable, Unimportable, framing, header
 from wiretape.viewer.wings.imports import formats, vcrpy
-from wiretape.viewer.wings.imports.found import Found, ImportedFile, NotImportable, Unimportable, framing, header
 
 IMPORTS = Path(__file__).parents[3] / "data" / "imports"
 CASSETTES = [(IMPORTS / f"vcrpy-9.{suffix}").read_bytes() for suffix in ("yaml", "json")]
@@ -22,12 +22,12 @@ REQUEST = {"method": "POST", "uri": "https://api.test/v1/x?a=b", "headers": {"Ac
 RESPONSE = {"status": {"code": 200, "message": "OK"}, "headers": {"X": ["1", "2"]}, "body": {"string": "é"}}
 
 
-def read(data: bytes) -> list[Found | Unimportable]:
+def read(data: bytes) -> list[ImportedExchange | Unimportable]:
     assert formats.recognised(data) == "vcrpy"
     return [*formats.read("vcrpy", data, SOURCE)]
 
 
-def only(request: Any = None, response: Any = None) -> Found | Unimportable:
+def only(request: Any = None, response: Any = None) -> ImportedExchange | Unimportable:
     made = {"request": REQUEST | (request or {}), "response": RESPONSE | (response or {})}
     both = [
         read(yaml.dump({"interactions": [made], "version": 1}).encode()),
@@ -39,15 +39,15 @@ def only(request: Any = None, response: Any = None) -> Found | Unimportable:
     return one
 
 
-def found(**given: Any) -> Found:
+def found(**given: Any) -> ImportedExchange:
     one = only(**given)
-    assert isinstance(one, Found)
+    assert isinstance(one, ImportedExchange)
     return one
 
 
 @pytest.mark.parametrize("data", CASSETTES, ids=["yaml", "json"])
 def test_real_cassettes_have_their_bodies_and_the_second_of_each_answer(data: bytes) -> None:
-    stream, answer, refused = (one for one in read(data) if isinstance(one, Found))
+    stream, answer, refused = (one for one in read(data) if isinstance(one, ImportedExchange))
     assert stream.url == "http://127.0.0.1:18999/v1/chat/completions"
     assert json.loads(stream.request or b"")["messages"] == [{"role": "user", "content": "say hello"}]
     assert b'"content": "H\xc3\xa9"' in stream.body
@@ -138,12 +138,12 @@ def test_a_body_of_another_length_than_its_head_names_is_not_the_original_one() 
         assert found(response={"headers": {"Content-Length": [length]}}).is_rebuilt == is_rebuilt
 
 
-def only_without_body(request: dict[str, Any], response: dict[str, Any]) -> Found:
+def only_without_body(request: dict[str, Any], response: dict[str, Any]) -> ImportedExchange:
     """Return the exchange of an interaction whose sides have no `body` of their own."""
     sides = [{name: value for name, value in side.items() if name != "body"} for side in (REQUEST, RESPONSE)]
     made = {"request": sides[0] | request, "response": sides[1] | response}
     (one,) = read(json.dumps({"version": 1, "interactions": [made]}).encode())
-    assert isinstance(one, Found), one
+    assert isinstance(one, ImportedExchange), one
     return one
 
 
@@ -175,7 +175,7 @@ def test_values_that_are_endless_or_no_json_are_refused() -> None:
     assert "cannot be written as JSON" in binary.reason
 
 
-def only_of_yaml(request: dict[str, Any]) -> Found | Unimportable:
+def only_of_yaml(request: dict[str, Any]) -> ImportedExchange | Unimportable:
     (one,) = read(yaml.dump({"interactions": [{"request": REQUEST | request, "response": RESPONSE}]}).encode())
     return one
 
@@ -229,7 +229,7 @@ def test_tags_of_vcrpy_s_own_are_texts_and_bytes() -> None:
     buffer = "!!python/object/new:_io.BytesIO\n      state: !!python/tuple [!!binary /w==, 0, null]"
     for body, bytes_of in (("!!python/unicode '{}'", b"{}"), (buffer, b"\xff")):
         (one,) = read(text.replace("body: '{}'", f"body: {body}", 1).encode())
-        assert isinstance(one, Found)
+        assert isinstance(one, ImportedExchange)
         assert one.request == bytes_of
 
 

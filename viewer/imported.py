@@ -1,7 +1,7 @@
 """Pure: the exchanges in other programs' recordings. Times are ns since T0, None where the source does not say.
 
-A parser yields a `Found` for each exchange, and an `Unimportable` for each that cannot be imported; it raises
-`NotImportable` if that is true of the whole file.
+A parser yields an `ImportedExchange` for each exchange, and an `Unimportable` for each that cannot be imported; it
+raises `NotImportable` if that is true of the whole file.
 """
 
 import re
@@ -60,7 +60,7 @@ class Unimportable:
 
 
 @dataclass(slots=True, kw_only=True)
-class Found(Connected, Answered, Ended):
+class ImportedExchange(Connected, Answered, Ended):
     """One exchange. `stamp` is its start as the source has it, `id` its id on the tape that it came from.
 
     `body` came in pieces of `sizes` bytes at `at_ns`; without these, its times are unknown. `missing` bytes of it the
@@ -121,7 +121,7 @@ def attempt(place: str, make: Callable[[], T]) -> T | Unimportable:
         return Unimportable(place, f"it cannot be read ({type(error).__name__}: {error})")
 
 
-def problem(found: Found) -> str | None:
+def problem(found: ImportedExchange) -> str | None:
     """Return why an exchange cannot be on a tape."""
     try:
         urlsplit(found.url)
@@ -140,7 +140,7 @@ def problem(found: Found) -> str | None:
     return None
 
 
-def _problem_of_times(found: Found) -> str | None:
+def _problem_of_times(found: ImportedExchange) -> str | None:
     if not is_dated(found.started):
         return f"its date is of the year {found.started.year}: such a date stands for an unknown one"
     times = [found.connected_ns, found.sent_ns, found.headers_ns, found.end_ns, *found.at_ns]
