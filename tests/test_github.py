@@ -19,6 +19,7 @@ from wiretape.recorder.demo.upstream import ScriptedUpstream, answer
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted((ROOT / ".github").rglob("*.yml"))
+TASKS = (ROOT / ".justfile").read_text("utf-8")
 WORKFLOWS = [path for path in FILES if path.parent.name == "workflows"]
 ACTION = yaml.safe_load((ROOT / ".github/actions/check/action.yml").read_text("utf-8"))
 HEAD = "| rule | value | unit | n | verdict | unknown |\n| --- | --- | --- | --- | --- | --- |\n"
@@ -118,7 +119,8 @@ def test_the_checks_run_in_an_environment_of_their_own_and_end_with_all_tests_by
     programs = tmp_path / "programs"
     programs.mkdir()
     (programs / "echo-itself").write_text('#!/bin/sh\necho "$0 $*"\n')
-    copies = f'for name in pip ruff mypy lint-imports python pytest; do cp {programs}/echo-itself "$3/bin/$name"; done'
+    names = "pip ruff mypy lint-imports mkdocs python pytest"
+    copies = f'for name in {names}; do cp {programs}/echo-itself "$3/bin/$name"; done'
     (programs / "python3").write_text(f'#!/bin/sh\n[ "$2" = venv ] && mkdir -p "$3/bin" && {copies}\n')
     for program in programs.iterdir():
         program.chmod(0o700)
@@ -128,6 +130,14 @@ def test_the_checks_run_in_an_environment_of_their_own_and_end_with_all_tests_by
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == ".ci/.venv/bin/python -m pytest -q -m not nightly"
     assert list((tmp_path / ".venv").iterdir()) == [tmp_path / ".venv/contributor"]
+
+
+def test_each_command_for_contributors_is_a_task() -> None:
+    shown = (ROOT / ".github/CONTRIBUTING.md").read_text("utf-8").split("```")[1]
+    commands = [line.split("  #")[0].strip() for line in shown.splitlines()[1:]]
+    tasks = [line.strip().removesuffix(" {{names}}") for line in TASKS.splitlines() if line.startswith("    ")]
+    assert len(commands) == 6
+    assert tasks == ["@just --list --unsorted", *commands]
 
 
 def test_ci_runs_tests_with_the_oldest_version_of_each_dependency() -> None:
