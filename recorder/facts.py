@@ -11,7 +11,7 @@ a truth that cannot be unknown is 0 or False until it is observed.
 """
 
 import dataclasses
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
@@ -79,16 +79,14 @@ def value(
     metric: Any = None,
     aliases: tuple[str, ...] = (),
     style: Style = "whole",
-    choices: Collection[str] = (),
     is_shown: bool = True,
     is_indexed: bool = False,
 ) -> Any:
     """Define a fact or a derived value; `formula` is None where decoding gives it.
 
-    Its `aliases` are accepted for its name. `style` and `choices` are those of its filter, `is_indexed` is of its
-    column.
+    Its `aliases` are accepted for its name; `style` is of its filter, `is_indexed` of its column.
     """
-    more = {"aliases": aliases, "style": style, "choices": choices, "is_shown": is_shown, "is_indexed": is_indexed}
+    more = {"aliases": aliases, "style": style, "is_shown": is_shown, "is_indexed": is_indexed}
     return field(default=default, metadata={"doc": meaning, "formula": formula, "metric": metric, **more})
 
 
@@ -121,7 +119,7 @@ class Begun:
     started_at: str = value("wall time at T0, UTC, ISO 8601; only for show", default="", is_indexed=True)
     method: str = value("of the request", default="POST")
     path: str = value("below the upstream's URL, with the query; secret values redacted", default="", style="path")
-    upstream: str = value("base URL of the API server, user info redacted", default="", style="host")
+    upstream: str = value("base URL of the API server, user info redacted", default="", style="host", aliases=("host",))
     coarse_clock: bool = mark("timestamps are not of socket reads")
     h2_offered: bool | None = internal("the client offered or spoke HTTP/2; NULL: not known, as without --intercept")
     rebuilt: bool | None = internal("built from an import's data: not the original bytes; NULL: recorded")

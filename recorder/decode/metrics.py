@@ -35,7 +35,7 @@ from wiretape.recorder.decode.exchange import Exchange, Reads
 from wiretape.recorder.decode.stalls import DEFAULT, AwaitedAnswer, is_held_by_compression, output_gaps
 from wiretape.recorder.decode.turns import union
 from wiretape.recorder.decode.values import JsonObject
-from wiretape.recorder.facts import internal, value
+from wiretape.recorder.facts import FACTS, internal, value
 
 if TYPE_CHECKING:
     from wiretape.recorder.decode.decoder import Decoded
@@ -423,8 +423,10 @@ class Timing:
     )
 
 
-DECODER_VERSION: Final = 14
-"""Version of the decoder; raise it whenever the same facts would be derived differently."""
+DIGESTS: Final = {14: "35111ae1411dcd9c"}
+"""A digest of the names and types of all derived values, by the version of the decoder."""
+DECODER_VERSION: Final = max(DIGESTS)
+"""Version of the decoder; add one whenever the same facts would be derived differently, or more of them."""
 
 
 def tokens(meaning: str, aliases: tuple[str, ...]) -> Any:
@@ -445,7 +447,7 @@ class Measures(Timing):
     outcome: str = value("how the exchange ended, judged from the data received", default="open")
     outcome_detail: str | None = value("the kind of that outcome")
     error_code: str | None = value("the code or type of the error that upstream reported")
-    error_message: str | None = value("the message of that error, credentials replaced")
+    error_message: str | None = value("the message of that error, credentials replaced", style="within")
     api: str | None = value(
         "API of the answer: openai.chat, …; by its form, else by the path; unknown: the answer is not understood"
     )
@@ -480,9 +482,9 @@ class Measures(Timing):
     events: int = count("events by the standard, [DONE] included")
     comments: int = count("comment lines")
     flags: tuple[str, ...] = value("flags (wiretape help outcomes), sorted", default=())
-    content: str | None = value("the text of the answer")
-    reasoning: str | None = value("the reasoning that came in the clear")
-    refusal: str | None = value("the refusal")
+    content: str | None = value("the text of the answer", style="within")
+    reasoning: str | None = value("the reasoning that came in the clear", style="within")
+    refusal: str | None = value("the refusal", style="within")
     tool_calls: list[JsonObject] | None = value("tool calls: index, id, name, arguments")
     choices: list[JsonObject] | None = value("the choices beside the first")
     attributes: JsonObject | None = value(
@@ -556,8 +558,10 @@ METRICS: Final = {
 }
 """Every metric, by its name on the tape."""
 
-SHOWN: Final = {one.name: one for one in dataclasses.fields(Measures) if one.metadata["is_shown"]}
-"""Every value that is a field of an exchange, metric or not, by its name on the tape."""
+SHOWN: Final = {
+    entry.name: entry for entry in (*FACTS.values(), *dataclasses.fields(Measures)) if entry.metadata["is_shown"]
+}
+"""Every value that is a field of an exchange, a fact or derived, by its name on the tape."""
 
 
 _FORMULAS: Final = {one.name: one.metadata["formula"] for one in dataclasses.fields(Timing)}

@@ -1,4 +1,4 @@
-"""A copy of the source with more derived values and the migration that adds their columns."""
+"""A copy of the source with more facts or derived values, and the migration that adds their columns."""
 
 import json
 import os
@@ -20,7 +20,7 @@ down_revision = "{head}"
 
 def upgrade():
     for name, type in {columns}.items():
-        op.add_column("measures", sa.Column(name, getattr(sa, type)(), nullable=True))
+        op.add_column("{table}", sa.Column(name, getattr(sa, type)(), nullable=True))
 '''
 RUN = """
 import json, sys
@@ -38,20 +38,32 @@ def replace(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new), "utf-8")
 
 
-def runner(copy: Path, entries: str, columns: dict[str, str]) -> Callable[..., list[str]]:
-    """Return a function that runs commands of a copy of the source on its tape; `entries` are of `Timing`."""
+def runner(
+    copy: Path, entries: str, columns: dict[str, str], observing: tuple[str, str] | None = None, script: str = ""
+) -> Callable[..., list[str]]:
+    """Return a function that runs commands of a copy of the source on its tape; `entries` are of `Timing`.
+
+    With `observing`, the old and new text of the relay's `recording`, `entries` are facts of the end of an exchange.
+    The `script` is run in the copy first.
+    """
     shutil.copytree(ROOT / ".package", copy / ".package", symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("recorder", "viewer", "migrations", "tests/support"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     head = max((copy / "migrations" / "versions").glob("*.py")).name.partition("_")[0]
-    replace(copy / "recorder" / "decode" / "metrics.py", "    reads: int =", f"{entries}    reads: int =")
+    if observing is None:
+        place, first, table = "decode/metrics.py", "    reads: int =", "measures"
+    else:
+        place, first, table = "facts.py", "    paused: int =", "exchanges"
+        replace(copy / "recorder" / "relay" / "recording.py", *observing)
+    replace(copy / "recorder" / place, first, entries + first)
     replace(copy / "recorder" / "tape" / "peek.py", f'REVISION = "{head}"', 'REVISION = "9999"')
     migration = copy / "migrations" / "versions" / "9999_more.py"
-    migration.write_text(MIGRATION.format(head=head, columns=columns))
+    migration.write_text(MIGRATION.format(head=head, columns=columns, table=table))
     path = os.pathsep.join([str(copy / ".package"), str(copy)])
     environment = os.environ | {"PYTHONPATH": path, "WIRETAPE_DB": str(copy / "tape.db")}
     cog = [sys.executable, "-m", "cogapp", "-c", "-r", "viewer/help/fields.md"]
-    subprocess.run(cog, env=environment, cwd=copy, capture_output=True, check=True)
+    for program in (cog, [sys.executable, "-c", script]):
+        subprocess.run(program, env=environment, cwd=copy, capture_output=True, check=True)
 
     def run(*commands: str) -> list[str]:
         command = [sys.executable, "-c", RUN, json.dumps([command.split() for command in commands])]

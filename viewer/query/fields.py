@@ -7,16 +7,14 @@ keeps and prints the contract's name. How a value is written is left to `values`
 import difflib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from wiretape.recorder.decode.exchange import FAILURES, FLAGS, OUTCOMES
 from wiretape.recorder.decode.metrics import METRICS, SHOWN, Metric
 from wiretape.recorder.decode.operation import OPERATIONS
-from wiretape.recorder.facts import kinds
+from wiretape.recorder.facts import FACTS, Style, kinds
 from wiretape.viewer import rows
 from wiretape.viewer.query.operators import Kind
-
-Style = Literal["whole", "prefix", "within", "host", "path", "word"]
 
 OUTCOME_WORDS: Final[dict[str, tuple[str, ...]]] = {
     **{name: (name,) for name in OUTCOMES},
@@ -36,10 +34,8 @@ HAS: Final[dict[str, tuple[str, ...]]] = {
 class Field:
     """A field: its name, the kind of its values, the fields of a row with its values (any may match).
 
-    `style` is how much of a text must fit: the whole value, its beginning, a part of it; the host of a URL, or all of
-    it; a path, with or without its query; one of the words of a list. `has` looks at the fields that `having` names. Of
-    `gaps` any may match: all those between the output chunks of an exchange, as durations. With `choices`, any other
-    value is a mistake. Fields of an exchange have no `meaning` here.
+    `has` looks at the fields that `having` names. Of `gaps` any may match: all those between the output chunks of an
+    exchange, as durations. With `choices`, any other value is a mistake. Fields of an exchange have no `meaning` here.
     """
 
     name: str
@@ -66,7 +62,8 @@ def _derived(stored: str) -> Field:
     is_share = metric is not None and metric.unit == "share of 1"
     numbers: dict[Any, Kind] = {int: "count", float: "share" if is_share else "rate"}
     kind = "duration" if name.endswith("_ms") else numbers.get(kinds(entry)[0], "text")
-    return Field(name, kind, (name,), "whole", entry.metadata["aliases"], name in ("reads", "bytes"))
+    is_always_known = stored in ("reads", "bytes") or (stored in FACTS and kinds(entry)[-1] is not type(None))
+    return Field(name, kind, (name,), entry.metadata["style"], entry.metadata["aliases"], is_always_known)
 
 
 def _gap_percentile(name: str) -> Field:
@@ -75,9 +72,9 @@ def _gap_percentile(name: str) -> Field:
 
 _NAMED: Final = (
     _text("id", "prefix", is_always_known=True),
-    _text("upstream", "host", "host", is_always_known=True),
+    _derived("upstream"),
     _text("upstream_name", "whole", "upstream.name"),
-    _text("path", "path", is_always_known=True),
+    _derived("path"),
     _text("flags", "word", "flag", is_always_known=True, choices=FLAGS),
     _text("error", "within", rows=("error_code", "error_message"), meaning="code or message of an error"),
     _text("text", "within", rows=("content", "reasoning", "refusal", "error_message", "tool_calls"),
@@ -92,7 +89,7 @@ _NAMED: Final = (
     _time("started_at", "", "at"),
     _time("since", "started at that time or later"),
     _time("until", "started before that time"),
-    _text("method", is_always_known=True),
+    _derived("method"),
     *map(_text, ("model", "request_model", "response_model")),
     _text("operation", choices=OPERATIONS),
     _text("api"),
@@ -100,10 +97,8 @@ _NAMED: Final = (
     _text("outcome_detail", "whole", "detail"),
     _text("error_code"),
     _text("finish_reason", "whole", "finish"),
-    *map(_text, ("response_id", "framing", "ended_by", "reset_code", "connection_reused", "protocol", "clock")),
-    *(_text(name, "within") for name in ("error_message", "content", "reasoning", "refusal", "ended_detail")),
-    Field("status", "count", ("status",)),
-    Field("gap_bytes", "count", ("gap_bytes",), is_always_known=True),
+    *map(_derived, ("response_id", "framing", "ended_by", "reset_code", "connection_reused", "protocol", "clock")),
+    *map(_derived, ("error_message", "content", "reasoning", "refusal", "ended_detail", "status", "gap_bytes")),
     *map(_derived, METRICS),
     *map(_gap_percentile, rows.GAP_PERCENTILES),
     Field("cost", "rate", ("cost",)),

@@ -1,4 +1,5 @@
 import dataclasses
+import hashlib
 import struct
 from dataclasses import fields
 from itertools import pairwise
@@ -12,8 +13,9 @@ from tests.support.decoding import of_chunks
 from wiretape.recorder.decode import metrics
 from wiretape.recorder.decode.dialect import Chunk, ReportedError
 from wiretape.recorder.decode.exchange import Exchange, Read, Reads
-from wiretape.recorder.decode.metrics import Measures
+from wiretape.recorder.decode.metrics import DECODER_VERSION, DIGESTS, Measures
 from wiretape.recorder.decode.stalls import AwaitedAnswer
+from wiretape.recorder.facts import kinds
 
 MS = 1_000_000
 ENDED = Exchange(status=200, ended_by="end", connected_ns=5, headers_ns=10, end_ns=900 * MS)
@@ -261,3 +263,9 @@ def test_an_answer_without_chunks_has_the_values_that_all_formulas_give(decoded)
     timeline = metrics.Timeline(ENDED, reads, decoded, 7, [AwaitedAnswer(0, 900 * MS, [])])
     assert timeline.chunks == 0
     assert metrics.measured(timeline) == {one.name: one.metadata["formula"](timeline) for one in fields(metrics.Timing)}
+
+
+def test_other_derived_values_ask_for_a_higher_version_of_the_decoder():
+    values = [(entry.name, *map(str, kinds(entry))) for entry in fields(Measures)]
+    digest = hashlib.sha256(repr(values).encode()).hexdigest()[:16]
+    assert digest == DIGESTS[DECODER_VERSION], f"add to DIGESTS: {DECODER_VERSION + 1}: {digest!r}"

@@ -17,6 +17,7 @@ from sqlalchemy import Boolean, Column, Float, Integer
 
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.errors import WiretapeError, sqlite_code
+from wiretape.recorder.facts import FACTS
 from wiretape.recorder.sanitize import clipped, safe
 from wiretape.recorder.tape import file
 from wiretape.recorder.tape.cells import declared
@@ -48,8 +49,7 @@ _SECRETS: Final = ("salt",)
 """Columns that are closed even with texts."""
 _OPEN_TEXTS: Final = frozenset({
     "id", "uuid", "version", "boot_id", "listen", "upstreams", "started_at", "heartbeat_at", "ended_at",
-    "imported_from", "method", "path", "upstream", "request_model", "request_sha256", "sha256", "labels", "ended_by",
-    "ended_detail", "framing", "clock", "protocol", "reset_code", "version_num", "dialect_version",
+    "imported_from", "request_model", "request_sha256", "sha256", "labels", "version_num", "dialect_version", *FACTS,
     "outcome", "outcome_detail", "error_code", "finish_reason", "flags", "usage", "operation", "api",
     "response_model", "response_id", "sparkline", "conversation_key", "conversation_key_from",
     "previous_response_id", "at_ns", "relayed_ns", "sizes", "icl", "gap_hist", "rpc_method",
