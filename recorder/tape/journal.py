@@ -3,8 +3,21 @@
 A log format. Each frame is a little-endian `uint32` length, then a `uint64` sequence number, then a MessagePack array
 whose first element is the frame's tag. Frames of one exchange come in the order `begin`, `head`, `reads`…, `end`;
 a request body that comes in pieces is between `begin` and `end`, as `upload`…, `uploaded`. Frames of different
-exchanges interleave. The writer acknowledges a sequence number after the transaction that holds all frames up to it has
-been committed; a relay sends unacknowledged frames again, and appends are idempotent.
+exchanges interleave.
+
+Who keeps what, until when:
+
+- A relay keeps each frame until the writer has acknowledged its number (`relay.frame_queue`), up to a limit of bytes:
+  reads beyond it are relayed and not stored, and counted as a gap.
+- The writer keeps a batch until its commit has returned, also while a full disk is waited out. Then it acknowledges, to
+  each relay, the last number in it, with the exchanges of which something has no place on the tape (`lost`).
+- If the writer dies, a relay starts or joins the next one, and sends it all frames without an acknowledgement, in their
+  order. Some may be on the tape: appending passes them over.
+- If a relay dies, the writer commits what the socket still holds, and ends its open exchanges. If both die, each open
+  stream lacks at most its last 0.2 s: a relay's `GATHER_SECONDS` and a batch's `WINDOW_NS`.
+- An exchange is over for its relay when an acknowledgement reports it as `finished`, measured. A relay that returns
+  names those of which it has not heard that (`Relay.running`): the next writer leaves them open
+  until it has their ends.
 
 A relay sends many of them as one frame, `entries`; `decode` takes that apart.
 

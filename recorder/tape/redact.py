@@ -192,7 +192,7 @@ class Redactor:
 
     def path(self, path: str) -> str:
         """Return a request's path and query (or fragment) with secret values replaced."""
-        if _PLAIN_PATH.fullmatch(path) and _LOOKS_SECRET.search(path) is None:
+        if _PLAIN_PATH.fullmatch(path) and not any(map(_looks_secret, path.split("/"))):
             return path
         return self._known_path(path)
 
@@ -247,6 +247,12 @@ def shown(text: str) -> str:
 def message(text: str) -> str:
     """Return the line by which a command reports something on standard error; errors and targets may quote a key."""
     return f"wiretape: {shown(text)}"
+
+
+@functools.lru_cache(_KNOWN)
+def _looks_secret(segment: str) -> bool:
+    """Return True if a segment of a path looks like a credential; ids differ from path to path, the others do not."""
+    return not segment.isdigit() and _LOOKS_SECRET.search(segment) is not None
 
 
 def _names_credential(name: str, value: str) -> bool:
