@@ -187,7 +187,7 @@ async def _serve(
     if settings.interception is not None:
         for line in _exports(settings.interception, recorder.base, certificates, is_private=screen.live):
             screen.line(line)
-    painter = asyncio.create_task(_paint(screen, recorder))
+    beside = [asyncio.create_task(work(screen, recorder)) for work in (_paint, _report_joined)]
     if shipments:  # they read the tape
         await recorder.tap.ready()
     async with companion.shipped(shipments, settings, screen) as shippers:
@@ -198,7 +198,8 @@ async def _serve(
         if recorder.live:
             screen.line(f"draining {counted(recorder.live, 'live exchange')} (ctrl-c again to cut) …")
         unstored = await recorder.stop()
-    painter.cancel()
+    for task in beside:
+        task.cancel()
     return _conclude(screen, recorder, unstored, len(faults), settings.tape, tally)
 
 
@@ -269,10 +270,15 @@ def _introduce(screen: "Screen", recorder: "Recorder", settings: "Options", verb
     if verbose:
         for variable, value in bases.items():
             screen.line(f"SDKs        export {variable}={value}")
-    if recorder.tap.joined is not None:
-        screen.report(f"joins the recorder of pid {recorder.tap.joined}")
     if settings.allow_hosts:
         screen.report("warning: other machines that reach this address may relay through it")
+
+
+async def _report_joined(screen: "Screen", recorder: "Recorder") -> None:
+    """Print which recorder's writer was joined, when it answers: a busy one takes longer than a start may."""
+    await recorder.tap.ready()
+    if recorder.tap.joined is not None:
+        screen.report(f"joins the recorder of pid {recorder.tap.joined}")
 
 
 def _ways(base: str, settings: "Options", most: int) -> Iterator[str]:

@@ -40,9 +40,11 @@ def hostile(words: Iterable[str] = WORDS, characters: Iterable[str] = CHARACTERS
 
 def grows_too_fast(call: Callable[[str], object], made: Callable[[int], str], size: int = SIZE) -> bool:
     """Return True if a call takes more than linear time. A call that is quick at the full size does not."""
-    if _seconds(call, made(size)) < _QUICK_SECONDS:
+    if (many := _seconds(call, made(size))) < _QUICK_SECONDS:
         return False
-    few, many = (min(_seconds(call, made(length)) for _ in range(3)) for length in (size // 4, size))
+    few = min(_seconds(call, made(size // 4)) for _ in range(3))
+    if many > _MOST * few:  # which a disturbance may have caused
+        many = min(_seconds(call, made(size)) for _ in range(2))
     return many > max(_MOST * few, _QUICK_SECONDS)
 
 
