@@ -134,7 +134,10 @@ def of_tape(path: Path) -> Iterator[Finding]:
     run, refusal = _newest_run(path) if paths.exists(path) else (None, None)
     yield judge_tape(path, paths.exists(path), refusal, REVISION)
     if paths.exists(path) and refusal is None:
-        yield _privacy(path)
+        files = (path, *(Path(f"{paths.real(path)}{end}") for end in ("-wal", "-shm")))
+        status_of = {str(file): file.stat() for file in files if paths.exists(file)}
+        foreign = [name for name, status in status_of.items() if status.st_uid != os.geteuid()]
+        yield judge_privacy({name: stat.S_IMODE(status.st_mode) for name, status in status_of.items()}, foreign)
         yield from _of_shipping(path)
     yield judge_recorder(lock.holder(path), run, SYSTEM.wall_ns())
 
@@ -240,13 +243,6 @@ def _newest_run(path: Path) -> tuple[RecorderRun | None, str | None]:
         return None, str(error)
     except OSError as error:
         return None, f"{path} cannot be read ({error.strerror}): ask its owner, or name another with --db"
-
-
-def _privacy(path: Path) -> Finding:
-    files = (path, *(Path(f"{paths.real(path)}{end}") for end in ("-wal", "-shm")))
-    status_of = {str(file): file.stat() for file in files if paths.exists(file)}
-    foreign = [name for name, status in status_of.items() if status.st_uid != os.geteuid()]
-    return judge_privacy({name: stat.S_IMODE(status.st_mode) for name, status in status_of.items()}, foreign)
 
 
 def _bases(path: Path) -> dict[str, str]:

@@ -24,7 +24,9 @@ def help_(context: click.Context, words: tuple[str, ...], dashboard: bool) -> No
         click.echo(topics.dashboard(), nl=False)
     elif not words:
         _print(topics.text())
-        click.echo("\n" + _commands(root))
+        formatter = root.make_formatter()
+        root.command.format_commands(root, formatter)  # type: ignore[attr-defined]
+        click.echo("\n" + formatter.getvalue().strip())
     elif len(words) == 1 and words[0] in topics.names():
         _print(topics.text(words[0]))
     elif (found := _command(root, words)) is not None:
@@ -39,12 +41,6 @@ def help_(context: click.Context, words: tuple[str, ...], dashboard: bool) -> No
 def version() -> None:
     """Print the version."""
     click.echo(f"wiretape {__version__}")
-
-
-def _commands(root: click.Context) -> str:
-    formatter = root.make_formatter()
-    root.command.format_commands(root, formatter)  # type: ignore[attr-defined]
-    return formatter.getvalue().strip()
 
 
 def _command(root: click.Context, path: tuple[str, ...]) -> click.Context | None:

@@ -59,19 +59,6 @@ def ls(
 ) -> None:
     """List exchanges, the newest first, or conversations."""
 
-    _check(by, sort, follow, spark, exit_code, out)
-    place = options.place(db)
-    if by is not None:
-        count = _conversations(place, where, limit, out, ascii)
-    else:
-        count = _exchanges(place, where, limit, sort, follow, spark, ascii, out)
-    if exit_code and not count:
-        raise click.exceptions.Exit(_NOTHING_EXIT)
-
-
-def _check(
-    by: str | None, sort: tuple[str, bool] | None, follow: bool, spark: bool, exit_code: bool, out: Output
-) -> None:
     if by is not None and (follow or sort or spark or out.chosen == "ids"):
         raise click.UsageError("--by goes by the newest exchange: without --sort, --follow, --spark and --format ids")
     if out.columns is not None and (spark or out.chosen == "ids"):
@@ -80,6 +67,13 @@ def _check(
         raise click.UsageError("--follow goes by the order of ending, as --format table, tsv, jsonl or ids")
     if spark and out.format not in (None, "table"):
         raise click.UsageError("--spark draws: it goes with --format table only")
+    place = options.place(db)
+    if by is not None:
+        count = _conversations(place, where, limit, out, ascii)
+    else:
+        count = _exchanges(place, where, limit, sort, follow, spark, ascii, out)
+    if exit_code and not count:
+        raise click.exceptions.Exit(_NOTHING_EXIT)
 
 
 def _exchanges(

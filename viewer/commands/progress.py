@@ -85,17 +85,14 @@ class ProgressBar:
             if key is None or own != last:
                 self._steps, last = self._steps + (1 if steps is None else steps(item)), own
             if self._clock.now() >= self._due:
-                self._draw()
+                now = self._clock.now()
+                self._due = now + _REFRESH_NS
+                self._progress = self._progress or self._started()
+                rate = self._rows / max((now - self._began) / 1e9, 1e-9)
+                text = f"{counted(self._rows, self._noun)}  {rate:,.0f} {plural(self._noun)}/s"
+                self._progress.update(self._progress.task_ids[0], completed=self._steps, text=text)
+                self._progress.refresh()
             yield item
-
-    def _draw(self) -> None:
-        now = self._clock.now()
-        self._due = now + _REFRESH_NS
-        self._progress = self._progress or self._started()
-        rate = self._rows / max((now - self._began) / 1e9, 1e-9)
-        text = f"{counted(self._rows, self._noun)}  {rate:,.0f} {plural(self._noun)}/s"
-        self._progress.update(self._progress.task_ids[0], completed=self._steps, text=text)
-        self._progress.refresh()
 
     def _started(self) -> "Progress":
         from rich.console import Console

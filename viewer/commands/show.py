@@ -33,17 +33,12 @@ def _summary(one: "Recorded", out: Output, limits: Thresholds) -> None:
     judged = verdicts(timed, row.outcome, limits)
     output.show(story.lines(row, timed, judged, one.headers().response, output.width()))
     if row.cache_broken_at is not None and row.cache_verdict != "hit":
-        _broken_prefix(one, row.cache_broken_at)
+        from wiretape.viewer.exchange import changes, report
+        from wiretape.viewer.exchange.conversation import Folding
 
-
-def _broken_prefix(one: "Recorded", place: str) -> None:
-    """Show the first difference to the predecessor's prompt, in its context."""
-    from wiretape.viewer.exchange import changes, report
-    from wiretape.viewer.exchange.conversation import Folding
-
-    if (found := changes.first_at(one.changed(), place)) is not None:
-        folding = Folding(output.width(), "compare --part request has all")
-        output.show(report.drawn([[], *changes.lines([found], folding)]))
+        if (found := changes.first_at(one.changed(), row.cache_broken_at)) is not None:
+            folding = Folding(output.width(), "compare --part request has all")
+            output.show(report.drawn([[], *changes.lines([found], folding)]))
 
 
 def brief(one: "Recorded", limits: Thresholds, *, with_error: bool) -> "Iterator[Text]":

@@ -178,7 +178,9 @@ def _messages(a: Prompt, b: Prompt) -> Iterator[RequestDifference]:
     sides = [[(one.role, _written(one, tool_names(prompt))) for one in prompt.messages] for prompt in (a, b)]
     for kind, a_start, a_end, b_start, b_end in diff.opcodes(*sides):
         if kind == "equal":
-            yield RequestDifference("message", _numbers(a_start, a_end, b_start), "same")
+            first = f"{a_start + 1}" if a_end == a_start + 1 else f"{a_start + 1}–{a_end}"
+            there = "" if a_start == b_start else f" ({b_start + 1} on in B)"
+            yield RequestDifference("message", f"{first}{there}", "same")
             continue
         pairs = zip_longest(range(a_start, a_end), range(b_start, b_end))
         for at, to in pairs:
@@ -190,11 +192,6 @@ def _messages(a: Prompt, b: Prompt) -> Iterator[RequestDifference]:
                 yield RequestDifference("message", f"{at + 1} {before[0]}", "removed", before[1])
             if after:
                 yield RequestDifference("message", f"{to + 1} {after[0]}", "added", None, after[1])
-
-
-def _numbers(start: int, end: int, there: int) -> str:
-    first = f"{start + 1}" if end == start + 1 else f"{start + 1}–{end}"
-    return first if start == there else f"{first} ({there + 1} on in B)"
 
 
 def _place(at: int, to: int) -> str:

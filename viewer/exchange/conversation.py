@@ -74,7 +74,14 @@ def lines(turn: Turn, folding: Folding, hint: str) -> Iterator[Line]:
     else:
         yield from _prompt(turn, asked.prompt, folding)
     yield []
-    yield from _answer(turn, folding, hint)
+    row, parts = turn.asked.row, turn.asked.answer
+    reason = f", finish reason {line(row.finish_reason)}" if row.finish_reason else ""
+    if row.choices and row.framing != "websocket":
+        reason += f", the first of {len(row.choices) + 1} choices"
+    yield [("answer", "strong"), (f" · {line(row.ending)}{reason}", "muted")]
+    if not parts:
+        yield [(_INDENT, "plain"), (facts.no_text(row, hint), "muted")]
+    yield from folded(parts_lines(parts), folding)
 
 
 def record(turn: Turn) -> JsonObject:
@@ -157,7 +164,9 @@ def _messages(turn: Turn, prompt: Prompt, folding: Folding) -> Iterator[Line]:
         if is_later and number == turn.repeated:
             yield from _rule(turn, folding.room)
         if is_short and number < turn.repeated:
-            yield _in_short(number, message, names, folding.room)
+            head = f"{number + 1} {line(message.role)}"
+            text = " ".join(word for pieces in _first(message, names) for text, _ in pieces for word in text.split())
+            yield [(f"{head}  ", "muted"), (clipped(line(text), max(folding.room - len(head) - 2, 20)), "muted")]
         else:
             name = f" {line(message.name)}" if message.name else ""
             yield [(f"{number + 1} {line(message.role)}", "accent"), (name, "plain")]
@@ -209,17 +218,6 @@ def _described(tool: Tool) -> str:
     return line(next((one for one in lines if one), "" if tool.type == "function" else tool.type))
 
 
-def _answer(turn: Turn, folding: Folding, hint: str) -> Iterator[Line]:
-    row, parts = turn.asked.row, turn.asked.answer
-    reason = f", finish reason {line(row.finish_reason)}" if row.finish_reason else ""
-    if row.choices and row.framing != "websocket":
-        reason += f", the first of {len(row.choices) + 1} choices"
-    yield [("answer", "strong"), (f" · {line(row.ending)}{reason}", "muted")]
-    if not parts:
-        yield [(_INDENT, "plain"), (facts.no_text(row, hint), "muted")]
-    yield from folded(parts_lines(parts), folding)
-
-
 def _part(part: Part, names: Mapping[str, str], ids: bool, indent: str) -> Iterator[Line]:
     deeper = f"{indent}{_INDENT}"
     match part:
@@ -268,13 +266,6 @@ def folded(found: Iterable[Line], folding: Folding) -> Iterator[Line]:
         yield [*pieces[:-1], (clipped(text, _FOLDED_CHARACTERS), tone)]
     if more := len(rest) - len(shown):
         yield [(_INDENT, "plain"), (f"… {counted(more, 'more line')}: {folding.remedy}", "muted")]
-
-
-def _in_short(number: int, message: Message, names: Mapping[str, str], room: int) -> Line:
-    """Return a message in one line."""
-    head = f"{number + 1} {line(message.role)}"
-    text = " ".join(text.strip() for pieces in _first(message, names) for text, _ in pieces if text.strip())
-    return [(f"{head}  ", "muted"), (clipped(line(" ".join(text.split())), max(room - len(head) - 2, 20)), "muted")]
 
 
 def _first(message: Message, names: Mapping[str, str]) -> Iterator[Line]:

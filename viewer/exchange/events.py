@@ -62,22 +62,18 @@ def summary(transcript: Transcript, event: int) -> str:
 def _no_text(transcript: Transcript, event: int) -> str:
     """Return the summary of a message that is no text; "" if it is text."""
     if transcript.is_call:
-        return _opaque(transcript.bytes(event), transcript.message_coding)
+        message = transcript.bytes(event)
+        start = length_prefixed.PREFIX.size
+        if len(message) == start:
+            return "(0 bytes)"
+        if length_prefixed.text(message, transcript.message_coding) is not None:
+            return ""
+        compressed = ", compressed" if message[0] & length_prefixed.COMPRESSED else ""
+        shown = hexdump.printable(message[start : start + _CHARACTERS]), message[start : start + _HEX].hex(" ")
+        return f"({counted(len(message) - start, 'byte')}{compressed}) {' · '.join(shown)}"
     if transcript.framing == "websocket" and not is_utf8(transcript.bytes(event)):
         return f"({counted(transcript.ends[event] - transcript.starts[event], 'byte')}, no text)"
     return ""
-
-
-def _opaque(message: bytes, coding: str | None) -> str:
-    """Return the size of a message's payload and its beginning, as characters and in hex; "" if all of it is text."""
-    start = length_prefixed.PREFIX.size
-    if len(message) == start:
-        return "(0 bytes)"
-    if length_prefixed.text(message, coding) is not None:
-        return ""
-    compressed = ", compressed" if message[0] & length_prefixed.COMPRESSED else ""
-    shown = hexdump.printable(message[start : start + _CHARACTERS]), message[start : start + _HEX].hex(" ")
-    return f"({counted(len(message) - start, 'byte')}{compressed}) {' · '.join(shown)}"
 
 
 def meaning(transcript: Transcript, event: int) -> str:
@@ -179,23 +175,22 @@ def _test(term: str) -> Test:
             raise ValueError(f"{min(unknown)} is no kind: there are {', '.join(KINDS)}")
         return lambda transcript, event: transcript.kind(event) in names
     if match := _GAP.fullmatch(term):
-        return _gap_test(match[1] == ">", round(float(match[2]) * (1_000_000_000 if match[3] == "s" else 1_000_000)))
+        is_above = match[1] == ">"
+        limit_ns = round(float(match[2]) * (1_000_000_000 if match[3] == "s" else 1_000_000))
+
+        def test(transcript: Transcript, event: int) -> bool:
+            gap = transcript.gap_ns(event)
+            if gap is None or transcript.shares_read(event):
+                return False
+            return gap > limit_ns if is_above else gap < limit_ns
+
+        return test
     if re.match(r"(?:Δ|gap)[<>=]", term):
         raise ValueError(f"{term}: write a duration, as in gap>100ms")
     words = re.compile(re.escape(term.encode("utf-8", "replace")), re.IGNORECASE)
     return lambda transcript, event: (
         words.search(transcript.data, transcript.starts[event], transcript.ends[event]) is not None
     )
-
-
-def _gap_test(is_above: bool, limit_ns: int) -> Test:
-    def test(transcript: Transcript, event: int) -> bool:
-        gap = transcript.gap_ns(event)
-        if gap is None or transcript.shares_read(event):
-            return False
-        return gap > limit_ns if is_above else gap < limit_ns
-
-    return test
 
 
 def widths(transcript: Transcript, times: Times) -> tuple[int, int, int, int]:

@@ -73,7 +73,10 @@ def measured(row: DetailRow, *, burst: bool) -> Iterator[Fact]:
     tokens = [f"{name} {count(value(row, f'{name}_tokens'))}" for name in ("input", "output", "reasoning", "total")]
     yield Fact("times ms", tuple(f"{name} {ms(value(row, f'{name}_ms'))}" for name in times))
     yield Fact("gaps ms", tuple(f"{label} {ms(value(row, f'{name}_ms'))}" for label, name in gaps.items()))
-    yield Fact("tokens", (*tokens, *_pace(row, burst)))
+    tpot = row.tpot_ms
+    withheld = "hidden_tokens" if "hidden_tokens" in row.flags else "burst" if burst else None
+    rate = f"withheld ({withheld})" if withheld else ms(1000 / tpot if tpot else None)
+    yield Fact("tokens", (*tokens, f"tpot ms {ms(tpot)}", f"tps {rate}"))
     if paid := tuple(_paid(row)):
         yield Fact("cost", paid)
 
@@ -83,7 +86,9 @@ def told(row: DetailRow, verdicts: Iterable[Verdict], headers: Iterable[Fact] = 
     yield from _story(row)
     yield from headers
     yield from measured(row, burst=any(verdict.kind == "burst" for verdict in verdicts))
-    yield _counts(row)
+    of_streams = () if "nonstream" in row.flags else ("events", "comments", "chunks", "output_chunks")
+    names = ("reads", *of_streams, "bytes", "gap_bytes")
+    yield Fact("counts", tuple(f"{name.replace('_', ' ')} {count(value(row, name))}" for name in names))
     yield from transport(row)
 
 
@@ -117,20 +122,6 @@ def cache(row: DetailRow) -> Fact | None:
         known.append(f"try {line(row.cache_remedy)}")
     verdict = f"{line(row.cache_verdict).replace('_', ' ')}{place}"
     return Fact("cache", (f"{verdict}: {', '.join(known)}" if known else verdict,))
-
-
-def _pace(row: ListRow, burst: bool) -> tuple[str, str]:
-    tpot = row.tpot_ms
-    withheld = "hidden_tokens" if "hidden_tokens" in row.flags else "burst" if burst else None
-    rate = f"withheld ({withheld})" if withheld else ms(1000 / tpot if tpot else None)
-    return f"tpot ms {ms(tpot)}", f"tps {rate}"
-
-
-def _counts(row: DetailRow) -> Fact:
-    """Return the amount of data received: reads, bytes, and of a stream its events and chunks."""
-    of_streams = () if "nonstream" in row.flags else ("events", "comments", "chunks", "output_chunks")
-    names = ("reads", *of_streams, "bytes", "gap_bytes")
-    return Fact("counts", tuple(f"{name.replace('_', ' ')} {count(value(row, name))}" for name in names))
 
 
 def labels(row: DetailRow) -> Iterator[Fact]:

@@ -94,20 +94,14 @@ def trouble(known: Known, opened: OpenedExchange | None, died: bool) -> Line | N
     if opened is not None and opened.missing:
         return [(f" missing from the tape: {counted(opened.missing, 'byte')}; the rest is shown", "error")]
     if opened is not None and UNKNOWN in opened.owners:
-        return [
-            (f" of {counted(_unread(opened), 'byte')} no read is on the tape: when they came is not known", "error")
-        ]
+        borders = [*opened.borders, len(opened.transcript.data)]
+        spans = zip(pairwise(borders), opened.owners, strict=True)
+        unread = sum(end - start for (start, end), owner in spans if owner == UNKNOWN)
+        return [(f" of {counted(unread, 'byte')} no read is on the tape: when they came is not known", "error")]
     if row.outcome in ("complete", "open"):
         return None
     silence = facts.silent_end(row, opened.verdicts) if opened is not None and opened.judged else None
     return [(f" {facts.reason(row, silence)}", "error" if facts.fault(row) else "warning")]
-
-
-def _unread(opened: OpenedExchange) -> int:
-    """Return the number of bytes that no read on the tape brought."""
-    borders = [*opened.borders, len(opened.transcript.data)]
-    spans = zip(pairwise(borders), opened.owners, strict=True)
-    return sum(end - start for (start, end), owner in spans if owner == UNKNOWN)
 
 
 def silence(known: Known, opened: OpenedExchange) -> str:
@@ -225,23 +219,19 @@ def bars(
         if first_ns is not None and exchange.framing != "websocket":  # there it counts from a message
             yield TimeBar("wait for a byte", headers_ns, first_ns, "wait")
     if transcript is not None:
-        yield from _kind_bars(transcript)
+        for kind in ("reasoning", "content", "tool", "refusal"):
+            code = KINDS.index(kind)
+            first, last = transcript.kinds.find(code), transcript.kinds.rfind(code)
+            if first >= 0 and transcript.timed[first] and transcript.timed[last]:
+                count = transcript.kinds.count(code)
+                note = f"{count:,} event{'s' * (count != 1)}"
+                yield TimeBar(kind, transcript.at[first], transcript.at[last], kind, note)
     for verdict in sorted(verdicts, key=lambda verdict: -verdict.lasted_ns)[:3]:
         if verdict.kind == "stall":
             end_ns = verdict.from_ns + verdict.lasted_ns
             yield TimeBar("stall", verdict.from_ns, end_ns, "stall", verdict.who or "unclear")
     if last_ns is not None and exchange.end_ns is not None:
         yield TimeBar("end", min(last_ns, exchange.end_ns), exchange.end_ns, "end", _how_it_ended(exchange))
-
-
-def _kind_bars(transcript: Transcript) -> Iterator[TimeBar]:
-    for kind in ("reasoning", "content", "tool", "refusal"):
-        code = KINDS.index(kind)
-        first, last = transcript.kinds.find(code), transcript.kinds.rfind(code)
-        if first >= 0 and transcript.timed[first] and transcript.timed[last]:
-            count = transcript.kinds.count(code)
-            note = f"{count:,} event{'s' * (count != 1)}"
-            yield TimeBar(kind, transcript.at[first], transcript.at[last], kind, note)
 
 
 def _how_it_ended(exchange: Exchange) -> str:

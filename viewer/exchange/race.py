@@ -275,7 +275,14 @@ class Race:
         origins = [lane.origin_ns(self.alignment) or 0 for lane in self.lanes]
         self._shifts = max(origins) - origins[0], max(origins) - origins[1]
         if self.alignment == "content offset":
-            self._at, self._counts = a.at, (range(len(a.transcript) + 1), _by_offset(a, b))
+            counts = array("q")
+            for position in range(len(a.transcript)):
+                length = a.content.length(position)
+                at = bisect_left(b.content.ends, length) if length else -1
+                known = 0 <= at < len(b.content.ends)
+                counts.append(b.content.events[at] + 1 if known else len(b.transcript) if length else 0)
+            counts.append(len(b.transcript))
+            self._at, self._counts = a.at, (range(len(a.transcript) + 1), counts)
         else:
             self._at, self._counts = _merged(a.at, b.at, self._shifts)
         self.playback.grow(self._at, self._end_ns())
@@ -308,18 +315,6 @@ def _merged(
         counts[lane].append(counts[lane][-1] + 1)
         counts[1 - lane].append(counts[1 - lane][-1])
     return array("q", (at for at, _ in tagged)), counts
-
-
-def _by_offset(a: Lane, b: Lane) -> "array[int]":
-    """Count for each position of A how many events B needed for as much text; at A's end all of B have come."""
-    counts = array("q")
-    for position in range(len(a.transcript)):
-        length = a.content.length(position)
-        at = bisect_left(b.content.ends, length) if length else -1
-        known = 0 <= at < len(b.content.ends)
-        counts.append(b.content.events[at] + 1 if known else len(b.transcript) if length else 0)
-    counts.append(len(b.transcript))
-    return counts
 
 
 def status(

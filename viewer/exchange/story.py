@@ -52,7 +52,9 @@ def _happened(row: DetailRow, timed: Attribution, verdicts: Sequence[Verdict], r
     for text in textwrap.wrap(f"{stands.sign} {sentence(row, verdicts)}", room, subsequent_indent="  "):
         yield Text(text, report.STYLES[stands.tone])
     yield from report.laid_out(_named(row), room)
-    yield from report.laid_out([_times(row, timed)], room)
+    known = {"headers": ms(timed.exchange.headers_ns), "first token": row.ttft_ms, "done": row.duration_ms}
+    reached = (f"{name} {formatting.ms(value)} ms" for name, value in known.items() if value is not None)
+    yield from report.laid_out([Fact("times", (" → ".join(("sent", *reached)),))], room)
 
 
 def _evidence(row: DetailRow, verdicts: Sequence[Verdict], headers: Headers, room: int) -> Iterator[Text]:
@@ -77,13 +79,6 @@ def _named(row: DetailRow) -> Iterator[Fact]:
     yield Fact("exchange", (line(row.id), line(row.model), f"{line(row.method)} {line(host(row.upstream) + row.path)}"))
     labels = [line(f"{key}={label}") for key, label in row.labels.items()]
     yield Fact("started", (moment(row.started_at), *labels))
-
-
-def _times(row: DetailRow, timed: Attribution) -> Fact:
-    """Return the way of an answer: when its headers, its first output and its end came, since the request was sent."""
-    known = {"headers": ms(timed.exchange.headers_ns), "first token": row.ttft_ms, "done": row.duration_ms}
-    reached = (f"{name} {formatting.ms(value)} ms" for name, value in known.items() if value is not None)
-    return Fact("times", (" → ".join(("sent", *reached)),))
 
 
 def _drawn(row: DetailRow, timed: Attribution, cells: int) -> Iterator[Text]:

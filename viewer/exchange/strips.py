@@ -136,8 +136,15 @@ def draw(
     for marker in sorted(markers, key=lambda marker: _MARKING_ORDER.index(marker.sign)):
         if marker.at_ns is not None:
             marks[cell(marker.at_ns, axis_ns, cells)] = marker.sign
+    drawn, start = [], 0
+    for place in range(cells):
+        end = bisect_right(transcript.at, instant(place, axis_ns, cells)) if place < cells - 1 else len(transcript)
+        known = compress(transcript.kinds[start:end], transcript.timed[start:end])
+        letters = {LETTERS[KINDS[code]] for code in set(known)}
+        drawn.append(min(letters, key=_TELLING.index, default=" "))
+        start = max(end, start)
     return Strips(
-        _kinds(transcript, axis_ns, cells),
+        "".join(drawn),
         "".join(marks),
         axis_ns,
         cells,
@@ -175,18 +182,6 @@ def longest_gaps(outputs: Sequence[int], axis_ns: int, cells: int) -> list[int]:
         found.append(max(gaps[done:until], default=-1))
         done = until
     return found
-
-
-def _kinds(transcript: Transcript, axis_ns: int, cells: int) -> str:
-    """Return the letter of the most telling kind of each cell: an error before all, then output."""
-    drawn, start = [], 0
-    for place in range(cells):
-        end = bisect_right(transcript.at, instant(place, axis_ns, cells)) if place < cells - 1 else len(transcript)
-        known = compress(transcript.kinds[start:end], transcript.timed[start:end])
-        letters = {LETTERS[KINDS[code]] for code in set(known)}
-        drawn.append(min(letters, key=_TELLING.index, default=" "))
-        start = max(end, start)
-    return "".join(drawn)
 
 
 def waits(at: Sequence[int], start_ns: int, end_ns: int, axis_ns: int, cells: int) -> list[StripWait]:

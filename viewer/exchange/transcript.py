@@ -351,7 +351,13 @@ class _Texts:
 
 def _kind_without_chunk(decoded: Decoded, event: int) -> str:
     if decoded.framing == "websocket":
-        return _kind_of_frame(decoded, event)
+        kind = decoder.KINDS[decoded.kinds[event]]
+        if kind != "event":
+            return "malformed" if kind == "broken" else kind
+        if event in decoded.sent:
+            return "sent"
+        is_read = decoded.dialect is not None and payloads.read(decoded.item(event).data) is payloads.MALFORMED
+        return "malformed" if is_read else "other"
     if decoded.kinds[event] in (COMMENT, BODY):
         return "comment" if decoded.kinds[event] == COMMENT else "other"
     if decoded.is_call and event == decoded.end_item:
@@ -363,16 +369,6 @@ def _kind_without_chunk(decoded: Decoded, event: int) -> str:
     # A record without a chunk is broken, even if its data look whole: a checksum may be wrong.
     is_broken = read is payloads.MALFORMED or decoded.framing != "sse"
     return "malformed" if is_broken and "malformed" in decoded.flags else "other"
-
-
-def _kind_of_frame(decoded: Decoded, event: int) -> str:
-    kind = decoder.KINDS[decoded.kinds[event]]
-    if kind != "event":
-        return "malformed" if kind == "broken" else kind
-    if event in decoded.sent:
-        return "sent"
-    is_read = decoded.dialect is not None and payloads.read(decoded.item(event).data) is payloads.MALFORMED
-    return "malformed" if is_read else "other"
 
 
 def _kind_of(chunk: Chunk) -> str:
@@ -387,10 +383,6 @@ def _kind_of(chunk: Chunk) -> str:
     if chunk.content or chunk.reasoning:
         is_refusal = bool(chunk.pieces) and all(piece.refusal and not piece.content for piece in chunk.pieces)
         return "refusal" if is_refusal else "content" if chunk.content else "reasoning"
-    return _kind_without_output(chunk)
-
-
-def _kind_without_output(chunk: Chunk) -> str:
     if any(piece.finish_reason for piece in chunk.pieces):
         return "finish"
     if chunk.usage:

@@ -33,7 +33,14 @@ class Transport:
 
     def parts(self, width: int) -> TransportParts:
         """Return the line; beside the bar its text has a constant width, so that the bar stays under the mouse."""
-        left, right, silence = self._left(), self._settings(), self._silence()
+        playback, lag_ms = self.playback, self.lag_ms
+        speed = "max" if playback.speed == float("inf") else f"{playback.speed:g}×"
+        parts: list[Part] = [(f"  {speed}", "strong" if playback.speed != 1 else "plain")]
+        if playback.cap_ns is not None:
+            parts.append((f"  idle ≤ {playback.cap_ns / 1e9:g} s", "warning"))
+        if lag_ms is not None and lag_ms > _SLOW_TERMINAL_MS:
+            parts.append(("  terminal is slow", "warning"))
+        left, right, silence = self._left(), parts, self._silence()
         needed = sum(len(text.rstrip()) for text, _ in silence) + _LEAST_SETTINGS
         if sum(len(text) for text, _ in left) > width - needed:
             left = self._left(short=True)
@@ -73,16 +80,6 @@ class Transport:
         text = "" if silence is None else str(silence)
         tone: Tone = "error" if silence is not None and silence.stalled else "warning"
         return [(f"  {text:<{len(str(longest))}}", tone)]
-
-    def _settings(self) -> list[Part]:
-        playback, lag_ms = self.playback, self.lag_ms
-        speed = "max" if playback.speed == float("inf") else f"{playback.speed:g}×"
-        parts: list[Part] = [(f"  {speed}", "strong" if playback.speed != 1 else "plain")]
-        if playback.cap_ns is not None:
-            parts.append((f"  idle ≤ {playback.cap_ns / 1e9:g} s", "warning"))
-        if lag_ms is not None and lag_ms > _SLOW_TERMINAL_MS:
-            parts.append(("  terminal is slow", "warning"))
-        return parts
 
     def _bar(self, room: int) -> list[Part]:
         playback = self.playback

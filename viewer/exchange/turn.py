@@ -161,12 +161,9 @@ def problem(request: RequestRow, *, truncated: bool) -> str:
         return f"its body is compressed in a way that is not read ({line(coding)})"
     if body.lstrip().startswith(b"{"):
         return "its body is broken JSON, or is nested too deeply"
-    kind = (_header(request, "content-type") or "").partition(";")[0]
+    content_type = next((value for name, value in request.headers if name.lower() == "content-type"), None)
+    kind = (content_type or "").partition(";")[0]
     return f"its body is no JSON object{f' ({line(kind)})' if kind else ''}"
-
-
-def _header(request: RequestRow, wanted: str) -> str | None:
-    return next((value for name, value in request.headers if name.lower() == wanted), None)
 
 
 def _repeated(messages: Sequence[Message], before: Sequence[Message], answer: tuple[Part, ...]) -> tuple[int, int]:

@@ -129,15 +129,11 @@ class Conversations:
         for place in places:
             self._sought.add(place)
             if (newest := self._newest.get(place)) is not None:
-                return self._unclaimed(place, newest)
+                older = self._older.get(place, []) if newest in self._claimed else []
+                while older and older[-1] in self._claimed:
+                    older.pop()
+                return older[-1] if older else newest
         return None
-
-    def _unclaimed(self, place: str, newest: int) -> int:
-        """Return the newest that nothing continues yet; where all are continued, it is a branch of the newest."""
-        older = self._older.get(place, []) if newest in self._claimed else []
-        while older and older[-1] in self._claimed:
-            older.pop()
-        return older[-1] if older else newest
 
     def _name_of(self, link: ConversationLink, continued: int | None) -> str | None:
         if link.key is None:

@@ -65,7 +65,7 @@ def group(name: str, value: Any, others: Iterable[object] = ()) -> str:
     `others` are the values of the groups beside it, which it must not select.
     """
     if name in PERIODS:
-        return _period(name, value)
+        return f"at:{value}"
     if name.startswith("label."):
         key = name.removeprefix("label.")
         return str(Not(Labelled(((key, None),))) if value is None else Labelled(((key, (value,)),)))
@@ -96,7 +96,3 @@ def _spelled(value: str) -> str:
         if len(expression) > REGEX_CHARACTERS - _LONGEST_SIGN:
             return expression
     return expression + r"\Z"
-
-
-def _period(name: str, value: str) -> str:
-    return f"at:{value}"

@@ -108,7 +108,12 @@ class LaneChart:
         if y == 0:
             return [*self._named(clock_axis.idle(self.shown.axis)), *self._axis()], "titles"
         if y >= self.height - _LISTED:
-            return self._listed(is_title=y == self.height - _LISTED)
+            slots = layout.fitted(self.width, {layout.TIMELINE}, start_cells=self.look.start_cells)
+            between = layout.gap_between(self.width)
+            margin: Part = (" " * _MARGIN, "plain")
+            if y == self.height - _LISTED or self.here is None:
+                return [margin, *layout.titles(slots, self.look, between, None)], "titles"
+            return [margin, *layout.line(self.here.row, slots, self.look, between)], "plain"
         if below < 0:
             lane, row = divmod(y - 1, self._rows_each)
             return self._lane(self._top + lane, is_above=row < self._rows_each - 1)
@@ -141,11 +146,3 @@ class LaneChart:
         is_last = row == self._rows_at_once - 1
         title = f"at once, max {max(self._counts, default=0)}" if is_last else ""
         return [*self._named(title), (lanes.heights(self._counts, self._rows_at_once)[row], "muted")]
-
-    def _listed(self, *, is_title: bool) -> tuple[list[Part], Ground]:
-        slots = layout.fitted(self.width, {layout.TIMELINE}, start_cells=self.look.start_cells)
-        between = layout.gap_between(self.width)
-        margin: Part = (" " * _MARGIN, "plain")
-        if is_title or self.here is None:
-            return [margin, *layout.titles(slots, self.look, between, None)], "titles"
-        return [margin, *layout.line(self.here.row, slots, self.look, between)], "plain"

@@ -216,10 +216,18 @@ def term(field: Field, name: str, operator: str, cursor: Cursor, now: datetime) 
         item.read(compiled_regex)
         return Regex(field.name, item.text, negated)
     if field.kind == "label":
-        return _labels(cursor, negated)
+        labels = [_label(cursor, negated)]
+        while cursor.take(","):
+            labels.append(_label(cursor, negated))
+        return Labelled(tuple(labels), negated)
     items = cursor.items(TIME if field.kind == "time" else VALUE)
     if form == "equal":
-        return _equal(field, name, negated, items, now)
+        if field.kind == "time":
+            times = either([_time(field, item, now) for item in items])
+            return Not(times) if negated else times
+        if field.kind in ("text", "has"):
+            return Match(field.name, tuple(one for item in items for one in _patterns(field, item)), negated)
+        return Among(field.name, tuple(_span(field, name, item) for item in items), negated)
     if len(items) > 1:
         raise items[1].error(f"expected a single value after {operator}")
     return _compared(field, name, cast(Order, operator), items[0], now)
@@ -239,15 +247,6 @@ def started(order: Order, text: str, now: datetime) -> Filter:
     if end is not None and order in (">", "<="):
         return Compare("started_at", ">=" if order == ">" else "<", end)
     return Compare("started_at", order, start)
-
-
-def _equal(field: Field, name: str, negated: bool, items: list[FilterItem], now: datetime) -> Filter:
-    if field.kind == "time":
-        times = either([_time(field, item, now) for item in items])
-        return Not(times) if negated else times
-    if field.kind in ("text", "has"):
-        return Match(field.name, tuple(one for item in items for one in _patterns(field, item)), negated)
-    return Among(field.name, tuple(_span(field, name, item) for item in items), negated)
 
 
 def _compared(field: Field, name: str, order: Order, item: FilterItem, now: datetime) -> Filter:
@@ -311,13 +310,6 @@ def _having(word: str, item: FilterItem) -> str:
         return name
     offered = dict.fromkeys((*HAS, *(one.removesuffix("_ms") for one in sorted(KNOWABLE))))
     raise item.error(f"no such word or field: choose from {', '.join(closest_first(word, offered))}")
-
-
-def _labels(cursor: Cursor, negated: bool) -> Filter:
-    labels = [_label(cursor, negated)]
-    while cursor.take(","):
-        labels.append(_label(cursor, negated))
-    return Labelled(tuple(labels), negated)
 
 
 def _label(cursor: Cursor, negated: bool) -> tuple[str, Pattern | None]:
@@ -448,7 +440,12 @@ class _Parser:
         start = self._cursor.at
         match = self._cursor.match(_FIELD)
         if match is None:
-            return self._word()
+            rest = self._cursor.rest()
+            if rest.startswith(tuple(SIGNS)):
+                raise self._cursor.error(f"expected a field before {rest[0]}")
+            if self._cursor.next_word() in KEYWORDS:
+                raise self._cursor.error("expected a term; to search for this word, put it in quotes")
+            return Word(self._cursor.item(WORD, "expected a term, such as ttft>800ms, or a word").pattern)
         name, operator = match[1], match[2]
         try:
             field = named(name, f"; a text with {operator} in it needs quotes")
@@ -457,14 +454,6 @@ class _Parser:
         if operator not in (allowed := operators(field)):
             raise FilterError(f"{name}{operator}", start, f"expected one of {' '.join(allowed)} after {name}")
         return term(field, name, operator, self._cursor, self._now)
-
-    def _word(self) -> Filter:
-        rest = self._cursor.rest()
-        if rest.startswith(tuple(SIGNS)):
-            raise self._cursor.error(f"expected a field before {rest[0]}")
-        if self._cursor.next_word() in KEYWORDS:
-            raise self._cursor.error("expected a term; to search for this word, put it in quotes")
-        return Word(self._cursor.item(WORD, "expected a term, such as ttft>800ms, or a word").pattern)
 
     def _keyword(self, name: str) -> bool:
         return self._cursor.next_word() == name and self._cursor.match(WORD) is not None

@@ -79,7 +79,8 @@ def _moment(text: str, now: datetime) -> tuple[datetime, timedelta]:
     if text.lower() == "now":
         return now, timedelta()
     if text.lower() in ("today", "yesterday"):
-        return _midnight(local - (_DAY if text.lower() == "yesterday" else timedelta())), _DAY
+        midnight = local.replace(hour=0, minute=0, second=0, microsecond=0)
+        return midnight - (_DAY if text.lower() == "yesterday" else timedelta()), _DAY
     match = next(filter(None, (expression.fullmatch(text) for expression in _TIMES)), None)
     if match is None:
         raise ValueError
@@ -94,10 +95,6 @@ def _moment(text: str, now: datetime) -> tuple[datetime, timedelta]:
     if fraction:
         return start, timedelta(seconds=10 ** -len(fraction)) if len(fraction) < _MICROSECONDS else timedelta()
     return start, _DAY if hour is None else _HOUR if minute is None else timedelta(seconds=1 if second else 60)
-
-
-def _midnight(moment: datetime) -> datetime:
-    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def _iso(moment: datetime) -> str:

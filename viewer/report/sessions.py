@@ -99,7 +99,11 @@ def lines(
         drawn = stats.bar(took_ns, longest, min(_BAR, max(room - 40, 5))) if took_ns else ""
         percent = share(took_ns, account.wall_ns) if took_ns else ""
         yield Text(f"{name:<{_LABEL}}{beside(took_ns / 1e6, longest / 1e6):>9} {percent:>5}  {drawn}".rstrip())
-    yield from _label("counts", _counts(account), room)
+    found = [counted(account.exchanges, "exchange"), counted(account.turns, "turn")]
+    found += [f"{number} {word}" for word, number in (("failed", account.failed), ("open", account.open)) if number]
+    if account.exchanges_max > 1:
+        found.append(f"at most {account.exchanges_max} at once, {span(ms(account.parallel_ns))} in parallel")
+    yield from _label("counts", " · ".join(found), room)
     if account.ttft_p50_ns is not None:
         yield from _label("ttft", f"median {span(ms(account.ttft_p50_ns))}", room)
     known = (f"{words} {count(tokens[name])}" for name, words in _TOKENS.items() if tokens.get(name) is not None)
@@ -128,14 +132,6 @@ def sentence(account: Account) -> str:
     largest = (part for part in (first, second) if account.parts[part])
     said = (f"{share(account.parts[part], account.wall_ns)} {_WORDS[part]}" for part in largest)
     return f"{wall}: {', '.join(said)}"
-
-
-def _counts(account: Account) -> str:
-    found = [counted(account.exchanges, "exchange"), counted(account.turns, "turn")]
-    found += [f"{number} {word}" for word, number in (("failed", account.failed), ("open", account.open)) if number]
-    if account.exchanges_max > 1:
-        found.append(f"at most {account.exchanges_max} at once, {span(ms(account.parallel_ns))} in parallel")
-    return " · ".join(found)
 
 
 COMPARED: Final = {

@@ -36,7 +36,12 @@ def block(
 
     `statistics` are the columns of the table below the head; those without room are its `hidden` ones.
     """
-    head = _heading(_title(row, by), f"{counted(row['n'], 'exchange')}{_span(row)}", width)
+    title = _title(row, by)
+    of = f"{counted(row['n'], 'exchange')}{_span(row)}"
+    if width is None or width_of(f"{title} · {of}") <= width:
+        head = [Text.assemble((title, "bold"), f" · {of}")]
+    else:
+        head = [Text(fitting(title, width), "bold"), *paragraph("", of, width)]
     for label, text in _head(row, objective):
         head += paragraph(f"{label:<11}", text, width)
     important = statistics if statistics != STATISTICS else _IMPORTANT
@@ -62,16 +67,12 @@ def bars(filled: Sequence[Bucket], unit: str, width: int) -> Iterator[str]:
     """Draw buckets of a unit, one line for each, at most `width` cells long where that is possible."""
     if not filled:
         return
-    labels = [_label(bucket) for bucket in filled]
+    labels = [f"{bucket.low:,g} – {bucket.high:,g}" if bucket.high else "0" for bucket in filled]
     most = max(bucket.count for bucket in filled)
     room = max(width - max(map(len, labels)) - len(unit) - len(f"{most:,}") - 3, 8)
     for label, bucket in zip(labels, filled, strict=True):
         count = f"{bucket.count:,}"
         yield f"{label:>{max(map(len, labels))}} {unit} {count:>{len(f'{most:,}')}} {bar(bucket.count, most, room)}"
-
-
-def _label(bucket: Bucket) -> str:
-    return f"{bucket.low:,g} – {bucket.high:,g}" if bucket.high else "0"
 
 
 def explained(warning: str) -> str:
@@ -81,13 +82,6 @@ def explained(warning: str) -> str:
 
 def percent(value: float | None) -> str:
     return _UNKNOWN if value is None else f"{value:.2f} %"
-
-
-def _heading(title: str, of: str, width: int | None) -> list[Text]:
-    """Lay out a group's title and its population, in one line or, if that is too long, below each other."""
-    if width is None or width_of(f"{title} · {of}") <= width:
-        return [Text.assemble((title, "bold"), f" · {of}")]
-    return [Text(fitting(title, width), "bold"), *paragraph("", of, width)]
 
 
 def _title(row: TableRow, by: Sequence[str]) -> str:

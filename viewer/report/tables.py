@@ -175,7 +175,9 @@ def table(
         body = [[_clean((column.short or column.cell)(row)) for column in columns] for row in rows]
         widths = _widths(columns, body)
     if width is not None:
-        order = _order([column.name for column in columns], important)
+        names = [column.name for column in columns]
+        ranks = {name: rank for rank, name in enumerate(important)}
+        order = sorted(range(1, len(names)), key=lambda at: ranks.get(names[at], len(ranks) + at), reverse=True)
         widths = _fitted(widths, width, order, numeric, narrowest)
     hidden = tuple(column.title.strip() for column, size in zip(columns, widths, strict=True) if not size)
     return Table(_lines(columns, body, widths, numeric), hidden)
@@ -217,12 +219,6 @@ def paragraph(label: str, text: str, width: int | None = None, style: str = "dim
     return [Text.assemble((label, style), first), *(Text(" " * len(label) + line) for line in rest)]
 
 
-def _order(names: Sequence[str], important: Sequence[str]) -> list[int]:
-    """Return the indices of columns in the order of dropping; the first column is never dropped."""
-    ranks = {name: rank for rank, name in enumerate(important)}
-    return sorted(range(1, len(names)), key=lambda at: ranks.get(names[at], len(ranks) + at), reverse=True)
-
-
 def _fitted(widths: list[int], width: int, order: Sequence[int], numeric: Collection[int], narrowest: int) -> list[int]:
     """Make columns narrower, then drop them (0) in an order, until a row of them fits; a number is never cut."""
     fitted = list(widths)
@@ -260,18 +256,14 @@ def _lines(
         padded = [_padded(row[at], widths[at], at in numeric) for at in shown]
         text = Text((" " * _BETWEEN).join(padded).rstrip(" "), "" if number else "bold")
         if number:
-            _colour(text, [columns[at].name for at in shown], padded)
+            start = 0
+            for name, cell in zip([columns[at].name for at in shown], padded, strict=True):
+                if name in _COLOURED:
+                    word = cell.partition(" ")[0]
+                    text.stylize(_STYLES.get(word, "red"), start, start + (len(word) if name == "mark" else len(cell)))
+                start += len(cell) + _BETWEEN
         lines.append(text)
     return lines
-
-
-def _colour(text: Text, names: Sequence[str], padded: Sequence[str]) -> None:
-    start = 0
-    for name, cell in zip(names, padded, strict=True):
-        if name in _COLOURED:
-            word = cell.partition(" ")[0]
-            text.stylize(_STYLES.get(word, "red"), start, start + (len(word) if name == "mark" else len(cell)))
-        start += len(cell) + _BETWEEN
 
 
 def _is_numeric(body: Sequence[Sequence[str]], at: int) -> bool:

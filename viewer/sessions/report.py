@@ -254,11 +254,15 @@ def reported(one: Examined, rule: Disclosure, limits: Thresholds, *, with_text: 
     rule = rule.hiding_hosts((one.row.upstream, asked.get("host")))
     row = _cleaned(one.row, rule)
     blamed = blame.blame(row.outcome, row.outcome_detail, one.timed, one.verdicts, limits)
+    error = one.timed.error
+    error_type = None if error is None else payloads.error_type(one.timed.decoded.item(error.item).data)
+    versions = ({**asked, **answered}.get(name, "") for name in _API_VERSIONS)
+    retry_after = answered.get("retry-after", "")
     known = {
         "model": rule.name(one.row.request_model),
         "response_model": rule.name(one.row.response_model),
         "error_code": rule.name(one.row.error_code) or (_LEFT_OUT if one.row.error_message and not with_text else None),
-        "error_type": rule.name(_error_type(one.timed)),
+        "error_type": rule.name(error_type),
         "response_id": rule.name(one.row.response_id),
         "finish_reason": rule.name(one.row.finish_reason),
     }
@@ -271,7 +275,7 @@ def reported(one: Examined, rule: Disclosure, limits: Thresholds, *, with_text: 
         started_at=_moment(row.started_at),
         upstream=row.upstream,
         api=row.api,
-        api_version=_api_version(asked, answered),
+        api_version=next((version for version in versions if _DATE.fullmatch(version)), None),
         operation=row.operation,
         **known,
         status=row.status,
@@ -280,7 +284,7 @@ def reported(one: Examined, rule: Disclosure, limits: Thresholds, *, with_text: 
         ending=_ending(row, one.verdicts),
         error_message=_text(one.row.error_message if with_text else None, rule),
         answer=_text(one.row.content if with_text else None, rule),
-        retry_after_s=_retry_after(answered),
+        retry_after_s=int(retry_after) if _SECONDS.fullmatch(retry_after) else None,
         request_ids=tuple(ids[:_MOST_IDS]),
         verdict=blamed.party,
         evidence=blamed.evidence,
@@ -356,21 +360,6 @@ def _request_ids(answered: Mapping[str, str], rule: Disclosure) -> Iterator[Requ
     for header in request_ids.HEADERS:
         if (value := rule.name(answered.get(header))) is not None:
             yield RequestId(header, value)
-
-
-def _api_version(asked: Mapping[str, str], answered: Mapping[str, str]) -> str | None:
-    given = ({**asked, **answered}.get(name, "") for name in _API_VERSIONS)
-    return next((version for version in given if _DATE.fullmatch(version)), None)
-
-
-def _error_type(timed: Attribution) -> str | None:
-    error = timed.error
-    return None if error is None else payloads.error_type(timed.decoded.item(error.item).data)
-
-
-def _retry_after(answered: Mapping[str, str]) -> int | None:
-    text = answered.get("retry-after", "")
-    return int(text) if _SECONDS.fullmatch(text) else None
 
 
 def _moment(started_at: object) -> str | None:

@@ -174,11 +174,29 @@ def entry(values: Mapping[str, object]) -> Price:
 def setting(name: str, value: object) -> Any:
     """Read the value of a key of an entry. Raises `ValueError`."""
     if name in AMOUNTS:
-        return _amount(name, value)
+        number = (
+            Decimal(repr(value)) if isinstance(value, int | float) and not isinstance(value, bool) else Decimal("nan")
+        )
+        if not 0 <= number <= _HIGHEST if number.is_finite() else True:
+            raise ValueError(f"{name} must be the price of a million tokens, a number from 0 to {_HIGHEST:,}")
+        units = number * UNITS / 1_000_000
+        if units != units.to_integral_value():
+            raise ValueError(f"{name} may have six decimals at most")
+        return int(units)
     if name in PATTERNS:
-        return _pattern(name, value)
+        texts = value if isinstance(value, list) else [value]
+        if not texts or not all(isinstance(text, str) and text for text in texts):
+            raise ValueError(
+                f"{name} must be a text in quotes, in which * stands for anything, or a list of such texts"
+            )
+        return re.compile("|".join(map(_expression, texts)), re.IGNORECASE | re.DOTALL)
     if name == "since":
-        return _since(value)
+        if isinstance(value, datetime):
+            moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+            return moment.astimezone(UTC).replace(tzinfo=None).isoformat()
+        if isinstance(value, date):
+            return value.isoformat()
+        raise ValueError("since must be a date without quotes, such as 2026-11-21")
     known = ", ".join((*PATTERNS, *AMOUNTS, "since"))
     raise ValueError(f"{safe(clipped(name, 100))} is not a key of a price: choose from {known}")
 
@@ -190,23 +208,6 @@ def currency(value: object) -> str:
     return value
 
 
-def _amount(name: str, value: object) -> int:
-    number = Decimal(repr(value)) if isinstance(value, int | float) and not isinstance(value, bool) else Decimal("nan")
-    if not 0 <= number <= _HIGHEST if number.is_finite() else True:
-        raise ValueError(f"{name} must be the price of a million tokens, a number from 0 to {_HIGHEST:,}")
-    units = number * UNITS / 1_000_000
-    if units != units.to_integral_value():
-        raise ValueError(f"{name} may have six decimals at most")
-    return int(units)
-
-
-def _pattern(name: str, value: object) -> re.Pattern[str]:
-    texts = value if isinstance(value, list) else [value]
-    if not texts or not all(isinstance(text, str) and text for text in texts):
-        raise ValueError(f"{name} must be a text in quotes, in which * stands for anything, or a list of such texts")
-    return re.compile("|".join(map(_expression, texts)), re.IGNORECASE | re.DOTALL)
-
-
 def _expression(text: str) -> str:
     """Return the expression for a text with `*`; the text between two of them is searched without backtracking."""
     first, *rest = map(re.escape, text.split("*"))
@@ -214,16 +215,6 @@ def _expression(text: str) -> str:
         return first
     *middle, last = rest
     return first + "".join(f"(?>.*?{part})" for part in middle) + f".*{last}"
-
-
-def _since(value: object) -> str:
-    """Return a time in the tape's format, for comparison as text; a date has no time of day."""
-    if isinstance(value, datetime):
-        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
-        return moment.astimezone(UTC).replace(tzinfo=None).isoformat()
-    if isinstance(value, date):
-        return value.isoformat()
-    raise ValueError("since must be a date without quotes, such as 2026-11-21")
 
 
 def _texts(name: str, value: str | None) -> list[str]:

@@ -77,14 +77,9 @@ def _percentiles(values: NDArray[np.float64]) -> tuple[float | None, float | Non
 def intervals(first_s: int, last_s: int, room: int) -> tuple[int, int, int]:
     """Return the start of the first interval and an interval's length (s), and their number: at most `room`."""
     for step_s in (*_STEPS_S, *(_STEPS_S[-1] << doubled for doubled in range(1, 40))):
-        start = _floored(first_s, step_s)
+        local, utc = (datetime.fromtimestamp(first_s, zone).replace(tzinfo=None) for zone in (None, UTC))
+        local_s = first_s + (local - utc) // timedelta(seconds=1)
+        start = local_s // step_s * step_s - local_s + first_s
         if (count := (last_s - start) // step_s + 1) <= max(room, 1):
             return start, step_s, count
     return first_s, last_s - first_s + 1, 1
-
-
-def _floored(at_s: int, step_s: int) -> int:
-    """Return the beginning of the step that a time is in: days and hours are local."""
-    local, utc = (datetime.fromtimestamp(at_s, zone).replace(tzinfo=None) for zone in (None, UTC))
-    local_s = at_s + (local - utc) // timedelta(seconds=1)
-    return local_s // step_s * step_s - local_s + at_s

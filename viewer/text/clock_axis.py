@@ -100,21 +100,17 @@ def clock_axis(spans: Iterable[tuple[int, int]], *, grows: bool = False) -> Cloc
     merged = list(_merged(sorted(spans), 0))
     busy_ns = max(sum(end - start for start, end in merged), 1)
     busy_ns = sparkline.scale_ns(busy_ns) if grows else busy_ns
-    periods = list(_merged(merged, _longest_idle(merged, busy_ns // _IDLE_SHARE)))
-    cut_ns = busy_ns // (_CUT_SHARE * max(len(periods) - 1, _LEAST_CUTS))
-    ends = accumulate((end - start + cut_ns for start, end in periods), initial=0)
-    return ClockAxis([Period(*period, at) for period, at in zip(periods, ends, strict=False)])
-
-
-def _longest_idle(merged: Iterable[tuple[int, int]], room_ns: int) -> int:
-    """Return the longest idle time that is not cut: those of one length are cut together."""
+    room_ns = busy_ns // _IDLE_SHARE
     longest_ns = 0
     for idle_ns, equal in groupby(sorted(after[0] - before[1] for before, after in pairwise(merged))):
         room_ns -= sum(equal)
         if room_ns < 0:
             break
         longest_ns = idle_ns
-    return longest_ns
+    periods = list(_merged(merged, longest_ns))
+    cut_ns = busy_ns // (_CUT_SHARE * max(len(periods) - 1, _LEAST_CUTS))
+    ends = accumulate((end - start + cut_ns for start, end in periods), initial=0)
+    return ClockAxis([Period(*period, at) for period, at in zip(periods, ends, strict=False)])
 
 
 def _merged(ordered: Iterable[tuple[int, int]], idle_ns: int) -> Iterator[tuple[int, int]]:

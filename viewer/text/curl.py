@@ -65,7 +65,12 @@ def command(
     `headers` are [name, value]; a `body` of None with a `size` is one that was not recorded.
     """
     url, options = _url(upstream, path), ["curl -N"]
-    key = _key(url)
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:  # no host that can be known, so nobody's key
+        host = ""
+    by_host = (variable for domain, variable in KEYS if host == domain or host.endswith(f".{domain}"))
+    key = next(by_host, _ANY_KEY)
     if protocol == "h2" and url.startswith("http:"):  # over TLS, curl speaks it where the server does
         options.append("--http2-prior-knowledge")
     header_options, left_out = _headers(headers, key)
@@ -116,31 +121,19 @@ def _headers(headers: Iterable[Sequence[str]], key: str) -> tuple[list[str], lis
     for name, value in headers:
         if name.lower() in _NOT_REPEATED:
             continue
-        option = _header(name, value, key)
+        if not _TOKEN.fullmatch(name) or not value.isprintable():
+            option = None
+        elif not _REDACTED.search(value):
+            option = f"-H {_quoted(f'{name}: {value}' if value.strip() else f'{name};')}"
+        elif name.lower() not in _KEY_HEADERS or not _REDACTED.fullmatch(value):
+            option = None
+        else:
+            option = f'{_BEARER}${key}"' if name.lower() == "authorization" else f'-H "{name}: ${key}"'
         if option is None:
             left_out.append(formatting.line(name))
         else:
             options.append(option)
     return options, left_out
-
-
-def _header(name: str, value: str, key: str) -> str | None:
-    if not _TOKEN.fullmatch(name) or not value.isprintable():
-        return None
-    if not _REDACTED.search(value):
-        return f"-H {_quoted(f'{name}: {value}' if value.strip() else f'{name};')}"
-    if name.lower() not in _KEY_HEADERS or not _REDACTED.fullmatch(value):
-        return None
-    return f'{_BEARER}${key}"' if name.lower() == "authorization" else f'-H "{name}: ${key}"'
-
-
-def _key(url: str) -> str:
-    try:
-        host = urlsplit(url).hostname or ""
-    except ValueError:  # no host that can be known, so nobody's key
-        host = ""
-    by_host = (variable for domain, variable in KEYS if host == domain or host.endswith(f".{domain}"))
-    return next(by_host, _ANY_KEY)
 
 
 def _with_variable(text: str, variable: str) -> str:

@@ -64,7 +64,11 @@ class Playback:
     @property
     def media_ns(self) -> int:
         """The playhead's position, in ns since T0."""
-        return self._real(self.shown_ns)
+        before = bisect_right(self._shown, self.shown_ns)
+        real, shown = (self._at[before - 1], self._shown[before - 1]) if before else (0, 0)
+        if self.shown_ns >= self._shown_end:
+            return self.end_ns
+        return real + self.shown_ns - shown
 
     @property
     def at_end(self) -> bool:
@@ -191,14 +195,6 @@ class Playback:
         real, shown = (self._at[before - 1], self._shown[before - 1]) if before else (0, 0)
         following = self._shown[before] if before < len(self._at) else self._shown_end
         return min(shown + at_ns - real, following)
-
-    def _real(self, shown_ns: int) -> int:
-        """Return the timestamp at a position of the shown timeline; within a cut, that of its beginning."""
-        before = bisect_right(self._shown, shown_ns)
-        real, shown = (self._at[before - 1], self._shown[before - 1]) if before else (0, 0)
-        if shown_ns >= self._shown_end:
-            return self.end_ns
-        return real + shown_ns - shown
 
 
 def _capped(at: Sequence[int], cap_ns: int) -> Sequence[int]:

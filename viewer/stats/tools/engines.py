@@ -146,7 +146,8 @@ def _vllm_responses(request: MeasuredRequest) -> Numbers:
     texts: list[str] = []
     tokens, is_broken, is_over = None, False, False
     for at_ns, message in _messages(request, strips=False):
-        data = _sse_data(message)
+        lines = [line for line in message.split(b"\n") if line.startswith(b"data:")]
+        data = b"\n".join(line.removeprefix(b"data:").removeprefix(b" ") for line in lines)
         if not data or data == b"[DONE]":
             continue
         payload = load(data, "data line")
@@ -175,11 +176,6 @@ def _vllm_responses(request: MeasuredRequest) -> Numbers:
         "output_tokens": tokens,
         "tpot": per_token(at[-1] - at[0], tokens),
     }
-
-
-def _sse_data(message: bytes) -> bytes:
-    lines = [line for line in message.split(b"\n") if line.startswith(b"data:")]
-    return b"\n".join(line.removeprefix(b"data:").removeprefix(b" ") for line in lines)
 
 
 def _messages(request: MeasuredRequest, *, strips: bool) -> Iterator[tuple[Sequence[int], bytes]]:

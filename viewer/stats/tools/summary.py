@@ -233,17 +233,14 @@ class ToolReport:
         else:
             if outcome != "complete":
                 self.forgiven[outcome] += 1
-            self._add_sums(measured.numbers)
+            for total in self.rule.totals:
+                value = measured.numbers.get(total.key) if total.key else None
+                if isinstance(value, int | float):
+                    self._sums[total.name] += value
+                elif total.key and not self._may_lack(total.key):
+                    self.unknown[total.name] += 1
         self._add_span(measured, started_ns, end_ns)
         self._add_values(measured.numbers)
-
-    def _add_sums(self, numbers: Numbers) -> None:
-        for total in self.rule.totals:
-            value = numbers.get(total.key) if total.key else None
-            if isinstance(value, int | float):
-                self._sums[total.name] += value
-            elif total.key and not self._may_lack(total.key):
-                self.unknown[total.name] += 1
 
     def _may_lack(self, key: str) -> bool:
         """Return True if the tool itself omits a number that an exchange lacks, as AIPerf does without usage."""
