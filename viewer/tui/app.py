@@ -135,9 +135,12 @@ class ViewerApp(App[int]):
         self._typed_ahead = keys.TypedAhead(self)
         for theme in themes.THEMES:
             self.register_theme(theme)
-        self.theme_choices = {*self.available_themes, *themes.CHOICES}
         chosen = self._config.theme
         self.use_theme(chosen if chosen and chosen in self.theme_choices else themes.AUTO)
+
+    @property
+    def theme_choices(self) -> set[str]:
+        return {*self.available_themes, *themes.CHOICES}
 
     def use_theme(self, choice: str) -> None:
         """Use a theme: by its name, `dark` or `light`; with `auto`, the one for the terminal's background."""

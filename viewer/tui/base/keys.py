@@ -15,7 +15,6 @@ from textual.app import App, ScreenStackError
 from textual.binding import Binding
 from textual.events import Key
 from textual.keys import Keys, key_to_character
-from textual.message_pump import MessagePump
 
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.tui import bindings
@@ -107,22 +106,17 @@ class TypedAhead:
         for turn in range(_MOST_ROUNDS):
             before = app.screen, app.focused
             for node in (app, *list((app.focused or app.screen).ancestors_with_self)):
-                await _drain(node)
+                done = asyncio.Event()
+                if node.call_later(done.set):
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(_GONE_SECONDS):
+                            await done.wait()
             if turn >= _ROUNDS - 1 and (app.screen, app.focused) == before:
                 break
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_HELD_SECONDS):
                 while _holds(app):  # noqa: ASYNC110 - no event covers all that a screen may wait for
                     await asyncio.sleep(_LOOK_SECONDS)
-
-
-async def _drain(node: MessagePump) -> None:
-    """Wait until a node has handled all of its messages, or is found to be gone."""
-    done = asyncio.Event()
-    if node.call_later(done.set):
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_GONE_SECONDS):
-                await done.wait()
 
 
 def _holds(app: App[Any]) -> bool:

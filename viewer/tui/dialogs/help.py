@@ -66,21 +66,18 @@ class HelpScreen(Menu[None]):
         text = self.query_one(Input).value
         options: list[Option] = []
         self._shown = []
+        width = max(len(" ".join(one.keys)) for one in self._entries)
         for group, found in groupby((entry for entry in self._entries if entry.matches(text)), lambda one: one.group):
             options.append(Option(paint.content(group, "bold $text-accent"), disabled=True))
             self._shown.append(None)
             for entry in found:
-                options.append(Option(paint.content(self._line(entry))))
+                options.append(Option(paint.content(f"  {' '.join(entry.keys):>{width}}  {entry.meaning}")))
                 self._shown.append(entry)
         if not options:
             options = [Option(paint.content(f"no action for '{text}' on this screen"), disabled=True)]
         self.options.clear_options()
         self.options.add_options(options)
         self.options.highlighted = 1 if self._shown else None
-
-    def _line(self, entry: Entry) -> str:
-        width = max(len(" ".join(one.keys)) for one in self._entries)
-        return f"  {' '.join(entry.keys):>{width}}  {entry.meaning}"
 
     def choose(self, at: int) -> None:
         """Close, and run the chosen action on the screen below."""

@@ -44,6 +44,9 @@ class EventsPane(Pane):
 
     def __init__(self) -> None:
         super().__init__(id="events")
+        self.filter_text = ""
+        self.matches: Sequence[int] | None = None
+        """The events that the filter selects; None without one."""
         self._transcript: Transcript | None = None
         self._only: Sequence[int] = range(0)
         self._selected = UNKNOWN
@@ -61,18 +64,17 @@ class EventsPane(Pane):
     def show(
         self,
         transcript: Transcript,
-        only: Sequence[int] | None,
         position: int,
         limit_ns: int,
         times: Times,
         note: str,
     ) -> None:
-        """List the events of a transcript, or `only` some; a gap above `limit_ns` is a stall.
+        """List the events of a transcript, or those that match; a gap above `limit_ns` is a stall.
 
         `note` is shown where there are no events.
         """
         self._transcript, self._limit_ns, self._times, self._note = transcript, limit_ns, times, note
-        self._only = range(len(transcript)) if only is None else only
+        self._only = range(len(transcript)) if self.matches is None else self.matches
         self._selected = position - 1
         self._widths = events.widths(transcript, times)
         self._drawn.clear()

@@ -7,12 +7,16 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from rich.style import Style
+from textual.message import Message
 
 from wiretape.recorder.sanitize import clipped
-from wiretape.viewer.exchange import plain
+from wiretape.viewer.exchange import conversation, plain
+from wiretape.viewer.exchange.conversation import Folding
 from wiretape.viewer.exchange.facts import Line
 from wiretape.viewer.exchange.opened import Known, OpenedExchange
+from wiretape.viewer.exchange.pages import request as request_lines
 from wiretape.viewer.exchange.transcript import Transcript
+from wiretape.viewer.exchange.turn import Turn
 from wiretape.viewer.source.base import Place
 from wiretape.viewer.text import curl, formatting
 from wiretape.viewer.text.paged import WrappedPage
@@ -74,6 +78,84 @@ class PagePane(Pane):
         self._page, self._found = WrappedPage(self._make(width), width), -1
         self.set_lines(len(self._page.rows))
         self.redraw()
+
+
+class RequestPane(PagePane):
+    """Shows the request message by message or, by the user's choice and if it has no messages, as it was sent."""
+
+    class TurnWanted(Message):
+        """The request has to be read, to be shown message by message."""
+
+    def __init__(self) -> None:
+        super().__init__("request")
+        self._known: Known | None = None
+        self._turn: Turn | None = None
+        self._turn_state: tuple[object, ...] = ()
+        self._is_folded, self._match = True, ""
+        self._choice: bool | None = None
+
+    @property
+    def turn(self) -> Turn | None:
+        """The request, if it is shown message by message."""
+        return None if self.is_as_sent else self._turn
+
+    @property
+    def is_as_sent(self) -> bool:
+        if self._choice is not None:
+            return self._choice
+        return self._turn is not None and not (self._turn.asked.prompt and self._turn.asked.prompt.messages)
+
+    @property
+    def heading(self) -> str:
+        """The title above the pane, with the place of the words that were found."""
+        return f"request · {'as sent' if self.is_as_sent else 'messages (v: as sent)'}{self._match}"
+
+    def show_known(self, known: Known) -> None:
+        self._known = known
+        self._write()
+
+    def show_turn(self, turn: Turn) -> None:
+        self._turn = turn
+        self._write()
+
+    def want_turn(self) -> None:
+        """Ask for the reading of the request, and again when more of it is known."""
+        if self._known is None:
+            return
+        row, request = self._known.row, self._known.request
+        if (state := (request.size, row.outcome, row.content, row.tool_calls)) != self._turn_state:
+            self._turn_state = state
+            self.post_message(self.TurnWanted())
+
+    def fold(self) -> None:
+        """Fold the messages, or unfold them."""
+        self._is_folded, self._match = not self._is_folded, ""
+        self._write()
+
+    def cycle(self) -> None:
+        """Show the request in the next view."""
+        self._choice, self._match = not self.is_as_sent, ""
+        self._write()
+
+    def find(self, words: str, *, back: bool) -> str:
+        """Show the next place of some words in the request, which is unfolded for that."""
+        if self._is_folded and not self.is_as_sent:
+            self.fold()
+        place = super().find(words, back=back)
+        self._match = place and f" · {words}: {place}"
+        return place
+
+    def _write(self) -> None:
+        known, turn = self._known, self._turn
+        if known is None:
+            return
+        if self.is_as_sent:
+            self.show(lambda _: request_lines(known), known)
+        elif turn is None:
+            self.show(lambda _: [[("reading …", "muted")]])
+        else:
+            remedy = "r shows it" * self._is_folded
+            self.show(lambda width: conversation.lines(turn, Folding(width, remedy), "3 shows it"), turn, remedy)
 
 
 def copies(place: Place, known: Known, opened: OpenedExchange | None, decoded: Decoding, position: int) -> list[Copy]:

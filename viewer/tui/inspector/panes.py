@@ -5,7 +5,8 @@ They show only data from the screen: the tape, the playhead and playing are the 
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from textual import work
@@ -13,11 +14,9 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.events import Resize
-from textual.message import Message
 
-from wiretape.viewer.exchange import conversation, events, markers, pages, strips, tree
+from wiretape.viewer.exchange import events, markers, pages, strips, tree
 from wiretape.viewer.exchange.clocks import Times
-from wiretape.viewer.exchange.conversation import Folding
 from wiretape.viewer.exchange.facts import Line
 from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.exchange.pulse import Pulse
@@ -31,7 +30,7 @@ from wiretape.viewer.tui import bindings
 from wiretape.viewer.tui.base.host import in_thread
 from wiretape.viewer.tui.base.theme import ThemeStyles
 from wiretape.viewer.tui.inspector.events import EventsPane
-from wiretape.viewer.tui.inspector.pages import PagePane
+from wiretape.viewer.tui.inspector.pages import PagePane, RequestPane
 from wiretape.viewer.tui.inspector.raw import BytesPane, TreePane
 from wiretape.viewer.tui.inspector.replay import VIEWS, ReplayPane
 from wiretape.viewer.tui.playing.loader import KeyQueue
@@ -70,6 +69,32 @@ def applies(action: str, tab: int) -> bool:
     return tab in _APPLIES.get(action, range(len(TABS)))
 
 
+class PaneBox(Vertical):
+    """A pane below its heading, and below a bar with the titles of its columns if it has one."""
+
+    def __init__(self, pane: Pane, bar: Bar | None = None) -> None:
+        super().__init__(id=f"{pane.id}-box", classes="box")
+        self.pane, self.bar = pane, bar
+        self.heading = Heading(id=f"{pane.id}-heading")
+
+    def compose(self) -> ComposeResult:
+        yield self.heading
+        if self.bar is not None:
+            yield self.bar
+        yield self.pane
+
+
+@dataclass
+class OpenTab:
+    """The place of the keys: the number of a tab, and that of one of its panes, which may be `zoomed`."""
+
+    number: int = REPLAY
+    slot: int = 0
+    zoomed: bool = False
+    opened_from: int | None = None
+    """The tab on which an event was opened, to go back to."""
+
+
 class InspectorPanes(ThemeStyles, can_focus=True):
     """All panes. Keys that need events go through `key_queue`; `seek` moves the playhead to a number of events."""
 
@@ -84,53 +109,32 @@ class InspectorPanes(ThemeStyles, can_focus=True):
     """
     BINDINGS: ClassVar[list[BindingType]] = bindings.of(*bindings.PANES)
 
-    class TurnWanted(Message):
-        """The request has to be read, to be shown message by message."""
-
     def __init__(self, key_queue: KeyQueue, seek: Callable[[int], None]) -> None:
         super().__init__()
         self._key_queue = key_queue
         self._seek = seek
-        self.pane = REPLAY
-        self.slot = 0
-        self.zoomed = False
-        self._opened_from: int | None = None
-        self.only: Sequence[int] | None = None
-        self.filter_text = ""
+        self.tab = OpenTab()
         self.times = Times()
         self._known: Known | None = None
         self._opened: OpenedExchange | None = None
-        self._turn: Turn | None = None
-        self._turn_of: tuple[object, ...] = ()
-        self._is_folded, self._words_at = True, ""
-        self._as_sent: bool | None = None
         self._position = 0
         self._died = False
-        self._note, self._legend = _DECODING, ""
         self.replay, self.events, self.parts, self.bytes = ReplayPane(), EventsPane(), TreePane(), BytesPane()
         self.timeline, self.transport = Timeline(), TransportLine()
-        self._pages = {name: PagePane(name) for name in ("request", "timing")}
-        self._panes: dict[str, Pane] = {
-            "replay": self.replay, "events": self.events, "tree": self.parts, "bytes": self.bytes, **self._pages
-        }  # fmt: skip
-        self._boxes = {name: Vertical(id=f"{name}-box", classes="box") for name in self._panes}
-        self._headings = {name: Heading(id=f"{name}-heading") for name in (*self._panes, "timeline")}
-        self._head, self._tabs, self._trouble, self._titles = (
-            Bar(id=name) for name in ("head", "tabs", "trouble", "titles")
-        )
-        self._trouble.display = False
+        self.request, self._timing = RequestPane(), PagePane("timing")
+        self._bars = {name: Bar(id=name) for name in ("head", "tabs", "trouble", "titles")}
+        self._bars["trouble"].display = False
+        panes = (self.replay, self.events, self.parts, self.bytes, self.request, self._timing)
+        self._boxes = {
+            str(pane.id): PaneBox(pane, self._bars["titles"] if pane is self.events else None) for pane in panes
+        }
+        self._timeline_heading = Heading(id="timeline-heading")
 
     def compose(self) -> ComposeResult:
         """Lay out everything; hidden parts take no room."""
-        yield from (self._head, self._tabs, self._trouble)
-        with Horizontal():
-            for name, pane in self._panes.items():
-                with self._boxes[name]:
-                    yield self._headings[name]
-                    if name == "events":
-                        yield self._titles
-                    yield pane
-        yield from (self._headings["timeline"], self.timeline, self.transport)
+        yield from (self._bars[name] for name in ("head", "tabs", "trouble"))
+        yield Horizontal(*self._boxes.values())
+        yield from (self._timeline_heading, self.timeline, self.transport)
 
     def on_mount(self) -> None:
         self._lay_out()
@@ -144,7 +148,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
     @property
     def active(self) -> Pane:
         shown = self._shown()
-        return self._panes[shown[min(self.slot, len(shown) - 1)]]
+        return self._boxes[shown[min(self.tab.slot, len(shown) - 1)]].pane
 
     def show_known(self, known: Known, *, died: bool) -> None:
         """Show the facts that need no decoding."""
@@ -155,19 +159,18 @@ class InspectorPanes(ThemeStyles, can_focus=True):
             transcript = exchange.preliminary(known.row)
             is_played = known.end_ns and known.row.events != 1  # from the start, as `InspectorScreen` begins
             self.replay.show(transcript, 0 if is_played else 1, 0, _DECODING)
-            self.events.show(transcript, None, 0, 0, self.times, _DECODING)
+            self.events.show(transcript, 0, 0, self.times, _DECODING)
         self.titles()
 
     def show_opened(self, opened: OpenedExchange, position: int) -> None:
         """Show all of it."""
         self._opened, self._position = opened, position
-        self._legend = strips.legend(opened.transcript)
-        self._note = "nothing was said" if self._known is None else pages.silence(self._known, opened)
+        self.timeline.legend = strips.legend(opened.transcript)
         self._write_pages()
         self._write_head()
-        self.replay.show(opened.transcript, position, _LONG_NS, self._note)
+        self.replay.show(opened.transcript, position, _LONG_NS, self._note(opened))
         self._list()
-        if self.filter_text:
+        if self.events.filter_text:
             self._match()
         self._show_event()
         if self.is_attached:  # the screen may have been left meanwhile
@@ -177,46 +180,36 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self._show_trouble([(f" {text}", "error")])
 
     def show_turn(self, turn: Turn) -> None:
-        self._turn = turn
-        self._write_request()
+        self.request.show_turn(turn)
         self.titles()
         self.refresh_bindings()
 
-    @property
-    def turn(self) -> Turn | None:
-        """The request, if it is shown message by message and not raw."""
-        return None if self._is_as_sent else self._turn
-
-    @property
-    def _is_as_sent(self) -> bool:
-        """True if a request is shown raw: by the user's choice, else if it has no messages."""
-        if self._as_sent is not None:
-            return self._as_sent
-        return self._turn is not None and not (self._turn.asked.prompt and self._turn.asked.prompt.messages)
-
     def filter_events(self, text: str) -> None:
         """List only the events that match a valid filter, all of them if it is empty."""
-        self.filter_text = text
+        self.events.filter_text = text
         if text and "events" not in self._shown():
-            self._turn_to(EVENTS)
+            self.action_pane(EVENTS)
         self._match()
 
     @work(group="filter", exclusive=True)
     async def _match(self) -> None:
         """Look for the events that match, in a thread."""
         if self._opened is not None:
-            tests, transcript = events.parse_filter(self.filter_text), self._opened.transcript
+            tests, transcript = events.parse_filter(self.events.filter_text), self._opened.transcript
             matching = functools.partial(events.matching, transcript, tests)
-            self.only = await in_thread(matching) if tests else None
+            self.events.matches = await in_thread(matching) if tests else None
             self._list()
 
     def _list(self) -> None:
         opened = self._opened
         if opened is not None:
-            note = "no event fits" if self.only is not None else self._note
-            limit_ns = opened.limits.stall_ns
-            self.events.show(opened.transcript, self.only, self._position, limit_ns, self.times, note)
+            note = "no event fits" if self.events.matches is not None else self._note(opened)
+            self.events.show(opened.transcript, self._position, opened.limits.stall_ns, self.times, note)
             self.titles()
+
+    def _note(self, opened: OpenedExchange) -> str:
+        """Return the words for an answer without text."""
+        return "nothing was said" if self._known is None else pages.silence(self._known, opened)
 
     def move(self, position: int, *, jumped: bool = False) -> None:
         """Move the playhead; if it `jumped`, unfold the text that it is in."""
@@ -225,7 +218,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self._position = position
         self.replay.move(position, unfold=jumped)
         self.events.move(position)
-        if self.pane == RAW:
+        if self.tab.number == RAW:
             self._show_event()
         self.titles()
 
@@ -239,43 +232,36 @@ class InspectorPanes(ThemeStyles, can_focus=True):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return True if an action applies to the open pane: other keys are not shown anywhere."""
+        tab = self.tab.number
         if action == "fold":
-            return self.turn is not None if self.pane == REQUEST else self.pane == REPLAY and self.replay.can_fold
+            return self.replay.can_fold if tab == REPLAY else tab == REQUEST and self.request.turn is not None
         if action == "all":
-            return self.pane == REPLAY and len(self.replay.choices) > 1
-        return applies(action, self.pane)
+            return tab == REPLAY and len(self.replay.choices) > 1
+        return applies(action, tab)
 
     @property
     def undo(self) -> Callable[[], object] | None:
         """The reversal of the last step: it shows all panes of the tab, or the tab where an event was opened."""
-        if self.zoomed:
+        if self.tab.zoomed:
             return self.action_zoom
-        return None if self._opened_from is None else functools.partial(self._turn_to, self._opened_from)
-
-    def _turn_to(self, pane: int) -> None:
-        self.pane, self.slot, self._opened_from = pane, 0, None
-        if pane == RAW:
-            self._show_event()
-        self._want_turn()
-        self._lay_out()
-        self.refresh_bindings()
+        return None if self.tab.opened_from is None else functools.partial(self.action_pane, self.tab.opened_from)
 
     def _shown(self) -> tuple[str, ...]:
         """Return the names of the panes of the open tab, from left to right; if it is zoomed, only one."""
-        if self.pane == RAW:
-            return ("bytes",) if self.zoomed else ("tree", "bytes")
-        is_double = self.pane == REPLAY and self.size.width >= _WIDE and not self.zoomed
-        return ("replay", "events") if is_double else (TABS[self.pane],)
+        if self.tab.number == RAW:
+            return ("bytes",) if self.tab.zoomed else ("tree", "bytes")
+        is_double = self.tab.number == REPLAY and self.size.width >= _WIDE and not self.tab.zoomed
+        return ("replay", "events") if is_double else (TABS[self.tab.number],)
 
     def _lay_out(self) -> None:
         """Show the panes of the open tab, and mark the one with the keys."""
         shown = self._shown()
-        self._headings["timeline"].display = not self.zoomed and self.size.height >= _LOW
-        self.timeline.display = not self.zoomed and self.size.height >= _LOWEST
+        self._timeline_heading.display = not self.tab.zoomed and self.size.height >= _LOW
+        self.timeline.display = not self.tab.zoomed and self.size.height >= _LOWEST
         self.set_class(len(shown) > 1, "-wide")
-        for name, pane in self._panes.items():
-            self._boxes[name].display = name in shown  # not a class: that would style all within it again
-            pane.active = pane is self.active
+        for name, box in self._boxes.items():
+            box.display = name in shown  # not a class: that would style all within it again
+            box.pane.active = box.pane is self.active
         self._write_tabs()
         self.titles()
 
@@ -283,19 +269,18 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         """Write the titles above the panes."""
         position, opened = self._position, self._opened
         event = "body" if opened and not len(opened.transcript) else f"event {markers.label(max(position, 1))}"
-        texts = {"timeline": self._timeline_title(), "tree": event, "bytes": f"bytes · {self.bytes.view}"}
-        request = "as sent" if self._is_as_sent else "messages (v: as sent)"
-        texts["request"] = f"request · {request}{self._words_at}"
+        texts = {"tree": event, "bytes": f"bytes · {self.bytes.view}", "request": self.request.heading}
         if opened is None:
             texts |= {"replay": f"text · {_DECODING}", "events": f"events · {_DECODING}"}
         else:
             listed = f"events {self.events.shown:,} / {len(opened.transcript):,}"
-            settings = "" if self.times.is_plain else self.times.name, self.filter_text
+            settings = "" if self.times.is_plain else self.times.name, self.events.filter_text
             texts |= {"replay": self._text_title(opened), "events": " · ".join(filter(None, (listed, *settings)))}
-        for name in (*self._shown(), "timeline"):
-            heading = self._headings[name]
+        for name in self._shown():
+            heading = self._boxes[name].heading
             heading.text, heading.active = texts.get(name, name), name == self.active.id
-        self._titles.pieces = [(self.events.titles(), "muted")]
+        self._timeline_heading.text = self._timeline_title()
+        self._bars["titles"].pieces = [(self.events.titles(), "muted")]
 
     def _text_title(self, opened: OpenedExchange) -> str:
         """Return the title of the text; of several choices, the one that is shown is in brackets."""
@@ -311,24 +296,30 @@ class InspectorPanes(ThemeStyles, can_focus=True):
             return "timeline"
         length = formatting.timestamp_with_unit(self.timeline.axis_ns)
         clock = "" if self.times.is_plain else self.times.clock_name
-        parts = (f"gaps × {formatting.duration(self.timeline.strips.unit_ns)}", length, clock, self._legend)
+        parts = (f"gaps × {formatting.duration(self.timeline.strips.unit_ns)}", length, clock, self.timeline.legend)
         shown = parts, parts[1:], parts[:3], parts[1:3]
         texts = [" · ".join(filter(None, ("timeline", *some))) for some in shown]
         texts.append(f"timeline · {length}")
         return next((text for text in texts if len(text) <= self.size.width - 4), texts[-1])
 
     def action_pane(self, pane: int) -> None:
-        self._turn_to(pane)
+        self.tab = OpenTab(pane, zoomed=self.tab.zoomed)
+        if pane == RAW:
+            self._show_event()
+        elif pane == REQUEST:
+            self.request.want_turn()
+        self._lay_out()
+        self.refresh_bindings()
 
     def action_part(self, by: int) -> None:
-        if 0 <= self.slot + by < len(self._shown()):
-            self.slot += by
+        if 0 <= self.tab.slot + by < len(self._shown()):
+            self.tab.slot += by
             self._lay_out()
         else:
-            self._turn_to((self.pane + by) % len(TABS))
+            self.action_pane((self.tab.number + by) % len(TABS))
 
     def action_zoom(self) -> None:
-        self.zoomed = not self.zoomed
+        self.tab.zoomed = not self.tab.zoomed
         self._lay_out()
 
     def action_all(self) -> None:
@@ -337,21 +328,19 @@ class InspectorPanes(ThemeStyles, can_focus=True):
 
     def action_fold(self) -> None:
         """Fold the reasoning, or unfold a request."""
-        if self.pane == REQUEST:
-            self._is_folded, self._words_at = not self._is_folded, ""
-            self._write_request()
+        if self.tab.number == REQUEST:
+            self.request.fold()
             self.titles()
         else:
             self.replay.fold()
 
     def action_view(self) -> None:
         """Show the text, the bytes or the request in the next view."""
-        if self.pane == REQUEST:
-            self._as_sent, self._words_at = not self._is_as_sent, ""
-            self._write_request()
+        if self.tab.number == REQUEST:
+            self.request.cycle()
             self.refresh_bindings()
         else:
-            (self.replay if self.pane == REPLAY else self.bytes).cycle()
+            (self.replay if self.tab.number == REPLAY else self.bytes).cycle()
         self.titles()
 
     def action_move(self, rows: int) -> None:
@@ -376,10 +365,10 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self.action_move(pages * max(self.active.size.height - 1, 1))
 
     def action_open(self) -> None:
-        before = self.pane
+        before = self.tab.number
         if before in (REPLAY, EVENTS):
-            self._turn_to(RAW)
-            self._opened_from = before
+            self.action_pane(RAW)
+            self.tab.opened_from = before
 
     def next_time_format(self) -> None:
         self._set_times(self.times.following)
@@ -395,7 +384,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
 
     def on_events_pane_selected(self, message: EventsPane.Selected) -> None:
         """Go to the event that was clicked; a double click shows its parts."""
-        self.slot = self._shown().index("events")
+        self.tab.slot = self._shown().index("events")
         self._lay_out()
         self._seek(message.event + 1)
         if message.twice:
@@ -408,64 +397,41 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self.bytes.highlight(message.node.start, message.node.end)
 
     def on_bar_clicked(self, message: Bar.Clicked) -> None:
-        if message.bar is self._tabs and message.piece < len(TABS):
-            self._turn_to(message.piece)
+        if message.bar is self._bars["tabs"] and message.piece < len(TABS):
+            self.action_pane(message.piece)
 
     def _write_tabs(self, *, has_changed: bool = False) -> None:
         """Write the tabs, and the time format where there is room; elsewhere a change of it becomes a toast."""
         clock = f"T: {self.times.name}"
         pieces: list[tuple[str, Tone]] = [(f" {tab} {name.title()} ", "muted") for tab, name in enumerate(TABS, 1)]
         room = self.size.width - 1 - len(clock) - sum(len(text) for text, _ in pieces)
-        pieces[self.pane] = (f"▌{pieces[self.pane][0][1:]}", "accent")
+        pieces[self.tab.number] = (f"▌{pieces[self.tab.number][0][1:]}", "accent")
         if room > 0:
             pieces += [(" " * room, "muted"), (clock, "muted")]
         elif has_changed:
             self.notify(clock, timeout=2, markup=False)
-        self._tabs.pieces = pieces
+        self._bars["tabs"].pieces = pieces
 
     def _write_head(self) -> None:
         if self._known is not None:
-            self._head.pieces = pages.heading(self._known, self._opened, self._died)
+            self._bars["head"].pieces = pages.heading(self._known, self._opened, self._died)
             self._show_trouble(pages.trouble(self._known, self._opened, self._died))
 
     def _show_trouble(self, line: Line | None) -> None:
-        self._trouble.pieces = line or []
-        self._trouble.display = line is not None
+        self._bars["trouble"].pieces = line or []
+        self._bars["trouble"].display = line is not None
 
     def _write_pages(self) -> None:
         known, opened, times = self._known, self._opened, self.times
         if known is not None:
-            self._write_request()
-            self._want_turn()
-            self._pages["timing"].show(lambda width: pages.timing(known, opened, width, times), known, opened, times)
-
-    def _write_request(self) -> None:
-        known, turn, pane = self._known, self._turn, self._pages["request"]
-        if known is None:
-            return
-        if self._is_as_sent:
-            pane.show(lambda _: pages.request(known), known)
-        elif turn is None:
-            pane.show(lambda _: [[("reading …", "muted")]])
-        else:
-            remedy = "r shows it" * self._is_folded
-            pane.show(lambda width: conversation.lines(turn, Folding(width, remedy), "3 shows it"), turn, remedy)
-
-    def _want_turn(self) -> None:
-        """Request the reading of the request once its pane is open, and again when more of it is known."""
-        if self._known is None or self.pane != REQUEST:
-            return
-        row, request = self._known.row, self._known.request
-        if (state := (request.size, row.outcome, row.content, row.tool_calls)) != self._turn_of:
-            self._turn_of = state
-            self.post_message(self.TurnWanted())
+            self.request.show_known(known)
+            if self.tab.number == REQUEST:
+                self.request.want_turn()
+            self._timing.show(lambda width: pages.timing(known, opened, width, times), known, opened, times)
 
     def find(self, words: str, *, back: bool) -> bool:
         """Show the next place of some words in the request, which is unfolded for that; False if there is none."""
-        if self._is_folded and not self._is_as_sent:
-            self.action_fold()
-        place = self._pages["request"].find(words, back=back)
-        self._words_at = place and f" · {words}: {place}"
+        place = self.request.find(words, back=back)
         self.titles()
         return place != ""
 

@@ -158,7 +158,14 @@ class BytesPane(Pane):
             return self._rule(f"{self._missing:,} B more are missing from the tape", "error")
         row = self._dump.row(number) if isinstance(self._dump, HexDump) else self._dump.rows[number]
         if row.read is not None:
-            return self._border(row.read, row.start)
+            if row.read == UNKNOWN:
+                return self._rule(self._unread(row.start), "warning")
+            text, known = f"read {row.read}", self._known(row.read)
+            if known is not None:
+                at_ns, size = known
+                text += f" ─ {size:,} B ─ {self._times.with_unit(at_ns, '+')}"
+                text += self._relayed(row.read) if self.view == "wire" else ""
+            return self._rule(text, "accent")
         if row.left_out:
             return [("  ", None), (f"… {counted(row.end - row.start, 'byte')} more of this read", self.look("muted"))]
         return self._hex(row) if self.view == "hex" else self._text(row)
@@ -231,17 +238,6 @@ class BytesPane(Pane):
         else:
             yield (f"{_OWN} " if row.mine else "  "), self.look("accent")
             yield from self._cut(row, self.look("strong" if row.mine else "muted"))
-
-    def _border(self, seq: int, start: int) -> Iterable[Part]:
-        """Draw the rule above the bytes of a read, or above bytes of no known read."""
-        if seq == UNKNOWN:
-            return self._rule(self._unread(start), "warning")
-        text, known = f"read {seq}", self._known(seq)
-        if known is not None:
-            at_ns, size = known
-            text += f" ─ {size:,} B ─ {self._times.with_unit(at_ns, '+')}"
-            text += self._relayed(seq) if self.view == "wire" else ""
-        return self._rule(text, "accent")
 
     def _rule(self, text: str, tone: Tone) -> Iterable[Part]:
         rest = "─" * max(self.size.width - len(text) - 4, 0)

@@ -119,17 +119,25 @@ class InspectorScreen(PlaybackScreen):
         if self._known is None:
             return "text.txt", ""
         panes, position = self.panes, self.playback.position
-        shown = panes.active.id, self._known, self._opened, panes.times, position, panes.only, panes.turn
+        shown = (
+            panes.active.id,
+            self._known,
+            self._opened,
+            panes.times,
+            position,
+            panes.events.matches,
+            panes.request.turn,
+        )
         return plain.pane(*shown)
 
     @property
     def undo(self) -> Callable[[], object] | None:
         """The reversal of the last step: of the zoom, of an opened event, or of the filter of the events."""
-        return self.panes.undo or (partial(self._filter, "") if self.panes.filter_text else None)
+        return self.panes.undo or (partial(self._filter, "") if self.panes.events.filter_text else None)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return True if an action applies to the open pane: the keys of the others are not shown anywhere."""
-        return applies(action, self.panes.pane)
+        return applies(action, self.panes.tab.number)
 
     def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
         """Draw this screen again, but not for a change of the screen behind it, which cannot be seen."""
@@ -210,7 +218,7 @@ class InspectorScreen(PlaybackScreen):
 
     def _name_filter(self) -> None:
         """Name the key by its action in the open pane."""
-        self._footer.reword("filter", "search" if self.panes.pane == REQUEST else "filter")
+        self._footer.reword("filter", "search" if self.panes.tab.number == REQUEST else "filter")
 
     @work(group="strips", exclusive=True)
     async def _draw(self) -> None:
@@ -246,7 +254,7 @@ class InspectorScreen(PlaybackScreen):
 
     def action_again(self, direction: int) -> None:
         """Go to the next match of the last search, or to the one before; in the request, to that of its words."""
-        if self.panes.pane == REQUEST:
+        if self.panes.tab.number == REQUEST:
             self._find(self._search.in_request, back=direction < 0)
         else:
             self._find_event(direction)
@@ -259,7 +267,7 @@ class InspectorScreen(PlaybackScreen):
     @queued()
     def _find_event(self, direction: int) -> None:
         assert self._opened is not None
-        transcript, matches = self._opened.transcript, self.panes.only
+        transcript, matches = self._opened.transcript, self.panes.events.matches
         self._go(self._search.again(self.playback, transcript, matches, back=direction < 0))
 
     @queued(judged=True)
@@ -306,11 +314,11 @@ class InspectorScreen(PlaybackScreen):
 
     def action_filter(self) -> None:
         """Ask for a filter of events, or for words to find in the request."""
-        if self.panes.pane == REQUEST:
+        if self.panes.tab.number == REQUEST:
             question = AskScreen("request: words to find (n goes on)", self._search.in_request)
             self.app.push_screen(question, lambda words: self._find(words) if words else None)
             return
-        label, text = f"events: {events.FILTER_HELP} (n goes on)", self.panes.filter_text
+        label, text = f"events: {events.FILTER_HELP} (n goes on)", self.panes.events.filter_text
         question = AskScreen(label, text, events.filter_error)
         self.app.push_screen(question, lambda text: None if text is None else self._filter(text.strip()))
 
@@ -334,7 +342,7 @@ class InspectorScreen(PlaybackScreen):
             self.panes.bytes.take(await host(self).tape.ask(question, "reads"))
 
     @work(group="turn", exclusive=True)
-    async def on_inspector_panes_turn_wanted(self) -> None:
+    async def on_request_pane_turn_wanted(self) -> None:
         with ErrorReporter(self.panes.show_failure):
             self.panes.show_turn(await host(self).tape.ask(partial(exchange.turn, no=self._no), "turn"))
 

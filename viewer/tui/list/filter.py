@@ -358,7 +358,13 @@ class FilterInput(Input):
         """Choose a completion; above the first, and where a filter from before stands, go through those filters."""
         is_recalled = self.value == self._recalled and self._at < len(self.history)
         if is_recalled or (by < 0 and self.completions.chosen is None):
-            self._step(by)
+            if self.value != self._recalled:
+                self._at = len(self.history)
+            if self._at == len(self.history):
+                self._draft = "" if self.value in self.history else self.value
+            self._at = max(0, min(self._at + by, len(self.history)))
+            self._put(safe(self.history[self._at]) if self._at < len(self.history) else self._draft)
+            self._recalled = self.value
         else:
             self.completions.move(by)
 
@@ -376,15 +382,6 @@ class FilterInput(Input):
             self.completions.move(-1 - self.completions.chosen)
         else:
             self.query_ancestor(FilterLine).abandon()
-
-    def _step(self, by: int) -> None:
-        if self.value != self._recalled:
-            self._at = len(self.history)
-        if self._at == len(self.history):
-            self._draft = "" if self.value in self.history else self.value
-        self._at = max(0, min(self._at + by, len(self.history)))
-        self._put(safe(self.history[self._at]) if self._at < len(self.history) else self._draft)
-        self._recalled = self.value
 
     def _put(self, text: str) -> None:
         self.value = text

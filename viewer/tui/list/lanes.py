@@ -150,20 +150,16 @@ class LanesScreen(Screen[None], inherit_bindings=False):
             began = clock.now()
             if is_seen(self):
                 with contextlib.suppress(Superseded):
-                    await self._read()
+                    listing = self._listing
+                    if listing.change is None or listing.trouble is not None:
+                        await listing.load()
+                    elif change := await listing.look([]):
+                        listing.take(change)
+                        await listing.read([row.no for row in self._rows if row.outcome == "open"])
+                    self._rows = await listing.read_around(self._selected, MOST)
+                    await listing.read_labels(self._rows)
                 self._show()
             await asyncio.sleep(pause_s("run page", clock.now() - began))
-
-    async def _read(self) -> None:
-        """Read the changes, the rows that are missing, and the labels of those that are new."""
-        listing = self._listing
-        if listing.change is None or listing.trouble is not None:
-            await listing.load()
-        elif change := await listing.look([]):
-            listing.take(change)
-            await listing.read([row.no for row in self._rows if row.outcome == "open"])
-        self._rows = await listing.read_around(self._selected, MOST)
-        await listing.read_labels(self._rows)
 
     def action_group(self) -> None:
         """Name the lanes by the next label, or by model again."""

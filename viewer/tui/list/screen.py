@@ -6,7 +6,7 @@ Several times a second the screen checks for new writes; only then it reads. The
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
@@ -182,9 +182,21 @@ class StreamsScreen(Screen[None]):
         except Superseded:
             return
         if ids is not None:
-            self._check(known, ids)
+            selected = self._rows.selected
+            if selected is not None and selected in known and ids.get(selected) != known[selected]:
+                self._rows.selected = None
+            if lost := self.marks.check(ids):
+                self._rows.marks = frozenset(self.marks)
+                what = "1 marked exchange is" if lost == 1 else f"{lost} marked exchanges are"
+                self.notify(f"{what} not on this tape: no mark is left there", markup=False)
         elif isinstance(self.listing.trouble, TooSlow | Unsupported):
-            self._refuse(self.listing.trouble)
+            error = self.listing.trouble
+            if self.listing.query.filter is None:
+                self.listing.query = replace(self.listing.query, order=None)
+                self.notify(str(error), severity="error", timeout=_ERROR_SECONDS, markup=False)
+            else:
+                self.filter.reject(error)
+                self._apply_filter()
             self.call_later(self._load)
             return
         elif self.listing.is_unread:
@@ -206,25 +218,6 @@ class StreamsScreen(Screen[None]):
     async def _count_all(self) -> None:
         await self.listing.count()
         self.show_state()
-
-    def _refuse(self, error: TooSlow | Unsupported) -> None:
-        """Undo the filter, or without one the order, if it cannot be computed."""
-        if self.listing.query.filter is None:
-            self.listing.query = replace(self.listing.query, order=None)
-            self.notify(str(error), severity="error", timeout=_ERROR_SECONDS, markup=False)
-        else:
-            self.filter.reject(error)
-            self._apply_filter()
-
-    def _check(self, known: Mapping[int, str], ids: Mapping[int, str]) -> None:
-        """Forget `known` exchanges whose number belongs to another one now, or to none, by the ids on the tape."""
-        selected = self._rows.selected
-        if selected is not None and selected in known and ids.get(selected) != known[selected]:
-            self._rows.selected = None
-        if lost := self.marks.check(ids):
-            self._rows.marks = frozenset(self.marks)
-            what = "1 marked exchange is" if lost == 1 else f"{lost} marked exchanges are"
-            self.notify(f"{what} not on this tape: no mark is left there", markup=False)
 
     def _explain(self) -> None:
         _: Worker[None] = self.run_worker(self._show_why, group="why", exclusive=True)

@@ -106,6 +106,7 @@ class Timeline(CachedLines, Scrubbing):
     def __init__(self) -> None:
         super().__init__(id="timeline")
         self.strips = Strips()
+        self.legend = ""
         self._times = Times()
         self._cell = 0
         self._rows = 0, 1, 1
@@ -124,10 +125,6 @@ class Timeline(CachedLines, Scrubbing):
     @property
     def _axis_row(self) -> int:
         return len(self._lines) - 1 if self._rows[2] else -1
-
-    def _is_open(self, y: int) -> bool:
-        """Return True if the playhead leaves out the blank cells of a row, to save bytes: of all but kinds and gaps."""
-        return y < sum(self._rows[:2]) or y == self._axis_row - 1
 
     @property
     def cells(self) -> int:
@@ -193,7 +190,8 @@ class Timeline(CachedLines, Scrubbing):
         if y == self._axis_row:
             return paint.strip(self._axis(look), width, ground)
         sign, style, _ = next(iter(line.crop(at, at + 1)))
-        if sign == " " and self._is_open(y):
+        # A blank cell without the playhead saves bytes; only the rows of kinds and of gaps show it there.
+        if sign == " " and (y < sum(self._rows[:2]) or y == self._axis_row - 1):
             return line
         is_muted = style is not None and style.color == look["muted"].color
         readable = look["plain"] if is_muted else style or Style()  # on the playhead's background

@@ -269,7 +269,7 @@ def test_events_are_filtered_and_selected_and_taken_apart_and_a_wrong_filter_is_
             await typed(pilot, "kind:words")
             await pilot.press("enter")
             await shows(pilot, "words is no kind")
-            assert screen.panes.only is None
+            assert screen.panes.events.matches is None
             await typed(pilot, "kind:tool")
             await pilot.press("enter")
             await wait_for(pilot, lambda: screen.panes.events.shown == 2)
@@ -277,7 +277,7 @@ def test_events_are_filtered_and_selected_and_taken_apart_and_a_wrong_filter_is_
             await pilot.press("home", "down")
             first = screen.playback.position
             await pilot.press("down", "enter")
-            assert (screen.panes.pane, screen.playback.position) == (2, first + 1)
+            assert (screen.panes.tab.number, screen.playback.position) == (2, first + 1)
             await shows(pilot, "tool_calls : array", "read ")
             await pilot.press("down", "down", "v", "v")
             await shows(pilot, '"tool_calls": [')
@@ -328,7 +328,7 @@ def test_a_click_scrubs_selects_and_opens_and_with_few_rows_there_is_no_timeline
             await pilot.click("#events", offset=(10, 4))
             assert screen.playback.position == 5
             await pilot.click("#tabs", offset=(30, 0))
-            assert screen.panes.pane == 3
+            assert screen.panes.tab.number == 3
             await pilot.resize_terminal(60, 16)
             await wait_for(pilot, lambda: "timeline" not in seen(pilot.app))
 

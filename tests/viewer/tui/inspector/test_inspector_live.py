@@ -159,9 +159,9 @@ def test_events_that_come_later_fit_the_filter_too(tmp_path: Path) -> None:
                 await press(pilot, "slash")
                 await typed(pilot, "kind:content")
                 await press(pilot, "enter")
-                before = list(await wait_for(pilot, lambda: screen.panes.only))
+                before = list(await wait_for(pilot, lambda: screen.panes.events.matches))
                 tape.go_on(LIVE, COMPLETE_READS, 2, len(COMPLETE_READS))
-                after = list(await wait_for(pilot, lambda: _more(screen.panes.only, len(before))))
+                after = list(await wait_for(pilot, lambda: _more(screen.panes.events.matches, len(before))))
                 assert after[: len(before)] == before
                 tape.end(LIVE, COMPLETE_READS)
                 await press(pilot, "home", "n", "N")
@@ -223,7 +223,7 @@ def test_what_is_no_json_has_no_tree_and_every_pane_is_a_page(choices: Path) -> 
             pages = [screen.pages()]
             for key in "245":
                 await press(pilot, key)
-                await wait_for(pilot, lambda key=key: screen.panes.pane == int(key) - 1)
+                await wait_for(pilot, lambda key=key: screen.panes.tab.number == int(key) - 1)
                 pages.append(screen.pages())
             names = ["event.sse", "events.txt", "request.txt", "timing.txt"]
             assert [name for name, _ in pages] == names

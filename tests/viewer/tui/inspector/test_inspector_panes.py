@@ -471,7 +471,7 @@ def test_of_a_filter_that_is_newer_than_words_the_events_are_gone_through(marked
             assert await places("n") == [6]
             assert app.toasts == ["no event fits gap>60s"]
             await asked("slash", "")
-            await wait_for(pilot, lambda: screen.panes.only is None)
+            await wait_for(pilot, lambda: screen.panes.events.matches is None)
             assert await places("nn") == [2, 6]
 
     journey(steps())
@@ -484,7 +484,7 @@ def test_a_filter_shows_the_events_where_there_is_no_room_beside_the_text(marked
             await typed(pilot, "queue")
             await pilot.press("enter")
             await shows(pilot, "events 2 /", "queue")
-            assert screen.panes.pane == 1
+            assert screen.panes.tab.number == 1
 
     journey(steps())
 
@@ -499,7 +499,7 @@ def test_going_up_and_down_waits_for_the_events(marked: Path, monkeypatch: pytes
             await press(
                 pilot, "2", "end", "up", "up", "comma", "down", "up", "enter"
             )  # whether it is open by now or not
-            await wait_for(pilot, lambda: screen.panes.pane == 2 and screen.is_open)
+            await wait_for(pilot, lambda: screen.panes.tab.number == 2 and screen.is_open)
             await wait_for(pilot, lambda: screen.playback.position == 6)
 
     journey(steps())
@@ -639,7 +639,7 @@ def test_keys_that_do_not_apply_to_the_open_pane_are_named_nowhere(marked: Path)
             named = []
             for pane in range(5):
                 await pilot.press(str(pane + 1))
-                await wait_for(pilot, lambda pane=pane: screen.panes.pane == pane)
+                await wait_for(pilot, lambda pane=pane: screen.panes.tab.number == pane)
                 active = {
                     one.binding.id.rpartition(".")[2] for one in screen.active_bindings.values() if one.binding.id
                 }
@@ -685,7 +685,7 @@ def test_a_request_without_messages_is_shown_as_it_was_sent(marked: Path) -> Non
         async with inspected(marked) as (_, pilot, screen):
             await pilot.press("4")
             await shows(pilot, "request · as sent")
-            assert screen.panes.turn is None
+            assert screen.panes.request.turn is None
             await pilot.press("v")
             await shows(pilot, "request · messages", "answer · complete")
 
