@@ -5,6 +5,7 @@ import io
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -34,6 +35,9 @@ _SIGPIPE_EXIT = 128 + 13
 for _name in (
     "ls",
     "show",
+    "stats",
+    "compare",
+    "check",
     "report",
     "export",
     "pull",
@@ -45,7 +49,6 @@ for _name in (
     "dialect",
 ):
     COMMANDS[_name] = f"wiretape.viewer.commands.{_name}:{_name}"
-COMMANDS.update({name: f"wiretape.viewer.commands.stats:{name}" for name in ("stats", "compare", "check")})
 COMMANDS.update({command.name: command.path for command in catalogue.WINGS_COMMANDS})
 COMMANDS["help"] = "wiretape.viewer.commands.help:help_"
 COMMANDS["completion"] = catalogue.described("completion", completion)  # its module defines the answers to every shell
@@ -53,9 +56,16 @@ COMMANDS["version"] = "wiretape.viewer.commands.help:version"
 
 
 def _stall_owners(tape: Path, ids: Sequence[str]) -> Mapping[str, int]:
-    from wiretape.viewer.commands.stats import stall_owners
+    """Count the exchanges of a tape with these ids by the party that caused their stall; empty if it cannot be read."""
+    from wiretape.viewer.source.tape.place import TapePlace
+    from wiretape.viewer.timing import wording
 
-    return stall_owners(tape, ids)
+    try:
+        with TapePlace(tape).opened() as source:
+            stalls = source.stalls([source.find(id) for id in ids])
+    except WiretapeError:
+        return {}
+    return Counter(map(wording.by, stalls.values())) if len(stalls) == len(ids) else {}
 
 
 def _configured_dialects() -> list[dialects.Declaration]:

@@ -1,20 +1,18 @@
-"""The commands that turn a tape into figures: `stats`, `compare` and `check`.
+"""The command `stats`: figures of a tape or a server, by our definitions or by those of another tool.
 
-Data goes to stdout and messages to stderr. The figures are computed in `wiretape.viewer.stats` and laid out in
-`wiretape.viewer.report`.
+The figures are computed in `wiretape.viewer.stats` and laid out in `wiretape.viewer.report`.
 """
 
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from wiretape.recorder.commands.options import install_hint
-from wiretape.recorder.errors import NotFound, WiretapeError
+from wiretape.recorder.errors import WiretapeError
 from wiretape.viewer.commands import completion, options, output, progress
 from wiretape.viewer.commands.options import MeasuringOptions, known, measured, parsed
 from wiretape.viewer.commands.output import Output
@@ -22,13 +20,11 @@ from wiretape.viewer.commands.output import Output
 if TYPE_CHECKING:
     from wiretape.viewer.query.syntax import Filter
     from wiretape.viewer.report.digest import Counted
-    from wiretape.viewer.report.tables import Table
     from wiretape.viewer.rows import TableRow
     from wiretape.viewer.sessions.account import Account
     from wiretape.viewer.source.base import Measuring, Place, Selection, Source
-    from wiretape.viewer.stats.check import Rule
     from wiretape.viewer.stats.metrics import Quantity
-    from wiretape.viewer.stats.summary import Figures, Sample
+    from wiretape.viewer.stats.summary import Figures
     from wiretape.viewer.stats.tools.summary import ToolReport
 
 _SESSIONS = ("conversation",)
@@ -98,10 +94,10 @@ def stats(
     from wiretape.viewer.stats.metrics import STATISTICS
 
     if tool is not None:
-        _refuse("--as uses the definitions of that tool", {"--all": full, "--hist": hist, **measuring.given})
+        refuse("--as uses the definitions of that tool", {"--all": full, "--hist": hist, **measuring.given})
         _stats_as(db, where, tool, options.groups(by), tokenizer, schema, out, measuring.all_operations)
         return
-    _refuse("only other tools count tokens themselves, and --as is missing", {"--tokenizer": tokenizer})
+    refuse("only other tools count tokens themselves, and --as is missing", {"--tokenizer": tokenizer})
     keys = options.groups(by)
     measuring.bounds()  # report an invalid objective before reading
     if schema:
@@ -116,7 +112,7 @@ def stats(
     keys = _with_names(keys) if is_digest and place.supports("bodies") else keys
     with output.opened(place) as source:
         covered = options.covered(source, Selection(where), measuring.all_operations)
-        found = _figures(source, where, covered, measuring.definition(drawn=drawn), keys)
+        found = figures(source, where, covered, measuring.definition(drawn=drawn), keys)
         times = _times(place, source, where, keys, is_digest)
         rows = [summary.row_of(one, keys) | _more_of(one, keys, times) for one in found]
         if is_digest:
@@ -199,7 +195,7 @@ def _drawn(hist: str | None, is_page: bool) -> "Quantity | None":
     return QUANTITIES[known("--hist", NAMES.get(hist, hist), list(QUANTITIES), "quantity")]
 
 
-def _refuse(why: str, options: Mapping[str, object]) -> None:
+def refuse(why: str, options: Mapping[str, object]) -> None:
     """Raise a usage error if any of these options was given, as it would have no effect."""
     useless = [name for name, value in options.items() if value not in (None, False)]
     if useless:
@@ -247,19 +243,6 @@ def _counted(place: "Place", source: "Source", covered: "Selection") -> "Counted
         every([Match(field, tuple((value,) for value in values)) for field, values in named.items()])
     )
     return Counted(noun, shlex.join(["", *place.option()])[2:], endings, owners, source.count(unasked))
-
-
-def stall_owners(tape: Path, ids: Sequence[str]) -> Mapping[str, int]:
-    """Count the exchanges of a tape with these ids by the party that caused their stall; empty if it cannot be read."""
-    from wiretape.viewer.source.tape.place import TapePlace
-    from wiretape.viewer.timing import wording
-
-    try:
-        with TapePlace(tape).opened() as source:
-            stalls = source.stalls([source.find(id) for id in ids])
-    except WiretapeError:
-        return {}
-    return Counter(map(wording.by, stalls.values())) if len(stalls) == len(ids) else {}
 
 
 def _show_blocks(
@@ -327,7 +310,7 @@ def _stats_as(
             if out.is_table:
                 return
         groups = _groups(source, covered, keys) if keys else [({}, covered)]
-        reports = [(group, _report(source, tool, one, count_tokens)) for group, one in groups]
+        reports = [(group, tool_report(source, tool, one, count_tokens)) for group, one in groups]
     _put_reports(reports, keys, names, out)
 
 
@@ -366,7 +349,7 @@ def _groups(source: "Source", covered: "Selection", keys: Sequence[str]) -> "Ite
         yield dict(zip(keys, key, strict=True)), covered.narrowed(parse(" ".join(terms)))
 
 
-def _report(
+def tool_report(
     source: "Source", tool: str, selection: "Selection", count_tokens: "Callable[[str], int] | None" = None
 ) -> "ToolReport":
     """Return a tool's report of exchanges."""
@@ -406,7 +389,7 @@ def counter(path: Path) -> "Callable[[str], int]":
     return count
 
 
-def _figures(
+def figures(
     source: "Source", where: "Filter | None", covered: "Selection", measuring: "Measuring", keys: Sequence[str] = ()
 ) -> "list[Figures]":
     """Measure the covered exchanges of those that a filter selects, in groups; report on stderr if it selects none."""
@@ -416,317 +399,3 @@ def _figures(
     if not any(one.size for one in found) and not source.count(Selection(where)):
         options.report_nothing(source, where)
     return found
-
-
-@click.command()
-@options.exchange_ids("[A B]")
-@options.db
-@options.filtered
-@click.option(
-    "--base", metavar="EXPR", shell_complete=completion.filters, help="The group to compare with, as a filter."
-)
-@click.option("--new", metavar="EXPR", shell_complete=completion.filters, help="The group to judge, as a filter.")
-@click.option("--include-failed", is_flag=True, help="Include incomplete exchanges in the figures.")
-@options.every_operation
-@click.option(
-    "--as", "tool", metavar="TOOL", shell_complete=completion.tools,
-    help="Compare by the definitions of a tool, as stats --as has them: without intervals.",
-)  # fmt: skip
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the bootstrap samples.")
-@click.option("--all", "full", is_flag=True, help="Show every metric, each with its interval in its unit.")
-@click.option(
-    "-e",
-    "--exit-code",
-    is_flag=True,
-    help="Exit 3 if a metric got worse (with --part request: if they differ), 4 if undecided.",
-)
-@click.option(
-    "--part",
-    type=click.Choice(("figures", "request")),
-    default="figures",
-    show_default=True,
-    help="Part of two exchanges to compare.",
-)
-@output.formatted(columns=True)
-def compare(
-    ids: tuple[str, ...],
-    db: "Place | None",
-    where: "Filter | None",
-    base: str | None,
-    new: str | None,
-    include_failed: bool,
-    all_operations: bool,
-    tool: str | None,
-    seed: int,
-    full: bool,
-    exit_code: bool,
-    part: str,
-    out: Output,
-) -> None:
-    """Compare two exchanges or sessions (A B), or groups (--base and --new).
-
-    With --part request, show what changed between two requests: model, parameters, system prompt, tools and messages.
-    Two sessions (s:KEY or @s) are compared by the parts of their time.
-
-    Differences of groups are new − base, each with an interval (of error rates: Newcombe's). All intervals of a
-    comparison hold together with 95 %, by a joint bootstrap (max-t): of 20 comparisons of equal groups, about one finds
-    a difference. An interval that contains 0 shows no clear difference.
-    """
-    from wiretape.viewer.report import comparison
-    from wiretape.viewer.source.base import names_session
-    from wiretape.viewer.stats import compare
-
-    if len(ids) == 2 and base is None and new is None:
-        only_groups = {
-            "--exit-code": exit_code and part == "figures", "--include-failed": include_failed,
-            "--all-operations": all_operations, "--as": tool, "a filter": where,
-        }  # fmt: skip
-        _refuse("two exchanges are only shown side by side", only_groups)
-        if any(map(names_session, ids)):
-            _compare_sessions(db, ids, part, out)
-        elif part == "request":
-            _compare_requests(db, ids, exit_code, out)
-        else:
-            _compare_pair(db, ids, full, out)
-        return
-    if ids or base is None or new is None or part == "request":
-        groups = "" if part == "request" else ", or two groups with --base and --new"
-        raise click.UsageError(f"name two exchanges{groups}")
-    if tool is not None:
-        useless = {"--include-failed": include_failed, "--exit-code": exit_code}
-        _refuse("--as measures as that tool does, without a verdict", useless)
-        _compare_as(db, where, base, new, tool, out, all_operations)
-        return
-    sides = {"--base": _group_of(where, base, "--base"), "--new": _group_of(where, new, "--new")}
-    fields = out.fields(compare.FIELDS)
-    with output.opened(options.place(db)) as source:
-        before, after = _sides(source, sides, include_failed, all_operations)
-    rows = compare.groups(before, after, seed)
-    _put_comparison(out, rows, fields, comparison.groups, tuple(compare.FIELDS), compare.IMPORTANT, full)
-    if exit_code and (code := compare.exit_code(rows)):
-        raise click.exceptions.Exit(code)
-
-
-def _compare_sessions(db: "Place | None", ids: tuple[str, ...], part: str, out: Output) -> None:
-    """Show the time of two sessions side by side."""
-    from wiretape.recorder.clock import SYSTEM
-    from wiretape.viewer import config
-    from wiretape.viewer.report import sessions
-    from wiretape.viewer.source.base import Selection, names_session
-
-    if part == "request" or not all(map(names_session, ids)):
-        raise click.UsageError("a session is compared with another one, by its time: name both by s:KEY or @s")
-    fields = out.fields(sessions.COMPARED)
-    with output.opened(options.place(db)) as source:
-        chosen = [Selection(numbers=tuple(source.referred(id))) for id in ids]
-        found = [dict(source.accounts(one, config.thresholds(), SYSTEM)).popitem()[1] for one in chosen]
-    rows = sessions.compared(*found)
-    if out.is_table and fields is None:
-        output.show_table(sessions.comparison(rows, output.width()))
-    else:
-        out.put(fields or tuple(sessions.COMPARED), ({name: row[name] for name in sessions.COMPARED} for row in rows))
-
-
-def _compare_pair(db: "Place | None", ids: tuple[str, ...], full: bool, out: Output) -> None:
-    """Show two exchanges side by side."""
-    from wiretape.viewer.report import comparison
-    from wiretape.viewer.stats import compare
-
-    fields = out.fields(compare.PAIR_FIELDS)
-    with output.opened(options.place(db)) as source:
-        a, b = (source.exchange(source.find(id)).detail() for id in ids)
-    rows, known = compare.pair(a, b), tuple(compare.PAIR_FIELDS)
-    _put_comparison(out, rows, fields, comparison.pair, known, compare.PAIR_IMPORTANT, full)
-
-
-def _put_comparison(
-    out: Output,
-    rows: "Sequence[TableRow]",
-    fields: tuple[str, ...] | None,
-    laid_out: "Callable[[Sequence[TableRow], int | None], Table]",
-    known: tuple[str, ...],
-    important: Sequence[str],
-    full: bool,
-) -> None:
-    """Write a comparison: for people the main metrics, or all metrics once, else every row."""
-    from rich.text import Text
-
-    from wiretape.viewer.report import comparison, tables
-    from wiretape.viewer.rows import only
-
-    if out.is_table and fields is None and not full:
-        output.show_table(laid_out(rows, output.width()))
-        return
-    names, (shown, repeated) = fields or known, comparison.distinct(rows) if out.is_table else (rows, [])
-    out.put_rounded(names, only(shown, names), fields or important, tables.LEAST if "a" in known else None)
-    if repeated:
-        label = "equal to one above: "
-        output.show(Text(line.plain, "dim") for line in tables.paragraph(label, ", ".join(repeated), output.width()))
-
-
-def _compare_as(
-    db: "Place | None",
-    where: "Filter | None",
-    base: str,
-    new: str,
-    tool: str,
-    out: Output,
-    all_operations: bool,
-) -> None:
-    """Compare two groups by the definitions of another tool."""
-    from wiretape.viewer.report import tools
-    from wiretape.viewer.rows import only
-    from wiretape.viewer.source.base import Selection
-    from wiretape.viewer.stats.tools.tools import authority
-
-    parsed("--as", authority, tool)
-    fields = out.fields(tools.COMPARED)
-    groups = [_group_of(where, base, "--base"), _group_of(where, new, "--new")]
-    with output.opened(options.place(db)) as source:
-        selected = [options.covered(source, Selection(group), all_operations) for group in groups]
-        before, after = (_report(source, tool, one) for one in selected)
-    names = fields or tuple(tools.COMPARED)
-    rows = tools.compared(before, after)
-    out.put_rounded(names, only(rows, names), fields or tools.COMPARED_IMPORTANT)
-    if out.is_table:
-        output.show(tools.about(before, output.width()))
-
-
-def _compare_requests(db: "Place | None", ids: tuple[str, ...], exit_code: bool, out: Output) -> None:
-    """Show the changes between the requests of two exchanges."""
-    from wiretape.viewer.exchange import changes, report
-    from wiretape.viewer.exchange.conversation import Folding
-    from wiretape.viewer.rows import only
-    from wiretape.viewer.source.tape import exchange as tape
-
-    fields = out.fields(changes.FIELDS) or tuple(changes.FIELDS)
-    with output.opened(options.place(db)) as source:
-        connection = source.tape("bodies", "--part request")
-        a, b = [tape.prompt(connection, source.find(id)) for id in ids]
-    found = changes.changes(a, b)
-    if out.is_table and out.columns is None:
-        folding = Folding(output.width(), "a pipe gets all of it") if output.on_terminal() else Folding()
-        output.show(report.drawn(changes.lines(found, folding)))
-    else:
-        out.put(fields, only(map(asdict, found), fields))
-    if exit_code and changes.differ(found):
-        raise click.exceptions.Exit(3)
-
-
-def _group_of(where: "Filter | None", text: str, option: str) -> "Filter":
-    """Return the filter of a group: both `where` and the group's own filter."""
-    from wiretape.viewer.query.parser import parse
-    from wiretape.viewer.query.syntax import every
-
-    own = parsed(option, parse, text)
-    return own if where is None else every([where, own])
-
-
-def _sides(
-    source: "Source", groups: "Mapping[str, Filter]", include_failed: bool, all_operations: bool
-) -> "list[Sample]":
-    """Read the groups of a comparison, given by the option that names each. Raise `NotFound` if one is empty."""
-    from wiretape.viewer.source.base import Selection
-
-    if not source.count():
-        raise NotFound(f"nothing to compare: {source.empty}")
-    sides, empty = list["Sample"](), list[str]()
-    for option, where in groups.items():
-        selected = Selection(where)
-        covered = options.covered(source, selected, all_operations)
-        sides += source.samples(covered, include_failed=include_failed)
-        if not sides[-1].size:
-            is_left_out = source.count(selected) > 0
-            empty.append(f"{option}: {'no generations' if is_left_out else options.nothing(source, where)}")
-    if empty:
-        raise NotFound(f"nothing to compare: {'; '.join(empty)}")
-    return sides
-
-
-@click.command()
-@options.db
-@options.filtered
-@click.option(
-    "--max",
-    "highest",
-    multiple=True,
-    shell_complete=completion.figures,
-    metavar="FIGURE=LIMIT",
-    help="Upper limit: ttft.p95=1500ms, gap.p99=200ms (of all gaps together), error_rate=1%, … May be repeated.",
-)
-@click.option(
-    "--min",
-    "lowest",
-    multiple=True,
-    shell_complete=completion.figures,
-    metavar="FIGURE=LIMIT",
-    help="Lower limit: tps_user.p50=20, n=50, goodput=95%, … May be repeated.",
-)
-@click.option(
-    "--rules",
-    "file",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    metavar="FILE",
-    help="More rules, in TOML: the tables [max] and [min], and the key slo.",
-)
-@click.option(
-    "--junit",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Also write the verdicts as a JUnit report.",
-)
-@measured
-@output.formatted()
-def check(
-    db: "Place | None",
-    where: "Filter | None",
-    highest: tuple[str, ...],
-    lowest: tuple[str, ...],
-    file: Path | None,
-    junit: Path | None,
-    measuring: MeasuringOptions,
-    out: Output,
-) -> None:
-    """Judge the tape's figures by rules, for CI.
-
-    Exit 3 if a rule fails, 4 if none fails but one has no data or some exchanges are not measured yet, else 0.
-    """
-    from wiretape.viewer import outfile
-    from wiretape.viewer.source.base import Selection
-    from wiretape.viewer.stats import check, summary
-
-    rules, slo = _rules(file, highest, lowest)
-    bounds = measuring.bounds(slo)
-    if not rules:
-        raise click.UsageError("no rules: give --max, --min or --rules")
-    if not bounds and any(rule.field == "goodput_pct" for rule in rules):
-        raise click.UsageError("goodput needs an objective: give --slo")
-    with output.opened(options.place(db)) as source:
-        covered = options.covered(source, Selection(where), measuring.all_operations)
-        (found,) = _figures(source, where, covered, measuring.definition(slo))
-    row = summary.row_of(found, ())
-    judged = check.judge(rules, row)
-    if junit is not None:
-        with outfile.replacing(junit, options.place(db).file) as report:
-            report.write(check.junit(judged))
-    out.put_rounded(check.FIELDS, judged, check.IMPORTANT)
-    if found.is_estimated:
-        click.echo(f"wiretape: {summary.WARNINGS['tdigest']}", err=True)
-    for note in ("clock_suspect", "imported", "no_timing"):
-        if count := found.flagged[summary.FLAGS.index(note)]:
-            click.echo(f"wiretape: {count} of {found.size}: {summary.WARNINGS[note]}", err=True)
-    if code := check.exit_code(judged, unmeasured=row[f"n_{summary.UNMEASURED}"]):
-        raise click.exceptions.Exit(code)
-
-
-def _rules(file: Path | None, highest: Sequence[str], lowest: Sequence[str]) -> "tuple[list[Rule], str | None]":
-    """Read the rules of a file, then those of the command line; and the file's objective."""
-    from wiretape.viewer import config
-    from wiretape.viewer.stats import check
-
-    rules, slo = list["Rule"](), None
-    if file is not None:
-        rules, slo = config.rules(file)
-    rules += [parsed("--max", lambda text: check.rule("max", text), text) for text in highest]
-    rules += [parsed("--min", lambda text: check.rule("min", text), text) for text in lowest]
-    return rules, slo

@@ -11,10 +11,12 @@ from click.testing import CliRunner, Result
 
 from tests.support.operations import calls_by_mcp, frames
 from tests.support.sample_tape import COMPLETE_READS, begin, end, recorded, response
+from wiretape.viewer.commands.check import check
+from wiretape.viewer.commands.compare import compare
 from wiretape.viewer.commands.export import export
 from wiretape.viewer.commands.ls import ls
 from wiretape.viewer.commands.show import show
-from wiretape.viewer.commands.stats import check, compare, stats
+from wiretape.viewer.commands.stats import stats
 from wiretape.viewer.query import coverage
 from wiretape.viewer.source.tape import conditions, overview, queries
 

@@ -27,9 +27,10 @@ from wiretape.recorder.errors import NotFound, OutputRefused
 from wiretape.recorder.tape import file, journal
 from wiretape.viewer.commands import options
 from wiretape.viewer.commands import stats as commands
+from wiretape.viewer.commands.check import check
+from wiretape.viewer.commands.compare import compare as comparing
 from wiretape.viewer.commands.ls import ls
-from wiretape.viewer.commands.stats import check, stats
-from wiretape.viewer.commands.stats import compare as comparing
+from wiretape.viewer.commands.stats import stats
 from wiretape.viewer.exchange import changes
 from wiretape.viewer.listing import drilling
 from wiretape.viewer.report import tools as reports

@@ -22,10 +22,11 @@ from wiretape.recorder.tape import cells
 from wiretape.recorder.tape.peek import explained
 from wiretape.viewer import config
 from wiretape.viewer.commands import options, output
+from wiretape.viewer.commands.compare import compare
 from wiretape.viewer.commands.ls import ls
 from wiretape.viewer.commands.report import report
 from wiretape.viewer.commands.show import brief, show
-from wiretape.viewer.commands.stats import compare, stats
+from wiretape.viewer.commands.stats import stats
 from wiretape.viewer.export import fields
 from wiretape.viewer.query.fields import FIELDS, NAMES
 from wiretape.viewer.query.syntax import And, Labelled, Not, Or, Word

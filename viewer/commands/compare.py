@@ -1,0 +1,245 @@
+"""The command `compare`: two exchanges, sessions or groups side by side."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from wiretape.recorder.errors import NotFound
+from wiretape.viewer.commands import completion, options, output
+from wiretape.viewer.commands.options import parsed
+from wiretape.viewer.commands.output import Output
+from wiretape.viewer.commands.stats import refuse, tool_report
+
+if TYPE_CHECKING:
+    from wiretape.viewer.query.syntax import Filter
+    from wiretape.viewer.report.tables import Table
+    from wiretape.viewer.rows import TableRow
+    from wiretape.viewer.source.base import Place, Source
+    from wiretape.viewer.stats.summary import Sample
+
+
+@click.command()
+@options.exchange_ids("[A B]")
+@options.db
+@options.filtered
+@click.option(
+    "--base", metavar="EXPR", shell_complete=completion.filters, help="The group to compare with, as a filter."
+)
+@click.option("--new", metavar="EXPR", shell_complete=completion.filters, help="The group to judge, as a filter.")
+@click.option("--include-failed", is_flag=True, help="Include incomplete exchanges in the figures.")
+@options.every_operation
+@click.option(
+    "--as", "tool", metavar="TOOL", shell_complete=completion.tools,
+    help="Compare by the definitions of a tool, as stats --as has them: without intervals.",
+)  # fmt: skip
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the bootstrap samples.")
+@click.option("--all", "full", is_flag=True, help="Show every metric, each with its interval in its unit.")
+@click.option(
+    "-e",
+    "--exit-code",
+    is_flag=True,
+    help="Exit 3 if a metric got worse (with --part request: if they differ), 4 if undecided.",
+)
+@click.option(
+    "--part",
+    type=click.Choice(("figures", "request")),
+    default="figures",
+    show_default=True,
+    help="Part of two exchanges to compare.",
+)
+@output.formatted(columns=True)
+def compare(
+    ids: tuple[str, ...],
+    db: "Place | None",
+    where: "Filter | None",
+    base: str | None,
+    new: str | None,
+    include_failed: bool,
+    all_operations: bool,
+    tool: str | None,
+    seed: int,
+    full: bool,
+    exit_code: bool,
+    part: str,
+    out: Output,
+) -> None:
+    """Compare two exchanges or sessions (A B), or groups (--base and --new).
+
+    With --part request, show what changed between two requests: model, parameters, system prompt, tools and messages.
+    Two sessions (s:KEY or @s) are compared by the parts of their time.
+
+    Differences of groups are new − base, each with an interval (of error rates: Newcombe's). All intervals of a
+    comparison hold together with 95 %, by a joint bootstrap (max-t): of 20 comparisons of equal groups, about one finds
+    a difference. An interval that contains 0 shows no clear difference.
+    """
+    from wiretape.viewer.report import comparison
+    from wiretape.viewer.source.base import names_session
+    from wiretape.viewer.stats import compare
+
+    if len(ids) == 2 and base is None and new is None:
+        only_groups = {
+            "--exit-code": exit_code and part == "figures", "--include-failed": include_failed,
+            "--all-operations": all_operations, "--as": tool, "a filter": where,
+        }  # fmt: skip
+        refuse("two exchanges are only shown side by side", only_groups)
+        if any(map(names_session, ids)):
+            _compare_sessions(db, ids, part, out)
+        elif part == "request":
+            _compare_requests(db, ids, exit_code, out)
+        else:
+            _compare_pair(db, ids, full, out)
+        return
+    if ids or base is None or new is None or part == "request":
+        groups = "" if part == "request" else ", or two groups with --base and --new"
+        raise click.UsageError(f"name two exchanges{groups}")
+    if tool is not None:
+        useless = {"--include-failed": include_failed, "--exit-code": exit_code}
+        refuse("--as measures as that tool does, without a verdict", useless)
+        _compare_as(db, where, base, new, tool, out, all_operations)
+        return
+    sides = {"--base": _group_of(where, base, "--base"), "--new": _group_of(where, new, "--new")}
+    fields = out.fields(compare.FIELDS)
+    with output.opened(options.place(db)) as source:
+        before, after = _sides(source, sides, include_failed, all_operations)
+    rows = compare.groups(before, after, seed)
+    _put_comparison(out, rows, fields, comparison.groups, tuple(compare.FIELDS), compare.IMPORTANT, full)
+    if exit_code and (code := compare.exit_code(rows)):
+        raise click.exceptions.Exit(code)
+
+
+def _compare_sessions(db: "Place | None", ids: tuple[str, ...], part: str, out: Output) -> None:
+    """Show the time of two sessions side by side."""
+    from wiretape.recorder.clock import SYSTEM
+    from wiretape.viewer import config
+    from wiretape.viewer.report import sessions
+    from wiretape.viewer.source.base import Selection, names_session
+
+    if part == "request" or not all(map(names_session, ids)):
+        raise click.UsageError("a session is compared with another one, by its time: name both by s:KEY or @s")
+    fields = out.fields(sessions.COMPARED)
+    with output.opened(options.place(db)) as source:
+        chosen = [Selection(numbers=tuple(source.referred(id))) for id in ids]
+        found = [dict(source.accounts(one, config.thresholds(), SYSTEM)).popitem()[1] for one in chosen]
+    rows = sessions.compared(*found)
+    if out.is_table and fields is None:
+        output.show_table(sessions.comparison(rows, output.width()))
+    else:
+        out.put(fields or tuple(sessions.COMPARED), ({name: row[name] for name in sessions.COMPARED} for row in rows))
+
+
+def _compare_pair(db: "Place | None", ids: tuple[str, ...], full: bool, out: Output) -> None:
+    """Show two exchanges side by side."""
+    from wiretape.viewer.report import comparison
+    from wiretape.viewer.stats import compare
+
+    fields = out.fields(compare.PAIR_FIELDS)
+    with output.opened(options.place(db)) as source:
+        a, b = (source.exchange(source.find(id)).detail() for id in ids)
+    rows, known = compare.pair(a, b), tuple(compare.PAIR_FIELDS)
+    _put_comparison(out, rows, fields, comparison.pair, known, compare.PAIR_IMPORTANT, full)
+
+
+def _put_comparison(
+    out: Output,
+    rows: "Sequence[TableRow]",
+    fields: tuple[str, ...] | None,
+    laid_out: "Callable[[Sequence[TableRow], int | None], Table]",
+    known: tuple[str, ...],
+    important: Sequence[str],
+    full: bool,
+) -> None:
+    """Write a comparison: for people the main metrics, or all metrics once, else every row."""
+    from rich.text import Text
+
+    from wiretape.viewer.report import comparison, tables
+    from wiretape.viewer.rows import only
+
+    if out.is_table and fields is None and not full:
+        output.show_table(laid_out(rows, output.width()))
+        return
+    names, (shown, repeated) = fields or known, comparison.distinct(rows) if out.is_table else (rows, [])
+    out.put_rounded(names, only(shown, names), fields or important, tables.LEAST if "a" in known else None)
+    if repeated:
+        label = "equal to one above: "
+        output.show(Text(line.plain, "dim") for line in tables.paragraph(label, ", ".join(repeated), output.width()))
+
+
+def _compare_as(
+    db: "Place | None",
+    where: "Filter | None",
+    base: str,
+    new: str,
+    tool: str,
+    out: Output,
+    all_operations: bool,
+) -> None:
+    """Compare two groups by the definitions of another tool."""
+    from wiretape.viewer.report import tools
+    from wiretape.viewer.rows import only
+    from wiretape.viewer.source.base import Selection
+    from wiretape.viewer.stats.tools.tools import authority
+
+    parsed("--as", authority, tool)
+    fields = out.fields(tools.COMPARED)
+    groups = [_group_of(where, base, "--base"), _group_of(where, new, "--new")]
+    with output.opened(options.place(db)) as source:
+        selected = [options.covered(source, Selection(group), all_operations) for group in groups]
+        before, after = (tool_report(source, tool, one) for one in selected)
+    names = fields or tuple(tools.COMPARED)
+    rows = tools.compared(before, after)
+    out.put_rounded(names, only(rows, names), fields or tools.COMPARED_IMPORTANT)
+    if out.is_table:
+        output.show(tools.about(before, output.width()))
+
+
+def _compare_requests(db: "Place | None", ids: tuple[str, ...], exit_code: bool, out: Output) -> None:
+    """Show the changes between the requests of two exchanges."""
+    from wiretape.viewer.exchange import changes, report
+    from wiretape.viewer.exchange.conversation import Folding
+    from wiretape.viewer.rows import only
+    from wiretape.viewer.source.tape import exchange as tape
+
+    fields = out.fields(changes.FIELDS) or tuple(changes.FIELDS)
+    with output.opened(options.place(db)) as source:
+        connection = source.tape("bodies", "--part request")
+        a, b = [tape.prompt(connection, source.find(id)) for id in ids]
+    found = changes.changes(a, b)
+    if out.is_table and out.columns is None:
+        folding = Folding(output.width(), "a pipe gets all of it") if output.on_terminal() else Folding()
+        output.show(report.drawn(changes.lines(found, folding)))
+    else:
+        out.put(fields, only(map(asdict, found), fields))
+    if exit_code and changes.differ(found):
+        raise click.exceptions.Exit(3)
+
+
+def _group_of(where: "Filter | None", text: str, option: str) -> "Filter":
+    """Return the filter of a group: both `where` and the group's own filter."""
+    from wiretape.viewer.query.parser import parse
+    from wiretape.viewer.query.syntax import every
+
+    own = parsed(option, parse, text)
+    return own if where is None else every([where, own])
+
+
+def _sides(
+    source: "Source", groups: "Mapping[str, Filter]", include_failed: bool, all_operations: bool
+) -> "list[Sample]":
+    """Read the groups of a comparison, given by the option that names each. Raise `NotFound` if one is empty."""
+    from wiretape.viewer.source.base import Selection
+
+    if not source.count():
+        raise NotFound(f"nothing to compare: {source.empty}")
+    sides, empty = list["Sample"](), list[str]()
+    for option, where in groups.items():
+        selected = Selection(where)
+        covered = options.covered(source, selected, all_operations)
+        sides += source.samples(covered, include_failed=include_failed)
+        if not sides[-1].size:
+            is_left_out = source.count(selected) > 0
+            empty.append(f"{option}: {'no generations' if is_left_out else options.nothing(source, where)}")
+    if empty:
+        raise NotFound(f"nothing to compare: {'; '.join(empty)}")
+    return sides
