@@ -57,6 +57,12 @@ _DOUBTFUL: Final = (
     "imported", "decode_limit", "undecoded", "unknown_payload", "no_usage", "hidden_tokens", "coalesced", "h2_offered",
 )  # fmt: skip
 """Flags of unknown or doubtful figures."""
+_COPIED: Final = (
+    "id", "upstream", "api", "operation", "status", "outcome", "outcome_detail", "ttft_ms", "first_output_silence_ms",
+    "max_output_silence_ms", "latency_ms", "duration_ms", "input_tokens", "output_tokens", "reads", "bytes", "framing",
+    "connection_reused", "clock", "clock_error_ms",
+)  # fmt: skip
+"""Fields that a report takes from a cleaned row as they are; each is named, since a new one may hold a text."""
 _NETWORK: Final = "whether the network before wiretape or the provider was slow: for the tape, both are upstream"
 
 _STEPPED: Final = "gaps between exchanges: the wall clock was set back, and a gap of unknown length counts as 0"
@@ -258,7 +264,7 @@ def reported(one: Examined, rule: Disclosure, limits: Thresholds, *, with_text: 
     error_type = None if error is None else payloads.error_type(one.timed.decoded.item(error.item).data)
     versions = ({**asked, **answered}.get(name, "") for name in _API_VERSIONS)
     retry_after = answered.get("retry-after", "")
-    known = {
+    known: dict[str, Any] = {
         "model": rule.name(one.row.request_model),
         "response_model": rule.name(one.row.response_model),
         "error_code": rule.name(one.row.error_code) or (_LEFT_OUT if one.row.error_message and not with_text else None),
@@ -270,17 +276,11 @@ def reported(one: Examined, rule: Disclosure, limits: Thresholds, *, with_text: 
     client = rule.client(asked.get("user-agent"))
     attempts = one.attempts
     return ReportedExchange(
-        id=row.id,
+        **{name: rows.value(row, name) for name in _COPIED},
         reasons=one.reasons,
         started_at=_moment(row.started_at),
-        upstream=row.upstream,
-        api=row.api,
         api_version=next((version for version in versions if _DATE.fullmatch(version)), None),
-        operation=row.operation,
         **known,
-        status=row.status,
-        outcome=row.outcome,
-        outcome_detail=row.outcome_detail,
         ending=_ending(row, one.verdicts),
         error_message=_text(one.row.error_message if with_text else None, rule),
         answer=_text(one.row.content if with_text else None, rule),
@@ -288,16 +288,7 @@ def reported(one: Examined, rule: Disclosure, limits: Thresholds, *, with_text: 
         request_ids=tuple(ids[:_MOST_IDS]),
         verdict=blamed.party,
         evidence=blamed.evidence,
-        ttft_ms=row.ttft_ms,
         longest_gap_ms=row.max_gap_ms,
-        first_output_silence_ms=row.first_output_silence_ms,
-        max_output_silence_ms=row.max_output_silence_ms,
-        latency_ms=row.latency_ms,
-        duration_ms=row.duration_ms,
-        input_tokens=rows.value(row, "input_tokens"),
-        output_tokens=row.output_tokens,
-        reads=row.reads,
-        bytes=row.bytes,
         timeline=tuple(_timeline(row, one)),
         attempt=None if one.retry_count is None else one.retry_count + 1,
         retries_before=None if attempts is None else _retries(attempts.before, attempts.pauses_before),
@@ -305,11 +296,7 @@ def reported(one: Examined, rule: Disclosure, limits: Thresholds, *, with_text: 
         recorded_by=one.recorded_by if one.recorded_by and _VERSION.fullmatch(one.recorded_by) else None,
         client=tuple(client),
         protocol=_protocol(row, one.timed),
-        framing=row.framing,
         stream=one.timed.decoded.framing,
-        connection_reused=row.connection_reused,
-        clock=row.clock,
-        clock_error_ms=row.clock_error_ms,
         flags=tuple(row.flags),
         unknown=tuple(_unknown(one, row, known, has_ids=bool(ids), has_client=bool(client))),
     )
