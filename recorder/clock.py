@@ -131,7 +131,6 @@ class KernelTime:
         return self._checked(wall_ns, now, since, free_at)
 
     def _checked(self, wall_ns: int, now: int, since: int, free_at: int) -> int | None:
-        """Return the time as `at` does, after a look at the wall clock."""
         self.note_run(now)
         self._look_at = 0
         if abs(self._clock.wall_ns() - now - self._distance) > _SUSPICIOUS_NS:  # set, or this thread was delayed

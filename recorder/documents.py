@@ -29,7 +29,6 @@ class Document:
     tables: dict[str, Any]
 
     def error(self, key: Key, message: str) -> ConfigError:
-        """Return the error that names the place of a key."""
         return _error(self.name, *self._place(key), message)
 
     def read(self, key: Key, reader: Callable[[Any], T], prefix: str) -> T:

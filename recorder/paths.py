@@ -109,7 +109,6 @@ def to_json(path: Any) -> str:
 
 
 def from_json(_: type, text: Any) -> Path:
-    """Return the path of `to_json`."""
     return Path(os.fsdecode(text.encode("latin-1")))
 
 

@@ -59,7 +59,6 @@ class Config:
 
     @property
     def prices(self) -> prices.Prices:
-        """The entries of `[[prices]]` and the currency."""
         return prices.Prices(self.entries, self.currency or prices.DEFAULT_CURRENCY)
 
     def error(self, name: str, message: str) -> ConfigError:

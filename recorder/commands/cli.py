@@ -51,7 +51,6 @@ class _Commands(UserDict[str, Any]):
     describe: Callable[[str, click.Command], click.Command] | None = None
 
     def __getitem__(self, name: str) -> click.Command:
-        """Return a command."""
         if isinstance(self.data[name], str):
             module, _, attribute = self.data[name].partition(":")
             loaded: click.Command = getattr(import_module(module), attribute)

@@ -142,7 +142,6 @@ class RecordingValues:
 
     @property
     def tape(self) -> Path:
-        """The tape's path."""
         return tape_path(self.db)
 
     def settings(

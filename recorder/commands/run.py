@@ -301,7 +301,6 @@ def _environment(
     command: Sequence[str],
     certificates: Mapping[str, str],
 ) -> Mapping[str, str]:
-    """Return a command's environment."""
     if settings.interception is None:
         return {**environ, **plan.values(base), **past_proxies(environ)}
     from wiretape.recorder.commands import local_apis

@@ -40,11 +40,9 @@ class AudioFormat:
 
     @property
     def sample_bytes(self) -> int:
-        """The bytes of a sample."""
         return 2 if self.encoding == "pcm16" else 1
 
     def duration_ns(self, size: int) -> int:
-        """Return the duration of a number of bytes, in ns."""
         return size * 1_000_000_000 // (self.rate * self.sample_bytes)
 
     def __str__(self) -> str:

@@ -89,7 +89,6 @@ def given_up(endings: Mapping[Ending, int]) -> str:
 
 
 def buffered(endings: Mapping[Ending, int]) -> str:
-    """Return the count of buffered answers."""
     count = sum(count for ending, count in endings.items() if ending.buffered)
     return f"{count:,} buffered" if count else ""
 

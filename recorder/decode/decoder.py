@@ -167,7 +167,6 @@ class Decoded:
 
     @property
     def stream(self) -> bool:
-        """True if it is a stream."""
         return self.framing != "json"
 
     @property

@@ -124,7 +124,6 @@ def silent(timeline: Timeline, decoded: Decoded, outcome: str, answers: Sequence
 
 
 def stall_flags(values: JsonObject) -> set[str]:
-    """Return the flags that the values of stalls raise."""
     counts = {"stall": values["stalled_answers"], "given_up": values["given_up_answers"]}
     return {flag for flag, count in counts.items() if count}
 

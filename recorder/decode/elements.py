@@ -166,15 +166,12 @@ class Prefix(msgspec.Struct, array_like=True, frozen=True, gc=False):
         return b"".join(self.digest(at) for at in range(until) if at not in self.attribution)
 
     def digest(self, element: int) -> bytes:
-        """Return the digest of one element."""
         return self.digests[_DIGEST_BYTES * element : _DIGEST_BYTES * (element + 1)]
 
     def each(self) -> frozenset[bytes]:
-        """Return the digests of all elements."""
         return frozenset(self.digest(at) for at in range(len(self.digests) // _DIGEST_BYTES))
 
     def lengths(self) -> "array[int]":
-        """Return the length of each element."""
         return array("I", self.sizes)
 
 

@@ -259,7 +259,6 @@ def metric(
 
 
 def duration(meaning: str, formula: Formula, **more: Any) -> Any:
-    """Define a metric in ns."""
     return metric(meaning, formula, "ns", **more)
 
 

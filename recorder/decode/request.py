@@ -345,7 +345,6 @@ def _served_call(name: str, item: JsonObject) -> list[Part]:
 
 
 def _result(item: JsonObject, depth: int) -> ToolResult:
-    """Read the result of a tool."""
     id = next((text(item[key]) for key in RESULT_IDS if item.get(key)), "")
     content = next((item[key] for key in ("content", "output", "response", "result") if key in item), None)
     if isinstance(content, dict) and "type" not in content:

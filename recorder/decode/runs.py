@@ -38,5 +38,4 @@ class ItemRun:
         return self.chunk if self.part is None else filler(self.chunk, self.part)(self.texts[place])
 
     def chunks(self) -> list[Chunk]:
-        """Return its chunks, each with its own text."""
         return [self.chunk] if self.part is None else list(map(filler(self.chunk, self.part), self.texts))

@@ -38,7 +38,6 @@ class Thresholds:
 
     @property
     def stall_ns(self) -> int:
-        """`stall_ms` in ns."""
         return round(self.stall_ms * 1_000_000)
 
     def is_stall(self, silence_ns: int | None) -> bool:

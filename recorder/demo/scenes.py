@@ -42,7 +42,6 @@ def chunk(model: str, delta: JsonObject, finish: str | None = None, **more: obje
 
 
 def usage(prompt: int, completion: int, reasoning: int | None = None) -> JsonObject:
-    """Return a usage object."""
     counted: JsonObject = {"prompt_tokens": prompt, "completion_tokens": completion}
     counted["total_tokens"] = prompt + completion
     if reasoning is not None:

@@ -290,7 +290,6 @@ class _Rows:
         self.settlements.append({"exchange_no": no, "version": no})
 
     def write(self, connection: Connection) -> None:
-        """Write all rows in one transaction."""
         with connection.begin():
             for table in (exchanges, bodies, segments, measures, settlements):
                 if rows := getattr(self, table.name):

@@ -70,7 +70,6 @@ class FrameQueue:
 
     @property
     def entries(self) -> int:
-        """Count of the entries in all frames."""
         return sum(frame.entries for frame in self._frames)
 
     @property

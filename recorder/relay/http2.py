@@ -650,7 +650,6 @@ class Http2(ABC, Generic[S]):
 
     @property
     def written(self) -> int:
-        """All bytes that were written to the socket."""
         return self._socket.written
 
     def reset(self, id: int, code: int) -> None:

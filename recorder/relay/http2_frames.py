@@ -74,7 +74,6 @@ class Frame(NamedTuple):
 
     @property
     def payload(self) -> bytes:
-        """The bytes after the frame's head."""
         return self.data[HEAD_BYTES:]
 
 
@@ -160,7 +159,6 @@ class FrameReader:
 
 
 def frame(kind: Kind, flags: int, stream: int, payload: bytes | memoryview) -> bytes:
-    """Return the bytes of a frame."""
     return b"".join((_HEAD.pack(len(payload) >> 8, len(payload) & 0xFF, kind, flags, stream), payload))
 
 
@@ -173,7 +171,6 @@ def parse_goaway(payload: bytes) -> GoAway:
 
 
 def goaway(announced: GoAway) -> bytes:
-    """Return a GOAWAY frame."""
     return frame(Kind.GOAWAY, 0, 0, _GOAWAY.pack(announced.last_stream, announced.code) + announced.debug)
 
 

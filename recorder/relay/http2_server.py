@@ -68,7 +68,6 @@ class ClientStream(Http2Stream["ClientStream"]):
 
     @property
     def connection(self) -> "Http2Client":
-        """The connection that it is a stream of."""
         return self._connection
 
     @property
@@ -115,7 +114,6 @@ class ClientStream(Http2Stream["ClientStream"]):
         return None
 
     async def connect(self, transport: Transport, upstream: Upstream, instants: Instants) -> Carrier:
-        """Return a carrier on a new connection."""
         return await self._connection.mirror.connect(transport, upstream, instants)
 
     def keep(self, carrier: Carrier) -> None:
@@ -219,7 +217,6 @@ class ClientStream(Http2Stream["ClientStream"]):
     # used by the connection
 
     def prioritize(self, priority: Priority) -> None:
-        """Note the priority of the request."""
         self._request.priority = priority
 
     def data_came(self, data: bytes, flow_controlled: int) -> None:
@@ -283,7 +280,6 @@ class ClientStream(Http2Stream["ClientStream"]):
             self._acknowledge()
 
     def leave(self) -> None:
-        """Report to the responder that the client has left."""
         responder, self._responder = self._responder, None
         if responder is not None:
             responder.client_left()
@@ -392,7 +388,6 @@ class Http2Client(Http2[ClientStream], Takeover):
         self.mirror.prioritize(_priority(event))
 
     def handled(self, stream: ClientStream) -> None:
-        """Forget the stream if it has ended."""
         self.settle(stream)
         self._end_lost()
 

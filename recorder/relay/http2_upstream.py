@@ -217,7 +217,6 @@ class StreamCarrier(Carrier):
         self._has_ended = True
 
     def input_reset(self, code: int) -> None:
-        """Note that the server has reset the stream."""
         self._reset_by = code
 
     def deliver(self, at: int) -> None:
@@ -249,7 +248,6 @@ class StreamCarrier(Carrier):
             self._acknowledge()
 
     def _take_body(self, at: int) -> bytes:
-        """Return the body bytes of a read."""
         pieces = self._pieces
         if len(pieces) > 1:
             self.merged_at = at

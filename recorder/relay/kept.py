@@ -47,12 +47,10 @@ class KeptConnections:
         on_closed(connection, error)
 
     def reset(self) -> None:
-        """Close all connections by a reset."""
         for connection in self._connections.values():
             connection.reset()
 
     def close(self) -> None:
-        """Close all connections."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()

@@ -129,7 +129,6 @@ def api_of(host: str) -> str | None:
 
 
 def well_known() -> list[Upstream]:
-    """Return the well-known APIs as upstreams."""
     return [parse(f"{api.name}={api.url}") for api in apis.APIS if api.url]
 
 

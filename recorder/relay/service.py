@@ -195,7 +195,6 @@ class Recorder:
 
     @property
     def session(self) -> str:
-        """The uuid of its session on the tape."""
         return self._session.uuid
 
     def _others(self) -> Sequence[Share]:

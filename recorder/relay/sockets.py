@@ -110,7 +110,6 @@ class _Poller:
 
     @classmethod
     def of(cls, loop: asyncio.AbstractEventLoop) -> "_Poller":
-        """Return the poller of a loop."""
         poller = cls._by_loop.get(loop)
         if poller is None:
             poller = cls._by_loop[loop] = cls(loop)
@@ -232,7 +231,6 @@ class Socket:
             self._poller.pause(self._sock.fileno())
 
     def resume(self) -> None:
-        """Read on."""
         if not (self.is_reading or self.is_closed):
             self.is_reading, self._free_at = True, self._now()
             self._poller.read(self._sock.fileno(), self)

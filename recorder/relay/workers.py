@@ -221,7 +221,6 @@ class Workers:
         return sum(worker.deaths for worker in self._workers)
 
     def send(self, command: Command) -> None:
-        """Send each a command."""
         for worker in self._workers:
             worker.send(command)
 

@@ -312,7 +312,6 @@ def check_when_read(metadata: MetaData) -> None:
 
 
 def declared(column: Column[Any]) -> TypeEngine[Any]:
-    """Return the type that a column was declared with."""
     return column.type.declared if isinstance(column.type, ColumnType) else column.type
 
 

@@ -143,7 +143,6 @@ class Channel:
             return b""
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
 

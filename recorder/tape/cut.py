@@ -246,7 +246,6 @@ def _text(data: bytes) -> str | dict[str, str]:
 
 
 def encoded(line: Line) -> bytes:
-    """Encode a line."""
     text = json.dumps(line, ensure_ascii=False, separators=(", ", ": "))
     if safe(text) != text:  # a terminal shows a diff as it is
         text = json.dumps(line, separators=(", ", ": "))

@@ -263,7 +263,6 @@ _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def compact_json(value: Any) -> str:
-    """Return a value as JSON, as the tape has it."""
     return _COMPACT.encode(value)
 
 

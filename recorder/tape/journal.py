@@ -208,7 +208,6 @@ class SocketReads(_Frame, tag="reads", frozen=True):
     data: bytes
 
     def parts(self) -> Iterator[tuple[ReadRun, bytes]]:
-        """Yield each run with its bytes."""
         start = 0
         for run in self.runs:
             end = start + sum(run.sizes)
@@ -402,6 +401,5 @@ def _clip(finished: Finished) -> Finished:
 
 
 def decode_answer(line: bytes) -> Answer:
-    """Decode an answer's line."""
     answer: Answer = _answer_decoder.decode(line)
     return answer

@@ -169,7 +169,6 @@ def uri_of(path: Path, *, settled: bool) -> str:
 
 
 def connect(uri: str) -> sqlite3.Connection:
-    """Connect to the database at a URI."""
     return sqlite3.connect(uri, uri=True, timeout=BUSY_MS / 1000, check_same_thread=False)
 
 

@@ -133,7 +133,6 @@ class Progress:
         return Progress(self.no, self.body.again(), client, self.ended, self.uploaded, facts)
 
     def direction(self, run: journal.ReadRun) -> Direction:
-        """Return the direction that reads are of."""
         if not run.is_client:
             return self.body
         self.client = self.client or Direction()

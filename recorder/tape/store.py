@@ -76,7 +76,6 @@ class Store:
         return number_of(self.connection, id) is not None
 
     def newest(self) -> int:
-        """Return the number of the newest exchange; 0 if there is none."""
         row = self._driver.execute("SELECT max(no) FROM exchanges").fetchone()
         return row[0] or 0
 

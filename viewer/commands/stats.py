@@ -337,7 +337,6 @@ def _put_reports(
 
 
 def _groups(source: "Source", covered: "Selection", keys: Sequence[str]) -> "Iterator[tuple[TableRow, Selection]]":
-    """Yield each group's keys, and the selection of its exchanges."""
     from wiretape.viewer.listing import drilling
     from wiretape.viewer.query.parser import parse
     from wiretape.viewer.source.base import Measuring

@@ -73,7 +73,6 @@ class AnswerPart:
 
     @property
     def began(self) -> int:
-        """The event that began it."""
         return min((track.events[0] for track in self._tracks if len(track)), default=0)
 
     def newest(self, position: int) -> int:

@@ -229,5 +229,4 @@ def wait_kinds(waits: Sequence[StripWait], cells: int) -> list[WaitKind | None]:
 
 
 def gap_tone(gap_ns: int) -> Tone:
-    """Return the tone of a gap: of a stall, of a slow one, or of any other."""
     return "error" if DEFAULT.is_stall(gap_ns) else "warning" if gap_ns >= LEAST_NS else "plain"

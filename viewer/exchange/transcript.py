@@ -110,7 +110,6 @@ class Track:
         return self.ends[-1] if self.ends else 0
 
     def length(self, position: int) -> int:
-        """Return the length of the text after `position` events."""
         at = bisect_left(self.events, position)
         return self.ends[at - 1] if at else 0
 
@@ -217,7 +216,6 @@ class Transcript:
         return len(self.at)
 
     def kind(self, event: int) -> str:
-        """Return the kind of an event: one of `KINDS`."""
         return KINDS[self.kinds[event]]
 
     def arrow(self, event: int) -> str:
@@ -245,7 +243,6 @@ class Transcript:
         return decoder.fields(self.framing, raw, self.message_coding)[1].encode("utf-8", "replace")
 
     def bytes(self, event: int) -> bytes:
-        """Return the bytes of an event."""
         return self.data[self.starts[event] : self.ends[event]]
 
     def fields(self, event: int, most: int) -> tuple[str, str]:

@@ -149,7 +149,6 @@ def schema(tables: Iterable[str], by: Sequence[str] = ()) -> list[rows.TableRow]
 
 
 def meanings(names: Iterable[str]) -> dict[str, str]:
-    """Return the meanings of fields of an exchange by name."""
     return described(map(exchange_field, names))
 
 

@@ -115,7 +115,6 @@ def write(
 
 
 def write_object(out: BinaryIO, row: TableRow) -> None:
-    """Write one row as one JSON object, indented."""
     out.write(_encoded(_json(rows.rounded(row, filter(rows.is_rounded, row)), is_safe=True, indent=2) + "\n"))
 
 

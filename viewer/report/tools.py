@@ -155,7 +155,6 @@ def remarks(measured: ToolReport, width: int | None = None) -> Iterator[Text]:
 
 
 def about(measured: ToolReport, width: int | None = None) -> Iterator[Text]:
-    """Yield the tool's differences, and the source of its definitions."""
     yield from tables.paragraph("counts differently: ", measured.rule.note, width) if measured.rule.note else ()
     read = ", ".join(measured.rule.releases)
     yield from tables.paragraph("definitions of: ", f"{measured.rule.source}, read from {read}", width)

@@ -70,7 +70,6 @@ class Acknowledged:
         self.tenant = tenant
 
     def of(self, table: str) -> Progress:
-        """Return the progress of a table."""
         return self.tables.get(table, Progress())
 
     def put(self, table: str, progress: Progress) -> None:

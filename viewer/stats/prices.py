@@ -202,7 +202,6 @@ def setting(name: str, value: object) -> Any:
 
 
 def currency(value: object) -> str:
-    """Read the name of the currency. Raises `ValueError`."""
     if not isinstance(value, str) or not _CURRENCY.fullmatch(value):
         raise ValueError('it must be up to eight letters in quotes, such as "USD"')
     return value

@@ -100,7 +100,6 @@ FIELDS: Final = tuple(schema())
 
 
 def row(verdict: Verdict) -> TableRow:
-    """Return a verdict's row, durations in ms."""
     values = ((name, getattr(verdict, name)) for name in _MEANINGS)
     return {rows.field_name(name): rows.ms(value) if name.endswith("_ns") else value for name, value in values}
 

@@ -69,7 +69,6 @@ def request_value(exchange: Exchange, path: str) -> Any:
 
 
 def header(headers: Sequence[tuple[str, str]], name: str) -> str | None:
-    """Return the first value of a header."""
     return next((value for one, value in headers if one == name), None)
 
 

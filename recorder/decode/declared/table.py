@@ -59,7 +59,6 @@ class CheckedTable:
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """The values as they are."""
         return self._values
 
     def get(self, name: str) -> Any:

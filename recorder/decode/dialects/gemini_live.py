@@ -201,7 +201,6 @@ def is_microphone(message: bytes) -> bool:
 
 
 def audio_in(message: bytes) -> bytes:
-    """Return the audio in a message."""
     return b"".join(audio.bytes_of(encoded) for encoded, _ in _sounds(_object(message) or {}))
 
 

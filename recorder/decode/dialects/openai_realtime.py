@@ -315,7 +315,6 @@ def is_microphone(message: bytes) -> bool:
 
 
 def audio_in(message: bytes) -> bytes:
-    """Return the audio in a message."""
     found = _message(message)
     return audio.bytes_of(text(found.audio if found.type == _APPEND else found.delta))
 

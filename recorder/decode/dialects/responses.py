@@ -327,7 +327,6 @@ def _is_result(item: object) -> bool:
 
 
 def _item(item: Any, place: int | None) -> Iterator[_Part]:
-    """Yield the parts of one output item."""
     kind = item.get("type") if isinstance(item, dict) else None
     if not isinstance(kind, str):
         return

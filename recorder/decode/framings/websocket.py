@@ -199,7 +199,6 @@ def _end(data: bytes | bytearray, start: int) -> int:
 
 
 def _payload(frame: Frame) -> bytes:
-    """Return the payload of a frame, as bytes."""
     if isinstance(frame.payload, tuple):
         code, reason = frame.payload
         return f"{int(code)} {reason}".rstrip().encode()

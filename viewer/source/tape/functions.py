@@ -220,7 +220,6 @@ class Pricing:
         self._prices: Prices | None = None
 
     def register(self, connection: sqlite3.Connection) -> None:
-        """Add the functions to a connection."""
         connection.create_function(COST, 13, self._cost)
         connection.create_function(CURRENCY, 1, self._currency)
 
@@ -263,7 +262,6 @@ def _count(value: object) -> int | None:
 
 
 def register_names(connection: sqlite3.Connection) -> None:
-    """Add the function for the names of upstreams to a connection."""
     connection.create_function(UPSTREAM_NAME, 2, upstream_name, deterministic=True)
 
 

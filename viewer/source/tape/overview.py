@@ -288,7 +288,6 @@ def endings(connection: Connection, where: Condition | None = None) -> dict[Endi
 
 
 def label_keys(connection: Connection, where: Condition | None = None, most: int = 20) -> list[str]:
-    """Return the keys of labels, the most frequent first."""
     each = each_label()
     statement = queries.filtered(select(each.c.key).select_from(JOINED.join(each, true())), where)
     with connection.begin():

@@ -30,7 +30,6 @@ class TapePlace(Place):
             yield self.over(connection)
 
     def over(self, connection: "Connection") -> Browsed:
-        """Return the tape over an open connection."""
         from wiretape.viewer.source.tape.source import TapeSource
 
         return TapeSource(self, self.file, connection)

@@ -38,7 +38,6 @@ class QueryProcess:
         self._is_ready = False
 
     def start(self) -> None:
-        """Start the process, so that no query waits for it."""
         with self._lock:
             self._running()
 

@@ -265,7 +265,6 @@ def text_of(content: Any) -> str:
 
 
 def completion_tokens(payload: JsonObject, api: str = chat.API) -> int | None:
-    """Return the output tokens that the usage in a payload, or in a part of one, reports."""
     usage = payload.get("usage")
     return registry.BY_API[api].tokens(usage).output if isinstance(usage, dict) else None
 

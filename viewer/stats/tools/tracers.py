@@ -137,7 +137,6 @@ def _check_faults(request: MeasuredRequest) -> None:
 
 
 def _first_event(request: MeasuredRequest) -> int | None:
-    """Return the timestamp of the first event with data."""
     return next((frame.at_ns[0] for frame in request.frames if frame.data and not frame.comment), None)
 
 

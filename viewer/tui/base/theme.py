@@ -119,7 +119,6 @@ def rule(widget: Widget, text: str, width: int) -> Strip:
 
 
 def styles(widget: Widget, ground: Style | None = None) -> dict[str, Style]:
-    """Return the styles of a widget's tones, on the background of a style, or without any."""
     background = None if ground is None else ground.bgcolor
     tones = {tone: style(widget, f"tone--{tone}") for tone in COLORS}
     return {tone: Style(color=style.color, bgcolor=background, bold=style.bold) for tone, style in tones.items()}

@@ -334,7 +334,6 @@ class CompareScreen(PlaybackScreen):
         strips.show(clock(race), self._drawing, race.places(self._drawing, strips.cells))
 
     def _show_title(self) -> None:
-        """Show the title, or the error."""
         a, b = (side.trouble for side in self._sides)
         if a or b:
             trouble = a if a == b else " · ".join(f"{name}: {one}" for name, one in (("A", a), ("B", b)) if one)

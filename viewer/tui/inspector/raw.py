@@ -132,7 +132,6 @@ class BytesPane(Pane):
         self.redraw()
 
     def highlight(self, start: int, end: int) -> None:
-        """Highlight these bytes, and scroll to them."""
         self._lit = start, end
         self.redraw()
         if (self.view == "hex" and len(self._dump)) or (self.view in ("lines", "wire") and end > start):

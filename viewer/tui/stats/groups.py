@@ -38,7 +38,6 @@ class GroupTable(CursorTable):
         return room if self.count <= room else max(room - 1, 1)
 
     def show(self, table: GroupLayout) -> None:
-        """Show a table; the cursor stays on its line if there is one."""
         self._table = table
         self.cursor = max(min(self.cursor, self.count - 1), 0)
         self.refresh()

@@ -65,7 +65,6 @@ class KeyLine(Widget):
 
     @property
     def shown(self) -> list[FooterKey]:
-        """The keys that there is room for."""
         always = [at for at, key in enumerate(self._keys) if key.action.rpartition(".")[2] in _ALWAYS]
         room = self.size.width + 1  # the last blank may be cut
         return [self._keys[at] for at in fitting([key.width for key in self._keys], room, always)]

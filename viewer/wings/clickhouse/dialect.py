@@ -146,7 +146,6 @@ class Compiler(SQLCompiler):
         return "'text'"
 
     def visit_instr_func(self, function: Any, **kw: Any) -> str:
-        """Compile `instr()` to `position()`."""
         return f"position{self.function_argspec(function, **kw)}"
 
     def visit_strftime_func(self, function: Any, **kw: Any) -> str:

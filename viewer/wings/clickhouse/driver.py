@@ -27,7 +27,6 @@ class DriverConnection:
         self.centre = centre
 
     def cursor(self) -> "DriverCursor":
-        """Return a cursor."""
         return DriverCursor(self.centre)
 
     def commit(self) -> None:

@@ -81,7 +81,6 @@ class EngineTable:
     granularity: int = 8192
 
     def column(self, name: str) -> EngineColumn:
-        """Return a column by its name."""
         return next(column for column in self.columns if column.name == name)
 
 

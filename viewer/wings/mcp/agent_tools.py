@@ -108,7 +108,6 @@ class TapeTools:
     _last: tuple[object, str, list[str]] | None = None
 
     def all(self) -> list[Callable[..., str]]:
-        """Return the tools."""
         asking: list[Callable[..., str]] = [self.find, self.show, self.stats, self.compare, self.sessions, self.report]
         return [*asking, self.schema, self.sql]
 

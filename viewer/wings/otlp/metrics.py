@@ -118,7 +118,6 @@ def new_figures(conventions: Conventions) -> DashboardCounts[ValueHistogram]:
 
 
 def encode_series(series: Sequence[CumulativeSeries]) -> bytes:
-    """Return series as JSON."""
     return msgspec.json.encode([_stored(one) for one in series])
 
 

@@ -62,7 +62,6 @@ class CollectorSink(Sink):
         self._series = self._stored()
 
     def remark(self, counts: Mapping[str, int]) -> str:
-        """Return the number of refused spans."""
         return f", {counted(self.refused, 'span')} refused" if self.refused else ""
 
     def take(self, lane: str, progress: Progress) -> Batch | None:

@@ -119,7 +119,6 @@ def span(one: Traced, conventions: Conventions) -> Span | None:
 
 
 def request(spans: Sequence[Span], origin: TelemetryOrigin) -> ExportTraceServiceRequest:
-    """Return spans as one message."""
     of_scope = ScopeSpans(scope=origin.scope, spans=spans, schema_url=origin.conventions.url)
     message = ResourceSpans(resource=origin.resource, scope_spans=[of_scope], schema_url=origin.conventions.core_url)
     return ExportTraceServiceRequest(resource_spans=[message])

@@ -101,7 +101,6 @@ def _policy(style: str, script: str, connect: str) -> str:
 
 
 def encoded(value: Mapping[str, object]) -> bytes:
-    """Return a value as JSON, in the bytes of a block."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     # JSON has escapes for the lone surrogates that UTF-8 has no bytes for.
     return text.encode("utf-8", "backslashreplace")

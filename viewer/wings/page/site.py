@@ -259,7 +259,6 @@ class Viewer(Responder):
 
 
 def event(name: str, number: int, data: Any) -> bytes:
-    """Return an event of a stream: its name, its number, and a value."""
     return b"event: %s\nid: %d\ndata: %s\n\n" % (name.encode(), number, document.encoded(data))
 
 

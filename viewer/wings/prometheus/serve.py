@@ -148,7 +148,6 @@ class Metrics(HttpApp):
                     self._exposition.figures.add(one.counted)
 
     def update(self, pulse: RecorderState) -> None:
-        """Set the state of the recorder."""
         self._exposition.pulse = pulse
 
     # app.HttpApp

@@ -55,7 +55,6 @@ class _Serving:
     troubles: list[str] = field(default_factory=list)
 
     def timeline(self) -> list[RequestTimeline]:
-        """Return the timeline of each request, up to now."""
         return timeline.of(self.came, self.began_ns, has_waits=self.has_waits)
 
 

@@ -79,7 +79,6 @@ class NetworkGuard:
             self._check(host, port)
 
     def _allow_addresses(self, host: Any, rows: Sequence[Any]) -> None:
-        """Allow the addresses of an allowed name."""
         ports = {port for name, port in self._allowed if name == _text(host)}
         self._allowed |= {(row[4][0], port) for row in rows for port in ports}
 

@@ -65,7 +65,6 @@ class Pacer:
             self._loop.add_reader(self._timer, self._wake)
 
     def add(self, due: int, paced: Paced) -> None:
-        """Call `paced` at `due`."""
         self._count += 1
         heapq.heappush(self._due, (due, self._count, paced))
         if not self._is_running:

@@ -345,7 +345,6 @@ class Planner:
         return self._sockets.differing(talk.head, what, recorded, message)
 
     def close(self) -> None:
-        """Close the source."""
         self._source.close()
 
 

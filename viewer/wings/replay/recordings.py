@@ -131,7 +131,6 @@ class TapeRecordings:
         return found
 
     def close(self) -> None:
-        """Close the tape."""
         self._source.close()
 
 

@@ -129,7 +129,6 @@ def wait(wait_ns: int, speed: float, cap_ns: int | None) -> int:
 
 
 def timed(schedule: Schedule, new: Callable[[int], int]) -> Schedule:
-    """Map every time with `new`."""
     head_ns = None if schedule.head_ns is None else new(schedule.head_ns)
     return replace(schedule, head_ns=head_ns, at_ns=[*map(new, schedule.at_ns)], end_ns=new(schedule.end_ns))
 

@@ -160,7 +160,6 @@ class Replay(HttpApp):
             self._thread.shutdown(wait=False, cancel_futures=True)
 
     def plan(self, asked: ReplayRequest) -> "asyncio.Future[AnswerPlan | Miss | ToRecord]":
-        """Find the answer to a request."""
         return self.planned(lambda planner: planner.plan(asked))
 
     def planned(self, find: Callable[[Planner], T]) -> "asyncio.Future[T]":
@@ -315,7 +314,6 @@ class Response(Responder):
         self._fail(refusal.status, refusal.message, "refused")
 
     def client_left(self) -> None:
-        """Note that the client left before the end."""
         self._end("client")
 
     def client_progressed(self) -> None:

@@ -43,12 +43,10 @@ class Turns:
 
     @property
     def message_ends(self) -> list[int]:
-        """Offsets of the ends of messages."""
         return sorted({end for _, end in self.spans})
 
 
 def first(answer: RecordedAnswer) -> bytes | None:
-    """Return the client's first message; None if it sent none."""
     found, api = websocket.messages(answer.facts, answer.reads, answer.body), api_asked(answer.facts)
     asks = (one.message for one in found if one.is_client and one.message.kind in ("text", "binary"))
     return next((message.data for message in asks if not websocket.is_microphone(api, message)), None)

@@ -162,7 +162,6 @@ class Upgrade(Responder, Takeover):
     # responder.Responder, before the switch
 
     def client_left(self) -> None:
-        """Note that the client left before the switch."""
         self._end("client")
 
     def taker_failed(self, error: Exception) -> None:
@@ -213,7 +212,6 @@ class Upgrade(Responder, Takeover):
         self._client.lost(error)
 
     def lost(self, error: Exception | None) -> None:
-        """End: the client has left."""
         self._end("client")
 
     def failed(self, error: Exception) -> None:
