@@ -61,6 +61,30 @@ def test_no_field_has_the_name_of_a_type_of_its_class() -> None:
                 assert types & named == set(), (path, node.name)
 
 
+def attributes(node: ast.ClassDef) -> set[str]:
+    """Return the names that a class declares, and those that its methods set on `self`."""
+    stored = (
+        child for child in ast.walk(node) if isinstance(child, ast.Attribute) and isinstance(child.ctx, ast.Store)
+    )
+    declared = {
+        line.target.id for line in node.body if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)
+    }
+    return declared | {child.attr for child in stored if isinstance(child.value, ast.Name) and child.value.id == "self"}
+
+
+def test_no_class_of_the_viewer_but_a_record_has_more_than_twenty_attributes() -> None:
+    large = [
+        f"{path.relative_to(ROOT)} {node.name}"
+        for path in MODULES
+        if path.is_relative_to(ROOT / "viewer")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ClassDef) and len(attributes(node)) > 20
+        if not any("dataclass" in ast.unparse(line) for line in node.decorator_list)
+        if "NamedTuple" not in map(ast.unparse, node.bases)
+    ]
+    assert large == []
+
+
 @each_case("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_only_the_folders_of_the_tape_hold_queries(path: Path) -> None:
     if path.parent.name in ("tape", "clickhouse"):

@@ -303,6 +303,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         return next((text for text in texts if len(text) <= self.size.width - 4), texts[-1])
 
     def action_pane(self, pane: int) -> None:
+        """Open a tab."""
         self.tab = OpenTab(pane, zoomed=self.tab.zoomed)
         if pane == RAW:
             self._show_event()

@@ -10,6 +10,7 @@ import base64
 import binascii
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -47,6 +48,18 @@ class _Turn(NamedTuple):
     is_last: bool
 
 
+@dataclass
+class _Playing:
+    """Upstream's data as it is written: the turns that have begun, the parts of the first one, and all bytes."""
+
+    turns: deque[_Turn] = field(default_factory=deque)
+    parts_written: int = 0
+    bytes_written: int = 0
+    is_scheduled: bool = False
+    is_held: bool = False
+    """True while the client takes nothing."""
+
+
 class Upgrade(Responder, Takeover):
     """One request for a WebSocket, and what becomes of it."""
 
@@ -54,7 +67,7 @@ class Upgrade(Responder, Takeover):
         self._app, self._client, self._request, self._now = app, client, request, app.clock.now
         self._served = Served(request.method, request.target.decode("latin-1"), client.stamp)
         self._t0 = self._served.requested
-        self._is_over = self._is_thinking = self._is_playing = self._is_held = self._is_closing = False
+        self._is_over = self._is_thinking = self._is_closing = False
         self._asked: ReplayRequest
         self._greeting: Greeting
         self._socket: Socket
@@ -65,8 +78,7 @@ class Upgrade(Responder, Takeover):
         """Messages of the client that are still to be looked at."""
         self._count = 0
         self._talk: Talk | None = None
-        self._turns: deque[_Turn] = deque()
-        self._place = self._sent = 0
+        self._playing = _Playing()
         self._between: list[bytes] = []
         """Frames of our own, which wait until none of the recorded ones is in the middle."""
         app.on_came(self._served)
@@ -81,7 +93,6 @@ class Upgrade(Responder, Takeover):
         if headers.get(b"sec-websocket-version", b"").strip() != _VERSION or not _is_key(key):
             self._fail(400, "the request is for a WebSocket, but not by RFC 6455", "refused")
             return
-        self._accept = generate_accept_token(key)
         target, id = matching.named(request.target, headers.get(b"x-wiretape-exchange"))
         self._asked = ReplayRequest(request.method, target, b"", id)
         self._api = api_at(target.decode("latin-1"))
@@ -150,7 +161,8 @@ class Upgrade(Responder, Takeover):
         if self._is_over:
             return
         made = self._greeting
-        headers = [*_SWITCH, (b"sec-websocket-accept", self._accept), *made.headers]
+        accept = generate_accept_token(dict(self._request.headers)[b"sec-websocket-key"].strip())
+        headers = [*_SWITCH, (b"sec-websocket-accept", accept), *made.headers]
         self._incoming = Incoming(from_client=True, extensions=made.extension)
         self._served.status, self._served.head_ns = 101, self._now() - self._t0
         self._socket, early = self._client.switch(101, b"", headers, self)
@@ -200,8 +212,8 @@ class Upgrade(Responder, Takeover):
 
     def progressed(self) -> None:
         """Continue once the client has taken half of the limit, or close once it has taken all."""
-        if self._is_held and self._socket.unsent < UNSENT_BYTES // 2:
-            self._is_held = False
+        if self._playing.is_held and self._socket.unsent < UNSENT_BYTES // 2:
+            self._playing.is_held = False
             self._served.held[-1] = (self._served.held[-1][0], self._now() - self._t0)
             self._app.pacer.add(self._now(), self._client.guarded(self._advance))
         elif self._is_over and self._served.ended == "reset" and not self._socket.unsent:
@@ -298,26 +310,27 @@ class Upgrade(Responder, Takeover):
         made = self._talk.turns.schedules
         self._count = max(number, self._count)
         if number < len(made):  # else a fault has cut before
-            self._turns.append(_Turn(made[number], origin, number == len(made) - 1))
-            if not self._is_playing:
-                self._is_playing = True
+            self._playing.turns.append(_Turn(made[number], origin, number == len(made) - 1))
+            if not self._playing.is_scheduled:
+                self._playing.is_scheduled = True
                 self._app.pacer.add(self._due(), self._client.guarded(self._advance))
 
     def _due(self) -> int:
-        turn = self._turns[0]
+        turn = self._playing.turns[0]
         made = turn.schedule
-        return turn.origin + (made.at_ns[self._place] if self._place < len(made.at_ns) else made.end_ns)
+        part = self._playing.parts_written
+        return turn.origin + (made.at_ns[part] if part < len(made.at_ns) else made.end_ns)
 
     def _advance(self, now: int) -> int | None:
         """Write the due parts; return the time of the next, or None: not before something has happened, or never."""
         if self._is_over or (self._is_closing and self._is_between):
             return None
         if self._socket.unsent > UNSENT_BYTES:
-            self._is_held = True
+            self._playing.is_held = True
             self._served.held.append((now - self._t0, 0))
             return None
-        turn, due = self._turns[0], self._due()
-        if self._place < len(turn.schedule.at_ns):
+        turn, due = self._playing.turns[0], self._due()
+        if self._playing.parts_written < len(turn.schedule.at_ns):
             self._write(turn.schedule)
             if not self._served.held:
                 self._served.late.append(max(self._now() - due, 0))
@@ -328,22 +341,23 @@ class Upgrade(Responder, Takeover):
 
     def _next(self, written: int) -> int | None:
         """Return the time of the next write, in this turn or the one after it, or None if there is none yet."""
-        turn = self._turns[0]
-        if self._place == len(turn.schedule.at_ns) and not turn.is_last:
-            self._turns.popleft()
-            self._place = 0
-        if not self._turns:
-            self._is_playing = False
+        playing, turn = self._playing, self._playing.turns[0]
+        if playing.parts_written == len(turn.schedule.at_ns) and not turn.is_last:
+            playing.turns.popleft()
+            playing.parts_written = 0
+        if not playing.turns:
+            playing.is_scheduled = False
             return None
         due = self._due()
-        is_write = turn.schedule.end_ns and self._place < len(self._turns[0].schedule.at_ns)
+        is_write = turn.schedule.end_ns and playing.parts_written < len(playing.turns[0].schedule.at_ns)
         return spaced(due, due - written, self._now()) if is_write else due
 
     def _write(self, made: Schedule) -> None:
-        piece = made.body[made.ends[self._place - 1] if self._place else 0 : made.ends[self._place]]
-        gap = made.at_ns[self._place] - made.at_ns[self._place - 1] if self._place else 0
-        self._place += 1
-        self._sent += len(piece)
+        part = self._playing.parts_written
+        piece = made.body[made.ends[part - 1] if part else 0 : made.ends[part]]
+        gap = made.at_ns[part] - made.at_ns[part - 1] if part else 0
+        self._playing.parts_written += 1
+        self._playing.bytes_written += len(piece)
         self._socket.write(piece)
         self._served.wrote(self._now() - self._t0, len(piece), gap)
         self._send_between()
@@ -351,7 +365,7 @@ class Upgrade(Responder, Takeover):
     @property
     def _is_between(self) -> bool:
         """True between two recorded frames."""
-        return self._talk is None or self._sent in self._talk.turns.between
+        return self._talk is None or self._playing.bytes_written in self._talk.turns.between
 
     def _send_between(self) -> None:
         """Send frames of our own, if none is in the middle."""
