@@ -117,7 +117,10 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Wing:
-    """The additions of one wing: `sources` are addresses for `--db`, `sinks` for `ship --to`."""
+    """The additions of one wing: `sources` are addresses for `--db`, `sinks` for `ship --to`.
+
+    `tools` is `module:attribute` of the `MeasuringTool`s for `stats --as`, by name.
+    """
 
     commands: tuple[Command, ...] = ()
     options: tuple[Options, ...] = ()
@@ -126,6 +129,7 @@ class Wing:
     sources: tuple[Address, ...] = ()
     sinks: tuple[Address, ...] = ()
     extras: tuple[Extra, ...] = ()
+    tools: str = ""
 
 
 @functools.cache

@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 
 from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.relay.apis import at_host
-from wiretape.viewer.stats.tools import clients
+from wiretape.viewer.stats.tools import otel
 
 OPT_IN: Final = "OTEL_SEMCONV_STABILITY_OPT_IN"
 """OpenTelemetry's variable for opting in: a list with commas, which other instrumentations read, too."""
@@ -116,22 +116,22 @@ class Conventions(NamedTuple):
 DURATION: Final = Family(
     "gen_ai.client.operation.duration",
     "from the request to the end of the answer, of operations that failed too, which have an error_type",
-    "seconds", clients.OTEL_SECONDS, ("duration",), "error_type",
+    "seconds", otel.OTEL_SECONDS, ("duration",), "error_type",
 )  # fmt: skip
 FIRST_CHUNK: Final = Family(
     "gen_ai.client.operation.time_to_first_chunk",
     "from the request to the first chunk of any kind; of streams",
-    "seconds", clients.OTEL_SECONDS, ("first_chunk",),
+    "seconds", otel.OTEL_SECONDS, ("first_chunk",),
 )  # fmt: skip
 PER_CHUNK: Final = Family(
     "gen_ai.client.operation.time_per_output_chunk",
     "from each chunk to the next, of any kind; of streams",
-    "seconds", clients.OTEL_SECONDS, ("per_chunk",),
+    "seconds", otel.OTEL_SECONDS, ("per_chunk",),
 )  # fmt: skip
 TOKENS: Final = Family(
     "gen_ai.client.token.usage",
     "tokens of an operation, as usage reports them",
-    "", clients.OTEL_TOKENS, ("input", "output"), "gen_ai_token_type",
+    "", otel.OTEL_TOKENS, ("input", "output"), "gen_ai_token_type",
 )  # fmt: skip
 
 RELEASED: Final = Conventions(
@@ -149,7 +149,7 @@ def _inference(former: Family, name: str) -> Family:
 
 def _tokens(figure: Figure, meaning: str) -> Family:
     name = f"gen_ai.client.inference.operation.{figure}_tokens"
-    return Family(name, meaning, "", clients.OTEL_TOKENS, (figure,), operations=GENERATIONS)
+    return Family(name, meaning, "", otel.OTEL_TOKENS, (figure,), operations=GENERATIONS)
 
 
 def _usage(figure: Figure, name: str, meaning: str) -> Family:

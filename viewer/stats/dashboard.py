@@ -22,7 +22,7 @@ from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.sanitize import clipped, safe
 from wiretape.viewer.stats.conventions import RELEASED, Conventions, Family, Figure, Labels, provider_of
 from wiretape.viewer.stats.parameters import NO_PARAMETERS, RequestParameters
-from wiretape.viewer.stats.tools import clients
+from wiretape.viewer.stats.tools import otel
 from wiretape.viewer.stats.tools.request import ClientLeft, Judged, MeasuredRequest, Numbers, ToolError, is_whole
 
 OWN_ATTRIBUTES: Final = {
@@ -246,11 +246,11 @@ def measured(one: Ended) -> tuple[Numbers | None, str]:
         judged.duration_ns, one.body if has_chunks else None,
     )  # fmt: skip
     try:
-        return clients.otel(request), ""
+        return otel.otel(request), ""
     except ClientLeft:
         return None, ""
     except ToolError as failed:
-        return failed.numbers, label(clients.error_type(request)) or OTHER_ERROR
+        return failed.numbers, label(otel.error_type(request)) or OTHER_ERROR
 
 
 def labels_of(one: Ended) -> Labels:

@@ -31,7 +31,7 @@ ONE = exchanges.c.id == "aaaa000000000001"
 
 
 def rows(connection: Connection, tool: str, where: Condition | None = None) -> list[TableRow]:
-    found = observed(connection, authority(tool), where)
+    found = observed(connection, where, requests=authority(tool).reads_request)
     return tools.rows(report_of(tool, (measure_observed(tool, one) for one in found)))
 
 

@@ -28,7 +28,7 @@ from wiretape.viewer.source.tape.columns import among
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.stats.tools.request import CountTokens, Judged
 from wiretape.viewer.stats.tools.summary import Addend, Observed, measure_observed
-from wiretape.viewer.stats.tools.tools import AUTHORITIES, MeasuringTool, authority
+from wiretape.viewer.stats.tools.tools import authority
 
 PART: Final = 500
 """Number of exchanges that one process measures at a time."""
@@ -45,9 +45,9 @@ _FACTS = select(
 
 
 def observed(
-    connection: Connection, rule: MeasuringTool, where: Condition | None = None, *, texts: bool = True
+    connection: Connection, where: Condition | None = None, *, requests: bool = True, texts: bool = True
 ) -> Iterator[Observed]:
-    """Yield the exchanges that `where` selects, oldest first; `rule` says whether their requests are needed.
+    """Yield the exchanges that `where` selects, oldest first, with the limit of tokens in their `requests`.
 
     Without `texts`, plain streams are made of their measures, with other texts, and not decoded.
     """
@@ -58,7 +58,7 @@ def observed(
         for row in rows:
             decoded = _plain(row) or queries.chunks(connection, row.no) if row.no in is_plain else next(bodies)[1]
             exchange = Exchange(status=row.status, ended_by=row.ended_by, end_ns=row.end_ns, gap_bytes=row.gap_bytes)
-            requested = _requested_tokens(connection, row.no) if rule.reads_request else None
+            requested = _requested_tokens(connection, row.no) if requests else None
             judged = Judged(row.outcome, row.error_code, row.duration_ns, (row.flags or "").split())
             yield Observed(exchange, decoded, judged, wall_ns(row.started_at), requested)
 
@@ -92,8 +92,7 @@ def _plain(row: _Facts) -> Decoded | None:
 
 def one(connection: Connection, no: int) -> Observed:
     """Return one exchange as any tool would have observed it. Raises `StopIteration` if there is none."""
-    reading = next(rule for rule in AUTHORITIES.values() if rule.reads_request)
-    return next(observed(connection, reading, among([no])))
+    return next(observed(connection, among([no])))
 
 
 def measured(
@@ -110,7 +109,7 @@ def measured(
     if not rule.needs_reads:
         decoded = measures.c.event_runs.is_(None) if where is None else where & measures.c.event_runs.is_(None)
     if count_tokens is not None or processes == 1 or queries.count(connection, decoded) <= MANY:
-        for one in observed(connection, rule, where, texts=texts):
+        for one in observed(connection, where, requests=rule.reads_request, texts=texts):
             yield _packed(measure_observed(tool, one, count_tokens))
         return
     numbers, parts = queries.numbers(connection, where), list[list[int]]()
@@ -132,7 +131,7 @@ def _measured_part(tape: Path, tool: str, numbers: list[int]) -> tuple[list[Adde
     damage = list[str]()
     with queries.opened(tape, damage.append) as connection:
         rule = authority(tool)
-        found = observed(connection, rule, among(numbers), texts=rule.needs_reads)
+        found = observed(connection, among(numbers), requests=rule.reads_request, texts=rule.needs_reads)
         return [_packed(measure_observed(tool, one)) for one in found], damage
 
 

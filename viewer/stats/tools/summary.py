@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from wiretape.recorder.decode.decoder import Decoded
 from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.decode.values import JsonObject
-from wiretape.viewer.stats.tools.clients import OTEL_SECONDS, OTEL_TOKENS
+from wiretape.viewer.stats.tools.otel import OTEL_SECONDS, OTEL_TOKENS
 from wiretape.viewer.stats.tools.request import (
     LEFT,
     ClientLeft,
@@ -35,9 +35,13 @@ from wiretape.viewer.stats.tools.request import (
     ToolError,
     request,
 )
-from wiretape.viewer.stats.tools.tools import MeasuringTool, authority
-from wiretape.viewer.stats.tools.tracers import LITELLM_SECONDS
+from wiretape.viewer.stats.tools.rule import MeasuringTool
+from wiretape.viewer.stats.tools.tools import authority
 
+_LITELLM_SECONDS: Final = (
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 420.0, 600.0,
+)  # fmt: skip
+"""The bounds of the buckets that LiteLLM's histograms have."""
 _MOST_REASONS: Final = 20
 _PERCENTS: Final = (50, 90, 95, 99)
 
@@ -139,7 +143,7 @@ WAYS: Final[dict[str, Callable[[Values, Values | None], JsonObject]]] = {
     "inverse_cdf": _inverse_cdf,
     "buckets": partial(_buckets, bounds=OTEL_SECONDS),
     "token_buckets": partial(_buckets, bounds=OTEL_TOKENS),
-    "litellm_buckets": partial(_buckets, bounds=LITELLM_SECONDS),
+    "litellm_buckets": partial(_buckets, bounds=_LITELLM_SECONDS),
 }
 """Summaries of values and their weights, by a tool's way: percentiles, and the changed fields of `MetricSummary`."""
 

@@ -1,4 +1,4 @@
-"""What other tools read and print: HTTP archives, and traces for load generators."""
+"""What other tools read and print: HTTP archives, traces for load generators, and their figures of a tape."""
 
 from wiretape.viewer.contracts import Export, Options, Wing
 
@@ -16,4 +16,5 @@ WING = Wing(
             options="trace", needs_exchange=False, has_operations=True,
         ),
     ),
+    tools=f"{__name__}.rules:TOOLS",
 )  # fmt: skip

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.cases import each_case
 from tests.support.tools import CHUNK, request
-from wiretape.viewer.stats.tools.clients import otel
+from wiretape.viewer.stats.tools.otel import otel
 from wiretape.viewer.stats.tools.request import MeasuredRequest, ToolError
 
 DONE = b"data: [DONE]\n\n"

@@ -10,7 +10,7 @@ from tests.support.exchanges import ONE
 from wiretape.recorder.commands.metrics import Setup
 from wiretape.viewer.stats.conventions import LATEST, RELEASED, Conventions
 from wiretape.viewer.stats.dashboard import Ended
-from wiretape.viewer.stats.tools.clients import OTEL_SECONDS, OTEL_TOKENS
+from wiretape.viewer.stats.tools.otel import OTEL_SECONDS, OTEL_TOKENS
 from wiretape.viewer.wings.prometheus.serve import Exposition
 
 

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.support.commands import run
 from tests.support.exchanges import ONE
 from wiretape.recorder.commands.metrics import RecorderState, Setup
-from wiretape.viewer.stats.tools.clients import OTEL_SECONDS
+from wiretape.viewer.stats.tools.otel import OTEL_SECONDS
 from wiretape.viewer.wings.prometheus.serve import Exposition
 
 NONE = Path("none.db")

@@ -6,8 +6,8 @@ import pytest
 
 from tests.support.cases import each_case
 from tests.support.tools import request
-from wiretape.viewer.stats.tools.clients import aiperf, guidellm
 from wiretape.viewer.stats.tools.request import ToolError
+from wiretape.viewer.wings.tools.clients import aiperf, guidellm
 
 DONE = b"data: [DONE]\n\n"
 ERROR = b'data: {"error":{"message":"boom","code":502}}\n\n'

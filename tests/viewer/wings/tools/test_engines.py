@@ -6,8 +6,8 @@ import pytest
 
 from tests.support.cases import each_case
 from tests.support.tools import request
-from wiretape.viewer.stats.tools.engines import sglang, vllm, vllm_0_32
 from wiretape.viewer.stats.tools.request import ToolError
+from wiretape.viewer.wings.tools.engines import sglang, vllm, vllm_0_32
 
 
 def chunk(delta, **more):

@@ -3,7 +3,7 @@
 Follows Langfuse's `langfuse/openai.py` and the measures of its server's `dataModel.ts`, LiteLLM's
 `litellm_core_utils/streaming_handler.py`, `responses/streaming_iterator.py`,
 `llms/anthropic/messages/native/streaming_iterator.py` and `integrations/prometheus.py`, and OpenLLMetry's
-`opentelemetry/instrumentation/openai/shared/chat_wrappers.py`, of the releases that `tools` names. Each stamps the
+`opentelemetry/instrumentation/openai/shared/chat_wrappers.py`, of the releases that `rules` names. Each stamps the
 first item that the SDK below yields: any event with JSON data.
 """
 
@@ -25,10 +25,6 @@ from wiretape.viewer.stats.tools.request import (
     text_of,
 )
 
-LITELLM_SECONDS: Final = (
-    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 420.0, 600.0,
-)  # fmt: skip
-"""The bounds of the buckets that LiteLLM's histograms have."""
 _SUCCESSES: Final = range(200, 300)
 _OUTPUTS: Final = ("tool_calls", "function_call", "reasoning_content", "annotations", "reasoning_items")
 """Fields of a delta, beside content, that make LiteLLM pass a chunk."""

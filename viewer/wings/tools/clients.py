@@ -1,21 +1,15 @@
-"""The rules of benchmark clients and of OpenTelemetry's GenAI conventions for one exchange.
+"""The rules of benchmark clients for one exchange.
 
 AIPerf and guidellm: follows AIPerf's `transports` and `metrics/types`, and guidellm's `backends/openai` and `schemas`,
-of the releases that `tools` names; `readers` has the fields that they read in the payloads of each API. AIPerf counts
+of the releases that `rules` names; `readers` has the fields that they read in the payloads of each API. AIPerf counts
 tokens with a tokenizer; without one, it gets the counts of `usage` (an option of it).
-
-OpenTelemetry's GenAI conventions: follows the metrics of `semantic-conventions-genai` (9ba9b775; semconv v1.41.1).
 """
 
 import contextlib
 from collections.abc import Iterator
-from itertools import pairwise
-from typing import Final
 
 from wiretape.recorder.decode.values import JsonObject
-from wiretape.viewer.stats.tools import readers
 from wiretape.viewer.stats.tools.request import (
-    ClientLeft,
     Frame,
     MeasuredRequest,
     Numbers,
@@ -29,12 +23,9 @@ from wiretape.viewer.stats.tools.request import (
     per_token,
     place,
 )
+from wiretape.viewer.wings.tools import readers
 
 _SUCCESSES = range(200, 300)
-
-OTEL_SECONDS: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
-OTEL_TOKENS: Final = tuple(4.0**power for power in range(14))
-"""The bounds of the buckets that OpenTelemetry's histograms have."""
 
 
 def aiperf(request: MeasuredRequest) -> Numbers:
@@ -121,24 +112,6 @@ def guidellm(request: MeasuredRequest) -> Numbers:
     }
 
 
-def otel(request: MeasuredRequest) -> Numbers:
-    """Measure as OpenTelemetry's client metrics: any chunk is a chunk; failed operations have a duration, too."""
-    if request.client_left:
-        raise ClientLeft
-    at = request.chunk_times(output=False)
-    duration_s = request.duration_ns / 1e9 if request.duration_ns is not None else None
-    numbers: Numbers = {
-        "time_to_first_chunk_s": at[0] / 1e9 if at else None,
-        "time_per_output_chunk_s": [(later - earlier) / 1e9 for earlier, later in pairwise(at)],
-        "operation_duration_s": duration_s,
-        "output_tokens": request.reported_tokens(),
-    }
-    if request.outcome != "complete":
-        failed: Numbers = {"operation_duration_s": None, "failed_operation_duration_s": duration_s}
-        raise ToolError(f"error.type {error_type(request)}", numbers=numbers | failed)
-    return numbers
-
-
 def _is_error_event(frame: Frame) -> bool:
     """Return True if AIPerf takes an event for an error: by its type alone, not by its data."""
     if frame.comment or b"event" not in frame.raw.lower():
@@ -177,10 +150,3 @@ def _guidellm_payloads(request: MeasuredRequest) -> Iterator[tuple[Frame, JsonOb
             if payload.get("error"):
                 raise ToolError("ValueError: error payload in the stream")
             yield frame, payload
-
-
-def error_type(request: MeasuredRequest) -> str:
-    """Return the `error.type` of an operation that failed: a status, the upstream's own code, or the outcome."""
-    if request.outcome == "http_error":
-        return str(request.status)
-    return (request.outcome == "error_event" and request.error_code) or request.outcome

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from tests.support.cases import each_case
 from tests.support.tools import chunk, exchange, measure_as, words
+from wiretape.viewer.stats.tools.rule import ToolMetric
 from wiretape.viewer.stats.tools.summary import Observed, measure
-from wiretape.viewer.stats.tools.tools import AUTHORITIES, TOOLS, ToolMetric, authority
+from wiretape.viewer.stats.tools.tools import AUTHORITIES, TOOLS, authority
 
 ORACLES = json.loads((Path(__file__).parents[3] / "data" / "oracles.json").read_text("utf-8"))
 POPULATION = ORACLES["ex5_population"]

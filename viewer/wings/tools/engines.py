@@ -4,7 +4,7 @@ vLLM's backends are `openai-chat`, `openai` (completions) and, since 0.33, `open
 chat completions.
 
 Follows vLLM's `vllm/benchmarks/lib/endpoint_request_func.py` and `serve.py`, and SGLang's
-`python/sglang/benchmark/serving.py`, of the releases that `tools` names. Both stamp each event as it leaves their
+`python/sglang/benchmark/serving.py`, of the releases that `rules` names. Both stamp each event as it leaves their
 parser; here it has the timestamp of its read. Neither looks at error payloads, and a body that ends early but cleanly
 is a success.
 """

@@ -1,7 +1,7 @@
 """Readers of one payload as AIPerf and guidellm have them, for each API that they measure.
 
 Follows AIPerf's `endpoints/{openai_chat,openai_completions,openai_responses,anthropic_messages}.py` and guidellm's
-`backends/openai/request_handlers.py`, of the releases that `tools` names.
+`backends/openai/request_handlers.py`, of the releases that `rules` names.
 """
 
 from collections.abc import Callable
