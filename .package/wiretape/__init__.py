@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         WiretapeError,
     )
     from wiretape.viewer.export.frames import Tape, open_tape
-    from wiretape.viewer.rows import DetailRow
+    from wiretape.viewer.record.rows import DetailRow
     from wiretape.viewer.wings.replay.background import WiretapeServer
     from wiretape.viewer.wings.replay.live_tape import LiveTape, record
     from wiretape.viewer.wings.replay.timeline import RequestTimeline
@@ -68,7 +68,7 @@ __all__ = [
 ]
 
 _IN = {
-    "DetailRow": "wiretape.viewer.rows",
+    "DetailRow": "wiretape.viewer.record.rows",
     "LiveTape": "wiretape.viewer.wings.replay.live_tape",
     "Tape": "wiretape.viewer.export.frames",
     "RequestTimeline": "wiretape.viewer.wings.replay.timeline",

@@ -34,7 +34,7 @@ from tests.bench.rig import prioritize
 from wiretape.recorder.decode.exchange import Reads
 from wiretape.recorder.tape import file, journal
 from wiretape.recorder.tape.store import Store
-from wiretape.viewer.rows import Headers
+from wiretape.viewer.record.rows import Headers
 from wiretape.viewer.source.tape import queries, replayed
 
 MS = 1_000_000

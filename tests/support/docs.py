@@ -19,12 +19,12 @@ from wiretape.recorder.decode.exchange import DETAILS, OUTCOMES, Exchange, Read,
 from wiretape.recorder.decode.metrics import METRICS, Measures
 from wiretape.recorder.relay import providers
 from wiretape.recorder.relay.apis import APIS, PROGRAMS
-from wiretape.viewer import rows
 from wiretape.viewer.commands.catalogue import EXAMPLES, SECTIONS, SUMMARIES, whole
 from wiretape.viewer.export import fields as export
 from wiretape.viewer.query import fields as query
 from wiretape.viewer.query import parser
 from wiretape.viewer.query.operators import KINDS, OPERATORS
+from wiretape.viewer.record import fields
 from wiretape.viewer.report import dialects, tables
 from wiretape.viewer.sessions import report as issue_report
 from wiretape.viewer.stats import summary
@@ -117,7 +117,7 @@ class NameRow:
 def name_rows() -> list[NameRow]:
     """Return the names of all fields and pooled quantities."""
     headings = {name: heading for heading, name in tables.NAMED.items()}
-    statistics = {rows.field_name(one.column or one.name): one for one in QUANTITIES.values()}
+    statistics = {fields.field_name(one.column or one.name): one for one in QUANTITIES.values()}
     found = []
     for name in dict.fromkeys((*query.FIELDS, *statistics)):
         own, quantity = query.MEANINGS.get(name), statistics.get(name)
@@ -256,7 +256,7 @@ def metrics() -> str:
     """Return the metrics: synonyms, meaning, unit, and names in other tools."""
     text = ""
     for metric in METRICS.values():
-        name = rows.field_name(metric.name)
+        name = fields.field_name(metric.name)
         names = dict.fromkeys([name.removesuffix("_ms"), name, *query.others(name), metric.name])
         unit = {"ns": " (ms)", "": " (count)"}.get(metric.unit, f" ({metric.unit})")
         withheld = f". Withheld with the flags {_names(metric.withheld)}" if metric.withheld else ""

@@ -8,11 +8,12 @@ from sqlalchemy import Connection
 from wiretape.recorder.decode.decoder import Decoded, decode
 from wiretape.recorder.decode.exchange import Exchange, Read, Reads
 from wiretape.recorder.decode.stalls import Thresholds
-from wiretape.viewer import rows
 from wiretape.viewer.exchange import opened as opening
 from wiretape.viewer.exchange.opened import OpenedExchange
 from wiretape.viewer.exchange.states import Look
-from wiretape.viewer.rows import DetailRow, ListRow, RequestRow
+from wiretape.viewer.record import rows
+from wiretape.viewer.record.fields import field_name
+from wiretape.viewer.record.rows import DetailRow, ListRow, RequestRow
 from wiretape.viewer.source.tape import exchange, queries
 from wiretape.viewer.source.tape.exchange import FullExchange
 from wiretape.viewer.stats.dashboard import Ended
@@ -31,7 +32,7 @@ def listed(**fields: Any) -> ListRow:
 
 def detailed(**stored: Any) -> DetailRow:
     """Make a row of all that is known, from values as they are stored."""
-    values = dict.fromkeys(rows.DETAILED) | _USUAL | {rows.field_name(name): value for name, value in stored.items()}
+    values = dict.fromkeys(rows.DETAILED) | _USUAL | {field_name(name): value for name, value in stored.items()}
     return rows.detail(1, *values.values())
 
 

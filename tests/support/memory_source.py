@@ -12,11 +12,13 @@ from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.decoder import Decoded
 from wiretape.recorder.decode.exchange import FAILURES, Exchange, Reads
 from wiretape.recorder.errors import NotFound
-from wiretape.viewer import rows
 from wiretape.viewer.exchange.opened import Known
 from wiretape.viewer.exchange.turn import Turn
 from wiretape.viewer.query.syntax import Match
-from wiretape.viewer.rows import DetailRow, HeadersRow, RequestRow, TableRow
+from wiretape.viewer.record import fields as contract
+from wiretape.viewer.record import rows
+from wiretape.viewer.record.fields import TEXT_FIELDS, field_name
+from wiretape.viewer.record.rows import DetailRow, HeadersRow, RequestRow, TableRow
 from wiretape.viewer.source.base import (
     ALL,
     Browsed,
@@ -37,7 +39,7 @@ from wiretape.viewer.stats.tools.summary import Addend
 
 SILENCES = ("answers", "stalled_answers", "given_up_answers", "last_silence_ms", "silent_end_by", "silent_end_is_quiet")
 FIELDS = tuple(dict.fromkeys((
-    *rows.FIELDS, *rows.TEXT_FIELDS, "output_chunks", "tps_user", "sparkline", *SILENCES,
+    *contract.FIELDS, *TEXT_FIELDS, "output_chunks", "tps_user", "sparkline", *SILENCES,
 )))  # fmt: skip
 
 
@@ -192,7 +194,7 @@ def _sample(key: tuple[Any, ...], kept: Sequence[Remembered]) -> Sample:
     found = [one.row for one in kept]
     complete = np.array([row["outcome"] == "complete" for row in found], bool)
     names = {name: name for name in TOKENS}
-    names |= {one.name: rows.field_name(one.column) for one in QUANTITIES.values() if one.column is not None}
+    names |= {one.name: field_name(one.column) for one in QUANTITIES.values() if one.column is not None}
     flags = [set(row["flags"]) if row["outcome"] == "complete" else set() for row in found]
     rates = [row["tps_user"] is not None for row in found]
     gaps = [one.packed for one in kept if one.row["outcome"] == "complete" and one.packed]

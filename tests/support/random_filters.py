@@ -12,10 +12,10 @@ from wiretape.recorder.decode.exchange import FLAGS, OUTCOMES
 from wiretape.recorder.decode.operation import OPERATIONS
 from wiretape.recorder.tape.cells import declared
 from wiretape.recorder.tape.schema import exchanges, measures, metadata, sessions
-from wiretape.viewer import rows
 from wiretape.viewer.query import syntax
 from wiretape.viewer.query.fields import FIELDS, HAS, KNOWABLE
 from wiretape.viewer.query.values import Searches
+from wiretape.viewer.record import fields
 from wiretape.viewer.source.tape import conditions
 from wiretape.viewer.source.tape.caching import Caching
 from wiretape.viewer.source.tape.columns import CACHE, CONVERSATION
@@ -122,7 +122,7 @@ def _column(column: Column[Any]) -> st.SearchStrategy[Any]:
 def cases(draw: st.DrawFn, filters: st.SearchStrategy[syntax.Filter]) -> tuple[syntax.Filter, Stored]:
     """Draw a filter and a few exchanges as they are stored, with many values in the columns that the filter sees."""
     filter = draw(filters)
-    seen = {rows.stored_name(field) for field in needed(filter)} | {"request_model"}
+    seen = {fields.stored_name(field) for field in needed(filter)} | {"request_model"}
 
     def stored(table: Table) -> dict[str, Any]:
         return {column.name: draw(_column(column)) if column.name in seen else _filler(column) for column in table.c}

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from wiretape.viewer import rows
 from wiretape.viewer.query.fields import FIELDS, having
 from wiretape.viewer.query.operators import ORDERINGS
 from wiretape.viewer.query.syntax import (
@@ -28,7 +27,9 @@ from wiretape.viewer.query.syntax import (
     Word,
 )
 from wiretape.viewer.query.values import Searches
-from wiretape.viewer.rows import TableRow
+from wiretape.viewer.record import units
+from wiretape.viewer.record.fields import GAP_PERCENTILES
+from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.source.tape.conditions import WORD_IN, field_shapes, gap_percentile, shapes, unpacked
 
 
@@ -132,8 +133,8 @@ def _values(field: str, row: TableRow) -> list[Any]:
         return [gap for gap in unpacked(row["icl"]) if gap > 0]
     if field == "connection_reused":
         return [None if row[field] is None else "yes" if row[field] else "no"]
-    if field in rows.GAP_PERCENTILES:
-        return [rows.ms(gap_percentile(row["icl"], rows.GAP_PERCENTILES[field]))]
+    if field in GAP_PERCENTILES:
+        return [units.ms(gap_percentile(row["icl"], GAP_PERCENTILES[field]))]
     return [_called(row[name]) if name == "tool_calls" else row[name] for name in FIELDS[field].rows]
 
 
@@ -144,7 +145,7 @@ def _called(calls: Sequence[TableRow] | None) -> str | None:
 
 def _in_row(field: str, limit: Number | str | None) -> Any:
     """Return a limit in the unit of rows."""
-    return rows.ms(limit) if FIELDS[field].kind == "duration" and not isinstance(limit, str) else limit
+    return units.ms(limit) if FIELDS[field].kind == "duration" and not isinstance(limit, str) else limit
 
 
 def _between(value: Any, low: Any, high: Any) -> bool:

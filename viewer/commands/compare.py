@@ -14,8 +14,8 @@ from wiretape.viewer.commands.stats import refuse, tool_report
 
 if TYPE_CHECKING:
     from wiretape.viewer.query.syntax import Filter
+    from wiretape.viewer.record.rows import TableRow
     from wiretape.viewer.report.tables import Table
-    from wiretape.viewer.rows import TableRow
     from wiretape.viewer.source.base import Place, Source
     from wiretape.viewer.stats.summary import Sample
 
@@ -153,8 +153,8 @@ def _put_comparison(
     """Write a comparison: for people the main metrics, or all metrics once, else every row."""
     from rich.text import Text
 
+    from wiretape.viewer.record.rows import only
     from wiretape.viewer.report import comparison, tables
-    from wiretape.viewer.rows import only
 
     if out.is_table and fields is None and not full:
         output.show_table(laid_out(rows, output.width()))
@@ -176,8 +176,8 @@ def _compare_as(
     all_operations: bool,
 ) -> None:
     """Compare two groups by the definitions of another tool."""
+    from wiretape.viewer.record.rows import only
     from wiretape.viewer.report import tools
-    from wiretape.viewer.rows import only
     from wiretape.viewer.source.base import Selection
     from wiretape.viewer.stats.tools.tools import authority
 
@@ -198,7 +198,7 @@ def _compare_requests(db: "Place | None", ids: tuple[str, ...], exit_code: bool,
     """Show the changes between the requests of two exchanges."""
     from wiretape.viewer.exchange import changes, report
     from wiretape.viewer.exchange.conversation import Folding
-    from wiretape.viewer.rows import only
+    from wiretape.viewer.record.rows import only
     from wiretape.viewer.source.tape import exchange as tape
 
     fields = out.fields(changes.FIELDS) or tuple(changes.FIELDS)

@@ -114,11 +114,11 @@ def groups(context: click.Context, incomplete: str) -> Iterator[Item]:
 @_quietly
 def columns(context: click.Context, incomplete: str) -> Iterator[Item]:
     """Offer the columns of the command's table; after a comma, those that are not named yet."""
-    from wiretape.viewer import rows
+    from wiretape.viewer.record import fields
     from wiretape.viewer.stats.metrics import STATISTICS
 
     named = incomplete.split(",")[:-1]
-    offered = STATISTICS if context.info_name == "stats" else rows.FIELDS
+    offered = STATISTICS if context.info_name == "stats" else fields.FIELDS
     for name in ("help", *offered) if not named else offered:
         if name not in named:
             yield Item(",".join([*named, name]))

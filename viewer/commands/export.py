@@ -25,7 +25,7 @@ from wiretape.viewer.contracts import Export
 if TYPE_CHECKING:
     from wiretape.recorder.tape.masking import Masker
     from wiretape.viewer.query.syntax import Filter
-    from wiretape.viewer.rows import TableRow
+    from wiretape.viewer.record.rows import TableRow
     from wiretape.viewer.source.base import Place, Selection, Source
 
 Put = Callable[[BinaryIO | None], int]
@@ -273,8 +273,8 @@ def _save(job: _ExportJob, put: Put, noun: str) -> int:
 
 
 def _table(source: "Source", job: _ExportJob, where: "Selection") -> Put:
-    from wiretape.viewer import rows
     from wiretape.viewer.export import fields
+    from wiretape.viewer.record import rows
 
     known = {field.name: field for field in fields.choosable(job.table, job.by)}
     columns = [known[name] for name in job.columns] if job.columns else fields.of(job.table, job.by)
@@ -296,7 +296,8 @@ def _table(source: "Source", job: _ExportJob, where: "Selection") -> Put:
 
 def _rows(source: "Source", job: _ExportJob, where: "Selection", bar: progress.ProgressBar) -> "Iterator[TableRow]":
     from wiretape.viewer.export import text
-    from wiretape.viewer.rows import Chunks, Exchanges
+    from wiretape.viewer.record.chunks import Chunks
+    from wiretape.viewer.record.rows import Exchanges
     from wiretape.viewer.source.tape import queries
     from wiretape.viewer.source.tape.source import condition
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from wiretape.viewer.query.syntax import Filter
-    from wiretape.viewer.rows import TableRow
+    from wiretape.viewer.record.rows import TableRow
     from wiretape.viewer.source.base import Place, Source
 
 _SIGINT_EXIT = 128 + 2
@@ -107,8 +107,9 @@ def _conversations(place: "Place", where: "Filter | None", limit: int | None, ou
     from wiretape.recorder.clock import SYSTEM
     from wiretape.viewer import config
     from wiretape.viewer.export import fields
+    from wiretape.viewer.record.fields import CONVERSATION_FIELDS
+    from wiretape.viewer.record.rows import only
     from wiretape.viewer.report import tables
-    from wiretape.viewer.rows import CONVERSATION_FIELDS, only
     from wiretape.viewer.source.base import Selection
     from wiretape.viewer.source.tape import conversations, sessions
     from wiretape.viewer.source.tape.source import condition
@@ -136,8 +137,8 @@ def _columns(out: Output, place: "Place") -> tuple[str, ...] | None:
     if out.columns is None:
         return None
     from wiretape.viewer.export import fields
+    from wiretape.viewer.record.fields import SHIPPED
     from wiretape.viewer.report import tables
-    from wiretape.viewer.rows import SHIPPED
 
     is_part = out.columns == "all" and not place.supports("bodies")
     known = fields.meanings((*SHIPPED, "sparkline") if is_part else tables.COLUMNS) | tables.IN_WORDS

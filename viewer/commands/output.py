@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from wiretape.viewer.export.text import Format
+    from wiretape.viewer.record.rows import TableRow
     from wiretape.viewer.report.tables import Table
-    from wiretape.viewer.rows import TableRow
     from wiretape.viewer.source.base import Place, Selection, Source
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -97,7 +97,7 @@ class Output:
         are cut to `narrowest` cells.
         """
         from wiretape.viewer.export import text
-        from wiretape.viewer.rows import begun
+        from wiretape.viewer.record.chunks import begun
 
         if self.is_table:
             return _put_table(fields, list(rows), file, important, narrowest)

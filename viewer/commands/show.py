@@ -12,7 +12,7 @@ from wiretape.viewer.commands.output import Output
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from wiretape.viewer.rows import TableRow
+    from wiretape.viewer.record.rows import TableRow
     from wiretape.viewer.source.base import Place, Recorded, Source
 
 Part = Callable[["Recorded", Output, Thresholds], None]
@@ -56,8 +56,8 @@ def brief(one: "Recorded", limits: Thresholds, *, with_error: bool) -> "Iterator
 
 def _facts(one: "Recorded", out: Output, limits: Thresholds) -> None:
     from wiretape.recorder.decode.attribution import Attribution
-    from wiretape.viewer import rows
     from wiretape.viewer.exchange import report
+    from wiretape.viewer.record import rows
     from wiretape.viewer.timing.verdicts import verdicts
 
     row, headers = one.worked_out(), one.headers()
@@ -86,16 +86,16 @@ def _timing(one: "Recorded", out: Output, limits: Thresholds) -> None:
 
 
 def _text(one: "Recorded", out: Output, _: Thresholds) -> None:
-    from wiretape.viewer import rows
     from wiretape.viewer.exchange import facts, report
+    from wiretape.viewer.record.fields import TEXT_FIELDS
 
     row = one.detail()
     if out.format not in (None, "table"):
-        out.put_one({field: getattr(row, field) for field in ("id", *rows.TEXT_FIELDS)})
+        out.put_one({field: getattr(row, field) for field in ("id", *TEXT_FIELDS)})
         return
     is_bytes = out.format is None and not output.on_terminal()
-    if all(getattr(row, field) is None for field in (("content",) if is_bytes else rows.TEXT_FIELDS)):
-        more = "; --format json has all of it" if any(getattr(row, field) for field in rows.TEXT_FIELDS) else ""
+    if all(getattr(row, field) is None for field in (("content",) if is_bytes else TEXT_FIELDS)):
+        more = "; --format json has all of it" if any(getattr(row, field) for field in TEXT_FIELDS) else ""
         _report_nothing("text", facts.no_text(row, report.HINT) + more)
     if is_bytes:
         _write_bytes((row.content or "").encode())
@@ -106,10 +106,10 @@ def _text(one: "Recorded", out: Output, _: Thresholds) -> None:
 def _events(one: "Recorded", out: Output, _: Thresholds) -> None:
     from rich.text import Text
 
-    from wiretape.viewer import rows
     from wiretape.viewer.exchange import events
     from wiretape.viewer.exchange.clocks import Times
     from wiretape.viewer.exchange.transcript import Transcript
+    from wiretape.viewer.record.fields import EVENT_FIELDS
 
     decoded = one.observed()[2]
     transcript = Transcript(decoded)
@@ -118,7 +118,7 @@ def _events(one: "Recorded", out: Output, _: Thresholds) -> None:
         lines = events.lines(transcript, Times())
         output.show(Text(line if room is None else _cut(line, room)) for line in lines)
     else:
-        out.put(rows.EVENT_FIELDS, events.table(transcript, decoded))
+        out.put(EVENT_FIELDS, events.table(transcript, decoded))
     if not len(transcript):
         _report_no_body(one, "events")
 
@@ -130,10 +130,10 @@ def _cut(line: str, width: int) -> str:
 
 
 def _reads(one: "Recorded", out: Output, _: Thresholds) -> None:
-    from wiretape.viewer import rows
+    from wiretape.viewer.record.fields import SENT_READ_FIELDS
 
     reads = one.reads()
-    if not out.put(rows.SENT_READ_FIELDS, map(_to_microseconds, reads) if out.is_table else reads):
+    if not out.put(SENT_READ_FIELDS, map(_to_microseconds, reads) if out.is_table else reads):
         _report_no_body(one, "reads")
 
 
@@ -145,8 +145,8 @@ def _to_microseconds(read: "TableRow") -> "TableRow":
 def _request(one: "Recorded", out: Output, _: Thresholds) -> None:
     from wiretape.recorder.decode.exchange import NOT_SHIPPED
     from wiretape.recorder.errors import NotShipped
-    from wiretape.viewer import rows
     from wiretape.viewer.exchange import pages, report
+    from wiretape.viewer.record import rows
 
     if out.format not in (None, "table"):
         out.put_one(rows.request(one.request()))

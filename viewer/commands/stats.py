@@ -19,8 +19,8 @@ from wiretape.viewer.commands.output import Output
 
 if TYPE_CHECKING:
     from wiretape.viewer.query.syntax import Filter
+    from wiretape.viewer.record.rows import TableRow
     from wiretape.viewer.report.digest import Counted
-    from wiretape.viewer.rows import TableRow
     from wiretape.viewer.sessions.account import Account
     from wiretape.viewer.source.base import Measuring, Place, Selection, Source
     from wiretape.viewer.stats.metrics import Quantity
@@ -126,7 +126,7 @@ def stats(
 
 def _put(out: Output, rows: "Sequence[TableRow]", keys: tuple[str, ...], names: tuple[str, ...] | None) -> None:
     """Write the fields of groups for machines."""
-    from wiretape.viewer.rows import only
+    from wiretape.viewer.record.rows import only
     from wiretape.viewer.stats import summary
 
     fields = (*summary.fields(keys), *_more(keys)) if names is None else summary.expanded(names)
@@ -153,7 +153,7 @@ def _with_names(keys: tuple[str, ...]) -> tuple[str, ...]:
 
 def _more(keys: tuple[str, ...]) -> dict[str, str]:
     """Return the meanings of the fields that statistics by conversation have besides: those of its time."""
-    from wiretape.viewer.rows import ACCOUNT_FIELDS, stored_name
+    from wiretape.viewer.record.fields import ACCOUNT_FIELDS, stored_name
     from wiretape.viewer.sessions.account import MEANINGS
     from wiretape.viewer.stats import summary
 
@@ -318,8 +318,8 @@ def _put_reports(
     reports: "Sequence[tuple[TableRow, ToolReport]]", keys: Sequence[str], names: Sequence[str] | None, out: Output
 ) -> None:
     """Write a tool's reports of groups, or the one of all."""
+    from wiretape.viewer.record.rows import only
     from wiretape.viewer.report import tools
-    from wiretape.viewer.rows import only
 
     if out.is_table and not keys:
         output.show_table(tools.render(reports[0][1], output.width(), names))

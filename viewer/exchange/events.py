@@ -14,11 +14,11 @@ from wiretape.recorder.decode.encoding import is_utf8
 from wiretape.recorder.decode.framings import length_prefixed
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
-from wiretape.viewer import rows
 from wiretape.viewer.exchange import strips, turns
 from wiretape.viewer.exchange.clocks import SAME, Times, milliseconds
 from wiretape.viewer.exchange.transcript import KINDS, OUTPUT, UNKNOWN, Transcript
-from wiretape.viewer.rows import TableRow
+from wiretape.viewer.record import units
+from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.text import formatting, hexdump, json_spans, sparkline
 from wiretape.viewer.text.cells import Tone
 
@@ -47,7 +47,7 @@ def summary(transcript: Transcript, event: int) -> str:
     if shown := _no_text(transcript, event):
         return shown
     if part := transcript.audio.get(event):
-        lasts = f"{rows.ms(part.duration_ns):,.0f} ms of audio, " if part.duration_ns is not None else "audio, "
+        lasts = f"{units.ms(part.duration_ns):,.0f} ms of audio, " if part.duration_ns is not None else "audio, "
         return f"({lasts}{counted(part.size, 'byte')})"
     if ended := transcript.turn_ended(event):
         return turns.ending(ended)[:_LONGEST]
@@ -119,7 +119,7 @@ def lines(transcript: Transcript, times: Times, only: Sequence[int] | None = Non
     yield f"{heads} {'bytes':>9} {'read':>6} data"
     for event in range(len(transcript)) if only is None else only:
         size = transcript.ends[event] - transcript.starts[event]
-        gap = SAME if transcript.shares_read(event) else formatting.ms(rows.ms(transcript.gap_ns(event)))
+        gap = SAME if transcript.shares_read(event) else formatting.ms(units.ms(transcript.gap_ns(event)))
         read = formatting.UNKNOWN if transcript.reads[event] == UNKNOWN else transcript.reads[event]
         start = f"{event:>{number}} {times.of(transcript, event):>{at}} {gap:>9}"
         arrow = transcript.arrow(event)
@@ -136,8 +136,8 @@ def table(transcript: Transcript, decoded: Decoded) -> Iterator[TableRow]:
         yield {
             "seq": item.seq,
             "kind": transcript.kind(event),
-            "at_ms": rows.ms(item.at_ns),
-            "gap_ms": rows.ms(transcript.gap_ns(event)),
+            "at_ms": units.ms(item.at_ns),
+            "gap_ms": units.ms(transcript.gap_ns(event)),
             "read": item.read,
             "type": item.type,
             "id": item.id,

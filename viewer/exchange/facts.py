@@ -18,7 +18,7 @@ from wiretape.recorder.local_time import moment
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
 from wiretape.viewer.exchange.states import ranked
-from wiretape.viewer.rows import DetailRow, ListRow, value
+from wiretape.viewer.record.rows import DetailRow, ListRow, value
 from wiretape.viewer.text.cells import Part
 from wiretape.viewer.text.formatting import UNKNOWN, amount, cell, count, host, line, ms, span
 from wiretape.viewer.timing.verdicts import Verdict

@@ -16,7 +16,7 @@ from wiretape.recorder.process import RecorderRun
 from wiretape.viewer.exchange import markers
 from wiretape.viewer.exchange.markers import Marker
 from wiretape.viewer.exchange.transcript import UNKNOWN, Transcript
-from wiretape.viewer.rows import DetailRow, Headers, RequestRow
+from wiretape.viewer.record.rows import DetailRow, Headers, RequestRow
 from wiretape.viewer.timing import verdicts
 from wiretape.viewer.timing.verdicts import Verdict
 

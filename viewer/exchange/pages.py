@@ -18,14 +18,14 @@ from wiretape.recorder.facts import ENDED_BY
 from wiretape.recorder.local_time import moment
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
-from wiretape.viewer import rows
 from wiretape.viewer.exchange import facts, states, turns
 from wiretape.viewer.exchange.clocks import SINCE_REQUEST, Times
 from wiretape.viewer.exchange.facts import Fact, Line, Side
 from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.exchange.strips import cell as cell_at
 from wiretape.viewer.exchange.transcript import KINDS, UNKNOWN, Transcript
-from wiretape.viewer.rows import DetailRow, RequestRow
+from wiretape.viewer.record import units
+from wiretape.viewer.record.rows import DetailRow, RequestRow
 from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Part, Tone
 from wiretape.viewer.text.formatting import cell, line
@@ -210,7 +210,7 @@ def bars(
     last_ns: int | None = None,
 ) -> Iterator[TimeBar]:
     """Yield the bars of an exchange; `last_ns` is the timestamp of its last read."""
-    connected_ns, headers_ns, first_ns = exchange.connected_ns, exchange.headers_ns, rows.ns(row.others["ttf_byte_ms"])
+    connected_ns, headers_ns, first_ns = exchange.connected_ns, exchange.headers_ns, units.ns(row.others["ttf_byte_ms"])
     if connected_ns is not None:
         yield TimeBar("connect", 0, connected_ns, "wait")
     if headers_ns is not None:

@@ -12,7 +12,7 @@ from wiretape.viewer.exchange.facts import Line
 from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.exchange.turn import Turn
-from wiretape.viewer.rows import DetailRow, Headers
+from wiretape.viewer.record.rows import DetailRow, Headers
 
 _WIDTH: Final = 118
 

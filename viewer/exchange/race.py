@@ -19,7 +19,7 @@ from wiretape.viewer.exchange.markers import label
 from wiretape.viewer.exchange.race_drawing import Course, Drawing
 from wiretape.viewer.exchange.states import Silence, state
 from wiretape.viewer.exchange.transcript import Track, Transcript
-from wiretape.viewer.rows import DetailRow
+from wiretape.viewer.record.rows import DetailRow
 from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Part as StatusPart
 from wiretape.viewer.timing.playback import Playback

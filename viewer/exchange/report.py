@@ -17,7 +17,7 @@ from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
 from wiretape.viewer.exchange import facts, pages, request_ids
 from wiretape.viewer.exchange.facts import Fact, Line
-from wiretape.viewer.rows import DetailRow
+from wiretape.viewer.record.rows import DetailRow
 from wiretape.viewer.text import formatting, hexdump
 from wiretape.viewer.text.cells import Tone
 from wiretape.viewer.text.formatting import block, line

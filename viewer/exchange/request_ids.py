@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from wiretape.viewer.rows import Headers
+from wiretape.viewer.record.rows import Headers
 
 HEADERS: Final[dict[str, str]] = {
     "x-request-id": "OpenAI, and most others",

@@ -8,7 +8,7 @@ from typing import Final
 from wiretape.recorder import local_time
 from wiretape.recorder.decode import exchange, rpc
 from wiretape.recorder.decode.stalls import Thresholds
-from wiretape.viewer.rows import ListRow
+from wiretape.viewer.record.rows import ListRow
 from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Tone
 from wiretape.viewer.text.waterfall import UNKNOWN, Axis

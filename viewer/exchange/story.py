@@ -14,7 +14,8 @@ from wiretape.recorder.decode.attribution import Attribution
 from wiretape.recorder.local_time import moment
 from wiretape.viewer.exchange import facts, report, states
 from wiretape.viewer.exchange.facts import Fact
-from wiretape.viewer.rows import DetailRow, Headers, ms, ns
+from wiretape.viewer.record.rows import DetailRow, Headers
+from wiretape.viewer.record.units import ms, ns
 from wiretape.viewer.text import formatting, sparkline
 from wiretape.viewer.text.formatting import host, line
 from wiretape.viewer.timing import wording

@@ -12,9 +12,9 @@ from operator import sub
 from typing import Final, Literal
 
 from wiretape.recorder.decode.stalls import DEFAULT
-from wiretape.viewer import rows
 from wiretape.viewer.exchange.markers import Marker
 from wiretape.viewer.exchange.transcript import KINDS, OUTPUT, Transcript
+from wiretape.viewer.record import units
 from wiretape.viewer.text import curve, formatting, sparkline
 from wiretape.viewer.text.cells import Tone
 from wiretape.viewer.text.waterfall import SIGNS
@@ -160,7 +160,7 @@ def draw(
 def draw_gaps(first_ms: float | None, gaps: bytes, axis_ns: int, cells: int) -> Strips:
     """Draw the timeline before decoding: the first output, and the gaps after it as the tape packs them."""
     cells = max(cells, 1)
-    first_ns = rows.ns(first_ms)
+    first_ns = units.ns(first_ms)
     outputs = [] if first_ns is None else sparkline.timestamps(first_ns, gaps)
     known = waits(outputs, 0, axis_ns, axis_ns, cells) if outputs else ()
     unit_ns = sparkline.unit_ns(map(sub, outputs[1:], outputs))

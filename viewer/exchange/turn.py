@@ -13,7 +13,7 @@ from wiretape.recorder.decode.encoding import Cleaner
 from wiretape.recorder.decode.prompt import Message, Part, Prompt, Reasoning, Text, ToolCall, canonical
 from wiretape.recorder.decode.request import parse
 from wiretape.recorder.plurals import counted
-from wiretape.viewer.rows import DetailRow, RequestRow
+from wiretape.viewer.record.rows import DetailRow, RequestRow
 from wiretape.viewer.text.formatting import line
 
 _VOICE: Final = frozenset(dialect.api for dialect in VOICE)

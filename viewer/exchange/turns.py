@@ -5,8 +5,8 @@ from typing import Final
 
 from wiretape.recorder.decode.turns import TurnMeasures
 from wiretape.recorder.sanitize import clipped
-from wiretape.viewer import rows
 from wiretape.viewer.exchange.facts import Line
+from wiretape.viewer.record import units
 from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Tone
 from wiretape.viewer.text.formatting import line
@@ -43,7 +43,7 @@ def table(turns: Sequence[TurnMeasures], width: int) -> Iterator[Line]:
     for turn in turns[:_MOST]:
         start = formatting.UNKNOWN if turn.started_at_ns is None else f"{turn.started_at_ns / 1e9:.3f}"
         times = (turn.ttft_ns, turn.ttfa_ns, turn.audio_ns, turn.underrun_ns)
-        figures = "".join(f"{formatting.ms(rows.ms(ns)):>{_FIGURE}}" for ns in times)
+        figures = "".join(f"{formatting.ms(units.ms(ns)):>{_FIGURE}}" for ns in times)
         begun_by = (turn.begun_by or formatting.UNKNOWN) if cause else ""
         yield [
             (f"{turn.turn:<5}{begun_by:<{cause}}{start:>{_FIGURE}}{figures}  ", "plain"),

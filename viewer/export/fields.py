@@ -15,8 +15,9 @@ from sqlalchemy import JSON, Boolean, Column, Float, Integer
 from wiretape.recorder.decode.metrics import METRICS, Measures
 from wiretape.recorder.tape import cells
 from wiretape.recorder.tape.schema import exchanges, measures, reads, turns
-from wiretape.viewer import rows
 from wiretape.viewer.export import text
+from wiretape.viewer.record import rows
+from wiretape.viewer.record.fields import ACCOUNT_FIELDS, GAP_PERCENTILES, WORKED_OUT, stored_name
 from wiretape.viewer.sessions.account import MEANINGS
 from wiretape.viewer.stats.metrics import QUANTITIES
 
@@ -126,7 +127,7 @@ def choosable(table: str, by: Sequence[str] = ()) -> tuple[ExportField, ...]:
     """Return the fields that a table can have: its own, and the computed ones of exchanges."""
     own = of(table, by)
     known = {field.name for field in own}
-    more = rows.WORKED_OUT if table in ("exchanges", "texts") else ()
+    more = WORKED_OUT if table in ("exchanges", "texts") else ()
     return (*own, *(exchange_field(name) for name in more if name not in known))
 
 
@@ -163,8 +164,8 @@ def conversations() -> dict[str, str]:
 
 
 def _conversation(name: str) -> ExportField:
-    if name in rows.ACCOUNT_FIELDS:
-        return _field(name, "boolean" if name == "clock_step" else _counted(name), MEANINGS[rows.stored_name(name)])
+    if name in ACCOUNT_FIELDS:
+        return _field(name, "boolean" if name == "clock_step" else _counted(name), MEANINGS[stored_name(name)])
     meaning, unit = _OF_CONVERSATION.get(name), "currency" if name == "cost" else None
     if meaning is None:
         return dataclasses.replace(exchange_field(name), meaning=f"{exchange_field(name).meaning}, of all")
@@ -179,13 +180,13 @@ def _counted(name: str) -> Kind:
 
 def exchange_field(name: str) -> ExportField:
     """Return a field of an exchange by its name, also one that only details have."""
-    if name in rows.GAP_PERCENTILES:
-        percent = round(100 * rows.GAP_PERCENTILES[name])
+    if name in GAP_PERCENTILES:
+        percent = round(100 * GAP_PERCENTILES[name])
         return ExportField(name, "number", "ms", f"{percent}th percentile of the gaps between reads with output")
     if name in _WORKED_OUT:
         unit = _COMPUTED_UNITS.get(name)
         return ExportField(name, "number" if unit else "text", unit, _WORKED_OUT[name])
-    stored = "request_model" if name == "model" else rows.stored_name(name)
+    stored = "request_model" if name == "model" else stored_name(name)
     column = measures.c[stored] if stored in measures.c else exchanges.c[stored]
     meaning = _OWN.get(name) or _MEASURED.get(stored) or _comment(column)
     return _field(name, _kind(name, column), meaning)
@@ -196,7 +197,7 @@ def _chunk(name: str) -> ExportField:
 
 
 def _read(name: str) -> ExportField:
-    column = reads.c[rows.stored_name(name)]
+    column = reads.c[stored_name(name)]
     meaning = f"T0 → {_comment(column)}" if name.endswith("_ms") else _comment(column)
     return _field(name, _kind(name, column), meaning)
 

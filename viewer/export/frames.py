@@ -31,13 +31,14 @@ from sqlalchemy import Connection
 from wiretape.recorder.commands import options
 from wiretape.recorder.errors import NotFound
 from wiretape.recorder.tape import peek
-from wiretape.viewer import rows
 from wiretape.viewer.export import fields
 from wiretape.viewer.export.fields import ExportField, Kind
 from wiretape.viewer.query import coverage
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.query.syntax import Filter, every
-from wiretape.viewer.rows import DetailRow, TableRow
+from wiretape.viewer.record import cells, rows, units
+from wiretape.viewer.record.fields import is_rounded
+from wiretape.viewer.record.rows import DetailRow, TableRow
 from wiretape.viewer.source.base import Measuring, Selection, Source
 from wiretape.viewer.source.tape import conditions, queries, sessions
 from wiretape.viewer.source.tape.conditions import Condition
@@ -242,7 +243,7 @@ class Tape:
         with TapePlace(self.path).opened() as source:
             found = source.exchange(source.find(id))
             record = rows.record(found.worked_out(), found.headers())
-            return rows.rounded(record, filter(rows.is_rounded, record))
+            return cells.rounded(record, filter(is_rounded, record))
 
     def _exchanges(self, table: str, limit: int | None, filter: str | None) -> "pd.DataFrame":
         names = tuple(field.name for field in fields.of(table))
@@ -298,17 +299,17 @@ def as_array(dtype: Any, values: list[Any]) -> Any:
     import pandas as pd
 
     if dtype == "category":
-        values = [rows.encodable(value) for value in values]
+        values = [cells.encodable(value) for value in values]
         return pd.Categorical(values, categories=pd.Index(list(dict.fromkeys(values)), dtype="string"))
     if dtype == "object":
         values = [pd.NA if value is None else value for value in values]
     if dtype == _DTYPES["timestamp"]:
-        known = [pd.NaT if value is None else rows.timestamp(value) for value in values]
+        known = [pd.NaT if value is None else units.timestamp(value) for value in values]
         return pd.DatetimeIndex(known, tz="UTC").as_unit("us")
     if dtype == "Int64":
         values = [None if value is None or abs(value) >= _LARGEST else value for value in values]
     if dtype == "string":
-        values = [None if value is None else rows.encodable(value) for value in values]
+        values = [None if value is None else cells.encodable(value) for value in values]
     return pd.array(values, dtype=dtype)
 
 
@@ -322,7 +323,7 @@ def _category(places: "NDArray[Any]", names: list[str]) -> Any:
     import pandas as pd
 
     return pd.Categorical.from_codes(
-        places.astype(np.int64), pd.Index(list(map(rows.encodable, names)), dtype="string")
+        places.astype(np.int64), pd.Index(list(map(cells.encodable, names)), dtype="string")
     )
 
 

@@ -13,9 +13,9 @@ from typing import Any, BinaryIO, Final
 
 from wiretape.recorder.commands.options import install_hint
 from wiretape.recorder.errors import WiretapeError
-from wiretape.viewer import rows
 from wiretape.viewer.export.fields import ExportField, Kind
-from wiretape.viewer.rows import TableRow
+from wiretape.viewer.record import cells, units
+from wiretape.viewer.record.rows import TableRow
 
 _ROWS: Final = 10_000
 _CHARACTERS: Final = 1 << 22
@@ -77,7 +77,7 @@ def _groups(found: Iterable[TableRow], texts: Sequence[str]) -> Iterator[list[Ta
 
 
 def _size(value: object) -> int:
-    return 0 if value is None else len(value if type(value) is str else str(rows.flat(value)))
+    return 0 if value is None else len(value if type(value) is str else str(cells.flat(value)))
 
 
 def _array(arrow: ModuleType, field: ExportField, type: object, group: Sequence[TableRow]) -> Any:
@@ -88,15 +88,15 @@ def _array(arrow: ModuleType, field: ExportField, type: object, group: Sequence[
 
 
 def _words(value: str | list[str]) -> list[str]:
-    return [rows.encodable(word) for word in (value.split() if isinstance(value, str) else value)]
+    return [cells.encodable(word) for word in (value.split() if isinstance(value, str) else value)]
 
 
 _WRITTEN: Final[dict[Kind, Callable[[Any], Any]]] = {
-    "text": rows.encodable,
-    "json": rows.encodable,
+    "text": cells.encodable,
+    "json": cells.encodable,
     "words": _words,
     "boolean": bool,
-    "timestamp": rows.timestamp,
+    "timestamp": units.timestamp,
     "integer": lambda value: value if value in _INT64 else None,
 }
 """Converters of known values for pyarrow, by kind; the values of other kinds need none."""

@@ -27,8 +27,21 @@ from sqlalchemy import Connection
 
 from wiretape.recorder.decode.decoder import Decoded
 from wiretape.recorder.sanitize import safe
-from wiretape.viewer import rows
-from wiretape.viewer.rows import Chunks, Exchanges, TableRow
+from wiretape.viewer.record import chunks, rows
+from wiretape.viewer.record.cells import DECIMALS, rounded, words
+from wiretape.viewer.record.chunks import Chunks
+from wiretape.viewer.record.fields import (
+    CHUNK_FIELDS,
+    CONVERSATION_FIELDS,
+    FIELDS,
+    PART_FIELDS,
+    READ_FIELDS,
+    TEXT_FIELDS,
+    TURN_ROW_FIELDS,
+    is_rounded,
+)
+from wiretape.viewer.record.rows import Exchanges, TableRow
+from wiretape.viewer.record.units import EXACT, ms
 from wiretape.viewer.source.tape import queries, sessions
 
 Format = Literal["csv", "tsv", "jsonl", "json", "markdown"]
@@ -59,23 +72,23 @@ _MARK: Final = "\ufeff"
 """The mark at the beginning of UTF-8, without which Excel takes a file for one of the system's old encoding."""
 _GUARDED_LINE = re.compile(r"\n[=+\-@\t\0]").search
 _FLUSH = 1 << 16
-_FIRST: Final = rows.CHUNK_FIELDS.index("event") + 1
+_FIRST: Final = CHUNK_FIELDS.index("event") + 1
 _ORDINARY: Final = re.compile(r"[ \w][ \w.:!?'()—-]*+").fullmatch
 """Match of a text that needs no quotes or escapes in CSV."""
-_TEXTS = rows.FIELDS + rows.TEXT_FIELDS
+_TEXTS = FIELDS + TEXT_FIELDS
 
 
 def _conversations(connection: Connection) -> Iterator[TableRow]:
-    return rows.only(sessions.listed(connection)[::-1], rows.CONVERSATION_FIELDS)
+    return rows.only(sessions.listed(connection)[::-1], CONVERSATION_FIELDS)
 
 
 TABLES: Final[dict[str, Source]] = {
-    "exchanges": (rows.FIELDS, queries.exchanges),
+    "exchanges": (FIELDS, queries.exchanges),
     "texts": (_TEXTS, lambda connection: queries.exchanges(connection, _TEXTS)),
-    "chunks": (rows.CHUNK_FIELDS, queries.all_chunks),
-    "reads": (("id", *rows.READ_FIELDS), queries.all_reads),
-    "turns": (rows.TURN_ROW_FIELDS, queries.all_turns),
-    "conversations": (rows.CONVERSATION_FIELDS, _conversations),
+    "chunks": (CHUNK_FIELDS, queries.all_chunks),
+    "reads": (("id", *READ_FIELDS), queries.all_reads),
+    "turns": (TURN_ROW_FIELDS, queries.all_turns),
+    "conversations": (CONVERSATION_FIELDS, _conversations),
 }
 """Exported tables: the fields of each, and the query for its rows, oldest first."""
 
@@ -115,7 +128,7 @@ def write(
 
 
 def write_object(out: BinaryIO, row: TableRow) -> None:
-    out.write(_encoded(_json(rows.rounded(row, filter(rows.is_rounded, row)), is_safe=True, indent=2) + "\n"))
+    out.write(_encoded(_json(rounded(row, filter(is_rounded, row)), is_safe=True, indent=2) + "\n"))
 
 
 def guarded(text: str) -> str:
@@ -125,8 +138,8 @@ def guarded(text: str) -> str:
 
 
 def _rounded(fields: Sequence[str], found: Iterable[TableRow]) -> Iterator[TableRow]:
-    names = [field for field in fields if rows.is_rounded(field)]
-    return (rows.rounded(row, names) for row in found) if names else iter(found)
+    names = [field for field in fields if is_rounded(field)]
+    return (rounded(row, names) for row in found) if names else iter(found)
 
 
 class _Csv(NamedTuple):
@@ -142,7 +155,7 @@ def _write_csv(out: BinaryIO, fields: Sequence[str], found: Iterable[TableRow], 
     writer = csv.writer(buffer, lineterminator=form.end)
     if header:
         writer.writerow(fields)
-    if isinstance(found, Chunks) and tuple(fields) == rows.CHUNK_FIELDS and form.shown is None:
+    if isinstance(found, Chunks) and tuple(fields) == CHUNK_FIELDS and form.shown is None:
         _drain(buffer, out)
         return _write_lines(out, found, form)
     if isinstance(found, Exchanges) and tuple(fields) == found.fields and len(fields) > 1:
@@ -180,8 +193,8 @@ def _column(field: str, stored: Sequence[Any], texts: Texts) -> Sequence[str]:
     if field == "flags":
         stored = [" ".join((flags or "").split()) for flags in stored]
     kinds = set(map(type, stored))
-    if float in kinds and rows.is_rounded(field):
-        stored = [round(value, rows.DECIMALS) if type(value) is float else value for value in stored]
+    if float in kinds and is_rounded(field):
+        stored = [round(value, DECIMALS) if type(value) is float else value for value in stored]
     if kinds <= _ASIS_THERE:
         return ["" if value is None else str(value) for value in stored]
     if kinds <= _TRUTH:
@@ -193,7 +206,7 @@ def _column(field: str, stored: Sequence[Any], texts: Texts) -> Sequence[str]:
 
 @functools.lru_cache(maxsize=1024)  # labels are the same in many exchanges
 def _label_words(stored: str) -> Any:
-    return rows.words(json.loads(stored))
+    return words(json.loads(stored))
 
 
 def _csv_texts(stored: Sequence[Any], form: _Csv) -> Sequence[str]:
@@ -258,11 +271,11 @@ def chunk_lines(id: str, decoded: Decoded, cell: Callable[[Any], str], end: str)
     timestamps: the other cells are written once for a run. A test compares the lines with those of `csv.writer`.
     """
     at_ns = list(itertools.chain.from_iterable(decoded.at_ns[run.items] for run in decoded.runs))
-    at_ms, gap_ms = milliseconds(at_ns), ["", *milliseconds(rows.gaps(at_ns))]
+    at_ms, gap_ms = milliseconds(at_ns), ["", *milliseconds(chunks.gaps(at_ns))]
     lines: list[str] = []
     own, seq = cell(id), 0
     for run in decoded.runs:
-        around = [_around(row, run.part, cell, end) for row in rows.chunk(id, run.chunk)]
+        around = [_around(row, run.part, cell, end) for row in chunks.chunk(id, run.chunk)]
         here = slice(seq, seq + len(run))
         reads = ["" if read is None else read for read in decoded.reads[run.items]]
         texts = [text if _ORDINARY(text) else cell(text) for text in run.texts]
@@ -284,14 +297,14 @@ def milliseconds(ns: Sequence[float | None]) -> list[str]:
     """
     known = [value for value in ns if value is not None]
     if not _are_usual(known):
-        return ["" if value is None else repr(rows.ms(value)) for value in ns]
+        return ["" if value is None else repr(ms(value)) for value in ns]
     whole = set(map(type, known)) == {int}
     written = msgspec.json.encode(
         [value / 1e6 for value in known] if whole else [round(value / 1e6, 6) for value in known]
     )
     # It writes the same as Python, and faster, except for numbers that Python writes with an exponent.
     if b"e" in written or b"n" in written or b",0.0000" in written or written.startswith(b"[0.0000"):
-        return ["" if value is None else repr(rows.ms(value)) for value in ns]
+        return ["" if value is None else repr(ms(value)) for value in ns]
     texts = written[1:-1].decode().split(",")
     if len(texts) == len(ns):
         return texts
@@ -301,18 +314,18 @@ def milliseconds(ns: Sequence[float | None]) -> list[str]:
 
 def _are_usual(known: Sequence[float]) -> bool:
     try:
-        return bool(known) and min(known) >= 0 and max(known) < rows.EXACT
+        return bool(known) and min(known) >= 0 and max(known) < EXACT
     except TypeError:  # a text: `rows.ms` raises the error
         return False
 
 
 def _around(row: TableRow, part: str | None, cell: Callable[[Any], str], end: str) -> tuple[str, str]:
     """Return the cells of a line between the event and the open text, and those after the text with the line's end."""
-    fields = rows.CHUNK_FIELDS[_FIRST:]
+    fields = CHUNK_FIELDS[_FIRST:]
     cells = [cell(row[field]) for field in fields]
     if part is None:
         return ",".join(cells), end
-    place = fields.index(rows.PART_FIELDS[part])
+    place = fields.index(PART_FIELDS[part])
     return "".join(f"{one}," for one in cells[:place]), "".join(f",{one}" for one in cells[place + 1 :]) + end
 
 
@@ -330,7 +343,7 @@ def _in_quotes(text: str) -> str:
 
 
 def _cell(value: Any, form: _Csv) -> str | int | float | None:
-    flat = rows.words(value)
+    flat = words(value)
     if not isinstance(flat, str):
         return flat
     text = flat if form.raw else guarded(flat)
@@ -371,7 +384,7 @@ def _write_markdown(out: BinaryIO, fields: Sequence[str], found: Iterable[TableR
 
 
 def _markdown(values: Sequence[Any]) -> str:
-    texts = ["" if (flat := rows.words(value)) is None else safe(str(flat)) for value in values]
+    texts = ["" if (flat := words(value)) is None else safe(str(flat)) for value in values]
     return "".join(f"| {_MARKUP.sub(_ESCAPED, text)} " for text in texts) + "|\n"
 
 
@@ -387,7 +400,7 @@ def _unquoted(value: Any, is_safe: bool) -> str:
     kind = type(value)
     if kind is float or kind is int:
         return str(value)
-    flat = value if kind in _TEXT else rows.words(value)
+    flat = value if kind in _TEXT else words(value)
     text = "" if flat is None else str(flat)
     text = text.translate(_TSV) if _TO_ESCAPE(text) else text  # few texts need it, and a search is faster
     if text.startswith(_QUOTE):

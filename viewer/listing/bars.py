@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
-from wiretape.viewer.rows import ConversationRow, TurnRow
+from wiretape.viewer.record.rows import ConversationRow, TurnRow
 from wiretape.viewer.sessions.account import Span, by_turn, phases, stretches
 from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Part, Tone

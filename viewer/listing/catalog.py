@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequence
 from typing import Final
 
-from wiretape.viewer.rows import ListRow
+from wiretape.viewer.record.rows import ListRow
 
 PAGE: Final = 128
 """Number of rows per query."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
-from wiretape.viewer.rows import TableRow
+from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.stats.metrics import group_title
 from wiretape.viewer.text import formatting
 

@@ -15,7 +15,7 @@ from wiretape.recorder.clock import wall_ns
 from wiretape.recorder.plurals import counted
 from wiretape.viewer.exchange.states import Look, state
 from wiretape.viewer.listing.layout import bar
-from wiretape.viewer.rows import ListRow
+from wiretape.viewer.record.rows import ListRow
 from wiretape.viewer.text import clock_axis, formatting, sparkline, waterfall
 from wiretape.viewer.text.cells import Part, Tone
 from wiretape.viewer.text.clock_axis import ClockAxis, ClockLine, ClockView

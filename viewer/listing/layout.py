@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.stalls import DEFAULT
-from wiretape.viewer import rows
 from wiretape.viewer.exchange import facts
 from wiretape.viewer.exchange.states import NOTABLE, ORPHAN, Look, elapsed_ms, moment, state
-from wiretape.viewer.rows import ListRow
+from wiretape.viewer.record import units
+from wiretape.viewer.record.rows import ListRow
 from wiretape.viewer.text import formatting, waterfall
 from wiretape.viewer.text.cells import Part, Tone, laid_out
 from wiretape.viewer.text.formatting import whole_ms
@@ -182,11 +182,11 @@ def bar(row: ListRow, look: Look) -> Bar:
     """Return the phases of an exchange, until now if it runs."""
     last_ms = row.latency_ms if row.latency_ms is not None else row.last_read_ms
     return Bar(
-        rows.ns(elapsed_ms(row, look)) or rows.ns(last_ms) or 0,
-        rows.ns(row.first_output_ms),
-        rows.ns(row.first_answer_ms),
-        rows.ns(row.thinking_ms),
-        rows.ns(last_ms),
+        units.ns(elapsed_ms(row, look)) or units.ns(last_ms) or 0,
+        units.ns(row.first_output_ms),
+        units.ns(row.first_answer_ms),
+        units.ns(row.thinking_ms),
+        units.ns(last_ms),
         row.stalls,
     )
 

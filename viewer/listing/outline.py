@@ -8,7 +8,8 @@ from typing import Final
 from wiretape.recorder.plurals import counted
 from wiretape.viewer.exchange.states import STATES, Look, moment
 from wiretape.viewer.listing.bars import Bars
-from wiretape.viewer.rows import ConversationRow, TurnRow, ms
+from wiretape.viewer.record.rows import ConversationRow, TurnRow
+from wiretape.viewer.record.units import ms
 from wiretape.viewer.text import formatting
 from wiretape.viewer.text.cells import Part, laid_out
 

@@ -10,10 +10,10 @@ from rich.cells import cell_len
 
 from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.recorder.plurals import counted
-from wiretape.viewer import rows
 from wiretape.viewer.exchange import facts
 from wiretape.viewer.exchange.states import NOTABLE, Look, elapsed_ms, ending, silence, state
-from wiretape.viewer.rows import ListRow, PreviewRow
+from wiretape.viewer.record import units
+from wiretape.viewer.record.rows import ListRow, PreviewRow
 from wiretape.viewer.text import cells, formatting, wrap
 from wiretape.viewer.text.cells import Part, Tone
 from wiretape.viewer.timing import wording
@@ -89,7 +89,7 @@ def _unended(row: ListRow, look: Look) -> str:
     if not look.recording:
         came = "nothing was read of it" if last is None else came
         return f"nothing records it any more; {came}. The next recorder on this tape will mark it as interrupted."
-    lasted = None if passed is None else silence(round(passed * 1e6), rows.ns(last), DEFAULT)
+    lasted = None if passed is None else silence(round(passed * 1e6), units.ns(last), DEFAULT)
     return f"still running{'' if lasted is None else f', {lasted}'}; {came}"
 
 

@@ -16,10 +16,10 @@ from rich.cells import cell_len
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.process import RecorderRun
 from wiretape.recorder.sanitize import clipped
-from wiretape.viewer import rows
 from wiretape.viewer.exchange import states
 from wiretape.viewer.exchange.states import ORPHAN, Look
-from wiretape.viewer.rows import ListRow
+from wiretape.viewer.record.rows import ListRow
+from wiretape.viewer.record.units import ns
 from wiretape.viewer.text import cells, formatting, sparkline
 from wiretape.viewer.text.cells import Part, Tone
 
@@ -247,7 +247,7 @@ def _layout(entries: Sequence[RankedExchange], width: int, *, with_units: bool) 
 
 def axis_ns(entries: Sequence[RankedExchange]) -> int:
     """Return the length of the axis of all drawings: the longest duration of the exchanges."""
-    return max((rows.ns(entry.row.duration_ms) or 0 for entry in entries), default=0)
+    return max((ns(entry.row.duration_ms) or 0 for entry in entries), default=0)
 
 
 def head(layout: Layout, by: str | None, axis: int, *, reverse: bool = False) -> Iterator[Part]:
@@ -276,8 +276,8 @@ def line(entry: RankedExchange, layout: Layout, winners: dict[str, frozenset[int
             tone = "success" if text.endswith(BETTER) else "muted" if getattr(row, name) is None else "plain"
             yield from cells.laid_out([(text, tone)], width, right=True)
     yield " ", "plain"
-    ended_ns = None if row.outcome in ("open", ORPHAN.word) else rows.ns(row.duration_ms)
-    at = sparkline.timestamps(rows.ns(row.ttft_ms), entry.gaps)
+    ended_ns = None if row.outcome in ("open", ORPHAN.word) else ns(row.duration_ms)
+    at = sparkline.timestamps(ns(row.ttft_ms), entry.gaps)
     for tone, signs in groupby(sparkline.line(at, ended_ns, axis, max(layout.drawn, 1)), _gap_tone):
         yield "".join(signs), tone
 

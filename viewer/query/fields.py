@@ -13,8 +13,9 @@ from wiretape.recorder.decode.exchange import FAILURES, FLAGS, OUTCOMES
 from wiretape.recorder.decode.metrics import METRICS, SHOWN, Metric
 from wiretape.recorder.decode.operation import OPERATIONS
 from wiretape.recorder.facts import FACTS, Style, kinds
-from wiretape.viewer import rows
 from wiretape.viewer.query.operators import Kind
+from wiretape.viewer.record import fields
+from wiretape.viewer.record.fields import CACHE_VERDICTS, GAP_PERCENTILES
 
 OUTCOME_WORDS: Final[dict[str, tuple[str, ...]]] = {
     **{name: (name,) for name in OUTCOMES},
@@ -57,7 +58,7 @@ def _time(name: str, meaning: str = "", *aliases: str) -> Field:
 
 
 def _derived(stored: str) -> Field:
-    entry, name = SHOWN[stored], rows.field_name(stored)
+    entry, name = SHOWN[stored], fields.field_name(stored)
     metric: Metric | None = entry.metadata["metric"]
     is_share = metric is not None and metric.unit == "share of 1"
     numbers: dict[Any, Kind] = {int: "count", float: "share" if is_share else "rate"}
@@ -100,10 +101,10 @@ _NAMED: Final = (
     *map(_derived, ("response_id", "framing", "ended_by", "reset_code", "connection_reused", "protocol", "clock")),
     *map(_derived, ("error_message", "content", "reasoning", "refusal", "ended_detail", "status", "gap_bytes")),
     *map(_derived, METRICS),
-    *map(_gap_percentile, rows.GAP_PERCENTILES),
+    *map(_gap_percentile, GAP_PERCENTILES),
     Field("cost", "rate", ("cost",)),
     Field("cache_hit_rate", "share", ("cache_hit_rate",), "whole", ("cache.hit",)),
-    _text("cache_verdict", choices=rows.CACHE_VERDICTS),
+    _text("cache_verdict", choices=CACHE_VERDICTS),
     _text("cache_broken_at", "prefix"),
     Field("cache_expected_tokens", "count", ("cache_expected_tokens",)),
     Field("cache_idle_ms", "duration", ("cache_idle_ms",)),
@@ -111,7 +112,7 @@ _NAMED: Final = (
     _text("cache_remedy"),
 )  # fmt: skip
 _OF_ROWS: Final = {"labels", *(field.name for field in _NAMED)}
-_ROWS: Final = (*_NAMED, *(_derived(rows.stored_name(name)) for name in rows.FIELDS if name not in _OF_ROWS))
+_ROWS: Final = (*_NAMED, *(_derived(fields.stored_name(name)) for name in fields.FIELDS if name not in _OF_ROWS))
 
 FIELDS: Final[dict[str, Field]] = {field.name: field for field in _ROWS}
 """Every field by the name that a filter prints."""

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from wiretape.recorder.decode.exchange import FAILURES
+from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.report.tables import LEAST, Column, Table, happened, number, paragraph, table
-from wiretape.viewer.rows import TableRow
 from wiretape.viewer.stats import compare
 from wiretape.viewer.text.formatting import UNKNOWN, cell
 

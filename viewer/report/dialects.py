@@ -13,11 +13,11 @@ from wiretape.recorder.decode.exchange import Exchange, Reads
 from wiretape.recorder.decode.metrics import Measures
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped, safe
-from wiretape.viewer import rows
 from wiretape.viewer.exchange import events
 from wiretape.viewer.exchange.clocks import Times
 from wiretape.viewer.exchange.transcript import Transcript
-from wiretape.viewer.rows import TableRow
+from wiretape.viewer.record import fields, units
+from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.text import formatting
 
 TRIED: Final = (
@@ -53,7 +53,7 @@ def trial(exchange: Exchange, reads: Reads, body: bytes, declarations: Sequence[
 
 def row(found: Trial) -> TableRow:
     values = {name: getattr(found.measures, name) for name in TRIED}
-    values = {rows.field_name(name): rows.ms(one) if name.endswith("_ns") else one for name, one in values.items()}
+    values = {fields.field_name(name): units.ms(one) if name.endswith("_ns") else one for name, one in values.items()}
     return values | {"flags": list(found.measures.flags), "ignored": list(found.ignored)}
 
 

@@ -13,9 +13,9 @@ from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.exchange import OUTCOMES
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
+from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.report import stats
 from wiretape.viewer.report.tables import OF_TIME, Column, Table, number, paragraph, table
-from wiretape.viewer.rows import TableRow
 from wiretape.viewer.stats.metrics import QUANTITIES, group_title
 from wiretape.viewer.stats.summary import Attempts, field_name
 from wiretape.viewer.text.formatting import UNKNOWN, cell

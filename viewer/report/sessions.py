@@ -7,9 +7,10 @@ from rich.text import Text
 
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
+from wiretape.viewer.record.rows import TableRow
+from wiretape.viewer.record.units import ms
 from wiretape.viewer.report import stats
 from wiretape.viewer.report.tables import Column, Table, paragraph, plain, table
-from wiretape.viewer.rows import TableRow, ms
 from wiretape.viewer.sessions.account import Account, TurnTime
 from wiretape.viewer.text import formatting
 from wiretape.viewer.text.formatting import beside, count, share, span

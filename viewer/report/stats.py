@@ -12,8 +12,8 @@ from wiretape.recorder.decode.exchange import OUTCOMES
 from wiretape.recorder.local_time import period
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
+from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.report.tables import Table, fitting, grid, number, paragraph, width_of
-from wiretape.viewer.rows import TableRow
 from wiretape.viewer.stats import summary
 from wiretape.viewer.stats.histogram import Bucket
 from wiretape.viewer.stats.metrics import QUANTITIES, STATISTICS, Quantity, group_title

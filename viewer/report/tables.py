@@ -22,7 +22,9 @@ from wiretape.recorder import local_time
 from wiretape.recorder.decode import causes
 from wiretape.recorder.decode.causes import Ending
 from wiretape.viewer.exchange.states import ORPHAN, STATES
-from wiretape.viewer.rows import DETAIL_FIELDS, FIELDS, GAP_PERCENTILES, TEXT_FIELDS, TableRow, ending, ns
+from wiretape.viewer.record.fields import DETAIL_FIELDS, FIELDS, GAP_PERCENTILES, TEXT_FIELDS
+from wiretape.viewer.record.rows import TableRow, ending
+from wiretape.viewer.record.units import ns
 from wiretape.viewer.sessions.account import PARTS
 from wiretape.viewer.text import formatting, sparkline
 

@@ -12,9 +12,9 @@ from rich.text import Text
 
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
+from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.report import tables
 from wiretape.viewer.report.tables import Table
-from wiretape.viewer.rows import TableRow
 from wiretape.viewer.stats.compare import change
 from wiretape.viewer.stats.tools.summary import MetricSummary, ToolReport
 from wiretape.viewer.stats.tools.tools import authority

@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from wiretape.recorder.decode.metrics import percentile
 from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
-from wiretape.viewer import rows
+from wiretape.viewer.record import rows, units
+from wiretape.viewer.record.fields import ACCOUNT_FIELDS, stored_name
 
 PARTS: Final = {
     "streaming": "an exchange is between its first and last output, and not in a stall",
@@ -91,7 +92,7 @@ class Account:
         return {name: getattr(self, f"{name}_ns") for name in PARTS} if self.is_known else {}
 
     def row(self) -> rows.TableRow:
-        row = {name: _shown(name, getattr(self, rows.stored_name(name))) for name in rows.ACCOUNT_FIELDS}
+        row = {name: _shown(name, getattr(self, stored_name(name))) for name in ACCOUNT_FIELDS}
         return row if self.is_known else row | dict.fromkeys(f"{name}_ms" for name in PARTS)
 
     def __add__(self, other: "Account") -> "Account":
@@ -103,7 +104,7 @@ class Account:
 
 
 def _shown(name: str, value: Any) -> Any:
-    return rows.ms(value) if name.endswith("_ms") else value
+    return units.ms(value) if name.endswith("_ms") else value
 
 
 _NOT_SUMMED: Final = ("exchanges_max", "ttft_p50_ns", "clock_step", "is_known")

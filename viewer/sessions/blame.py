@@ -12,7 +12,7 @@ from typing import Final, Literal
 from wiretape.recorder.decode.attribution import Attribution, Slowness
 from wiretape.recorder.decode.exchange import FLAGS
 from wiretape.recorder.decode.stalls import Thresholds
-from wiretape.viewer.rows import ms
+from wiretape.viewer.record.units import ms
 from wiretape.viewer.text import formatting
 from wiretape.viewer.timing import wording
 from wiretape.viewer.timing.verdicts import Verdict, longest_stall

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from wiretape.viewer.exchange.facts import Line
-from wiretape.viewer.rows import DetailRow, TableRow
+from wiretape.viewer.record.rows import DetailRow, TableRow
 from wiretape.viewer.sessions.context import Context
 from wiretape.viewer.text.formatting import line
 

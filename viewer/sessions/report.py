@@ -21,9 +21,10 @@ from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.errors import TapeDamaged
 from wiretape.recorder.facts import ENDED_BY, PROTOCOLS
 from wiretape.recorder.plurals import counted
-from wiretape.viewer import rows
 from wiretape.viewer.exchange import request_ids, story
-from wiretape.viewer.rows import DetailRow, Headers
+from wiretape.viewer.record import rows, units
+from wiretape.viewer.record.fields import ACCOUNT_FIELDS
+from wiretape.viewer.record.rows import DetailRow, Headers
 from wiretape.viewer.sessions import blame
 from wiretape.viewer.sessions.account import Account
 from wiretape.viewer.sessions.disclosure import Disclosure
@@ -164,7 +165,7 @@ class IssueReport:
     first_started_at: str | None = _is("when the first one began, UTC")
     last_started_at: str | None = _is("when the last one began, UTC")
     time: Mapping[str, Any] | None = _is(
-        f"the time account of its sessions, added up; null for one exchange: {', '.join(rows.ACCOUNT_FIELDS)}"
+        f"the time account of its sessions, added up; null for one exchange: {', '.join(ACCOUNT_FIELDS)}"
     )
     verdict: str = _is("the verdict on the listed exchanges if they agree, else unclear")
     verdicts: Mapping[str, int] = _is("number of listed exchanges by their verdicts")
@@ -351,7 +352,7 @@ def _request_ids(answered: Mapping[str, str], rule: Disclosure) -> Iterator[Requ
 
 def _moment(started_at: object) -> str | None:
     try:
-        return f"{rows.timestamp(str(started_at)).astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}Z"
+        return f"{units.timestamp(str(started_at)).astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}Z"
     except TapeDamaged:
         return None
 
@@ -370,8 +371,8 @@ def _timeline(row: DetailRow, one: Examined) -> list[Moment]:
     exchange, moments = one.timed.exchange, [Moment(0.0, "request")]
     status = "" if row.status is None else f", status {row.status}"
     known = (
-        (rows.ms(exchange.connected_ns), "connected"),
-        (rows.ms(exchange.headers_ns), f"response head{status}"),
+        (units.ms(exchange.connected_ns), "connected"),
+        (units.ms(exchange.headers_ns), f"response head{status}"),
         (row.ttft_ms, "first output"),
         (row.latency_ms, "last output"),
     )
@@ -381,7 +382,7 @@ def _timeline(row: DetailRow, one: Examined) -> list[Moment]:
     for verdict in blame.longest(one.verdicts):
         if verdict.kind == "stall":
             by = {"relay": "wiretape", None: "unclear"}.get(verdict.who, verdict.who)
-            what = f"silence of {ms(rows.ms(verdict.lasted_ns))} ms begins ({by})"
+            what = f"silence of {ms(units.ms(verdict.lasted_ns))} ms begins ({by})"
             moments.append(Moment(verdict.from_ns / 1e6, what))
     moments.sort(key=lambda moment: moment.at_ms)
     if exchange.end_ns is not None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from wiretape.viewer.exchange.opened import Known
     from wiretape.viewer.exchange.turn import Turn
     from wiretape.viewer.query.syntax import Filter
-    from wiretape.viewer.rows import DetailRow, HeadersRow, ListRow, PreviewRow, RequestRow, TableRow
+    from wiretape.viewer.record.rows import DetailRow, HeadersRow, ListRow, PreviewRow, RequestRow, TableRow
     from wiretape.viewer.sessions.account import Account
     from wiretape.viewer.sessions.content import SentContext
     from wiretape.viewer.stats.metrics import Bound, Quantity

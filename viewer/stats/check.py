@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 from xml.etree import ElementTree
 
-from wiretape.viewer.rows import TableRow
+from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.stats.metrics import NAMES, QUANTITIES, RATES, STATISTICS, amount
 from wiretape.viewer.stats.summary import field_name
 

@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from wiretape.viewer.rows import DetailRow, TableRow, value
+from wiretape.viewer.record.rows import DetailRow, TableRow, value
 from wiretape.viewer.stats.metrics import QUANTITIES
 from wiretape.viewer.stats.summary import Attempts, Sample, Values, field_name, known, percentiles
 

@@ -12,8 +12,8 @@ from typing import Final
 
 from wiretape.recorder.clock import zone
 from wiretape.recorder.decode.metrics import METRICS, Measures, Metric
-from wiretape.viewer import rows
 from wiretape.viewer.query.fields import closest_first, others
+from wiretape.viewer.record import fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Quantity:
 
 
 def _of(metric: Metric) -> Quantity:
-    name, field = metric.name.removesuffix("_ns"), rows.field_name(metric.name)
+    name, field = metric.name.removesuffix("_ns"), fields.field_name(metric.name)
     own = "each exchange's own " if name.startswith("icl_") else ""
     unit = "ms" if metric.unit == "ns" else metric.unit
     is_whole = metric.unit == "ns" and metric.name in _WHOLE

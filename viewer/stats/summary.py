@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiretape.recorder.decode.exchange import OUTCOMES
-from wiretape.viewer.rows import TableRow
+from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.stats.histogram import Bucket, buckets
 from wiretape.viewer.stats.metrics import QUANTITIES, STATISTICS, Bound, Quantity
 from wiretape.viewer.stats.prices import UNITS, Paid

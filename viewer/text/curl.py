@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import quote, urlsplit
 
 from wiretape.recorder.plurals import counted
-from wiretape.viewer.rows import RequestRow
+from wiretape.viewer.record.rows import RequestRow
 from wiretape.viewer.text import formatting
 
 LONGEST: Final = 100_000

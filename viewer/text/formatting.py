@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from wiretape.recorder.sanitize import safe
-from wiretape.viewer import rows
+from wiretape.viewer.record import cells
 
 UNKNOWN: Final = "–"
 MINUS: Final = "−"
@@ -25,7 +25,7 @@ LEAST_MINUTES: Final = 120
 
 def cell(value: object) -> str:
     """Return a value of any kind in one line."""
-    words = rows.words(value)
+    words = cells.words(value)
     return UNKNOWN if words is None else safe(str(words))
 
 

@@ -24,8 +24,8 @@ from wiretape.recorder.decode.stalls import (
     output_gaps,
     without_tools,
 )
-from wiretape.viewer import rows
-from wiretape.viewer.rows import TableRow
+from wiretape.viewer.record import fields, units
+from wiretape.viewer.record.rows import TableRow
 
 WORDS: Final = 80
 """Length of the text quoted before and after a stall, in characters."""
@@ -93,7 +93,7 @@ _MEANINGS: Final = {one.name: one.metadata["doc"] for one in dataclasses.fields(
 
 def schema() -> dict[str, str]:
     """Return the fields of a verdict's row, which are a contract, and their meanings."""
-    return {rows.field_name(name): meaning for name, meaning in _MEANINGS.items()}
+    return {fields.field_name(name): meaning for name, meaning in _MEANINGS.items()}
 
 
 FIELDS: Final = tuple(schema())
@@ -101,7 +101,7 @@ FIELDS: Final = tuple(schema())
 
 def row(verdict: Verdict) -> TableRow:
     values = ((name, getattr(verdict, name)) for name in _MEANINGS)
-    return {rows.field_name(name): rows.ms(value) if name.endswith("_ns") else value for name, value in values}
+    return {fields.field_name(name): units.ms(value) if name.endswith("_ns") else value for name, value in values}
 
 
 def verdicts(timed: Attribution, outcome: str, limits: Thresholds) -> list[Verdict]:

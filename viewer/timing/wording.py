@@ -9,7 +9,7 @@ from typing import Final
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
-from wiretape.viewer import rows
+from wiretape.viewer.record import units
 from wiretape.viewer.text.formatting import UNKNOWN, count, line, ms, timestamp_with_unit
 from wiretape.viewer.timing.verdicts import Verdict, longest_stall
 
@@ -128,4 +128,4 @@ def _quoted(text: str | None, *, last: bool = False) -> str:
 
 
 def _ms(ns: float | None) -> str:
-    return ms(rows.ms(ns))
+    return ms(units.ms(ns))

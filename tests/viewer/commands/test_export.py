@@ -16,9 +16,9 @@ from click.testing import CliRunner, Result
 from tests.support.commands import on_terminal, run
 from tests.support.sample_tape import COMPLETE, LIVE, TOOLS, TRUNCATED
 from wiretape.recorder.errors import OutputRefused
-from wiretape.viewer import rows
 from wiretape.viewer.cli import group
 from wiretape.viewer.export import text as export
+from wiretape.viewer.record.fields import FIELDS
 
 
 def run_with(tape: Path, stdin: str | IO[bytes], *arguments: str, code: int = 0) -> Result:
@@ -29,7 +29,7 @@ def run_with(tape: Path, stdin: str | IO[bytes], *arguments: str, code: int = 0)
 
 def test_export_is_csv_on_stdout_unless_told_otherwise(tape: Path) -> None:
     found = run(tape, "export").stdout_bytes
-    assert found.startswith(",".join(rows.FIELDS).encode() + b"\r\n")
+    assert found.startswith(",".join(FIELDS).encode() + b"\r\n")
     assert run(tape, "export", "-o", "-").stdout_bytes == found
     assert "aaaa000000000001" in run(tape, "export", "--format", "table").stdout
 

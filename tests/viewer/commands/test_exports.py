@@ -24,7 +24,7 @@ from tests.support.sample_tape import (
     response,
 )
 from wiretape.recorder.decode.values import JsonObject
-from wiretape.viewer import rows
+from wiretape.viewer.record.fields import CHUNK_FIELDS
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.stats import summary
 
@@ -74,7 +74,7 @@ def test_parquet_of_many_rows_has_them_all(tape: Path, connection: Connection, t
     arrow = pytest.importorskip("pyarrow.parquet")
     run(tape, "export", "--table", "chunks", "-o", str(tmp_path / "x.parquet"))
     table = arrow.read_table(tmp_path / "x.parquet")
-    assert table.column_names == list(rows.CHUNK_FIELDS)
+    assert table.column_names == list(CHUNK_FIELDS)
     assert table.num_rows == len(list(queries.all_chunks(connection)))
 
 

@@ -9,10 +9,10 @@ from tests.support.cases import each_case
 from tests.support.commands import on_terminal, run
 from wiretape.recorder.decode.exchange import FLAGS, OUTCOMES
 from wiretape.recorder.decode.metrics import METRICS
-from wiretape.viewer import rows
 from wiretape.viewer.cli import group
 from wiretape.viewer.commands import topics
 from wiretape.viewer.query import fields, operators
+from wiretape.viewer.record.fields import field_name
 from wiretape.viewer.stats.metrics import QUANTITIES, RATES
 
 NONE = Path("none.db")
@@ -67,9 +67,7 @@ def test_an_unknown_topic_gets_the_closest_ones(path: tuple[str, ...], said: str
     assert said in " ".join(run(NONE, "help", *path, code=2).stderr.split())
 
 
-@each_case(
-    "name", [*OUTCOMES, *FLAGS, *QUANTITIES, *RATES, *(rows.field_name(name) for name in METRICS), *fields.NAMES]
-)
+@each_case("name", [*OUTCOMES, *FLAGS, *QUANTITIES, *RATES, *(field_name(name) for name in METRICS), *fields.NAMES])
 def test_every_outcome_flag_metric_rate_and_field_has_a_definition(name: str) -> None:
     assert topics.definitions(name)
 

@@ -13,7 +13,7 @@ import pytest
 from tests.support import forked
 from tests.support.commands import on_terminal, run
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS, FAILED, LIMITED, LIVE, ODD, TOOLS, TRUNCATED
-from wiretape.viewer import rows
+from wiretape.viewer.record.fields import CONVERSATION_FIELDS, DETAIL_FIELDS, FIELDS, GAP_PERCENTILES, TEXT_FIELDS
 from wiretape.viewer.report import tables
 
 BODY = b"".join(data for _, data in COMPLETE_READS)
@@ -43,7 +43,7 @@ def test_a_pipe_has_the_columns_of_the_table_and_their_whole_values(tape: Path) 
 
 
 def test_columns_are_in_an_order_of_meaning_everywhere(tape: Path) -> None:
-    everything = [*rows.FIELDS, "sparkline", *rows.TEXT_FIELDS, *rows.DETAIL_FIELDS, *rows.GAP_PERCENTILES, "happened"]
+    everything = [*FIELDS, "sparkline", *TEXT_FIELDS, *DETAIL_FIELDS, *GAP_PERCENTILES, "happened"]
     assert run(tape, "ls", "--columns", "all").stdout.splitlines()[0].split("\t") == everything
     order = ["id", "started_at", "model", "upstream", "outcome", "ttft_ms", "duration_ms", "output_tokens", "flags"]
     headers = [run(tape, *command).stdout.splitlines()[0] for command in (("ls",), ("export", "--format", "tsv"))]
@@ -138,7 +138,7 @@ def test_an_unknown_column_lists_those_that_there_are_the_closest_first(tape: Pa
     said = run(tape, "ls", "--columns", "id,outcom", code=2).stderr
     assert "there is no column 'outcom': choose from outcome, outcome_detail, " in said
     listed = run(tape, "ls", "--columns", "help").stdout.splitlines()
-    assert set(rows.FIELDS) <= {line.split(" ")[0] for line in listed}
+    assert set(FIELDS) <= {line.split(" ")[0] for line in listed}
 
 
 @pytest.mark.parametrize("arguments", [("--spark",), ("--format", "ids")])
@@ -232,7 +232,7 @@ def test_a_bare_word_searches_model_text_and_id(tape: Path) -> None:
 def test_conversations_are_listed_with_their_totals_and_lead_to_their_exchanges(tape: Path) -> None:
     result = run(tape, "ls", "--by", "conversation", "--format", "json", "-f", "status:200")
     found = json.loads(result.stdout)
-    assert tuple(found[0]) == rows.CONVERSATION_FIELDS
+    assert tuple(found[0]) == CONVERSATION_FIELDS
     listed = json.loads(run(tape, "ls", "--format", "json", "-f", "status:200").stdout)
     assert sum(row["exchanges"] for row in found) == len(listed) == len(found)
     for row in found:

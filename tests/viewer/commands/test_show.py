@@ -16,9 +16,9 @@ from tests.support.growing_tape import recorder
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS, LIMITED, LIVE, ODD, TOOLS, event, recorded
 from wiretape.recorder.decode import allowance
 from wiretape.recorder.decode.stalls import Thresholds
-from wiretape.viewer import rows
 from wiretape.viewer.exchange import markers
 from wiretape.viewer.exchange import opened as opening
+from wiretape.viewer.record.fields import DETAIL_FIELDS, EVENT_FIELDS, FIELDS, SENT_READ_FIELDS, TEXT_FIELDS
 from wiretape.viewer.source.tape import exchange, queries
 from wiretape.viewer.timing import verdicts
 
@@ -33,7 +33,7 @@ def test_show_finds_the_newest_that_failed(tape: Path) -> None:
 def test_show_as_json_is_one_object_that_begins_with_the_contract(tape: Path) -> None:
     found = json.loads(run(tape, "show", COMPLETE, "--format", "json").stdout)
     heads = ("request_headers", "response_headers", "response_trailers")
-    assert tuple(found) == rows.FIELDS + rows.TEXT_FIELDS + rows.DETAIL_FIELDS + heads
+    assert tuple(found) == FIELDS + TEXT_FIELDS + DETAIL_FIELDS + heads
     assert found["response_headers"] == [["content-type", "text/event-stream"]]
     assert (found["content"], found["labels"], found["usage"]["total_tokens"]) == ("Hello, world", {"run": "a7"}, 9)
 
@@ -46,7 +46,7 @@ def test_show_as_csv_has_the_structures_as_json(tape: Path) -> None:
 
 @pytest.mark.parametrize("part", ["events", "reads"])
 def test_events_and_reads_come_in_every_format(tape: Path, part: str) -> None:
-    fields = {"events": rows.EVENT_FIELDS, "reads": rows.SENT_READ_FIELDS}[part]
+    fields = {"events": EVENT_FIELDS, "reads": SENT_READ_FIELDS}[part]
     found = json.loads(run(tape, "show", COMPLETE, "--part", part, "--format", "json").stdout)
     assert {tuple(row) for row in found} == {fields}
     assert tuple(run(tape, "show", COMPLETE, "--part", part).stdout.splitlines()[0].split()) == fields

@@ -14,7 +14,7 @@ from wiretape.viewer.exchange.conversation import Folding, flattened, lines, par
 from wiretape.viewer.exchange.facts import Line
 from wiretape.viewer.exchange.report import drawn
 from wiretape.viewer.exchange.turn import Turn, asked, turn
-from wiretape.viewer.rows import RequestRow
+from wiretape.viewer.record.rows import RequestRow
 
 FIRST = detailed(
     id=turns.FIRST, content="I look.",

@@ -18,7 +18,7 @@ from wiretape.viewer.exchange.race import ALIGNMENTS, Lane, Race
 from wiretape.viewer.exchange.race_drawing import Drawing
 from wiretape.viewer.exchange.states import Silence
 from wiretape.viewer.exchange.transcript import Transcript
-from wiretape.viewer.rows import DetailRow
+from wiretape.viewer.record.rows import DetailRow
 from wiretape.viewer.source.tape import exchange, queries
 
 

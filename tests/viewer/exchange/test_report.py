@@ -11,7 +11,7 @@ from tests.support.timed_exchanges import Part, evenly, outcome, timed, word
 from wiretape.recorder.decode.attribution import Attribution
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer.exchange import pages, report
-from wiretape.viewer.rows import DetailRow
+from wiretape.viewer.record.rows import DetailRow
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.exchange import known
 from wiretape.viewer.timing.verdicts import Verdict, verdicts

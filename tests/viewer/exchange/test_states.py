@@ -16,7 +16,7 @@ from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer.exchange import states
 from wiretape.viewer.exchange.states import Look, Silence, silence
 from wiretape.viewer.listing import layout
-from wiretape.viewer.rows import ListRow
+from wiretape.viewer.record.rows import ListRow
 from wiretape.viewer.text import cells, formatting
 from wiretape.viewer.text.cells import Part
 from wiretape.viewer.text.waterfall import Axis

@@ -11,7 +11,7 @@ from tests.support.websockets import ASK, response, side, websocket
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.prompt import Message, Text
 from wiretape.viewer.exchange.turn import Turn, answer, asked, asked_over_websocket, over_websocket, turn
-from wiretape.viewer.rows import RequestRow
+from wiretape.viewer.record.rows import RequestRow
 
 CALLS = [{"id": "call_1", "name": "get_weather", "arguments": '{"city":"Oslo"}'}]
 ANSWERED = detailed(content="I look.", tool_calls=CALLS)

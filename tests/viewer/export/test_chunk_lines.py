@@ -17,8 +17,9 @@ from wiretape.recorder.decode.dialect import Chunk, Piece, ReportedError, ToolPi
 from wiretape.recorder.decode.runs import ItemRun
 from wiretape.recorder.decode.templates import PARTS, filler
 from wiretape.recorder.errors import TapeDamaged
-from wiretape.viewer import rows
 from wiretape.viewer.export import text as export
+from wiretape.viewer.record import chunks, units
+from wiretape.viewer.record.fields import CHUNK_FIELDS
 from wiretape.viewer.source.tape import queries
 
 NS = st.one_of(st.none(), st.integers(0, 200), st.integers(0, 1 << 40), st.integers(-5, 1 << 62))
@@ -80,26 +81,26 @@ def one_by_one(decoded: Decoded) -> Decoded:
 
 def written(found: Any, **options: Any) -> bytes:
     out = io.BytesIO()
-    export.write(out, "csv", rows.CHUNK_FIELDS, found, **options)
+    export.write(out, "csv", CHUNK_FIELDS, found, **options)
     return out.getvalue()
 
 
 @given(st.lists(streams(), max_size=3), st.booleans(), st.one_of(st.none(), st.integers(0, 12)))
 def test_lines_are_what_csv_makes_of_the_rows(found: list[Decoded], raw: bool, limit: int | None) -> None:
     exchanges = [(f"a{place}", decoded) for place, decoded in enumerate(found)]
-    apart = [row for id, decoded in exchanges for row in rows.chunks(id, one_by_one(decoded))]
-    assert list(rows.Chunks(exchanges, limit)) == apart[:limit]
-    assert written(rows.Chunks(exchanges, limit), raw_csv=raw) == written(apart[:limit], raw_csv=raw)
+    apart = [row for id, decoded in exchanges for row in chunks.chunks(id, one_by_one(decoded))]
+    assert list(chunks.Chunks(exchanges, limit)) == apart[:limit]
+    assert written(chunks.Chunks(exchanges, limit), raw_csv=raw) == written(apart[:limit], raw_csv=raw)
 
 
 @given(st.lists(st.one_of(NS, st.floats(-1e3, 1e12))))
 def test_milliseconds_are_written_as_python_writes_them(ns: list[float | None]) -> None:
-    assert export.milliseconds(ns) == ["" if value is None else repr(rows.ms(value)) for value in ns]
+    assert export.milliseconds(ns) == ["" if value is None else repr(units.ms(value)) for value in ns]
 
 
 @given(st.lists(st.integers(0, 1 << 53), min_size=1))
 def test_milliseconds_of_known_timestamps_are_written_as_python_writes_them(ns: list[int]) -> None:
-    assert export.milliseconds(ns) == [repr(rows.ms(value)) for value in ns]
+    assert export.milliseconds(ns) == [repr(units.ms(value)) for value in ns]
 
 
 @pytest.mark.parametrize("damaged", ["x", b"x"])
@@ -112,7 +113,7 @@ def test_a_timestamp_that_is_no_number_is_damage(damaged: Any) -> None:
 @each_case("around", [0, 10**2, 10**6, 10**9, 1 << 52, 10**22])
 def test_milliseconds_are_written_the_same_at_every_size(around: int) -> None:
     for ns in range(around - 120, around + 120):
-        assert export.milliseconds([ns]) == [repr(rows.ms(ns))] == [repr(round(ns / 1e6, 6))]
+        assert export.milliseconds([ns]) == [repr(units.ms(ns))] == [repr(round(ns / 1e6, 6))]
         assert export.milliseconds([10**8, ns, 10**8]) == ["100.0", repr(round(ns / 1e6, 6)), "100.0"]
 
 
@@ -128,5 +129,5 @@ def test_the_chunks_of_a_tape_are_written_the_same_both_ways(
 def test_a_cell_is_a_formula_no_more_than_in_a_row() -> None:
     first = Chunk("openai.chat", pieces=(Piece(0, "x", "", "", (), None),), content=True)
     decoded = of_runs([ItemRun(first, "content", ["=1", 'a"b', "c,d"], 0)], [0, 1, 2])
-    text = written(rows.Chunks([("a", decoded)])).decode()
+    text = written(chunks.Chunks([("a", decoded)])).decode()
     assert [row["content"] for row in csv.DictReader(io.StringIO(text, newline=""))] == ["'=1", 'a"b', "c,d"]

@@ -9,8 +9,8 @@ from sqlalchemy import Connection
 from tests.support.cases import each_case
 from tests.support.commands import run
 from tests.support.golden import assert_golden
-from wiretape.viewer import rows
 from wiretape.viewer.export import fields, text
+from wiretape.viewer.record.fields import READ_FIELDS
 from wiretape.viewer.source.tape import overview
 from wiretape.viewer.stats import metrics, summary
 
@@ -61,7 +61,7 @@ def test_rates_and_shares_have_units_of_their_own() -> None:
 
 def test_a_schema_says_it_in_one_row_for_each_column(tape: Path) -> None:
     found = json.loads(run(tape, "export", "--schema", "--table", "reads", "--format", "json").stdout)
-    assert [tuple(row) for row in found] == [fields.SCHEMA_FIELDS] * (1 + len(rows.READ_FIELDS))
+    assert [tuple(row) for row in found] == [fields.SCHEMA_FIELDS] * (1 + len(READ_FIELDS))
     assert found[2] == {
         "table": "reads", "column": "at_ms", "type": "number", "unit": "ms", "meaning": "T0 → when the socket gave it",
     }  # fmt: skip

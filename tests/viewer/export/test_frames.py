@@ -20,9 +20,9 @@ from wiretape.recorder.errors import ForeignFile, NotFound
 from wiretape.recorder.tape import file, journal
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.recorder.tape.store import Store
-from wiretape.viewer import rows
 from wiretape.viewer.export import fields, frames, text
 from wiretape.viewer.export.frames import Tape, open_tape
+from wiretape.viewer.record import cells, units
 from wiretape.viewer.source.tape import overview
 from wiretape.viewer.stats import summary
 
@@ -61,7 +61,7 @@ def test_a_frame_has_the_columns_and_values_of_the_export(whole: Tape, connectio
 
 
 def _cell(value: Any) -> Any:
-    return value if isinstance(value, bool) else rows.flat(value)
+    return value if isinstance(value, bool) else cells.flat(value)
 
 
 @each_case("name", [*TABLES, "gaps"])
@@ -183,7 +183,7 @@ def test_gaps_are_those_between_output_chunks(whole: Tape) -> None:
 
 @given(st.integers(0, 2**53 - 1))
 def test_whole_nanoseconds_are_as_exact_in_an_array_as_in_a_row(ns: int) -> None:
-    assert ns >= 10**18 or ns / 1e6 == rows.ms(ns)
+    assert ns >= 10**18 or ns / 1e6 == units.ms(ns)
 
 
 def test_hostile_text_comes_as_it_is(whole: Tape) -> None:
@@ -297,7 +297,7 @@ def test_figures_are_those_of_the_command(tape: Path, options: dict[str, Any], a
     found = [_row(row) for row in frame.to_dict("records")]
     expected = printed(tape, "stats", *arguments)
     assert found == [
-        {name: rows.flat(one) if name == "warnings" else one for name, one in row.items()} for row in expected
+        {name: cells.flat(one) if name == "warnings" else one for name, one in row.items()} for row in expected
     ]
     assert list(frame.columns) == list(frame.attrs["columns"])
 
@@ -318,7 +318,7 @@ def test_figures_tell_which_exchanges_they_leave_out(tmp_path: Path) -> None:
 
 def test_two_exchanges_are_compared_as_by_the_command(tape: Path) -> None:
     found = open_tape(tape).compare(COMPLETE, TOOLS)
-    compared = [rows.rounded(_row(row), row) for row in found.to_dict("records")]
+    compared = [cells.rounded(_row(row), row) for row in found.to_dict("records")]
     assert compared == printed(tape, "compare", COMPLETE, TOOLS)
 
 

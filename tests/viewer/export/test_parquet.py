@@ -18,10 +18,13 @@ import pyarrow.parquet as arrow  # noqa: E402
 from tests.support.commands import run  # noqa: E402
 from tests.support.sample_tape import HOSTILE, ODD  # noqa: E402
 from wiretape.recorder.errors import WiretapeError  # noqa: E402
-from wiretape.viewer import rows  # noqa: E402
 from wiretape.viewer.export import fields, parquet  # noqa: E402
 from wiretape.viewer.export import text as export  # noqa: E402
 from wiretape.viewer.export.fields import ExportField  # noqa: E402
+from wiretape.viewer.record import (  # noqa: E402
+    cells,
+    rows,
+)
 
 
 def read_back(columns: tuple[ExportField, ...], found: list[rows.TableRow]) -> Any:
@@ -39,7 +42,7 @@ def expected(field: ExportField, value: Any) -> Any:
         case "words":
             return value.split() if isinstance(value, str) else value
         case "json":
-            return rows.flat(value)
+            return cells.flat(value)
     return value
 
 

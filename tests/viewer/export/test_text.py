@@ -15,9 +15,10 @@ from sqlalchemy import Connection
 from tests.support.cases import each_case
 from tests.support.sample_tape import HOSTILE, ODD
 from wiretape.recorder.sanitize import safe
-from wiretape.viewer import rows
 from wiretape.viewer.export import text as export
-from wiretape.viewer.rows import Exchanges
+from wiretape.viewer.record import rows
+from wiretape.viewer.record.fields import FIELDS, TEXT_FIELDS
+from wiretape.viewer.record.rows import Exchanges
 from wiretape.viewer.source.tape import queries
 
 GOLDEN = Path(__file__).parents[2] / "data" / "export"
@@ -61,7 +62,7 @@ def test_all_formats_have_the_same_fields_and_rows(connection: Connection, table
 
 @each_case("limit", [None, 0, 1, 3, 99])
 @each_case("options", [{}, {"raw_csv": True}, {"terminal": True}, {"header": False}])
-@each_case("fields", [rows.FIELDS, rows.FIELDS + rows.TEXT_FIELDS, ("flags", "ttft_ms"), ("id",)])
+@each_case("fields", [FIELDS, FIELDS + TEXT_FIELDS, ("flags", "ttft_ms"), ("id",)])
 @each_case("format", ["csv", "tsv"])
 def test_exchanges_are_the_same_written_by_column_and_by_row(
     connection: Connection, format: export.Format, fields: tuple[str, ...], options: dict[str, Any], limit: int | None
@@ -87,7 +88,7 @@ def test_flags_of_a_damaged_tape_are_guarded_by_column_and_by_row(raw: bool, wri
 
 
 def test_texts_are_the_contract_and_four_more() -> None:
-    assert export.TABLES["texts"][0] == (*rows.FIELDS, "content", "reasoning", "refusal", "tool_calls")
+    assert export.TABLES["texts"][0] == (*FIELDS, "content", "reasoning", "refusal", "tool_calls")
 
 
 def test_json_is_exact_whatever_was_recorded(connection: Connection) -> None:

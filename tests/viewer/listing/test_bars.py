@@ -12,7 +12,7 @@ from wiretape.recorder.decode.elements import SOURCES
 from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.viewer.listing import bars
 from wiretape.viewer.listing.bars import Bar, Bars, PartSign, Phase
-from wiretape.viewer.rows import ConversationRow, TurnRow
+from wiretape.viewer.record.rows import ConversationRow, TurnRow
 from wiretape.viewer.sessions.account import PARTS, Span, account
 from wiretape.viewer.tui.base import paint
 

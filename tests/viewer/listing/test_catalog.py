@@ -3,7 +3,7 @@
 from tests.support.cases import each_case
 from tests.support.exchanges import listed
 from wiretape.viewer.listing.catalog import MOST_MARKS, PAGE, Catalog, Marks
-from wiretape.viewer.rows import ListRow
+from wiretape.viewer.record.rows import ListRow
 
 
 def rows(*numbers: int) -> list[ListRow]:

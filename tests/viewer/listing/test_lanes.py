@@ -17,7 +17,7 @@ from wiretape.viewer.exchange.states import Look
 from wiretape.viewer.listing import lanes
 from wiretape.viewer.listing.lane_chart import LaneChart
 from wiretape.viewer.listing.lanes import ClockLanes
-from wiretape.viewer.rows import ListRow
+from wiretape.viewer.record.rows import ListRow
 from wiretape.viewer.source.tape import live, queries
 from wiretape.viewer.text.clock_axis import ClockLine, ClockView, ClockZoom
 

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from wiretape.viewer.exchange.states import Look
 from wiretape.viewer.listing import bars, outline
 from wiretape.viewer.listing.bars import Bars
-from wiretape.viewer.rows import ConversationRow, TurnRow
+from wiretape.viewer.record.rows import ConversationRow, TurnRow
 from wiretape.viewer.sessions.account import Span
 
 AT = "2026-03-01T12:00:00.000000Z"

@@ -15,7 +15,7 @@ from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.facts import ENDED_BY
 from wiretape.viewer.exchange.states import Look
 from wiretape.viewer.listing import preview
-from wiretape.viewer.rows import ListRow, PreviewRow
+from wiretape.viewer.record.rows import ListRow, PreviewRow
 from wiretape.viewer.source.tape import live, queries
 from wiretape.viewer.timing.verdicts import Verdict, verdicts
 

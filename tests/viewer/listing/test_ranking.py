@@ -14,7 +14,7 @@ from wiretape.recorder.clock import Clock
 from wiretape.recorder.process import RecorderRun
 from wiretape.viewer.listing import ranking
 from wiretape.viewer.listing.ranking import LABELS, RankedExchange, Score
-from wiretape.viewer.rows import DetailRow, ListRow
+from wiretape.viewer.record.rows import DetailRow, ListRow
 from wiretape.viewer.source.tape import live, queries
 
 SECOND = 1_000_000_000

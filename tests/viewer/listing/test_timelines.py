@@ -18,7 +18,7 @@ from tests.support.growing_tape import recorder
 from tests.support.sample_tape import DONE, event
 from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.viewer.listing import layout
-from wiretape.viewer.rows import ListRow
+from wiretape.viewer.record.rows import ListRow
 from wiretape.viewer.source.tape import live, queries
 from wiretape.viewer.text import waterfall
 from wiretape.viewer.text.waterfall import Axis, Phase

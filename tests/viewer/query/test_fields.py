@@ -1,8 +1,8 @@
 """Fields: the names that a filter may use, each for something that a row has."""
 
 from wiretape.recorder.decode.exchange import FLAGS, OUTCOMES
-from wiretape.viewer import rows
 from wiretape.viewer.query import fields
+from wiretape.viewer.record.fields import DETAIL_FIELDS, FIELDS, TEXT_FIELDS
 
 ALIASES = {
     "host": "upstream", "is": "outcome", "detail": "outcome_detail", "finish": "finish_reason", "flag": "flags",
@@ -14,7 +14,7 @@ ALIASES = {
 
 
 def test_every_field_of_the_contract_can_be_filtered_by() -> None:
-    assert set(rows.FIELDS) <= set(fields.NAMES)
+    assert set(FIELDS) <= set(fields.NAMES)
 
 
 def test_the_short_names_mean_what_people_expect() -> None:
@@ -28,7 +28,7 @@ def test_a_gap_is_no_latency_between_chunks() -> None:
 
 def test_every_name_means_a_field_and_every_field_looks_at_a_row() -> None:
     assert set(fields.NAMES.values()) == set(fields.FIELDS)
-    known = {*rows.FIELDS, *rows.TEXT_FIELDS, *rows.DETAIL_FIELDS, "request_body", "icl"}
+    known = {*FIELDS, *TEXT_FIELDS, *DETAIL_FIELDS, "request_body", "icl"}
     assert {name for field in fields.FIELDS.values() for name in field.rows} <= known
 
 

@@ -5,7 +5,7 @@ import struct
 from tests.support.cases import each_case
 from tests.support.reference_filter import matches, needed
 from wiretape.viewer.query.parser import parse
-from wiretape.viewer.rows import TableRow
+from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.source.tape.conditions import gap_percentile
 
 ROW: TableRow = {

@@ -16,12 +16,13 @@ from tests.support.cases import each_case
 from tests.support.sample_tape import HOSTILE, LIVE, ODD
 from tests.support.zones import local_time
 from wiretape.recorder.decode.attribution import Attribution
-from wiretape.viewer import rows
 from wiretape.viewer.commands import output
 from wiretape.viewer.exchange import events as event_tables
 from wiretape.viewer.exchange import facts, pages, report, story
 from wiretape.viewer.exchange.clocks import Times
 from wiretape.viewer.exchange.transcript import Transcript
+from wiretape.viewer.record import rows
+from wiretape.viewer.record.fields import EVENT_FIELDS
 from wiretape.viewer.report import tables
 from wiretape.viewer.source.tape import exchange as tape
 from wiretape.viewer.source.tape import queries
@@ -201,7 +202,7 @@ def everything(connection: Connection) -> list[Iterable[Text]]:
         report.page(replace(row, path=HOSTILE, method=HOSTILE, id=HOSTILE, flags=[HOSTILE]), []),
         report.answer(replace(row, reasoning=HOSTILE, refusal=HOSTILE)),
         report.drawn(pages.request(asked)),
-        tables.grid(rows.EVENT_FIELDS, events).lines,
+        tables.grid(EVENT_FIELDS, events).lines,
         map(Text, event_tables.lines(transcript, Times())),
         report.headers("response", [[HOSTILE, HOSTILE]]),
         story.lines(

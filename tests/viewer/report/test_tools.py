@@ -18,9 +18,9 @@ from tests.support.commands import run
 from tests.support.sample_tape import COMPLETE, ODD
 from tests.support.tools import COMPLETED, CREATED, DONE, chunk, measure_as, named, stream
 from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.report import tools
 from wiretape.viewer.report.tools import FIELDS, render, schema
-from wiretape.viewer.rows import TableRow
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.source.tape.observed import observed

@@ -31,7 +31,8 @@ from sqlalchemy import (
 
 from wiretape.recorder.decode.metrics import METRICS
 from wiretape.recorder.tape.schema import REQUEST_BODY, UNSIZED, bodies, exchanges, measures, segments, sessions
-from wiretape.viewer import rows
+from wiretape.viewer.record import fields
+from wiretape.viewer.record.fields import GAP_PERCENTILES
 from wiretape.viewer.stats.prices import UNITS
 
 Expression = ColumnElement[Any]
@@ -123,8 +124,8 @@ def column(field: str) -> Expression:
             known = case((unmeasured, summed), (UNSIZED, null()), else_=measures.c.bytes)
             return _typed(known, measures.c.bytes)
         case "gap_p50_ms" | "gap_p90_ms" | "gap_p99_ms":
-            return func.gap_percentile(measures.c.icl, rows.GAP_PERCENTILES[field])
-    stored = rows.stored_name(field)
+            return func.gap_percentile(measures.c.icl, GAP_PERCENTILES[field])
+    stored = fields.stored_name(field)
     if (metric := METRICS.get(stored)) is not None and metric.withheld:
         value = measures.c[stored]
         return _typed(case((or_(*map(flagged, metric.withheld)), null()), else_=value), value)

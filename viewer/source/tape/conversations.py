@@ -13,9 +13,9 @@ from wiretape.recorder.decode.elements import SOURCES
 from wiretape.recorder.decode.exchange import FAILURES
 from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.tape.schema import exchanges, measures
-from wiretape.viewer import rows
 from wiretape.viewer.listing.conversations import tree
-from wiretape.viewer.rows import ConversationRow, TurnRow
+from wiretape.viewer.record.rows import ConversationRow, TurnRow
+from wiretape.viewer.record.units import ms
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.columns import (
     ABOVE,
@@ -126,7 +126,7 @@ def _row(
 ) -> ConversationRow:
     (id, argv0, asked), (count, failed, running, models, asked_for, answered, cached, took_ns, units) = first, totals
     named = sorted(model for model in json.loads(models) if isinstance(model, str))
-    counts = count, failed, running, named, asked_for, answered, cached, rows.ms(took_ns)
+    counts = count, failed, running, named, asked_for, answered, cached, ms(took_ns)
     paid = (None, None) if units is None else (units / UNITS, currency)
     return ConversationRow(name, id, started_at, last_at, *counts, argv0, asked, *paid)
 
@@ -191,7 +191,7 @@ def _tree(exchanges: Mapping[int, Sequence[Any]]) -> list[TurnRow]:
         named[-len(SOURCES) :] = [_known(named[-len(SOURCES) :])]
         is_known = no == first or (above in exchanges and asked == exchanges[above][_ASKED])
         newly = None if is_known else asked
-        turn = TurnRow(no, depth, rows.ms(duration_ns), newly, *named)
+        turn = TurnRow(no, depth, ms(duration_ns), newly, *named)
         found.append(replace(turn, number=numbers[no], results_of=results_of(exchanges, no)))
     return found
 

@@ -33,14 +33,15 @@ from wiretape.recorder.tape import masked, reading
 from wiretape.recorder.tape.masked import Unmaskable
 from wiretape.recorder.tape.masking import Masker
 from wiretape.recorder.tape.schema import exchanges, measures
-from wiretape.viewer import rows
 from wiretape.viewer.exchange import changes, opened
 from wiretape.viewer.exchange import turn as turns
 from wiretape.viewer.exchange.changes import RequestDifference
 from wiretape.viewer.exchange.opened import Known, Stored
 from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.exchange.turn import Turn, TurnContent
-from wiretape.viewer.rows import DetailRow, Headers, RequestRow
+from wiretape.viewer.record import units
+from wiretape.viewer.record.fields import PAID
+from wiretape.viewer.record.rows import DetailRow, Headers, RequestRow
 from wiretape.viewer.sessions import context as content
 from wiretape.viewer.sessions.content import BroughtBy, SentContext
 from wiretape.viewer.source.tape import live, queries
@@ -70,7 +71,7 @@ class FullExchange:
     @property
     def started(self) -> datetime:
         """The wall time at T0. Raises `TapeDamaged`."""
-        return rows.timestamp(self.row.started_at)
+        return units.timestamp(self.row.started_at)
 
     @property
     def last_ns(self) -> int | None:
@@ -134,7 +135,7 @@ def reads_between(connection: Connection, no: int, first: int, last: int) -> dic
 
 def known(connection: Connection, no: int) -> Known:
     """Return an exchange without decoding it. Raises sqlalchemy's `NoResultFound`, and `ConfigError`."""
-    row = replace(queries.detail(connection, no), **queries.worked_out(connection, no, rows.PAID))
+    row = replace(queries.detail(connection, no), **queries.worked_out(connection, no, PAID))
     if live.is_measurable(row):
         row = live.filled(row, live.figures(connection, no))
     request = queries.request(connection, no)

@@ -21,8 +21,9 @@ from wiretape.recorder.decode.metrics import Measures
 from wiretape.recorder.decode.stalls import DEFAULT, stalls_among
 from wiretape.recorder.tape import cells, reading
 from wiretape.recorder.tape.schema import exchanges, measures, sessions
-from wiretape.viewer import rows
-from wiretape.viewer.rows import LISTED, DetailRow, ListRow, PreviewRow, TableRow
+from wiretape.viewer.record import rows, units
+from wiretape.viewer.record.fields import stored_name
+from wiretape.viewer.record.rows import LISTED, DetailRow, ListRow, PreviewRow, TableRow
 from wiretape.viewer.source.base import Change
 from wiretape.viewer.source.tape import following, queries
 from wiretape.viewer.source.tape.columns import JOINED, Expression, Statement, among, column, last_read
@@ -149,7 +150,7 @@ def _measured(connection: Connection, running: Sequence[ListRow], *, in_turns: b
 
 def row_of(no: int, last_ns: int | None, gaps: bytes | None, values: Sequence[object]) -> ListRow:
     """Return a row of the list, with the values of `short_columns`; `gaps` are those of an exchange with a stall."""
-    return _with_stalls(ListRow(no=no, last_read_ms=rows.ms(last_ns), **rows.exchange(LISTED, values)), gaps)
+    return _with_stalls(ListRow(no=no, last_read_ms=units.ms(last_ns), **rows.exchange(LISTED, values)), gaps)
 
 
 def _with_stalls(row: ListRow, gaps: bytes | None) -> ListRow:
@@ -157,7 +158,7 @@ def _with_stalls(row: ListRow, gaps: bytes | None) -> ListRow:
     if "multi_response" in row.flags:
         return row
     numbers = struct.unpack_from(f"<{len(gaps or b'') // 8}q", gaps or b"")
-    first_ns, last_ns, silence_ns = map(rows.ns, (row.first_output_ms, row.latency_ms, row.last_silence_ms))
+    first_ns, last_ns, silence_ns = map(units.ns, (row.first_output_ms, row.latency_ms, row.last_silence_ms))
     tools = [(from_ns, to_ns) for from_ns, to_ns in row.tool_spans or ()]
     return replace(row, stalls=[*stalls_among(numbers, first_ns, last_ns, silence_ns, tools)])
 
@@ -339,7 +340,7 @@ def _measure_once(facts: Exchange, reads: Reads, body: bytes) -> Measures:
 
 def filled(row: R, figures: Measures) -> R:
     """Return a row with those of these figures that it has fields for; a requested model is not replaced."""
-    values = rows.exchange(MEASURED, [getattr(figures, rows.stored_name(name)) for name in MEASURED])
+    values = rows.exchange(MEASURED, [getattr(figures, stored_name(name)) for name in MEASURED])
     values["model"] = row.model or figures.response_model
     values["flags"] = [flag for flag in figures.flags if flag in _FLAGS]
     changed = {name: value for name, value in values.items() if hasattr(row, name)}

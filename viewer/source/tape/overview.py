@@ -17,7 +17,7 @@ from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.exchange import FAILURES, OUTCOMES
 from wiretape.recorder.decode.turns import TURN_OUTCOMES
 from wiretape.recorder.tape.schema import COVERED, exchanges, measures
-from wiretape.viewer.rows import TableRow
+from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.source.base import Failures
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.columns import JOINED, cache_total, column, cost_units, each_label, flagged, label

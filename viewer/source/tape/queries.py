@@ -33,9 +33,11 @@ from wiretape.recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, REQUEST_BO
 from wiretape.recorder.tape.schema import bodies as _bodies
 from wiretape.recorder.tape.schema import exchanges as _exchanges
 from wiretape.recorder.tape.schema import measures as _measures
-from wiretape.viewer import rows
 from wiretape.viewer.query.values import Searches, TooSlow
-from wiretape.viewer.rows import Chunks, DetailRow, Exchanges, HeadersRow, RequestRow, TableRow
+from wiretape.viewer.record import rows
+from wiretape.viewer.record.chunks import Chunks
+from wiretape.viewer.record.fields import FIELDS, HEADER_FIELDS, WORKED_OUT
+from wiretape.viewer.record.rows import DetailRow, Exchanges, HeadersRow, RequestRow, TableRow
 from wiretape.viewer.source.tape import conditions
 from wiretape.viewer.source.tape.caching import Caching
 from wiretape.viewer.source.tape.columns import JOINED, Statement, column, flagged
@@ -168,7 +170,7 @@ def in_batches(
 
 def exchanges(
     connection: Connection,
-    fields: tuple[str, ...] = rows.FIELDS,
+    fields: tuple[str, ...] = FIELDS,
     *,
     newest_first: bool = False,
     limit: int | None = None,
@@ -234,7 +236,7 @@ def _detail() -> Statement:
     return _selected(rows.DETAILED).select_from(JOINED).where(_exchanges.c.no == bindparam("no"))
 
 
-def worked_out(connection: Connection, no: int, fields: Sequence[str] = rows.WORKED_OUT) -> dict[str, Any]:
+def worked_out(connection: Connection, no: int, fields: Sequence[str] = WORKED_OUT) -> dict[str, Any]:
     """Return the computed fields of an exchange, by name. Raises `ConfigError`."""
     with connection.begin():
         known = begun(connection, no)
@@ -324,7 +326,7 @@ def request_of(connection: Connection, no: int) -> RequestRow:
 
 def headers(connection: Connection, no: int) -> HeadersRow:
     """Return the headers and the trailers of an exchange."""
-    columns = (_exchanges.c[name] for name in rows.HEADER_FIELDS)
+    columns = (_exchanges.c[name] for name in HEADER_FIELDS)
     with connection.begin():
         found = connection.execute(select(*columns).where(_exchanges.c.no == no)).one()
     return HeadersRow(*(pairs or [] for pairs in found))

@@ -13,7 +13,7 @@ from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.exchange import NOT_SHIPPED, Exchange, Reads
 from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.schema import REQUEST_BODY, exchanges
-from wiretape.viewer.rows import Headers
+from wiretape.viewer.record.rows import Headers
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.columns import column, label
 from wiretape.viewer.source.tape.conditions import Condition

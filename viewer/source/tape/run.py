@@ -10,7 +10,7 @@ from wiretape.recorder.decode.elements import SOURCES
 from wiretape.recorder.decode.runs import ItemRun
 from wiretape.recorder.tape.masking import Masker
 from wiretape.recorder.tape.schema import exchanges, measures
-from wiretape.viewer import rows
+from wiretape.viewer.record.chunks import chunk
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.columns import among, column
 from wiretape.viewer.source.tape.conditions import Condition
@@ -130,6 +130,6 @@ def _said(run: ItemRun) -> list[str]:
     """Return the text of each chunk of a run: texts, and names and arguments of tool calls."""
     if run.part is not None:
         return run.texts
-    each = rows.chunk("", run.chunk)
+    each = chunk("", run.chunk)
     names = ("reasoning", "content", "refusal", "tool_name", "tool_arguments")
     return ["".join(row[name] or "" for row in each for name in names)]

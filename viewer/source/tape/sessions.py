@@ -23,7 +23,7 @@ from wiretape.recorder.process import boot_id
 from wiretape.recorder.sanitize import safe
 from wiretape.recorder.tape import cells, reading
 from wiretape.recorder.tape.schema import exchanges, measures, sessions
-from wiretape.viewer.rows import ConversationRow, TableRow
+from wiretape.viewer.record.rows import ConversationRow, TableRow
 from wiretape.viewer.sessions.account import Account
 from wiretape.viewer.sessions.exchanges import SessionExchange, account_of, before_each
 from wiretape.viewer.source.base import NEWEST_SESSION, SESSION

@@ -17,7 +17,7 @@ from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.schema import COVERED
 from wiretape.viewer.listing.catalog import PAGE
 from wiretape.viewer.query.syntax import Filter
-from wiretape.viewer.rows import DetailRow, HeadersRow, ListRow, RequestRow, TableRow
+from wiretape.viewer.record.rows import DetailRow, HeadersRow, ListRow, RequestRow, TableRow
 from wiretape.viewer.source import base
 from wiretape.viewer.source.base import ALL, Selection
 from wiretape.viewer.source.tape import conditions, live, queries

@@ -12,7 +12,6 @@ from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.worker import Worker
 
-from wiretape.viewer import rows
 from wiretape.viewer.exchange import pages
 from wiretape.viewer.exchange.opened import Known
 from wiretape.viewer.exchange.pulse import Pulse
@@ -20,7 +19,8 @@ from wiretape.viewer.exchange.race import ALIGNMENTS, Lane, Race, clock, instead
 from wiretape.viewer.exchange.race_drawing import Drawing
 from wiretape.viewer.exchange.states import ORPHAN
 from wiretape.viewer.listing import ranking
-from wiretape.viewer.rows import DetailRow
+from wiretape.viewer.record import units
+from wiretape.viewer.record.rows import DetailRow
 from wiretape.viewer.source.base import POLL_SECONDS
 from wiretape.viewer.text import diff, formatting
 from wiretape.viewer.text.diff import Divergence
@@ -79,7 +79,7 @@ class Side:
         if is_same and self._known == known.row:
             return False
         self._known = known.row
-        first_ns = rows.ns(known.row.others["ttf_byte_ms"])
+        first_ns = units.ns(known.row.others["ttf_byte_ms"])
         self.lane = Lane(opened.transcript, self.pulse.end_ns, first_ns, is_live=runs)
         return True
 

@@ -17,7 +17,7 @@ from textual.worker import Worker
 from wiretape.recorder.plurals import counted
 from wiretape.viewer.listing import ranking
 from wiretape.viewer.listing.ranking import LABELS, ORDERS, RankedExchange
-from wiretape.viewer.rows import ListRow
+from wiretape.viewer.record.rows import ListRow
 from wiretape.viewer.source.base import POLL_SECONDS
 from wiretape.viewer.text import formatting
 from wiretape.viewer.tui import bindings

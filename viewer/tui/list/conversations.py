@@ -22,7 +22,7 @@ from wiretape.viewer.listing import drilling, outline
 from wiretape.viewer.listing.bars import Bars
 from wiretape.viewer.listing.outline import Line
 from wiretape.viewer.query.parser import FilterError
-from wiretape.viewer.rows import ConversationRow, TurnRow
+from wiretape.viewer.record.rows import ConversationRow, TurnRow
 from wiretape.viewer.sessions import content
 from wiretape.viewer.source.base import pause_s
 from wiretape.viewer.text import cells

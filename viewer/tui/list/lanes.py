@@ -16,7 +16,7 @@ from wiretape.viewer.listing import lanes
 from wiretape.viewer.listing.lane_chart import LaneChart
 from wiretape.viewer.listing.lanes import ClockBar, ClockLanes
 from wiretape.viewer.listing.query import Query
-from wiretape.viewer.rows import ListRow
+from wiretape.viewer.record.rows import ListRow
 from wiretape.viewer.source.base import pause_s
 from wiretape.viewer.text.cells import Part
 from wiretape.viewer.text.clock_axis import ClockZoom

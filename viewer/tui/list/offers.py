@@ -15,7 +15,7 @@ from textual.widgets import SelectionList, Static
 from wiretape.recorder.plurals import counted
 from wiretape.viewer.listing.layout import COLUMNS
 from wiretape.viewer.listing.query import Query
-from wiretape.viewer.rows import ListRow
+from wiretape.viewer.record.rows import ListRow
 from wiretape.viewer.source.base import Place
 from wiretape.viewer.text.cells import Part
 from wiretape.viewer.tui.base.host import Host, TapeReader

@@ -20,7 +20,7 @@ from wiretape.viewer.exchange.states import Look
 from wiretape.viewer.listing import layout
 from wiretape.viewer.listing.catalog import Catalog
 from wiretape.viewer.listing.layout import Slot
-from wiretape.viewer.rows import ListRow
+from wiretape.viewer.record.rows import ListRow
 from wiretape.viewer.text import cells
 from wiretape.viewer.text.cells import Part
 from wiretape.viewer.tui.base import paint, theme

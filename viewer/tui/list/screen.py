@@ -28,7 +28,7 @@ from wiretape.viewer.listing.catalog import Marks
 from wiretape.viewer.listing.lanes import LEGEND
 from wiretape.viewer.listing.query import Query
 from wiretape.viewer.query.values import TooSlow
-from wiretape.viewer.rows import ListRow
+from wiretape.viewer.record.rows import ListRow
 from wiretape.viewer.source.base import POLL_SECONDS, Unsupported
 from wiretape.viewer.text.cells import Part
 from wiretape.viewer.tui import bindings

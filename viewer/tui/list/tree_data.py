@@ -11,7 +11,7 @@ from wiretape.recorder.clock import Clock
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer.listing import bars, outline
 from wiretape.viewer.listing.bars import Bars, SessionBars
-from wiretape.viewer.rows import ConversationRow, TurnRow
+from wiretape.viewer.record.rows import ConversationRow, TurnRow
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

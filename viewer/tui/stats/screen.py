@@ -21,7 +21,7 @@ from wiretape.viewer import config
 from wiretape.viewer.listing import drilling, groups
 from wiretape.viewer.query import coverage
 from wiretape.viewer.query.parser import FilterError
-from wiretape.viewer.rows import TableRow
+from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.text import formatting
 from wiretape.viewer.tui import bindings
 from wiretape.viewer.tui.base import paint

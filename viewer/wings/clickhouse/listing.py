@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, and_, case, func, literal_colu
 
 from wiretape.recorder.tape import packing
 from wiretape.recorder.tape.schema import exchanges, measures
-from wiretape.viewer.rows import ListRow
+from wiretape.viewer.record.rows import ListRow
 from wiretape.viewer.source.base import Page
 from wiretape.viewer.source.tape import live, queries
 from wiretape.viewer.source.tape.columns import JOINED, Expression, column

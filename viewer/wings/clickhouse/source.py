@@ -22,7 +22,7 @@ from wiretape.recorder.tape.schema import exchanges
 from wiretape.viewer import config
 from wiretape.viewer.listing.catalog import PAGE
 from wiretape.viewer.query.syntax import Filter
-from wiretape.viewer.rows import ListRow, TableRow
+from wiretape.viewer.record.rows import ListRow, TableRow
 from wiretape.viewer.source import base
 from wiretape.viewer.source.base import Selection
 from wiretape.viewer.source.tape import live, queries

@@ -30,8 +30,8 @@ from wiretape.viewer.commands.stats import stats
 from wiretape.viewer.export import fields
 from wiretape.viewer.query.fields import FIELDS, NAMES
 from wiretape.viewer.query.syntax import And, Labelled, Not, Or, Word
+from wiretape.viewer.record.fields import HEADER_FIELDS
 from wiretape.viewer.report import answers, tables
-from wiretape.viewer.rows import HEADER_FIELDS
 from wiretape.viewer.source.base import Browsed, Selection, Unsupported, names_session
 from wiretape.viewer.source.tape import sql
 from wiretape.viewer.source.tape.place import TapePlace
@@ -39,7 +39,7 @@ from wiretape.viewer.source.tape.querying import QueryProcess
 
 if TYPE_CHECKING:
     from wiretape.viewer.query.syntax import Filter
-    from wiretape.viewer.rows import TableRow
+    from wiretape.viewer.record.rows import TableRow
     from wiretape.viewer.source.base import Place
 
 NEWEST: Final = 10_000

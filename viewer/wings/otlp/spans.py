@@ -16,7 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
 
 from wiretape.recorder.facts import PROTOCOLS
-from wiretape.viewer.rows import ending
+from wiretape.viewer.record.rows import ending
 from wiretape.viewer.stats.conventions import MEASURED, Conventions
 from wiretape.viewer.stats.dashboard import Ended, Traced, label, labels_of, measured
 from wiretape.viewer.wings.otlp.attributes import TelemetryOrigin, Value, of_labels, pairs, user_labels

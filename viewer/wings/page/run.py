@@ -24,11 +24,11 @@ from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.decode.stalls import Thresholds, without_tools
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.plurals import counted
-from wiretape.viewer import rows
 from wiretape.viewer.exchange import states
 from wiretape.viewer.query import fields
+from wiretape.viewer.record import units
+from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.report.stats import explained
-from wiretape.viewer.rows import TableRow
 from wiretape.viewer.source.tape.run import NUMBERS, TEXTS, Columns, OutputText
 from wiretape.viewer.stats import compare
 from wiretape.viewer.stats.metrics import QUANTITIES
@@ -245,7 +245,7 @@ def _comparison(one: Comparison) -> JsonObject:
 
 def _rows(columns: Columns) -> JsonObject:
     values = columns.values
-    instants = [round(rows.timestamp(text).timestamp() * 1e6) for text in values["started_at"]]
+    instants = [round(units.timestamp(text).timestamp() * 1e6) for text in values["started_at"]]
     return {
         "id": values["id"],
         "started_us": deltas(instants),

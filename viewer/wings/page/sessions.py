@@ -11,9 +11,9 @@ from typing import Final
 
 from wiretape.recorder.decode.elements import SOURCES
 from wiretape.recorder.decode.values import JsonObject
-from wiretape.viewer import rows
+from wiretape.viewer.record import units
+from wiretape.viewer.record.rows import ConversationRow
 from wiretape.viewer.report.sessions import sentence
-from wiretape.viewer.rows import ConversationRow
 from wiretape.viewer.sessions.account import PARTS, Account, TurnTime
 from wiretape.viewer.source.tape.run import CONTEXT, Columns
 from wiretape.viewer.wings.page.document import deltas, shortened
@@ -84,7 +84,7 @@ def _session(one: PageSession, *, text: bool) -> JsonObject:
         "key": shortened(row.conversation),
         "asked": shortened(row.asked) if text and row.asked is not None else None,
         "models": [shortened(model) for model in row.models],
-        "started_us": round(rows.timestamp(row.started_at).timestamp() * 1e6),
+        "started_us": round(units.timestamp(row.started_at).timestamp() * 1e6),
         "said": sentence(account),
         "wall_us": _us(account.wall_ns),
         "parallel_us": _us(account.parallel_ns),

@@ -16,10 +16,11 @@ from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.decode.metrics import percentile
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.plurals import counted
-from wiretape.viewer import rows
 from wiretape.viewer.exchange import events, facts, markers, pages, report, states
 from wiretape.viewer.exchange.opened import Known, OpenedExchange
 from wiretape.viewer.exchange.transcript import KINDS, OUTPUT, UNKNOWN, Track, Transcript
+from wiretape.viewer.record import rows
+from wiretape.viewer.record.fields import GAP_PERCENTILES
 from wiretape.viewer.report import tools as tool_tables
 from wiretape.viewer.source.tape.exchange import FullExchange
 from wiretape.viewer.stats.tools.summary import Observed, measure_observed, report_of
@@ -131,8 +132,7 @@ def _gaps(one: StreamPage) -> dict[str, float | None]:
     steps = enumerate(pairwise(output.at_ns for output in found.outputs if output.at_ns is not None), 1)
     gaps = sorted(after - before for nth, (before, after) in steps if after > before and nth not in found.later)
     return {
-        name: percentile(gaps, rows.GAP_PERCENTILES[name]) / 1e6 if gaps else None
-        for name in ("gap_p50_ms", "gap_p99_ms")
+        name: percentile(gaps, GAP_PERCENTILES[name]) / 1e6 if gaps else None for name in ("gap_p50_ms", "gap_p99_ms")
     }
 
 

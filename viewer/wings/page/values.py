@@ -24,7 +24,7 @@ from wiretape.viewer.exchange import states
 from wiretape.viewer.exchange.opened import Stored
 from wiretape.viewer.listing import notices
 from wiretape.viewer.query.syntax import Filter
-from wiretape.viewer.rows import ListRow
+from wiretape.viewer.record.rows import ListRow
 from wiretape.viewer.source.base import FollowerKind
 from wiretape.viewer.source.tape import conditions, live, queries
 from wiretape.viewer.source.tape import exchange as tape_exchange

@@ -19,7 +19,7 @@ from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.recorder.relay import guard
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.tape.masking import SECRETS, Rules
-from wiretape.viewer.rows import Headers
+from wiretape.viewer.record.rows import Headers
 from wiretape.viewer.source.tape.replayed import ExchangeHead, RecordedAnswer
 from wiretape.viewer.wings.replay import faults, schedule, turns
 from wiretape.viewer.wings.replay.faults import Fault

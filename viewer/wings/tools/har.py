@@ -20,8 +20,8 @@ from urllib.parse import parse_qsl, urlsplit
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.facts import PROTOCOLS
 from wiretape.recorder.plurals import counted
-from wiretape.viewer import rows
-from wiretape.viewer.rows import Headers, RequestRow
+from wiretape.viewer.record import rows, units
+from wiretape.viewer.record.rows import Headers, RequestRow
 from wiretape.viewer.source.tape.exchange import FullExchange
 
 _PAGE: Final = "page_1"
@@ -70,7 +70,7 @@ def entry(one: FullExchange) -> JsonObject:
         found["comment"] = one.ending
     own = {name: getattr(one.row, name) for name in _OWN}
     marks = {"connected": one.facts.connected_ns, "sent": one.sent_ns, "headers": one.facts.headers_ns}
-    own |= {f"{name}_ms": rows.ms(at_ns) for name, at_ns in (marks | {"end": one.facts.end_ns}).items()}
+    own |= {f"{name}_ms": units.ms(at_ns) for name, at_ns in (marks | {"end": one.facts.end_ns}).items()}
     return found | {"_wiretape": own | {"reads": [rows.read(read) for read in one.reads]}}
 
 

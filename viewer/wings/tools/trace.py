@@ -14,8 +14,8 @@ from typing import Any, Final
 from wiretape.recorder.decode.prompt import Message, Prompt, canonical
 from wiretape.recorder.decode.request import decoded, parse
 from wiretape.recorder.decode.values import JsonObject
-from wiretape.viewer import rows
-from wiretape.viewer.rows import RequestRow, TableRow
+from wiretape.viewer.record import units
+from wiretape.viewer.record.rows import RequestRow, TableRow
 
 BLOCK: Final = 512
 """Tokens of a block, as in Mooncake's traces."""
@@ -72,7 +72,7 @@ def entries(
         if isinstance(content, str):
             left_out[content] += 1
             continue
-        started = rows.timestamp(exchange["started_at"])
+        started = units.timestamp(exchange["started_at"])
         first = first or started
         yield {"timestamp": round((started - first).total_seconds() * 1000, 3), **content}
 

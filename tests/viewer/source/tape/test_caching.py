@@ -12,8 +12,8 @@ from tests.support.agents import DIALOGUE, IDS, body, session, turn
 from tests.support.sample_tape import SESSION, recorded
 from wiretape.recorder.tape import file, journal
 from wiretape.recorder.tape.store import Store
-from wiretape.viewer import rows
 from wiretape.viewer.query.parser import parse
+from wiretape.viewer.record.fields import CACHE
 from wiretape.viewer.sessions.cache import UNATTRIBUTED
 from wiretape.viewer.source.tape import conditions, overview, queries
 
@@ -31,7 +31,7 @@ def reader(tape: Path) -> Iterator[Connection]:
 
 def verdicts(reader: Connection, where: str = "") -> dict[str, str | None]:
     condition = conditions.condition(parse(where)) if where else None
-    return {row["id"]: row["cache_verdict"] for row in queries.exchanges(reader, ("id", *rows.CACHE), where=condition)}
+    return {row["id"]: row["cache_verdict"] for row in queries.exchanges(reader, ("id", *CACHE), where=condition)}
 
 
 def test_every_generation_that_succeeded_has_a_verdict(reader: Connection) -> None:
@@ -40,12 +40,12 @@ def test_every_generation_that_succeeded_has_a_verdict(reader: Connection) -> No
 
 
 def test_the_figures_of_a_changed_prefix(reader: Connection) -> None:
-    (row,) = queries.exchanges(reader, rows.CACHE, where=conditions.condition(parse(f"id:{IDS[2]}")))
+    (row,) = queries.exchanges(reader, CACHE, where=conditions.condition(parse(f"id:{IDS[2]}")))
     assert row["cache_broken_at"] == "tools[1]"
     assert row["cache_expected_tokens"] == 2_100, "all input tokens of the predecessor, those from the cache included"
     assert row["cache_idle_ms"] is None, "no request before had these tools"
     assert 0 < row["cache_common_tokens"] < 2_100
-    (hit,) = queries.exchanges(reader, rows.CACHE, where=conditions.condition(parse(f"id:{IDS[1]}")))
+    (hit,) = queries.exchanges(reader, CACHE, where=conditions.condition(parse(f"id:{IDS[1]}")))
     assert [*hit.values()] == ["hit", None, 2_000, 5000.0, 2_000, None]
 
 
@@ -104,7 +104,7 @@ def test_attribution_breaks_a_prefix_only_where_the_upstream_reads_it(
         for frame in attributed(id, at, count)
     ]
     with queries.opened(recorded(tmp_path / "code.db", frames)) as reader:
-        (row,) = queries.exchanges(reader, rows.CACHE, where=conditions.condition(parse(f"id:{IDS[1]}")))
+        (row,) = queries.exchanges(reader, CACHE, where=conditions.condition(parse(f"id:{IDS[1]}")))
         assert (row["cache_verdict"], row["cache_broken_at"], row["cache_remedy"]) == figures
         assert row["cache_idle_ms"] == 5_000.0
         assert [*verdicts(reader, "cache_remedy:claude_code*")] == ([] if figures[2] is None else [IDS[1]])
@@ -125,5 +125,5 @@ def test_a_turn_of_another_model_precedes_the_one_that_has_its_answer(tmp_path: 
         *turn(IDS[1], 1, body(0, messages=answered), 2_000),
     ]
     with queries.opened(recorded(tmp_path / "switched.db", frames)) as reader:
-        (row,) = queries.exchanges(reader, rows.CACHE, where=conditions.condition(parse(f"id:{IDS[1]}")))
+        (row,) = queries.exchanges(reader, CACHE, where=conditions.condition(parse(f"id:{IDS[1]}")))
         assert (row["cache_verdict"], row["cache_broken_at"]) == ("prefix_changed", "model")

@@ -7,11 +7,11 @@ from tests.support.cases import each_case
 from tests.support.random_filters import ended, engine, fill
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS, LIVE
 from wiretape.recorder.tape.schema import exchanges
-from wiretape.viewer import rows
+from wiretape.viewer.record.fields import DETAIL_FIELDS, FIELDS, TEXT_FIELDS
 from wiretape.viewer.source.tape.columns import JOINED, column, flagged
 
 
-@each_case("field", [*rows.FIELDS, *rows.TEXT_FIELDS, *rows.DETAIL_FIELDS, "request_body"])
+@each_case("field", [*FIELDS, *TEXT_FIELDS, *DETAIL_FIELDS, "request_body"])
 def test_every_field_has_a_column(connection: Connection, field: str) -> None:
     with connection.begin():
         assert len(connection.execute(select(column(field)).select_from(JOINED)).all()) == 7

@@ -12,7 +12,7 @@ from tests.support.exchanges import full
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS, LIVE, MS, TOOLS, TRUNCATED
 from wiretape.recorder.decode.exchange import Read
 from wiretape.recorder.errors import TapeDamaged
-from wiretape.viewer import rows
+from wiretape.viewer.record import units
 from wiretape.viewer.source.tape import exchange, queries
 from wiretape.viewer.source.tape import live as watching
 
@@ -85,7 +85,7 @@ def test_a_start_is_a_timestamp_of_utc() -> None:
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-03-01T12:00:01"])
 def test_a_time_that_is_none_is_damage(text: str) -> None:
     with pytest.raises(TapeDamaged, match="db check"):
-        rows.timestamp(text)
+        units.timestamp(text)
 
 
 def test_an_open_exchange_was_last_heard_of_in_its_last_read() -> None:

@@ -14,8 +14,8 @@ from wiretape.recorder.tape import file, journal, retention
 from wiretape.recorder.tape.recover import recover
 from wiretape.recorder.tape.rederive import rederive
 from wiretape.recorder.tape.store import Store
-from wiretape.viewer import rows
 from wiretape.viewer.query.parser import parse
+from wiretape.viewer.record import rows
 from wiretape.viewer.source.tape import conditions, queries
 from wiretape.viewer.source.tape import live as watching
 from wiretape.viewer.source.tape.place import TapePlace

@@ -11,10 +11,11 @@ from sqlalchemy import Connection, text
 from tests.support.cases import each_case
 from tests.support.sample_tape import COMPLETE, COMPLETE_READS, FAILED, LIMITED, LIVE, ODD, TOOLS, TRUNCATED
 from wiretape.recorder import errors
-from wiretape.viewer import rows
 from wiretape.viewer.query import values
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.query.values import TooSlow
+from wiretape.viewer.record import rows
+from wiretape.viewer.record.fields import FIELDS
 from wiretape.viewer.source.tape import columns, conditions, exchange, queries
 
 ALL = [COMPLETE, TOOLS, TRUNCATED]
@@ -101,7 +102,7 @@ def test_a_limit_is_the_number_of_rows(connection: Connection, limit: int, count
 
 def test_a_complete_exchange_has_the_timestamps_that_were_recorded(connection: Connection) -> None:
     row = next(queries.exchanges(connection))
-    assert tuple(row) == rows.FIELDS
+    assert tuple(row) == FIELDS
     known = (
         "model",
         "outcome",
@@ -121,7 +122,7 @@ def test_an_open_exchange_counts_what_is_there_and_knows_nothing_else(connection
     row = queries.detail(connection, queries.find(connection, LIVE))
     counted = sum(len(data) for _, data in COMPLETE_READS[:2])
     assert (row.outcome, row.model, row.reads, row.bytes, row.flags) == ("open", "gpt-x", 2, counted, [])
-    assert {rows.value(row, field) for field in rows.FIELDS if field.endswith(("_ms", "_tokens"))} == {None}
+    assert {rows.value(row, field) for field in FIELDS if field.endswith(("_ms", "_tokens"))} == {None}
     items = queries.observed(connection, queries.find(connection, LIVE))[2].items()
     assert [item.data[:1] for item in items] == ["{", "{"]
 

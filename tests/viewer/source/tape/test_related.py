@@ -14,11 +14,11 @@ from tests.support.sample_tape import recorded
 from tests.support.session_tape import session_tape
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.tape import journal
-from wiretape.viewer import rows
+from wiretape.viewer.record.fields import CACHE
 from wiretape.viewer.source.tape import conversations, functions, queries, related, sessions
 from wiretape.viewer.source.tape.columns import column
 
-FIELDS = ("conversation", "continues", *rows.CACHE)
+FIELDS = ("conversation", "continues", *CACHE)
 
 
 def told(number: int, at: int, *texts: str, key: str | None = None, answer: str = "ok") -> Iterator[journal.Frame]:

@@ -11,7 +11,7 @@ from tests.support.compressors import COMPRESS
 from tests.support.exchanges import listed
 from tests.support.sample_tape import COMPLETE, LIVE
 from wiretape.recorder.decode.exchange import Exchange
-from wiretape.viewer.rows import DetailRow
+from wiretape.viewer.record.rows import DetailRow
 from wiretape.viewer.source.tape import exchange, live, queries
 
 

@@ -12,7 +12,7 @@ from tests.support.exchanges import listed as row
 from tests.support.screens import wait_for
 from wiretape.viewer.listing import layout
 from wiretape.viewer.listing.catalog import PAGE, Catalog
-from wiretape.viewer.rows import ListRow
+from wiretape.viewer.record.rows import ListRow
 from wiretape.viewer.tui.list.rows import StreamRows
 
 COUNT = 20 * PAGE

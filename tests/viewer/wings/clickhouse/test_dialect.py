@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.support.cases import each_case
 from wiretape.recorder.errors import NotFound
 from wiretape.recorder.tape.schema import exchanges
-from wiretape.viewer import rows
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.query.syntax import Labelled, Match, Or
+from wiretape.viewer.record.fields import FIELDS
 from wiretape.viewer.source.tape import conditions, queries
 from wiretape.viewer.stats.metrics import objective
 from wiretape.viewer.stats.prices import UNITS, Prices, entry
@@ -172,7 +172,7 @@ def test_an_exchange_is_found_by_what_happened_to_it(reference: str, asked: str)
 def test_a_list_has_null_for_what_the_server_lacks() -> None:
     engine = Engine()
     with connected(engine) as connection:
-        list(queries.exchanges(connection, (*rows.FIELDS, "cost", "currency"), newest_first=True, limit=2))
+        list(queries.exchanges(connection, (*FIELDS, "cost", "currency"), newest_first=True, limit=2))
     (asked,) = engine.asked
     assert "NULL AS _error_message" in asked
     assert "cache_write_1h_input_tokens) AS _cost, tuple(outcome, flags, started_at," in asked

@@ -24,11 +24,10 @@ from tests.support.zones import local_time
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.demo import synthetic
 from wiretape.recorder.tape import file
-from wiretape.viewer import rows
 from wiretape.viewer.cli import group
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.query.syntax import Labelled, Match, Or
-from wiretape.viewer.rows import ACCOUNT_FIELDS
+from wiretape.viewer.record.fields import ACCOUNT_FIELDS, FIELDS, WORKED_OUT
 from wiretape.viewer.source.tape import conditions, live, overview, queries
 from wiretape.viewer.stats import summary
 from wiretape.viewer.stats.summary import Figures, Method
@@ -248,7 +247,7 @@ def test_the_time_of_sessions_is_the_same_on_a_tape_that_was_pulled(
 @pytest.mark.damages
 def test_every_field_is_the_same_there_and_so_is_what_each_filter_finds(to: str, tmp_path: Path) -> None:
     tape = varied.tape(tmp_path / "tape.db", 300)
-    fields = tuple(name for name in rows.FIELDS if name not in (*rows.WORKED_OUT, "error_message"))
+    fields = tuple(name for name in FIELDS if name not in (*WORKED_OUT, "error_message"))
     assert answer("ship", "--db", tape, "--to", to, "--once")[0] == 0
     with centre_of(to) as there, queries.opened(tape) as here:
         on_tape, at_centre = ({row["id"]: row for row in queries.exchanges(one, fields)} for one in (here, there))

@@ -12,7 +12,7 @@ from tests.support import agent_tape, page
 from tests.support.commands import run
 from tests.support.page import Read, undelta
 from tests.support.session_tape import FIRST, KEY, OTHER, session_tape
-from wiretape.viewer.rows import ConversationRow
+from wiretape.viewer.record.rows import ConversationRow
 from wiretape.viewer.sessions.account import PARTS, Account, Span, by_turn
 from wiretape.viewer.source.tape.run import CONTEXT, Columns
 from wiretape.viewer.wings.page import sessions

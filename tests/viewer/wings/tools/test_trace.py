@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiretape.recorder.decode.values import JsonObject
-from wiretape.viewer.rows import RequestRow
+from wiretape.viewer.record.rows import RequestRow
 from wiretape.viewer.wings.tools import trace
 from wiretape.viewer.wings.tools.trace import BLOCK, Blocks
 

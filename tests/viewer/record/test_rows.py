@@ -14,9 +14,10 @@ from wiretape.recorder.decode import payloads
 from wiretape.recorder.decode.decoder import decode
 from wiretape.recorder.decode.exchange import Exchange, Read
 from wiretape.recorder.errors import TapeDamaged
-from wiretape.viewer import rows
 from wiretape.viewer.exchange import events
 from wiretape.viewer.exchange.transcript import Transcript
+from wiretape.viewer.record import cells, chunks, rows, units
+from wiretape.viewer.record.fields import CHUNK_FIELDS, EVENT_FIELDS, FIELDS, READ_FIELDS
 
 CONTRACT = (
     "id, started_at, model, request_model, response_model, upstream, labels, conversation, method, path, operation, "
@@ -33,7 +34,7 @@ CONTRACT = (
 
 def chunk_rows(*objects: dict[str, Any], step_ns: int = 1_000_000) -> list[rows.TableRow]:
     found = [payloads.read(json.dumps(one)) for one in objects]
-    return list(rows.chunks("a1", of_chunks(found, [seq * step_ns for seq in range(len(found))])))
+    return list(chunks.chunks("a1", of_chunks(found, [seq * step_ns for seq in range(len(found))])))
 
 
 def choice(delta: dict[str, Any], index: int = 0, finish: str | None = None) -> dict[str, Any]:
@@ -41,9 +42,9 @@ def choice(delta: dict[str, Any], index: int = 0, finish: str | None = None) -> 
 
 
 def test_the_contract_is_kept_name_by_name_and_in_order() -> None:
-    assert ", ".join(rows.FIELDS).startswith(CONTRACT)  # a new field stands at the end
-    assert ", ".join(rows.EVENT_FIELDS) == "seq, kind, at_ms, gap_ms, read, type, id, data, start, end, delta, sender"
-    assert ", ".join(rows.READ_FIELDS) == "seq, at_ms, relayed_ms, start, size"
+    assert ", ".join(FIELDS).startswith(CONTRACT)  # a new field stands at the end
+    assert ", ".join(EVENT_FIELDS) == "seq, kind, at_ms, gap_ms, read, type, id, data, start, end, delta, sender"
+    assert ", ".join(READ_FIELDS) == "seq, at_ms, relayed_ms, start, size"
 
 
 @each_case(
@@ -51,7 +52,7 @@ def test_the_contract_is_kept_name_by_name_and_in_order() -> None:
     [(None, None), (0, 0.0), (1, 0.000001), (100_050_000, 100.05), (86_400_000_000_001, 86_400_000.000001)],
 )
 def test_milliseconds_are_exact_to_the_nanosecond(ns: int | None, shown: float | None) -> None:
-    assert rows.ms(ns) == shown
+    assert units.ms(ns) == shown
 
 
 def test_rows_whose_first_is_read_keep_their_kind_and_are_all_there() -> None:
@@ -62,13 +63,13 @@ def test_rows_whose_first_is_read_keep_their_kind_and_are_all_there() -> None:
             read.append(no)
             yield [(no, f"{no}")]
 
-    begun = rows.begun(rows.Exchanges(("id",), batches()))
+    begun = chunks.begun(rows.Exchanges(("id",), batches()))
     assert (read, type(begun)) == ([1], rows.Exchanges)
     assert list(begun) == [{"id": "1"}, {"id": "2"}]
     facts = Exchange(status=200, content_type="text/event-stream")
     decoded = decode(facts, [Read(0, 1, None, 0, 14)], b"data: [DONE]\n\n")
-    assert type(rows.begun(rows.Chunks(iter([("a", decoded)])))) is rows.Chunks
-    assert list(rows.begun(iter([{"id": "a"}, {"id": "b"}]))) == [{"id": "a"}, {"id": "b"}]
+    assert type(chunks.begun(chunks.Chunks(iter([("a", decoded)])))) is chunks.Chunks
+    assert list(chunks.begun(iter([{"id": "a"}, {"id": "b"}]))) == [{"id": "a"}, {"id": "b"}]
 
 
 def test_a_duration_that_is_no_number_is_damage() -> None:
@@ -121,7 +122,7 @@ def test_what_a_chunk_lacks_is_unknown_and_never_empty_text() -> None:
     absent = ("choice", "content", "reasoning", "refusal", "tool_name", "tool_arguments", "finish_reason")
     assert [row[field] for field in absent] == [None] * len(absent)
     assert (row["output_tokens"], row["output"]) == (3, False)
-    assert tuple(row) == rows.CHUNK_FIELDS
+    assert tuple(row) == CHUNK_FIELDS
 
 
 def test_several_tool_calls_in_one_delta_share_its_row() -> None:
@@ -143,7 +144,7 @@ def test_several_tool_calls_in_one_delta_share_its_row() -> None:
     ],
 )
 def test_a_structure_becomes_one_cell(value: Any, cell: Any) -> None:
-    assert rows.flat(value) == cell
+    assert cells.flat(value) == cell
 
 
 @each_case(

@@ -1,0 +1,1 @@
+"""What the viewer shows, as records: fields, rows, cells."""

@@ -1,0 +1,122 @@
+"""Pure: the chunks of exchanges as rows, and iterators of rows that keep their kind."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from wiretape.recorder.decode.dialect import Chunk, Piece
+from wiretape.viewer.record.fields import CHUNK_FIELDS, PART_FIELDS
+from wiretape.viewer.record.rows import Exchanges, TableRow
+from wiretape.viewer.record.units import ms
+
+if TYPE_CHECKING:
+    from wiretape.recorder.decode.decoder import Decoded
+
+T = TypeVar("T")
+
+
+class Chunks(Iterator[TableRow]):
+    """The chunks of some exchanges, one row after the other; `export` takes `found` and makes lines of it instead.
+
+    `found` has the id and the decoded body of each exchange; `limit` is how many rows there are at most.
+    """
+
+    def __init__(self, found: "Iterable[tuple[str, Decoded]]", limit: int | None = None) -> None:
+        self.found = found
+        self.limit = limit
+        self._rows = itertools.islice((row for id, decoded in found for row in chunks(id, decoded)), limit)
+
+    def __next__(self) -> TableRow:
+        return next(self._rows)
+
+
+def begun(found: Iterable[TableRow]) -> Iterator[TableRow]:
+    """Read the first of some rows, and return an iterator of the same kind over all of them."""
+    if isinstance(found, Exchanges):
+        return Exchanges(found.fields, _begun(found.batches))
+    if isinstance(found, Chunks):
+        return Chunks(_begun(found.found), found.limit)
+    return _begun(found)
+
+
+def _begun(items: Iterable[T]) -> Iterator[T]:
+    following = iter(items)
+    return itertools.chain(list(itertools.islice(following, 1)), following)
+
+
+def chunks(id: str, decoded: "Decoded") -> Iterator[TableRow]:
+    """Yield one row for each choice of each chunk, or one without a choice where a chunk has none.
+
+    Fields of the whole chunk (`seq`, timestamps, `output`, `output_tokens`) are the same on all of its rows.
+    `gap_ms` is the time since the chunk before, None for the first. Several tool calls in one piece: names are joined
+    by a space, arguments by a line feed.
+    """
+    before: int | None = None
+    seq = 0
+    for run in decoded.runs:
+        own, field = chunk(id, run.chunk), PART_FIELDS.get(run.part or "")
+        for item, text in enumerate(run.texts, run.item):
+            at_ns, read = decoded.at_ns[item], decoded.reads[item]
+            where = {"seq": seq, "at_ms": ms(at_ns), "gap_ms": _gap(before, at_ns), "read": read, "event": item}
+            for row in own:
+                yield {**row, **where} if field is None else {**row, **where, field: text}
+            before, seq = at_ns, seq + 1
+
+
+def chunk(id: str, one: Chunk) -> list[TableRow]:
+    """Return the rows of a chunk, without its number and its timestamps."""
+    from wiretape.recorder.decode.dialects import registry  # a shell that completes a line waits for it
+
+    return [
+        {
+            **dict.fromkeys(CHUNK_FIELDS),
+            "id": id,
+            "kinds": " ".join(_kinds(one, piece)),
+            "output": one.output,
+            **_piece(piece),
+            "output_tokens": registry.tokens(one).output,
+        }
+        for piece in one.pieces or (None,)
+    ]
+
+
+def gaps(at_ns: Sequence[int | None]) -> list[int | None]:
+    """Return the time from each timestamp to the next: None beside an unknown one."""
+    return [None if a is None or b is None else b - a for a, b in itertools.pairwise(at_ns)]
+
+
+def _gap(before: int | None, at: int | None) -> float | None:
+    return None if before is None or at is None else ms(at - before)
+
+
+def _kinds(chunk: Chunk, piece: Piece | None) -> list[str]:
+    """Return a row's kinds. In a chunk with one choice, output without text (audio, encrypted reasoning) counts."""
+    alone = piece is not None and len(chunk.pieces) == 1
+    carried = {
+        "content": (piece is not None and piece.content) or (alone and chunk.content and not _refused(piece)),
+        "reasoning": (piece is not None and piece.reasoning) or (alone and chunk.reasoning),
+        "refusal": _refused(piece),
+        "tool": piece is not None and piece.tools,
+        "finish": piece is not None and piece.finish_reason,
+        "usage": chunk.usage,
+        "error": chunk.fault,
+        "ping": chunk.ping,
+    }
+    return [kind for kind, is_carried in carried.items() if is_carried] or ["empty"]
+
+
+def _refused(piece: Piece | None) -> bool:
+    return piece is not None and bool(piece.refusal) and not piece.content
+
+
+def _piece(piece: Piece | None) -> TableRow:
+    tools = piece.tools if piece else ()
+    return {
+        "choice": piece.index if piece else None,
+        "content": (piece and piece.content) or None,
+        "reasoning": (piece and piece.reasoning) or None,
+        "refusal": (piece and piece.refusal) or None,
+        "tool_name": " ".join(tool.name for tool in tools if tool.name) or None,
+        "tool_arguments": "\n".join(tool.arguments for tool in tools if tool.arguments) or None,
+        "finish_reason": piece.finish_reason if piece else None,
+    }
