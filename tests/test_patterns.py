@@ -3,6 +3,7 @@
 import ast
 import importlib
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -39,24 +40,23 @@ def compiled(value: object) -> Iterator[tuple[re.Pattern[Any], str | None]]:
             yield from compiled(one)
 
 
-def methods(tree: ast.Module, name: str) -> set[str]:
-    """Return the methods of a pattern that a module calls; helpers that get a pattern match it at a position."""
-    used = {
-        AS_FINDALL.get(node.attr, node.attr)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == name
-    }
-    return used & set(METHODS) or {"match", "fullmatch"}
-
-
 def uses() -> dict[str, Use]:
+    """Return the patterns of all modules, each with a method that its module calls.
+
+    Helpers that get a pattern match it at a position.
+    """
     found = dict[str, Use]()
     for module, tree in modules():
-        targets = (node.targets if isinstance(node, ast.Assign) else [node.target] for node in ast.walk(tree)
+        nodes = list(ast.walk(tree))
+        methods = defaultdict[str, set[str]](set)
+        for node in nodes:
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                methods[node.value.id].add(AS_FINDALL.get(node.attr, node.attr))
+        targets = (node.targets if isinstance(node, ast.Assign) else [node.target] for node in nodes
                    if isinstance(node, ast.Assign | ast.AnnAssign))  # fmt: skip
         for name in {target.id for some in targets for target in some if isinstance(target, ast.Name)}:
             for pattern, method in compiled(vars(module).get(name)):
-                for used in {method} if method else methods(tree, name):
+                for used in {method} if method else methods[name] & set(METHODS) or {"match", "fullmatch"}:
                     found[f"{module.__name__}.{name}.{used} {pattern.pattern!r:.30}"] = pattern, used
     return found
 

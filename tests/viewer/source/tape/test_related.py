@@ -68,13 +68,19 @@ TAPES = {
 }
 
 
+@pytest.fixture(scope="module", params=TAPES)
+def dialogue_tape(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp(request.param) / "tape.db"
+    TAPES[request.param](path)
+    return path
+
+
 @pytest.mark.parametrize("limit", [related.LEAST_LIMIT, 1])
-@pytest.mark.parametrize("name", TAPES)
 def test_an_exchange_has_the_same_figures_alone_and_among_all(
-    name: str, limit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dialogue_tape: Path, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(related, "LEAST_LIMIT", limit)
-    tape = TAPES[name](tmp_path / "tape.db")
+    tape = dialogue_tape
     with queries.opened(tape) as connection:
         all_of_it = {row["no"]: row for row in queries.exchanges(connection, ("no", *FIELDS))}
     for no, row in all_of_it.items():
@@ -96,9 +102,8 @@ def test_only_the_exchanges_of_the_dialogue_are_read(tmp_path: Path) -> None:
         assert (related_to_other, alone) == ([9, 10], [20])
 
 
-@pytest.mark.parametrize("name", TAPES)
-def test_the_newest_conversations_are_the_same_alone_and_among_all(name: str, tmp_path: Path) -> None:
-    tape = TAPES[name](tmp_path / "tape.db")
+def test_the_newest_conversations_are_the_same_alone_and_among_all(dialogue_tape: Path) -> None:
+    tape = dialogue_tape
     clock = Clock(wall_ns=lambda: 1_800_000_000 * 10**9, boot_ns=lambda: 10**15)
     with queries.opened(tape) as connection:
         whole = sessions.listed(connection, clock=clock)
