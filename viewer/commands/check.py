@@ -94,7 +94,6 @@ def check(
 
 
 def _rules(file: Path | None, highest: Sequence[str], lowest: Sequence[str]) -> "tuple[list[Rule], str | None]":
-    """Read the rules of a file, then those of the command line; and the file's objective."""
     from wiretape.viewer import config
     from wiretape.viewer.stats import check
 

@@ -110,7 +110,6 @@ def compare(
 
 
 def _compare_sessions(db: "Place | None", ids: tuple[str, ...], part: str, out: Output) -> None:
-    """Show the time of two sessions side by side."""
     from wiretape.recorder.clock import SYSTEM
     from wiretape.viewer import config
     from wiretape.viewer.report import sessions
@@ -130,7 +129,6 @@ def _compare_sessions(db: "Place | None", ids: tuple[str, ...], part: str, out: 
 
 
 def _compare_pair(db: "Place | None", ids: tuple[str, ...], full: bool, out: Output) -> None:
-    """Show two exchanges side by side."""
     from wiretape.viewer.report import comparison
     from wiretape.viewer.stats import compare
 
@@ -175,7 +173,6 @@ def _compare_as(
     out: Output,
     all_operations: bool,
 ) -> None:
-    """Compare two groups by the definitions of another tool."""
     from wiretape.viewer.record.rows import only
     from wiretape.viewer.report import tools
     from wiretape.viewer.source.base import Selection
@@ -195,7 +192,6 @@ def _compare_as(
 
 
 def _compare_requests(db: "Place | None", ids: tuple[str, ...], exit_code: bool, out: Output) -> None:
-    """Show the changes between the requests of two exchanges."""
     from wiretape.viewer.exchange import changes, report
     from wiretape.viewer.exchange.conversation import Folding
     from wiretape.viewer.record.rows import only
@@ -216,7 +212,6 @@ def _compare_requests(db: "Place | None", ids: tuple[str, ...], exit_code: bool,
 
 
 def _group_of(where: "Filter | None", text: str, option: str) -> "Filter":
-    """Return the filter of a group: both `where` and the group's own filter."""
     from wiretape.viewer.query.parser import parse
     from wiretape.viewer.query.syntax import every
 

@@ -73,7 +73,6 @@ def models(context: click.Context, incomplete: str) -> Iterator[Item]:
 
 @_quietly
 def labels(context: click.Context, incomplete: str) -> Iterator[Item]:
-    """Offer keys of labels, and after a key its values."""
     return _labels(context, "=" in incomplete)
 
 

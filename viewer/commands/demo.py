@@ -56,7 +56,6 @@ def demo(db: Path | None) -> None:
 
 
 async def _record(path: Path, steps: "Sequence[Step]") -> int:
-    """Play the agent and every scene through a recorder; return 1 if anything could not be stored."""
     import asyncio
 
     import httpx
@@ -89,7 +88,6 @@ async def _record(path: Path, steps: "Sequence[Step]") -> int:
 
 
 async def _work(client: "httpx.AsyncClient", steps: "Sequence[Step]") -> None:
-    """Send an agent's requests, one after the other."""
     import asyncio
 
     from wiretape.recorder.demo import agent

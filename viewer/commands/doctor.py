@@ -143,7 +143,6 @@ def of_tape(path: Path) -> Iterator[Finding]:
 
 
 def _of_shipping(path: Path) -> Iterator[Finding]:
-    """Look at a tape's shipping progress, by destination."""
     from wiretape.recorder.tape import file
     from wiretape.viewer.ship import acknowledged
     from wiretape.viewer.source.tape import following
@@ -293,7 +292,6 @@ def judge_tape(path: PurePath, exists: bool, refusal: str | None, revision: str)
 
 
 def judge_directory(path: PurePath, exists: bool, writable: bool) -> Finding:
-    """Judge the tape's directory; if it does not exist, `writable` is True if it can be made."""
     if not writable:
         what = f"{path} may not be written" if exists else f"{path} cannot be made"
         return Finding("problem", "directory", what, "name a tape elsewhere with --db or WIRETAPE_DB")

@@ -122,7 +122,6 @@ def _command(error: UnknownCommand) -> str:
 
 
 def _options(name: str, command: click.Command) -> Iterator[str]:
-    """Yield the options of a command that a guess may mean."""
     own = {option: one for one in command.params for option in (*one.opts, *one.secondary_opts)}
     for guess in OPTIONS.get(name, "").split("|"):
         option, _, value = guess.partition(" ")
@@ -132,7 +131,6 @@ def _options(name: str, command: click.Command) -> Iterator[str]:
 
 
 def _similar(name: str, command: click.Command) -> list[str]:
-    """Return the options of a command with a similar spelling."""
     own = (option for one in command.params for option in (*one.opts, *one.secondary_opts))
     return get_close_matches(name, [option for option in own if option.startswith("--")], _MOST)
 

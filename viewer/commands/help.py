@@ -44,7 +44,6 @@ def version() -> None:
 
 
 def _command(root: click.Context, path: tuple[str, ...]) -> click.Context | None:
-    """Return the context of the command at a path such as `db upgrade`, or None."""
     context = root
     for name in path:
         group = context.command
@@ -70,7 +69,6 @@ def _unknown(root: click.Context, words: tuple[str, ...]) -> click.UsageError:
 
 
 def _print(markdown: str) -> None:
-    """Print a topic: drawn on a terminal, as Markdown on a pipe and where there is no UTF-8."""
     from wiretape.viewer.commands import output
 
     if not (output.on_terminal() and terminals.has_utf8()):

@@ -154,7 +154,6 @@ def _today() -> "date":
 
 
 def _fields(out: Output, spark: bool, names: tuple[str, ...] | None) -> tuple[str, ...]:
-    """Return the fields of a row that are to be read."""
     from wiretape.viewer.report import tables
 
     if spark:

@@ -86,7 +86,6 @@ def is_file(word: str) -> bool:
 
 
 def file_advice(word: str) -> str:
-    """Return the advice for a file in the place of an exchange, or ""."""
     return f"{word} is a file: name a tape with --db {shlex.quote(word)}" if is_file(word) else ""
 
 

@@ -200,7 +200,6 @@ def _with_headers(one: "Recorded", out: Output, _: Thresholds) -> None:
 
 
 def _around(one: "Recorded") -> tuple[str, str]:
-    """Return the head of the response, and its trailers, as texts."""
     from wiretape.viewer.exchange import facts, plain
 
     row, headers = one.detail(), one.headers()

@@ -125,7 +125,6 @@ def stats(
 
 
 def _put(out: Output, rows: "Sequence[TableRow]", keys: tuple[str, ...], names: tuple[str, ...] | None) -> None:
-    """Write the fields of groups for machines."""
     from wiretape.viewer.record.rows import only
     from wiretape.viewer.stats import summary
 
@@ -270,7 +269,6 @@ def _show_blocks(
 
 
 def _show_drawings(found: "Sequence[Figures]", drawn: "Quantity | None") -> None:
-    """Print the histogram of a quantity in each group, if any."""
     from wiretape.viewer.report import stats
 
     for one in found:

@@ -94,7 +94,6 @@ def lines(found: Iterable[RequestDifference], folding: Folding) -> Iterator[Line
 
 
 def _headed(one: RequestDifference, head: Line, folding: Folding) -> Iterator[Line]:
-    """Yield a difference under its heading; a short one beside it."""
     title = line(f"{one.part} {one.name}".strip() if one.part in ("model", "parameter", "system") else one.name)
     tone: Tone = "muted" if one.change == "same" else "plain"
     texts = [text for text in (one.a, one.b) if text is not None]
@@ -167,7 +166,6 @@ def _tools(a: Iterable[Tool], b: Iterable[Tool]) -> Iterator[RequestDifference]:
 
 
 def _definition(tool: Tool) -> str:
-    """Return a tool in lines, its description unquoted."""
     try:
         return json.dumps(json.loads(tool.definition), ensure_ascii=False, indent=2, sort_keys=True)
     except (ValueError, RecursionError):

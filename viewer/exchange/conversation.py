@@ -107,7 +107,6 @@ def _plain(value: object) -> Any:
 
 
 def flattened(parameters: Mapping[str, object]) -> dict[str, str]:
-    """Return parameters as texts; those within another one have both names."""
     found: dict[str, str] = {}
     for name, value in parameters.items():
         inner = {f"{name}.{key}": one for key, one in value.items()} if isinstance(value, dict) else {}

@@ -155,7 +155,6 @@ def parse_filter(text: str) -> list[Test]:
 
 
 def filter_error(text: str) -> str | None:
-    """Return the error in a filter, or None if it is valid."""
     try:
         parse_filter(text)
     except ValueError as error:
@@ -164,7 +163,6 @@ def filter_error(text: str) -> str | None:
 
 
 def matching(transcript: Transcript, tests: Sequence[Test]) -> "array[int]":
-    """Return the events that pass all tests, ascending."""
     return array("q", (event for event in range(len(transcript)) if all(test(transcript, event) for test in tests)))
 
 

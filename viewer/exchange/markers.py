@@ -65,7 +65,6 @@ def markers(transcript: Transcript, first_byte_ns: int | None, stalls_end_ns: It
 
 
 def beyond(markers: Sequence[Marker], position: int, sign: str) -> Marker | None:
-    """Return the next marker with a sign after a position; after the last one comes the first again."""
     fitting = [marker for marker in markers if marker.sign == sign]
     return next((marker for marker in fitting if marker.position > position), fitting[0] if fitting else None)
 

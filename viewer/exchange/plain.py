@@ -81,5 +81,4 @@ def head(row: DetailRow, headers: Headers) -> str:
 
 
 def fields(headers: Headers) -> str:
-    """Return headers or trailers, a line each."""
     return "".join(f"{name}: {value}\r\n" for name, value in headers)

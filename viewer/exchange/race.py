@@ -88,7 +88,6 @@ class Lane:
         return [part for part in parts if part.length]
 
     def outputs(self, position: int) -> int:
-        """Return the number of output chunks among the first `position` events."""
         return bisect_left(self._outputs, position)
 
     def course(self, shift_ns: int) -> Course:
@@ -155,7 +154,6 @@ class Race:
             self.playback.catch_up()
 
     def follow(self) -> None:
-        """Go to the end, and stay there as long as one of them runs."""
         self.playback.pause()
         self.playback.seek_to(self.playback.end_ns)
         self.playback.following = any(self.is_live)

@@ -107,7 +107,6 @@ def answer(row: DetailRow) -> Iterator[Text]:
 
 
 def headers(title: str, found: Sequence[Sequence[str]]) -> Iterator[Text]:
-    """Yield the headers of a request or a response, as stored (redacted), below a title."""
     if found:
         yield from (Text(), Text(title, "bold"), *drawn(pages.headers(found)))
 
@@ -141,7 +140,6 @@ def laid_out(found: Iterable[Fact], width: int | None) -> Iterator[Text]:
 
 
 def texts(row: DetailRow) -> Iterator[Fact]:
-    """Yield the beginning of each text of an answer, and its tool calls."""
     for name, text in row.texts.items():
         yield Fact(name, (f"{len(text):,} characters: {clipped(line(text), _PREVIEW)}",))
     for call in row.tool_calls or ():
@@ -149,7 +147,6 @@ def texts(row: DetailRow) -> Iterator[Fact]:
 
 
 def longest(verdicts: Sequence[Verdict]) -> Iterator[Text]:
-    """Yield the longest of the verdicts, and how many there are besides."""
     return drawn(_longest(verdicts))
 
 

@@ -83,7 +83,6 @@ def _named(row: DetailRow) -> Iterator[Fact]:
 
 
 def _drawn(row: DetailRow, timed: Attribution, cells: int) -> Iterator[Text]:
-    """Yield the gaps drawn on an axis of time, and the scale of their heights."""
     at = [one.at_ns for one in timed.outputs if one.at_ns is not None]
     end = ns(row.duration_ms)
     if not at or not end or cells <= 0:

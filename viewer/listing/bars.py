@@ -95,7 +95,6 @@ _BLANK: Final = PartSign(" ", "plain", "")
 
 @functools.lru_cache(maxsize=1024)
 def _cells(bar: Bar, count: int) -> list[str | None]:
-    """Return the part that each cell shows; None where no phase is."""
     length = bar.end - bar.start
     if length <= 0 or count <= 0:
         return [None] * count

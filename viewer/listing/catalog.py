@@ -80,7 +80,6 @@ class Catalog:
         return range(first, min(first + most, len(self)))
 
     def row(self, place: int) -> ListRow | None:
-        """Return the row at a place; None if it has to be read first."""
         index = self._index(place)
         return self._pages.get(index // PAGE, {}).get(self._numbers[index])
 
@@ -109,7 +108,6 @@ class Catalog:
             self._pages.popitem(last=False)
 
     def refresh(self, rows: Iterable[ListRow]) -> None:
-        """Keep newer rows of exchanges whose pages are kept."""
         places = ((row, self.place(row.no)) for row in rows)
         self.put(row for row, place in places if place is not None and self._index(place) // PAGE in self._pages)
 
@@ -137,7 +135,6 @@ class Catalog:
         return len(added)
 
     def extend(self, numbers: Sequence[int]) -> None:
-        """Add exchanges below all others, where it is not by time."""
         start = len(self._numbers)
         self._numbers.extend(numbers)
         if self._places is not None:
@@ -189,7 +186,6 @@ class Marks:
         return before - len(self._ids)
 
     def toggle(self, number: int, id: str) -> None:
-        """Mark an exchange, unless the limit is reached, or unmark it."""
         if number in self._ids:
             del self._ids[number]
         elif len(self._ids) < MOST_MARKS:

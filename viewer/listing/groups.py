@@ -47,7 +47,6 @@ class GroupColumn:
 
 
 def figure(value: float | None) -> str:
-    """Return a duration in ms or a rate, with a decimal where it is small."""
     if value is None:
         return formatting.UNKNOWN
     return f"{value:,.1f}" if abs(value) < 100 else f"{value:,.0f}"
@@ -127,7 +126,6 @@ def name(key: object) -> str:
 
 
 def rough(row: TableRow) -> str:
-    """Return the warning of how few values 99th percentiles are."""
     if row["measured_n"] >= _FEW:
         return f"some p99 from fewer than {_FEW} values: rough"
     return f"p99 from {counted(row['measured_n'], 'exchange')}: rough"

@@ -58,7 +58,6 @@ class ClockLane:
     bars: list[ClockBar] = field(default_factory=list)
 
     def seen(self, start_ns: int, end_ns: int) -> Sequence[ClockBar]:
-        """Return the bars that are between two timestamps, at least in part."""
         first = bisect_left(self.bars, start_ns, key=attrgetter("end_ns"))
         return self.bars[first : bisect_right(self.bars, end_ns, key=attrgetter("start_ns"))]
 
@@ -189,7 +188,6 @@ def heading(shown: ClockLanes, label: str | None, fitting: int, filter_text: str
 
 
 def heights(counts: Sequence[int], rows: int) -> list[str]:
-    """Draw the numbers at once in rows from the top, as shares of the greatest."""
     most = max(counts, default=0)
     return sparkline.bars([-(-8 * rows * count // most) if count else 0 for count in counts], rows)
 

@@ -118,7 +118,6 @@ def _least_widths(by_rank: Iterable[ListColumn], width: int, extra: Mapping[str,
 
 
 def gap_between(width: int) -> int:
-    """Return the number of cells between the columns of a list of this width."""
     return 2 if width >= _SPACIOUS else 1
 
 
@@ -171,7 +170,6 @@ def line(row: ListRow, slots: Sequence[Slot], look: Look, between: int) -> Itera
 
 
 def axis(exchanges: Iterable[ListRow], look: Look) -> Axis:
-    """Return the axis for the timelines of some exchanges: only those with output decide whether it is logarithmic."""
     bars = [(bar(row, look), row.first_output_ms is not None) for row in exchanges]
     longest_ns = max((bar.end_ns for bar, _ in bars), default=0)
     shown = [bar.end_ns for bar, has_output in bars if has_output]

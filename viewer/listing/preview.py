@@ -44,7 +44,6 @@ def heading(row: ListRow, look: Look) -> list[Part]:
 
 
 def reason(row: ListRow, look: Look) -> str:
-    """Return why it ended, or how far it has come."""
     is_running = row.outcome == "open" and row.ended_by is None
     return _unended(row, look) if is_running else facts.reason(row)
 
@@ -120,7 +119,6 @@ def _oddities(row: ListRow, verdicts: Sequence[Verdict], width: int) -> list[Lin
 
 
 def _end(name: str, text: str, size: int | None, width: int, room: int) -> list[Line]:
-    """Return a heading and the end of a text that is `size` characters long."""
     if not text or room < 1:
         return []
     lines = wrap.wrapped(text, width)

@@ -34,7 +34,6 @@ class Query:
         return self.order is not None and self.order[0] not in _KNOWN_AT_START
 
     def reversed(self) -> "Query":
-        """Return the same the other way round."""
         return self.by((self.order or _BY_TIME)[0])
 
     @property

@@ -211,7 +211,6 @@ def best(entries: Sequence[RankedExchange]) -> dict[str, frozenset[int]]:
 
 
 def ordered(entries: Sequence[RankedExchange], by: str | None, *, reverse: bool = False) -> list[RankedExchange]:
-    """Return the exchanges in the order of a figure, the best first, or the worst; unknown last."""
     if by is None:
         return list(reversed(entries)) if reverse else list(entries)
     known = [entry for entry in entries if getattr(entry.row, by) is not None]

@@ -90,7 +90,6 @@ def is_unfinished(text: str, values: Mapping[str, Sequence[str]]) -> bool:
 
 
 def _names(typed: str) -> Iterator[tuple[str, str]]:
-    """Yield the names that begin so, each with an operator, and their fields; each field once."""
     named = [*OFFERED, *(f"{name}{'>' if KINDS[FIELDS[NAMES[name]].kind].units else ':'}" for name in sorted(NAMES))]
     seen = set[str]()
     for name in named:

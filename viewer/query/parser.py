@@ -358,7 +358,6 @@ def conjuncts(text: str, clock: Clock = SYSTEM) -> list[tuple[Filter, str]]:
 
 
 def now(clock: Clock = SYSTEM) -> datetime:
-    """Return the clock's wall time, in UTC."""
     return datetime.fromtimestamp(clock.wall_ns() / 1e9, UTC)
 
 

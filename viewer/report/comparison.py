@@ -108,7 +108,6 @@ def _words(metric: str) -> tuple[str, str]:
 
 
 def _short(row: TableRow) -> str:
-    """Return a metric's name and its change, such as `ttft +30 % [+9 %, +50 %]`."""
     name = row["metric"].removesuffix("_ms").removesuffix("_pct").removesuffix("_p50")
     return f"{name.replace('_', ' ')} {_change(row)}"
 
@@ -132,7 +131,6 @@ def _signed(value: float | None, unit: str = " %") -> str:
 
 
 def _verdict(row: TableRow) -> str:
-    """Return a row's verdict; one of too few values as the number that it takes."""
     return _VERDICTS.get(row["verdict"]) or f"needs n ≥ {compare.least(row['metric'])} to decide"
 
 

@@ -110,7 +110,6 @@ def _shown(row: TableRow, name: str, statistic: str) -> str:
 
 
 def _notes(row: TableRow, found: Counted, objective: str | None) -> Iterator[tuple[str, str]]:
-    """Yield stalls, costs, missing usage and warnings, each with its label."""
     for flag, text in {
         "stall": causes.stalls(found.endings, found.stalls),
         "given_up": causes.given_up(found.endings),

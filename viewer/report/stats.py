@@ -58,7 +58,6 @@ def drawn(filled: Sequence[Bucket], quantity: Quantity, width: int) -> Iterator[
 
 
 def bar(count: int, most: int, width: int) -> str:
-    """Draw a bar, `width` cells long for `most`, to an eighth of a cell; only a count of 0 is invisible."""
     eighths = max(round(8 * width * count / most), 1) if count else 0
     return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).rstrip(" ")
 

@@ -382,7 +382,6 @@ def sparked(rows: Sequence[TableRow], gaps: Iterable[bytes | None], width: int) 
 
 
 def _legend(width: int) -> Iterator[Text]:
-    """Yield the legend of the drawings, wrapped between its entries."""
     label, entries = sparkline.LEGEND.split(" ", 1)
     joined = "  ".join(entry.replace(" ", NO_BREAK) for entry in entries.split("  "))
     for line in paragraph(f"{label} ", joined, width):
@@ -404,7 +403,6 @@ def _drawing(row: TableRow, packed: bytes | None, axis_ns: int, width: int) -> T
 
 
 def _column(name: str, names: Sequence[str], rows: Sequence[TableRow], today: date | None = None) -> Column:
-    """Return a column of a list of exchanges."""
     title = _TITLES.get(name, name)
     if name == "mark":
         return Column(name, title, lambda row: f"{_sign(row['outcome'])} {_cell('id', row['id'])}")

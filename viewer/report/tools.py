@@ -171,7 +171,6 @@ def _omitted(measured: ToolReport) -> str:
 
 
 def _older(measured: ToolReport) -> str:
-    """Return the count of requests to servers that seem older than the rule, and the rule that is nearest to them."""
     if not measured.older:
         return ""
     other = f"; see --as {measured.rule.older_rule}" if measured.rule.older_rule else ""
@@ -183,7 +182,6 @@ def _counted(counts: Iterable[tuple[str, int]]) -> str:
 
 
 def _rounded(row: TableRow) -> TableRow:
-    """Return figures with the number of decimals for their unit, the same in all of a row."""
     digits = {"s": 4, "ns": 0}.get(row["unit"], 2)
     decimals = {name: f"{value:,.{digits}f}" for name, value in row.items() if isinstance(value, float)}
     return {**row, **decimals, "n": f"{row['n']:,}"}

@@ -258,7 +258,6 @@ def _around(last_ns: int, after: str, from_ns: int, to_ns: int) -> Iterator[tupl
 
 
 def _most_open(ordered: Sequence[Span]) -> int:
-    """Return the largest number of spans open at once; one that takes no time is open at its start."""
     if len(ordered) == 1:
         return 1
     most, ends = 0, list[int]()

@@ -96,7 +96,6 @@ def longest(verdicts: Sequence[Verdict]) -> list[Verdict]:
 
 
 def sentence(verdict: Verdict) -> str:
-    """Return a verdict and its evidence, without the words around a silence, and without a sign that links."""
     judged, evidence = wording.sentences(replace(verdict, before=None, after=None))
     kind = "stall: " if verdict.kind == "stall" else ""
     return f"{kind}{judged}; {evidence}".replace("#", "")

@@ -73,7 +73,6 @@ def part(one: ContextPart) -> JsonObject:
 
 
 def _taken(had: Counter[bytes], digest: bytes) -> bool:
-    """Return True if there is an element left with a digest, and take it."""
     had[digest] -= 1
     return had[digest] >= 0
 

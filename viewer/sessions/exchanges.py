@@ -58,7 +58,6 @@ class SessionExchange(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """True if it counts for error rates."""
         return self.outcome in _FAILURES
 
 

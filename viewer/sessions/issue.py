@@ -47,7 +47,6 @@ def _exchange(one: ReportedExchange, report: IssueReport) -> Iterator[Line]:
 
 
 def _facts(one: ReportedExchange, report: IssueReport) -> Iterator[tuple[str, str]]:
-    """Yield the labels and the values of an exchange's table."""
     yield "exchange", f"{_code(one.id)}, began {_time(one.started_at)}"
     yield (
         "model",
@@ -112,7 +111,6 @@ def _totals(report: IssueReport) -> Iterator[tuple[str, str]]:
 
 
 def _parts(time: Mapping[str, Any], kind: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the parts of a time account, the largest first, each with its share of the whole."""
     wall = time["wall_ms"]
     parts = {name: time[f"{name}_ms"] for name in PARTS}
     for name, part in sorted(parts.items(), key=lambda one: -one[1]):

@@ -199,7 +199,6 @@ def _ranks(one: Generation, equal: int, first: int, latest: _Latest) -> Iterator
 
 
 def _tokens(messages: bytes, start: int) -> list[_Token]:
-    """Return the messages behind the first ones."""
     added = [*_digests(messages, start)]
     beginning = messages[: _WIDTH * start]
     if len({*added}) == len(added) and not any(digest in beginning for digest in added):

@@ -84,7 +84,6 @@ def junit(judged: Sequence[TableRow]) -> bytes:
 
 
 def described(row: TableRow) -> str:
-    """Return the value that a rule was judged by, and its count, in words."""
     left_out = "" if row["unknown"] is None else f", objective unknown of {row['unknown']:,}"
     if row["value"] is None:
         return f"no values among {row['n'] or 0:,}{left_out}"

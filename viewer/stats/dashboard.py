@@ -130,7 +130,6 @@ class Histogram:
     sum: float = 0.0
 
     def add(self, values: Iterable[float]) -> None:
-        """Count values; one on a bound is in the bucket below it."""
         values = list(values)
         self.counts = self.counts or [0] * (len(self.bounds) + 1)
         for place, count in Counter(bisect_left(self.bounds, value) for value in values).items():
@@ -213,7 +212,6 @@ class DashboardCounts(Generic[H]):
 
 
 def _figures(one: Ended, numbers: Numbers | None, error: str) -> dict[Figure, list[float]]:
-    """Return the values of each figure of an exchange; an unknown one has none."""
     numbers = numbers or {}
     gaps = numbers.get("time_per_output_chunk_s")
     values: dict[Figure, Sequence[object]] = {

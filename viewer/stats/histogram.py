@@ -34,7 +34,6 @@ def buckets(values: NDArray[Any]) -> list[Bucket]:
 
 
 def filled(zeros: int, counts: Sequence[int]) -> list[Bucket]:
-    """Return the buckets for the count of values that are 0, and for counts between `EDGES`."""
     places = [place for place, count in enumerate(counts) if count]
     between = range(places[0], places[-1] + 1) if places else range(0)
     zero = [Bucket(0, 0, zeros)] if zeros else []

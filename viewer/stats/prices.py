@@ -147,7 +147,6 @@ class Prices:
         return sorted({one.since for one in self._entries} - {""})
 
     def cost(self, names: Names, started_at: str, usage: Usage) -> int | None:
-        """Return the cost of a complete exchange, or None if its price or its usage is unknown."""
         price = next((one for one in self._fitting(names) if one.since <= started_at), None)
         return None if price is None else price.cost(usage)
 
@@ -217,7 +216,6 @@ def _expression(text: str) -> str:
 
 
 def _texts(name: str, value: str | None) -> list[str]:
-    """Return the alternatives for a match: for an upstream its URL, and its host with and without the port."""
     if not value or len(value) > _LONGEST_TEXT:
         return []
     if name != "upstream":

@@ -233,7 +233,6 @@ def expanded(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def field_name(quantity: Quantity, statistic: str) -> str:
-    """Return the field of a statistic of a quantity: `ttft_p95_ms`, `tps_user_p50`, `ttft_n`."""
     return f"{quantity.name}_{statistic}{_suffix(quantity, statistic)}"
 
 
@@ -427,7 +426,6 @@ def _values_of(sample: Sample, quantity: Quantity) -> Values:
 
 
 def known(values: Values) -> Values:
-    """Return the values that are known, as an array of its own."""
     return values[~np.isnan(values)]
 
 

@@ -54,7 +54,6 @@ class Canvas:
         return bool(self._changed) or self._cursor != self._cursor_sent
 
     def resize(self, columns: int, rows: int) -> None:
-        """Start again with empty cells if the size has changed."""
         if self._size != (columns, rows):
             self._size = columns, rows
             self._target = [[_UNKNOWN] * columns for _ in range(rows)]
@@ -90,7 +89,6 @@ class Canvas:
         return "".join(others)
 
     def _put(self, y: int, x: int, text: str, sgr: str) -> int:
-        """Store a text from a cell on, cut at the end of the row. Return its width."""
         cells = _cells(text, sgr)
         if y >= len(self._target):
             return len(cells)
@@ -169,7 +167,6 @@ def _on_blank(sgr: str) -> str:
 
 @functools.lru_cache(2048)
 def _cells(text: str, sgr: str) -> list[Cell]:
-    """Return the cells of a text; a sequence that is drawn as one, as in some emoji, stays together."""
     blank = " ", _on_blank(sgr)
     if text.isascii():
         return [blank if char == " " else (char, sgr) for char in text]

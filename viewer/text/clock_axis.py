@@ -156,14 +156,12 @@ class ClockZoom:
         return ClockView(max(0, min(start, last)), self.length_ns, cells)
 
     def zoomed(self, axis: ClockAxis, wall_ns: int, *, closer: bool) -> "ClockZoom":
-        """Return half of the view, or twice as much, around a timestamp."""
         length_ns = self.length_ns or axis.length_ns
         length_ns = max(length_ns // 2, _SHORTEST_NS) if closer else length_ns * 2
         is_part = length_ns < axis.length_ns * _LARGEST_PART
         return ClockZoom(length_ns if is_part else None).centred(axis, wall_ns)
 
     def panned(self, axis: ClockAxis, by: int) -> "ClockZoom":
-        """Return the view that begins half of its length later, or earlier."""
         view = self.view(axis, axis.length_ns, 1)
         return self.centred(axis, axis.wall_ns(view.start + (1 + by) * view.length // 2))
 

@@ -47,6 +47,5 @@ def dots(counts: Sequence[int], most: int, cells: int, rows: int) -> list[list[i
 
 
 def signs(dots: Dots) -> Iterator[str]:
-    """Yield the rows of a drawing from the top; a cell without a dot is blank."""
     for row in dots:
         yield "".join(chr(_BLANK + cell) if cell else " " for cell in row)

@@ -24,7 +24,6 @@ LEAST_MINUTES: Final = 120
 
 
 def cell(value: object) -> str:
-    """Return a value of any kind in one line."""
     words = cells.words(value)
     return UNKNOWN if words is None else safe(str(words))
 
@@ -38,7 +37,6 @@ def block(text: str) -> str:
 
 
 def ms(value: float | None) -> str:
-    """Return milliseconds, to a tenth."""
     return UNKNOWN if value is None else f"{value:,.1f}"
 
 
@@ -64,7 +62,6 @@ def fitting(texts: Sequence[str], width: int) -> str:
 
 
 def seconds(ms: float | None, digits: int = 3) -> str:
-    """Return milliseconds in seconds, for a column of durations from a few milliseconds to hours."""
     return UNKNOWN if ms is None else f"{ms / 1000:,.{digits}f}"
 
 

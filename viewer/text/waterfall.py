@@ -86,7 +86,6 @@ UNKNOWN: Final = Axis()
 
 
 def axis(lengths_ns: Iterable[int]) -> Axis:
-    """Return the axis for bars of these lengths: a common one for all."""
     known = [length for length in lengths_ns if length > 0]
     if not known:
         return UNKNOWN

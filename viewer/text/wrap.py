@@ -113,7 +113,6 @@ class WrappedText:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Return a text in lines `width` cells wide, safe for a terminal."""
     lines = WrappedText(_with_bases(safe(text.expandtabs(_TAB), multiline=True)), width)
     lines.more(len(lines.text))
     return [lines.line(number) for number in range(len(lines))]

@@ -75,7 +75,6 @@ class Playback:
         return self.position >= len(self._at) and self.shown_ns >= self._shown_end
 
     def play(self) -> None:
-        """Begin to play from the playhead; at the end from the start."""
         self._until_ns = None
         if self.at_end:
             self.seek_to(0)
@@ -127,7 +126,6 @@ class Playback:
         return int(self._cut(at_ns) / self.speed)
 
     def step(self, count: int) -> None:
-        """Pause, and move by `count` events; a negative count moves back."""
         self.playing = False
         self.seek(self.position + count)
 
@@ -136,7 +134,6 @@ class Playback:
         self.speed = speed
 
     def set_cap(self, cap_ns: int | None) -> None:
-        """Cut silences to `cap_ns` from here on; None shows them as long as they were."""
         media = self.media_ns
         self.cap_ns = cap_ns
         self._cap()

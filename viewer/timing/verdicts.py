@@ -120,7 +120,6 @@ def verdicts(timed: Attribution, outcome: str, limits: Thresholds) -> list[Verdi
 
 
 def longest_stall(found: Sequence[Verdict]) -> Verdict | None:
-    """Return the longest of the stalls among verdicts, or None without any."""
     stalls = (verdict for verdict in found if verdict.kind == "stall")
     return max(stalls, key=lambda verdict: verdict.lasted_ns, default=None)
 

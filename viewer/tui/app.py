@@ -154,12 +154,10 @@ class ViewerApp(App[int]):
         return TerminalDriver if driver in TerminalDriver.__bases__ else driver
 
     def on_terminal_driver_background(self, message: TerminalDriver.Background) -> None:
-        """Change to the theme for the terminal's background, unless another one was chosen."""
         if self.follows_terminal:
             self.theme = themes.NAMES[message.found]
 
     def on_terminal_driver_gone(self) -> None:
-        """Exit as after a hang-up."""
         self._end(signal.SIGHUP)
 
     def on_mount(self) -> None:
@@ -205,7 +203,6 @@ class ViewerApp(App[int]):
         self._ending = asyncio.create_task(self._exit_after(_SIGNALLED + number))
 
     async def _exit_after(self, code: int) -> None:
-        """Terminate the program that has the terminal, and exit once it has ended."""
         if self._away is not None and self._is_away:
             self._away.cancel()
             with contextlib.suppress(WorkerError):  # the cancellation, as requested above
@@ -292,7 +289,6 @@ class ViewerApp(App[int]):
         self.exit(error.exit_code)
 
     def show_streams(self, filter_text: str) -> None:
-        """Filter the list; over another screen, open a list that leads back to it."""
         if isinstance(self.screen, StreamsScreen):
             self.screen.set_filter(filter_text)
         else:
@@ -305,7 +301,6 @@ class ViewerApp(App[int]):
             self.exit(0)
 
     async def action_back(self) -> None:
-        """Undo a step on this screen; without any, go back a screen, but the first one stays."""
         undo = self._undo()
         if undo is not None:
             undo()
@@ -356,7 +351,6 @@ class ViewerApp(App[int]):
             self.run_worker(browse(self.screen, page, self._kept))
 
     def open_outside(self, program: Callable[..., Awaitable[str | None]], screen: Screen[Any]) -> None:
-        """Suspend the viewer while a program shows the text of a screen."""
         if not self._is_away:
             self._away = self.run_worker(self._go_away(program, screen))
 

@@ -166,7 +166,6 @@ class MeasuredRequest:
         return [at for run in counted for at in at_ns[run.items] if at is not None]
 
     def finish_ns(self) -> int | None:
-        """Return the timestamp of the last chunk with a finish reason."""
         if self.decoded is None:
             return None
         runs = (run for run in reversed(self.decoded.runs) if any(piece.finish_reason for piece in run.chunk.pieces))
@@ -252,7 +251,6 @@ def first_choice(payload: JsonObject) -> JsonObject | None:
 
 
 def part(choice: JsonObject, name: str) -> JsonObject:
-    """Return a choice's `delta` or `message`, {} where it has none."""
     value = choice.get(name)
     return value if isinstance(value, dict) else {}
 

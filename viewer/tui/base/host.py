@@ -173,7 +173,6 @@ class Reader:
         return self._closed or is_replaced or question.answer.cancelled()
 
     def _asked(self, ask: "Callable[[Browsed], Any]") -> Any:
-        """Return the answer to a question; errors are raised as `WiretapeError`."""
         raise NotImplementedError
 
     def _disconnect(self) -> None:

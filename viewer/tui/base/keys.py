@@ -85,7 +85,6 @@ class TypedAhead:
         return not is_passed_on
 
     def stop(self) -> None:
-        """Pass on no more keys."""
         self._waiting.clear()
         if self._settling is not None:
             self._settling.cancel()
@@ -101,7 +100,6 @@ class TypedAhead:
             self._app.post_message(self._next)
 
     async def _settle(self) -> None:
-        """Wait until the last key has finished."""
         app = self._app
         for turn in range(_MOST_ROUNDS):
             before = app.screen, app.focused

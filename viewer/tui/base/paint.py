@@ -47,7 +47,6 @@ def content(text: str, style: str = "") -> Content:
 
 class _Ascii(LineFilter):
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """Draw a line in ASCII, cell for cell."""
         return [Segment(in_ascii(text), style, control) for text, style, control in segments]
 
 

@@ -63,12 +63,10 @@ class Lag:
         return max(took) / 1e6 if took else None
 
     def begin(self) -> None:
-        """Note that something is drawn that the terminal does not have yet."""
         if self._since is None:
             self._since = self._clock.now()
 
     def end(self) -> None:
-        """Note that the terminal has all of it."""
         if self._since is not None:
             self._took.append(self._clock.now() - self._since)
             self._since = None

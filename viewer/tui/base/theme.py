@@ -125,7 +125,6 @@ def styles(widget: Widget, ground: Style | None = None) -> dict[str, Style]:
 
 
 def style(widget: Widget, name: str) -> Style:
-    """Return the style of a component class; an empty one before a widget is shown, and afterwards."""
     return widget.get_component_rich_style(name, default=Style())
 
 
@@ -134,7 +133,6 @@ def behind(widget: Widget, name: str) -> Style:
 
 
 def markup(tone: Tone) -> str:
-    """Return a tone as a style of `Content`."""
     # `Content` does not know the background, on which $text-muted depends in other themes.
     color = "$foreground-muted" if tone == "muted" else COLORS[tone]
     return f"{'bold ' if tone in _BOLD else ''}{color}"

@@ -125,7 +125,6 @@ class CompareScreen(PlaybackScreen):
         yield KeyLine()
 
     def on_mount(self) -> None:
-        """Read both exchanges, and poll running ones."""
         self._head.show([("compare", "strong"), (" · reading …", "muted")])
         self._sides = [Side(host(self), no, self._show_title) for no in self._numbers]
         _: Worker[None] = self.run_worker(self._load, exclusive=True, group="load")
@@ -162,7 +161,6 @@ class CompareScreen(PlaybackScreen):
 
     @property
     def _ids(self) -> list[str]:
-        """The ids of A and B, before they are decoded, too; none if either is not on the tape."""
         ids = [side.loader.known.row.id for side in self._sides if side.loader.known is not None]
         return ids if len(ids) == len(self._numbers) else []
 

@@ -58,7 +58,6 @@ class RankedTable(CursorTable):
         return self._entries[self.cursor] if self._entries else None
 
     def show(self, entries: Sequence[RankedExchange], by: str | None, *, reverse: bool = False) -> None:
-        """Show exchanges, which are in the order of a figure."""
         selected = self.selected
         self._entries, self._by, self._reverse = entries, by, reverse
         places = [at for at, one in enumerate(entries) if selected is not None and one.no == selected.no]
@@ -101,7 +100,6 @@ class CompareManyScreen(Screen[None]):
         self._table = RankedTable()
 
     def compose(self) -> ComposeResult:
-        """Lay out the title, the table, a line about the exchange under the cursor, and the legend of the signs."""
         yield from (self._head, self._table, self._about, Static(paint.content(_LEGEND), id="legend"), KeyLine())
 
     def on_mount(self) -> None:
@@ -147,7 +145,6 @@ class CompareManyScreen(Screen[None]):
         self._show()
 
     def on_cursor_list_moved(self) -> None:
-        """Describe the exchange under the cursor."""
         entry = self._table.selected
         self._about.update(paint.content("" if entry is None else _description(entry.row)))
 

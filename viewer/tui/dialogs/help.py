@@ -26,7 +26,6 @@ class Entry:
     names: list[str] = field(default_factory=list)
 
     def matches(self, text: str) -> bool:
-        """Return True if every word of a text is found in it."""
         own = " ".join((*self.keys, *self.names, self.meaning)).lower()
         return all(word in own for word in text.lower().split())
 
@@ -80,7 +79,6 @@ class HelpScreen(Menu[None]):
         self.options.highlighted = 1 if self._shown else None
 
     def choose(self, at: int) -> None:
-        """Close, and run the chosen action on the screen below."""
         entry = self._shown[at] if at < len(self._shown) else None
         if entry is not None and self.finish(None):
             self.app.call_later(self.app.run_action, entry.bound.binding.action, entry.bound.node)

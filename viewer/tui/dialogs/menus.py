@@ -110,7 +110,6 @@ class AskScreen(Dialog[str]):
         self.query_one("#mistake", Static).update(paint.content(self._mistake(event.value) or ""))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Return the line if it is valid, else show the error."""
         wrong = self._mistake(event.value) or self._refusal(event.value)
         if wrong is None:
             self.finish(event.value)
@@ -179,7 +178,6 @@ class ActionMenu(Menu[None]):
 
 
 def _row(entry: Entry, width: int) -> Table:
-    """Return the row of an entry: a command in as many lines as it needs, of another description the beginning."""
     row = Table.grid(padding=(0, 2, 0, 0))
     row.add_column(width=width, no_wrap=True)
     row.add_column(overflow="fold")
@@ -220,7 +218,6 @@ def _ask_and_export(app: App[Any], label: str, arguments: list[str]) -> None:
 
 
 async def _write_picture(app: App[Any]) -> None:
-    """Write the screen to an SVG file in the current directory."""
     path, picture = Path(file_name("wiretape", ["--format", "svg"])), app.export_screenshot()
 
     def write() -> None:
@@ -269,7 +266,6 @@ def _no_file(name: str) -> str | None:
 
 
 def _named(screen: Screen[Any], arguments: Sequence[str]) -> list[str]:
-    """Return the arguments of a command with its tape."""
     return [*arguments, *([] if "--db" in arguments else ["--db", str(host(screen).tape.path)])]
 
 
@@ -314,7 +310,6 @@ class ViewsMenu(Menu[str]):
             yield self._note
 
     def on_mount(self) -> None:
-        """Read the views, and count their matches."""
         self.run_worker(self._read(), group="views")
 
     async def _read(self) -> None:

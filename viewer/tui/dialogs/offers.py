@@ -38,7 +38,6 @@ def arguments(place: Place, *arguments: str) -> list[str]:
 
 
 def command(place: Place, *words: str) -> str:
-    """Return a command of `wiretape` about a source, quoted for a shell in any directory."""
     return shlex.join(["wiretape", *arguments(place, *words)])
 
 

@@ -82,7 +82,6 @@ class EventsPane(Pane):
         self.redraw()
 
     def move(self, position: int) -> None:
-        """Select the last event that has come."""
         before, self._selected = self._row(self._selected), position - 1
         row = self._row(self._selected)
         self.redraw((min(before, row), max(before, row)))

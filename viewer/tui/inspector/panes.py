@@ -193,7 +193,6 @@ class InspectorPanes(ThemeStyles, can_focus=True):
 
     @work(group="filter", exclusive=True)
     async def _match(self) -> None:
-        """Look for the events that match, in a thread."""
         if self._opened is not None:
             tests, transcript = events.parse_filter(self.events.filter_text), self._opened.transcript
             matching = functools.partial(events.matching, transcript, tests)
@@ -223,7 +222,6 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self.titles()
 
     def tick(self, playback: Playback, pulse: Pulse, lag_ms: float | None) -> None:
-        """Show the time at the playhead, and whether it is playing."""
         events = None if self._opened is None else len(self._opened.transcript)
         self.replay.set_still(not playback.playing)
         self.events.set_still(not playback.playing)
@@ -254,7 +252,6 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         return ("replay", "events") if is_double else (TABS[self.tab.number],)
 
     def _lay_out(self) -> None:
-        """Show the panes of the open tab, and mark the one with the keys."""
         shown = self._shown()
         self._timeline_heading.display = not self.tab.zoomed and self.size.height >= _LOW
         self.timeline.display = not self.tab.zoomed and self.size.height >= _LOWEST
@@ -377,7 +374,6 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self._write_tabs(has_changed=True)
 
     def _set_times(self, times: Times) -> None:
-        """Use the same time format in all panes and the timeline."""
         self.times = times
         self.bytes.set_times(times)
         self.timeline.set_times(times)
@@ -437,7 +433,6 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         return place != ""
 
     def _show_event(self) -> None:
-        """Show the parts of the event under the playhead, and its bytes; without events, the body."""
         opened = self._opened
         if opened is not None:
             transcript = opened.transcript

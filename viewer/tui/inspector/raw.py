@@ -280,7 +280,6 @@ class BytesPane(Pane):
             yield hexdump.printable(self._data[start:end]), self.look("muted") + style
 
     def _cut(self, row: HexRow, style: Style) -> Iterator[Part]:
-        """Yield the text of a row's bytes, in pieces where a part of them is highlighted."""
         for start, end, highlight in self._spans(row):
             yield self._data[start:end].decode("utf-8", "replace"), style + highlight
 

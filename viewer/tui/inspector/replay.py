@@ -133,7 +133,6 @@ class ReplayPane(Pane):
 
     @work(group="render")
     async def _render_markdown(self) -> None:
-        """Render the text at the position, while playing only the lines in sight; again if it was overtaken."""
         answer, position, is_still = self._rendering = self._answer, self._position, self._is_still
         parts = answer.parts if answer is not None else []
         texts = [(part.track.text, part.track.length(position)) if part.kind == "content" else None for part in parts]

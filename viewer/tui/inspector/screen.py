@@ -206,7 +206,6 @@ class InspectorScreen(PlaybackScreen):
         self._moved()
 
     def _moved(self, *, jumped: bool = False) -> None:
-        """Show the playhead at its new place; if it `jumped` there, unfold the text that it is in."""
         self.panes.move(self.playback.position, jumped=jumped)
         self._ticked()
 
@@ -217,7 +216,6 @@ class InspectorScreen(PlaybackScreen):
         self._footer.reword("play", f"play {formatting.duration(playback.end_ns)}" if is_at_start else "play")
 
     def _name_filter(self) -> None:
-        """Name the key by its action in the open pane."""
         self._footer.reword("filter", "search" if self.panes.tab.number == REQUEST else "filter")
 
     @work(group="strips", exclusive=True)
@@ -246,7 +244,6 @@ class InspectorScreen(PlaybackScreen):
 
     @queued()
     def go_to(self, text: str) -> None:
-        """Go to a position as it is typed, as `markers.parse_goal` reads it."""
         assert self._opened is not None
         change = self._search.go_to(text, self.playback, self._opened.transcript, self.panes.times)
         if change is not None:

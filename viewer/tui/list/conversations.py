@@ -138,7 +138,6 @@ class ConversationsScreen(Screen[None]):
         return copied if name is None else [*copied, ("conversation", name)]
 
     def exports(self) -> list[tuple[str, list[str]]]:
-        """Return the export's selection: the exchanges of the conversation under the cursor, or all."""
         name = self._here
         text = self._filter_text if name is None else self._only(name)
         exported = offers.arguments(host(self).tape.place, "export", *(["-f", text] if text else []))
@@ -153,7 +152,6 @@ class ConversationsScreen(Screen[None]):
 
     @property
     def _here(self) -> str | None:
-        """The conversation that the cursor is on, or in."""
         above = self._tree.lines[: self._tree.cursor + 1]
         return next((one.conversation for one in reversed(above) if isinstance(one, ConversationRow)), None)
 
@@ -219,7 +217,6 @@ class ConversationsScreen(Screen[None]):
 
     @property
     def _wanted(self) -> Wanted:
-        """The opened conversations, and those within a screen of the cursor."""
         cursor, height = self._tree.cursor, self.app.size.height
         lines = self._tree.lines[max(cursor - height, 0) : cursor + height]
         near = frozenset(one.conversation for one in lines if isinstance(one, ConversationRow))

@@ -167,7 +167,6 @@ class FilterLine(Vertical):
         self._show_error(FilterError(_REGEX_SYMBOL if at >= 0 else self.text, max(at, 0), str(error)))
 
     def put(self, text: str) -> None:
-        """Put a filter into the box, and apply it at once, even if it is there already."""
         self._stop()
         self._applied = self.box.value = safe(text)
         self.box.remember(text)
@@ -183,7 +182,6 @@ class FilterLine(Vertical):
         self.recall()
 
     def leave(self) -> None:
-        """Apply the filter verbatim, and leave the box."""
         self.box.remember(self.box.value)
         if self.box.value.strip():
             _: Worker[None] = self.run_worker(partial(self._keep, self.box.value), group="history")
@@ -331,7 +329,6 @@ class FilterInput(Input):
         self.can_focus = False  # or the keys of an empty list would be typed here
 
     def remember(self, text: str) -> None:
-        """Keep a filter for `up`."""
         self.history = with_filters(self.history, text)
         self._at = len(self.history)
 
@@ -342,11 +339,9 @@ class FilterInput(Input):
         self._at = len(self.history) - from_end
 
     def insert(self, text: str, index: int) -> None:
-        """Insert typed or pasted text, made safe."""
         super().insert(safe(text), index)
 
     def replace(self, text: str, start: int, end: int) -> None:
-        """Replace a span by typed or pasted text, made safe."""
         super().replace(safe(text), start, end)
 
     def take(self, at: int) -> None:
@@ -420,7 +415,6 @@ class Completions(Toned):
         self.refresh()
 
     def move(self, by: int) -> None:
-        """Choose the next text, or the one before; before the first none is chosen."""
         at = (-1 if self.chosen is None else self.chosen) + by
         self.chosen = None if at < 0 or not self._listed else min(at, len(self._listed) - 1)
         self.refresh()

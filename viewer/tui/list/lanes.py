@@ -62,7 +62,6 @@ class LaneTable(CursorTable):
         return self._chart
 
     def show(self, shown: ClockLanes, look: Look, no: int | None) -> None:
-        """Show other lanes, with the cursor on an exchange, if that is there, or on the newest."""
         self.shown, self.look = shown, look
         numbers = [one.row.no for one in shown.bars]
         self.cursor = numbers.index(no) if no in numbers else max(len(numbers) - 1, 0)
@@ -134,7 +133,6 @@ class LanesScreen(Screen[None], inherit_bindings=False):
         self._table.open()
 
     def action_scale(self, closer: bool) -> None:
-        """Show half of the time around the cursor, or twice as much."""
         if (here := self._table.here) is not None:
             wall_ns = here.end_ns if here.row.outcome == "open" else here.start_ns
             self._table.zoom = self._table.zoom.zoomed(self._table.shown.axis, wall_ns, closer=closer)
@@ -168,14 +166,12 @@ class LanesScreen(Screen[None], inherit_bindings=False):
         self._show()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide the key of names where there are no labels."""
         return action != "group" or not self.is_mounted or bool(self._listing.label_keys)
 
     def _name_of(self, row: ListRow) -> str | None:
         return row.model if self._name is None else self._listing.labels.get(row.id, {}).get(self._name)
 
     def _show(self) -> None:
-        """Draw the lanes as of now; the newest stay in sight, unless an older exchange was selected."""
         listing, look = self._listing, self._listing.at_present(self._table.look)
         shown = lanes.lanes(self._rows, look, self._name_of)
         self._table.show(shown, look, self._selected if self._row is None else self._row.no)

@@ -76,7 +76,6 @@ class Listing:
 
     @property
     def is_busy(self) -> bool:
-        """True if the tape is locked, or takes long to answer."""
         waiting = self._asked_ns is not None and self._host.clock.now() - self._asked_ns > _BUSY_NS
         return waiting or isinstance(self.trouble, TapeBusy)
 
@@ -235,7 +234,6 @@ class Listing:
             await self.read(unmeasured)
 
     async def read_labels(self, rows: Sequence[ListRow]) -> None:
-        """Read the labels of these exchanges, once each, and forget those of others. Raises `Superseded`."""
         self.labels = {row.id: self.labels[row.id] for row in rows if row.id in self.labels}
         new = tuple(row.no for row in rows if row.id not in self.labels)
         with contextlib.suppress(WiretapeError):  # `look` reports the trouble

@@ -46,7 +46,6 @@ class Preview(Toned):
         self._timer = self.set_timer(_AFTER_SECONDS, partial(self.now, listing, selected, look))
 
     def now(self, listing: Listing, selected: int | None, look: Look) -> None:
-        """Show an exchange; None shows nothing."""
         self.selected = selected
         if selected is None:
             self._show(Details(None), look)

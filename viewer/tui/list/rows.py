@@ -124,7 +124,6 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         self._request()
 
     def repaint(self) -> None:
-        """Draw the lines that have changed, without asking again for missing rows: their reading would begin anew."""
         for place in self._places():
             if self._kept(place) is None:
                 self.refresh_line(place)
@@ -254,7 +253,6 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
             self.call_after_refresh(self._look_ahead)
 
     def _request_missing(self, places: range) -> bool:
-        """Ask for the missing rows of some places, unless that is done already; return True if any are missing."""
         pages = self.catalog.missing(places.start, places.stop)
         if any(page not in self._requested for page in pages):
             self._requested = pages

@@ -278,7 +278,6 @@ class StreamsScreen(Screen[None]):
             self.show_state()
 
     def on_cursor_list_moved(self, event: CursorList.Moved) -> None:
-        """Show the exchange that the cursor has come to; who moves it by hand follows no longer."""
         if event.by_hand and self._follow and self._rows.cursor:
             self._follow = False
             self.show_state()
@@ -336,7 +335,6 @@ class StreamsScreen(Screen[None]):
         self._rows.open()
 
     def on_filter_line_edited(self, event: FilterLine.Edited) -> None:
-        """Apply a filter; one that cannot be parsed leaves the last one in force."""
         self.filter.is_on = event.is_on
         if self._parse_filter(event.text):
             self._load()
@@ -391,7 +389,6 @@ class StreamsScreen(Screen[None]):
 
     @property
     def _idle(self) -> frozenset[str]:
-        """The actions of this screen that do not apply just now."""
         if self.filter.is_entered:
             return _ALL
         if self.listing.change is None:
@@ -512,7 +509,6 @@ class StreamsScreen(Screen[None]):
         self._rows.set_columns(self._rows.hidden)
 
     def on_key(self, event: Key) -> None:
-        """Show the hint on filters, once, when text is typed into the list."""
         is_free = self.is_current and self.focused is self._rows and event.key not in self.active_bindings
         if is_free and event.is_printable and not self._hinted:
             self._hinted = True

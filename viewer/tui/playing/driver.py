@@ -40,7 +40,6 @@ class Driver:
         self._shown_ns = 0
 
     def wake(self) -> None:
-        """Check the playback again: a command has changed it."""
         self._woken.set()
 
     async def run(self) -> None:
@@ -80,7 +79,6 @@ class Driver:
             self._moved()
 
     async def sleep(self, ns: int | None) -> None:
-        """Sleep for a time, or for ever, unless `wake` is called."""
         timer = None if ns is None else asyncio.get_running_loop().call_later(ns / 1e9, self._woken.set)
         await self._woken.wait()
         self._woken.clear()
@@ -118,8 +116,6 @@ class PlaybackScreen(Screen[None]):
         self.command(lambda playback: playback.step(count), seeks=True)
 
     def action_aside(self, by: int) -> None:
-        """Go on, or back, by a second, or by a hundredth of the whole if that is more."""
-
         def change(playback: Playback) -> None:
             playback.seek_to(playback.media_ns + by * max(_SECOND_NS, playback.end_ns // 100))
 
@@ -138,8 +134,6 @@ class PlaybackScreen(Screen[None]):
         self.command(change, seeks=True)
 
     def action_faster(self, by: int) -> None:
-        """Set the next speed up or down."""
-
         def change(playback: Playback) -> None:
             at = SPEEDS.index(playback.speed) + by
             playback.set_speed(SPEEDS[max(0, min(at, len(SPEEDS) - 1))])

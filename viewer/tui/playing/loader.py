@@ -103,7 +103,6 @@ class Loader:
         return self.opened is not None and (self.opened.live or is_unmeasured)
 
     def close(self) -> None:
-        """End the process that still decodes: its result is not needed."""
         with self._closing:
             self._closed = True
         self._release()

@@ -33,7 +33,6 @@ class GroupTable(CursorTable):
 
     @property
     def room(self) -> int:
-        """The number of groups shown at once; if there are more, a line has the number of the others."""
         room = max(self.size.height - 1 - (self._table.total is not None), 1)
         return room if self.count <= room else max(room - 1, 1)
 
@@ -151,7 +150,6 @@ class FailureList(CursorList):
         return max(self.size.height - 1, 1)
 
     def _laid_out(self) -> tuple[list[list[int]], int, int]:
-        """Return the lines, which of them has the cursor, and which is shown first."""
         lines = self.lines(self._width)
         line = next((at for at, texts in enumerate(lines) if self.cursor in texts), 0)
         return lines, line, max(0, min(line - self._room + 1, len(lines) - self._room))

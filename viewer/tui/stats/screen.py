@@ -106,7 +106,6 @@ class StatsScreen(Screen[None]):
         self._show_groups()
 
     def copies(self) -> list[tuple[str, str]]:
-        """Return the texts to copy: the command that prints these figures, and the filter."""
         objective = ["--slo", self._slo] if self._slo else []
         command = offers.command(self._place, "stats", *self._selection(), "--by", self.shown.by, *objective)
         return [("command", command), ("filter", self.shown.filter_text)]
@@ -139,7 +138,6 @@ class StatsScreen(Screen[None]):
 
     @property
     def undo(self) -> Callable[[], object] | None:
-        """The reversal of the last step: of the window of time, or else of the filter that was typed here."""
         if self._window == next(iter(WINDOWS)):
             return None if self._filter_text == self._opened_with else partial(self._filter, self._opened_with)
         return self._show_all
@@ -169,7 +167,6 @@ class StatsScreen(Screen[None]):
             self.focused.open()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide actions that do not apply to the item under the cursor from footer and help."""
         if action == "open":
             return self._can_open()
         return action != "group" or bool(self.shown.rows)
@@ -256,7 +253,6 @@ class StatsScreen(Screen[None]):
         return True
 
     def _show_figures(self, by: str, answer: "_Figures | None", *, pooled: bool) -> None:
-        """Show the figures of groups; without an answer there were too many gaps to pool."""
         self.holds_keys = False
         self.shown.by, self.shown.pooled, self.shown.too_many = by, pooled, answer is None
         if answer is not None:

@@ -25,7 +25,6 @@ from wiretape.viewer.tui.widgets.pane import fitted
 
 
 def content(parts: Iterable[Part]) -> Content:
-    """Return the parts of a line for a widget that takes `Content`, in the theme's colours."""
     return Content("").join(paint.content(text, theme.markup(tone)) for text, tone in parts)
 
 

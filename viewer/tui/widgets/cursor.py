@@ -77,11 +77,9 @@ class CursorList(Toned, can_focus=True, inherit_bindings=False):
         raise NotImplementedError
 
     def item_at(self, x: int, y: int) -> int | None:
-        """Return the item that is drawn at a cell, None if there is none."""
         raise NotImplementedError
 
     def go_to(self, item: int) -> None:
-        """Move the cursor to an item, or to the nearest that there is."""
         self.cursor = max(0, min(item, self.count - 1))
         self.refresh()
         self.post_message(self.Moved(self))
@@ -112,7 +110,6 @@ class CursorList(Toned, can_focus=True, inherit_bindings=False):
                 self.open()
 
     def on_focus(self) -> None:
-        """Draw the cursor as the one that keys move, and tell where it is."""
         self.go_to(self.cursor)
 
 
@@ -141,7 +138,6 @@ class CursorTable(CursorList):
         self.go_to(self.cursor - 1)
 
     def drawn_item(self, item: int, parts: Iterable[Part]) -> Strip:
-        """Return the line of an item, set off if the cursor is on it."""
         if item == self.cursor:
             return self.drawn([(CURSOR.ljust(len(MARGIN)), "accent"), *parts], theme.style(self, "list--cursor"))
         return self.drawn([(MARGIN, "plain"), *parts])

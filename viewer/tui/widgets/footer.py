@@ -94,11 +94,9 @@ class KeyLine(Widget):
             self.app.bell()
 
     def on_mouse_move(self, event: MouseMove) -> None:
-        """Show the key that a click would press, and its action."""
         self._hover(self._at(event.x))
 
     def on_leave(self) -> None:
-        """Show no key as one that a click would press."""
         self._hover(None)
 
     def _hover(self, key: FooterKey | None) -> None:
