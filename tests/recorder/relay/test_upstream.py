@@ -111,7 +111,7 @@ async def fetch(url: str, **more: Any) -> Taken:
 @on_loop
 async def test_an_ending_is_named(loop: Loop, scene: Scene, body: bytes, ended: str | None) -> None:
     async with ScriptedUpstream(lambda _: scene) as upstream:
-        taken = await fetch(upstream.url, limit=0.2 if ended in ("idle_timeout", "headers_timeout") else 20)
+        taken = await fetch(upstream.url, limit=0.5 if ended in ("idle_timeout", "headers_timeout") else 20)
         assert (taken.body, taken.ended_by) == (body, ended)
         taken.connection.close()
 

@@ -218,10 +218,10 @@ def test_the_file_of_a_directory_comes_before_the_users(tape: Path, folder: Path
 ])  # fmt: skip
 def test_a_hostile_file_in_the_directory_is_refused_at_once(text: str) -> None:
     Path(".wiretape.toml").write_text(text)
-    start = time.perf_counter()
+    start = time.thread_time()
     with pytest.raises(ConfigError):
         config.read()
-    assert time.perf_counter() - start < 2
+    assert time.thread_time() - start < 2
 
 
 def test_the_largest_declaration_reads_the_largest_event_in_linear_time(folder: Path) -> None:
@@ -233,9 +233,9 @@ def test_the_largest_declaration_reads_the_largest_event_in_linear_time(folder: 
     for _ in range(8):
         nested = {"a": [nested] * 3}
     path = recorded(folder / "large.db", frames([(100, event(nested))]))
-    start = time.perf_counter()
+    start = time.thread_time()
     run(path, "dialect", "try", "own.toml", code=1)
-    assert time.perf_counter() - start < 20
+    assert time.thread_time() - start < 20
 
 
 def test_a_declaration_of_wiretape_is_printed_to_begin_another_with(tape: Path) -> None:
