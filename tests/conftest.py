@@ -122,14 +122,15 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 
 def _is_as_scripted(tape: Path) -> bool:
-    """Return True if a demo's stalls are those of its script, one scene and one turn, and its last error is, too."""
+    """Return True if a demo's stalls are those of its script, of upstream, and its last error is, too."""
     with contextlib.closing(sqlite3.connect(f"file:{tape}?mode=ro", uri=True)) as connection:
         rows = connection.execute(
             "SELECT request_model, outcome, flags FROM exchanges JOIN measures ON exchange_no = no ORDER BY no"
         ).fetchall()
     stalls = [model for model, _, flags in rows if "stall" in flags.split()]
     errors = [model for model, outcome, _ in rows if outcome in ("http_error", "error_event") and model != "demo-agent"]
-    return (len(stalls), errors[-1:]) == (2, ["demo-failing"])
+    told = forked.run(["ls", "--db", tape, "-f", "flag:stall", "--format", "table"]).stdout
+    return (len(stalls), errors[-1:], told.count("by upstream")) == (2, ["demo-failing"], 2)
 
 
 @pytest.fixture

@@ -33,6 +33,8 @@ print(sorted(set(os.environ) & {"OPENAI_BASE_URL", "OPENAI_API_BASE", "ANTHROPIC
 """
 STREAM = answer([(0.0, chunk("a", finish="stop")), (0.0, DONE)])
 NOWHERE = ("--upstream", "http://127.0.0.1:1")
+IDLE = "import time\nwhile True: time.sleep(0.05)"
+"""Python that waits for signals. Its handler of one that comes in the last instant before a wait runs after that."""
 
 
 async def ran(tape: Path, *arguments: object, script: str, **more: Any) -> tuple[int, str, str]:
@@ -155,7 +157,7 @@ async def test_standard_streams_are_the_commands(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @on_loop
 async def test_a_signal_is_passed_on_and_the_command_decides(tmp_path: Path, number: signal.Signals) -> None:
-    script = f"import signal as s; s.signal({number:d}, lambda *_: exit(42)); print('ready', flush=True); s.pause()"
+    script = f"import signal as s; s.signal({number:d}, lambda *_: exit(42)); print('ready', flush=True)\n{IDLE}"
     command = ("run", "--db", tmp_path / "t.db", *NOWHERE, "--", sys.executable, "-c", script)
     away = {"start_new_session": True, "is_fresh": True}  # from the terminal of these tests
     async with wiretape(*command, **away) as process:
@@ -169,11 +171,12 @@ async def test_every_signal_that_can_be_caught_is_passed_on_once(tmp_path: Path)
     own = {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ}
     numbers = sorted(int(number) for number in signal.valid_signals() - own)
     script = f"""
-import os, signal, sys
-for number in {numbers}:
-    signal.signal(number, lambda number, _: os.write(1, b"%d\\n" % number))
+import os, select, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {numbers})  # no handlers: see IDLE
 os.write(1, b"ready\\n")
-sys.stdin.read(1)
+while not select.select([0], [], [], 0)[0]:
+    if info := signal.sigtimedwait({numbers}, 0.05):
+        os.write(1, b"%d\\n" % info.si_signo)
 """
     command = ("run", "--db", tmp_path / "t.db", *NOWHERE, "--", sys.executable, "-c", script)
     away = {"stdin": subprocess.PIPE, "start_new_session": True}  # from the terminal of these tests
@@ -351,7 +354,7 @@ def at_a_terminal() -> None:
 async def test_an_interrupt_by_a_terminal_reaches_the_command_once(tmp_path: Path) -> None:
     script = (  # the handler itself tells: a signal may come before the script waits for it
         "import os, signal as s; got = []; s.signal(2, lambda *_: (got.append(2), os.write(1, b'got\\n')))"
-        "; s.signal(15, lambda *_: exit(len(got))); os.write(1, b'ready\\n')\nwhile True: s.pause()"
+        "; s.signal(15, lambda *_: exit(len(got))); os.write(1, b'ready\\n')\n" + IDLE
     )
     outer, inner = os.openpty()
     command = ("run", "--db", tmp_path / "tape.db", *NOWHERE, "--", sys.executable, "-c", script)
