@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from tests.support.cases import each_case
 from tests.support.relay import DONE, chunk, fetch, finish, on_loop, post, recording, select, until
 from wiretape.recorder.commands.companion import Shipment
-from wiretape.recorder.commands.record import record
 from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 from wiretape.viewer import contracts
+from wiretape.viewer.cli import group
 from wiretape.viewer.wings.clickhouse import address
 from wiretape.viewer.wings.clickhouse.client import Centre, Unavailable, UnusableServer
 
@@ -88,7 +88,7 @@ async def test_a_server_that_refuses_is_said_once_and_harms_nothing(tmp_path: Pa
     "options, said",
     [
         (["--ship", "otlp+http://127.0.0.1:4318"], "named with --otlp"),
-        (["--ship", "https://user:secret@host/db"], "a server is clickhouse://.*, a collector otlp"),
+        (["--ship", "https://user:secret@host/db"], "a destination is otlp.*clickhouse://HOST"),
         (["--ship", "chdb:secret?x"], "has a question mark"),
         (["--ship", "clickhouse://user:secret@host/db"], "a password does not belong in a URL"),
         (["--otlp", "http://user:secret@host"], "credentials in a URL"),
@@ -97,7 +97,7 @@ async def test_a_server_that_refuses_is_said_once_and_harms_nothing(tmp_path: Pa
     ],
 )
 def test_where_a_recorder_cannot_ship_is_refused_with_what_to_name(options: list[str], said: str) -> None:
-    result = CliRunner().invoke(record, ["--db", "none.db", *options])
+    result = CliRunner().invoke(group, ["record", "--db", "none.db", *options])
     assert result.exit_code == 2
     assert re.search(said, " ".join(result.output.split()))
     assert "secret" not in result.output
