@@ -337,7 +337,12 @@ def decode(exchange: Exchange, reads: Sequence[Read], body: bytes, clock: Clock 
     reader = PayloadReader(exchange, allowance)
     try:
         if decoded.stream:
-            _decode_stream(decoded, exchange, reader, allowance)
+            if decoded.framing == "sse":
+                _StreamDecoder(decoded, reader, allowance).run()
+            elif decoded.is_call:
+                _decode_call(decoded, exchange, reader, allowance)
+            else:
+                _decode_records(decoded, reader, allowance)
         elif plain.data:
             _decode_whole(decoded, reader)
     except TooMuchError:
@@ -391,15 +396,6 @@ def _is_whole_answer(data: bytes) -> bool:
         return False
     chunk = payloads.read(data.decode("utf-8-sig", "replace"))
     return chunk.fault is None and bool(chunk.pieces) and all(piece.finish_reason for piece in chunk.pieces)
-
-
-def _decode_stream(decoded: Decoded, exchange: Exchange, reader: PayloadReader, allowance: Allowance) -> None:
-    if decoded.framing == "sse":
-        _StreamDecoder(decoded, reader, allowance).run()
-    elif decoded.is_call:
-        _decode_call(decoded, exchange, reader, allowance)
-    else:
-        _decode_records(decoded, reader, allowance)
 
 
 def _decode_records(decoded: Decoded, reader: PayloadReader, allowance: Allowance) -> None:
@@ -660,7 +656,8 @@ class _StreamDecoder:
         elif chunk is payloads.DONE or chunk is payloads.UNREAD:
             self._add(chunk, item)
         else:
-            self._append(chunk, item)
+            self._decoded.add(chunk, item)
+            self._count += 1
             self._templates.learn(event, self._data[event.start : event.end], chunk)
 
     def _empty(self, event: sse.Event, item: int) -> None:
@@ -681,10 +678,6 @@ class _StreamDecoder:
     def _check_room(self) -> None:
         if self._count >= MAX_ITEMS:
             raise TooMuchError
-
-    def _append(self, chunk: Chunk, item: int) -> None:
-        self._decoded.add(chunk, item)
-        self._count += 1
 
     def _add(self, chunk: Chunk, item: int) -> None:
         self._check_room()

@@ -281,17 +281,14 @@ class _Members:
         piece, member = b"", self._member
         while data or (len(piece) >= self._least_of_more and not member.eof):
             if member.eof:
-                self._next()
+                self._count += 1
+                if self._count > _MAX_MEMBERS:
+                    raise _TooMuchError
+                self._member = self._begin()
                 member = self._member
             piece = member.decompress(data, _PIECE)
             yield piece
             data = member.unused_data
-
-    def _next(self) -> None:
-        self._count += 1
-        if self._count > _MAX_MEMBERS:
-            raise _TooMuchError
-        self._member = self._begin()
 
 
 class _Inflater:

@@ -170,20 +170,15 @@ class Conversation:
         elif message.kind in ("text", "binary") and self._voice is not None:
             self._hear(self._voice, message.data, item, one.is_client)
         elif message.kind == "text" and one.is_client:
-            self._take_text_sent(message.data, item)
+            if self._is_responses:
+                self._drafter.take(item, message.data, is_client=True)
+                self._ask(message.data.decode(), item)
         elif message.kind == "text":
-            self._take_text(message.data.decode(), item)
-
-    def _take_text_sent(self, data: bytes, item: int) -> None:
-        if self._is_responses:
-            self._drafter.take(item, data, is_client=True)
-            self._ask(data.decode(), item)
-
-    def _take_text(self, text: str, item: int) -> None:
-        if self._is_responses:
-            self._answer(text, item)
-        elif self._asked_api == GPT_LIVE and _typed(text).type == _CLOSED:
-            self.end_item = item
+            text = message.data.decode()
+            if self._is_responses:
+                self._answer(text, item)
+            elif self._asked_api == GPT_LIVE and _typed(text).type == _CLOSED:
+                self.end_item = item
 
     @property
     def audio(self) -> dict[int, AudioPart]:

@@ -152,7 +152,8 @@ def steps(session: str) -> Iterator[Step]:
         yield Step({_RETRY_COUNT: str(int(limited))}, body, turn.call.seconds if turn.call else 0.0)
         if turn.call:
             messages[-1] = {**messages[-1], "content": [_without_cache(one) for one in messages[-1]["content"]]}
-            messages += [{"role": "assistant", "content": _content(number)}, _result(number, turn.call)]
+            part = {"type": "tool_result", "tool_use_id": f"toolu_demo{number}", "content": turn.call.result, **CACHED}
+            messages += [{"role": "assistant", "content": _content(number)}, {"role": "user", "content": [part]}]
 
 
 def _without_cache(part: JsonObject) -> JsonObject:
@@ -168,11 +169,6 @@ def _content(number: int) -> list[JsonObject]:
 
 def _use(number: int, call: Call) -> JsonObject:
     return {"type": "tool_use", "id": f"toolu_demo{number}", "name": call.name, "input": {}}
-
-
-def _result(number: int, call: Call) -> JsonObject:
-    part = {"type": "tool_result", "tool_use_id": f"toolu_demo{number}", "content": call.result, **CACHED}
-    return {"role": "user", "content": [part]}
 
 
 def choose(request: ReceivedRequest) -> Scene:

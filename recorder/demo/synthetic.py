@@ -197,7 +197,10 @@ def _pieces(model: Model, ending: str, chunks: int, variation: int) -> list[byte
         pieces.insert(1 + chunks // 2, b'data: {"choices":[\n\n')
     pieces.append(_event(model, {}, "tool_calls" if _calls(model, variation) else "stop"))
     if model.usage:
-        pieces.append(_sent(_envelope(model, choices=[], usage=_usage(model, chunks))))
+        counted: JsonObject = {"prompt_tokens": 40, "completion_tokens": chunks + chunks // 4}
+        if model.reasoning:
+            counted["completion_tokens_details"] = {"reasoning_tokens": chunks // 2}
+        pieces.append(_sent(_envelope(model, choices=[], usage={**counted, "total_tokens": 40 + chunks + chunks // 4})))
     return [*pieces, b"data: [DONE]\n\n"]
 
 
@@ -214,13 +217,6 @@ def _delta(model: Model, at: int, chunks: int, variation: int) -> JsonObject:
         function = {"name": "look_up", "arguments": ""} if named else {"arguments": word}
         return {"tool_calls": [{"index": 0, **named, "function": function}]}
     return {"content": word}
-
-
-def _usage(model: Model, chunks: int) -> JsonObject:
-    counted: JsonObject = {"prompt_tokens": 40, "completion_tokens": chunks + chunks // 4}
-    if model.reasoning:
-        counted["completion_tokens_details"] = {"reasoning_tokens": chunks // 2}
-    return {**counted, "total_tokens": 40 + chunks + chunks // 4}
 
 
 def _event(model: Model, delta: JsonObject, finish: str | None = None) -> bytes:

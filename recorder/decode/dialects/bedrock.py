@@ -137,17 +137,13 @@ def _block_delta(api: str, payload: JsonObject, fault: ReportedError | None) -> 
         tool = ToolPiece(index(payload["contentBlockIndex"]), "", "", arguments)
         return Chunk(api, pieces=(Piece(0, "", "", "", (tool,), None),), tool=arguments != "", fault=fault)
     if isinstance(thought := delta.get("reasoningContent"), dict):
-        return _thought(api, thought, fault)
+        reasoning = text(thought.get("text"))
+        is_opaque = bool(text(thought.get("redactedContent")))
+        pieces = (Piece(0, "", reasoning, "", (), None),)
+        is_output = is_opaque or reasoning != ""
+        return Chunk(api, "", "", pieces, reasoning=is_output, fault=fault, flags=_OPAQUE if is_opaque else ())
     # An image adds no text; a citation and the result of a tool that the server ran are no output.
     return Chunk(api, content=isinstance(delta.get("image"), dict), fault=fault)
-
-
-def _thought(api: str, thought: JsonObject, fault: ReportedError | None) -> Chunk:
-    reasoning = text(thought.get("text"))
-    is_opaque = bool(text(thought.get("redactedContent")))
-    pieces = (Piece(0, "", reasoning, "", (), None),)
-    is_output = is_opaque or reasoning != ""
-    return Chunk(api, "", "", pieces, reasoning=is_output, fault=fault, flags=_OPAQUE if is_opaque else ())
 
 
 def _block_stop(api: str, payload: JsonObject, fault: ReportedError | None) -> Chunk | None:

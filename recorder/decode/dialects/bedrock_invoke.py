@@ -198,19 +198,15 @@ def _answer(payload: JsonObject, fault: ReportedError | None) -> Chunk | None:
     if "embedding" in payload and "inputTextTokenCount" in payload:
         return Chunk(API, usage={"inputTextTokenCount": payload["inputTextTokenCount"]}, fault=fault)
     if isinstance(results, list) and "inputTextTokenCount" in payload:
-        return _titan_answer(payload, results, fault)
+        found = [result for result in results if isinstance(result, dict)]
+        pieces = [
+            Piece(place, text(result.get("outputText")), "", "", (), text(result.get("completionReason")) or None)
+            for place, result in enumerate(found)
+        ]
+        usage = {"inputTextTokenCount": payload["inputTextTokenCount"]}
+        if len(found) == 1:
+            usage["tokenCount"] = found[0].get("tokenCount")
+        return _chunk(payload, tuple(pieces), usage, fault)
     if isinstance(outputs, list) and outputs and isinstance(outputs[0], dict) and "stop_reason" in outputs[0]:
         return _mistral(payload, fault)
     return None
-
-
-def _titan_answer(payload: JsonObject, results: list[object], fault: ReportedError | None) -> Chunk:
-    found = [result for result in results if isinstance(result, dict)]
-    pieces = [
-        Piece(place, text(result.get("outputText")), "", "", (), text(result.get("completionReason")) or None)
-        for place, result in enumerate(found)
-    ]
-    usage = {"inputTextTokenCount": payload["inputTextTokenCount"]}
-    if len(found) == 1:
-        usage["tokenCount"] = found[0].get("tokenCount")
-    return _chunk(payload, tuple(pieces), usage, fault)

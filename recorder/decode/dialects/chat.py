@@ -153,7 +153,12 @@ class _Choices:
     def _read(self, choice: JsonObject, position: int) -> None:
         delta = choice.get("delta")
         if not isinstance(delta, dict):
-            delta = self._stand_in(choice)
+            message = choice.get("message")
+            if isinstance(message, dict):
+                self.whole = True
+                delta = message
+            else:
+                delta = None
         reason = finish_reason(choice)
         # Azure's annotations name a choice without adding to it: that is not seeing it.
         if reason is None and delta is None:
@@ -162,13 +167,6 @@ class _Choices:
         if type(index) is not int or not 0 <= index < MAX_INDEX:
             index = position
         self.pieces.append(self._piece(index, delta or {}, reason))
-
-    def _stand_in(self, choice: JsonObject) -> JsonObject | None:
-        message = choice.get("message")
-        if isinstance(message, dict):
-            self.whole = True
-            return message
-        return None
 
     def _piece(self, index: int, delta: JsonObject, reason: str | None) -> Piece:
         content = delta.get("content")

@@ -70,7 +70,12 @@ class LiveReader:
         if (pieces := [*_sounds(message)]) and (size := sum(audio.size_of(encoded) for encoded, _ in pieces)):
             self.audio[item] = AudioPart(size, audio.named(pieces[0][1], default=_INPUT_RATE if is_client else _RATE))
         if is_client:
-            self._sent(item, message)
+            self._model = self._model or text(_field(_map(message, "setup"), "model")).removeprefix("models/")
+            realtime = _map(message, "realtimeInput")
+            if _field(_map(message, "clientContent"), "turnComplete") is True or text(_field(realtime, "text")):
+                self._ask, self._is_sure = (item, "text"), True
+            elif _field(realtime, "activityEnd") is not None or _field(realtime, "audioStreamEnd") is True:
+                self._ask = item, "end_of_speech"
             return None
         if _field(message, "setupComplete") is not None:
             return Chunk(API, model=self._model)
@@ -89,15 +94,6 @@ class LiveReader:
             self._begin(self._ask[0])
         if self._turn is not None and close_code not in _CLEAN:
             self._turn.outcome, self._turn.error = "error", str(close_code)
-
-    def _sent(self, item: int, message: JsonObject) -> None:
-        """Note a message of the client that requests an answer."""
-        self._model = self._model or text(_field(_map(message, "setup"), "model")).removeprefix("models/")
-        realtime = _map(message, "realtimeInput")
-        if _field(_map(message, "clientContent"), "turnComplete") is True or text(_field(realtime, "text")):
-            self._ask, self._is_sure = (item, "text"), True
-        elif _field(realtime, "activityEnd") is not None or _field(realtime, "audioStreamEnd") is True:
-            self._ask = item, "end_of_speech"
 
     # A turn
 
@@ -125,7 +121,17 @@ class LiveReader:
     def _content(self, item: int, content: JsonObject) -> Iterator[Chunk]:
         for part in _list(_map(content, "modelTurn"), "parts"):
             yield from self._part(item, part)
-        yield from self._transcript(item, _map(content, "outputTranscription"))
+        transcription = _map(content, "outputTranscription")
+        said, is_end = text(_field(transcription, "text")), _field(transcription, "finished") is True
+        # Behind the end of its turn, the transcript of audio still belongs to that.
+        is_late = self._turn is None and self._ask is None and bool(self.turns) and not self._is_transcribed
+        if said:
+            turn = self.turns[-1] if is_late else self._begin(item)
+            turn.transcript.append(said)
+            if not is_late:
+                turn.note_output(item)
+            yield Chunk(API, pieces=(self._piece(said),), content=True)
+        self._is_transcribed = self._is_transcribed or is_end
         if _field(content, "interrupted") is True:
             self._is_stray = self._turn is None
             if self._turn is not None:
@@ -150,18 +156,6 @@ class LiveReader:
             turn.format = (audio.named(kind) if is_audio else None) or turn.format
             turn.note_output(item, audio.size_of(encoded) if is_audio else 0)
             yield Chunk(API, content=True)
-
-    def _transcript(self, item: int, transcription: JsonObject) -> Iterator[Chunk]:
-        """Add the transcript of audio; behind the end of its turn it still belongs to that."""
-        said, is_end = text(_field(transcription, "text")), _field(transcription, "finished") is True
-        is_late = self._turn is None and self._ask is None and bool(self.turns) and not self._is_transcribed
-        if said:
-            turn = self.turns[-1] if is_late else self._begin(item)
-            turn.transcript.append(said)
-            if not is_late:
-                turn.note_output(item)
-            yield Chunk(API, pieces=(self._piece(said),), content=True)
-        self._is_transcribed = self._is_transcribed or is_end
 
     def _complete(self, item: int, reason: str) -> Iterator[Chunk]:
         if self._turn is None and (self._is_stray or not self._is_sure):

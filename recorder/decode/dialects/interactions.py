@@ -131,7 +131,9 @@ class _InteractionStream:
             step = payload[_STARTS[kind]]
             return _with_tool_run(self._start(payload, step, fault), step)
         if kind in _STOPS and "index" in payload:
-            return self._stop(payload, fault)
+            place, added = index(payload.get("index")), _Added()
+            self._add_announced(place, added)
+            return self._noted(added.chunk(usage=usage_in(payload), fault=fault))
         if kind in _STATES and not _STATE_KEYS.isdisjoint(payload):
             return self._state(payload, kind, fault)
         if payload.get("event_type") == "error":
@@ -143,18 +145,14 @@ class _InteractionStream:
         self._kinds[place] = kind
         added = _Added()
         if kind.endswith("_call"):
-            self._call(place, step, added)
+            arguments = step.get("arguments")
+            if isinstance(arguments, dict):
+                self._announced[place] = arguments
+            if (named := text(step.get("id"))) or _tool_name(step):  # before June 2026, a start has only the type
+                added.tools.append(ToolPiece(place, named, _tool_name(step), ""))
         else:
             _add_step(step, added)
         return self._noted(added.chunk(fault=fault))
-
-    def _call(self, place: int | None, step: JsonObject, added: _Added) -> None:
-        """Begin a call; its arguments are those of the deltas, if any come."""
-        arguments = step.get("arguments")
-        if isinstance(arguments, dict):
-            self._announced[place] = arguments
-        if (named := text(step.get("id"))) or _tool_name(step):  # before June 2026, a start has only the type
-            added.tools.append(ToolPiece(place, named, _tool_name(step), ""))
 
     def _delta(self, payload: JsonObject, delta: JsonObject, fault: ReportedError | None) -> Chunk:
         place, kind, added = index(payload.get("index")), text(delta.get("type")), _Added()
@@ -172,11 +170,6 @@ class _InteractionStream:
         metadata = payload.get("metadata")
         usage = usage_in(metadata, "total_usage") if isinstance(metadata, dict) else None
         return self._noted(added.chunk(usage=usage, fault=fault))
-
-    def _stop(self, payload: JsonObject, fault: ReportedError | None) -> Chunk:
-        place, added = index(payload.get("index")), _Added()
-        self._add_announced(place, added)
-        return self._noted(added.chunk(usage=usage_in(payload), fault=fault))
 
     def _add_announced(self, place: int | None, added: _Added) -> None:
         arguments = self._announced.pop(place, None)

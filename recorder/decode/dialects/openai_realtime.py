@@ -174,17 +174,43 @@ class RealtimeReader:
         response = message.response if isinstance(message.response, dict) else {}
         if kind == responses.CREATED:
             return self._created(item, response)
-        turn = self._turn(text(message.response_id) or text(response.get("id")))
+        id = text(message.response_id) or text(response.get("id"))
+        turn = self._by_id.get(id, self._last) if id else self._last
         if turn is None:
             return Chunk(API)
         if kind in _ENDS:
-            return self._done(item, turn, kind, response)
+            usage = response.get("usage")
+            turn.end, turn.tokens = item, _turn_tokens(usage if isinstance(usage, dict) else {})
+            status = text(response.get("status")) or kind.removeprefix("response.")
+            turn.outcome, turn.finish_reason, fault = _end(status, response)
+            turn.error = fault.code if fault is not None else None
+            piece = Piece(self._places[turn], "", "", "", (), turn.finish_reason)
+            given = usage if isinstance(usage, dict) and usage else None
+            return Chunk(API, pieces=(piece,), usage=given, fault=fault, ends=True)
         if kind == "response.output_item.added":
-            return self._called(item, turn, message)
+            added = message.item if isinstance(message.item, dict) else {}
+            name = text(added.get("name"))
+            if added.get("type") != "function_call" or not name:
+                return Chunk(API)
+            turn.note_output(item)
+            tool = ToolPiece(index(message.output_index), text(added.get("call_id")), name, "")
+            return Chunk(API, pieces=self._piece(turn, tool=tool), tool=True)
         if kind in _WHOLE:
-            return self._whole(item, turn, kind, message)
-        if kind == _WHOLE_ARGUMENTS:
-            return self._whole_arguments(item, turn, message)
+            field = _WHOLE[kind]
+            into, whole = (turn.texts, message.text) if field == "text" else (turn.transcript, message.transcript)
+            if into or not text(whole):
+                return Chunk(API)
+            into.append(text(whole))
+            turn.note_output(item)
+            return Chunk(API, pieces=self._piece(turn, text(whole)), content=True)
+        if kind == _WHOLE_ARGUMENTS:  # some servers send no deltas of them
+            arguments, place = text(message.arguments), index(message.output_index)
+            if not arguments:
+                return Chunk(API)
+            if (turn, place) not in self._argued:
+                turn.note_output(item)
+            final = FinalText(self._places[turn], "arguments", place, arguments, 0, text(message.call_id))
+            return Chunk(API, finals=(final,))
         return self._delta(item, turn, kind, message) if kind.endswith(".delta") else Chunk(API)
 
     def _created(self, item: int, response: JsonObject) -> Chunk:
@@ -203,9 +229,6 @@ class RealtimeReader:
         self._places[turn] = len(self.turns)
         self.turns.append(turn)
         return Chunk(API, id=turn.id if len(self.turns) == 1 else "")
-
-    def _turn(self, id: str) -> TurnDraft | None:
-        return self._by_id.get(id, self._last) if id else self._last
 
     def _piece(self, turn: TurnDraft, content: str = "", tool: ToolPiece | None = None) -> tuple[Piece, ...]:
         return (Piece(self._places[turn], content, "", "", () if tool is None else (tool,), None),)
@@ -227,44 +250,6 @@ class RealtimeReader:
             tool = ToolPiece(place, text(message.call_id), "", delta)
             return Chunk(API, pieces=self._piece(turn, tool=tool), tool=True)
         return Chunk(API, reasoning=True)
-
-    def _whole(self, item: int, turn: TurnDraft, kind: str, message: _Message) -> Chunk:
-        field = _WHOLE[kind]
-        into, whole = (turn.texts, message.text) if field == "text" else (turn.transcript, message.transcript)
-        if into or not text(whole):
-            return Chunk(API)
-        into.append(text(whole))
-        turn.note_output(item)
-        return Chunk(API, pieces=self._piece(turn, text(whole)), content=True)
-
-    def _whole_arguments(self, item: int, turn: TurnDraft, message: _Message) -> Chunk:
-        """Read the finished arguments of a call, which some servers send without deltas."""
-        arguments, place = text(message.arguments), index(message.output_index)
-        if not arguments:
-            return Chunk(API)
-        if (turn, place) not in self._argued:
-            turn.note_output(item)
-        final = FinalText(self._places[turn], "arguments", place, arguments, 0, text(message.call_id))
-        return Chunk(API, finals=(final,))
-
-    def _called(self, item: int, turn: TurnDraft, message: _Message) -> Chunk:
-        added = message.item if isinstance(message.item, dict) else {}
-        name = text(added.get("name"))
-        if added.get("type") != "function_call" or not name:
-            return Chunk(API)
-        turn.note_output(item)
-        tool = ToolPiece(index(message.output_index), text(added.get("call_id")), name, "")
-        return Chunk(API, pieces=self._piece(turn, tool=tool), tool=True)
-
-    def _done(self, item: int, turn: TurnDraft, kind: str, response: JsonObject) -> Chunk:
-        usage = response.get("usage")
-        turn.end, turn.tokens = item, _turn_tokens(usage if isinstance(usage, dict) else {})
-        status = text(response.get("status")) or kind.removeprefix("response.")
-        turn.outcome, turn.finish_reason, fault = _end(status, response)
-        turn.error = fault.code if fault is not None else None
-        piece = Piece(self._places[turn], "", "", "", (), turn.finish_reason)
-        given = usage if isinstance(usage, dict) and usage else None
-        return Chunk(API, pieces=(piece,), usage=given, fault=fault, ends=True)
 
     # Errors
 

@@ -94,21 +94,22 @@ class Importer:
         """Import a parser's results, and yield each once it is processed; the last are written at the end."""
         try:
             for one in found:
-                self._take(one)
+                made = one if isinstance(one, Unimportable) else attempt(one.place, partial(self._entered, one))
+                if isinstance(made, Unimportable):
+                    self.report.refused.append(made)
+                elif made.id in self._ids or self._store.knows(made.id):
+                    self.report.present += 1
+                else:
+                    self._waiting.append(made)
+                    self._ids.append(made.id)
+                    self._bytes += made.size
+                    if len(self._waiting) >= _MOST or self._bytes >= _MOST_BYTES:
+                        self._write()
                 yield one
         finally:
             self._write()
             if self._has_begun:
                 self._store.append([journal.Close(SYSTEM.wall())])
-
-    def _take(self, one: ImportedExchange | Unimportable) -> None:
-        made = one if isinstance(one, Unimportable) else attempt(one.place, partial(self._entered, one))
-        if isinstance(made, Unimportable):
-            self.report.refused.append(made)
-        elif made.id in self._ids or self._store.knows(made.id):
-            self.report.present += 1
-        else:
-            self._wait(made)
 
     def _entered(self, one: ImportedExchange) -> "_Entered":
         """Return an exchange as it is written. Raises `ValueError` for one that cannot be on a tape."""
@@ -116,14 +117,6 @@ class Importer:
             raise ValueError(reason)
         id = one.id or self._id_of(one)
         return _Entered(id, list(frames(id, one, self._labels)), one.is_timed, len(one.body))
-
-    def _wait(self, made: "_Entered") -> None:
-        """Queue an exchange for the next transaction."""
-        self._waiting.append(made)
-        self._ids.append(made.id)
-        self._bytes += made.size
-        if len(self._waiting) >= _MOST or self._bytes >= _MOST_BYTES:
-            self._write()
 
     def _id_of(self, one: ImportedExchange) -> str:
         """Return the id of an exchange; equal exchanges in one file have different ids."""

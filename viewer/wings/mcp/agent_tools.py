@@ -138,7 +138,9 @@ class TapeTools:
         arguments = ["--format=jsonl", f"--limit={offset + limit + 1}", f"--columns={columns or _COLUMNS}"]
         arguments += [f"--filter={filter}"] * bool(filter) + [f"--sort={sort}"] * bool(sort)
         self._check_columns(columns.split(","))
-        self._check_sort(sort)
+        order = options.read_sort(sort or None)  # the order of texts tells of them
+        if order is not None and order[0] in _TEXTS and not self.texts:
+            raise WiretapeError(f"{sort.removeprefix('-')}: text of prompts and answers; {_WITH_TEXT}")
         return self._table(*self._run(ls, *arguments), offset, limit)
 
     def show(self, id: str = "@", part: str = "summary", offset: int = 0) -> str:
@@ -295,12 +297,6 @@ class TapeTools:
         closed = {name.strip() for name in names if NAMES.get(name.strip(), name.strip()) in _TEXTS}
         if closed and not self.texts:
             raise WiretapeError(f"{', '.join(sorted(closed))}: text of prompts and answers; {_WITH_TEXT}")
-
-    def _check_sort(self, sort: str) -> None:
-        """Raise `WiretapeError` for an order by text, if there are none: the order of texts tells of them."""
-        order = options.read_sort(sort or None)
-        if order is not None and order[0] in _TEXTS and not self.texts:
-            raise WiretapeError(f"{sort.removeprefix('-')}: text of prompts and answers; {_WITH_TEXT}")
 
     def _check_filter(self, text: str) -> None:
         """Raise `WiretapeError` for a filter that searches texts, if there are none: its matches would tell them."""

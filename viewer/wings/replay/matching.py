@@ -227,7 +227,11 @@ class Library:
             )
         candidates = self._at(asked)
         if self._mode == "sequence":
-            return self._next(asked, candidates)
+            if not candidates:
+                return self._missed(asked, [])
+            if self._turns.get(candidates[0].no, 0) < len(candidates):
+                return candidates[self._turn(candidates)]
+            return Miss(f"the sequence is over: {len(candidates)} recorded for {_line(asked)}, and this is one more")
         fitting = self._exact(asked, candidates) or self._fitting(asked, self._read(asked.body), candidates)
         answered = self._answered(fitting)
         if answered:
@@ -348,13 +352,6 @@ class Library:
         turn = self._turns.get(fitting[0].no, 0)
         self._turns[fitting[0].no] = turn + 1
         return turn
-
-    def _next(self, asked: ReplayRequest, candidates: Sequence[ExchangeHead]) -> ExchangeHead | Miss:
-        if not candidates:
-            return self._missed(asked, [])
-        if self._turns.get(candidates[0].no, 0) < len(candidates):
-            return candidates[self._turn(candidates)]
-        return Miss(f"the sequence is over: {len(candidates)} recorded for {_line(asked)}, and this is one more")
 
     def _unanswered(self, asked: ReplayRequest, head: ExchangeHead) -> Miss:
         message = f"no recording answers {_line(asked)}: {head.id} holds no answer ({head.outcome})"

@@ -118,7 +118,14 @@ def play(
 
     clock = _Clock()
     job = _PlayJob(form or ("text" if output.on_terminal() else "sse"), pace, begin, end, clock, turn)
-    _refuse(job, file, ids)
+    if job.form != "audio" and (file is not None or job.turn is not None):
+        raise click.UsageError("--output and --turn are for audio: add --as audio")
+    if file is not None and (len(ids) > 1 or job.begin is not None or job.end is not None):
+        raise click.UsageError("a WAV file has the audio of one exchange: choose parts of it by --turn N")
+    if job.form == "sse" and file is None and output.on_terminal():
+        raise click.UsageError("raw bytes may upset a terminal: send them to a pipe, or use --as text")
+    if job.form == "audio" and file is None and output.on_terminal():
+        raise click.UsageError("raw samples may upset a terminal: write a WAV file by -o FILE, or use a pipe")
     with output.opened(options.place(db)) as source:
         connection, numbers = source.tape("bodies"), list(options.numbers(source, ids or ["@"]))
         if file is not None:
@@ -132,18 +139,6 @@ def play(
                 ended = _play(one, job, out)
                 if ended and place < len(numbers):
                     click.echo(redact.message(f"{one.row.id}: {ended}"), err=True)
-
-
-def _refuse(job: _PlayJob, file: Path | None, ids: tuple[str, ...]) -> None:
-    """Raise a usage error if options do not go together."""
-    if job.form != "audio" and (file is not None or job.turn is not None):
-        raise click.UsageError("--output and --turn are for audio: add --as audio")
-    if file is not None and (len(ids) > 1 or job.begin is not None or job.end is not None):
-        raise click.UsageError("a WAV file has the audio of one exchange: choose parts of it by --turn N")
-    if job.form == "sse" and file is None and output.on_terminal():
-        raise click.UsageError("raw bytes may upset a terminal: send them to a pipe, or use --as text")
-    if job.form == "audio" and file is None and output.on_terminal():
-        raise click.UsageError("raw samples may upset a terminal: write a WAV file by -o FILE, or use a pipe")
 
 
 def _save(one: "FullExchange", turn: int | None, file: Path, tape: Path | None) -> None:
@@ -202,13 +197,9 @@ def _write_in_time(made: "list[TimedPiece]", section: "Section", job: _PlayJob, 
     playback.play()
     left = iter(made)
     while (deadline := playback.deadline()) is not None:
-        _wait_until(deadline, job.clock)
+        while (left_ns := deadline - job.clock.now()) > 0:
+            output.raise_if_unread()
+            SYSTEM.sleep(min(left_ns, _LOOK_NS) / 1e9)
         for piece in itertools.islice(left, playback.advance()):
             out.write(piece.data)
             out.flush()
-
-
-def _wait_until(deadline: int, clock: _Clock) -> None:
-    while (left_ns := deadline - clock.now()) > 0:
-        output.raise_if_unread()
-        SYSTEM.sleep(min(left_ns, _LOOK_NS) / 1e9)

@@ -349,15 +349,12 @@ class TextFile:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with _locked(self._path.parent):
                 before = self._path.read_bytes() if paths.exists(self._path) else b""
-                outfile.replace_private(self._path, self._changed(before, kept, gone))
+                ended = b"" if not before or before.endswith(b"\n") else b"\n"
+                lines = [*cut.without(io.BytesIO(before + ended), self._session, gone)]
+                new = list(self._lines(kept))
+                outfile.replace_private(self._path, b"".join([*lines, *(new[1:] if lines else new)]))
         except (OSError, ValueError) as error:
             raise self._unwritable(str(error)) from error
-
-    def _changed(self, before: bytes, kept: Collection[str], gone: Collection[str]) -> bytes:
-        ended = b"" if not before or before.endswith(b"\n") else b"\n"
-        lines = [*cut.without(io.BytesIO(before + ended), self._session, gone)]
-        new = list(self._lines(kept))
-        return b"".join([*lines, *(new[1:] if lines else new)])
 
     def _lines(self, ids: Collection[str]) -> Iterator[bytes]:
         mask = Masker(self._redaction)

@@ -119,7 +119,10 @@ def _starts(decoded: Decoded) -> Sequence[int]:
 def paced(schedule: Schedule, speed: float = 1.0, cap_ns: int | None = None) -> Schedule:
     """Speed a schedule up by a factor (`math.inf`: without any wait), and limit each wait to `cap_ns`."""
     if cap_ns is not None:
-        schedule = _capped(schedule, cap_ns)
+        instants = sorted({0, schedule.head_ns or 0, *schedule.at_ns, schedule.end_ns})
+        shown = accumulate((min(later - before, cap_ns) for before, later in pairwise(instants)), initial=0)
+        new = dict(zip(instants, shown, strict=True))
+        schedule = timed(schedule, new.__getitem__)
     return schedule if speed == 1 else timed(schedule, lambda at: int(min(at / speed, _LATEST)))
 
 
@@ -131,10 +134,3 @@ def wait(wait_ns: int, speed: float, cap_ns: int | None) -> int:
 def timed(schedule: Schedule, new: Callable[[int], int]) -> Schedule:
     head_ns = None if schedule.head_ns is None else new(schedule.head_ns)
     return replace(schedule, head_ns=head_ns, at_ns=[*map(new, schedule.at_ns)], end_ns=new(schedule.end_ns))
-
-
-def _capped(schedule: Schedule, cap_ns: int) -> Schedule:
-    instants = sorted({0, schedule.head_ns or 0, *schedule.at_ns, schedule.end_ns})
-    shown = accumulate((min(later - before, cap_ns) for before, later in pairwise(instants)), initial=0)
-    new = dict(zip(instants, shown, strict=True))
-    return timed(schedule, new.__getitem__)

@@ -262,17 +262,14 @@ class Response(Responder):
             self._app.on_trouble(str(error))
             self._fail(500, str(error), "tape")
         else:
-            self._answer(found)
-
-    def _answer(self, found: AnswerPlan | Miss | ToRecord) -> None:
-        match found:
-            case ToRecord():
-                self._settling = asyncio.get_running_loop().create_task(self._record(found))
-            case Miss():
-                self._miss(found)
-            case AnswerPlan():
-                self._forget_body()
-                self._begin(found)
+            match found:
+                case ToRecord():
+                    self._settling = asyncio.get_running_loop().create_task(self._record(found))
+                case Miss():
+                    self._miss(found)
+                case AnswerPlan():
+                    self._forget_body()
+                    self._begin(found)
 
     def _miss(self, miss: Miss, status: int = 404) -> None:
         self._served.miss = miss
@@ -401,34 +398,29 @@ class Response(Responder):
         """Send the head, or a write of the body, or the end; parts that were read together are written together."""
         made = self._plan.schedule
         if self._place < 0:
-            self._start()
+            plan = self._plan
+            self._place = 0
+            self._served.head_ns = self._now() - self._t0
+            is_head = self._request.method == "HEAD"
+            headers = providers.relocated(matching.mounts(plan.head.upstream)[0], plan.headers, self._request.origin)
+            if plan.head.method == "HEAD" and not is_head:  # named by its id: there is no body of the stated length
+                headers = [*(pair for pair in headers if pair[0] != b"content-length"), (b"content-length", b"0")]
+            self._client.start(plan.status or 0, b"", headers, chunked=plan.chunked and not is_head, closes=plan.closes)
             is_joined = made.joins_head if made.at_ns else made.joins_end
             if not is_joined or self._request.method == "HEAD":
                 self._client.flush()
                 return
         if self._place < len(made.at_ns) and self._request.method != "HEAD":
-            self._add_body(made.body[made.ends[self._place - 1] if self._place else 0 : made.ends[self._place]])
+            body = made.body[made.ends[self._place - 1] if self._place else 0 : made.ends[self._place]]
+            at_ns = self._plan.schedule.at_ns
+            gap = at_ns[self._place] - at_ns[self._place - 1] if self._place else 0
+            self._place += 1
+            self._client.add(body)
+            self._served.wrote(self._now() - self._t0, len(body), gap)
             if self._place < len(made.at_ns) or not made.joins_end:
                 self._client.flush()
                 return
         self._finish()
-
-    def _start(self) -> None:
-        plan = self._plan
-        self._place = 0
-        self._served.head_ns = self._now() - self._t0
-        is_head = self._request.method == "HEAD"
-        headers = providers.relocated(matching.mounts(plan.head.upstream)[0], plan.headers, self._request.origin)
-        if plan.head.method == "HEAD" and not is_head:  # named by its id: there is no body of the stated length
-            headers = [*(pair for pair in headers if pair[0] != b"content-length"), (b"content-length", b"0")]
-        self._client.start(plan.status or 0, b"", headers, chunked=plan.chunked and not is_head, closes=plan.closes)
-
-    def _add_body(self, body: bytes) -> None:
-        at_ns = self._plan.schedule.at_ns
-        gap = at_ns[self._place] - at_ns[self._place - 1] if self._place else 0
-        self._place += 1
-        self._client.add(body)
-        self._served.wrote(self._now() - self._t0, len(body), gap)
 
     def _finish(self) -> None:
         """End as the recording ended."""
