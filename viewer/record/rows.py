@@ -300,7 +300,6 @@ def detail(no: int, *values: object) -> DetailRow:
 
 
 def value(row: ListRow, name: str) -> Any:
-    """Return the value of a field by its name."""
     return row.others[name] if isinstance(row, DetailRow) and name in row.others else getattr(row, name)
 
 

@@ -92,7 +92,6 @@ def _import(
     labels: dict[str, str],
     declared: list[dialects.Declaration],
 ) -> int:
-    """Import one file; return the number of failures."""
     from wiretape.recorder.tape import file as tape
     from wiretape.recorder.tape.store import Store
     from wiretape.viewer.wings.imports.tape import Importer

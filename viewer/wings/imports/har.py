@@ -342,7 +342,6 @@ def _headers(pairs: Sequence[_Pair]) -> Headers:
 
 
 def _bytes(text: str | None, encoding: str | None) -> bytes | None:
-    """Return the bytes of a text. Raises `ValueError`."""
     if text is None or encoding != "base64":
         return None if text is None else text.encode()
     try:

@@ -41,7 +41,6 @@ class ImportReport:
 
     @property
     def failed(self) -> int:
-        """The number of exchanges that could not be imported."""
         return sum(not one.is_note for one in self.refused)
 
 

@@ -111,7 +111,6 @@ def _buffer(loader: Any, node: Any) -> Any:
 
 
 def _found(place: str, one: object, source: ImportedFile) -> ImportedExchange:
-    """Return an exchange. Raises `ValueError`."""
     interaction = msgspec.convert(one, _Interaction)
     request, response = interaction.request, interaction.response
     status = response.status.code if isinstance(response.status, _Status) else response.status
@@ -206,13 +205,11 @@ def _extent(value: object, extents: dict[int, int]) -> int:
 
 
 def _headers(given: dict[str, Any] | None) -> Headers:
-    """Return headers, whose values are lists or single ones."""
     several = ((name, value if isinstance(value, list) else [value]) for name, value in (given or {}).items())
     return imported.encoded((name, _text(value)) for name, values in several for value in values)
 
 
 def _text(value: object) -> str:
-    """Return a single value as text. Raises `ValueError` for one that holds others: aliases make such endless."""
     if isinstance(value, list | dict | set | tuple):
         raise ValueError(f"a header or a body is a {type(value).__name__}, not a text")
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)

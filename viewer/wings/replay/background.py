@@ -152,7 +152,6 @@ class Background:
         return serving
 
     def end(self, serving: _Serving) -> None:
-        """Serve a test no longer."""
         self._call(self._end(serving))
 
     async def _end(self, serving: _Serving) -> None:
@@ -210,7 +209,6 @@ class _Switch:
         """Ignore it: the client got the reason."""
 
     def client_failed(self, error: Exception) -> None:
-        """Fail the current test."""
         for app in self.apps.values():
             app.client_failed(error)
 
@@ -240,7 +238,6 @@ class WiretapeServer:
         return testenv.base_url(self.url, api, self.variables)
 
     def timeline(self) -> list[RequestTimeline]:
-        """Return the timelines of the requests, in order of arrival."""
         return self._background.settled(self._serving.timeline)
 
     @property

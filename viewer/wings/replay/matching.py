@@ -73,7 +73,6 @@ class Body(NamedTuple):
 
     @property
     def model(self) -> str | None:
-        """The model that it names."""
         model = self.value.get("model") if isinstance(self.value, dict) else None
         return model if isinstance(model, str) else None
 
@@ -159,7 +158,6 @@ def _without_boundary(data: bytes) -> bytes:
 
 
 def _remove(value: object, path: Sequence[str]) -> None:
-    """Remove a field; in a list, from each element."""
     if isinstance(value, list):
         for element in value:
             _remove(element, path)
@@ -378,7 +376,6 @@ class Library:
 
 
 def _differences(head: ExchangeHead, own: Body | None, body: Body) -> list[tuple[str, str]]:
-    """Return the fields in which a recorded request differs, each with a description of both values."""
     if own is None:
         return [("body", "body: that of the recorded request is not on the tape as a whole")]
     if own.digest == body.digest:  # the model decides, and is in the path

@@ -46,7 +46,6 @@ class _Clock:
         self._stopped_ns = 0
 
     def now(self) -> int:
-        """Return the time, in ns."""
         return SYSTEM.now() - self._stopped_ns
 
     @contextlib.contextmanager
@@ -162,7 +161,6 @@ def _save(one: "FullExchange", turn: int | None, file: Path, tape: Path | None) 
 
 
 def _play(one: "FullExchange", job: _PlayJob, out: BinaryIO) -> str:
-    """Play an exchange; return the message about its end, or about a missing text."""
     from wiretape.recorder.errors import NotShipped
     from wiretape.viewer.exchange import facts
     from wiretape.viewer.wings.replay import pieces

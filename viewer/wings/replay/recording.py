@@ -124,7 +124,6 @@ class Recording:
 
     @property
     def path(self) -> Path:
-        """The database that is recorded to."""
         return self._tape.path
 
     @property
@@ -218,7 +217,6 @@ class Recording:
         return exchange
 
     def _finished(self, one: journal.Finished) -> None:
-        """Note that an exchange is on the tape."""
         pending = self._pending.pop(one.id, None)
         if pending is not None:
             pending.settled.set()
@@ -312,7 +310,6 @@ class LabelledUpstreams:
         return await self.recording.settle(self._key(to_record))
 
     def relay(self, client: Client, request: Request, to_record: ToRecord) -> RelayedExchange | Refusal | None:
-        """Relay a request, whose body has come whole; None if it is answered, a `Refusal` if it cannot be."""
         key = self._key(to_record)
         return self.recording.relay(client, request, key, to_record, self.labels, self.on_recorded)
 

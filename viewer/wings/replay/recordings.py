@@ -64,7 +64,6 @@ class Shelf:
         return self._opened[tape, where].recordings.suffices(test)
 
     def close(self) -> None:
-        """Close all tapes."""
         for opened in self._opened.values():
             opened.recordings.close()
         self._opened.clear()
@@ -142,7 +141,6 @@ class Excerpt:
         self.request_bodies, self.answer = recordings.request_bodies, recordings.answer
 
     def newer(self) -> Sequence[ExchangeHead]:
-        """Return the exchanges that were not returned before, oldest first."""
         newer, self._newer = self._newer, ()
         return newer
 

@@ -89,12 +89,10 @@ def rechunked(schedule: Schedule, ends: Sequence[int]) -> Schedule:
 
 
 def in_pieces(body: bytes, size: int) -> Sequence[int]:
-    """Return the ends of the pieces of `size` bytes in a body."""
     return [*range(size, len(body), size), len(body)]
 
 
 def event_ends(answer: RecordedAnswer) -> Sequence[int]:
-    """Return the ends of an answer's events, and of its body."""
     ends = sorted({end for _, end in events(answer)} | {len(answer.body)})
     return [end for end in ends if end]
 

@@ -148,7 +148,6 @@ class Replay(HttpApp):
                 self._thread.submit(self._warm)
 
     async def stop(self) -> None:
-        """End all answers, and close the recordings."""
         for response in list(self.live):
             response.stop()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._planner.close)
@@ -163,7 +162,6 @@ class Replay(HttpApp):
         return self.planned(lambda planner: planner.plan(asked))
 
     def planned(self, find: Callable[[Planner], T]) -> "asyncio.Future[T]":
-        """Run `find` on the planner, in the thread."""
         return asyncio.get_running_loop().run_in_executor(self._thread, lambda: find(self._planner))
 
     def refuse_body(self, size: int, more: int) -> Refusal | None:
@@ -200,7 +198,6 @@ class Replay(HttpApp):
         return response
 
     def refuse(self, client: Client, refusal: Refusal) -> None:
-        """Answer a request that may not pass."""
         answer_error(client, refusal.status, refusal.message, "refused")
 
 
@@ -321,14 +318,12 @@ class Response(Responder):
             self._add(self._now())
 
     def taker_failed(self, error: Exception) -> None:
-        """Report a fault of our own."""
         if self._served.head_ns is None:
             self._served.status = 500
         self._end("fault")
         self._app.on_trouble(f"an answer failed by a fault of wiretape's own: {error!r}")
 
     def stop(self) -> None:
-        """End at once."""
         self._end("stopped")
         self._client.close()
 
@@ -364,7 +359,6 @@ class Response(Responder):
         self._app.pacer.add(due, self._client.guarded(self._advance))
 
     def _due(self) -> int:
-        """Return when the next write is due, on the schedule."""
         made = self._plan.schedule
         if self._place < 0:
             return made.head_ns or 0
@@ -423,7 +417,6 @@ class Response(Responder):
         self._finish()
 
     def _finish(self) -> None:
-        """End as the recording ended."""
         plan, client = self._plan, self._client
         end = plan.schedule.end
         if end == "silence":  # with its last write

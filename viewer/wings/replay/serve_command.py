@@ -299,7 +299,6 @@ class _Report:
         _say(f"{one.status or '–'} {one.method} {path} → {one.head.id}: {', '.join(notes)}")
 
     def refused(self, refusal: "Refusal") -> None:
-        """Log a refused request."""
         _say(f"refused ({refusal.status}): {refusal.message}")
 
     def trouble(self, message: str) -> None:

@@ -78,7 +78,6 @@ class RequestTimeline:
 
     @property
     def size(self) -> int:
-        """The body bytes that were written."""
         return sum(write.size for write in self.writes)
 
 

@@ -133,7 +133,6 @@ class Upgrade(Responder, Takeover):
             self._app.pacer.add(self._t0 + found.at_ns, self._client.guarded(self._switch))
 
     def _record(self, found: ToRecord) -> None:
-        """Relay the request to upstream."""
         assert self._app.upstreams is not None  # else nothing is to be recorded
         relayed = self._app.upstreams.relay(self._client, self._request, found)
         if isinstance(relayed, Refusal):
@@ -144,7 +143,6 @@ class Upgrade(Responder, Takeover):
             self._client.hand_over(self, relayed)
 
     def _refuse(self, plan: AnswerPlan) -> None:
-        """Answer with a planned error."""
         self._served.head, self._served.status, self._served.faults = plan.head, plan.status, plan.faults
         self._end("end")
         self._client.start(plan.status or 0, b"", plan.headers, chunked=False, closes=True)
@@ -177,7 +175,6 @@ class Upgrade(Responder, Takeover):
         self._end("client")
 
     def taker_failed(self, error: Exception) -> None:
-        """Report a fault of our own."""
         self.failed(error)
 
     # responder.Takeover
@@ -227,12 +224,10 @@ class Upgrade(Responder, Takeover):
         self._end("client")
 
     def failed(self, error: Exception) -> None:
-        """Report a fault of our own."""
         self._end("fault")
         self._app.on_trouble(f"a WebSocket failed by a fault of wiretape's own: {error!r}")
 
     def stop(self) -> None:
-        """End at once."""
         self._end("stopped")
         self._client.close()
 
