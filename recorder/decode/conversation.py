@@ -41,6 +41,10 @@ _HEADERS: Final = (
 _PARENT: Final = "x-parent-session-id"
 _AGENT: Final = "x-claude-code-agent-id"
 _RETRIES: Final = "x-stainless-retry-count"
+_NAMING: Final = frozenset({*_HEADERS, _PARENT, _AGENT, _RETRIES})
+_UNNAMED: Final[JsonObject] = dict.fromkeys(
+    ("conversation_key", "conversation_key_from", "conversation_parent", "previous_response_id", "retries")
+)
 _COUNT: Final = re.compile("[0-9]{1,6}")
 _FIELDS: Final = ("session_id", "litellm_session_id")
 _METADATA: Final = ("session_id", "thread_id", "conversation_id")
@@ -126,6 +130,8 @@ def _named(headers: Sequence[Sequence[str]], body: Mapping[str, object]) -> Json
     A header comes first: a client that has one sends it with every request, also with those whose body names none.
     """
     sent: dict[str, str] = dict(reversed(headers))  # type: ignore[arg-type]
+    if not body and sent.keys().isdisjoint(_NAMING):  # as of nearly all short exchanges
+        return _UNNAMED.copy()
     named = chain([(sent[name], name) for name in _HEADERS if name in sent], _in_body(body) if body else ())
     key, by = next(((key, by) for value, by in named if value is not None and (key := _key(value))), (None, None))
     return {

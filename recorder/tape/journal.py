@@ -33,6 +33,7 @@ import dataclasses
 import struct
 import zlib
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any, TypeVar, cast, get_args
 
 import msgspec
@@ -391,13 +392,16 @@ def encode_answer(answer: Answer) -> bytes:
     return msgspec.json.encode(answer) + b"\n"
 
 
+_TEXTS = [field.name for field in msgspec.structs.fields(Finished) if field.type in (str, str | None)]
+_texts_of = attrgetter(*_TEXTS)
+
+
 def _clip(finished: Finished) -> Finished:
-    texts = {
-        name: clipped(value, _SHOWN_CHARACTERS)
-        for name, value in msgspec.structs.asdict(finished).items()
-        if isinstance(value, str) and len(value) > _SHOWN_CHARACTERS
-    }
-    return msgspec.structs.replace(finished, **texts) if texts else finished
+    texts = _texts_of(finished)
+    if all([text is None or len(text) <= _SHOWN_CHARACTERS for text in texts]):
+        return finished
+    clipped_texts = [text and clipped(text, _SHOWN_CHARACTERS) for text in texts]
+    return msgspec.structs.replace(finished, **dict(zip(_TEXTS, clipped_texts, strict=True)))
 
 
 def decode_answer(line: bytes) -> Answer:
