@@ -154,10 +154,13 @@ def test_any_fact_may_be_odd() -> None:
     assert {field.name for field in fields(Exchange)} == FACTS.keys()
 
 
-def test_a_plain_answer_is_measured_directly() -> None:
+@each_case("late_ns", [None, 5, 10**9])
+def test_a_plain_answer_is_measured_directly(late_ns: int | None) -> None:
     body, asked = json.dumps(ANSWER).encode(), RecordedRequest([], json.dumps(REQUEST).encode())
     facts: dict[str, Any] = {"status": 200, "framing": "length", "ended_by": "end", "path": "/v1/chat/completions"}
-    exchange = Exchange(content_type="application/json", headers_ns=1, end_ns=2, **facts)
+    exchange = Exchange(content_type="application/json", headers_ns=1, end_ns=2, clock_error_ns=late_ns, **facts)
     reads = Reads([0], [1], [1], [0], [len(body)])
-    assert direct.measures(exchange, reads, body, asked) == derive(exchange, reads, body, asked=asked)
+    measures = direct.measures(exchange, reads, body, asked)
+    assert measures == derive(exchange, reads, body, decode(exchange, reads, body), asked)
+    assert measures is not None
     assert derive(exchange, reads, body, asked=asked).content == "Yes."
