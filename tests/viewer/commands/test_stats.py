@@ -352,7 +352,8 @@ def test_check_takes_rules_from_a_file_and_reports_to_junit(tape: Path, tmp_path
 
 def test_importing_the_commands_loads_no_heavy_library() -> None:
     heavy = {"numpy", "pandas", "sqlalchemy", "alembic", "msgspec", "rich"}
-    code = f"import sys, wiretape.viewer.commands.stats; print(sorted({heavy!r} & sys.modules.keys()))"
+    modules = ", ".join(f"wiretape.viewer.commands.{name}" for name in ("stats", "compare", "check"))
+    code = f"import sys, {modules}; print(sorted({heavy!r} & sys.modules.keys()))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert found.stdout == "[]\n"
 
