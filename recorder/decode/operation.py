@@ -7,7 +7,7 @@ must not halve its error rate. The names are those of OpenTelemetry's convention
 
 import functools
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import unquote
 
 from wiretape.recorder.decode.exchange import Exchange
@@ -15,7 +15,12 @@ from wiretape.recorder.decode.exchange import Exchange
 if TYPE_CHECKING:
     from wiretape.recorder.decode.dialect import Dialect
 
-OPERATIONS: Final = {
+Operation = Literal[
+    "chat", "generate_content", "text_completion", "embeddings", "rerank", "moderation", "image", "audio",
+    "count_tokens", "models", "realtime", "mcp", "other", "unknown",
+]  # fmt: skip
+
+OPERATIONS: Final[dict[Operation, str]] = {
     "chat": "an answer to messages: chat completions, Responses, Messages, Converse, …",
     "generate_content": "an answer of Gemini",
     "text_completion": "a text that continues a prompt",

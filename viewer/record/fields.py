@@ -4,7 +4,7 @@ Times since T0 and durations are milliseconds (`_ms`). Fields stand in an order 
 how long, how much, why; a new one that has no place there stands at the end.
 """
 
-from typing import Final
+from typing import Final, Literal
 
 from wiretape.recorder.decode.metrics import SHOWN
 from wiretape.recorder.decode.turns import TURN_FIELDS
@@ -36,7 +36,12 @@ CACHE: Final = (
     "cache_verdict", "cache_broken_at", "cache_expected_tokens", "cache_idle_ms", "cache_common_tokens", "cache_remedy",
 )  # fmt: skip
 
-CACHE_VERDICTS: Final = {
+CacheVerdict = Literal[
+    "unknown", "unreported", "first", "hit", "partial", "prefix_changed", "too_short", "unmarked", "expired",
+    "provider",
+]  # fmt: skip
+
+CACHE_VERDICTS: Final[dict[CacheVerdict, str]] = {
     "unknown": "the prompt of the request, or of its predecessor, is not on the tape, or not readable",
     "unreported": "usage does not say how many tokens a cache had",
     "first": "it has no predecessor whose prompt could have been read",

@@ -12,6 +12,7 @@ from wiretape.viewer.sessions.predecessors import Generation, Tie, common, ties
 
 if TYPE_CHECKING:
     from wiretape.recorder.decode.elements import Prefix
+    from wiretape.viewer.record.fields import CacheVerdict
 
 Provider = Literal["anthropic", "openai", "gemini", "other"]
 
@@ -84,7 +85,7 @@ class CacheFigures(NamedTuple):
     the client that keeps the difference at `broken_at` out of the prompt.
     """
 
-    verdict: str | None = None
+    verdict: "CacheVerdict | None" = None
     broken_at: str | None = None
     expected_tokens: int | None = None
     idle_ns: int | None = None
@@ -161,7 +162,7 @@ def _figures(one: Prompted, tie: Tie, before: Prompted | None, idle_ns: int | No
     )
 
 
-def _judged(one: Prompted, before: Prompted, idle_ns: int | None, *, is_broken: bool) -> str:
+def _judged(one: Prompted, before: Prompted, idle_ns: int | None, *, is_broken: bool) -> "CacheVerdict":
     """Return the verdict for a prompt with a predecessor: the provider's report decides before the bytes."""
     cached = 0 if one.cached is None and one.provider == "gemini" else one.cached  # Gemini leaves out a count of 0
     if cached and before.input is not None:
@@ -175,7 +176,7 @@ def _judged(one: Prompted, before: Prompted, idle_ns: int | None, *, is_broken: 
     return _unread(one, before, before.input, idle_ns)
 
 
-def _unread(one: Prompted, before: Prompted, expected: int, idle_ns: int | None) -> str:
+def _unread(one: Prompted, before: Prompted, expected: int, idle_ns: int | None) -> "CacheVerdict":
     """Return the verdict for a prompt that begins with its predecessor's and was in no cache."""
     if expected < least_tokens(one.model):
         return "too_short"
