@@ -7,10 +7,11 @@ Spreadsheets, pandas and DuckDB read digits around one `e` as a number, R one wi
 from typing import Final
 
 _LETTERS: Final = "abc"
+_LETTERS_OF_NO_NUMBER: Final = frozenset(_LETTERS)
 
 
 def exchange_id(digits: str) -> str:
     """Return hexadecimal digits as an id; without a letter that no number has, their last one becomes such a letter."""
-    if any(letter in digits for letter in _LETTERS):
+    if not _LETTERS_OF_NO_NUMBER.isdisjoint(digits):
         return digits
     return digits[:-1] + _LETTERS[int(digits[-1], 16) % len(_LETTERS)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ParamSpec, Protocol, TypeVar
 
 from wiretape.recorder.relay import guard
@@ -205,11 +206,14 @@ class Client(Protocol):
 def guarded(call: Callable[P, R], failed: Callable[[Exception], None]) -> Callable[P, R | None]:
     """Return a callback whose exceptions are passed to `failed`: the event loop would only print them."""
 
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> R | None:
-        try:
-            return call(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - any fault ends the client, which would wait
-            failed(error)
-            return None
+    return partial(_call_guarded, call, failed)
 
-    return guarded
+
+def _call_guarded(
+    call: Callable[P, R], failed: Callable[[Exception], None], *args: P.args, **kwargs: P.kwargs
+) -> R | None:
+    try:
+        return call(*args, **kwargs)
+    except Exception as error:  # noqa: BLE001 - any fault ends the client, which would wait
+        failed(error)
+        return None

@@ -28,6 +28,8 @@ _DECIDING = LOCATIONS | {
     b"connection", b"content-length", b"host", b"keep-alive", b"origin", b"sec-fetch-dest", b"sec-fetch-mode",
     b"sec-fetch-site", b"transfer-encoding", b"upgrade",
 }  # fmt: skip
+_UNCHECKED = LOCATIONS | {b"content-length", b"host", b"keep-alive"}
+"""Deciding headers that need no check but that of the host."""
 _END_TO_END = re.compile(rb"auth|key|token|cookie|^content-|^host$")
 TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A method, or the name of a header (RFC 9110, 5.6.2)."""
@@ -103,20 +105,24 @@ class Policy:
 
     def knows(self, host: str) -> bool:
         """Return True if a Host header's value names this machine, on any port."""
-        match = _HOST.fullmatch(host.lower())
-        return match is not None and (match[1] in _LOOPBACK or match[1] in self.hosts)
+        name = _name_of(host)
+        return name in _LOOPBACK or name in self.hosts
+
+
+@functools.lru_cache(64)
+def _name_of(host: str) -> str | None:
+    """Return the name or the address in a Host header's value in lower case, or None without a valid one."""
+    match = _HOST.fullmatch(host.lower())
+    return match[1] if match else None
 
 
 def check(method: str, target: bytes, headers: Headers, policy: Policy) -> Refusal | None:
     """Return the refusal of a request by its head, or None if it may pass."""
     named = deciding(headers)
-    return (
-        _check_target(method, target)
-        or _check_host(named, policy)
-        or _check_origin(named, policy)
-        or _check_connection(method, named)
-        or _check_coding(named)
-    )
+    refusal = _check_target(method, target) or _check_host(named, policy)
+    if refusal is not None or _UNCHECKED.issuperset(named):
+        return refusal
+    return _check_origin(named, policy) or _check_connection(method, named) or _check_coding(named)
 
 
 def check_proxied(method: str, target: bytes, headers: Headers, origin: Origin) -> Refusal | None:

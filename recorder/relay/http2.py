@@ -39,7 +39,7 @@ from wiretape.recorder.relay.http2_frames import (
     with_settings,
 )
 from wiretape.recorder.relay.sockets import Socket
-from wiretape.recorder.relay.states import OUTPUT, Output, step
+from wiretape.recorder.relay.states import OUTPUT, Output
 
 WINDOW_BYTES = 256 << 10
 """Data of one stream that a peer may send ahead."""
@@ -167,7 +167,7 @@ class Http2Stream(Generic[RX]):
         if self.output is Output.OPEN:
             # `h2` leaves these names out, and makes no block without a field, which says no more than the end alone.
             passed = [pair for pair in trailers or () if pair[0].lower() not in guard.CONNECTION_ONLY]
-            self.output, self._trailers = step(OUTPUT, self.output, "end"), passed or None
+            self.output, self._trailers = OUTPUT[self.output, "end"], passed or None
 
     def pad(self, size: int) -> None:
         """Pad the next piece within the room of a frame and of the peer's window."""
@@ -176,7 +176,7 @@ class Http2Stream(Generic[RX]):
     def cut(self, code: int) -> None:
         """Reset the stream when all that was written is sent."""
         if self.output is Output.OPEN:
-            self.output, self._at_end = step(OUTPUT, self.output, "end"), code
+            self.output, self._at_end = OUTPUT[self.output, "end"], code
             self.pump()
 
     def abort(self, code: int) -> None:
@@ -191,7 +191,7 @@ class Http2Stream(Generic[RX]):
             self._drop()
 
     def _drop(self) -> None:
-        self.output = step(OUTPUT, self.output, "drop")
+        self.output = OUTPUT[self.output, "drop"]
         self._queue.clear()
 
     def pump(self) -> bool:
@@ -295,7 +295,7 @@ class Http2Stream(Generic[RX]):
         self._close()
 
     def _close(self) -> None:
-        self.output = step(OUTPUT, self.output, "sent")
+        self.output = OUTPUT[self.output, "sent"]
         self._http2.output_ended(self)
 
     def progressed(self) -> bool:

@@ -19,7 +19,7 @@ from wiretape.recorder.relay.http2 import UNREAD_BYTES, Headers, Http2, Http2Str
 from wiretape.recorder.relay.http2_frames import GoAway
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.sockets import Socket, TlsSocket
-from wiretape.recorder.relay.states import RECEIVING, SENDING, Flow, Output, Receiving, Sending, step
+from wiretape.recorder.relay.states import RECEIVING, SENDING, Flow, Output, Receiving, Sending
 from wiretape.recorder.relay.upstream import (
     LOOKS,
     NO_BODY,
@@ -131,7 +131,7 @@ class StreamCarrier(Carrier):
     def _end(self) -> None:
         self._ends = True
         if self.sending is Sending.OPEN:
-            self.sending = step(SENDING, self.sending, "give all")
+            self.sending = SENDING[self.sending, "give all"]
 
     def send_body(self, piece: bytes, *, last: bool, trailers: Sequence[tuple[bytes, bytes]] | None = None) -> None:
         """Send a piece of the request's body; trailers may follow the last one."""
@@ -273,7 +273,7 @@ class StreamCarrier(Carrier):
         head.headers = [pair for pair in headers if not pair[0].startswith(b":")]
         head.named = guard.deciding(head.headers)
         self._expected = None if is_bare else guard.content_length(head.named)
-        self.state = step(RECEIVING, self.state, "head")
+        self.state = RECEIVING[self.state, "head"]
         self._instants.headers = at
         return head
 
@@ -283,13 +283,13 @@ class StreamCarrier(Carrier):
                 message = f"upstream ended after {self._received} of {self._expected} bytes"
                 self._break("length", message, ErrorCodes.PROTOCOL_ERROR)
             else:
-                self.state = step(RECEIVING, self.state, "end")
+                self.state = RECEIVING[self.state, "end"]
         elif self._reset_by is not None:
             name = reset_code("rst", self._reset_by)
             self._break("reset", f"upstream reset the stream ({name})", self._reset_by, name)
 
     def _break(self, ended_by: EndedBy, message: str, code: int | None = None, name: str | None = None) -> None:
-        self.state = step(RECEIVING, self.state, "break")
+        self.state = RECEIVING[self.state, "break"]
         self.failure = UpstreamError(ended_by, message, code, name)
 
     def broke(self, failure: UpstreamError, at: int) -> None:
@@ -301,7 +301,7 @@ class StreamCarrier(Carrier):
             self._taker.request_refused()
         if self.state not in RUNNING:
             return
-        self.state = step(RECEIVING, self.state, "break")
+        self.state = RECEIVING[self.state, "break"]
         self.failure, self.ended_at = failure, at
         self._taker.came(at, None, b"", True)
 

@@ -12,7 +12,6 @@ import hashlib
 import os
 import re
 import traceback
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -33,7 +32,7 @@ from wiretape.recorder.relay.http2_upstream import PROTOCOL
 from wiretape.recorder.relay.recording import ExchangeFrames, Unrecorded
 from wiretape.recorder.relay.responder import Responder
 from wiretape.recorder.relay.server import KEEP_ALIVE_MOST_SECONDS, KEEP_ALIVE_SECONDS, Http1Client
-from wiretape.recorder.relay.states import STAGE, RequestBody, Stage, step
+from wiretape.recorder.relay.states import STAGE, RequestBody, Stage
 from wiretape.recorder.relay.tap import Tap
 from wiretape.recorder.relay.upstream import UPGRADE, Carrier, Connection, RequestHead, ResponseHead, Transport
 from wiretape.recorder.relay.websocket import WebSocket
@@ -41,26 +40,18 @@ from wiretape.recorder.tape import journal
 from wiretape.recorder.tape.redact import Redactor
 
 ID_BYTES = 8
-_BUFFERED_IDS = 512
+_BUFFERED_IDS = 64
 
-_buffered_digits = ""
-
-
-def _forget() -> None:
-    global _buffered_digits
-    _buffered_digits = ""
-
-
-os.register_at_fork(after_in_child=_forget)  # else both processes would generate the same ids
+_next_ids = list[str]()
+os.register_at_fork(after_in_child=_next_ids.clear)  # else both processes would generate the same ids
 
 
 def new_id() -> str:
     """Return a new id, made of 16 random hexadecimal digits."""
-    global _buffered_digits
-    if not _buffered_digits:
-        _buffered_digits = os.urandom(ID_BYTES * _BUFFERED_IDS).hex()
-    id, _buffered_digits = _buffered_digits[: 2 * ID_BYTES], _buffered_digits[2 * ID_BYTES :]
-    return exchange_id(id)
+    if not _next_ids:
+        digits, size = os.urandom(ID_BYTES * _BUFFERED_IDS).hex(), 2 * ID_BYTES
+        _next_ids.extend(exchange_id(digits[at : at + size]) for at in range(0, len(digits), size))
+    return _next_ids.pop()
 
 
 UNSENT_BYTES = 256 << 10
@@ -302,7 +293,7 @@ class RelayedExchange(Responder):
         """The failure of upstream and its timestamp, until the answer."""
         self._rest_limit: asyncio.TimerHandle | None = None
         self._waits_since: int | None = None
-        self._waiting: deque[tuple[int, bytes, int]] = deque()
+        self._waiting = list[tuple[int, bytes, int]]()
         """Reads that the kernel has not taken for the client: timestamp, body, and end in all that was written."""
 
     @property
@@ -534,7 +525,7 @@ class RelayedExchange(Responder):
         if head is not None or self._stage is Stage.RELAYING:
             self._send_edge(at, head, body, ends=over, is_whole=over and connection.failure is None)
         if over and self._waiting and connection.failure is None:
-            self._stage = step(STAGE, self._stage, "drain")
+            self._stage = STAGE[self._stage, "drain"]
         elif over:
             self._finish()
 
@@ -560,7 +551,7 @@ class RelayedExchange(Responder):
 
     def _start(self, head: ResponseHead) -> None:
         """Begin the answer."""
-        self._stage = step(STAGE, self._stage, "answer")
+        self._stage = STAGE[self._stage, "answer"]
         if self._continue is not None:
             self._continue.cancel()
             self._continue = None
@@ -599,7 +590,7 @@ class RelayedExchange(Responder):
         """Record the reads that the kernel has taken now; resume upstream when half of the limit is free."""
         relayed, unsent = self._now(), self._client.unsent
         while self._waiting and self._waiting[0][2] <= self._client.written - unsent:
-            at, body, _ = self._waiting.popleft()
+            at, body, _ = self._waiting.pop(0)
             self._recording.read(at, relayed, body)
         self._waits_since = relayed if self._waiting else None
         if self._stage is Stage.DRAINING and not self._waiting:
@@ -613,7 +604,7 @@ class RelayedExchange(Responder):
         """Hand both connections over to a WebSocket."""
         assert isinstance(self._connection, Connection)
         assert isinstance(self._client, Http1Client)
-        self._stage = step(STAGE, self._stage, "switch")
+        self._stage = STAGE[self._stage, "switch"]
         self._recording.head(head.status, head.headers, head.framing)
         headers = [*UPGRADE, *_passed(head, self._recording.id if self._how.is_recorded else None)]
         self._websocket = WebSocket(self._client, self._connection, self._recording, self)
@@ -624,7 +615,7 @@ class RelayedExchange(Responder):
     def over(self, ended_by: EndedBy, detail: str | None, at: int, *, paused: int) -> None:
         """Record that the WebSocket has ended."""
         assert self._connection is not None
-        self._stage = step(STAGE, self._stage, "end")
+        self._stage = STAGE[self._stage, "end"]
         if self._websocket is not None:
             self._proxy.leave(self._websocket)
         self._proxy.leave(self)
@@ -645,7 +636,7 @@ class RelayedExchange(Responder):
             self._fail(self._connection.failure, self._connection.ended_at)
             return
         if not whole and self._connection.is_half_closed:
-            self._stage = step(STAGE, self._stage, "upload")
+            self._stage = STAGE[self._stage, "upload"]
             return
         self._end("end", None, self._connection.ended_at)
         self._client.finish()
@@ -663,7 +654,7 @@ class RelayedExchange(Responder):
         if not self._is_unanswered or self._upload is RequestBody.WHOLE or not self._recording.takes_upload:
             self._tell_failure()
             return
-        self._stage = step(STAGE, self._stage, "fail")
+        self._stage = STAGE[self._stage, "fail"]
         self._rest_limit = asyncio.get_running_loop().call_later(REST_SECONDS, self._tell_failure)
         self._ask_for_body()
         self.body_came()
@@ -708,7 +699,7 @@ class RelayedExchange(Responder):
         """Record the ending, which is upstream's where that failed first; keep or close the connection upstream."""
         if self._stage is Stage.ENDED:
             return
-        self._stage = step(STAGE, self._stage, "end")
+        self._stage = STAGE[self._stage, "end"]
         if self._failure is not None:
             error, at = self._failure
             ended_by, detail = error.ended_by, str(error)

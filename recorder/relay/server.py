@@ -12,6 +12,7 @@ import http
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import httptools
 
@@ -28,7 +29,7 @@ from wiretape.recorder.relay.kept import KeptConnections
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.responder import Responder, Takeover
 from wiretape.recorder.relay.sockets import Ends, Socket, ask_for_times, send_at_once
-from wiretape.recorder.relay.states import INBOUND, OUTBOUND, Flow, Inbound, Outbound, raise_illegal, step
+from wiretape.recorder.relay.states import INBOUND, OUTBOUND, Flow, Inbound, Outbound, raise_illegal
 from wiretape.recorder.relay.timers import LazyTimer
 from wiretape.recorder.relay.upstream import Carrier, Connection, Instants, Transport
 
@@ -53,6 +54,8 @@ _ACCEPT_AGAIN_SECONDS = 0.2
 _REFUSED_KEPT = 3
 _REFUSED_SECONDS = 1.0
 _TELL_SECONDS = 10.0
+_FAMILIES = {2: socket.AF_INET, 4: socket.AF_INET6}
+"""Families of addresses by the number of their parts."""
 _STOP_LOOK_SECONDS = 0.02
 _REASONS = {status.value: status.phrase.encode() for status in http.HTTPStatus}
 _HTTP2 = b"PRI"
@@ -107,7 +110,7 @@ class Http1Client:
         self._loop = asyncio.get_running_loop()
         self._inbound, self._outbound, self._flow = Inbound.HEAD, Outbound.IDLE, Flow.OPEN
         self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
-        self._requests: deque[Request] = deque()
+        self._requests = list[Request]()
         self._responder: Responder | None = None
         self._takeover: Takeover | None = None
         self._rejection: Refusal | None = None
@@ -130,13 +133,11 @@ class Http1Client:
         self._kept = KeptConnections()
 
     def open(self) -> None:
-        """Begin to read; at once, for bytes that came with the connection.
-
-        The deadline is set first: the first read may hand the connection over, or answer a request, and set its own.
-        """
-        self._set_deadline(HEAD_SECONDS)
+        """Begin to read; at once, for bytes that came with the connection, and are a whole request most of the time."""
         self._socket.start(self, is_read_to_end=True)
         self._socket.look()
+        if self._outbound is Outbound.IDLE and self._deadline is None:
+            self._set_deadline(HEAD_SECONDS)
 
     # sockets.Handler
 
@@ -164,8 +165,8 @@ class Http1Client:
         if not came.startswith(_HTTP2):
             self._parse(memoryview(came))
             return
-        self._inbound = step(INBOUND, self._inbound, "switch")
-        self._outbound = step(OUTBOUND, self._outbound, "switch")
+        self._inbound = INBOUND[self._inbound, "switch"]
+        self._outbound = OUTBOUND[self._outbound, "switch"]
         self._parser, self._deadline = None, None
         opened, self.opened = self.opened, None
         self._takeover = Http2Client(self, self._socket, self._app, self._clock, opened)
@@ -220,7 +221,7 @@ class Http1Client:
             request.keeps = False
             self._deafen()
         else:
-            self._inbound, self._after = step(INBOUND, self._inbound, "upgrade"), data
+            self._inbound, self._after = INBOUND[self._inbound, "upgrade"], data
 
     def progressed(self) -> None:
         """Notify the responder, or close after the last answer."""
@@ -292,7 +293,7 @@ class Http1Client:
         parser = self._parser
         assert parser is not None  # it calls
         self._head_bytes = -self._read_bytes
-        self._inbound = step(INBOUND, self._inbound, "head")
+        self._inbound = INBOUND[self._inbound, "head"]
         method, version = parser.get_method().decode("ascii"), parser.get_http_version()
         keeps = parser.should_keep_alive()
         self._requests.append(Request(method, self._target, self._headers, version, keeps, self._spelling))
@@ -305,7 +306,7 @@ class Http1Client:
 
     def on_message_complete(self) -> None:
         self._head_bytes = -self._read_bytes
-        self._inbound = step(INBOUND, self._inbound, "end")
+        self._inbound = INBOUND[self._inbound, "end"]
         request = self._requests[-1]
         request.complete = request.has_news = True
 
@@ -331,12 +332,12 @@ class Http1Client:
         if self._requests and (self._requests[0].complete or self._rejection is None):
             request = self._requests[0]
             request.has_news = False
-            self._outbound = step(OUTBOUND, self._outbound, "ask")
+            self._outbound = OUTBOUND[self._outbound, "ask"]
             responder = self._app.serve(self, request)
             if self._requests and self._requests[0] is request and self._outbound in _ANSWERED:
                 self._responder = responder
         elif self._rejection is not None:
-            self._outbound = step(OUTBOUND, self._outbound, "ask")
+            self._outbound = OUTBOUND[self._outbound, "ask"]
             self._app.client_rejected(self._rejection)
             self.answer(self._rejection.status, f"wiretape: {self._rejection.message}\n".encode(), "text/plain")
 
@@ -359,7 +360,7 @@ class Http1Client:
         self._deafen()
 
     def _deafen(self) -> None:
-        self._inbound = step(INBOUND, self._inbound, "deafen")
+        self._inbound = INBOUND[self._inbound, "deafen"]
 
     def hold_body(self, held: bool) -> None:
         """Hold the request's body back, or release it."""
@@ -436,7 +437,7 @@ class Http1Client:
         is_old = self._requests[0].version == "1.0"  # which knows no chunks: the close ends the answer
         is_last = closes or not self._requests[0].keeps or (is_old and chunked)
         chunked = chunked and not is_old
-        self._outbound = step(OUTBOUND, self._outbound, "answer last" if is_last else "answer")
+        self._outbound = OUTBOUND[self._outbound, "answer last" if is_last else "answer"]
         self._frame = _chunk if chunked else _unframed
         self._deadline = None  # a client may wait with the rest of its request for the end of the answer
         framing = b"transfer-encoding: chunked\r\n" if chunked else b""
@@ -458,8 +459,8 @@ class Http1Client:
 
         Return the socket to write to, and the bytes that the client has already sent in the new protocol.
         """
-        self._inbound = step(INBOUND, self._inbound, "switch")
-        self._outbound = step(OUTBOUND, self._outbound, "switch")
+        self._inbound = INBOUND[self._inbound, "switch"]
+        self._outbound = OUTBOUND[self._outbound, "switch"]
         self._socket.write(b"".join([*_head_lines(status, reason, headers), b"\r\n"]))
         early, self._after, self._parser = self._after, b"", None
         self._takeover, self._responder, self._deadline = takeover, None, None
@@ -483,8 +484,8 @@ class Http1Client:
 
     def read_on(self, app: App, early: bytes) -> None:
         """Read requests again after another protocol had the connection, for another app; `early` has come already."""
-        self._inbound = step(INBOUND, self._inbound, "resume")
-        self._outbound = step(OUTBOUND, self._outbound, "resume")
+        self._inbound = INBOUND[self._inbound, "resume"]
+        self._outbound = OUTBOUND[self._outbound, "resume"]
         self._app, self._takeover = app, None
         self._parser, self._is_new = httptools.HttpRequestParser(self), True
         self._set_deadline(HEAD_SECONDS)
@@ -573,7 +574,7 @@ class Http1Client:
     def finish(self) -> None:
         """End an answer: go on with the next request, or end the connection."""
         self._responder, self._flow = None, Flow.OPEN
-        request = self._requests.popleft()
+        request = self._requests.pop(0)
         if self._outbound is Outbound.CLOSED:
             return
         if self._outbound is Outbound.LAST:
@@ -582,7 +583,7 @@ class Http1Client:
         elif not request.complete:
             self._end(linger=True)
         else:
-            self._outbound = step(OUTBOUND, self._outbound, "finish")
+            self._outbound = OUTBOUND[self._outbound, "finish"]
             self._set_deadline(self.keep_seconds)
             if self._inbound is Inbound.UPGRADE and not self._requests:
                 self._stay()
@@ -590,7 +591,7 @@ class Http1Client:
 
     def _stay(self) -> None:
         """Continue parsing HTTP: the request for another protocol got an ordinary answer."""
-        self._inbound = step(INBOUND, self._inbound, "resume")
+        self._inbound = INBOUND[self._inbound, "resume"]
         after, self._after = self._after, b""
         self._parser = httptools.HttpRequestParser(self)
         if after:
@@ -602,13 +603,13 @@ class Http1Client:
             return
         self._deafen()
         if linger:
-            self._outbound = step(OUTBOUND, self._outbound, "linger")
+            self._outbound = OUTBOUND[self._outbound, "linger"]
             self._kept.close()
             self._socket.end()
             self._socket.resume()
             self._set_deadline(LINGER_SECONDS)
         elif self._socket.unsent:
-            self._outbound = step(OUTBOUND, self._outbound, "flush")
+            self._outbound = OUTBOUND[self._outbound, "flush"]
             self._kept.close()
             self._set_deadline(LAST_SECONDS)
         else:
@@ -691,7 +692,7 @@ class Http1Client:
         """Close the connection, and those to API servers that belong to it, at once."""
         if self._outbound is Outbound.CLOSED:
             return
-        self._outbound = step(OUTBOUND, self._outbound, "close")
+        self._outbound = OUTBOUND[self._outbound, "close"]
         if self._is_reset:
             self._socket.reset()
         self._socket.close()
@@ -814,6 +815,14 @@ class _Listener:
         self._sock.close()
 
 
+class _ListeningSocket(socket.socket):
+    """A listening socket that makes no enumerations of numbers for each connection: that took longer than the rest."""
+
+    def accept(self) -> tuple[socket.socket, tuple[Any, ...]]:
+        descriptor, address = self._accept()  # type: ignore[attr-defined] # which `socket.accept` calls, too
+        return socket.socket(_FAMILIES[len(address)], socket.SOCK_STREAM, 0, descriptor), address
+
+
 def listen(
     host: str, port: int, *, shares: bool = False, joins: bool = False, option: str = "--listen"
 ) -> socket.socket:
@@ -825,7 +834,7 @@ def listen(
     """
     sock = None
     try:
-        sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        sock = _ListeningSocket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if joins:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

@@ -85,8 +85,10 @@ def ask_for_times(sock: socket.socket) -> None:
     It begins to record them a moment after the first socket of all asks, and ends with the last one.
     """
     if _SO_TIMESTAMPNS is not None:
-        with contextlib.suppress(OSError):  # a system without them: the event loop's time is taken
+        try:
             sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        except OSError:  # a system without them: the event loop's time is taken
+            return
 
 
 class _Poller:
@@ -184,6 +186,12 @@ class Socket:
     peer closed in good order, with nothing left unread, for which its kernel would have broken the connection.
     """
 
+    __slots__ = (
+        "_clock", "_free_at", "_handler", "_has_hung_up", "_is_ending", "_is_read_to_end", "_is_writing", "_loop",
+        "_now", "_poller", "_receive_into", "_send", "_sock", "_take", "_unsent", "_write_error", "has_ended",
+        "has_kernel_time", "is_closed", "is_reading", "kernel_time", "since", "stamp", "unsent", "written",
+    )  # fmt: skip
+
     def __init__(self, sock: socket.socket, clock: Clock, kernel_time: KernelTime | None = None) -> None:
         self._sock, self._clock, self.kernel_time = sock, clock, kernel_time
         self._now, self._receive_into, self._send = clock.now, sock.recvmsg_into, sock.send
@@ -193,7 +201,7 @@ class Socket:
         """The handler's `received`, or what decrypts for it."""
         self._free_at = 0
         """The last time at which unread bytes may have waited for this socket's reading, not for the event loop."""
-        self._unsent: deque[memoryview] = deque()
+        self._unsent = list[memoryview]()
         self.is_reading = self._is_writing = False
         self._is_ending = self._has_hung_up = self._is_read_to_end = False
         self._write_error: OSError | None = None
@@ -329,7 +337,7 @@ class Socket:
                 if sent < len(self._unsent[0]):
                     self._unsent[0] = self._unsent[0][sent:]
                     break
-                self._unsent.popleft()
+                self._unsent.pop(0)
         except _NOT_NOW:
             pass
         except OSError as error:
@@ -410,6 +418,8 @@ class TlsSocket(Socket):
 
     It is the client's side with a `server_hostname`, and the server's side without one.
     """
+
+    __slots__ = ("_incoming", "_is_over", "_outgoing", "_secured", "_tls")
 
     def __init__(
         self,
@@ -608,8 +618,10 @@ def reset_when_taken(sock: socket.socket) -> None:
 
 def send_at_once(sock: socket.socket) -> None:
     """Make the kernel send small writes at once; connections that a listening socket accepts inherit that."""
-    with contextlib.suppress(OSError):  # of a peer that has left already
+    try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    except OSError:  # of a peer that has left already
+        return
 
 
 def connect_at_once(host: str, port: int) -> socket.socket | None:

@@ -8,9 +8,8 @@ A step that its table lacks is a fault of wiretape's own and raises `IllegalStep
 reports it. `python -m wiretape.recorder.relay.states` prints the tables.
 """
 
-from collections.abc import Mapping
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 
 class State(Enum):
@@ -98,71 +97,83 @@ class RequestBody(State):
 
 
 S = TypeVar("S", bound=State)
-Table = Mapping[tuple[S, str], S]
-
-INBOUND: Table[Inbound] = {
-    (Inbound.HEAD, "head"): Inbound.BODY,
-    (Inbound.BODY, "end"): Inbound.HEAD,
-    (Inbound.HEAD, "upgrade"): Inbound.UPGRADE,
-    **{(state, "switch"): Inbound.TAKEN for state in (Inbound.HEAD, Inbound.UPGRADE)},
-    (Inbound.UPGRADE, "resume"): Inbound.HEAD,
-    (Inbound.TAKEN, "resume"): Inbound.HEAD,
-    **{(state, "deafen"): Inbound.DEAF for state in Inbound},
-}
-OUTBOUND: Table[Outbound] = {
-    (Outbound.IDLE, "ask"): Outbound.ASKED,
-    (Outbound.ASKED, "answer"): Outbound.ANSWERING,
-    (Outbound.ASKED, "answer last"): Outbound.LAST,
-    **{(state, "switch"): Outbound.TAKEN for state in (Outbound.IDLE, Outbound.ASKED)},
-    (Outbound.TAKEN, "resume"): Outbound.IDLE,
-    (Outbound.ANSWERING, "finish"): Outbound.IDLE,
-    **{
-        (state, event): after
-        for state in (Outbound.IDLE, Outbound.ASKED, Outbound.ANSWERING, Outbound.LAST)
-        for event, after in (("flush", Outbound.FLUSHING), ("linger", Outbound.LINGERING))
-    },
-    **{(state, "close"): Outbound.CLOSED for state in Outbound if state is not Outbound.CLOSED},
-}
-RECEIVING: Table[Receiving] = {
-    (Receiving.IDLE, "begin"): Receiving.WAITING,
-    (Receiving.WAITING, "head"): Receiving.STREAMING,
-    (Receiving.WAITING, "switch"): Receiving.SWITCHED,
-    (Receiving.STREAMING, "end"): Receiving.ENDED,
-    (Receiving.ENDED, "surplus"): Receiving.SURPLUS,
-    (Receiving.ENDED, "keep"): Receiving.IDLE,
-    **{(state, "break"): Receiving.BROKEN for state in (Receiving.WAITING, Receiving.STREAMING)},
-}
-SENDING: Table[Sending] = {
-    (Sending.OPEN, "give all"): Sending.GIVEN,
-    (Sending.GIVEN, "take all"): Sending.SENT,
-    **{(state, "refuse"): Sending.REFUSED for state in Sending},
-}
-OUTPUT: Table[Output] = {
-    (Output.OPEN, "end"): Output.ENDING,
-    (Output.ENDING, "sent"): Output.ENDED,
-    **{(state, "drop"): Output.ENDED for state in (Output.OPEN, Output.ENDING)},
-}
-STAGE: Table[Stage] = {
-    (Stage.WAITING, "answer"): Stage.RELAYING,
-    (Stage.WAITING, "fail"): Stage.FAILING,
-    (Stage.WAITING, "switch"): Stage.WEBSOCKET,
-    (Stage.RELAYING, "drain"): Stage.DRAINING,
-    **{(state, "upload"): Stage.UPLOADING for state in (Stage.RELAYING, Stage.DRAINING)},
-    **{(state, "end"): Stage.ENDED for state in Stage if state is not Stage.ENDED},
-}
-TABLES: tuple[Mapping[tuple[Any, str], State], ...] = (INBOUND, OUTBOUND, RECEIVING, SENDING, OUTPUT, STAGE)
 
 
 class IllegalStep(Exception):
     """An event came in a state that has no step for it."""
 
 
-def step(table: Table[S], state: S, event: str) -> S:
-    """Return the state after an event. Raises `IllegalStep`."""
-    try:
-        return table[state, event]
-    except KeyError:
-        raise IllegalStep(f"{type(state).__name__} {state.name} has no step for {event!r}") from None
+class Table(dict[tuple[S, str], S]):
+    """The steps of one machine: the state after an event in a state. A lookup calls nothing, unlike a function."""
+
+    def __missing__(self, key: tuple[S, str]) -> NoReturn:
+        state, event = key
+        raise IllegalStep(f"{type(state).__name__} {state.name} has no step for {event!r}")
+
+
+INBOUND = Table[Inbound](
+    {
+        (Inbound.HEAD, "head"): Inbound.BODY,
+        (Inbound.BODY, "end"): Inbound.HEAD,
+        (Inbound.HEAD, "upgrade"): Inbound.UPGRADE,
+        **{(state, "switch"): Inbound.TAKEN for state in (Inbound.HEAD, Inbound.UPGRADE)},
+        (Inbound.UPGRADE, "resume"): Inbound.HEAD,
+        (Inbound.TAKEN, "resume"): Inbound.HEAD,
+        **{(state, "deafen"): Inbound.DEAF for state in Inbound},
+    }
+)
+OUTBOUND = Table[Outbound](
+    {
+        (Outbound.IDLE, "ask"): Outbound.ASKED,
+        (Outbound.ASKED, "answer"): Outbound.ANSWERING,
+        (Outbound.ASKED, "answer last"): Outbound.LAST,
+        **{(state, "switch"): Outbound.TAKEN for state in (Outbound.IDLE, Outbound.ASKED)},
+        (Outbound.TAKEN, "resume"): Outbound.IDLE,
+        (Outbound.ANSWERING, "finish"): Outbound.IDLE,
+        **{
+            (state, event): after
+            for state in (Outbound.IDLE, Outbound.ASKED, Outbound.ANSWERING, Outbound.LAST)
+            for event, after in (("flush", Outbound.FLUSHING), ("linger", Outbound.LINGERING))
+        },
+        **{(state, "close"): Outbound.CLOSED for state in Outbound if state is not Outbound.CLOSED},
+    }
+)
+RECEIVING = Table[Receiving](
+    {
+        (Receiving.IDLE, "begin"): Receiving.WAITING,
+        (Receiving.WAITING, "head"): Receiving.STREAMING,
+        (Receiving.WAITING, "switch"): Receiving.SWITCHED,
+        (Receiving.STREAMING, "end"): Receiving.ENDED,
+        (Receiving.ENDED, "surplus"): Receiving.SURPLUS,
+        (Receiving.ENDED, "keep"): Receiving.IDLE,
+        **{(state, "break"): Receiving.BROKEN for state in (Receiving.WAITING, Receiving.STREAMING)},
+    }
+)
+SENDING = Table[Sending](
+    {
+        (Sending.OPEN, "give all"): Sending.GIVEN,
+        (Sending.GIVEN, "take all"): Sending.SENT,
+        **{(state, "refuse"): Sending.REFUSED for state in Sending},
+    }
+)
+OUTPUT = Table[Output](
+    {
+        (Output.OPEN, "end"): Output.ENDING,
+        (Output.ENDING, "sent"): Output.ENDED,
+        **{(state, "drop"): Output.ENDED for state in (Output.OPEN, Output.ENDING)},
+    }
+)
+STAGE = Table[Stage](
+    {
+        (Stage.WAITING, "answer"): Stage.RELAYING,
+        (Stage.WAITING, "fail"): Stage.FAILING,
+        (Stage.WAITING, "switch"): Stage.WEBSOCKET,
+        (Stage.RELAYING, "drain"): Stage.DRAINING,
+        **{(state, "upload"): Stage.UPLOADING for state in (Stage.RELAYING, Stage.DRAINING)},
+        **{(state, "end"): Stage.ENDED for state in Stage if state is not Stage.ENDED},
+    }
+)
+TABLES: tuple[Table[Any], ...] = (INBOUND, OUTBOUND, RECEIVING, SENDING, OUTPUT, STAGE)
 
 
 def raise_illegal(error: Exception) -> None:

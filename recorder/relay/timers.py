@@ -3,6 +3,9 @@
 import asyncio
 from collections.abc import Callable
 
+_FARTHEST_SECONDS = 60.0
+"""Limit of one wait: a timer that is set for later fires on the way, so that nearer deadlines seldom need a new one."""
+
 
 class LazyTimer:
     """A timer that is set again only when it fires, or must fire sooner: its owner then looks for the deadline of now.
@@ -22,8 +25,10 @@ class LazyTimer:
         return self._handle is not None and self._at <= due
 
     def set(self, due: int, seconds: float, call: Callable[[], object]) -> None:
-        """Call a function at a time, in ns, which is in `seconds`; a call before that is cancelled."""
+        """Call a function at a time, in ns, which is in `seconds`, or before; an earlier call is cancelled."""
         self.cancel()
+        if seconds > _FARTHEST_SECONDS:
+            due, seconds = due - int((seconds - _FARTHEST_SECONDS) * 1e9), _FARTHEST_SECONDS
         self._at, self._handle = due, self._loop.call_later(seconds, self._fire, call)
 
     def _fire(self, call: Callable[[], object]) -> None:

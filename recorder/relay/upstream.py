@@ -25,7 +25,7 @@ from wiretape.recorder.relay import guard, local, outward
 from wiretape.recorder.relay.outward import OutwardProxy, Proxies
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.sockets import HAS_KERNEL_TIME, Socket, TlsSocket, connect_at_once
-from wiretape.recorder.relay.states import RECEIVING, SENDING, Flow, Receiving, Sending, raise_illegal, step
+from wiretape.recorder.relay.states import RECEIVING, SENDING, Flow, Receiving, Sending, raise_illegal
 from wiretape.recorder.relay.timers import LazyTimer
 
 HEAD_BYTES = 64 << 10
@@ -217,7 +217,7 @@ class Carrier(ABC):
 
         `switches`: it asks for another protocol.
         """
-        self.state, self.sending = step(RECEIVING, self.state, "begin"), Sending.OPEN
+        self.state, self.sending = RECEIVING[self.state, "begin"], Sending.OPEN
         self._taker, self._instants = taker, instants
         instants.protocol = self.protocol
 
@@ -234,7 +234,7 @@ class Carrier(ABC):
         """Pad the next piece of the request's body, if the protocol has padding."""
 
     def _sent(self, now: int) -> None:
-        self.sending = step(SENDING, self.sending, "take all")
+        self.sending = SENDING[self.sending, "take all"]
         self._instants.sent = now
 
     @property
@@ -286,7 +286,7 @@ class Carrier(ABC):
 
     def _fail(self, ended_by: EndedBy, message: str) -> None:
         """Break off, and close."""
-        self.state = step(RECEIVING, self.state, "break")
+        self.state = RECEIVING[self.state, "break"]
         self.failure = UpstreamError(ended_by, message)
         self.close()
 
@@ -375,7 +375,8 @@ class Connection(Carrier):
         if self._parser is None:
             self._parser = httptools.HttpResponseParser(self)
             self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=True)  # clients take such heads, too
-        self._clear()
+        if self.reused:
+            self._clear()
 
     def _clear(self) -> None:
         super()._clear()
@@ -427,7 +428,7 @@ class Connection(Carrier):
         self._active_at = self._clock.now()
         is_taken = self._socket.write(data)
         if last and self.sending is Sending.OPEN:
-            self.sending = step(SENDING, self.sending, "give all")
+            self.sending = SENDING[self.sending, "give all"]
             if is_taken:
                 self._sent(self._clock.now())
 
@@ -457,7 +458,7 @@ class Connection(Carrier):
 
     def keep(self) -> None:
         """Wait for another exchange."""
-        self.state, self.reused = step(RECEIVING, self.state, "keep"), True
+        self.state, self.reused = RECEIVING[self.state, "keep"], True
         self._taker = None
         self.resume()
 
@@ -528,14 +529,14 @@ class Connection(Carrier):
 
     def _note_surplus(self) -> None:
         if self.state is Receiving.ENDED:
-            self.state = step(RECEIVING, self.state, "surplus")
+            self.state = RECEIVING[self.state, "surplus"]
 
     def _switch(self, taker: Taker, at: int, data: memoryview, error: Exception) -> bool:
         """Hand the connection over if it has switched to the requested protocol; return True if it has."""
         is_asked_for = self._wanted is _ExpectedAnswer.SWITCH and self.head.status == 101 and self.state is _WAITING
         if not is_asked_for or not isinstance(error, httptools.HttpParserUpgrade):
             return False
-        self.state = step(RECEIVING, self.state, "switch")
+        self.state = RECEIVING[self.state, "switch"]
         self.head.framing = "websocket"
         self._instants.headers = at
         self._note_clock(self._socket)
@@ -572,7 +573,7 @@ class Connection(Carrier):
             self._taker.request_progressed()
 
     def write_failed(self, error: OSError) -> None:
-        self.sending = step(SENDING, self.sending, "refuse")
+        self.sending = SENDING[self.sending, "refuse"]
         if self._taker is not None and self.state in RUNNING:
             self._taker.request_refused()
 
@@ -620,10 +621,10 @@ class Connection(Carrier):
                 self._taker.informed(self.head)
             return
         self._delimit(self._parser.get_http_version())
-        self.state = step(RECEIVING, self.state, "head")
+        self.state = RECEIVING[self.state, "head"]
         self._instants.headers = self._active_at
         if self._wanted is _ExpectedAnswer.HEAD:
-            self.state = step(RECEIVING, self.state, "end")
+            self.state = RECEIVING[self.state, "end"]
             self._parser = None  # which waits for a body
 
     def _delimit(self, version: str) -> None:
@@ -662,7 +663,7 @@ class Connection(Carrier):
 
     def on_message_complete(self) -> None:
         if self.state is _STREAMING:
-            self.state = step(RECEIVING, self.state, "end")
+            self.state = RECEIVING[self.state, "end"]
 
     # endings
 
@@ -682,7 +683,7 @@ class Connection(Carrier):
         elif self.state is _WAITING:
             self._fail("eof", "upstream closed the connection without an answer")
         elif self.head.framing == "close":
-            self.state = step(RECEIVING, self.state, "end")
+            self.state = RECEIVING[self.state, "end"]
         elif self.head.framing == "length":
             self._fail("length", f"upstream closed after {self._received} of {self._expected} bytes")
         else:

@@ -5,7 +5,7 @@ from enum import Enum
 import pytest
 
 from wiretape.recorder.relay import states
-from wiretape.recorder.relay.states import INBOUND, OUTBOUND, OUTPUT, RECEIVING, SENDING, STAGE, IllegalStep, step
+from wiretape.recorder.relay.states import INBOUND, OUTBOUND, OUTPUT, RECEIVING, SENDING, STAGE, IllegalStep
 
 TABLES = {
     "inbound": INBOUND,
@@ -29,7 +29,7 @@ def test_every_state_is_reached_from_the_first_one(name: str) -> None:
 
 def test_a_step_that_is_not_in_the_table_names_state_and_event() -> None:
     with pytest.raises(IllegalStep, match="Outbound CLOSED has no step for 'answer'"):
-        step(OUTBOUND, states.Outbound.CLOSED, "answer")
+        OUTBOUND[states.Outbound.CLOSED, "answer"]
 
 
 @pytest.mark.parametrize("state", [states.Outbound.CLOSED, states.Stage.ENDED, states.Sending.REFUSED])
