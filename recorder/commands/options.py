@@ -155,26 +155,33 @@ class RecordingValues:
 
         Labels that were given win over `added` ones; `environ` names the proxies.
         """
-        from wiretape.recorder.relay import intercept, outward
-        from wiretape.recorder.relay.service import Options
-        from wiretape.recorder.relay.upstream import Timeouts
+        from concurrent.futures import ThreadPoolExecutor
+
+        from wiretape.recorder.relay import environment, outward
 
         if self.hosts and not self.intercepts:
             raise click.UsageError("--host is for --intercept: use that")
-        return Options(
-            self.tape,
-            upstreams,
-            labels={**(added or {}), **read_labels(self.labels)},
-            identity=self.identity,
-            websocket=not self.no_websocket,
-            limits=Timeouts(self.connect_timeout, self.headers_timeout, self.idle_timeout),
-            ca_file=self.ca_file,
-            client_cert=self.client_cert,
-            proxies=outward.read(environ, self.proxy),
-            dialects=dialects.read(self.declared),
-            interception=intercept.make(self.hosts, _password()) if self.intercepts else None,
-            **more,
-        )
+        with ThreadPoolExecutor(1) as thread:  # OpenSSL reads the system's certificates while modules are imported
+            tls = thread.submit(environment.tls_context, self.ca_file, self.client_cert, os.environ)
+            from wiretape.recorder.relay import intercept
+            from wiretape.recorder.relay.service import Options
+            from wiretape.recorder.relay.upstream import Timeouts
+
+            return Options(
+                self.tape,
+                upstreams,
+                labels={**(added or {}), **read_labels(self.labels)},
+                identity=self.identity,
+                websocket=not self.no_websocket,
+                limits=Timeouts(self.connect_timeout, self.headers_timeout, self.idle_timeout),
+                ca_file=self.ca_file,
+                client_cert=self.client_cert,
+                proxies=outward.read(environ, self.proxy),
+                dialects=dialects.read(self.declared),
+                interception=intercept.make(self.hosts, _password()) if self.intercepts else None,
+                tls=tls.result(),
+                **more,
+            )
 
 
 def _password() -> str:

@@ -320,7 +320,7 @@ def _pointing(base: str, upstreams: Sequence[providers.Upstream], most: int) -> 
 async def _paint(screen: "Screen", recorder: "Recorder") -> None:
     import asyncio
 
-    while True:
+    while screen.live:
         screen.status(_status(recorder))
         await asyncio.sleep(0.25)
 

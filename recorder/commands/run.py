@@ -175,12 +175,13 @@ def _run(settings: "Options", plan: PointingPlan, environ: Mapping[str, str], co
     session = os.getsid(0)
     recording = job.record(lambda line: loop.run(lambda: _record(settings, plan, environ, command, line, session)))
     with files as certificates:  # written while the recorder starts
+        excluded = _excluded(settings, plan, environ, command)
         base = recording.base()
         if not base:  # it has printed the reason
             return recording.wait()
         mark = _mark(recording.pid, base, settings, plan)
         watch = daemons.DaemonWatch(mark, recording.pid)
-        variables = _environment(settings, plan, environ, base, command, certificates)
+        variables = _environment(settings, plan, environ, base, command, certificates, excluded)
         with job.Job(command, {**variables, **dict([mark.split("=", 1)])}, watch.look) as running:
             try:
                 code = running.run()
@@ -293,6 +294,18 @@ def _report(message: str) -> None:
     click.echo(redact.message(message), err=True)
 
 
+def _excluded(
+    settings: "Options", plan: PointingPlan, environ: Mapping[str, str], command: Sequence[str]
+) -> Sequence[str]:
+    """Return the hosts past the proxy: this machine's, unless an API of it may be called."""
+    if settings.interception is None:
+        return ()
+    from wiretape.recorder.commands import local_apis
+
+    is_called = local_apis.are_called(plan, settings.interception.hosts, environ, command)
+    return () if is_called else local_apis.EXCLUDED
+
+
 def _environment(
     settings: "Options",
     plan: PointingPlan,
@@ -300,14 +313,12 @@ def _environment(
     base: str,
     command: Sequence[str],
     certificates: Mapping[str, str],
+    excluded: Sequence[str],
 ) -> Mapping[str, str]:
     if settings.interception is None:
         return {**environ, **plan.values(base), **past_proxies(environ)}
-    from wiretape.recorder.commands import local_apis
     from wiretape.recorder.relay import environment
 
-    is_proxied = local_apis.are_called(plan, settings.interception.hosts, environ, command)
-    excluded = () if is_proxied else local_apis.EXCLUDED
     url = settings.interception.proxy_url(base)
     return {**environment.proxied(environ, url, certificates, command, excluded), **plan.values(base)}
 

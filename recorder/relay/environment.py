@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 from wiretape.recorder import paths, private, process
 from wiretape.recorder.errors import WiretapeError
-from wiretape.recorder.relay import bundles, local, outward
+from wiretape.recorder.relay import bundles, local, outward, sockets
 from wiretape.recorder.sanitize import clipped
 
 PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "https_proxy", "http_proxy", "all_proxy")
@@ -240,6 +240,15 @@ def certificate_files(
         except OSError as error:
             raise WiretapeError(f"wiretape's certificate cannot be written: {local.cause(error)}") from error
         yield {name: str(path) for name, path in paths.items()}
+
+
+def tls_context(ca_file: Path | None, client_cert: Path | None, environ: Mapping[str, str]) -> ssl.SSLContext:
+    """Return the settings of TLS to API servers. Raises `WiretapeError` if a file cannot be used."""
+
+    def others() -> Iterator[bytes]:  # after the system's certificates, which OpenSSL reads beside Python's threads
+        yield from authorities(environ)
+
+    return sockets.tls_context(ca_file, client_cert, others())
 
 
 def authorities(environ: Mapping[str, str]) -> set[bytes]:

@@ -388,7 +388,8 @@ class RelayedExchange(Responder):
         self._connection = connection
         bodiless = self._request.method == "HEAD"
         connection.begin(self, self._recording.instants, bodiless=bodiless, switches=self._wants_websocket)
-        self._pass_padding(connection)
+        if self._request.padding:
+            self._pass_padding(connection)
         connection.send_head(head, body)
         self._limit(self._proxy.transport.limits.headers)
 
@@ -438,7 +439,8 @@ class RelayedExchange(Responder):
         piece, last = self._request.take(), self._request.complete
         if piece:
             self._recording.upload(piece)
-        self._pass_padding(connection)
+        if self._request.padding:
+            self._pass_padding(connection)
         connection.send_body(piece, last=last, trailers=self._request.trailers)
         if last:
             self._end_upload()
@@ -446,9 +448,8 @@ class RelayedExchange(Responder):
         self._client.hold_body(not last and connection.unsent > UNSENT_BYTES)
 
     def _pass_padding(self, connection: Carrier) -> None:
-        if self._request.padding:
-            connection.pad(self._request.padding)
-            self._request.padding = 0
+        connection.pad(self._request.padding)
+        self._request.padding = 0
 
     def _end_upload(self) -> None:
         """Record the received rest of the request's body, and its end."""

@@ -587,7 +587,10 @@ class Http1Client:
             self._set_deadline(self.keep_seconds)
             if self._inbound is Inbound.UPGRADE and not self._requests:
                 self._stay()
-            self._advance()
+            if self._requests or self._rejection is not None or self._head_bytes:
+                self._advance()
+            else:
+                self._socket.resume()
 
     def _stay(self) -> None:
         """Continue parsing HTTP: the request for another protocol got an ordinary answer."""

@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -31,7 +32,6 @@ from wiretape.recorder.relay.outward import Proxies
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.proxy import Proxy
 from wiretape.recorder.relay.sharing import Share, WorkerPlace
-from wiretape.recorder.relay.sockets import tls_context
 from wiretape.recorder.relay.tap import Tap
 from wiretape.recorder.relay.upstream import Timeouts, Transport
 from wiretape.recorder.relay.workers import Observer as Observer
@@ -67,6 +67,8 @@ class Options:
     limits: Timeouts = field(default_factory=Timeouts)
     ca_file: Path | None = None
     client_cert: Path | None = None
+    tls: ssl.SSLContext | None = None
+    """The certificates of both files and the system, if they have been read already."""
     purpose: str = "wiretape record"
     keep: journal.Keep | None = None
     workers: int = 1
@@ -92,8 +94,7 @@ class Front:
     def __init__(self, options: Options, sock: socket.socket | None, observer: Observer) -> None:
         local.raise_descriptor_limit()
         self._options, self._sock, self._observer = options, sock, observer
-        trusted = environment.authorities(os.environ)
-        tls = tls_context(options.ca_file, options.client_cert, trusted)
+        tls = options.tls or environment.tls_context(options.ca_file, options.client_cert, os.environ)
         proxies = options.proxies or outward.read(os.environ)
         if sock is not None:
             proxies = proxies.without(sock.getsockname()[1])
@@ -255,7 +256,7 @@ class Recorder:
     async def _start_workers(self) -> None:
         assert self._sock is not None  # workers share a port
         port = self._sock.getsockname()[1]
-        options = dataclasses.replace(self._options, port=port, purpose=self._purpose)
+        options = dataclasses.replace(self._options, port=port, purpose=self._purpose, tls=None)
         settings = WorkerSettings(options, self._session)
         try:
             await self._workers.start(msgspec.json.encode(settings, enc_hook=paths.to_json))

@@ -8,6 +8,7 @@ All relays of a tape have one writer, which any of them starts (`wiretape.record
 
 import asyncio
 import contextlib
+import math
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from functools import cached_property
@@ -91,6 +92,8 @@ class Tap:
         self._frames = FrameQueue(clock)
         self._lost = self._flush_due = 0
         self._flush_at: asyncio.TimerHandle | None = None
+        self._flush_wait = math.inf
+        """Time for which the frames that are flushed next wait, in seconds."""
         self._process: Link | None = None
         self._ready = journal.Ready("", [])
         self._tasks: list[asyncio.Task[None]] = []
@@ -418,19 +421,21 @@ class Tap:
         if isinstance(entry, journal.Begin):
             self._unfinished.add(entry.id)
         self._frames.put(entry)
-        self._flush_soon(GATHER_SECONDS if isinstance(entry, _MAY_WAIT) else PROMPT_SECONDS)
+        if self._flush_wait > PROMPT_SECONDS:
+            self._flush_soon(GATHER_SECONDS if isinstance(entry, _MAY_WAIT) else PROMPT_SECONDS)
 
     def offer(self, source: ReadSource, at_ns: int, relayed_ns: int | None, data: bytes, size: int) -> bool:
         """Queue a read of `size` bytes; return False if there is no room for it. Every read comes this way."""
         if self._frames.size + size > self.queue_bytes or self._gave_up:
             return False
-        if self._flush_at is None:
+        if self._flush_wait > GATHER_SECONDS:
             self._flush_soon(GATHER_SECONDS)
         self._frames.read(source, at_ns, relayed_ns, data, size)
         return True
 
     def _flush_soon(self, seconds: float) -> None:
         due = self._clock.now() + int(seconds * 1e9)
+        self._flush_wait = min(seconds, self._flush_wait)
         if self._flush_at is not None:
             if self._flush_due <= due:
                 return
@@ -465,7 +470,7 @@ class Tap:
         """Send the writer what it has not got yet, as far as the pipe has room."""
         if self._flush_at is not None:
             self._flush_at.cancel()
-            self._flush_at = None
+            self._flush_at, self._flush_wait = None, math.inf
             if (late_ns := self._clock.now() - self._flush_due - _TIMER_NS) > _TIMER_NS:
                 self.on_late(self._flush_due, late_ns)
         self._frames.encode()

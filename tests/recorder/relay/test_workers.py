@@ -134,7 +134,8 @@ async def test_a_killed_writer_loses_nothing_of_any_worker_and_a_signal_drains_a
             bodies = [await reader.read() for reader in readers]
     assert code == 0
     assert all(body.endswith(b"0\r\n\r\n") for body in bodies)
-    assert err.count("the writer ended; starting another") == 1
+    deaths = "the writer ended; starting another", "the writer process ended before it was ready"  # it just was
+    assert sum(map(err.count, deaths)) == 1
     closing = f"{CLIENTS} generations: {CLIENTS} complete · not stored: 0 bytes, 0 frames, 0 exchanges"
     assert err.splitlines()[-1] == closing
     statement = "SELECT outcome, count(*), count(DISTINCT sha256) FROM measures JOIN bodies USING (exchange_no)"
