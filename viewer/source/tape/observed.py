@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Text, case, select
 
 from wiretape.recorder import children
 from wiretape.recorder.clock import wall_ns
 from wiretape.recorder.decode import encoding, plain
 from wiretape.recorder.decode.decoder import Decoded
-from wiretape.recorder.decode.exchange import Exchange
+from wiretape.recorder.decode.exchange import Exchange, Headers
 from wiretape.recorder.decode.metrics import DECODER_VERSION
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.facts import EndedBy
@@ -41,6 +41,8 @@ _FACTS = select(
     measures.c.outcome, measures.c.error_code, measures.c.duration_ns, exchanges.c.started_at,
     measures.c.flags, measures.c.event_runs, measures.c.usage, measures.c.ttft_ns, measures.c.icl,
     measures.c.decoder_version,
+    # No tool looks at other answers' headers, which would be most of a row.
+    case((exchanges.c.response_headers.cast(Text).like('%"x-litellm-%'), exchanges.c.response_headers)),
 )  # fmt: skip
 
 
@@ -57,7 +59,13 @@ def observed(
         bodies = queries.decoded_bodies(connection, [(row.no, row.no) for row in rows if row.no not in is_plain])
         for row in rows:
             decoded = _plain(row) or queries.chunks(connection, row.no) if row.no in is_plain else next(bodies)[1]
-            exchange = Exchange(status=row.status, ended_by=row.ended_by, end_ns=row.end_ns, gap_bytes=row.gap_bytes)
+            exchange = Exchange(
+                status=row.status,
+                ended_by=row.ended_by,
+                end_ns=row.end_ns,
+                gap_bytes=row.gap_bytes,
+                headers=Headers(response=tuple((name.lower(), value) for name, value in row.headers or ())),
+            )
             requested = _requested_tokens(connection, row.no) if requests else None
             judged = Judged(row.outcome, row.error_code, row.duration_ns, (row.flags or "").split())
             yield Observed(exchange, decoded, judged, wall_ns(row.started_at), requested)
@@ -81,6 +89,7 @@ class _Facts(NamedTuple):
     ttft_ns: int | None
     icl: bytes
     decoder_version: int | None
+    headers: list[list[str]] | None
 
 
 def _plain(row: _Facts) -> Decoded | None:

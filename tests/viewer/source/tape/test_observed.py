@@ -5,14 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from sqlalchemy import Connection
 
 from tests.support.frames import until
-from tests.support.sample_tape import COMPLETE
+from tests.support.sample_tape import COMPLETE, begin, end, recorded, response
 from wiretape.recorder import process
 from wiretape.viewer.query.parser import parse
-from wiretape.viewer.source.tape import conditions, observed
+from wiretape.viewer.source.tape import conditions, observed, queries
 from wiretape.viewer.stats.tools.summary import report_of
 
 
@@ -53,3 +54,21 @@ def test_the_processes_that_measure_end_with_one_that_is_killed(tape: Path) -> N
 def test_only_what_fits_is_measured(connection: Connection, tape: Path) -> None:
     (one,) = observed.measured(connection, tape, "vllm", conditions.condition(parse(f"id:{COMPLETE}")))
     assert one[1] == "complete"
+
+
+MESSAGE = b'{"type":"message_start","message":{"type":"message","role":"assistant","model":"c","content":[]}}'
+TEXT = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi"}}'
+STOP = b'{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2}}'
+READS = [(at, b"event: x\ndata: %b\n\n" % data) for at, data in ((30, MESSAGE), (70, TEXT), (90, STOP))]
+
+
+def test_an_answer_of_litellm_itself_is_known_by_its_headers(tmp_path: Path) -> None:
+    frames = []
+    for id, more in (("a" * 16, []), ("b" * 16, [(b"X-LiteLLM-Call-Id", b"1")])):
+        head, *reads = response(id, READS)
+        head = msgspec.structs.replace(head, headers=[*head.headers, *more])
+        frames += [begin(id, 1, b"{}", "/v1/messages"), head, *reads, end(id, READS)]
+    tape = recorded(tmp_path / "tape.db", frames)
+    with queries.opened(tape) as connection:
+        firsts = [found.numbers["ttft_s"] for found, *_ in observed.measured(connection, tape, "litellm")]
+    assert firsts == [0.07, 0.03]
