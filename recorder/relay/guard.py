@@ -363,8 +363,14 @@ def _dropped(without: frozenset[bytes]) -> frozenset[bytes]:
 def end_to_end(headers: Headers, *, without: frozenset[bytes] = frozenset()) -> list[tuple[bytes, bytes]]:
     """Return the headers to pass on: those not hop-by-hop, not named by Connection, and not in `without`."""
     drop = _dropped(without)
-    passed = [pair for pair in headers if pair[0].lower() not in drop]
-    if len(passed) < len(headers) and (named := named_by_connection(headers)):
+    passed, connection = list[tuple[bytes, bytes]](), list[bytes]()
+    for pair in headers:
+        name = pair[0].lower()
+        if name not in drop:
+            passed.append(pair)
+        elif name == b"connection":
+            connection.append(pair[1])
+    if named := tokens(connection):
         return [pair for pair in passed if pair[0].lower() not in named]
     return passed
 

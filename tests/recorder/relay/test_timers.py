@@ -34,6 +34,17 @@ def test_a_timer_calls_once_when_it_fires_and_can_be_set_again() -> None:
     assert calls == ["soon", "again"]
 
 
+def test_a_far_deadline_can_come_nearer_without_another_timer() -> None:
+    async def scenario() -> None:
+        timer = LazyTimer(asyncio.get_running_loop())
+        timer.set(600_000 * MS, 600, lambda: None)
+        assert timer.fires_by(300_000 * MS)
+        assert not timer.fires_by(10_000 * MS)
+        timer.cancel()
+
+    play(scenario())
+
+
 def test_an_owner_whose_timer_is_cancelled_needs_no_garbage_collection() -> None:
     class Owner:
         def __init__(self) -> None:
