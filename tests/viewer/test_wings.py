@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.terminal import Terminal
 from wiretape.viewer import contracts
 
 ROOT = Path(__file__).parent.parent.parent
@@ -31,6 +32,20 @@ def test_the_core_runs_without_any_wing(core: Path, demo: tuple[Path, str], comm
     done = subprocess.run(words, env=environment, cwd=core, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def test_the_core_shows_a_tape_on_a_terminal_without_any_wing(core: Path, demo: tuple[Path, str]) -> None:
+    environment = {"PYTHONPATH": str(core), "WIRETAPE_DB": str(demo[0])}
+    command = ["-P", "-m", "wiretape.viewer.cli", "view"]
+    with Terminal(command, environment=environment, directory=core, is_fresh=True) as terminal:
+        terminal.wait_for("demo-stall")
+        terminal.press("x")
+        terminal.wait_for("screenshot")
+        assert not any("page of" in line for line in terminal.screen.lines)
+        terminal.press("\x1b")
+        terminal.wait_for(lambda screen: not any("screenshot" in line for line in screen.lines))
+        terminal.press("q")
+        assert terminal.ended() == 0
 
 
 def test_each_folder_of_a_wing_is_listed_once() -> None:
