@@ -1,15 +1,21 @@
 """The core without its wings."""
 
+import inspect
 import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from tests.support.terminal import Terminal
+from wiretape.recorder.destinations import Destination
 from wiretape.viewer import contracts
+from wiretape.viewer.commands.doctor import EXTRAS
+from wiretape.viewer.ship.sink import Sink
+from wiretape.viewer.source.base import Browsed, Place, Source
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -46,6 +52,20 @@ def test_the_core_shows_a_tape_on_a_terminal_without_any_wing(core: Path, demo: 
         terminal.wait_for(lambda screen: not any("screenshot" in line for line in screen.lines))
         terminal.press("q")
         assert terminal.ended() == 0
+
+
+@pytest.mark.parametrize(
+    "contract",
+    [contracts.Command, contracts.Export, contracts.Address, Place, Source, Browsed, Destination, Sink],
+    ids=lambda contract: contract.__name__,
+)
+def test_a_contract_is_read_at_a_glance(contract: type) -> None:
+    assert len(inspect.getsource(contract).splitlines()) <= 60
+
+
+def test_the_extras_of_the_package_are_those_of_the_core_and_of_its_wings() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    assert {extra.name for extra in EXTRAS} == extras.keys() - {"dev"}
 
 
 def test_each_folder_of_a_wing_is_listed_once() -> None:

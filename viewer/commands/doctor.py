@@ -44,6 +44,7 @@ _NAMES = 19
 _MOUNTS = Path("/proc/self/mountinfo")
 EXTRAS: Final = (
     contracts.Extra("parquet", "pyarrow", "Parquet"),
+    contracts.Extra("tokenizers", "tokenizers", "stats --tokenizer"),
     *(extra for wing in contracts.built_in().values() for extra in wing.extras),
 )
 """The extras of the package."""

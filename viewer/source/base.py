@@ -1,6 +1,6 @@
 """Interface of the sources of exchanges: the questions of commands and screens, and the records of the answers.
 
-A tape (`wiretape.viewer.source.tape`) and a ClickHouse server (`wiretape.viewer.wings.clickhouse`) answer them.
+A tape (`wiretape.viewer.source.tape`) answers them, and so do wings (`wiretape.viewer.contracts`).
 `Place.supports` lists the abilities of a source; `Unsupported` is the error for all others. Numbers of exchanges are
 its own.
 """
@@ -325,8 +325,8 @@ class Place(ABC):
         raise Unsupported(f"{self.name} cannot be copied")
 
 
-class Source(ABC):
-    """A source of exchanges, open for queries."""
+class PartialSource(ABC):
+    """The answers of a source without the abilities of a tape: a `Source` has better ones where it can."""
 
     empty: str = "the source holds no exchanges yet"
     """The message for a source without exchanges."""
@@ -368,9 +368,42 @@ class Source(ABC):
         """Return the names of a tool's metrics that need bytes the source lacks."""
         return []
 
+    def referred(self, reference: str) -> list[int]:
+        """Return the number of the exchange, or of those of the session, that a reference names, the oldest first.
+
+        Raises `NotFound`, `Unsupported`.
+        """
+        return [self.find(reference)]
+
+    def session(self, reference: str) -> str:
+        """Return the key of a session by its beginning behind `s:`, or by `@s`. Raises `NotFound`, `Unsupported`."""
+        raise Unsupported(f"{reference} is a session, and only a tape has those: copy to one with 'wiretape pull'")
+
+    def accounts(self, selection: Selection, limits: "Thresholds", clock: "Clock") -> "Iterator[tuple[str, Account]]":
+        """Yield the key of each session with exchanges of a selection, and the account of these.
+
+        Raises `Unsupported`.
+        """
+        raise Unsupported("only a tape has sessions: copy to one with 'wiretape pull'")
+
+    def stalls(self, numbers: Sequence[int]) -> "dict[int, Verdict]":
+        """Return the longest stall of each of some exchanges whose bodies are at hand and not large."""
+        return {}
+
     @abstractmethod
     def count(self, selection: Selection = ALL) -> int:
         """Count exchanges."""
+
+    @abstractmethod
+    def find(self, reference: str) -> int:
+        """Return the number of an exchange by a prefix of its id, `@`, `@-1` or `@err`. Raises `NotFound`.
+
+        A session stands for its first exchange.
+        """
+
+
+class Source(PartialSource):
+    """A source of exchanges, open for queries: the contract of its kinds, with `Place` and, on screens, `Browsed`."""
 
     @abstractmethod
     def numbers(self, selection: Selection = ALL, limit: int | None = None) -> list[int]:
@@ -391,31 +424,6 @@ class Source(ABC):
     @abstractmethod
     def gaps(self, ids: Sequence[str]) -> dict[str, bytes]:
         """Return the packed gaps of exchanges by id."""
-
-    @abstractmethod
-    def find(self, reference: str) -> int:
-        """Return the number of an exchange by a prefix of its id, `@`, `@-1` or `@err`. Raises `NotFound`.
-
-        A session stands for its first exchange.
-        """
-
-    def referred(self, reference: str) -> list[int]:
-        """Return the number of the exchange, or of those of the session, that a reference names, the oldest first.
-
-        Raises `NotFound`, `Unsupported`.
-        """
-        return [self.find(reference)]
-
-    def session(self, reference: str) -> str:
-        """Return the key of a session by its beginning behind `s:`, or by `@s`. Raises `NotFound`, `Unsupported`."""
-        raise Unsupported(f"{reference} is a session, and only a tape has those: copy to one with 'wiretape pull'")
-
-    def accounts(self, selection: Selection, limits: "Thresholds", clock: "Clock") -> "Iterator[tuple[str, Account]]":
-        """Yield the key of each session with exchanges of a selection, and the account of these.
-
-        Raises `Unsupported`.
-        """
-        raise Unsupported("only a tape has sessions: copy to one with 'wiretape pull'")
 
     @abstractmethod
     def exchange(self, number: int) -> Recorded:
@@ -444,10 +452,6 @@ class Source(ABC):
     @abstractmethod
     def endings(self, selection: Selection) -> "dict[Ending, int]":
         """Count how exchanges ended; equal endings together."""
-
-    def stalls(self, numbers: Sequence[int]) -> "dict[int, Verdict]":
-        """Return the longest stall of each of some exchanges whose bodies are at hand and not large."""
-        return {}
 
     @abstractmethod
     def labels(self, selection: Selection) -> list[str]:

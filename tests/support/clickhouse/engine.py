@@ -22,9 +22,8 @@ from wiretape.viewer.ship.shipper import Shipper
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.wings.clickhouse import ddl, tables
 from wiretape.viewer.wings.clickhouse.address import Credentials, Target
-from wiretape.viewer.wings.clickhouse.batches import ShippedLabels
 from wiretape.viewer.wings.clickhouse.client import Centre
-from wiretape.viewer.wings.clickhouse.sink import CentreSink
+from wiretape.viewer.wings.clickhouse.sink import CentreSink, ShippedLabels
 
 chdb = pytest.importorskip("chdb")
 lz4 = pytest.importorskip("lz4.frame")  # which the client sends batches in

@@ -62,7 +62,8 @@ class Target(Destination):
     def name(self) -> str:
         """The server in a few words, without credentials: the database and the first node; of a directory its hash."""
         if self.directory is not None:
-            return _hashed(self.nodes[0])
+            url = self.nodes[0]
+            return f"{clipped(safe(url), _SHOWN)} {hashlib.sha256(url.encode('utf-8', 'replace')).hexdigest()[:8]}"
         return f"{self.database} at {self.nodes[0].partition('://')[2]}"
 
     @property
@@ -94,9 +95,16 @@ def parse(text: str) -> Target:
     if ":" in user:
         raise ValueError(f"a password does not belong in a URL: set {PASSWORD} or {PASSWORD_FILE}")
     hosts, _, database = rest.partition("/")
-    options = _options(query)
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    if unknown := options.keys() - {"tls", "quorum"}:
+        raise ValueError(f"unknown in a URL: {', '.join(sorted(unknown))}; there are tls and quorum")
+    if options.get("tls", "yes") not in ("yes", "no"):
+        raise ValueError("tls is yes or no")
+    if not re.fullmatch("[0-9]{1,2}", quorum := options.get("quorum", "0")):
+        raise ValueError("quorum is a number of replicas, or 0")
     nodes = tuple(_node(node, options.get("tls")) for node in hosts.split(","))
-    return Target(nodes, identifier(database.rstrip("/") or DATABASE), user if at else None, _quorum(options), text)
+    replicas = int(quorum) if "quorum" in options else None
+    return Target(nodes, identifier(database.rstrip("/") or DATABASE), user if at else None, replicas, text)
 
 
 def _embedded(path: str) -> Target:
@@ -110,27 +118,6 @@ def _embedded(path: str) -> Target:
         )
     url = f"{EMBEDDED}{directory}"
     return Target((url,), url=url, directory=directory)
-
-
-def _hashed(url: str) -> str:
-    """Return an address in a few words, different for each."""
-    return f"{clipped(safe(url), _SHOWN)} {hashlib.sha256(url.encode('utf-8', 'replace')).hexdigest()[:8]}"
-
-
-def _options(query: str) -> dict[str, str]:
-    options = dict(parse_qsl(query, keep_blank_values=True))
-    if unknown := options.keys() - {"tls", "quorum"}:
-        raise ValueError(f"unknown in a URL: {', '.join(sorted(unknown))}; there are tls and quorum")
-    if options.get("tls", "yes") not in ("yes", "no"):
-        raise ValueError("tls is yes or no")
-    return options
-
-
-def _quorum(options: Mapping[str, str]) -> int | None:
-    text = options.get("quorum")
-    if text is not None and not re.fullmatch("[0-9]{1,2}", text):
-        raise ValueError("quorum is a number of replicas, or 0")
-    return None if text is None else int(text)
 
 
 def _node(text: str, tls: str | None) -> str:

@@ -50,37 +50,8 @@ _QUORUM_MS: Final = 30_000
 _NO_LIMIT_SECONDS: Final = 10**6
 _SHOWN: Final = 300
 _MESSAGE: Final = re.compile(r"DB::\w*Exception: (.*?)(?:: Insertion status:|\s*\(version |$)", re.DOTALL)
-_STATUS: Final = re.compile(r"HTTP status (\d+)(?:, server response: (.*))?", re.DOTALL)
-_TO_BLAME: Final[Mapping[tuple[int, ...], str]] = {
-    (192, 193, 194, 516): "{node} does not accept the user or the password; check the user in the URL, and {password}",
-    (164, 291, 497): "{node} does not allow this account to do that ({words})",
-    (60, 81): "{node} has no such table or database ({words}): run 'wiretape fleet init --to …' first",
-    (10, 16, 33, 44, 47, 53): "{centre} has another schema ({words}): run 'wiretape fleet init --to …' of this version",
-    (46, 48, 62, 80, 115): "{node} does not understand a query of this version of wiretape ({words}): it needs "
-    "ClickHouse 23 or later",
-}
-"""Codes of permanent errors, with their explanations."""
-_DISK_FULL: Final = "the disk of {node} is full: free some space there"
-_NO_SPACE: Final = "errno: 28,"
 _HOSTS_MISSING: Final = "distributed_ddl_task_timeout"
-_PASSING: Final[Mapping[tuple[int, ...], str]] = {
-    (243,): _DISK_FULL,
-    (285, 289, 319): "{node} has too few replicas that work ({words})",
-    (286,): "{node} waits until another batch is on its replicas ({words})",
-    (202, 252): "{node} has too much to do ({words})",
-    (159, 160): "{node} ran into its time limit ({words}): ask for less at a time, such as "
-    "-f since:1d, or raise max_execution_time there",
-}
-"""Codes of errors that may pass."""
-_EXPRESSION: Final[Mapping[tuple[int, ...], str]] = {
-    (427,): "{node} does not know such a regular expression ({words}): a server has those of RE2, without look-around "
-    "and back-references",
-}
-_TOO_LARGE: Final[Mapping[tuple[int, ...], str]] = {
-    (241,): "{node} would need more memory than this account or the server may use ({words}): ask for less at a time, "
-    "such as -f since:1d, or raise max_memory_usage there",
-}
-
+_STATUS: Final = re.compile(r"HTTP status (\d+)(?:, server response: (.*))?", re.DOTALL)
 common.set_setting("invalid_setting_action", "drop")  # an account that may only read has limits of its own
 logging.getLogger("clickhouse_connect").setLevel(logging.CRITICAL)  # our errors say it
 
@@ -193,13 +164,7 @@ class Centre:
         self._anywhere(lambda client: client.command(statement, settings=settings), database)
 
     def insert(
-        self,
-        table: str,
-        types: Mapping[str, str],
-        columns: Sequence[Sequence[Any]],
-        *,
-        token: str = "",
-        quorum: int = 0,
+        self, table: str, types: Mapping[str, str], columns: Sequence[Sequence[Any]], token: str = "", quorum: int = 0
     ) -> None:
         """Insert columns at the current node. Raises `UnusableServer` or `Unavailable`.
 
@@ -210,20 +175,20 @@ class Centre:
             settings |= {"insert_quorum": quorum, "insert_quorum_timeout": _QUORUM_MS}
         if token:
             settings["insert_deduplication_token"] = token
+        previous, directory = tempfile.tempdir, self.target.directory
+        if directory is not None:  # its engine gets a batch in a file, which a kill would leave in /tmp
+            tempfile.tempdir = str(directory / "tmp")  # the engine empties it when it opens
         try:
-            with self._explained(), _temporary_in(self.target.directory):
+            with self._explained():
                 self._client().insert(
-                    table,
-                    columns,
-                    [*types],
-                    self.target.database,
-                    column_type_names=[*types.values()],
-                    column_oriented=True,
-                    settings=settings,
-                )
+                    table, columns, [*types], self.target.database, column_type_names=[*types.values()],
+                    column_oriented=True, settings=settings,
+                )  # fmt: skip
         except Unavailable:
             self.next_node()
             raise
+        finally:
+            tempfile.tempdir = previous
 
     def next_node(self) -> None:
         """Ask another node from now on."""
@@ -243,28 +208,20 @@ class Centre:
     def _client(self, database: str | None = None) -> Client:
         """Return the client of the current node, which is connected if necessary."""
         if self._node not in self._clients:
-            settings = {"max_execution_time": math.ceil(self._seconds)} if self._seconds else {}
-            directory = self.target.directory
-            if directory is not None:
-                self._clients[self._node] = _engine(directory, settings)
+            limit = math.ceil(self._seconds)
+            settings = {"max_execution_time": limit} if limit else {}
+            if self.target.directory is not None:
+                self._clients[self._node] = _engine(self.target.directory, settings)
             else:
                 parts = urlsplit(self.node)
                 self._clients[self._node] = get_client(
-                    interface=parts.scheme,
-                    host=(parts.hostname or "").strip("[]"),
-                    port=parts.port or 0,
-                    username=self._credentials.user or "default",
-                    password=self._credentials.password or "",
-                    connect_timeout=CONNECT_SECONDS,
+                    interface=parts.scheme, host=(parts.hostname or "").strip("[]"), port=parts.port or 0,
+                    username=self._credentials.user or "default", password=self._credentials.password or "",
                     # Longer than the node's own limit, so that the node reports it; the client takes no None.
-                    send_receive_timeout=math.ceil(self._seconds) + 1 if self._seconds else _NO_LIMIT_SECONDS,
-                    autogenerate_session_id=False,
-                    query_retries=0,
-                    pool_mgr=self._pool,
-                    show_clickhouse_errors="scrub",
-                    client_name="wiretape",
-                    settings=settings,
-                )
+                    connect_timeout=CONNECT_SECONDS, send_receive_timeout=limit + 1 if limit else _NO_LIMIT_SECONDS,
+                    autogenerate_session_id=False, query_retries=0, pool_mgr=self._pool,
+                    show_clickhouse_errors="scrub", client_name="wiretape", settings=settings,
+                )  # fmt: skip
         client = self._clients[self._node]
         client.database = database or self.target.database
         return client
@@ -274,19 +231,53 @@ class Centre:
         """Raise errors of the client as `UnusableServer` and `Unavailable`, with their cause and the remedy."""
         try:
             yield
-        except ClickHouseError as error:
+        except (ClickHouseError, urllib3.exceptions.HTTPError) as error:
             raise _explanation(self.node, self.target, error, self._seconds) from error
-        except urllib3.exceptions.HTTPError as error:  # within an answer that was begun
-            raise _unreachable(self.node, error, self._seconds) from error
 
 
-def _explanation(node: str, target: Target, error: ClickHouseError, seconds: float) -> WiretapeError:
+_NO_SPACE: Final = "errno: 28,"
+_DISK_FULL: Final = "the disk of {node} is full: free some space there"
+_MEANINGS: Final[Sequence[tuple[type[WiretapeError], set[int], str]]] = (
+    (UnusableServer, {192, 193, 194, 516},
+     "{node} does not accept the user or the password; check the user in the URL, and {password}"),
+    (UnusableServer, {164, 291, 497}, "{node} does not allow this account to do that ({words})"),
+    (UnusableServer, {60, 81},
+     "{node} has no such table or database ({words}): run 'wiretape fleet init --to …' first"),
+    (UnusableServer, {10, 16, 33, 44, 47, 53},
+     "{centre} has another schema ({words}): run 'wiretape fleet init --to …' of this version"),
+    (UnusableServer, {46, 48, 62, 80, 115},
+     "{node} does not understand a query of this version of wiretape ({words}): it needs ClickHouse 23 or later"),
+    (UnknownExpression, {427},
+     "{node} does not know such a regular expression ({words}): a server has those of RE2, without look-around and "
+     "back-references"),
+    (MemoryExceeded, {241},
+     "{node} would need more memory than this account or the server may use ({words}): ask for less at a time, such as "
+     "-f since:1d, or raise max_memory_usage there"),
+    (Unavailable, {243}, _DISK_FULL),
+    (Unavailable, {285, 289, 319}, "{node} has too few replicas that work ({words})"),
+    (Unavailable, {286}, "{node} waits until another batch is on its replicas ({words})"),
+    (Unavailable, {202, 252}, "{node} has too much to do ({words})"),
+    (Unavailable, {159, 160},
+     "{node} ran into its time limit ({words}): ask for less at a time, such as -f since:1d, or raise "
+     "max_execution_time there"),
+)  # fmt: skip
+"""The engine's codes of errors, permanent ones first, and their explanations."""
+
+
+def _explanation(node: str, target: Target, error: Exception, seconds: float) -> WiretapeError:
     """Return our error for one of the client: by the engine's code, the status of a response, or the connection."""
     text, code = str(error), getattr(error, "code", None)
+    if isinstance(error, urllib3.exceptions.HTTPError):  # within an answer that was begun
+        return _unreachable(node, error, seconds)
     if code is None and isinstance(error.__cause__, urllib3.exceptions.HTTPError):
         return _unreachable(node, error.__cause__, seconds)
-    if code is None and (status := _STATUS.search(text)):
-        return _not_an_engine(node, int(status[1]), _shown(status[2] or "") or f"status {status[1]}")
+    if code is None and (match := _STATUS.search(text)):  # a proxy answered, or another server
+        status, words = int(match[1]), _shown(match[2] or "") or f"status {match[1]}"
+        if status in (408, 429) or status >= 500:
+            return Unavailable(f"{node} answered {status} ({words})")
+        return UnusableServer(
+            f"{node} answered {status}, and is no ClickHouse server, or not for this account ({words})"
+        )
     match = _MESSAGE.search(text)
     words = _shown(match[1] if match else text)
     if _NO_SPACE in text:
@@ -296,13 +287,9 @@ def _explanation(node: str, target: Target, error: ClickHouseError, seconds: flo
             f"not all hosts of the cluster did it within {_CLUSTER_SECONDS} s ({words}): they do when they are back; "
             "then run the same command again"
         )
-    kinds: Mapping[type[WiretapeError], Mapping[tuple[int, ...], str]] = {
-        UnusableServer: _TO_BLAME, UnknownExpression: _EXPRESSION, MemoryExceeded: _TOO_LARGE, Unavailable: _PASSING,
-    }  # fmt: skip
-    for kind, known in kinds.items():
-        for codes, meaning in known.items():
-            if code in codes:
-                return kind(meaning.format(node=node, centre=target.shown, words=words, password=PASSWORD))
+    for kind, codes, meaning in _MEANINGS:
+        if code in codes:
+            return kind(meaning.format(node=node, centre=target.shown, words=words, password=PASSWORD))
     return Unavailable(f"{node} failed ({words})")
 
 
@@ -327,13 +314,6 @@ def _unreachable(node: str, error: BaseException, seconds: float) -> WiretapeErr
     return Unavailable(f"{node} broke the connection ({words or type(error).__name__})")
 
 
-def _not_an_engine(node: str, status: int, words: str) -> WiretapeError:
-    """Return the error for a response that does not come from ClickHouse: from a proxy, or another server."""
-    if status in (408, 429) or status >= 500:
-        return Unavailable(f"{node} answered {status} ({words})")
-    return UnusableServer(f"{node} answered {status}, and is no ClickHouse server, or not for this account ({words})")
-
-
 def _shown(text: str) -> str:
     return clipped(safe(" ".join(text.split())), _SHOWN)
 
@@ -341,18 +321,6 @@ def _shown(text: str) -> str:
 _LOCKS: Final[dict[Path, list[int]]] = {}
 """The descriptor of each directory's lock, and the number of clients in this process that have it open."""
 _LOCKS_GUARD: Final = threading.Lock()
-
-
-@contextlib.contextmanager
-def _temporary_in(directory: Path | None) -> Iterator[None]:
-    """Keep the file that a batch passes through to an engine in its directory: a kill would leave it in /tmp."""
-    previous = tempfile.tempdir
-    if directory is not None:
-        tempfile.tempdir = str(directory / "tmp")  # the engine empties it when it opens
-    try:
-        yield
-    finally:
-        tempfile.tempdir = previous
 
 
 def _engine(directory: Path, settings: Mapping[str, Any]) -> Client:

@@ -1,6 +1,5 @@
 """The command `fleet`: many recorders, one ClickHouse server."""
 
-import dataclasses
 import os
 import sys
 from collections.abc import Callable
@@ -27,8 +26,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 SHIP_PASSWORD, READ_PASSWORD = "WIRETAPE_FLEET_SHIP_PASSWORD", "WIRETAPE_FLEET_READ_PASSWORD"
 _LEAST_PASSWORD: Final = 12
-_IMPORTANT: Final = ("name", "tenant", "waiting", "lag_ms", "silent_ms", "rows", "bytes")
-"""The most important columns of a host in `fleet status`, for a narrow terminal."""
 
 
 def read_centre(_: click.Context, __: click.Parameter, url: str) -> Target:
@@ -78,7 +75,11 @@ def init(target: Target, ca_file: Path | None, cluster: str | None, is_printed: 
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--cluster") from error
     if is_printed:
-        _print(target, cluster, accounts)
+        statements = [*setup.setup_statements(target.database, tables.TABLES, cluster)]
+        if accounts:
+            hashes = {account: "SHA-256 of the password, in hex" for account in (ddl.SHIPPER, ddl.ANALYST)}
+            statements += ddl.accounts(target.database, hashes, tables.TABLES, cluster)
+        click.echo("".join(f"{statement};\n" for statement in statements), nl=False)
         return
     passwords = {}
     if accounts:
@@ -87,17 +88,6 @@ def init(target: Target, ca_file: Path | None, cluster: str | None, is_printed: 
         setup.prepare(centre, tables.TABLES, cluster, lambda line: click.echo(line))
         if accounts:
             setup.make_accounts(centre, tables.TABLES, cluster, passwords, lambda line: click.echo(line))
-
-
-def _print(target: Target, cluster: str | None, accounts: bool) -> None:
-    from wiretape.viewer.wings.clickhouse import ddl, setup, tables
-
-    for statement in setup.setup_statements(target.database, tables.TABLES, cluster):
-        click.echo(f"{statement};")
-    if accounts:
-        hashes = {account: "SHA-256 of the password, in hex" for account in (ddl.SHIPPER, ddl.ANALYST)}
-        for statement in ddl.accounts(target.database, hashes, tables.TABLES, cluster):
-            click.echo(f"{statement};")
 
 
 def _password(name: str) -> str:
@@ -133,24 +123,22 @@ def status(target: Target, ca_file: Path | None, out: Output) -> None:
     from wiretape.viewer.wings.clickhouse import status
 
     with connected_to(target, ca_file) as centre:
-        found = [dataclasses.asdict(row) for row in status.rows(centre, _note)]
+        found = [*status.rows(centre, lambda line: click.echo(message(line), err=True))]
     if not out.is_table:
         out.put(status.FIELDS, found)
         return
     for kind in ("host", "table"):
-        its = [row for row in found if row["kind"] == kind]
-        shown = [name for name in status.FIELDS if any(row[name] not in (None, "") for row in its) and name != "kind"]
-        if its:
+        rows = [row for row in found if row["kind"] == kind]
+        columns = [
+            name for name in status.FIELDS if any(row[name] not in (None, "") for row in rows) and name != "kind"
+        ]
+        cells = [
+            {name: moment(row[name]) if name.endswith("_at") and row[name] else row[name] for name in columns}
+            for row in rows
+        ]
+        if cells:
             out.put_rounded(
-                shown, [{name: _cell(name, row[name]) for name in shown} for row in its], important=_IMPORTANT
+                columns, cells, important=("name", "tenant", "waiting", "lag_ms", "silent_ms", "rows", "bytes")
             )
     if not found:
         click.echo(f"{target.shown} holds nothing yet: ship a tape with 'wiretape ship --to …'", file=sys.stderr)
-
-
-def _cell(name: str, value: str | int | None) -> str | int | None:
-    return moment(value) if name.endswith("_at") and isinstance(value, str) else value
-
-
-def _note(line: str) -> None:
-    click.echo(message(line), err=True)

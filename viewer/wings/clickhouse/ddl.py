@@ -36,15 +36,19 @@ def create(table: EngineTable, name: str, cluster: str | None = None, *, expires
 
     Unless it `expires`, it keeps all rows: those of a directory are its owner's to remove.
     """
+    ttl = f"\nTTL started + INTERVAL {table.keep}" if table.keep and (expires or cluster) else ""
+    stored = (
+        f"\nPARTITION BY {table.partition}\nORDER BY ({', '.join(table.key)}){ttl}"
+        f"\nSETTINGS index_granularity = {table.granularity}"
+    )
     if cluster is None:
-        engine = "ReplacingMergeTree(row_version)"
-        yield f"{_head(table, table.name, name, None)}ENGINE = {engine}\n{_sorted(table, expires)}, {_REMEMBERED}"
+        yield f"{_head(table, table.name, name, None)}ReplacingMergeTree(row_version){stored}, {_REMEMBERED}"
         return
     path = f"/clickhouse/tables/{{shard}}/{name}/{table.name}"
     engine = f"ReplicatedReplacingMergeTree({literal(path)}, '{{replica}}', row_version)"
-    yield f"{_head(table, table.name + _LOCAL, name, cluster)}ENGINE = {engine}\n{_sorted(table, True)}"
+    yield f"{_head(table, table.name + _LOCAL, name, cluster)}{engine}{stored}"
     spread = f"Distributed({identifier(cluster)}, {name}, {table.name}{_LOCAL}, {table.shard_by})"
-    yield f"{_head(table, table.name, name, cluster)}ENGINE = {spread}"
+    yield f"{_head(table, table.name, name, cluster)}{spread}"
 
 
 def names(table: EngineTable, cluster: str | None) -> list[str]:
@@ -83,16 +87,8 @@ def _on(cluster: str | None) -> str:
 
 def _head(table: EngineTable, engine_name: str, name: str, cluster: str | None) -> str:
     columns = ",\n".join(f"    {_column(column)}" for column in table.columns)
-    return f"CREATE TABLE IF NOT EXISTS {identifier(name)}.{engine_name}{_on(cluster)} (\n{columns}\n) "
+    return f"CREATE TABLE IF NOT EXISTS {identifier(name)}.{engine_name}{_on(cluster)} (\n{columns}\n) ENGINE = "
 
 
 def _column(column: EngineColumn) -> str:
     return f"{column.name} {column.type} COMMENT {literal(column.meaning)}"
-
-
-def _sorted(table: EngineTable, expires: bool) -> str:
-    lines = [f"PARTITION BY {table.partition}", f"ORDER BY ({', '.join(table.key)})"]
-    if table.keep and expires:
-        lines.append(f"TTL started + INTERVAL {table.keep}")
-    lines.append(f"SETTINGS index_granularity = {table.granularity}")
-    return "\n".join(lines)

@@ -2,14 +2,21 @@
 
 An exchange and its measures are one row of the server's table `exchanges`; `FINAL` selects its newest version. An
 expression that needs a tape raises `NotAtCentre`.
+
+A server is a database driver (PEP 249), too: a statement is a request, its rows the answer. Values are put into a
+statement as literals, and come back as the tape has them: labels as JSON, gaps packed. There are no transactions.
 """
 
+import json
+import math
 import re
-from collections.abc import Sequence
+from array import array
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any, Final
 
 from clickhouse_connect import dbapi
+from clickhouse_connect.dbapi.cursor import Cursor
 from sqlalchemy import Column, TableValuedAlias, null, types
 from sqlalchemy import func as functions
 from sqlalchemy.engine.default import DefaultDialect
@@ -19,13 +26,13 @@ from sqlalchemy.sql.elements import Case, False_
 from sqlalchemy.sql.functions import Function
 
 from wiretape.recorder.clock import local_offsets
-from wiretape.recorder.tape import schema
+from wiretape.recorder.tape import packing, schema
 from wiretape.viewer import config
 from wiretape.viewer.source.tape import columns
 from wiretape.viewer.source.tape.functions import cost_of
 from wiretape.viewer.stats.prices import UNITS
-from wiretape.viewer.wings.clickhouse.client import NotAtCentre
-from wiretape.viewer.wings.clickhouse.ddl import literal
+from wiretape.viewer.wings.clickhouse import ddl
+from wiretape.viewer.wings.clickhouse.client import Centre, NotAtCentre
 from wiretape.viewer.wings.clickhouse.tables import EXCHANGES
 
 _PLACES: Final = {
@@ -51,6 +58,14 @@ _ELSEWHERE: Final = {
     **dict.fromkeys(columns.CACHE.values(), "verdicts about the provider's cache"),
 }
 """Functions that only tapes have, with their purposes."""
+
+
+_CONSTANT: Final = {
+    "json_valid": "1",  # labels are not stored as JSON
+    "typeof": "'text'",  # which all values of a column have
+    "currency_of": "NULL",  # the engine has no prices
+    "upstream_name_of": "CAST(NULL, 'Nullable(String)')",  # nor recorders' upstreams
+}
 
 
 class Compiler(SQLCompiler):
@@ -82,31 +97,27 @@ class Compiler(SQLCompiler):
     def visit_label(self, label: Any, *args: object, **kwargs: object) -> str:
         """Write an expression with its name; NULL for a column that the server lacks: of it nothing is known there."""
         element = label.element
-        is_absent = _is_absent(element)
-        is_absent |= isinstance(element, Function) and element.name in _ELSEWHERE
-        known = null().label(label.name) if is_absent else label
+        is_elsewhere = isinstance(element, Function) and element.name in _ELSEWHERE
+        known = null().label(label.name) if is_elsewhere or _is_absent(element) else label
         if isinstance(label.type, columns.Cost | columns.Currency):
             cost = next(
                 one for one in visitors.iterate(element) if isinstance(one, Function) and one.name == columns.COST
             )
             known = functions.tuple(*cost.clauses, type_=label.type).label(label.name)
-        written: str = super().visit_label(known, *args, **kwargs)  # type: ignore[no-untyped-call]
-        return written
+        return str(super().visit_label(known, *args, **kwargs))  # type: ignore[no-untyped-call]
 
     def visit_select(self, select_stmt: object, *args: object, **kwargs: object) -> str:
         """Compile a query; a subquery is NULL: it counts the reads of a running exchange, which no server has."""
         if self.stack:
             return "NULL"
-        written: str = super().visit_select(select_stmt, *args, **kwargs)  # type: ignore[no-untyped-call]
-        return written
+        return str(super().visit_select(select_stmt, *args, **kwargs))  # type: ignore[no-untyped-call]
 
     def visit_unary(self, unary: Any, *args: object, **kwargs: object) -> str:
         """Compile `EXISTS`, which is used for labels only."""
         if unary.operator is operators.exists:
             fits = self.process(unary.element.element.whereclause)
             return f"arrayExists((label_key, label_value) -> {fits}, label_names, label_values)"
-        written: str = super().visit_unary(unary, *args, **kwargs)  # type: ignore[no-untyped-call]
-        return written
+        return str(super().visit_unary(unary, *args, **kwargs))  # type: ignore[no-untyped-call]
 
     def visit_cast(self, cast: Any, **kw: Any) -> str:
         """Compile a cast to a function that returns NULL for NULL."""
@@ -120,8 +131,18 @@ class Compiler(SQLCompiler):
         text: str = super().visit_binary(binary, *args, **kw)  # type: ignore[no-untyped-call]
         if binary.left is not schema.exchanges.c.started_at and binary.left is not schema.exchanges.c.no:
             return text
-        limits = getattr(binary.right, "value", None)
-        bounds = _bounds(binary.operator, limits if isinstance(limits, list | tuple) else [limits])
+        value = getattr(binary.right, "value", None)
+        limits = value if isinstance(value, list | tuple) else [value]
+        if not limits or not all(isinstance(limit, str) and _EARLIEST <= limit < _LATEST for limit in limits):
+            return text
+        seconds = [f"toDateTime({_fixed(at[:19].replace('T', ' '))}, 'UTC')" for at in sorted(limits)]
+        bounds = []
+        if binary.operator is operators.in_op:
+            bounds = [f"started IN ({', '.join(dict.fromkeys(seconds))})"]
+        if binary.operator in (operators.gt, operators.ge, operators.eq):
+            bounds.append(f"started >= {seconds[0]}")
+        if binary.operator in (operators.lt, operators.le, operators.eq):
+            bounds.append(f"started <= {seconds[-1]}")
         return f"({' AND '.join([text, *bounds])})" if bounds else text
 
     def visit_ilike_op_binary(self, binary: Any, operator: object, **kw: Any) -> str:
@@ -136,14 +157,6 @@ class Compiler(SQLCompiler):
         """Compile the value of a label, NULL if there is none."""
         place = f"indexOf(label_names, {self.process(binary.right, **kw)})"
         return f"if({place} = 0, NULL, label_values[{place}])"
-
-    def visit_json_valid_func(self, function: object, **kw: object) -> str:
-        """Compile `json_valid()` to true: labels are not stored as JSON."""
-        return "1"
-
-    def visit_typeof_func(self, function: object, **kw: object) -> str:
-        """Compile `typeof()` to the type of texts, which all values of a column have."""
-        return "'text'"
 
     def visit_instr_func(self, function: Any, **kw: Any) -> str:
         return f"position{self.function_argspec(function, **kw)}"
@@ -171,16 +184,10 @@ class Compiler(SQLCompiler):
         ordered = f"arraySort(arrayFilter(gap -> gap > 0, {gaps}))"
         return f"arrayMap(sorted -> if(empty(sorted), NULL, {rounded}), [{ordered}])[1]"
 
-    def visit_currency_of_func(self, function: object, **kw: object) -> str:
-        """Compile the currency to NULL: the engine has no prices."""
-        return "NULL"
-
-    def visit_upstream_name_of_func(self, function: object, **kw: object) -> str:
-        """Compile the name of an upstream to NULL: the engine has no recorders' upstreams."""
-        return "CAST(NULL, 'Nullable(String)')"
-
     def visit_function(self, func: Any, *args: Any, **kwargs: Any) -> str:
-        """Raise `NotAtCentre` for a function that only a tape has."""
+        """Compile a function; one that only a tape has raises `NotAtCentre`."""
+        if func.name in _CONSTANT:
+            return _CONSTANT[func.name]
         if func.name in _ELSEWHERE:
             raise NotAtCentre(_ELSEWHERE[func.name])
         return super().visit_function(func, *args, **kwargs)
@@ -189,28 +196,10 @@ class Compiler(SQLCompiler):
 _HALF_TO_EVEN: Final = "toInt64(floor(x)) + (x - floor(x) > 0.5 OR (x - floor(x) = 0.5 AND toInt64(floor(x)) %% 2 = 1))"
 """Rounds half to even, as Python does; the engine's own function rounds a half differently from release to release."""
 
-_LEAST: Final = (operators.gt, operators.ge, operators.eq)
-_MOST: Final = (operators.lt, operators.le, operators.eq)
-
-
-def _bounds(operator: Any, limits: Sequence[Any]) -> list[str]:
-    """Return the conditions on the start's second that follow from a comparison of the start, or of a `no`."""
-    if not limits or not all(isinstance(one, str) and _EARLIEST <= one < _LATEST for one in limits):
-        return []
-    if operator is operators.in_op:
-        return [f"started IN ({', '.join(map(_second, sorted({one[:19] for one in limits})))})"]
-    bounds = [(">=", min(limits))] * (operator in _LEAST) + [("<=", max(limits))] * (operator in _MOST)
-    return [f"started {sign} {_second(one)}" for sign, one in bounds]
-
-
-def _second(moment: str) -> str:
-    """Return the second of a time, as the column `started` has it."""
-    return f"toDateTime({_fixed(moment[:19].replace('T', ' '))}, 'UTC')"
-
 
 def _fixed(text: str) -> str:
     """Return a text as a literal within a statement that parameters are put into."""
-    return literal(text).replace("%", "%%")
+    return ddl.literal(text).replace("%", "%%")
 
 
 _PARTS: Final = re.compile(r"\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})|\\(.)|\{(,\d+\})|(\[\^?\]?)|(.)", re.DOTALL)
@@ -248,7 +237,8 @@ def re2(expression: str) -> str:
         if code := short or long:
             part = rf"\x{{{code}}}"
         elif escaped is not None:
-            part = _escaped(escaped, _INSIDE if is_inside else _OUTSIDE)
+            literally = escaped if ord(escaped) >= _ASCII_END else f"\\{escaped}"
+            part = (_INSIDE if is_inside else _OUTSIDE).get(escaped, literally)
         elif most is not None and not is_inside:
             part = f"{{0{most}"
         elif bracket is not None:
@@ -259,10 +249,6 @@ def re2(expression: str) -> str:
             part = _LAST
         parts.append(part)
     return "".join(parts)
-
-
-def _escaped(sign: str, known: dict[str, str]) -> str:
-    return known.get(sign, sign if ord(sign) >= _ASCII_END else f"\\{sign}")
 
 
 def _is_absent(element: Any) -> bool:
@@ -283,12 +269,7 @@ def _name(column: Any) -> str | None:
 class _Cost(columns.Cost):
     def result_processor(self, dialect: Any, coltype: Any) -> Any:
         known = config.read().prices
-
-        def cost(facts: Any) -> float | None:
-            units = cost_of(known, *facts)
-            return None if units is None else units / float(UNITS)
-
-        return cost
+        return lambda facts: None if (units := cost_of(known, *facts)) is None else units / float(UNITS)
 
 
 class _Currency(columns.Currency):
@@ -322,3 +303,80 @@ class ClickHouseDialect(DefaultDialect):
     def import_dbapi(cls) -> Any:
         """Return the driver's names: ours and clickhouse-connect's."""
         return dbapi
+
+
+class DriverConnection:
+    """A connection of DB-API, without a state of its own: it uses the client's."""
+
+    text_factory: Callable[[bytes], Any] = str
+    """An attribute of `sqlite3`'s connections; the client has always decoded a server's texts."""
+
+    def __init__(self, centre: Centre) -> None:
+        self.centre = centre
+
+    def cursor(self) -> "DriverCursor":
+        return DriverCursor(self.centre)
+
+    def commit(self) -> None:
+        """Ignore the call: there are no transactions, and the client's owner closes it."""
+
+    rollback = close = commit
+
+
+class DriverCursor(Cursor):
+    """The rows of one statement, all of them in memory."""
+
+    def __init__(self, centre: Centre) -> None:
+        self.centre = centre
+        self.data, self.arraysize = [], 1
+
+    def execute(self, operation: str, parameters: Mapping[str, object] | None = None, *_: object, **__: object) -> None:
+        """Query the server. Raises `UnusableServer` and `Unavailable`.
+
+        The client's own binding takes braces within a literal for parameters.
+        """
+        statement = operation % {name: literal(value) for name, value in (parameters or {}).items()}
+        answer = self.centre.query(statement)
+        self.names, self.types = answer.column_names, [type.name for type in answer.column_types]
+        if not self.names:  # the engine in this process names no columns where there are no rows
+            described = self.centre.rows(f"DESCRIBE ({statement})")
+            self.names, self.types = [row[0] for row in described], [row[1] for row in described]
+        converters = [_STORED.get(type) for type in self.types]
+        self.data = [
+            tuple(value if convert is None else convert(value) for convert, value in zip(converters, row, strict=True))
+            for row in answer.result_rows
+        ]
+        self._ix = 0
+
+    @property
+    def description(self) -> list[tuple[Any, ...]]:
+        return [(name, type, *[None] * 5) for name, type in zip(self.names, self.types, strict=True)]
+
+    def setinputsizes(self, sizes: object) -> None:
+        """Ignore the sizes, as DB-API allows."""
+
+
+def literal(value: object) -> str:
+    """Return a value as a literal. A lone surrogate, which no text of the server has, becomes a question mark.
+
+    Raises `TypeError` for a value that has no literal.
+    """
+    match value:
+        case None:
+            return "NULL"
+        case str():
+            return ddl.literal(value.encode("utf-8", "replace").decode())
+        case float() if not math.isfinite(value):
+            return f"({value})"  # nan, inf, -inf
+        case bool() | int() | float():
+            return f"{+value!r}" if value >= 0 else f"({value!r})"
+    raise TypeError(f"{type(value).__name__} has no literal")
+
+
+_STORED: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "Array(Array(String))": lambda labels: json.dumps(
+        dict(zip(*labels, strict=True)), ensure_ascii=False, separators=(",", ":")
+    ),
+    "Array(Int64)": lambda gaps: packing.pack_gaps(array("q", gaps).tobytes()),
+}
+"""Converters from an engine's value, whose type is never null, to the tape's type."""

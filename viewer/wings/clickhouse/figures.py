@@ -4,7 +4,6 @@ Every percentile is exact, and equals that of a tape; those of gaps are estimate
 holds the ranked gaps in memory: with less of it they are estimated, too.
 """
 
-import functools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -23,11 +22,12 @@ from sqlalchemy import (
     literal_column,
     not_,
     or_,
+    quoted_name,
     select,
     true,
 )
 from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.sql.functions import Function, FunctionElement
 from sqlalchemy.types import NullType
 
 from wiretape.recorder.decode.exchange import OUTCOMES
@@ -71,44 +71,35 @@ def groups(
     if "conversation" in by:
         raise NotAtCentre("conversations")
     measured = true() if include_failed else _COMPLETE
-    ask = functools.partial(_asked, connection, by, where, measured, method, bounds, drawn)
-    is_estimated = most is not None and _gap_count(connection, where, measured) > most
+
+    def figures(is_estimated: bool) -> list[Figures]:
+        """Return the figures of each group, without costs."""
+        statement = _statement(by, measured, method, "tdigest" if is_estimated else method, bounds, drawn)
+        with connection.begin():
+            rows = connection.execute(queries.filtered(statement, where).group_by(*map(group_of, by))).all()
+        return [_figures(tuple(row[: len(by)]), iter(row[len(by) :]), bounds, drawn, is_estimated) for row in rows]
+
+    is_estimated = False
+    if most is not None:
+        counted = select(func.sum(func.arraySum(measures.c.gap_hist))).select_from(JOINED)
+        with connection.begin():
+            gap_count = connection.execute(queries.filtered(counted, where).where(measured)).scalar_one()
+        is_estimated = int(gap_count or 0) > most
     try:
-        made = ask(is_estimated)
+        made = figures(is_estimated)
     except MemoryExceeded:
         if most is None or is_estimated:
             raise
-        made = ask(True)  # estimates need less
+        made = figures(True)  # estimates need less
     if prices:
-        spent, known = costs_by_group(connection, by, where, prices)
-        for one in made:
-            cost, n = spent[one.key], known[one.key]
-            unknown_n = max(one.paid.unknown_n - n, 0)
-            one.paid = replace(one.paid, cost=cost, cost_n=n, unknown_n=unknown_n, currency=prices.currency)
-    return sorted(made, key=lambda one: sortable(one.key))
-
-
-def _gap_count(connection: Connection, where: Condition | None, measured: Expression) -> int:
-    statement = select(func.sum(func.arraySum(measures.c.gap_hist))).select_from(JOINED)
-    with connection.begin():
-        return int(connection.execute(queries.filtered(statement, where).where(measured)).scalar_one() or 0)
-
-
-def _asked(
-    connection: Connection,
-    by: Sequence[str],
-    where: Condition | None,
-    measured: Expression,
-    method: Method,
-    bounds: Sequence[Bound],
-    drawn: Quantity | None,
-    is_estimated: bool,
-) -> list[Figures]:
-    """Return the figures of each group, without costs."""
-    statement = _statement(by, measured, method, "tdigest" if is_estimated else method, bounds, drawn)
-    with connection.begin():
-        rows = connection.execute(queries.filtered(statement, where).group_by(*map(group_of, by))).all()
-    return [_figures(tuple(row[: len(by)]), iter(row[len(by) :]), bounds, drawn, is_estimated) for row in rows]
+        spent, priced = costs_by_group(connection, by, where, prices)
+        for group in made:
+            unknown_n = max(group.paid.unknown_n - priced[group.key], 0)
+            group.paid = replace(
+                group.paid, cost=spent[group.key], cost_n=priced[group.key], unknown_n=unknown_n,
+                currency=prices.currency,
+            )  # fmt: skip
+    return sorted(made, key=lambda group: sortable(group.key))
 
 
 def _statement(
@@ -119,11 +110,18 @@ def _statement(
     bounds: Sequence[Bound],
     drawn: Quantity | None,
 ) -> Statement:
-    complete = _COMPLETE
-    reported = measures.c.output_tokens.is_not(None)
+    reported, total = measures.c.output_tokens.is_not(None), cache_total()
     after_2xx = _true(exchanges.c.status.between(200, 299))
-    total = cache_total()
     moving = func.arrayFilter(literal_column("gap -> gap > 0"), measures.c.icl)
+
+    def included(quantity: Quantity) -> Expression:
+        return true() if quantity.of_every_outcome else measured
+
+    def value(quantity: Quantity) -> Expression:
+        """Return the expression of a quantity: integers in ns, other durations in ms."""
+        raw = column(quantity.column or "")
+        return raw / literal(1e6, Float) if quantity.unit == "ms" and not quantity.is_whole else raw
+
     counted = [
         func.count(),
         func.min(exchanges.c.started_at),
@@ -133,24 +131,33 @@ def _statement(
         *(_count(and_(OUTCOME.in_((name,)), after_2xx)) for name in _OUTCOMES),
         *(func.sum(measures.c[name]) for name in TOKENS),
         _count(reported),
-        _count(and_(or_(complete, _true(measures.c.output_chunks > 0)), not_(reported))),
-        *_met(bounds, complete),
+        _count(and_(or_(_COMPLETE, _true(measures.c.output_chunks > 0)), not_(reported))),
+    ]
+    if bounds:  # complete exchanges that break one, and others with an unknown bounded value
+        broken, unknown = list[Expression](), list[Expression]()
+        for bound in bounds:
+            raw, limit = column(bound.quantity.column or ""), literal(bound.limit, Float)
+            amount = raw / literal(1e6, Float) if bound.quantity.unit == "ms" else raw
+            broken.append(_true(amount >= limit if bound.is_highest else amount <= limit))
+            unknown.append(raw.is_(None))
+        counted.append(_count(and_(_COMPLETE, or_(*broken))))
+        counted.append(_count(and_(_COMPLETE, or_(*unknown), not_(or_(*broken)))))
+    counted += [
         *(_count(and_(measured, _true(flag))) for flag in FLAGGED),
-        _count(complete),
+        _count(_COMPLETE),
         func.sumIf(measures.c.cache_read_input_tokens, total.is_not(None)),
         func.sum(total),
         func.count(total),
         *(func.sum(count) for count in ENDED_ANSWERS),
-        *(_Statistics(_value(one), _included(one, measured), method) for one in QUANTITIES.values() if one.column),
-        *(_Statistics(gaps, measured, of_gaps, "Array") for gaps in (measures.c.icl, moving)),
-        *_spread(drawn, measured),
+        *(_statistics_of(value(one), included(one), method) for one in QUANTITIES.values() if one.column),
+        *(_statistics_of(gaps, measured, of_gaps, "Array") for gaps in (measures.c.icl, moving)),
     ]
+    if drawn is not None and drawn.column is None:
+        counted.append(_Spread(func.groupArrayArrayIf(measures.c.icl, measured), literal(1e6, Float)))
+    elif drawn is not None:
+        values = func.groupArrayIf(column(drawn.column or ""), included(drawn))
+        counted.append(_Spread(values, literal(1e6 if drawn.unit == "ms" else 1.0)))
     return select(*map(group_of, by), *counted).select_from(JOINED)
-
-
-def _included(quantity: Quantity, measured: Expression) -> Expression:
-    """Return the condition for exchanges that statistics of a quantity include."""
-    return true() if quantity.of_every_outcome else measured
 
 
 def _true(condition: Expression) -> Expression:
@@ -159,38 +166,6 @@ def _true(condition: Expression) -> Expression:
 
 def _count(condition: object) -> ColumnElement[int]:
     return func.countIf(condition, type_=Integer)
-
-
-def _value(quantity: Quantity) -> Expression:
-    """Return the expression of a quantity: integers in ns, other durations in ms."""
-    value = column(quantity.column or "")
-    return value / literal(1e6, Float) if quantity.unit == "ms" and not quantity.is_whole else value
-
-
-def _spread(drawn: Quantity | None, measured: Expression) -> Iterator[Expression]:
-    """Yield the count of a quantity's zeros and its histogram, if `drawn` names one."""
-    if drawn is not None and drawn.column is None:
-        yield _Spread(func.groupArrayArrayIf(measures.c.icl, measured), literal(1e6, Float))
-    elif drawn is not None:
-        yield _Spread(
-            func.groupArrayIf(column(drawn.column or ""), _included(drawn, measured)),
-            literal(1e6 if drawn.unit == "ms" else 1.0),
-        )
-
-
-def _met(bounds: Sequence[Bound], complete: Expression) -> Iterator[ColumnElement[int]]:
-    """Yield the counts of complete exchanges that break a bound, and of others with an unknown bounded value."""
-    if not bounds:
-        return
-    broken, unknown = list[Expression](), list[Expression]()
-    for bound in bounds:
-        value = column(bound.quantity.column or "")
-        amount = value / literal(1e6, Float) if bound.quantity.unit == "ms" else value
-        limit = literal(bound.limit, Float)
-        broken.append(_true(amount >= limit if bound.is_highest else amount <= limit))
-        unknown.append(value.is_(None))
-    yield _count(and_(complete, or_(*broken)))
-    yield _count(and_(complete, or_(*unknown), not_(or_(*broken))))
 
 
 _QUANTILES: Final = {
@@ -203,25 +178,13 @@ _QUANTILES: Final = {
 """The engine's function of each method, and an addend of its levels."""
 
 
-class _Statistics(FunctionElement[Any]):
-    """n, sum, variance, least, most and `PERCENTILES` of a value of each included exchange, or of pooled arrays."""
-
-    name = "statistics"
-    type = NullType()
-    inherit_cache = False
-
-    def __init__(self, value: Expression, included: Expression, method: str, combinator: str = "") -> None:
-        super().__init__(value, included)
-        self.method, self.suffix = method, f"{combinator}If"
-
-
-@compiles(_Statistics, "clickhouse")
-def _(element: _Statistics, compiler: Any, **kw: Any) -> str:
-    arguments = ", ".join(compiler.process(one, **kw) for one in element.clauses)
-    name, shift = _QUANTILES[element.method]
-    quantiles = f"{name}{element.suffix}({', '.join(repr(percent / 100 + shift) for percent in PERCENTILES)})"
-    simple = [f"{one}{element.suffix}" for one in ("count", "sum", "varPopStable", "min", "max")]
-    return f"tuple({', '.join(f'{function}({arguments})' for function in (*simple, quantiles))})"
+def _statistics_of(value: Expression, included: Expression, method: str, combinator: str = "") -> Expression:
+    """Return n, sum, variance, least, most and `PERCENTILES` of a value of each included exchange, or of arrays."""
+    name, shift = _QUANTILES[method]
+    levels = ", ".join(repr(percent / 100 + shift) for percent in PERCENTILES)
+    names = [f"{one}{combinator}If" for one in ("count", "sum", "varPopStable", "min", "max")]
+    names.append(f"{name}{combinator}If({levels})")
+    return func.tuple(*(Function(quoted_name(name, quote=False), value, included) for name in names))
 
 
 class _Spread(FunctionElement[Any]):
@@ -301,36 +264,32 @@ def costs_by_group(
     connection: Connection, by: Sequence[str], where: Condition | None, prices: Prices
 ) -> tuple[Counter[Key], Counter[Key]]:
     """Return each group's cost, in units of `wiretape.viewer.stats.prices`, and its count of exchanges with a cost."""
+
+    def one_if(condition: Expression) -> ColumnElement[int]:
+        return case((condition, literal(1, Integer)), else_=literal(0, Integer))
+
     keys = [group_of(name) for name in by]
     names = column("model"), measures.c.response_model, exchanges.c.upstream, measures.c.api
-    counts = *_, write, hour = _token_counts()
+    # The tokens of the request, of the answer with all reasoning, and those that a cache read, wrote and keeps.
+    known = (case((measures.c[name].between(0, MOST_TOKENS), measures.c[name])) for name in BILLED)
+    uncached, output, reasoning, read, write, hour = known
+    besides = case((flagged(ADDITIVE), func.coalesce(reasoning, literal(0))), else_=literal(0))
+    counts = uncached, output + besides, read, write, hour
     nothing = func.toInt64(0)  # the engine takes a bare number in GROUP BY for the position of a column
-    since = sum((_one_if(literal(at) <= exchanges.c.started_at) for at in prices.since), nothing)
+    since = sum((one_if(literal(at) <= exchanges.c.started_at) for at in prices.since), nothing)
     differs = (write > literal(0), hour > literal(0), hour > write)
-    alike = (*names, *(_one_if(one) for one in (*(each.is_(None) for each in counts), *differs)), since)
-    sums = func.min(exchanges.c.started_at), func.count(), *(func.sum(one) for one in counts)
+    alike = (*names, *(one_if(one) for one in (*(count.is_(None) for count in counts), *differs)), since)
+    sums = func.min(exchanges.c.started_at), func.count(), *(func.sum(count) for count in counts)
     statement = select(*keys, *alike, *sums).select_from(JOINED).where(measures.c.outcome == "complete")
     with connection.begin():
         rows = connection.execute(queries.filtered(statement, where).group_by(*keys, *alike)).all()
-    costs, known = Counter[Key](), Counter[Key]()
+    costs, priced = Counter[Key](), Counter[Key]()
     for row in rows:
-        key, its = tuple(row[: len(by)]), row[len(by) :]
-        called, (first_at, n) = its[:4], its[-7:-5]
-        tokens = (None if unknown else int(total) for unknown, total in zip(its[4:9], its[-5:], strict=True))
-        cost = prices.cost(Names(*called), first_at, Usage(*tokens))
+        key, values = tuple(row[: len(by)]), row[len(by) :]
+        tokens = (None if unknown else int(total) for unknown, total in zip(values[4:9], values[-5:], strict=True))
+        first_at, n = values[-7:-5]
+        cost = prices.cost(Names(*values[:4]), first_at, Usage(*tokens))
         if cost is not None:
             costs[key] += cost
-            known[key] += n
-    return costs, known
-
-
-def _token_counts() -> tuple[Expression, ...]:
-    """Return the tokens of the request, of the answer with all reasoning, and those a cache read, wrote and keeps."""
-    known = (case((measures.c[name].between(0, MOST_TOKENS), measures.c[name])) for name in BILLED)
-    uncached, output, reasoning, *cached = known
-    besides = case((flagged(ADDITIVE), func.coalesce(reasoning, literal(0))), else_=literal(0))
-    return uncached, output + besides, *cached
-
-
-def _one_if(condition: Expression) -> ColumnElement[int]:
-    return case((condition, literal(1, Integer)), else_=literal(0, Integer))
+            priced[key] += n
+    return costs, priced

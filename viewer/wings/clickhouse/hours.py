@@ -13,26 +13,22 @@ from wiretape.viewer.wings.clickhouse.client import Centre
 from wiretape.viewer.wings.clickhouse.ddl import literal
 from wiretape.viewer.wings.clickhouse.tables import HOURS
 
-_FIGURES: Final = {
-    "exchanges": "count()",
-    "failed": f"countIf(outcome IN ({', '.join(map(literal, sorted(FAILURES)))}))",
-    "client_closed": "countIf(outcome = 'client_closed')",
-    "input_tokens": "sum(input_tokens)",
-    "output_tokens": "sum(output_tokens)",
-    "usage_known": "count(output_tokens)",
-    "ttft_known": "count(ttft_ns)",
-    "ttft_mean_ns": "avg(ttft_ns)",
-    "ttft_p50_ns": "quantileExactOrNull(0.5)(ttft_ns)",
-    "ttft_p99_ns": "quantileExactOrNull(0.99)(ttft_ns)",
-    "gap_hist": "sumForEach(gap_hist)",
-}
-"""The aggregate of each figure."""
-_NOTHING: Final = "0, 0, 0, NULL, NULL, 0, 0, NULL, NULL, NULL, CAST([] AS Array(UInt64))"
-"""The figures of no exchanges."""
-_KINDS: Final = """tenant, toStartOfHour(started) AS hour, host, upstream,
-    ifNull(request_model, ifNull(response_model, '')) AS model_of, ifNull(operation, '') AS operation_of,
-    ifNull(api, '') AS api_of"""
-_READ: Final = "outcome, input_tokens, output_tokens, ttft_ns, gap_hist"
+_INSERT: Final = f"INSERT INTO {HOURS.name} ({', '.join(column.name for column in HOURS.columns)}) "
+_KINDS: Final = "tenant, hour, host, upstream, model_of, operation_of, api_of"
+_COUNTED: Final = f"""{_INSERT}
+    SELECT {_KINDS}, {{version}}, count(), countIf(outcome IN ({", ".join(map(literal, sorted(FAILURES)))})),
+        countIf(outcome = 'client_closed'), sum(input_tokens), sum(output_tokens), count(output_tokens), count(ttft_ns),
+        avg(ttft_ns), quantileExactOrNull(0.5)(ttft_ns), quantileExactOrNull(0.99)(ttft_ns), sumForEach(gap_hist)
+    FROM (
+        SELECT tenant, toStartOfHour(started) AS hour, host, upstream, ifNull(api, '') AS api_of,
+            ifNull(request_model, ifNull(response_model, '')) AS model_of, ifNull(operation, '') AS operation_of,
+            outcome, input_tokens, output_tokens, ttft_ns, gap_hist
+        FROM exchanges FINAL WHERE started >= toDateTime({{first}})
+    ) GROUP BY {_KINDS}"""
+_EMPTIED: Final = f"""{_INSERT}
+    SELECT {", ".join(HOURS.key)}, {{version}}, 0, 0, 0, NULL, NULL, 0, 0, NULL, NULL, NULL, CAST([] AS Array(UInt64))
+    FROM {HOURS.name} FINAL WHERE started >= toDateTime({{first}}) AND row_version < {{version}} AND exchanges > 0"""
+"""Rows of no exchanges for the kinds that were counted before: where one is counted now, that has a higher version."""
 
 
 def count(centre: Centre, seconds: int, clock: Clock) -> str:
@@ -42,24 +38,6 @@ def count(centre: Centre, seconds: int, clock: Clock) -> str:
     """
     version = clock.wall_ns() // 1000
     first = (clock.wall_ns() // 10**9 - seconds) // 3600 * 3600
-    since = f"toDateTime({first})"
-    columns = ", ".join(column.name for column in HOURS.columns)
-    for statement in (_counted(version + 1, since), _emptied(version, since)):
-        centre.execute(f"INSERT INTO {HOURS.name} ({columns}) {statement}")
+    centre.execute(_COUNTED.format(version=version + 1, first=first))
+    centre.execute(_EMPTIED.format(version=version, first=first))
     return datetime.fromtimestamp(first, UTC).strftime("%Y-%m-%dT%H:%MZ")
-
-
-def _counted(version: int, since: str) -> str:
-    figures = ", ".join(_FIGURES.values())
-    kinds = "tenant, hour, host, upstream, model_of, operation_of, api_of"
-    return (
-        f"SELECT {kinds}, {version}, {figures} FROM "
-        f"(SELECT {_KINDS}, {_READ} FROM exchanges FINAL WHERE started >= {since}) GROUP BY {kinds}"
-    )
-
-
-def _emptied(version: int, since: str) -> str:
-    """Return rows for the kinds that were counted before: where one is counted now, that is of a higher version."""
-    key = ", ".join(HOURS.key)
-    older = f"FROM {HOURS.name} FINAL WHERE started >= {since} AND row_version < {version} AND exchanges > 0"
-    return f"SELECT {key}, {version}, {_NOTHING} {older}"

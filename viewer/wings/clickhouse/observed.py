@@ -1,14 +1,14 @@
 """Exchanges of a server as other tools would have measured them, for definitions that need its columns only."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import Connection, select
 
 from wiretape.recorder.clock import wall_ns
-from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.viewer.source.base import Unsupported
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.columns import JOINED
 from wiretape.viewer.source.tape.conditions import Condition
@@ -51,57 +51,33 @@ class _Counted(MeasuredRequest):
         return [at for at in (self.output_ns if output else (self.first_ns,)) if at is not None]
 
 
-class Unmeasurable(WiretapeError):
-    """A tool's definition needs data that a server does not have."""
-
-    exit_code = 2
-
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            f"--as {name} needs {_NEEDED[name]}, which a server does not have: copy the exchanges to a tape "
-            "with 'wiretape pull'"
-        )
-
-
 def absent(tool: str) -> list[str]:
     """Return the names of the metrics of a tool that a server lacks."""
     return [one.name for one in authority(tool).metrics if one.key in _ABSENT[tool]]
 
 
 def measured(connection: Connection, tool: str, where: Condition | None = None) -> Iterator[Addend]:
-    """Yield the exchanges that `where` selects as a tool measures them. Raises `Unmeasurable` for most tools."""
+    """Yield the exchanges that `where` selects as a tool measures them. Raises `Unsupported` for most tools."""
     if tool in _NEEDED:
-        raise Unmeasurable(tool)
-    apis = authority(tool).apis
+        raise Unsupported(
+            f"--as {tool} needs {_NEEDED[tool]}, which a server does not have: copy the exchanges to a tape "
+            "with 'wiretape pull'"
+        )
+    apis = (*authority(tool).apis, None)
     for batch in queries.in_batches(connection, _FACTS, where, fetch=lambda centre, facts: centre.execute(facts).all()):
         for row in batch:
+            flags, outcome = set((row.flags or "").split()), row.outcome or "open"
+            facts = row.status, row.ended_by, row.end_ns, outcome, row.error_code, row.duration_ns
+            output_ns = row.ttft_ns, row.latency_ns
+            counted = _Counted(*facts, first_ns=row.ttfc_ns, output_ns=output_ns, tokens=row.output_tokens)
+            is_of_api = not row.chunks if not row.events else row.api in apis or "malformed" in flags
+            request = admitted(
+                MeasuredRequest(*facts),
+                counted,
+                is_stream="nonstream" not in flags,
+                is_whole=not row.gap_bytes and not flags & {"decode_limit", "undecoded", "no_timing"},
+                is_known=row.framing != "websocket" and is_of_api,
+            )
             started_ns = wall_ns(row.started_at)
             end_ns = None if started_ns is None or row.end_ns is None else started_ns + row.end_ns
-            yield measure_seen(tool, _seen(row, apis)), row.outcome or "open", started_ns, end_ns
-
-
-def _seen(row: Any, apis: Collection[str]) -> MeasuredRequest | str:
-    flags = set((row.flags or "").split())
-    seen = MeasuredRequest(row.status, row.ended_by, row.end_ns, row.outcome or "open", row.error_code, row.duration_ns)
-    counted = _Counted(
-        *(seen.status, seen.ended_by, seen.end_ns, seen.outcome, seen.error_code, seen.duration_ns),
-        first_ns=row.ttfc_ns,
-        output_ns=(row.ttft_ns, row.latency_ns),
-        tokens=row.output_tokens,
-    )
-    return admitted(
-        seen,
-        counted,
-        is_stream="nonstream" not in flags,
-        is_whole=not row.gap_bytes and not flags & {"decode_limit", "undecoded", "no_timing"},
-        is_known=_is_known(row, flags, apis),
-    )
-
-
-def _is_known(row: Any, flags: set[str], apis: Collection[str]) -> bool:
-    """Return True if the body was server-sent events of one of these APIs, or nothing at all."""
-    if row.framing == "websocket":
-        return False
-    if not row.events:
-        return not row.chunks
-    return row.api in (*apis, None) or "malformed" in flags
+            yield measure_seen(tool, request), outcome, started_ns, end_ns

@@ -45,8 +45,7 @@ def connected(target: Target, ca_file: Path | None = None, seconds: float | None
 def sink(target: Target, shipping: Shipping) -> Iterator[Sink]:
     """Connect to a server to ship to it. Raises `WiretapeError` and `click.UsageError`."""
     with connected(target, shipping.ca_file) as centre:
-        from wiretape.viewer.wings.clickhouse.batches import ShippedLabels
-        from wiretape.viewer.wings.clickhouse.sink import CentreSink
+        from wiretape.viewer.wings.clickhouse.sink import CentreSink, ShippedLabels
 
         yield CentreSink(centre, ShippedLabels(socket.gethostname(), shipping.labels), shipping.bodies)
 

@@ -8,14 +8,14 @@ import itertools
 import json
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sqlalchemy import JSON, Boolean, LargeBinary
 
 from wiretape.recorder.decode import encoding
-from wiretape.recorder.decode.exchange import NOT_SHIPPED, Reads
+from wiretape.recorder.decode.exchange import NOT_SHIPPED
 from wiretape.recorder.errors import TapeDamaged
 from wiretape.recorder.tape import cut, packing, schema
 from wiretape.recorder.tape.cells import declared
@@ -37,6 +37,9 @@ Row = dict[str, Any]
 _BATCH: Final = 100
 _MOMENT: Final = 19
 _NUMBERS: Final = {GAPS: "q", COUNTS: "I"}
+_CONVERTERS: Final[Mapping[type, Callable[[Any], Any]]] = {
+    LargeBinary: bytes.fromhex, JSON: json.loads, Boolean: bool,
+}  # fmt: skip
 _DIRECTIONS: Final = (("", False), ("client_", True))
 
 
@@ -64,7 +67,7 @@ def lines(centre: Centre, numbers: Iterable[str], pulled: Pulled) -> Iterator[by
         sessions = {row["session"] for row in facts.values()} - known
         known |= sessions
         for row in _rows(centre, SESSIONS, _among("session", sessions)) if sessions else ():
-            yield cut.encoded(_session(row))
+            yield cut.encoded(cut.known_of({"session": row["session"], **{name: row[name] for name in cut.OF_SESSION}}))
         for _, id in batch:
             if id not in facts:
                 continue  # it is gone by now
@@ -83,34 +86,27 @@ def _among(column: str, values: Iterable[str], form: str = "{}") -> str:
 def _rows(centre: Centre, table: EngineTable, where: str) -> Iterator[Row]:
     """Yield the newest version of rows, with their values as a tape gives them."""
     columns = [column for column in table.columns if column.source is not None or column.name.startswith("label_")]
-    asked = ", ".join(f"hex({one.name})" if _is_binary(one) else one.name for one in columns)
-    for row in centre.rows(f"SELECT {asked} FROM {table.name} FINAL WHERE {where}"):
-        yield {column.name: _value(column, value) for column, value in zip(columns, row, strict=True)}
+    converters = [_converter(column) for column in columns]
+    pairs = zip(columns, converters, strict=True)
+    selected = ", ".join(
+        f"hex({column.name})" if convert is bytes.fromhex else column.name for column, convert in pairs
+    )
+    for row in centre.rows(f"SELECT {selected} FROM {table.name} FINAL WHERE {where}"):
+        yield {
+            column.name: value if convert is None or value is None else convert(value)
+            for column, convert, value in zip(columns, converters, row, strict=True)
+        }
 
 
-def _is_binary(column: EngineColumn) -> bool:
-    return column.type.endswith(("String", "String)")) and isinstance(_type(column), LargeBinary)
-
-
-def _type(column: EngineColumn) -> Any:
-    return None if column.source is None else declared(column.source)
-
-
-def _value(column: EngineColumn, value: Any) -> Any:
+def _converter(column: EngineColumn) -> Callable[[Any], Any] | None:
+    """Return the converter of a column's known values to those of a tape, or None if they are the same."""
     if column.type in _NUMBERS:
-        return array(_NUMBERS[column.type], value).tobytes()
-    if value is None or column.type.startswith("Array"):
-        return value
-    if _is_binary(column):
-        return bytes.fromhex(value)
-    kind = _type(column)
-    if isinstance(kind, JSON):
-        return json.loads(value)
-    return bool(value) if isinstance(kind, Boolean) else value
-
-
-def _session(row: Row) -> cut.Line:
-    return cut.known_of({"session": row["session"], **{name: row[name] for name in cut.OF_SESSION}})
+        return lambda numbers: array(_NUMBERS[column.type], numbers).tobytes()
+    kind = None if column.source is None or column.type.startswith("Array") else declared(column.source)
+    for cell, convert in _CONVERTERS.items():
+        if isinstance(kind, cell):
+            return convert
+    return None
 
 
 def _measured(facts: Row) -> cut.Line:
@@ -135,7 +131,9 @@ def _exchange(facts: Row, stream: Row) -> Iterator[cut.Line]:
         try:
             packed = stream[f"{prefix}body"]
             data = b"" if packed is None else encoding.unpack(packed, stream[f"{prefix}size"])
-            reads = _reads(stream, prefix)
+            arrays = [stream[prefix + name] for name in ("at_ns", "relayed_ns", "sizes")]
+            # Without times none came, or nobody knows when.
+            reads = packing.unpack(Packed(0, 0, *map(json.dumps, arrays)) if arrays[0] else packing.untimed(0))
         except (ValueError, zlib.error) as error:
             raise TapeDamaged(f"exchange {facts['id']} is damaged on the server ({error}): leave it out") from error
         yield from cut.reads_of(reads, data, is_client=is_client)
@@ -143,10 +141,3 @@ def _exchange(facts: Row, stream: Row) -> Iterator[cut.Line]:
 
 def _labels(facts: Row) -> dict[str, str]:
     return dict(zip(facts["label_names"], facts["label_values"], strict=True))
-
-
-def _reads(stream: Row, prefix: str) -> Reads:
-    arrays = [stream[prefix + name] for name in ("at_ns", "relayed_ns", "sizes")]
-    if not arrays[0]:  # none came, or nobody knows when
-        return packing.unpack(packing.untimed(0))
-    return packing.unpack(Packed(0, 0, *map(json.dumps, arrays)))

@@ -1,24 +1,30 @@
 """A ClickHouse server as a sink. A retry has the same token: the engine recognises the batch, and drops it.
 
-An engine in this process is closed after each request: another process can then read the shipped rows.
+An engine in this process is closed after each request: another process can then read the shipped rows. Texts are sent
+as bytes: a lone surrogate becomes a question mark, all else stays as it is.
 """
 
+import calendar
 import contextlib
 import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Final
 
 from sqlalchemy import Connection
 
 from wiretape.recorder.clock import SYSTEM, Clock
+from wiretape.recorder.destinations import TENANT
 from wiretape.recorder.plurals import counted
 from wiretape.viewer.ship.acknowledged import Acknowledged, Progress
 from wiretape.viewer.ship.sink import Batch, Every, NotTaken, ShippingReport, Sink
 from wiretape.viewer.source.tape import following
-from wiretape.viewer.wings.clickhouse import batches, setup, tables
-from wiretape.viewer.wings.clickhouse.batches import RowEncoder, ShippedLabels
+from wiretape.viewer.wings.clickhouse import setup, tables
 from wiretape.viewer.wings.clickhouse.client import Centre, Unavailable
+from wiretape.viewer.wings.clickhouse.tables import EngineColumn, EngineTable
 
 MOST_ROWS: Final = {tables.EXCHANGES.name: 2000, tables.STREAMS.name: 500}
 _MOST_BYTES: Final = 2 << 20
@@ -26,6 +32,82 @@ _MOST_BYTES: Final = 2 << 20
 ROWS_AT_ONCE: Final = {tables.EXCHANGES.name: 50, tables.STREAMS.name: 5}
 _RUNS_SECONDS: Final = 30.0
 """Interval between progress rows in `sessions`."""
+
+
+_LAST_SECOND: Final = (1 << 32) - 1
+
+Values = Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ShippedLabels:
+    """Additions of shipping to each exchange: the host, and labels; an exchange's own stand, but for the tenant."""
+
+    host: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def tenant(self) -> str:
+        """The tenant of the exchanges, "" without one."""
+        return self.labels.get(TENANT, "")
+
+
+class RowEncoder:
+    """Encodes data of the tape as columns of one table: the values of `sources`, in their order."""
+
+    def __init__(self, table: EngineTable, origin: ShippedLabels) -> None:
+        self.table = table
+        self.origin = origin
+        self.types = {column.name: column.type for column in table.columns}
+        named = {column.name: column.source for column in table.columns if column.source is not None}
+        self.sources = tuple(named.values())
+        self._places = {name: place for place, name in enumerate(named)}
+
+    def columns(
+        self,
+        rows: Sequence[Values],
+        labels: Sequence[Mapping[str, str]] = (),
+        added: Mapping[str, object] = MappingProxyType({}),
+    ) -> list[Values]:
+        """Return rows by column; `labels` are those of each row, `added` are columns that all share."""
+        values = [*zip(*rows, strict=True)]
+        whose = {TENANT: self.origin.tenant} if self.origin.tenant else {}  # which no client can say
+        merged = [{**self.origin.labels, **own, **whose} for own in labels]
+        shared = {"tenant": self.origin.tenant, "host": self.origin.host, **added}
+        made: dict[str, Values] = {name: [value] * len(rows) for name, value in shared.items()}
+        made["label_names"] = [[*pairs] for pairs in merged]
+        made["label_values"] = [[*pairs.values()] for pairs in merged]
+        if "started_at" in self._places:
+            made["started"] = [*map(second, values[self._places["started_at"]])]
+        return [
+            [*map(_converter(column), made[name] if name in made else values[self._places[name]])]
+            for name, column in zip(self.types, self.table.columns, strict=True)
+        ]
+
+
+def second(moment: str) -> int:
+    """Return a timestamp of the tape in whole seconds since 1970, within the limits of the engine's clock."""
+    return min(max(calendar.timegm(datetime.fromisoformat(moment).utctimetuple()), 0), _LAST_SECOND)
+
+
+def _converter(column: EngineColumn) -> Callable[[Any], Any]:
+    """Return the converter of a column's values to those that the client takes."""
+    match column.type:
+        case tables.GAPS:
+            return lambda packed: memoryview(packed or b"").cast("q").tolist()
+        case tables.COUNTS:
+            return lambda packed: memoryview(packed or b"").cast("I").tolist()
+        case tables.PLACES:
+            return lambda places: places or []  # null, where nobody knows the times, has none
+        case tables.TEXTS:
+            return lambda texts: [*map(_text, texts)]
+        case "String" | "Nullable(String)":
+            return _text
+    return lambda value: value
+
+
+def _text(value: str | bytes | None) -> bytes | None:
+    return value.encode("utf-8", "replace") if isinstance(value, str) else value
 
 
 class CentreSink(Sink):
@@ -64,13 +146,20 @@ class CentreSink(Sink):
             self._quorum = setup.write_quorum(self.centre)
 
     def take(self, lane: str, progress: Progress) -> Batch | None:
-        """Read the next rows of a table."""
-        last, length, taken = progress.until, 0, list[tuple[Any, ...]]()
-        for rows in self._read(self._encoders[lane], progress):
-            last, length = rows[-1][0], length + batches.size(rows)
-            taken += rows
-            if len(taken) >= MOST_ROWS[lane] or (progress.sending is None and length >= _MOST_BYTES):
+        """Read the next rows of a table, some at once: of those with bodies only as many as are held in memory."""
+        encoder, last, length, taken = self._encoders[lane], progress.until, 0, list[tuple[Any, ...]]()
+        while len(taken) < MOST_ROWS[lane] and (progress.sending is not None or length < _MOST_BYTES):
+            most = ROWS_AT_ONCE[lane]
+            if encoder.table is tables.STREAMS:
+                most = following.fitting(self.connection, last, most, _MOST_BYTES)
+            rows = following.settled(self.connection, encoder.sources, last, progress.sending, most)
+            if not rows:
                 break
+            last, length = (
+                rows[-1][0],
+                length + sum(len(v) for row in rows for v in row if isinstance(v, str | bytes | list)),
+            )
+            taken += rows
         return Batch(lane, progress.until, last, len(taken), taken) if taken else None
 
     def send(self, batch: Batch) -> None:
@@ -101,19 +190,6 @@ class CentreSink(Sink):
     def remark(self, counts: Mapping[str, int]) -> str:
         """Return the number of exchanges that were shipped with their texts."""
         return "".join(f", the bodies of {counted(counts.get(lane, 0), 'exchange')}" for lane in self.lanes[1:])
-
-    def _read(self, encoder: RowEncoder, progress: Progress) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield rows of settled exchanges, some at once: the version, the labels, then the columns."""
-        after, most = progress.until, self._at_once(encoder, progress.until)
-        while rows := following.settled(self.connection, encoder.sources, after, progress.sending, most):
-            yield rows
-            after = rows[-1][0]
-            most = self._at_once(encoder, after)
-
-    def _at_once(self, encoder: RowEncoder, after: int) -> int:
-        """Return the number of rows per read: for bodies only as many as are held in memory."""
-        most, is_large = ROWS_AT_ONCE[encoder.table.name], encoder.table is tables.STREAMS
-        return following.fitting(self.connection, after, most, _MOST_BYTES) if is_large else most
 
     def _insert(self, encoder: RowEncoder, columns: Sequence[Sequence[Any]], token: str = "") -> None:
         with self._asked():

@@ -1,36 +1,52 @@
 """A ClickHouse server as a source: a connection on which the statements for tapes run in the engine.
 
-Exchanges whose bytes are needed are pulled to a temporary tape; new ones are followed by polling.
+Exchanges whose bytes are needed are pulled to a temporary tape; new ones are followed by polling. A number is an
+exchange's start time and id. No more is read than a screen shows, however many exchanges there are.
 """
 
 import contextlib
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import Connection, and_, create_engine, pool, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    case,
+    create_engine,
+    func,
+    literal_column,
+    null,
+    or_,
+    pool,
+    select,
+)
 from sqlalchemy.dialects import registry
 
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.errors import NotFound
-from wiretape.recorder.tape import cut, file, merge
-from wiretape.recorder.tape.schema import exchanges
+from wiretape.recorder.tape import cut, file, merge, packing
+from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer import config
 from wiretape.viewer.listing.catalog import PAGE
 from wiretape.viewer.query.syntax import Filter
 from wiretape.viewer.record.rows import ListRow, TableRow
 from wiretape.viewer.source import base
-from wiretape.viewer.source.base import Selection
+from wiretape.viewer.source.base import Page, Selection
 from wiretape.viewer.source.tape import live, queries
+from wiretape.viewer.source.tape.columns import JOINED, column
 from wiretape.viewer.source.tape.conditions import Condition
 from wiretape.viewer.source.tape.source import Queried, condition
-from wiretape.viewer.wings.clickhouse import driver, listing, pulling
+from wiretape.viewer.wings.clickhouse import dialect, pulling
 from wiretape.viewer.wings.clickhouse.address import Target
 from wiretape.viewer.wings.clickhouse.client import Centre
+from wiretape.viewer.wings.clickhouse.tables import EXCHANGES
 
 if TYPE_CHECKING:
     from wiretape.viewer.stats.metrics import Bound
@@ -54,44 +70,11 @@ Connect = Callable[[], AbstractContextManager[Centre]]
 def connected(centre: Centre) -> Iterator[Connection]:
     """Connect to a server for reading. Its failures are `UnusableServer`, `Unavailable` and `NotAtCentre`."""
     engine = create_engine(
-        "clickhouse://", creator=lambda: driver.DriverConnection(centre), poolclass=pool.NullPool, query_cache_size=0,
+        "clickhouse://", creator=lambda: dialect.DriverConnection(centre), poolclass=pool.NullPool, query_cache_size=0,
         hide_parameters=True, execution_options={"batch": _BATCH},
     )  # fmt: skip
     with engine.connect() as connection:
         yield connection
-
-
-class Copies:
-    """The exchanges that were pulled to a tape, which is made by the first."""
-
-    def __init__(self, tape: Path) -> None:
-        self._tape = tape
-        self._numbers: dict[int, int] = {}
-
-    def numbers(self, centre: Centre, numbers: Sequence[int]) -> list[int]:
-        """Return the numbers of exchanges on the tape by those on the server; pull missing ones.
-
-        Raises `UnusableServer`, `Unavailable`, `NotFound` for exchanges that are gone there, and `TapeDamaged`.
-        """
-        if missing := [number for number in numbers if number not in self._numbers]:
-            self._pull(centre, missing)
-        return [self._numbers[number] for number in numbers]
-
-    def _pull(self, centre: Centre, numbers: Sequence[int]) -> None:
-        ids = {str(number).rpartition(" ")[2]: number for number in numbers}
-        with tempfile.TemporaryDirectory(dir=self._tape.parent) as directory:
-            pulled = Path(directory, "pulled.db")
-            lines = pulling.lines(centre, map(str, numbers), pulling.Pulled())
-            cut.make_passing_tape(lines, pulled, "what was pulled")
-            with file.writing(self._tape, _PURPOSE) as connection:
-                for _ in merge.copy(connection, [pulled], merge.plan(connection, [pulled])):
-                    pass
-                with connection.begin():
-                    found = select(exchanges.c.id, exchanges.c.no).where(exchanges.c.id.in_(ids))
-                    there = {id: no for id, no in connection.execute(found)}
-        self._numbers |= {number: there[id] for id, number in ids.items() if id in there}
-        if gone := [id for id in ids if id not in there]:
-            raise NotFound(f"{gone[0]} is not on {centre.target.shown} any more")
 
 
 class ClickHouse(base.Place):
@@ -104,7 +87,8 @@ class ClickHouse(base.Place):
     def __init__(self, target: Target, connect: Connect, connect_to_pull: Connect | None = None) -> None:
         self.name = target.shown
         self._target, self._connect, self._connect_to_pull = target, connect, connect_to_pull or connect
-        self._copies: Copies | None = None
+        self._tape: Path | None = None
+        self._numbers: dict[int, int] = {}
         self._copying = threading.Lock()
 
     @contextlib.contextmanager
@@ -118,27 +102,40 @@ class ClickHouse(base.Place):
     def check(self) -> None:
         """Raise `UnusableServer` or `Unavailable` for a server that cannot be listed."""
         with self._connect_to_pull() as centre:
-            listing.check(centre)
+            centre.rows(f"SELECT 1 FROM {EXCHANGES.name} LIMIT 1")
 
     def copied(self, numbers: Sequence[int], directory: Path, progress: base.Progress) -> base.Copied:
         """Pull exchanges to a new tape, in the order of their numbers."""
+        return self._pulled(progress(sorted(map(str, numbers))), directory, self._connect_to_pull)
+
+    def _pulled(self, numbers: Iterable[object], directory: Path, connect: Connect) -> base.Copied:
         pulled, tape = pulling.Pulled(), directory / "pulled.db"
-        with self._connect_to_pull() as centre:
-            lines = pulling.lines(centre, progress(sorted(map(str, numbers))), pulled)
-            cut.make_passing_tape(lines, tape, "what was pulled")
+        with connect() as centre:
+            cut.make_passing_tape(pulling.lines(centre, map(str, numbers), pulled), tape, "what was pulled")
         return base.Copied(tape, None if pulled.count else set(), len(pulled.without_body))
 
     def holding(self, private: Callable[[], Path]) -> Path:
         """Return a private tape, to which exchanges are pulled."""
-        path = private()
-        self._copies = Copies(path)
-        return path
+        self._tape = private()
+        return self._tape
 
     def pull(self, numbers: Sequence[int]) -> list[int]:
         """Copy exchanges that are not on the private tape yet; return their numbers there."""
-        assert self._copies is not None, "no tape holds copies"
-        with self._copying, self._connect() as centre:
-            return self._copies.numbers(centre, numbers)
+        assert self._tape is not None, "no tape holds copies"
+        with self._copying:
+            if missing := [number for number in numbers if number not in self._numbers]:
+                ids = {str(number).rpartition(" ")[2]: number for number in missing}
+                with tempfile.TemporaryDirectory(dir=self._tape.parent) as directory:
+                    pulled = self._pulled(missing, Path(directory), self._connect).tape
+                    with file.writing(self._tape, _PURPOSE) as connection:
+                        for _ in merge.copy(connection, [pulled], merge.plan(connection, [pulled])):
+                            pass
+                        with connection.begin():
+                            copies = select(exchanges.c.id, exchanges.c.no).where(exchanges.c.id.in_(ids))
+                            self._numbers |= {ids[id]: no for id, no in connection.execute(copies)}
+                if gone := [id for id, number in ids.items() if number not in self._numbers]:
+                    raise NotFound(f"{gone[0]} is not on {self.name} any more")
+            return [self._numbers[number] for number in numbers]
 
 
 class ServerSource(Queried):
@@ -182,8 +179,8 @@ class ServerSource(Queried):
         from wiretape.viewer.wings.clickhouse import figures
 
         where = condition(selection)
-        found, all = (figures.groups(self.connection, keys, where, bounds=bounds) for keys in ((by,), ()))
-        return base.Overview([row_of(one, (by,)) for one in found], row_of(all[0], ()) if found else None)
+        groups, all = (figures.groups(self.connection, keys, where, bounds=bounds) for keys in ((by,), ()))
+        return base.Overview([row_of(group, (by,)) for group in groups], row_of(all[0], ()) if groups else None)
 
     def measured(
         self, tool: str, selection: Selection, count_tokens: base.CountTokens | None = None
@@ -193,7 +190,7 @@ class ServerSource(Queried):
         return observed.measured(self.connection, tool, condition(selection))
 
     def labels(self, selection: Selection) -> list[str]:
-        return listing.label_keys(self.connection, condition(selection))
+        return label_keys(self.connection, condition(selection))
 
     def follow(
         self, fields: tuple[str, ...], selection: Selection, *, last: int, wait: Callable[[], None]
@@ -209,7 +206,7 @@ class ServerSource(Queried):
         page = self._page(filter, order, None)
         took = clock.now() - began
         total = len(page.numbers) or (self.count() if filter is not None else 0)
-        starts = sorted(map(listing.start_of, page.numbers))
+        starts = sorted(map(start_of, page.numbers))
         started = (starts[0], starts[-1]) if starts else None
         first = self.visible(page.numbers[:PAGE])
         return base.Listed(page.numbers, took, first, base.Change(base.Seen(), total, 0, None), started, page)
@@ -220,20 +217,93 @@ class ServerSource(Queried):
     def _page(self, filter: Filter | None, order: base.Order | None, before: base.Page | None) -> base.Page:
         where, last = condition(Selection(filter)), None if before is None else before.numbers[-1]
         if order is None:
-            return listing.newest(self.connection, where, last)
+            return newest_page(self.connection, where, last)
         after = None if before is None or last is None else (before.last, last)
-        return listing.ordered(self.connection, where, order[0], descending=order[1], after=after)
+        return ordered_page(self.connection, where, order[0], descending=order[1], after=after)
 
     def visible(self, numbers: Sequence[int]) -> list[ListRow]:
-        return listing.rows(self.connection, numbers)
+        return list_rows(self.connection, numbers)
 
     def changes(self, filter: Filter | None, known: base.Change, visible: Sequence[int]) -> None:
         """Return nothing: the list is read again on request."""
 
     def details(self, number: int, limits: Thresholds) -> base.Details:
         """Return an exchange for the preview; its texts and reads come when it is opened."""
-        found = self.visible([number])
-        return base.Details(live.without_texts(found[0]) if found else None)
+        rows = self.visible([number])
+        return base.Details(live.without_texts(rows[0]) if rows else None)
+
+
+AT_ONCE: Final = 1024
+"""Numbers per query."""
+
+_WINDOWS: Final = (timedelta(hours=1), timedelta(days=1), timedelta(weeks=1), None)
+"""Ranges to search for the newest, until there are enough of them; None: without a limit."""
+
+_NO: Final = exchanges.c.no
+_STARTED_AT: Final = exchanges.c.started_at
+
+
+def start_of(number: object) -> str:
+    """Return the start of an exchange of a server, by its number."""
+    return str(number).partition(" ")[0]
+
+
+def newest_page(connection: Connection, where: Condition | None = None, after: int | None = None) -> Page:
+    """Return the numbers of the newest exchanges that fit, or of those that follow a number."""
+    beyond, end = () if after is None else (after > _NO,), None
+    if after is not None:
+        end = datetime.fromisoformat(start_of(after))
+    else:
+        with connection.begin():  # in any version: the start of an exchange never changes
+            text = connection.exec_driver_sql(f"SELECT toString(max(started)) FROM {EXCHANGES.name}").scalar_one()
+        if text >= "1970-01-02":  # there is one
+            end = datetime.fromisoformat(text) + timedelta(seconds=1)
+    numbers: list[int] = []
+    for window in _WINDOWS if end is not None else (None,):
+        since = () if window is None or end is None else (f"{(end - window):%Y-%m-%dT%H:%M:%S}" <= _STARTED_AT,)
+        statement = queries.filtered(select(_NO).select_from(JOINED), where).where(*beyond, *since)
+        with connection.begin():
+            numbers = list(connection.execute(statement.order_by(_NO.desc()).limit(AT_ONCE)).scalars())
+        if len(numbers) == AT_ONCE:
+            return Page(numbers, goes_on=True)
+    return Page(numbers)
+
+
+def ordered_page(
+    connection: Connection, where: Condition | None, by: str, *, descending: bool, after: tuple[Any, int] | None = None
+) -> Page:
+    """Return the numbers in the order of a field, unknown last, or of those that follow a value and a number."""
+    key = column(by)
+    statement = queries.filtered(select(_NO, key.label("key")).select_from(JOINED), where)
+    if after is not None:
+        value, number = after
+        beyond: ColumnElement[bool] = and_(key.is_(None), number > _NO)
+        if value is not None:
+            further = key < value if descending else key > value
+            beyond = or_(further, and_(key == value, number > _NO), key.is_(None))
+        statement = statement.where(beyond)
+    order = (key.desc() if descending else key).nulls_last(), _NO.desc()
+    with connection.begin():
+        found = connection.execute(statement.order_by(*order).limit(AT_ONCE)).all()
+    return Page([no for no, _ in found], found[-1][1] if found else None, len(found) == AT_ONCE)
+
+
+def list_rows(connection: Connection, numbers: Sequence[int]) -> list[ListRow]:
+    """Return the rows of these exchanges, except those that the server does not have."""
+    few_gaps = func.arraySlice(measures.c.icl, 1, case((live.HAS_STALL, live.MOST_GAPS + 1), else_=0))
+    statement = select(_NO, null(), few_gaps, *live.short_columns()).select_from(JOINED).where(_NO.in_(numbers))
+    with connection.begin():
+        found = connection.execute(statement).all()
+    unpacked = [(no, packing.unpack_gaps(gaps), values) for no, _, gaps, *values in found]
+    return [live.row_of(no, None, gaps if len(gaps) <= 8 * live.MOST_GAPS else None, v) for no, gaps, v in unpacked]
+
+
+def label_keys(connection: Connection, where: Condition | None = None, most: int = 20) -> list[str]:
+    """Return the keys of labels, the most frequent first, as `wiretape.viewer.source.tape.overview` does."""
+    key = func.arrayJoin(literal_column("label_names"))
+    statement = queries.filtered(select(key).select_from(JOINED), where).group_by(key)
+    with connection.begin():
+        return list(connection.execute(statement.order_by(func.count().desc(), key).limit(most)).scalars())
 
 
 def followed(
@@ -249,36 +319,33 @@ def followed(
 
     What began within the last hour, by the clock of this machine, is looked for. `wait` is called before each time.
     """
-    seen = set(_numbers(connection, _since(clock, where)))
-    newest = list(_numbers(connection, where, newest_first=True, limit=last))[::-1]
-    seen |= set(newest)
-    yield list(_rows(connection, fields, newest))
+
+    def rows(numbers: list[str]) -> list[TableRow]:
+        if not numbers:
+            return []
+        began = exchanges.c.started_at >= start_of(min(numbers))
+        return [*queries.numbered(connection, fields, numbers, began)]  # type: ignore[arg-type]
+
+    def selected(where: Condition | None, **order: Any) -> list[str]:
+        batches = queries.in_batches(
+            connection, select(exchanges.c.no), where, fetch=lambda centre, numbers: centre.execute(numbers).all(),
+            **order,
+        )  # fmt: skip
+        return [no for batch in batches for (no,) in batch]
+
+    def first() -> str:
+        return clock.wall(clock.wall_ns() - LATEST_SECONDS * 10**9)
+
+    def recent() -> list[str]:
+        began = exchanges.c.started_at >= first()
+        return selected(began if where is None else and_(where, began))
+
+    seen = set(recent())
+    newest = selected(where, newest_first=True, limit=last)[::-1]
+    seen.update(newest)
+    yield rows(newest)
     while True:
         wait()
-        recent = _since(clock, where)
-        if new := [no for no in _numbers(connection, recent) if no not in seen]:
-            seen = {no for no in seen if no >= _first(clock)} | set(new)
-            yield list(_rows(connection, fields, new))
-
-
-def _first(clock: Clock) -> str:
-    return clock.wall(clock.wall_ns() - LATEST_SECONDS * 10**9)
-
-
-def _since(clock: Clock, where: Condition | None) -> Condition:
-    recent = exchanges.c.started_at >= _first(clock)
-    return recent if where is None else and_(where, recent)
-
-
-def _numbers(connection: Connection, where: Condition | None, **order: Any) -> Iterator[str]:
-    """Yield the server's numbers of exchanges: start time and id."""
-    for batch in queries.in_batches(
-        connection, select(exchanges.c.no), where, fetch=lambda centre, numbers: centre.execute(numbers).all(), **order
-    ):
-        yield from (no for (no,) in batch)
-
-
-def _rows(connection: Connection, fields: tuple[str, ...], numbers: list[str]) -> Iterator[TableRow]:
-    if numbers:
-        began = exchanges.c.started_at >= min(numbers).partition(" ")[0]
-        yield from queries.numbered(connection, fields, numbers, began)  # type: ignore[arg-type]
+        if new := [no for no in recent() if no not in seen]:
+            seen = {no for no in seen if no >= first()} | set(new)
+            yield rows(new)

@@ -1,17 +1,13 @@
 """The progress of a fleet's shipping, host by host, and the size of the server's tables. Reads the server."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from wiretape.viewer.wings.clickhouse import setup
 from wiretape.viewer.wings.clickhouse.client import Centre, UnusableServer
 from wiretape.viewer.wings.clickhouse.ddl import literal
 
-FIELDS: Final = (
-    "kind", "name", "tenant", "rows", "newest_at", "heard_at", "silent_ms", "waiting", "lag_ms", "bytes",
-)  # fmt: skip
 MEANINGS: Final = {
     "kind": "host: one that ships; table: one of the server",
     "name": "of the host, or the table",
@@ -26,6 +22,7 @@ MEANINGS: Final = {
     "bytes": "of the table on disk, on one replica of each shard",
 }
 """The fields of a row; one that is of no use for its kind is unknown."""
+FIELDS: Final = tuple(MEANINGS)
 
 _HEARD: Final = """SELECT tenant, host, max(heard), sum(rest), max(late), toUnixTimestamp(now()) FROM
     (SELECT tenant, host, tape, max(shipped_at) AS heard, argMax(waiting, row_version) AS rest,
@@ -35,51 +32,33 @@ _HEARD: Final = """SELECT tenant, host, max(heard), sum(rest), max(late), toUnix
 _SHIPPED: Final = "SELECT tenant, host, count(), max(started_at) FROM exchanges GROUP BY tenant, host"
 
 
-@dataclass(frozen=True, slots=True)
-class StatusRow:
-    """A host, or a table, as `MEANINGS` has it."""
+def rows(centre: Centre, note: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """Yield the hosts that ship to a server, and its tables. Raises `UnusableServer` and `Unavailable`.
 
-    kind: str
-    name: str
-    tenant: str | None = None
-    rows: int | None = None
-    newest_at: str | None = None
-    heard_at: str | None = None
-    silent_ms: int | None = None
-    waiting: int | None = None
-    lag_ms: int | None = None
-    bytes: int | None = None
-
-
-def rows(centre: Centre, note: Callable[[str], None]) -> Iterator[StatusRow]:
-    """Yield the hosts that ship to a server, and its tables. Raises `UnusableServer` and `Unavailable`."""
+    A query of all servers of a cluster needs a privilege that an account for reading may lack: then `note` reports it.
+    """
+    unknown = dict.fromkeys(FIELDS)
     shipped = {(tenant, host): (count, newest) for tenant, host, count, newest in centre.rows(_SHIPPED)}
     for tenant, host, heard_at, waiting, lag_ms, now in centre.rows(_HEARD):
         count, newest = shipped.get((tenant, host), (0, None))
         silent_ms = max(round(1000 * (now - datetime.fromisoformat(heard_at).timestamp())), 0)
-        yield StatusRow(
-            "host", host, tenant, count, newest or None, heard_at, silent_ms, waiting, lag_ms if lag_ms >= 0 else None
-        )
-    yield from _tables(centre, note)
-
-
-def _tables(centre: Centre, note: Callable[[str], None]) -> Iterator[StatusRow]:
-    """Yield the tables with their sizes; the parts of a cluster are those of its local tables.
-
-    A query of all servers of a cluster needs a privilege that an account for reading may lack: then `note` reports it.
-    """
-    cluster = setup.tables_cluster(centre)
+        yield unknown | {
+            "kind": "host", "name": host, "tenant": tenant, "rows": count, "newest_at": newest or None,
+            "heard_at": heard_at, "silent_ms": silent_ms, "waiting": waiting, "lag_ms": lag_ms if lag_ms >= 0 else None,
+        }  # fmt: skip
+    cluster = setup.tables_cluster(centre)  # the parts of one are those of its local tables
     parts = "system.parts" if cluster is None else f"cluster('{cluster}', system, parts)"
     statement = (
         f"SELECT table, sum(rows), sum(bytes_on_disk) FROM {parts} "
         f"WHERE active AND database = {literal(centre.target.database)} GROUP BY table ORDER BY table"
     )
     try:
-        found = centre.rows(statement)
+        sizes = centre.rows(statement)
     except UnusableServer as refused:
         if cluster is None:
             raise
         note(f"the sizes of tables are left out: {refused}")
         return
-    for table, count, size in found:
-        yield StatusRow("table", str(table).removesuffix("_local"), rows=int(count), bytes=int(size))
+    for table, count, size in sizes:
+        name = str(table).removesuffix("_local")
+        yield unknown | {"kind": "table", "name": name, "rows": int(count), "bytes": int(size)}

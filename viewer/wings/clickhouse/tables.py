@@ -6,7 +6,7 @@ and the meaning that it has on the tape. Unknown is NULL. Sorted is by facts onl
 higher `row_version` then replaces another of the same key.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -33,15 +33,7 @@ _NAMED: Final = {"measures.icl": GAPS, "measures.gap_hist": COUNTS}
 _SAID: Final = {
     "exchanges": ("request_headers", "request_body", "response_headers", "response_trailers"),
     "measures": (
-        "error_message",
-        "content",
-        "reasoning",
-        "refusal",
-        "tool_calls",
-        "choices",
-        "asked",
-        "attributes",
-        "turns",
+        "error_message", "content", "reasoning", "refusal", "tool_calls", "choices", "asked", "attributes", "turns",
     ),
 }  # fmt: skip
 """Texts of programs and models: only in `streams`."""
@@ -84,31 +76,22 @@ class EngineTable:
         return next(column for column in self.columns if column.name == name)
 
 
-def _engine_type(column: Column[Any], *, nullable: bool) -> str:
-    named = _NAMED.get(f"{column.table.name}.{column.name}")
-    if named is not None:
-        return named
-    plain = next((name for kind, name in _TYPES if isinstance(declared(column), kind)), TEXT)
-    return f"Nullable({plain})" if nullable else plain
-
-
-def _of(table: Table, names: Iterator[str]) -> Iterator[EngineColumn]:
+def _of(table: Table, names: Iterable[str]) -> Iterator[EngineColumn]:
     """Yield columns as the tape has them; an exchange may have no measures, so that all of these may be unknown."""
     for name in names:
         column = table.c[name]
         nullable = bool(column.nullable) or table is schema.measures
         named = _RENAMED.get(f"{table.name}.{name}", name)
-        yield EngineColumn(named, _engine_type(column, nullable=nullable), meaning(column), column)
+        if (type := _NAMED.get(f"{table.name}.{name}")) is None:
+            type = next((type for kind, type in _TYPES if isinstance(declared(column), kind)), TEXT)
+            type = f"Nullable({type})" if nullable else type
+        yield EngineColumn(named, type, meaning(column), column)
 
 
-def _measured(table: Table) -> Iterator[EngineColumn]:
+def _plain(table: Table) -> Iterator[str]:
+    """Yield the names of the columns of the table `exchanges`."""
     left_out = {*_KEYS, *_SAID[table.name], "id", "started_at", _ELEMENTS}
-    return _of(table, (column.name for column in table.c if column.name not in left_out))
-
-
-def _said() -> Iterator[EngineColumn]:
-    for table in (schema.exchanges, schema.measures):
-        yield from _of(table, iter(_SAID[table.name]))
+    return (column.name for column in table.c if column.name not in left_out)
 
 
 def _streamed() -> Iterator[EngineColumn]:
@@ -148,7 +131,7 @@ EXCHANGES: Final = EngineTable(
     "one request and its response: facts, measures and gaps",
     (
         _TENANT, _STARTED, _ID, _OF_SETTLEMENTS, _HOST, _SESSION, _STARTED_AT, *_LABELS,
-        *_measured(schema.exchanges), *_measured(schema.measures),
+        *_of(schema.exchanges, _plain(schema.exchanges)), *_of(schema.measures, _plain(schema.measures)),
     ),
     _KEY,
     "cityHash64(id)",
@@ -159,7 +142,16 @@ EXCHANGES: Final = EngineTable(
 STREAMS: Final = EngineTable(
     "streams",
     "bodies of an exchange: messages, text, reads and the raw body",
-    (_TENANT, _STARTED, _ID, _OF_SETTLEMENTS, _STARTED_AT, *_said(), *_streamed()),
+    (
+        _TENANT,
+        _STARTED,
+        _ID,
+        _OF_SETTLEMENTS,
+        _STARTED_AT,
+        *_of(schema.exchanges, _SAID["exchanges"]),
+        *_of(schema.measures, _SAID["measures"]),
+        *_streamed(),
+    ),
     _KEY,
     "cityHash64(id)",
     "toMonday(started)",
@@ -173,7 +165,7 @@ SESSIONS: Final = EngineTable(
     (
         _TENANT,
         EngineColumn("started", SECOND, "started_at in whole seconds"),
-        *_of(schema.sessions, iter(("uuid",))),
+        *_of(schema.sessions, ("uuid",)),
         _version(None, "of rows with the same key the highest counts: microseconds of wall time when it was shipped"),
         _HOST,
         *_of(schema.sessions, (one.name for one in schema.sessions.c if one.name not in {*_KEYS, "uuid"})),

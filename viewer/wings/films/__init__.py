@@ -1,6 +1,6 @@
 """Films: the replay of an exchange, or the race of two, as a terminal recording or an animated GIF."""
 
-from wiretape.viewer.contracts import Export, Options, Wing
+from wiretape.viewer.contracts import Export, Extra, Options, Wing
 
 WING = Wing(
     options=(
@@ -19,4 +19,5 @@ WING = Wing(
             unprintable="raw bytes may upset a terminal: send them to a file or a pipe",
         ),
     ),
+    extras=(Extra("gif", "PIL", "export --format gif"),),
 )  # fmt: skip

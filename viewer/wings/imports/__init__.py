@@ -1,6 +1,6 @@
 """Other programs' recordings, read and put on a tape."""
 
-from wiretape.viewer.contracts import Command, Import, Wing
+from wiretape.viewer.contracts import Command, Extra, Import, Wing
 
 WING = Wing(
     commands=(
@@ -42,4 +42,5 @@ WING = Wing(
             rb"(?:\xef\xbb\xbf)?\s*(?:(?:data|event|id|retry)[:\r\n]|:|[{\[])", is_guess=True,
         ),
     ),
+    extras=(Extra("vcr", "yaml", "import of YAML"),),
 )  # fmt: skip

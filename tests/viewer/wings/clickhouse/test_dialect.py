@@ -16,6 +16,7 @@ from wiretape.recorder.tape.schema import exchanges
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.query.syntax import Labelled, Match, Or
 from wiretape.viewer.record.fields import FIELDS
+from wiretape.viewer.source.base import Unsupported
 from wiretape.viewer.source.tape import conditions, queries
 from wiretape.viewer.stats.metrics import objective
 from wiretape.viewer.stats.prices import UNITS, Prices, entry
@@ -23,7 +24,7 @@ from wiretape.viewer.stats.tools.tools import TOOLS
 from wiretape.viewer.wings.clickhouse import figures, observed
 from wiretape.viewer.wings.clickhouse.address import Credentials, Target
 from wiretape.viewer.wings.clickhouse.client import Centre, MemoryExceeded, NotAtCentre
-from wiretape.viewer.wings.clickhouse.driver import literal
+from wiretape.viewer.wings.clickhouse.dialect import literal
 from wiretape.viewer.wings.clickhouse.source import connected
 
 WHERE = {
@@ -138,7 +139,7 @@ def test_tools_whose_definitions_need_the_chunks_are_refused_by_name() -> None:
                 assert list(observed.measured(connection, tool)) == []
                 assert " icl" not in engine.asked[-1]
             else:
-                with pytest.raises(observed.Unmeasurable, match=f"--as {tool} needs .* with 'wiretape pull'"):
+                with pytest.raises(Unsupported, match=f"--as {tool} needs .* with 'wiretape pull'"):
                     list(observed.measured(connection, tool))
 
 

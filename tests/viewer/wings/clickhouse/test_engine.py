@@ -28,11 +28,12 @@ from wiretape.viewer.cli import group
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.query.syntax import Labelled, Match, Or
 from wiretape.viewer.record.fields import ACCOUNT_FIELDS, FIELDS, WORKED_OUT
+from wiretape.viewer.source.base import Page
 from wiretape.viewer.source.tape import conditions, live, overview, queries
 from wiretape.viewer.stats import summary
 from wiretape.viewer.stats.summary import Figures, Method
 from wiretape.viewer.wings.clickhouse import address as centres
-from wiretape.viewer.wings.clickhouse import figures, listing, setup, source
+from wiretape.viewer.wings.clickhouse import figures, setup, source
 from wiretape.viewer.wings.clickhouse.address import Credentials
 from wiretape.viewer.wings.clickhouse.client import Centre, NotAtCentre
 from wiretape.viewer.wings.clickhouse.source import connected
@@ -143,18 +144,18 @@ def check_list(tape: Path, to: str) -> None:
             ids = [row["id"] for row in queries.numbered(own, ("id",), expected)]
             assert [str(number).partition(" ")[2] for number in numbers] == ids, order
             some = range(0, len(numbers), 61)
-            found = {one.id: one for one in listing.rows(connection, [numbers[place] for place in some])}
+            found = {one.id: one for one in source.list_rows(connection, [numbers[place] for place in some])}
             for row in live.listed(own, [expected[place] for place in some]):
                 assert replace(row, no=0, error_message=None) == replace(found[row.id], no=0), row.id
-        assert listing.label_keys(connection) == overview.label_keys(own, fitting)
+        assert source.label_keys(connection) == overview.label_keys(own, fitting)
 
 
-def _page(connection: Connection, order: tuple[str, bool] | None, before: listing.Page | None) -> listing.Page:
+def _page(connection: Connection, order: tuple[str, bool] | None, before: Page | None) -> Page:
     last = None if before is None else before.numbers[-1]
     if order is None:
-        return listing.newest(connection, None, last)
+        return source.newest_page(connection, None, last)
     after = None if before is None or last is None else (before.last, last)
-    return listing.ordered(connection, None, order[0], descending=order[1], after=after)
+    return source.ordered_page(connection, None, order[0], descending=order[1], after=after)
 
 
 @contextlib.contextmanager

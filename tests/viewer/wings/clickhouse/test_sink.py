@@ -35,9 +35,8 @@ from wiretape.viewer.ship.acknowledged import Progress, destinations, held, path
 from wiretape.viewer.ship.sink import Batch, NotTaken
 from wiretape.viewer.source.tape.following import fitting, waiting
 from wiretape.viewer.wings.clickhouse import sink as shipping
-from wiretape.viewer.wings.clickhouse.batches import ShippedLabels, second
 from wiretape.viewer.wings.clickhouse.client import UnusableServer
-from wiretape.viewer.wings.clickhouse.sink import CentreSink
+from wiretape.viewer.wings.clickhouse.sink import CentreSink, ShippedLabels, second
 
 
 @pytest.fixture(scope="module")

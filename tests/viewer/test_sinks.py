@@ -1,0 +1,77 @@
+"""What every kind of sink keeps: those of the built-in wings."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.sinks import PLACES, Place, opened, ship
+from wiretape.viewer import contracts
+from wiretape.viewer.ship.acknowledged import Progress, destinations, held
+from wiretape.viewer.source.tape import following, queries
+
+PREFIXES = [address.prefix for wing in contracts.built_in().values() for address in wing.sinks]
+
+
+@pytest.fixture(params=PREFIXES)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    with PLACES[request.param](tmp_path) as place:
+        yield place
+
+
+@pytest.fixture
+def own_tape(tape: Path, tmp_path: Path) -> Path:
+    """A copy of the tape: progress is kept beside it."""
+    copy = tmp_path / "tape.db"
+    copy.write_bytes(tape.read_bytes())
+    return copy
+
+
+def test_each_exchange_arrives_once_and_what_is_acknowledged_is_not_shipped_again(own_tape: Path, place: Place) -> None:
+    address, count = place
+    shipped = ship(own_tape, address)
+    there = count()
+    assert 0 < there <= shipped  # a collector gets generations only
+    assert ship(own_tape, address) == 0
+    with queries.opened(own_tape) as connection:
+        ((name, until),) = destinations(own_tape, following.identity(connection))
+    assert (name, until > 0) == (contracts.destination(address).name, True)
+    next(own_tape.parent.glob("*.shipped-*[!k]")).unlink()
+    assert ship(own_tape, address) == shipped
+    assert count() == there
+
+
+def test_a_batch_that_is_taken_again_is_the_same(own_tape: Path, place: Place) -> None:
+    address, count = place
+    with opened(address) as sink, held(own_tape, "a name") as progress, queries.opened(own_tape) as connection:
+        sink.begin(connection, progress, lambda _: None)
+        sink.prepare()
+        lane = sink.lanes[0]
+        batch = sink.take(lane, Progress())
+        assert batch is not None
+        assert (batch.lane, batch.after) == (lane, 0)
+        again = sink.take(lane, Progress(0, batch.until))
+        assert again == batch
+        for each in (batch, again):
+            sink.send(each)
+        progress.put(lane, Progress(batch.until))
+        assert sink.take(lane, Progress(batch.until)) is None
+    assert 0 < count() <= batch.count
+
+
+def test_an_address_has_a_name_of_its_own_without_a_credential(place: Place) -> None:
+    destination = contracts.destination(place[0])
+    assert destination.name
+    assert [*destination.arguments({"tenant": "a", "run": "b"}, 7)][:1] == ["--to"]
+    assert destination.line.startswith(("ship ", "otlp "))
+    destination.check()
+    if "//" in place[0]:
+        with pytest.raises(ValueError, match="set ") as error:
+            contracts.destination(place[0].replace("//", "//ann:sesame@"))
+        assert "sesame" not in str(error.value)
+
+
+def test_an_address_of_no_wing_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(ValueError, match=re.escape(" or clickhouse://HOST")):
+        contracts.destination("elsewhere://host")
