@@ -56,7 +56,17 @@ def test_the_core_shows_a_tape_on_a_terminal_without_any_wing(core: Path, demo: 
 
 @pytest.mark.parametrize(
     "contract",
-    [contracts.Command, contracts.Export, contracts.Address, Place, Source, Browsed, Destination, Sink],
+    [
+        contracts.Command,
+        contracts.Export,
+        contracts.Import,
+        contracts.Address,
+        Place,
+        Source,
+        Browsed,
+        Destination,
+        Sink,
+    ],
     ids=lambda contract: contract.__name__,
 )
 def test_a_contract_is_read_at_a_glance(contract: type) -> None:

@@ -32,6 +32,7 @@ from sqlalchemy.types import NullType
 
 from wiretape.recorder.decode.exchange import OUTCOMES
 from wiretape.recorder.tape.schema import exchanges, measures
+from wiretape.viewer.source.base import Measuring
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.columns import BILLED, JOINED, Expression, Statement, cache_total, column, flagged
 from wiretape.viewer.source.tape.conditions import Condition
@@ -39,13 +40,14 @@ from wiretape.viewer.source.tape.functions import ADDITIVE, MOST_TOKENS
 from wiretape.viewer.source.tape.overview import ENDED_ANSWERS, FLAGGED, OUTCOME, group_of, sortable
 from wiretape.viewer.stats import summary
 from wiretape.viewer.stats.histogram import EDGES, filled
-from wiretape.viewer.stats.metrics import QUANTITIES, Bound, Quantity
+from wiretape.viewer.stats.metrics import QUANTITIES, Quantity
 from wiretape.viewer.stats.prices import Names, Paid, Prices, Usage
-from wiretape.viewer.stats.summary import PERCENTILES, TOKENS, UNMEASURED, Figures, Key, Method
+from wiretape.viewer.stats.summary import PERCENTILES, TOKENS, UNMEASURED, Figures, Key
 from wiretape.viewer.wings.clickhouse.client import MemoryExceeded, NotAtCentre
 
 MOST_EXACT: Final = 1_000_000_000
 """Number of gaps in all above which percentiles are estimated by default."""
+_PLAIN: Final = Measuring()
 _OUTCOMES: Final = (*OUTCOMES, UNMEASURED)
 _COMPLETE: Final = func.coalesce(measures.c.outcome == "complete", literal(0)) == 1
 
@@ -54,33 +56,28 @@ def groups(
     connection: Connection,
     by: Sequence[str] = (),
     where: Condition | None = None,
-    *,
-    include_failed: bool = False,
-    method: Method = "linear",
-    bounds: Sequence[Bound] = (),
-    drawn: Quantity | None = None,
-    most: int | None = MOST_EXACT,
+    measuring: Measuring = _PLAIN,
     prices: Prices | None = None,
+    most: int = MOST_EXACT,
 ) -> list[Figures]:
     """Return the figures of each group of the exchanges that `where` selects, ordered by their keys.
 
-    `drawn` is a quantity to return a histogram of. The percentiles of gaps are estimated if there are more than `most`,
-    or if the server has too little memory to rank them and `most` is not None. Raises `NotAtCentre` for a field that
-    the server lacks.
+    Unless they are to be exact, the percentiles of gaps are estimated if there are more than `most`, or if the server
+    has too little memory to rank them. Raises `NotAtCentre` for a field that the server lacks.
     """
     if "conversation" in by:
         raise NotAtCentre("conversations")
-    measured = true() if include_failed else _COMPLETE
+    measured = true() if measuring.include_failed else _COMPLETE
 
     def figures(is_estimated: bool) -> list[Figures]:
         """Return the figures of each group, without costs."""
-        statement = _statement(by, measured, method, "tdigest" if is_estimated else method, bounds, drawn)
+        statement = _statement(by, measured, measuring, "tdigest" if is_estimated else measuring.method)
         with connection.begin():
             rows = connection.execute(queries.filtered(statement, where).group_by(*map(group_of, by))).all()
-        return [_figures(tuple(row[: len(by)]), iter(row[len(by) :]), bounds, drawn, is_estimated) for row in rows]
+        return [_figures(tuple(row[: len(by)]), iter(row[len(by) :]), measuring, is_estimated) for row in rows]
 
     is_estimated = False
-    if most is not None:
+    if not measuring.exact:
         counted = select(func.sum(func.arraySum(measures.c.gap_hist))).select_from(JOINED)
         with connection.begin():
             gap_count = connection.execute(queries.filtered(counted, where).where(measured)).scalar_one()
@@ -88,7 +85,7 @@ def groups(
     try:
         made = figures(is_estimated)
     except MemoryExceeded:
-        if most is None or is_estimated:
+        if measuring.exact or is_estimated:
             raise
         made = figures(True)  # estimates need less
     if prices:
@@ -102,14 +99,8 @@ def groups(
     return sorted(made, key=lambda group: sortable(group.key))
 
 
-def _statement(
-    by: Sequence[str],
-    measured: Expression,
-    method: Method,
-    of_gaps: str,
-    bounds: Sequence[Bound],
-    drawn: Quantity | None,
-) -> Statement:
+def _statement(by: Sequence[str], measured: Expression, measuring: Measuring, of_gaps: str) -> Statement:
+    method, bounds, drawn = measuring.method, measuring.bounds, measuring.drawn
     reported, total = measures.c.output_tokens.is_not(None), cache_total()
     after_2xx = _true(exchanges.c.status.between(200, 299))
     moving = func.arrayFilter(literal_column("gap -> gap > 0"), measures.c.icl)
@@ -207,13 +198,8 @@ def _(element: _Spread, compiler: Any, **kw: Any) -> str:
     return f"arrayMap(v -> [arrayCount(x -> x = 0, v), {', '.join(counted)}], [{values}])[1]"
 
 
-def _figures(
-    key: tuple[Any, ...],
-    values: Iterator[Any],
-    bounds: Sequence[Bound],
-    drawn: Quantity | None,
-    is_estimated: bool,
-) -> Figures:
+def _figures(key: tuple[Any, ...], values: Iterator[Any], measuring: Measuring, is_estimated: bool) -> Figures:
+    bounds, drawn = measuring.bounds, measuring.drawn
     size, first, last, measured = (next(values) for _ in range(4))
     outcomes, after_2xx = ({name: next(values) for name in _OUTCOMES} for _ in range(2))
     tokens = {name: next(values) for name in TOKENS}

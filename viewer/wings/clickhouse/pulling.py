@@ -89,7 +89,7 @@ def _rows(centre: Centre, table: EngineTable, where: str) -> Iterator[Row]:
     converters = [_converter(column) for column in columns]
     pairs = zip(columns, converters, strict=True)
     selected = ", ".join(
-        f"hex({column.name})" if convert is bytes.fromhex else column.name for column, convert in pairs
+        f"hex({column.name})" if convert == bytes.fromhex else column.name for column, convert in pairs
     )
     for row in centre.rows(f"SELECT {selected} FROM {table.name} FINAL WHERE {where}"):
         yield {

@@ -161,17 +161,7 @@ class ServerSource(Queried):
         """Compute each group on the server."""
         from wiretape.viewer.wings.clickhouse import figures
 
-        yield from figures.groups(
-            self.connection,
-            keys,
-            condition(selection),
-            include_failed=measuring.include_failed,
-            method=measuring.method,
-            bounds=measuring.bounds,
-            drawn=measuring.drawn,
-            most=None if measuring.exact else figures.MOST_EXACT,
-            prices=config.read().prices,
-        )
+        yield from figures.groups(self.connection, keys, condition(selection), measuring, config.read().prices)
 
     def overview(self, by: str, selection: Selection, bounds: "Sequence[Bound]", *, gaps: bool) -> base.Overview:
         """Return all figures, those of gaps included."""
@@ -179,7 +169,9 @@ class ServerSource(Queried):
         from wiretape.viewer.wings.clickhouse import figures
 
         where = condition(selection)
-        groups, all = (figures.groups(self.connection, keys, where, bounds=bounds) for keys in ((by,), ()))
+        groups, all = (
+            figures.groups(self.connection, keys, where, base.Measuring(bounds=bounds)) for keys in ((by,), ())
+        )
         return base.Overview([row_of(group, (by,)) for group in groups], row_of(all[0], ()) if groups else None)
 
     def measured(

@@ -16,7 +16,7 @@ from wiretape.recorder.tape.schema import exchanges
 from wiretape.viewer.query.parser import parse
 from wiretape.viewer.query.syntax import Labelled, Match, Or
 from wiretape.viewer.record.fields import FIELDS
-from wiretape.viewer.source.base import Unsupported
+from wiretape.viewer.source.base import Measuring, Unsupported
 from wiretape.viewer.source.tape import conditions, queries
 from wiretape.viewer.stats.metrics import objective
 from wiretape.viewer.stats.prices import UNITS, Prices, entry
@@ -184,7 +184,7 @@ def test_a_list_has_null_for_what_the_server_lacks() -> None:
 def test_figures_are_asked_for_in_one_statement_after_the_gaps_are_counted() -> None:
     engine = Engine()
     with connected(engine) as connection:
-        figures.groups(connection, ("model",), bounds=objective("latency<800ms"))
+        figures.groups(connection, ("model",), None, Measuring(bounds=objective("latency<800ms")))
     counted, asked = engine.asked
     assert "sum(arraySum(gap_hist))" in counted
     assert "icl" not in counted
@@ -223,7 +223,7 @@ def test_gaps_are_estimated_where_the_server_has_no_memory_to_rank_them() -> Non
         assert figures.groups(connection, ("model",), most=9) == []
         assert "quantilesTDigestArrayIf" in engine.asked[-1]
         with pytest.raises(MemoryExceeded):
-            figures.groups(connection, ("model",), most=None)
+            figures.groups(connection, ("model",), None, Measuring(exact=True))
 
 
 def test_exchanges_that_are_named_are_looked_for_in_their_seconds() -> None:
