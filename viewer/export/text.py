@@ -20,12 +20,11 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import NoneType
-from typing import Any, BinaryIO, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, NamedTuple
 
 import msgspec
 from sqlalchemy import Connection
 
-from wiretape.recorder.decode.decoder import Decoded
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.record import chunks, rows
 from wiretape.viewer.record.cells import DECIMALS, rounded, words
@@ -42,7 +41,10 @@ from wiretape.viewer.record.fields import (
 )
 from wiretape.viewer.record.rows import Exchanges, TableRow
 from wiretape.viewer.record.units import EXACT, ms
-from wiretape.viewer.source.tape import queries, sessions
+from wiretape.viewer.source.tape import queries
+
+if TYPE_CHECKING:
+    from wiretape.recorder.decode.decoder import Decoded
 
 Format = Literal["csv", "tsv", "jsonl", "json", "markdown"]
 Source = tuple[Sequence[str], Callable[[Connection], Iterator[TableRow]]]
@@ -79,6 +81,8 @@ _TEXTS = FIELDS + TEXT_FIELDS
 
 
 def _conversations(connection: Connection) -> Iterator[TableRow]:
+    from wiretape.viewer.source.tape import sessions
+
     return rows.only(sessions.listed(connection)[::-1], CONVERSATION_FIELDS)
 
 
@@ -264,7 +268,7 @@ def _write_lines(out: BinaryIO, found: Chunks, form: _Csv) -> int:
     return count
 
 
-def chunk_lines(id: str, decoded: Decoded, cell: Callable[[Any], str], end: str) -> list[str]:
+def chunk_lines(id: str, decoded: "Decoded", cell: Callable[[Any], str], end: str) -> list[str]:
     """Return the lines of an exchange's chunks, run by run; `cell` writes a text, an integer, a boolean or None.
 
     Of the millions of chunks that a tape holds nearly each differs from the one before in a text, its number and two
