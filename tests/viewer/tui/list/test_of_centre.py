@@ -15,7 +15,7 @@ from tests.support.screens import Watch, journey, press, seen, shows, typed, wai
 from wiretape.recorder.demo import synthetic
 from wiretape.recorder.tape import file
 from wiretape.viewer.tui.app import ViewerApp
-from wiretape.viewer.wings.clickhouse import listing
+from wiretape.viewer.wings.clickhouse import source
 from wiretape.viewer.wings.clickhouse.source import ClickHouse
 
 
@@ -34,7 +34,7 @@ class Watched(ViewerApp):
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     """A server with 300 exchanges, which are read 130 at once."""
-    monkeypatch.setattr(listing, "AT_ONCE", 130)
+    monkeypatch.setattr(source, "AT_ONCE", 130)
     tape = tmp_path / "tape.db"
     with file.writing(tape, "a test") as connection:
         for _ in synthetic.fill(connection, 300, 4, seed=1):
