@@ -160,7 +160,7 @@ def _is_plain(exchange: Exchange, asked: RecordedRequest) -> bool:
         or exchange.framing not in _FRAMINGS
     ):
         return False
-    if not exchange.path.endswith(_PATH):
+    if not exchange.path.endswith(_PATH) or "?" in exchange.path:  # which may name another API
         return False
     if exchange.clock in _IMPORTS:
         return False

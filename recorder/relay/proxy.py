@@ -12,8 +12,10 @@ import hashlib
 import os
 import re
 import traceback
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from types import MappingProxyType
 
 import msgspec
@@ -590,8 +592,10 @@ class RelayedExchange(Responder):
     def client_progressed(self) -> None:
         """Record the reads that the kernel has taken now; resume upstream when half of the limit is free."""
         relayed, unsent = self._now(), self._client.unsent
-        while self._waiting and self._waiting[0][2] <= self._client.written - unsent:
-            at, body, _ = self._waiting.pop(0)
+        count = bisect_right(self._waiting, self._client.written - unsent, key=itemgetter(2))
+        taken = self._waiting[:count]
+        del self._waiting[:count]  # at once: of tiny chunks there may be tens of thousands
+        for at, body, _ in taken:
             self._recording.read(at, relayed, body)
         self._waits_since = relayed if self._waiting else None
         if self._stage is Stage.DRAINING and not self._waiting:

@@ -329,20 +329,21 @@ class Socket:
         return False
 
     def _write_on(self) -> None:
-        before = self.unsent
+        before, count = self.unsent, 0
         try:
-            while self._unsent:
-                sent = self._sock.send(self._unsent[0])
+            for piece in self._unsent:
+                sent = self._sock.send(piece)
                 self.unsent -= sent
-                if sent < len(self._unsent[0]):
-                    self._unsent[0] = self._unsent[0][sent:]
+                if sent < len(piece):
+                    self._unsent[count] = piece[sent:]
                     break
-                self._unsent.pop(0)
+                count += 1
         except _NOT_NOW:
             pass
         except OSError as error:
             self._stop_writing(error)
             return
+        del self._unsent[:count]  # at once: of tiny chunks there may be tens of thousands
         if not self._unsent:
             self._drop_unsent()
             if self._is_ending:

@@ -164,3 +164,12 @@ def test_a_plain_answer_is_measured_directly(late_ns: int | None) -> None:
     assert measures == derive(exchange, reads, body, decode(exchange, reads, body), asked)
     assert measures is not None
     assert derive(exchange, reads, body, asked=asked).content == "Yes."
+
+
+def test_a_path_whose_query_ends_like_that_of_chat_is_not_measured_directly() -> None:
+    body, asked = json.dumps(ANSWER).encode(), RecordedRequest([], json.dumps(REQUEST).encode())
+    facts: dict[str, Any] = {"status": 200, "framing": "length", "ended_by": "end", "headers_ns": 1, "end_ns": 2}
+    exchange = Exchange(content_type="application/json", path="/v1/images/generations?next=/chat/completions", **facts)
+    reads = Reads([0], [1], [1], [0], [len(body)])
+    assert direct.measures(exchange, reads, body, asked) is None
+    assert derive(exchange, reads, body, asked=asked).operation == "image"
