@@ -54,7 +54,8 @@ def toggled(text: str, term: str, alternatives: Collection[str]) -> str:
     rest = [(part, typed) for part, typed in parts if part not in trees]
     is_demanded = any(part == parser.parse(term) for part, _ in parts)
     if is_demanded and len(rest) == 1 and isinstance(rest[0][0], Or):
-        return rest[0][1][1:-1]
+        typed = rest[0][1]  # a list of times is an "or", too, without parentheses
+        return typed[1:-1] if typed.startswith("(") else typed
     base = text if len(rest) == len(parts) else " ".join(typed for _, typed in rest)
     return base if is_demanded else joined(base, term)
 

@@ -89,6 +89,7 @@ def test_a_term_that_is_not_demanded_is_added_and_removed_again(base: str, with_
         ("(is:failed) (a or b)", "a or b"),
         ("(a (is:failed and -b))", "a -b"),
         ("at:2026-03-01 is:failed", "at:2026-03-01"),
+        ("at:2026-03-01,2026-03-02 is:failed", "at:2026-03-01,2026-03-02"),
     ],
 )
 def test_a_demanded_term_is_removed_wherever_it_stands(base: str, without_term: str) -> None:
