@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wiretape.viewer.ship.sink import Shipping, Sink
-from wiretape.viewer.source.base import Place
 from wiretape.viewer.wings.clickhouse import address
 from wiretape.viewer.wings.clickhouse.address import PASSWORD_FILE, Target
 
 if TYPE_CHECKING:
+    from wiretape.viewer.ship.sink import Shipping, Sink
+    from wiretape.viewer.source.base import Place
     from wiretape.viewer.wings.clickhouse.client import Centre
 
 
@@ -42,7 +42,7 @@ def connected(target: Target, ca_file: Path | None = None, seconds: float | None
 
 
 @contextlib.contextmanager
-def sink(target: Target, shipping: Shipping) -> Iterator[Sink]:
+def sink(target: Target, shipping: "Shipping") -> "Iterator[Sink]":
     """Connect to a server to ship to it. Raises `WiretapeError` and `click.UsageError`."""
     with connected(target, shipping.ca_file) as centre:
         from wiretape.viewer.wings.clickhouse.sink import CentreSink, ShippedLabels
@@ -50,7 +50,7 @@ def sink(target: Target, shipping: Shipping) -> Iterator[Sink]:
         yield CentreSink(centre, ShippedLabels(socket.gethostname(), shipping.labels), shipping.bodies)
 
 
-def place(text: str) -> Place:
+def place(text: str) -> "Place":
     """Return the source at an address. Raises `ValueError`, and `WiretapeError` if its client is not installed."""
     target = address.parse(text)
     target.check()
