@@ -67,7 +67,9 @@ class Suite:
 
     def run(self, code: str, *options: str) -> pytest.RunResult:
         self._pytester.makepyfile(self._head + code)
-        given = ("-W", "error", "--strict-markers", "-p", "no:cacheprovider", *options)
+        # A setup.py in a directory above would become the root, and the names of tests longer.
+        root = f"--rootdir={self._pytester.path}"
+        given = (root, "-W", "error", "--strict-markers", "-p", "no:cacheprovider", *options)
         result = self._pytester.runpytest_inprocess(*given, plugins=[self._loaded])
         self._loaded.restore()
         return result
