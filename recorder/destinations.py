@@ -1,7 +1,7 @@
 """Destinations of a tape, by their addresses, which hold no credential: command lines end up in logs. Pure.
 
-What a recorder knows of them. The kinds that there are belong to wings of the viewer, which `configure` names here:
-the recorder imports none.
+A recorder knows no more of them. The kinds belong to wings of the viewer, which `configure` names here: the recorder
+imports none.
 """
 
 import ipaddress

@@ -28,7 +28,7 @@ class Latch:
         self._wakes.put(None)
 
     def wait(self, seconds: float) -> bool:
-        """Wait until it is set, at most so many seconds, and return whether it is; one thread may wait."""
+        """Wait until it is set, for at most `seconds`, and return whether it is; one thread may wait."""
         until = SYSTEM.now() + round(seconds * 1e9)
         # Python runs no handler for a signal that comes in the last instant before a wait until the wait is over.
         while not self.is_set and (left := (until - SYSTEM.now()) / 1e9) > 0:

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, Final
 
 BUILT_IN: Final = ("page", "tools", "films", "imports", "prometheus", "otlp", "mcp", "clickhouse", "replay")
-"""The folders of the wings, in the order of what they add. A line here and the folder are all that a wing is."""
+"""The folders of the wings, in the order of their additions. A wing is its folder and its name here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Export:
     """A format that a wing adds to `export`: the selected exchanges, or rows about them, in one file.
 
     `path` is `module:attribute` of its writer: a function that gets an `ExportTask` and the open file, and returns the
-    count of what it wrote, in `unit`s. `summary` follows the name in the help of `--format`.
+    count of written `unit`s. `summary` follows the name in the help of `--format`.
     """
 
     name: str
@@ -147,7 +147,7 @@ def built_in() -> Mapping[str, Wing]:
 
 
 def load(path: str) -> Any:
-    """Return what `module:attribute` names."""
+    """Return the object at `module:attribute`."""
     module, _, attribute = path.partition(":")
     return getattr(import_module(module), attribute)
 

@@ -275,7 +275,7 @@ def _introduce(screen: "Screen", recorder: "Recorder", settings: "Options", verb
 
 
 async def _report_joined(screen: "Screen", recorder: "Recorder") -> None:
-    """Print which recorder's writer was joined, when it answers: a busy one takes longer than a start may."""
+    """Name the recorder whose writer was joined, when that answers: a busy one takes longer than a start may."""
     await recorder.tap.ready()
     if recorder.tap.joined is not None:
         screen.report(f"joins the recorder of pid {recorder.tap.joined}")

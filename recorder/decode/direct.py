@@ -2,8 +2,8 @@
 
 Most short exchanges are such: one question in plain text, one answer in plain text, one JSON object each. The general
 way through framings, dialects, chunks and elements takes a writer four times as long for the same values. Here the
-bodies are decoded into types that forbid whatever they do not know: a field more, another type, a null where a text
-stands, and there is no result, so that the general way decides. What remains equals it in every value, which a test
+bodies are decoded into types that forbid unknown fields: with one more field, another type, or null in place of a
+text, there is no result, and the general way decides. What remains equals it in every value, which a test
 proves with random answers: a change of the general way that this one does not follow fails there.
 """
 

@@ -35,7 +35,7 @@ QUEUE_BYTES = 64 << 20
 """Unacknowledged bytes kept at most; reads beyond it become gaps, and request bodies are left out."""
 GATHER_SECONDS = 0.09
 """Time for gathering reads before they are sent: they and the writer's window (`window.WINDOW_NS`) take less than 0.2 s
-together, which is what a kill may cost; a window holds the frames of two such times, so that a commit is of both."""
+together, the most that a kill may cost; a window holds the frames of two such times, so that a commit is of both."""
 PROMPT_SECONDS = 0.03
 """Time for gathering all other frames, so that viewers see an exchange's begin and end soon."""
 _TIMER_NS = 1_000_000

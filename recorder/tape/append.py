@@ -4,15 +4,15 @@ The rules:
 
 - A batch of frames is one transaction: on an error nothing of it is on the tape, and the same batch may come again.
 - Appending is idempotent. A relay sends frames again that were not acknowledged, so an exchange that is on the tape is
-  not begun again, and reads and pieces of uploads that it has are passed over. Those that continue nothing, since an
-  earlier one is missing, are counted as lost (`Appending.lost`), and so is what is of an exchange that the tape lacks.
+  not begun again, and reads and pieces of uploads that it has are passed over. Those whose predecessor is missing are
+  counted as lost (`Appending.lost`), and so are those of an exchange that the tape lacks.
 - Several sessions may be recorded at once: a batch has the frames of each.
 - In a batch the order is: new exchanges and heads, reads, ends; then one row for each exchange, one segment for the
   reads of each direction, and last uploads, which need the row's number. An exchange that begins and ends in the batch
   has no segment: its body is packed at once.
 - The progress of each running exchange is kept in memory, and read from the tape after a restart. A batch changes
   copies of it, which count once it is committed.
-- Credentials are replaced here: frames hold what was sent.
+- Credentials are replaced here: frames hold the bytes sent.
 
 Rows are written through SQLite's own connection, which takes a tenth of the time; cells are checked on reading by
 `wiretape.recorder.tape.cells`.
@@ -271,7 +271,7 @@ class Appending:
             self._requests.put(no, body)
 
     def _pack(self, ended: Sequence[Progress]) -> None:
-        """Write the bodies of whole exchanges, as far as they are kept in memory."""
+        """Write the bodies of those whole exchanges that are kept in memory."""
         rows = []
         for progress in ended:
             if progress.facts is not None:

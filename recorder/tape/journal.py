@@ -63,7 +63,7 @@ _Record = TypeVar("_Record", bound=msgspec.Struct)
 
 
 def with_facts(record: type[_Record]) -> type[_Record]:
-    """Give a struct the fields of the facts that it inherits: msgspec takes those of one base only."""
+    """Add the fields of inherited facts to a struct: msgspec takes those of one base only."""
     facts = [
         (entry.name, entry.type, entry.default)
         for part in record.__bases__

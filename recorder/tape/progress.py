@@ -1,4 +1,4 @@
-"""The progress of writing exchanges: what a batch adds to each, and the facts kept in memory until it is settled.
+"""The progress of writing exchanges: the additions of a batch to each, and its facts in memory until it is settled.
 
 A transaction may fail, and its batch is tried again: so a batch changes copies (`again`), which replace the originals
 after the commit.

@@ -1,7 +1,7 @@
 """Deriving again: measures that another version of a decoder has derived, or other declared dialects.
 
 Facts and derivations are apart, so that this changes nothing on a tape of this version. An exchange whose bytes are
-missing, or damaged, keeps its measures: what is left of it would tell less.
+missing, or damaged, keeps its measures: its remains would tell less.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

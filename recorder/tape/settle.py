@@ -3,8 +3,8 @@
 The rules:
 
 - Facts come first. An exchange is settled in a transaction of its own, after the one that holds its end: no decoding
-  stands in the way of facts, and a decoder's bug costs none. What a writer has not settled when it ends, the next one
-  settles (`Settling.unsettled`).
+  stands in the way of facts, and a decoder's bug costs none. The next writer settles the exchanges that one has left
+  (`Settling.unsettled`).
 - Three steps: `take` the facts, from memory or the tape; `settle` them, which is pure, can take long, and so runs in a
   thread of its own; `put` bodies and measures, which replaces the segments of the open exchange.
 - An exchange that began and ended in one batch is packed when it is appended: it has no segments to replace.

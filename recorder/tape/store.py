@@ -1,6 +1,6 @@
-"""A tape, as its writer has it: sessions, and the size of the file; exchanges are appended and settled.
+"""The writer's access to a tape: sessions, and the size of the file.
 
-What is done with exchanges has modules of its own: `append` (frames become facts), `settle` (facts become measures),
+Each work on exchanges has a module of its own: `append` (frames become facts), `settle` (facts become measures),
 `recover` (after a recorder's death) and `rederive` (after a change of decoders). Opening, locking and migrating are
 left to `wiretape.recorder.tape.file`.
 """

@@ -2,8 +2,8 @@
 
     python tests/bench/ship.py [--exchanges 20000] [--chunks 470] [--rate 200] [--seconds 20] [--kills 10]
 
-First a synthetic tape is shipped by a process of its own: exchanges per second of that process's CPU time, what it
-takes to start apart, and the most memory that it had. Then exchanges are recorded at a rate while a process ships them:
+First a synthetic tape is shipped by a process of its own: exchanges per second of that process's CPU time, the time
+of its start apart, and its most memory. Then exchanges are recorded at a rate while a process ships them:
 how long the oldest one that is not acknowledged has been settled, looked at every 50 ms. Then the process that ships
 is killed and started again while it goes on: how many exchanges the tape has, and the engine under FINAL, and without.
 Nothing is asserted. `beside.py --ship` measures what a recorder notices of it.

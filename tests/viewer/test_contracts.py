@@ -1,4 +1,4 @@
-"""What every wing of a kind keeps to: each format of export, and each of import, of the table of built-in wings."""
+"""The promises of every export and import format in the table of built-in wings."""
 
 import contextlib
 from datetime import UTC, datetime

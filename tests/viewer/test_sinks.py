@@ -1,4 +1,4 @@
-"""What every kind of sink keeps: those of the built-in wings."""
+"""The promises of each kind of sink of the built-in wings."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What every kind of source keeps: those of the built-in wings answer as the tape whose exchanges they hold."""
+"""The promises of each kind of source: those of the built-in wings answer as the tape whose exchanges they hold."""
 
 from collections.abc import Iterator
 from pathlib import Path

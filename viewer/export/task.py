@@ -1,4 +1,4 @@
-"""What the writer of an export format gets: the selected exchanges, and the options that go with it."""
+"""The task of an export format's writer: the selected exchanges, and the options of the format."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field

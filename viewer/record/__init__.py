@@ -1,1 +1,1 @@
-"""What the viewer shows, as records: fields, rows, cells."""
+"""Records that the viewer shows: fields, rows, cells."""

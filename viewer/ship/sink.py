@@ -25,7 +25,7 @@ class NotTaken(WiretapeError):
 
 @dataclass(frozen=True, slots=True)
 class Shipping:
-    """The options of shipping: whom to trust and label, and what to ship."""
+    """The options of shipping: trusted certificates, labels, and the parts of an exchange."""
 
     ca_file: Path | None = None
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -259,7 +259,7 @@ async def test_a_reset_between_two_requests_of_http_2_reaches_the_client(relay: 
 @on_loop
 async def test_a_slow_client_of_http_2_gets_all_that_was_read_before_upstreams_reset(relay: Relay) -> None:
     path, is_reset = "/v1/chat/completions?h2-slow", asyncio.Event()
-    # A client that grants windows meets the reset by a write, and loses what it has not read.
+    # A client that grants windows meets the reset by a write, and loses its unread bytes.
     wide = http2.Limits(window=1 << 24, connection=1 << 24, is_manual=True)
 
     async def play(sock: socket.socket) -> None:

@@ -1,6 +1,6 @@
 """ClickHouse of today on loopback: an HTTP server over the engine in this process, with faults.
 
-What a client sends is executed; a fault is what becomes of an insert of exchanges or bodies.
+A client's statements are executed; a fault befalls an insert of exchanges or bodies.
 """
 
 import json

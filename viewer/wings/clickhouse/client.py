@@ -1,6 +1,6 @@
 """The client of ClickHouse: queries and inserts, by clickhouse-connect, of servers and of the engine in this process.
 
-A batch is sent to one node, and again with the same token to the next if that fails: the engine drops what it has. A
+A batch is sent to one node, and again with the same token to the next if that fails: the engine drops a repetition. A
 server answers when the requested number of replicas has the batch (`wait_end_of_query`, `insert_quorum`), also those
 behind a `Distributed` table. A permanent error is `UnusableServer`, a transient one `Unavailable`: then the next node
 is tried, and later all of them again.

@@ -1,4 +1,4 @@
-"""What other tools read and print: HTTP archives, traces for load generators, and their figures of a tape."""
+"""Formats and figures of other tools: HTTP archives, traces for load generators, and a tape measured as they do."""
 
 from wiretape.viewer.contracts import Export, Options, Wing
 
