@@ -2,11 +2,11 @@
 
     python tests/bench/ship.py [--exchanges 20000] [--chunks 470] [--rate 200] [--seconds 20] [--kills 10]
 
-First a synthetic tape is shipped by a process of its own: exchanges per second of that process's CPU time, the time
-of its start apart, and its most memory. Then exchanges are recorded at a rate while a process ships them:
-how long the oldest one that is not acknowledged has been settled, looked at every 50 ms. Then the process that ships
-is killed and started again while it goes on: how many exchanges the tape has, and the engine under FINAL, and without.
-Nothing is asserted. `beside.py --ship` measures what a recorder notices of it.
+First a process ships a synthetic tape: exchanges per second of its CPU time, the time of its start, its peak memory.
+Then a process ships exchanges while they are recorded at a rate: the age of the oldest settled exchange without an
+acknowledgement, sampled every 50 ms. Then that process is killed and started again meanwhile: the count of exchanges on
+the tape, and in the engine with FINAL and without. Nothing is asserted. `beside.py --ship` measures the load on a
+recorder.
 """
 
 import argparse

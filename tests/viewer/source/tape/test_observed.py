@@ -43,7 +43,7 @@ with queries.opened(Path(sys.argv[1])) as connection:
 
 
 def test_the_processes_that_measure_end_with_one_that_is_killed(tape: Path) -> None:
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}  # a warning of what it has left
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}  # warnings of left semaphores
     with subprocess.Popen([sys.executable, "-c", KILLED, tape], **streams) as parent:
         assert parent.stdout is not None
         children = list(map(int, parent.stdout.readline().split()))
