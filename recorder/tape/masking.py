@@ -43,8 +43,16 @@ _IS_KEY: Final = re.compile(
     r"(?!eyJ[^.]*$)(?:.*?(?:(?=[A-Za-z]{0,20}\d)[A-Za-z0-9]{10}|[A-Za-z0-9]{16})|(?=.*\d)(?=.*[a-z])(?=.*[A-Z]).{20})"
 )
 _SPACE: Final = r"(?:\s|\\{1,7}[nrt]){1,8}"
+_GAP: Final = r"(?:\s|\\{1,7}[nrt]){0,32}"
+# A password may begin with $, too. Names of variables are upper case (environment), or say what they hold ($db_pass1).
+_REFERENCE: Final = (
+    r"\$(?:[({]|(?i:env):|\w{1,64}(?:\[|->|\.|::)|(?:[A-Z_][A-Z0-9_]*|\d|[a-z_]{0,32}(?:user|login|pass|pw|secret|token|key"
+    r"|auth|cred)[a-z_]{0,32}\d?)(?:[\s\"'\\@&;,:)\]}]|$))"
+)
+"""A reference to a variable, as in a shell or a template."""
 _NO_EXAMPLE: Final = (
-    r"(?![<{$%*]|(?i:your|my|x{3}|example|changeme)|(?i:[a-z]{1,20}_){0,3}(?i:pass(?:w(?:or)?d)?|pwd?|secret|token|key)"
+    rf"(?!{_REFERENCE})"
+    r"(?![<{%*]|(?i:your|my|x{3}|example|changeme)|(?i:[a-z]{1,20}_){0,3}(?i:pass(?:w(?:or)?d)?|pwd?|secret|token|key)"
     r"(?:[\s\"'\\]|$))"
 )
 _QUOTED: Final = r"\"(?:[^\"\r\n\\]|\\{1,8}(?![nr\\\r\n])){0,256}\"|'(?:[^'\r\n\\]|\\{1,8}(?![nr\\\r\n])){0,256}'"
@@ -59,7 +67,8 @@ _SHAPES: Final = (
     ),
     # Documents show where a password goes: user:password@, <user>:<password>@, {user}:{password}@, $USER:$PASSWORD@
     re.compile(
-        r"://(?P<secret>(?!\w*:(?i:pass(?:word)?|pwd)@)[^/\s\"'\\:@<{$]{0,256}:(?![<{$])[^/\s\"'\\@]{1,256}"
+        rf"://(?P<secret>(?!\w*:(?i:pass(?:word)?|pwd)@)[^/\s\"'\\:@<{{$]{{0,256}}:(?![<{{]|{_REFERENCE})"
+        r"[^/\s\"'\\@]{1,256}"
         r"|[\w-]{20,256})@"
     ),
     re.compile(r"ookie: ?(?P<secret>[\w.-]{1,64}=(?![<{$])[^\r\n\"'\\]{8,4096})"),
@@ -75,10 +84,15 @@ _SHAPES: Final = (
         rf"(?P<secret>{_NO_EXAMPLE}[^\s\"'\\]{{3,256}})"
     ),
     re.compile(  # curl -u user:password, in one command, whose lines end with a backslash
-        rf"curl(?=[\s\\])(?>{_QUOTED}"
-        r"|[^\r\n;|&\\c]|c(?!url[\s\\])|&(?![&\s])|\\{3,8}n|\\{1,8}(?![nr\\\r\n])|\\\r?\n){1,4096}?"
+        rf"curl(?:\.exe)?(?=[\s\\])(?>{_QUOTED}"
+        r"|[^\r\n;|&\\c]|c(?!url(?:\.exe)?[\s\\])|&(?![&\s])|\\{3,8}n|\\{1,8}(?![nr\\\r\n])|\\\r?\n){1,4096}?"
         r"(?<=[\sn])(?:-[a-zA-Z]{0,8}u ?|-U ?|--(?:proxy-)?user[ =])(?:\\{0,7}[\"'])?(?!\d{1,5}:\d{1,5}(?!\w))"
         rf"[^\s\"'\\:/]{{1,128}}:(?P<secret>{_NO_EXAMPLE}[^\s\"'\\]{{3,256}})"
+    ),
+    re.compile(  # ["curl", "-u", "user:password"]: a list of arguments, up to its end
+        rf"curl(?:\.exe)?\\{{0,7}}[\"']{_GAP},(?:[^\"']|[\"'](?!{_GAP}\])){{0,4096}}?(?<=[\"'])"
+        rf"(?:-[a-zA-Z]{{0,8}}u|-U|--(?:proxy-)?user)(?:=|\\{{0,7}}[\"']{_GAP},{_GAP}\\{{0,7}}[\"'])?"
+        rf"(?!\d{{1,5}}:\d{{1,5}}(?!\w))[^\s\"'\\:/]{{1,128}}:(?P<secret>{_NO_EXAMPLE}[^\s\"'\\]{{2,256}})"
     ),
 )  # fmt: skip
 _PAIR: Final = re.compile(
@@ -88,17 +102,29 @@ _PAIR: Final = re.compile(
     r"|P(?i:assw(?:or)?d|assphrase|wd|ass)|a(?i:uth(?:orization)?)|A(?i:uth(?:orization)?)|c(?i:redentials?)"
     r"|C(?i:redentials?)|j(?i:wt)|J(?i:wt))"
     r"(?P<end>\\{0,7}[\"'])?(?P<sign>[ \t]{0,4}[=:][ \t]{0,4}|[ >]|\r\n\r\n)(?i:(?:bearer|basic|token|sso-key) )?"
-    r"(?P<quote>\\{0,7}[\"'`])?(?P<secret>[^\s\"'`\\&;,<>(){}\[\]$*][^\s\"'`\\&;,<>(){}\[\]]{5,4095})(?P<next>[\[({&]?)"
+    rf"(?P<quote>\\{{0,7}}[\"'`])?(?P<secret>(?!{_REFERENCE})"
+    r"[^\s\"'`\\&;,<>(){}\[\]*][^\s\"'`\\&;,<>(){}\[\]]{5,4095})(?P<next>[\[({&]?)"
 )
 """A name and its value in text, such as `DB_PASSWORD=…` of an environment and `client_secret=…&` of a form."""
 _NAME_BEFORE: Final = re.compile(r"(?:\\(?:u[0-9a-fA-F]{4}|[bfnrt]))?(?P<name>[\w.-]{0,64})$", re.ASCII)
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\.?", re.ASCII)
 _EXAMPLE: Final = re.compile(r"(?i:your|my)[_-]|(?i:x{3,}|\.{3}|example|placeholder|changeme|redacted)|[#%]\w*[})%]?$")
+_REFERENCED: Final = re.compile(_REFERENCE)
 _NAMED_BEFORE: Final = re.compile(
     r"[\"{](?i:name|key)\\*\"(?:\s|\\+[nrt]){0,8}:(?:\s|\\+[nrt]){0,8}\\*\"(?P<name>[\w.-]{1,64})\\*\"(?:\s|\\+[nrt]){0,32},"
     r"(?:\s|\\+[nrt]){0,32}\\*\"$"
 )
 """The name of a variable before its `"value"`, as in the environment of a container."""
+_NAMED_AFTER: Final = re.compile(
+    rf"\\*\"{_GAP},{_GAP}\\*\"(?i:name|key)\\*\"{_GAP}:{_GAP}\\*\"(?P<name>[\w.-]{{1,64}})\\*\""
+)
+_YAML_NAME: Final = r"(?:name|Name|key|Key):[ \t]{1,8}(?:\\{0,7}[\"'])?(?P<name>[\w.-]{1,64})(?:\\{0,7}[\"'])?"
+_YAML_VALUE: Final = r"[vV]alue:[ \t]{1,8}(?:\\{0,7}[\"'])?(?P<secret>[^\s\"'\\]{3,4096})(?:\\{0,7}[\"'])?"
+_YAML_VARIABLES: Final = (
+    re.compile(rf"(?:(?<!\w)|(?<=\\n)){_YAML_NAME}{_SPACE}{_YAML_VALUE}"),
+    re.compile(rf"(?:(?<!\w)|(?<=\\n)){_YAML_VALUE}{_SPACE}{_YAML_NAME}"),
+)
+"""The name and the value of a variable on two lines of YAML, as in the environment of a container."""
 _VALUE: Final = re.compile(r"\"[ \t\r\n]*:[ \t\r\n]*(?P<escape>\\*)\"")
 # In a text of JSON within JSON, a quotation mark has 1, 3 or 7 backslashes in front.
 _DEPTHS: Final = frozenset({0, 1, 3, 7})
@@ -184,6 +210,12 @@ class Masker:
             spans += [key.span() for key in keys]
             spans += [match.span(match.lastgroup or 0) for shape in _SHAPES for match in shape.finditer(text)]
             spans += filter(None, (_assigned(text, match) for match in _PAIR.finditer(text)))
+            spans += [
+                match.span("secret")
+                for variable in _YAML_VARIABLES
+                for match in variable.finditer(text)
+                if _is_secret_variable(match["name"], match["secret"])
+            ]
         if self._masks_secrets or self._fields:
             spans += filter(None, (self._secret_value(text, match) for match in _VALUE.finditer(text)))
         # What is masked already, as in a cut of a cut, is no secret any more.
@@ -197,25 +229,34 @@ class Masker:
         if depth not in _DEPTHS or len(before) - len(name) != depth:
             return None
         is_rule = _normal(name) in self._fields
-        if is_variable := name.lower() == "value":
-            begin = field.start() - len(before)
-            variable = _NAMED_BEFORE.search(text, max(begin - _LONGEST_PAIR, 0), begin)
-            name = variable["name"] if variable else ""
-        is_strong, is_weak = _judged(name) if self._masks_secrets else (False, False)
-        if not (is_rule or is_strong or is_weak):
-            return None
         quotes = _QUOTE.finditer(text, start, start + _LONGEST_VALUE)
         # Twice as many backslashes and one more are a quotation mark within the value, pairs of them are backslashes.
         end = next((quote.end() - depth - 1 for quote in quotes if len(quote[1]) % (2 * depth + 2) == depth), None)
         if end is None:  # a body that was cut off ends within the value
             end = len(text) if len(text) <= start + _LONGEST_VALUE else start
         value = text[start:end]
-        if is_variable:  # labels of forms and translations are named so, too
-            is_key = is_weak and name.isupper() and len(value) >= _SHORTEST_KEY
-            is_strong = (is_strong or is_key) and " " not in value and any(map(str.isdigit, value))
-        is_secret = is_rule or is_strong or _KEY_LIKE.fullmatch(value) is not None
-        is_known = value.lower() in _PLACEHOLDERS or value.startswith("REDACTED")
-        return (start, end) if is_secret and not is_known else None
+        if value.lower() in _PLACEHOLDERS or value.startswith("REDACTED"):
+            return None
+        if is_rule or not self._masks_secrets:
+            return (start, end) if is_rule else None
+        if name.lower() == "value":
+            begin = field.start() - len(before)
+            variable = _NAMED_BEFORE.search(text, max(begin - _LONGEST_PAIR, 0), begin)
+            variable = variable or _NAMED_AFTER.match(text, end, end + 2 * _LONGEST_PAIR)
+            return (start, end) if variable and _is_secret_variable(variable["name"], value) else None
+        is_strong, is_weak = _judged(name)
+        return (start, end) if is_strong or (is_weak and _KEY_LIKE.fullmatch(value)) else None
+
+
+def _is_secret_variable(name: str, value: str) -> bool:
+    """Return True if the value of a variable is a secret: labels of forms and translations have name and value, too."""
+    is_strong, is_weak = _judged(name)
+    if (is_strong or is_weak) and _KEY_LIKE.fullmatch(value):
+        return True
+    if not (is_strong or (is_weak and name.isupper() and len(value) >= _SHORTEST_KEY)):
+        return False
+    is_example = _EXAMPLE.match(value) or _REFERENCED.match(value) or value.lower() in _PLACEHOLDERS
+    return not is_example and " " not in value and (name.isupper() or any(map(str.isdigit, value)))
 
 
 def _assigned(text: str, pair: re.Match[str]) -> Span | None:

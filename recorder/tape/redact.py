@@ -90,6 +90,8 @@ _BEFORE_KEY = frozenset({"key", "api-key", "apikey", "token", "access-token", "s
 _SIMPLE = re.compile(r"[^=:%@+]*")
 _PLAIN_PATH = re.compile(r"(?:/[A-Za-z0-9_.~-]{0,15})*")
 """A path without a query, with segments too short to be keys after one of `_BEFORE_KEY`."""
+_SENTENCE = re.compile(r"[\w%\[\]-]+: [a-z]{1,6} [a-z]")
+"""A path's last word and the first words of a sentence about it: `/etc/passwd: its format is …` has no password."""
 _ENCODED_LEVELS = 3
 _CACHED_LENGTH = 64
 _KNOWN = 512
@@ -230,7 +232,10 @@ class Redactor:
 
     def _pair(self, match: re.Match[str]) -> str:
         whole, name, value = match[0], match[1], match[2]
-        in_query = match.string[max(match.start() - 1, 0) : match.start()] in ("?", "&")
+        before = match.string[max(match.start() - 1, 0) : match.start()]
+        if before == "/" and _SENTENCE.match(match.string, match.start()):
+            return whole
+        in_query = before in ("?", "&")
         is_credential = is_secret(name, value) and (in_query or _names_credential(name, value))
         return whole.removesuffix(value) + self.mark(value) if is_credential else whole
 

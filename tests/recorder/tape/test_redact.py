@@ -354,6 +354,7 @@ def test_messages_keep_their_words_without_the_credentials() -> None:
         "Token limit exceeded: max_tokens: must be at most 4096, not 5000",
         "Basic authentication is required; the token is expired: bearer authentication failed",
         "Invalid key: temperature, hf_hub_download failed, api_key: null",
+        "/etc/passwd: its format is not known; no tape at /var/lib/secret: record one with 'wiretape record'",
     ],
 )
 def test_messages_without_a_credential_stay_as_they_are(text: str) -> None:
@@ -365,6 +366,7 @@ def test_messages_without_a_credential_stay_as_they_are(text: str) -> None:
     [
         "Incorrect API key provided: sk-proj-{}.",
         "password: {}",
+        "/prod/db/password: {} is refused",
         '{{"api_key":"{}"}}',
         "Authorization: Bearer {}",
         "refused 'Basic {}'",

@@ -1,8 +1,9 @@
 """Records missing requests to a tape: `Replay` hands them over to a recorder's relay, tap and writer.
 
-The tape is read by other connections, which cannot write. For a tape that is text, the recorder writes to a private
-database, from which new exchanges are added to the text: its lines stay as they are, byte for byte. A recording
-of a request may replace an older one, unless that is better (`Replacing`).
+The tape is read by other connections, which cannot write. For a tape that is text, or that is to hold no secrets, the
+recorder writes to a private database, from which new exchanges are added to the tape, masked: a process that is killed
+at any moment leaves no secret in it. The lines of a text stay as they are, byte for byte. A recording of a request may
+replace an older one, unless that is better (`Replacing`).
 """
 
 import asyncio
@@ -51,7 +52,7 @@ Recorded = Callable[[journal.Finished, bool], None]
 class RecordingOptions:
     """Options of a recording; an empty `upstreams` stands for the well-known APIs.
 
-    What the rules of `redaction` say is replaced in a tape that is text, and with `masks_database` in one that is not.
+    The rules of `redaction` apply to a tape that is text, and with `masks_database` to any other.
     """
 
     tape: Path
@@ -62,6 +63,10 @@ class RecordingOptions:
     purpose: str = "wiretape serve --record"
     redaction: Rules = SECRETS
     masks_database: bool = False
+
+    @property
+    def is_text(self) -> bool:
+        return self.tape.suffix == lock.TEXT_SUFFIX
 
 
 @dataclass(slots=True)
@@ -76,30 +81,33 @@ class _PendingExchange:
 
 
 class RecordedTape:
-    """A tape as a database to record to, `path`: of one that is text, a private database made of it, until the end.
+    """A tape as a database to record to, `path`: the tape itself, or a private copy of it until the end.
 
-    A process that is killed leaves it behind: it may hold the only copy of a recording.
+    A process that is killed leaves the copy behind: it may hold the only copy of a recording.
     """
 
-    def __init__(self, tape: Path) -> None:
-        """Make the database; a text need not be there. Raises `TapeDamaged`."""
+    def __init__(self, tape: Path, *, is_private: bool) -> None:
+        """Make the copy; the tape need not be there. Raises `TapeError` and its kinds."""
         self._opened = contextlib.ExitStack()
         self.path = tape
-        if tape.suffix == lock.TEXT_SUFFIX:
+        if is_private:
             with contextlib.ExitStack() as opened:
                 directory = Path(tempfile.mkdtemp(prefix="wiretape-"))
                 opened.callback(shutil.rmtree, directory, ignore_errors=True)
                 self.path = directory / f"{tape.stem}.db"
                 if paths.is_file(tape) and tape.stat().st_size:
-                    cut.made(tape, self.path)
+                    if tape.suffix == lock.TEXT_SUFFIX:
+                        cut.made(tape, self.path)
+                    else:
+                        file.copy(tape, self.path)
                 self._opened = opened.pop_all()
 
     def keep(self) -> None:
-        """Leave the private database where it is."""
+        """Leave the private copy where it is."""
         self._opened.pop_all()
 
     def close(self) -> None:
-        """Remove the private database."""
+        """Remove the private copy."""
         self._opened.close()
 
 
@@ -110,13 +118,13 @@ class Recording:
         self, options: RecordingOptions, on_trouble: Callable[[str], None], on_refused: Callable[[Refusal], None]
     ) -> None:
         self._options, self._on_trouble, self._on_refused = options, on_trouble, on_refused
-        self._mask = Masker(options.redaction)
         self._tape: RecordedTape
         self._recorder: service.Recorder
         self._pending: dict[str, _PendingExchange] = {}
         self._settled: set[Hashable] = set()
         self._replacing = Replacing()
-        self._text: TextFile | None = None
+        self._target: TextFile | DatabaseFile | None = None
+        """The tape to which the recordings in a private copy are added."""
         self._saving: asyncio.Task[None] | None = None
         self._saver = ThreadPoolExecutor(1, "cassette")
         self._is_new = asyncio.Event()
@@ -129,12 +137,13 @@ class Recording:
     @property
     def masked_count(self) -> int:
         """The number of secrets that were masked in new recordings."""
-        return self._mask.count if self._text is None else self._text.masked_count
+        return 0 if self._target is None else self._target.masked_count
 
     async def start(self, served_at: str) -> None:
         """Open the tape, or make it if it is not there; clients call at `served_at`. Raises `WiretapeError`."""
         options = self._options
-        self._tape = await asyncio.to_thread(RecordedTape, options.tape)
+        is_private = options.is_text or options.masks_database
+        self._tape = await asyncio.to_thread(RecordedTape, options.tape, is_private=is_private)
         upstreams = options.upstreams or providers.well_known()
         settings = service.Options(
             self.path,
@@ -152,15 +161,18 @@ class Recording:
         )
         try:
             self._recorder = service.Recorder(settings, observer, served_at=served_at)
-            if options.tape.suffix == lock.TEXT_SUFFIX:
-                self._text = TextFile(options.tape, self.path, self._recorder.session, options.redaction)
-                await asyncio.to_thread(self._text.check)
+            if options.is_text:
+                self._target = TextFile(options.tape, self.path, self._recorder.session, options.redaction)
+            elif is_private:
+                self._target = DatabaseFile(options.tape, self.path, options.redaction, options.purpose)
+            if self._target is not None:
+                await asyncio.to_thread(self._target.check)
             await self._recorder.start()
             await self._recorder.tap.ready()  # what is served is read from the tape
         except BaseException:
             self._tape.close()
             raise
-        if self._text is not None:
+        if options.is_text:  # a database is opened by readers in this process, which would drop the locks of a writer
             self._saving = asyncio.create_task(self._save_now_and_then())
 
     def labelled(
@@ -232,26 +244,25 @@ class Recording:
             await asyncio.sleep(_SAVE_SECONDS)
 
     async def _save(self) -> bool:
-        """Write the text; return True on success."""
-        assert self._text is not None
+        """Add the recordings to the tape; return True on success."""
+        assert self._target is not None
         self._is_new.clear()
         kept, gone = list(self._replacing.kept), set(self._replacing.gone)
         try:  # in one thread: the last write is the newest
-            await asyncio.get_running_loop().run_in_executor(self._saver, self._text.save, kept, gone)
+            await asyncio.get_running_loop().run_in_executor(self._saver, self._target.save, kept, gone)
         except WiretapeError as error:
             self._on_trouble(str(error))
             return False
         return True
 
     async def _keep(self) -> None:
-        """Keep the new recordings: write them into the text, or delete those they replace."""
-        if self._saving is None:
+        """Keep the new recordings: add them to the tape, or delete those they replace."""
+        if self._target is None:
             await asyncio.to_thread(self._erase)
-            if self._options.masks_database and self._replacing.kept:
-                await asyncio.to_thread(self._mask_database)
             return
-        self._saving.cancel()
-        await asyncio.wait([self._saving])
+        if self._saving is not None:
+            self._saving.cancel()
+            await asyncio.wait([self._saving])
         if self._replacing.kept and not await self._save():
             self._tape.keep()
             self._on_trouble(f"the recordings are kept in {self.path}")
@@ -269,29 +280,6 @@ class Recording:
             self._on_trouble(f"{count} stay on the tape, to be removed by the next --record all: {error}")
         except WiretapeError as error:
             self._on_trouble(f"replaced recordings could not be removed: {error}")
-
-    def _mask_database(self) -> None:
-        """Replace the new recordings by masked ones, if they hold secrets, and leave nothing of them in the file."""
-        kept = self._replacing.kept
-        try:
-            with queries.opened(self.path) as connection:
-                numbers = list(queries.numbers(connection, exchanges.c.id.in_(kept)))
-                lines = list(cut.lines(connection, numbers, self._mask))
-            if not self._mask.count:  # other processes that record to the tape are not disturbed
-                return
-            with (
-                private.directory("wiretape-masked-", "recordings without their secrets") as directory,
-                file.writing(self.path, self._options.purpose, create=False) as connection,
-            ):
-                cut.make_passing_tape(lines, copies := directory / "tape.db", "the recordings")
-                for _ in retention.erase(connection, kept):
-                    pass
-                for _ in merge.copy(connection, [copies], merge.plan(connection, [copies])):
-                    pass
-                retention.vacuum(connection, self.path)
-        except WiretapeError as error:
-            self._mask.count = 0
-            self._on_trouble(f"{self.path} may hold secrets ({error}): pass on what 'wiretape db cut' makes of it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +345,41 @@ class TextFile:
         mask = Masker(self._redaction)
         with queries.opened(self._tape) as connection:
             yield from cut.lines(connection, list(queries.numbers(connection, exchanges.c.id.in_(ids))), mask)
+        self.masked_count = mask.count
+
+
+class DatabaseFile:
+    """The tape at `path`, to which exchanges of the database `copy` are added, masked, or some removed."""
+
+    def __init__(self, path: Path, copy: Path, redaction: Rules, purpose: str) -> None:
+        self._path, self._copy, self._redaction, self._purpose = paths.real(path), copy, redaction, purpose
+        self.masked_count = 0
+
+    def check(self) -> None:
+        """Raise `TapeBusy` if the tape cannot be written, before anything is recorded."""
+        lock.check_place(self._path)
+
+    def save(self, kept: Collection[str], gone: Collection[str]) -> None:
+        """Add the `kept` exchanges that the tape does not have, and remove the `gone` ones.
+
+        Each transaction adds whole, masked exchanges: a kill in between leaves the rest in the private copy. Raises
+        `WiretapeError`.
+        """
+        mask = Masker(self._redaction)
+        with queries.opened(self._copy) as connection:
+            numbers = list(queries.numbers(connection, exchanges.c.id.in_(kept)))
+            lines = list(cut.lines(connection, numbers, mask))
+        with (
+            private.directory("wiretape-masked-", "recordings without their secrets") as directory,
+            _locked(self._path.parent),
+            file.writing(self._path, self._purpose) as connection,
+        ):
+            masked = directory / "tape.db"
+            cut.make_passing_tape(lines, masked, "the recordings")
+            for _ in retention.erase(connection, sorted(gone)):
+                pass
+            for _ in merge.copy(connection, [masked], merge.plan(connection, [masked])):
+                pass
         self.masked_count = mask.count
 
 

@@ -194,6 +194,7 @@ def test_files_that_are_no_recording_are_named_and_make_no_tape(tape: Path, tmp_
     for name, data, reason in (
         ("empty", b"", "it is empty"),
         ("blank.sse", b" \n", "its format is not known"),
+        ("passwd", b"root:x:0:0:root:/root:/bin/sh\n", "its format is not known"),
         ("noise", b"\x89PNG\r\n\x1a\n" * 9, "its format is not known"),
         ("cut.jsonl", cut.encoded(cut.FIRST), "it is a tape as text: 'wiretape db merge' copies it"),
         ("other.db", b"SQLite format 3\x00" + bytes(84), "it is a tape, or another database"),
