@@ -8,7 +8,7 @@ measures the same chunks.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from wiretape.recorder.decode import usage_fields
 from wiretape.recorder.decode.dialect import Chunk, Piece, ToolPiece
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from wiretape.recorder.decode.runs import (
         ItemRun,  # it loads the parser of JSON: a shell that completes a line waits for it
     )
-
-_MARKERS: Final = 16
-"""Limit of tokens without text in an answer or a tool call: marks of its beginning, its end and its parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +68,15 @@ class Calls:
     def add(self, pieces: tuple[ToolPiece, ...]) -> list[Call]:
         """Add the pieces of one delta, and return the call of each piece."""
         touched: set[int] = set()
-        found = []
+        calls_of_pieces = []
         for piece in pieces:
-            call = self._continued(piece)
+            latest = self.calls[-1] if self.calls else None
+            if piece.index is not None:
+                call = self._by_index.get(piece.index)
+            elif piece.id:
+                call = self._by_id.get(piece.id, latest if _is_addition(piece) else None)
+            else:
+                call = latest
             if call is None or _starts_another(piece, call, id(call) in touched):
                 call = Call(piece.id)
                 self.calls.append(call)
@@ -85,18 +88,12 @@ class Calls:
             if piece.name != call.name:
                 call.name += piece.name
             call.arguments.append(piece.arguments)
-            found.append(call)
-        return found
+            calls_of_pieces.append(call)
+        return calls_of_pieces
 
     def at(self, index: int | None, id: str) -> Call | None:
         """Return the latest call with an index, or without one that with an id; None if there is none."""
         return self._by_id.get(id) if index is None else self._by_index.get(index)
-
-    def _continued(self, piece: ToolPiece) -> Call | None:
-        if piece.index is not None:
-            return self._by_index.get(piece.index)
-        last = self.calls[-1] if self.calls else None
-        return self._by_id.get(piece.id, last if _is_addition(piece) else None) if piece.id else last
 
 
 def _starts_another(piece: ToolPiece, call: Call, touched: bool) -> bool:
@@ -147,18 +144,18 @@ class _Choice:
             "content": cleaner.optional("".join(self.content)),
             "reasoning": cleaner.optional("".join(self.reasoning)),
             "refusal": cleaner.optional("".join(self.refusal)),
-            "tool_calls": [_call_record(slot, call, cleaner) for slot, call in enumerate(self.calls.calls)] or None,
+            "tool_calls": [
+                {
+                    "index": slot,
+                    "id": cleaner.optional(call.id),
+                    "name": cleaner.optional(call.name),
+                    "arguments": cleaner.text("".join(call.arguments)),
+                }
+                for slot, call in enumerate(self.calls.calls)
+            ]
+            or None,
             "finish_reason": cleaner.optional(self.finish_reason),
         }
-
-
-def _call_record(slot: int, call: Call, cleaner: Cleaner) -> JsonObject:
-    return {
-        "index": slot,
-        "id": cleaner.optional(call.id),
-        "name": cleaner.optional(call.name),
-        "arguments": cleaner.text("".join(call.arguments)),
-    }
 
 
 class _Builder:
@@ -186,13 +183,6 @@ class _Builder:
                 self._flags.add("id_changed")
             else:
                 self._id = chunk.id
-        self._note(chunk)
-        begins_with_text = bool(chunk.pieces and chunk.pieces[0].content)  # nearly always: the checks below cost more
-        if chunk.content and not begins_with_text and not any(one.content or one.refusal for one in chunk.pieces):
-            self._textless = True  # audio or an image: its size does not bound its tokens
-
-    def _note(self, chunk: Chunk) -> None:
-        """Add the model, the usage, the flags and the attributes of a chunk."""
         self._model = self._model or chunk.model
         if chunk.usage:
             self._api = chunk.api
@@ -201,6 +191,9 @@ class _Builder:
             self._flags.update(chunk.flags)
         if chunk.attributes:
             self._attributes.update(chunk.attributes)
+        begins_with_text = bool(chunk.pieces and chunk.pieces[0].content)  # nearly always: the checks below cost more
+        if chunk.content and not begins_with_text and not any(piece.content or piece.refusal for piece in chunk.pieces):
+            self._textless = True  # audio or an image: its size does not bound its tokens
 
     def extend(self, run: "ItemRun") -> None:
         """Add the chunks of a run behind the first, which has been added: they differ from it in one text only."""
@@ -240,7 +233,9 @@ class _Builder:
         return Answer(
             values,
             finished=bool(choices) and all(choice.finish_reason for choice in choices),
-            failure=next((one.finish_reason for one in choices if is_failure(one.api, one.finish_reason)), None),
+            failure=next(
+                (choice.finish_reason for choice in choices if is_failure(choice.api, choice.finish_reason)), None
+            ),
             flags=frozenset(self._flags.union(flag for flag, is_raised in raised.items() if is_raised)),
         )
 
@@ -250,34 +245,36 @@ def _hides_tokens(
 ) -> bool:
     """Return True if usage counts more tokens than the received text can hold, as with reasoning that stays hidden.
 
-    A token is at least one byte of UTF-8, except for up to `_MARKERS` markers around each text or tool call. Reasoning
-    tokens are compared with the reasoning that came, unless they are additive: not part of the output tokens. Only
-    reasoning tokens are compared in a `textless` answer (audio).
+    A token is at least one byte of UTF-8, except for markers around each text or tool call. Reasoning tokens are
+    compared with the reasoning that came, unless they are additive: not part of the output tokens. Only reasoning
+    tokens are compared in a `textless` answer (audio).
     """
-    if tokens["output_tokens"] is None or max(tokens["output_tokens"], tokens["reasoning_tokens"] or 0) <= _MARKERS:
+    # Tokens without text in an answer or a tool call, at most: marks of its beginning, its end and its parts.
+    markers = 16
+    if tokens["output_tokens"] is None or max(tokens["output_tokens"], tokens["reasoning_tokens"] or 0) <= markers:
         return False
     calls = [call for choice in choices for call in choice["tool_calls"] or ()]
     reasoning = _size(choice["reasoning"] for choice in choices)
     answers = _size(choice[name] for choice in choices for name in ("content", "refusal"))
-    called = _size(call[name] for call in calls for name in ("name", "arguments"))
-    allowed = _MARKERS * (len(choices) + len(calls))
+    tools = _size(call[name] for call in calls for name in ("name", "arguments"))
+    allowed = markers * (len(choices) + len(calls))
     if not is_additive and (tokens["reasoning_tokens"] or 0) > reasoning + allowed:
         return True
-    return not textless and tokens["output_tokens"] > reasoning + answers + called + allowed
+    return not textless and tokens["output_tokens"] > reasoning + answers + tools + allowed
 
 
 def is_additive(tokens: Mapping[str, Any]) -> bool:
     """Return True if reasoning is counted beside the output tokens, as by xAI and Gemini, and not within them."""
     reasoning: int = tokens["reasoning_tokens"] or 0
-    given, answered = tokens["input_tokens"] or 0, tokens["output_tokens"] or 0
-    return reasoning > 0 and tokens["total_tokens"] == given + answered + reasoning
+    known_sum = (tokens["input_tokens"] or 0) + (tokens["output_tokens"] or 0) + reasoning
+    return reasoning > 0 and tokens["total_tokens"] == known_sum
 
 
 def is_unexplained(tokens: Mapping[str, Any], *, is_additive: bool) -> bool:
     """Return True if the total that usage reports is more than its parts."""
-    given, answered, total = tokens["input_tokens"], tokens["output_tokens"] or 0, tokens["total_tokens"]
-    reasoning = tokens["reasoning_tokens"] if is_additive else 0
-    return given is not None and total is not None and total > given + answered + reasoning
+    input_tokens, total = tokens["input_tokens"], tokens["total_tokens"]
+    output = (tokens["output_tokens"] or 0) + (tokens["reasoning_tokens"] if is_additive else 0)
+    return input_tokens is not None and total is not None and total > input_tokens + output
 
 
 def _size(texts: Iterable[str | None]) -> int:

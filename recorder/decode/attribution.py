@@ -34,9 +34,7 @@ UNSENT_BYTES: Final = 256 << 10
 """Reads not handed on; with more of them the relay stops reading from upstream until half of this is left."""
 
 _SHORT_NS: Final = 10_000_000
-_SEVERAL: Final = 3
-_AROUND: Final = 8
-_FEWEST_AROUND: Final = 3
+"""A step shorter than this did not wait for the client, in ns."""
 _ORDINARY_NS: Final = 100_000_000
 """Longest silence, in ns, for which several chunks in one read are ordinary: the network may bring them together."""
 
@@ -115,15 +113,15 @@ class Attribution:
         self.exchange, self.reads, self.decoded = exchange, Reads.of(reads), decoded
         succeeded = exchange.status is not None and exchange.status < 300
         self.stream = succeeded and decoded.stream and decoded.api != "unknown"
-        outputs = (one for run, one in _chunks(decoded) if run.chunk.output) if self.stream else ()
-        self.outputs = [one for one in outputs if one.at_ns is not None]
+        outputs = (chunk for run, chunk in _chunks(decoded) if run.chunk.output) if self.stream else ()
+        self.outputs = [chunk for chunk in outputs if chunk.at_ns is not None]
         self.later = set[int]()
         """The outputs that begin another response over the same WebSocket: no silence lies before them."""
         if decoded.turns:
-            turns = [decoded.turn_of(one.item) for one in self.outputs]
-            self.later = {nth for nth, (before, turn) in enumerate(pairwise(turns), 1) if turn != before}
+            turns = [decoded.turn_of(chunk.item) for chunk in self.outputs]
+            self.later = {nth for nth, (previous, turn) in enumerate(pairwise(turns), 1) if turn != previous}
         self._places = {seq: place for place, seq in enumerate(self.reads.seq)}
-        self.places = [self.place(one) for one in self.outputs]
+        self.places = [self.place(chunk) for chunk in self.outputs]
         counts = Counter(self.places)
         self._nth = {place: nth for nth, place in enumerate(counts)}
         self.brought = list(counts.values())
@@ -147,13 +145,11 @@ class Attribution:
     @property
     def error(self) -> ChunkTime | None:
         """The first chunk by which upstream said that it failed."""
-        failed = (
-            one
-            for run, one in _chunks(self.decoded)
-            if run.chunk.fault is not None
-            or any(is_failure(run.chunk.api, piece.finish_reason) for piece in run.chunk.pieces)
-        )
-        return next(failed, None)
+        for run, chunk in _chunks(self.decoded):
+            reasons = (piece.finish_reason for piece in run.chunk.pieces)
+            if run.chunk.fault is not None or any(is_failure(run.chunk.api, reason) for reason in reasons):
+                return chunk
+        return None
 
     @property
     def asked_ns(self) -> int | None:
@@ -177,19 +173,19 @@ class Attribution:
         for nth, (first, last) in enumerate(pairwise(self.places), 1):
             if nth in self.later:
                 continue
-            lasted = self._lasted(first, last)
-            if is_clear and lasted <= _ORDINARY_NS and first != last:  # the result of `silent` for nearly all gaps
-                gaps["upstream"].append(lasted)
+            lasted_ns = self._lasted(first, last)
+            if is_clear and lasted_ns <= _ORDINARY_NS and first != last:  # the result of `silent` for nearly all gaps
+                gaps["upstream"].append(lasted_ns)
             elif first != last:
                 silence = self.silent(first, last)
-                gaps[silence.who or silence.unclear].append(lasted)
+                gaps[silence.who or silence.unclear].append(lasted_ns)
         return slowness(gaps["upstream"], self.reads, self.steps, gaps["missing"] + gaps["at_once"])
 
     def silent(self, first: int, last: int) -> SilenceCause:
         """Return the cause of a silence between the places of two reads with output."""
-        lasted = self._lasted(first, last)
-        cause = self.cause(first, last, lasted)
-        if cause.who == "upstream" and lasted > _ORDINARY_NS and came_at_once(self.brought, self._nth[last]):
+        lasted_ns = self._lasted(first, last)
+        cause = self.cause(first, last, lasted_ns)
+        if cause.who == "upstream" and lasted_ns > _ORDINARY_NS and came_at_once(self.brought, self._nth[last]):
             return SilenceCause(None, cause.paused_ns, "at_once")
         return cause
 
@@ -197,44 +193,44 @@ class Attribution:
         """Return the cause of a silence between the places of two reads: -1 before the first, or behind the last."""
         if self.exchange.coarse_clock:
             return SilenceCause(None, unclear="instants")
-        if self.misses(first, last):
+        if self.lacks_reads(first, last):
             return SilenceCause(None, unclear="missing")
         paused = self._paused[min(last, len(self._paused) - 1)] - self._paused[max(first, 0)]
         return SilenceCause("client" if paused > lasted_ns / 2 else "upstream", paused)
 
-    def around(self, silence: tuple[int, int]) -> tuple[int, int]:
+    def places_around(self, silence: tuple[int, int]) -> tuple[int, int]:
         """Return the places of the last read up to the beginning of a silence, and of the first one from its end on."""
         return bisect_right(self.reads.at_ns, silence[0]) - 1, bisect_left(self.reads.at_ns, silence[1])
 
-    def misses(self, first: int, last: int) -> bool:
+    def lacks_reads(self, first: int, last: int) -> bool:
         """Return True if the tape lacks reads between two places; from -1 on, from the beginning."""
         if first < 0 and self.reads and self.reads[0].start:
             return True
         last = min(last, len(self.reads) - 1)
         return last > first and self._breaks[last] > self._breaks[max(first, 0)]
 
-    def meanwhile(self, first: int, last: int, start: int, end: int) -> JsonObject:
+    def items_between(self, first: int, last: int, start: int, end: int) -> JsonObject:
         """Count the items in the reads between the places `first` and `last`, and in the data from `start` to `end`."""
         decoded = self.decoded
         between = slice(bisect_right(decoded.ends, start), bisect_left(decoded.ends, end))
-        came = Counter(
+        counts = Counter(
             kind
             for kind, read in zip(decoded.kinds[between], decoded.reads[between], strict=True)
             if read is not None and first < self._places[read] < last
         )
         return {
             "reads_meanwhile": max(last - first - 1, 0),
-            "comments_meanwhile": came[COMMENT],
-            "events_meanwhile": came[EVENT],
+            "comments_meanwhile": counts[COMMENT],
+            "events_meanwhile": counts[EVENT],
         }
 
-    def held(self, first: int, last: int) -> JsonObject:
+    def longest_steps(self, first: int, last: int) -> JsonObject:
         """Return the longest step of the relay, and the longest wait for the client, from place `first` to `last`."""
-        ended = [(step.who, step.ns) for step in self.steps[first : last + 1] if step.ns is not None]
-        is_clear = bool(ended) and all(who is not None for who, _ in ended)
+        durations = [(step.who, step.ns) for step in self.steps[first : last + 1] if step.ns is not None]
+        is_clear = bool(durations) and all(who is not None for who, _ in durations)
         return {
-            "relay_ns": max((ns for who, ns in ended if who == "relay"), default=None),
-            "client_ns": max((ns for who, ns in ended if who == "client"), default=0) if is_clear else None,
+            "relay_ns": max((ns for who, ns in durations if who == "relay"), default=None),
+            "client_ns": max((ns for who, ns in durations if who == "client"), default=0) if is_clear else None,
         }
 
     def _lasted(self, first: int, last: int) -> int:
@@ -243,12 +239,12 @@ class Attribution:
 
 def _chunks(decoded: Decoded) -> Iterator[tuple[ItemRun, ChunkTime]]:
     """Yield every chunk, with the run that it is in."""
-    first = 0
+    number = 0
     for run in decoded.runs:
-        numbers, items = range(first, first + len(run)), range(run.items.start, run.items.stop)
+        numbers, items = range(number, number + len(run)), range(run.items.start, run.items.stop)
         columns = (decoded.at_ns[run.items], decoded.reads[run.items], decoded.ends[run.items])
-        yield from ((run, ChunkTime(*one)) for one in zip(numbers, items, *columns, strict=True))
-        first += len(run)
+        yield from ((run, ChunkTime(*values)) for values in zip(numbers, items, *columns, strict=True))
+        number += len(run)
 
 
 def steps(reads: Sequence[Read], paused: int, *, coarse: bool = False) -> list[Step]:
@@ -256,43 +252,43 @@ def steps(reads: Sequence[Read], paused: int, *, coarse: bool = False) -> list[S
 
     `paused` is how often reading had to wait for the client; `coarse`: the timestamps are not those of socket reads.
     """
-    instants = Reads.of(reads).at_ns
-    taken: list[Step] = []
-    before = 0
+    at_ns = Reads.of(reads).at_ns
+    read_steps = list[Step]()
+    previous_ns = 0
     for read in reads:
-        began = max(read.at_ns, before)
-        taken.append(Step(read.seq, began, read.relayed_ns, None if coarse else _holder(read, began, instants, paused)))
-        if read.relayed_ns is None:
+        began = max(read.at_ns, previous_ns)
+        relayed_ns = read.relayed_ns
+        who: Literal["relay", "client"] | None = None
+        if not coarse and (read.start <= FREE_BYTES or (relayed_ns is not None and relayed_ns - began < _SHORT_NS)):
+            who = "relay"
+        elif not coarse:
+            # A relay that took another read meanwhile was running: so the step waited for the client.
+            next_read = bisect_right(at_ns, began)
+            was_running = next_read < len(at_ns) and (relayed_ns is None or at_ns[next_read] < relayed_ns)
+            who = "client" if paused or was_running else None
+        read_steps.append(Step(read.seq, began, relayed_ns, who))
+        if relayed_ns is None:
             break
-        before = read.relayed_ns
-    return taken
-
-
-def _holder(read: Read, began: int, instants: Sequence[int], paused: int) -> Literal["relay", "client"] | None:
-    ended = read.relayed_ns
-    if read.start <= FREE_BYTES or (ended is not None and ended - began < _SHORT_NS):
-        return "relay"
-    following = bisect_right(instants, began)
-    lived = following < len(instants) and (ended is None or instants[following] < ended)
-    return "client" if paused or lived else None
+        previous_ns = relayed_ns
+    return read_steps
 
 
 def slowness(
-    gaps: Sequence[int], reads: Sequence[Read], taken: Sequence[Step], doubted: Sequence[int] = ()
+    gaps: Sequence[int], reads: Sequence[Read], read_steps: Sequence[Step], doubtful: Sequence[int] = ()
 ) -> Slowness:
     """Summarise upstream's gaps between reads with output, the reads and their steps.
 
-    `doubted` are the gaps that may not be upstream's.
+    `doubtful` are the gaps that may not be upstream's.
     """
-    known = [(step, step.ns) for step in taken if step.ns is not None]
-    own = [ns for step, ns in known if step.who == "relay"]
-    waits = [ns if step.who == "client" else 0 for step, ns in known if step.who is not None]
-    unclear = [*(ns for step, ns in known if step.who is None), *doubted]
+    durations = [(step, step.ns) for step in read_steps if step.ns is not None]
+    relay_ns = [ns for step, ns in durations if step.who == "relay"]
+    client_ns = [ns if step.who == "client" else 0 for step, ns in durations if step.who is not None]
+    unclear_ns = [*(ns for step, ns in durations if step.who is None), *doubtful]
     columns = Reads.of(reads)
     delays = [
         relayed - at for relayed, at in zip(columns.relayed_ns, columns.at_ns, strict=True) if relayed is not None
     ]
-    return Slowness(*(_spread(values) for values in (gaps, own, waits, unclear, delays)))
+    return Slowness(*(_spread(values) for values in (gaps, relay_ns, client_ns, unclear_ns, delays)))
 
 
 def _spread(values: Iterable[int]) -> Spread | None:
@@ -307,28 +303,28 @@ def pauses(reads: Sequence[Read]) -> list[int]:
 
     It is computed from the relay's buffer limits, and holds only if the relay did pause.
     """
-    handed = [read.relayed_ns for read in takewhile(lambda read: read.relayed_ns is not None, reads)]
-    instants = [at for at in handed if at is not None]
+    until_stuck = takewhile(lambda relayed_ns: relayed_ns is not None, Reads.of(reads).relayed_ns)
+    relayed_ns = [at_ns for at_ns in until_stuck if at_ns is not None]
     sizes = list(accumulate(Reads.of(reads).size, initial=0))
-    found = []
+    pauses_ns = []
     for place, read in enumerate(reads):
-        taken = min(bisect_right(instants, read.at_ns), place)
+        relayed_before = min(bisect_right(relayed_ns, read.at_ns), place)
         resumed = 0
-        if sizes[place + 1] - sizes[taken + 1] > UNSENT_BYTES:
+        if sizes[place + 1] - sizes[relayed_before + 1] > UNSENT_BYTES:
             # Reading goes on when the first read is handed on behind which less than half of it waits.
-            last = max(bisect_right(sizes, sizes[place + 1] - UNSENT_BYTES // 2) - 2, taken)
-            resumed = instants[last] if last < len(instants) else 0
-        found.append(max(resumed - read.at_ns, 0))
-    return found
+            resuming = max(bisect_right(sizes, sizes[place + 1] - UNSENT_BYTES // 2) - 2, relayed_before)
+            resumed = relayed_ns[resuming] if resuming < len(relayed_ns) else 0
+        pauses_ns.append(max(resumed - read.at_ns, 0))
+    return pauses_ns
 
 
-def came_at_once(brought: Sequence[int], place: int) -> bool:
+def came_at_once(brought: Sequence[int], index: int) -> bool:
     """Return True if a read brought together chunks sent one by one: held back on the way, or not read in time.
 
     `brought` is the number of output chunks in each read with output. The rule: this read brought three or more, and of
     the up to eight before it and eight after it, at least three in all, more than half brought just one.
     """
-    if brought[place] < _SEVERAL:
+    if brought[index] < 3:
         return False
-    around = [*brought[max(place - _AROUND, 0) : place], *brought[place + 1 : place + 1 + _AROUND]]
-    return len(around) >= _FEWEST_AROUND and sum(count == 1 for count in around) > len(around) / 2
+    neighbours = [*brought[max(index - 8, 0) : index], *brought[index + 1 : index + 9]]
+    return len(neighbours) >= 3 and sum(count == 1 for count in neighbours) > len(neighbours) / 2

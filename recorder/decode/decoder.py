@@ -5,8 +5,21 @@ outside of any event, or a body that is no stream. A *chunk* is a payload in an 
 answer differ from an earlier one in one text only: they are found several at a time (`templates`) and kept as one
 `ItemRun`, without an object for each event.
 
-The time of an item, and of the chunks in it, is that of the read which holds its last byte. No body, however broken or
-hostile, is an error: what cannot be read is left out and flagged. Measures are derived in `derive`.
+The rules, in the order in which `decode` applies them:
+
+1. The content coding comes off first; a body that breaks within it is decoded up to there.
+2. The framing is that of the content type unless the beginning of the body says otherwise (`framing_of`): servers and
+   gateways send event streams as `application/json` or `text/plain`, and errors in JSON as `text/event-stream`.
+3. Standard events are decoded to the letter, as a browser would. Payloads that real servers send beside them are read
+   as well, and flagged: JSON outside of any event, lines without `data:`, a last event without its blank line, and
+   `error:` lines. Such a payload is an item of its own (`record`), so that events still count as the standard says.
+4. The time of an item, and of the chunks in it, is that of the read which holds its last byte. Two events in one read
+   have the same time.
+5. The dialect that claimed a payload is asked first about the next one. Which API answered is decided at the end, by
+   the first chunk with output.
+
+No body, however broken or hostile, is an error: what cannot be read is left out and flagged. Measures are derived in
+`derive`.
 """
 
 import functools
@@ -59,15 +72,12 @@ _FRAMINGS: Final[dict[str, Framing]] = {
 STREAM_TYPES: Final = frozenset(_FRAMINGS)
 """The content types of streams."""
 _RECORDS: Final = {"ndjson": ndjson, "json-array": json_array, "aws-eventstream": aws_eventstream}
+# Google's custom methods (`:streamGenerateContent`): without `alt=sse` they answer with one array.
 _ARRAY_PATH = re.compile(r":stream\w*(?:\?|$)")
 _LOOKS_LIKE_EVENTS = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:data[:\r\n]|event:|id:|retry:|:)")
 _LOOKS_LIKE_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*[\[{]")
+# llama.cpp until September 2025 put errors in such a field, which the standard ignores (llama.cpp#16104).
 _ERROR_LINE = re.compile(rb"(?:^|(?<=[\r\n]))error:([^\r\n]*)")
-_CHATS: Final = frozenset({chat.API, cohere.API})
-_ARRAY_APIS: Final = frozenset({"gemini"})
-_FIRST_ELEMENT: Final = 1 << 20
-_OPAQUE: Final = Chunk("")
-"""A message of a call whose payload is not read."""
 _LF: Final = b"\n\n"
 _CRLF: Final = b"\r\n\r\n"
 
@@ -107,58 +117,67 @@ class TimedChunk(NamedTuple):
 
 @dataclass
 class Decoded:
-    """A decoded body. `data` is the body without its content coding, `whole` whether all of it was decoded.
+    """A decoded body: columns of its items, and runs of its chunks.
 
-    `framing` is that of its payloads. Of a WebSocket, `data` are the messages of both directions in the order in which
-    they were completed, unmasked and inflated; `sent` are the items that the client sent, `turns` the responses,
-    `drafts` the same with their contents, `audio` the items of both sides with audio, and `close` has its code and
-    reason.
-
-    Columns with one value for each item, in the order in which they were completed: `kinds` (indexes into `KINDS`),
-    `starts` and `ends` (offsets in `data`), `at_ns` and `reads` (timestamp and seq of the read that completed it; None
-    where the tape lacks that read, and no seq for the client's items). `runs` hold the chunks. `read_ends` are the ends
-    of the reads in `data`, `read_at_ns` their timestamps; bytes without a read have None. `api` is that of the dialect
-    that claimed the payload, "unknown" if none did, None if there is none. `declared` is the declared dialect that
-    recognised the exchange or its stream, `is_recognised` that it did so by more than the path. `done_item` is the item
-    with the last `[DONE]`, `end_item` the one with the last event that ends a stream of its dialect; `is_aborted`: an
-    event said that the answer stays incomplete. `is_cut`: the end cuts an event or a message off. `may_repeat`: some
-    text may have come twice. `remark` is the last text that upstream put outside of the events, and `misfit` the last
-    in the place of JSON: often the reason why a stream broke. Of a call by gRPC or Connect, `status` is the one that
-    came, and `message_coding` that of compressed messages. `flush_count` is that of the compressor, None without one.
+    The columns `kinds`, `starts`, `ends`, `at_ns` and `reads` have one value for each item, in the order of completion.
     """
 
     data: bytes
+    """The body without its content coding; of a WebSocket the messages of both directions in the order of their
+    completion, unmasked and inflated."""
     framing: Framing
     whole: bool = True
+    """True if all of the body was decoded."""
     kinds: bytearray = field(default_factory=bytearray)
+    """Indexes into `KINDS`."""
     starts: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     at_ns: Sequence[int | None] = ()
+    """Timestamps of the reads that completed the items; None where the tape lacks the read."""
     reads: Sequence[int | None] = ()
+    """The seq of these reads; None for a client's items, too."""
     runs: list[ItemRun] = field(default_factory=list)
     flags: set[str] = field(default_factory=set)
     api: str | None = None
+    """The API of the dialect that claimed the payload; "unknown" if none did, None without a payload."""
     done_item: int | None = None
+    """The item with the last `[DONE]`."""
     end_item: int | None = None
+    """The item with the last event that ends a stream of its dialect."""
     read_ends: Sequence[int] = ()
     read_at_ns: Sequence[int | None] = ()
+    """The ends of all reads in `data`, and their timestamps; None for bytes without a read."""
     ids: dict[int, str] = field(default_factory=dict)
     fields: dict[int, tuple[str, str]] = field(default_factory=dict)
+    """Type and data of the items where they cannot be read from the bytes again."""
     sent: set[int] = field(default_factory=set)
+    """The items that the client of a WebSocket sent."""
     turns: "list[ResponseTurn]" = field(default_factory=list)
     drafts: list[TurnDraft] = field(default_factory=list)
+    """The responses over a WebSocket, and the same with their contents."""
     audio: dict[int, AudioPart] = field(default_factory=dict)
+    """The audio in the items of both sides."""
     close: CloseFrame | None = None
     declared: DeclaredDialect | None = None
+    """The declared dialect that recognised the exchange or its stream."""
     is_recognised: bool = False
+    """True if it did so by more than the path."""
     is_aborted: bool = False
+    """True if an event said that the answer stays incomplete."""
     status: rpc.CallStatus | None = None
+    """The status of a call by gRPC or Connect."""
     message_coding: str | None = None
+    """The coding of compressed messages of such a call."""
     is_cut: bool = False
+    """True if the body ends within an event or a message."""
     may_repeat: bool = False
+    """True if some text may have come twice, in deltas and whole."""
     remark: str | None = None
+    """The last text outside of the events: often the reason why a stream broke."""
     misfit: str | None = None
+    """The last text in the place of JSON."""
     flush_count: int | None = None
+    """The number of the compressor's flushes; None without compression."""
 
     @property
     def is_call(self) -> bool:
@@ -195,13 +214,13 @@ class Decoded:
     @property
     def ended_ns(self) -> int | None:
         """The timestamp of the last event that ends the stream."""
-        said = [item for item in (self.done_item, self.end_item) if item is not None]
-        return self.at_ns[max(said)] if said else None
+        items = [item for item in (self.done_item, self.end_item) if item is not None]
+        return self.at_ns[max(items)] if items else None
 
     def add(self, chunk: Chunk, item: int) -> None:
         """Add a chunk that stands in an item."""
         self.runs.append(ItemRun(chunk, None, [""], item))
-        if chunk.begins:
+        if chunk.begins:  # a stream with several answers is over when its last one is
             self.done_item = self.end_item = None
         if chunk.ends:
             self.end_item = item
@@ -223,22 +242,23 @@ class Decoded:
         if self.may_repeat and len(self.runs) > 1:
             finals.settle(self.runs)
 
-    def place_of_fault(self) -> int | None:
+    def fault_index(self) -> int | None:
         """Return the index of the first run with an error; None if there is none."""
-        forgives = self.dialect is not None and self.dialect.forgives_empty_errors
-        last = max((place for place, run in enumerate(self.runs) if run.chunk.output), default=-1) if forgives else -1
-        for place, run in enumerate(self.runs):
+        last_output = -1
+        if self.dialect is not None and self.dialect.forgives_empty_errors:
+            last_output = max((index for index, run in enumerate(self.runs) if run.chunk.output), default=-1)
+        for index, run in enumerate(self.runs):
             fault = run.chunk.fault
-            if fault is not None and (fault != ReportedError(None, None) or place > last):
-                return place
+            if fault is not None and (fault != ReportedError(None, None) or index > last_output):
+                return index
         return None
 
-    def item(self, no: int) -> Item:
+    def item(self, number: int) -> Item:
         """Return an item with its text, read from its bytes."""
-        start, end, kind = self.starts[no], self.ends[no], self.kinds[no]
+        start, end, kind = self.starts[number], self.ends[number], self.kinds[number]
         raw, type = self.data[start:end], ""
-        if no in self.fields:
-            type, text = self.fields[no]
+        if number in self.fields:
+            type, text = self.fields[number]
         elif kind == EVENT:
             type, text = fields(self.framing, raw, self.message_coding)
         elif kind == COMMENT:
@@ -247,19 +267,18 @@ class Decoded:
             text = raw.decode("utf-8-sig", "replace") if encoding.is_utf8(raw) else ""
         else:
             text = raw.decode("utf-8", "replace")
-        sender = "client" if no in self.sent else "upstream"
-        return Item(
-            no, KINDS[kind], self.at_ns[no], self.reads[no], type, self.ids.get(no, ""), text, start, end, sender
-        )
+        at_ns, read, id = self.at_ns[number], self.reads[number], self.ids.get(number, "")
+        sender = "client" if number in self.sent else "upstream"
+        return Item(number, KINDS[kind], at_ns, read, type, id, text, start, end, sender)
 
     def items(self) -> list[Item]:
         """Return all items with their texts."""
         return list(map(self.item, range(len(self.kinds))))
 
-    def chunk(self, no: int) -> Chunk:
+    def chunk(self, number: int) -> Chunk:
         """Return a chunk by its number."""
-        place = bisect_right(self._firsts, no) - 1
-        return self.runs[place].chunk_of(no - self._firsts[place])
+        index = bisect_right(self._first_chunks, number) - 1
+        return self.runs[index].chunk_of(number - self._first_chunks[index])
 
     @functools.cached_property
     def answering_ns(self) -> Sequence[int | None]:
@@ -273,21 +292,26 @@ class Decoded:
             return self.at_ns
         # Responses of Realtime overlap, by the thousand if a peer likes: no item is looked at once for each.
         latest_ns = max((at for at in self.at_ns if at is not None), default=0)
-        borders, asked = [0] * (len(self.at_ns) + 1), list[tuple[int, int]]()
+        open_changes, turn_spans = [0] * (len(self.at_ns) + 1), list[tuple[int, int]]()
         for turn in self.turns:
             asked_ns = None if turn.asked is None or not turn.generates else self.at_ns[turn.asked]
             if asked_ns is None:
                 continue
             ended_ns = None if turn.last is None else self.at_ns[turn.last]
-            asked.append((asked_ns, max(asked_ns, latest_ns if ended_ns is None else ended_ns)))
-            borders[turn.first] += 1
-            borders[-1 if turn.last is None else turn.last + 1] -= 1
-        spans = union(asked)
-        before = list(accumulate((end - start for start, end in spans), initial=0))
+            turn_spans.append((asked_ns, max(asked_ns, latest_ns if ended_ns is None else ended_ns)))
+            open_changes[turn.first] += 1
+            open_changes[-1 if turn.last is None else turn.last + 1] -= 1
+        spans = union(turn_spans)
+        # The clock's time at the start of each span: the sum of the spans in front of it.
+        offsets = list(accumulate((end - start for start, end in spans), initial=0))
         times: list[int | None] = []
-        for at_ns, open_turns in zip(self.at_ns, accumulate(borders), strict=False):
-            place = bisect_right(spans, at_ns, key=itemgetter(0)) - 1 if open_turns and at_ns is not None else -1
-            times.append(None if place < 0 else before[place] + min(at_ns or 0, spans[place][1]) - spans[place][0])
+        for at_ns, open_turns in zip(self.at_ns, accumulate(open_changes), strict=False):
+            index = bisect_right(spans, at_ns, key=itemgetter(0)) - 1 if open_turns and at_ns is not None else -1
+            if index < 0 or at_ns is None:
+                times.append(None)
+            else:
+                start, end = spans[index]
+                times.append(offsets[index] + min(at_ns, end) - start)
         return times
 
     def turn_of(self, item: int) -> int:
@@ -295,7 +319,7 @@ class Decoded:
         return max(bisect_right(self.turns, item, key=lambda turn: turn.first) - 1, 0)
 
     @functools.cached_property
-    def _firsts(self) -> list[int]:
+    def _first_chunks(self) -> list[int]:
         """The number of each run's first chunk."""
         return list(accumulate(map(len, self.runs), initial=0))
 
@@ -315,8 +339,8 @@ def fields(framing: Framing, raw: bytes, message_coding: str | None = None) -> t
         return length_prefixed.fields(raw, framing, message_coding)
     if framing == "websocket":
         return "message", raw.decode("utf-8", "replace")
-    found: tuple[str, str] = _RECORDS.get(framing, sse).fields(raw)
-    return found
+    type_and_data: tuple[str, str] = _RECORDS.get(framing, sse).fields(raw)
+    return type_and_data
 
 
 def decode(exchange: Exchange, reads: Sequence[Read], body: bytes, clock: Clock = THREAD) -> Decoded:
@@ -327,12 +351,14 @@ def decode(exchange: Exchange, reads: Sequence[Read], body: bytes, clock: Clock 
     columns = Reads.of(reads)
     if exchange.framing == "websocket":
         return _decode_websocket(exchange, columns, body, clock)
-    span_ends, places = encoding.spans(columns.start, columns.size, len(body))
+    span_ends, span_reads = encoding.spans(columns.start, columns.size, len(body))
     plain, is_miscoded = encoding.fitting(exchange.coding, body, span_ends)
     decoded = Decoded(plain.data, framing_of(exchange, plain.data), whole=plain.flag is None)
     decoded.flush_count = plain.flush_count
-    decoded.flags |= {plain.flag} if plain.flag is not None else set()
-    decoded.flags |= {"wrong_coding"} if is_miscoded else set()
+    if plain.flag is not None:
+        decoded.flags.add(plain.flag)
+    if is_miscoded:
+        decoded.flags.add("wrong_coding")
     allowance = Allowance(clock, len(plain.data))
     reader = PayloadReader(exchange, allowance)
     try:
@@ -350,10 +376,11 @@ def decode(exchange: Exchange, reads: Sequence[Read], body: bytes, clock: Clock 
         decoded.whole = False
     choices.merge(decoded.runs, exchange.request)
     decoded.settle()
-    _set_times(decoded, columns, plain.ends, places, is_identity=plain.ends is span_ends)
+    _set_times(decoded, columns, plain.ends, span_reads, is_identity=plain.ends is span_ends)
     decoded.declared, decoded.is_recognised = reader.declared, reader.is_certain
-    decoded.api = _api(decoded, api_asked(exchange))
-    if decoded.api == "unknown" and api_asked(exchange) is None:  # its events may have any format
+    path_api = api_asked(exchange)
+    decoded.api = _api(decoded, path_api)
+    if decoded.api == "unknown" and path_api is None:  # its events may have any format
         decoded.flags.discard("malformed")
         decoded.misfit = None
     if exchange.gap_bytes:  # a missing part leaves the rest of a line
@@ -376,19 +403,20 @@ def framing_of(exchange: Exchange, data: bytes) -> Framing:
         return "aws-eventstream"
     if _LOOKS_LIKE_EVENTS.match(data):
         return "sse"
-    asked_for_array = _ARRAY_PATH.search(exchange.path) is not None
-    if json_array.looks_like(data) and (asked_for_array or _is_streamed_array(data)):
+    is_array_path = _ARRAY_PATH.search(exchange.path) is not None
+    if json_array.looks_like(data) and (is_array_path or _is_streamed_array(data)):
         return "json-array"
     if typed in (None, "sse") and ndjson.looks_like(data):
         return "ndjson"
     if (typed == "ndjson" and ndjson.is_document(data)) or (typed == "sse" and _is_whole_answer(data)):
         return "json"
-    return typed or ("json-array" if asked_for_array and not data else "json")
+    return typed or ("json-array" if is_array_path and not data else "json")
 
 
 def _is_streamed_array(data: bytes) -> bool:
-    first = next(json_array.records(data[:_FIRST_ELEMENT]), None)
-    return first is not None and payloads.read(first.data).api in _ARRAY_APIS
+    # A first element of over 1 MiB is of an answer that is not streamed; looking further would decode all of it twice.
+    element = next(json_array.records(data[: 1 << 20]), None)
+    return element is not None and payloads.read(element.data).api == "gemini"
 
 
 def _is_whole_answer(data: bytes) -> bool:
@@ -400,24 +428,24 @@ def _is_whole_answer(data: bytes) -> bool:
 
 def _decode_records(decoded: Decoded, reader: PayloadReader, allowance: Allowance) -> None:
     """Decode a stream of records that are no server-sent events; a record is an event with one payload."""
-    read = 0
+    covered = 0
     for record in _RECORDS[decoded.framing].records(decoded.data):
         allowance.take()
         if 2 * len(decoded.kinds) >= MAX_ITEMS:
             raise TooMuchError
-        item, read = len(decoded.kinds), record.end
+        item, covered = len(decoded.kinds), record.end
         decoded.kinds.append(EVENT)
         decoded.starts.append(record.start)
         decoded.ends.append(record.end)
         chunk = payloads.MALFORMED if record.broken else payloads.read(record.data, record.type, reader)
         if chunk is payloads.MALFORMED and decoded.framing == "ndjson":
             decoded.note(record.data)
-        _take(decoded, chunk, item)
-    decoded.is_cut = decoded.framing == "aws-eventstream" and read < len(decoded.data)
+        _add(decoded, chunk, item)
+    decoded.is_cut = decoded.framing == "aws-eventstream" and covered < len(decoded.data)
 
 
-def _take(decoded: Decoded, chunk: Chunk, item: int) -> None:
-    """Add the payload of a record. Raises `TooMuchError` if it is more than is parsed."""
+def _add(decoded: Decoded, chunk: Chunk, item: int) -> None:
+    """Add the payload of an item. Raises `TooMuchError` if it is more than is parsed."""
     if chunk is payloads.UNREAD:
         raise TooMuchError
     if chunk is payloads.DONE:
@@ -432,16 +460,16 @@ def _take(decoded: Decoded, chunk: Chunk, item: int) -> None:
 
 def _decode_call(decoded: Decoded, exchange: Exchange, reader: PayloadReader, allowance: Allowance) -> None:
     """Decode a stream of messages by gRPC or Connect: payloads in JSON are read, others are opaque."""
-    named = rpc.message_type(exchange.content_type)
-    is_json = named is not None and named.is_json
+    call_type = rpc.message_type(exchange.content_type)
+    is_json = call_type is not None and call_type.is_json
     decoded.message_coding = rpc.message_coding(exchange, decoded.framing)
     decoded.status = rpc.status_around(exchange, decoded.framing, is_empty=not decoded.data)
-    inflater, read = _Inflater(decoded), 0
+    inflater, covered = _Inflater(decoded), 0
     for message in length_prefixed.messages(decoded.data, decoded.framing):
         allowance.take()
         if 2 * len(decoded.kinds) >= MAX_ITEMS:
             raise TooMuchError
-        item, read = len(decoded.kinds), message.end
+        item, covered = len(decoded.kinds), message.end
         decoded.kinds.append(EVENT)
         decoded.starts.append(message.start)
         decoded.ends.append(message.end)
@@ -449,14 +477,15 @@ def _decode_call(decoded: Decoded, exchange: Exchange, reader: PayloadReader, al
         if message.is_last:
             _end_call(decoded, payload, item)
         elif payload is None:
-            decoded.add(_OPAQUE, item)
+            decoded.add(Chunk(""), item)
         else:
-            text = payload.decode("utf-8", "replace")
-            _take(decoded, payloads.read(text, reader=reader), item)
-    if read < len(decoded.data):
-        is_over = decoded.framing != "grpc" and decoded.status is not None
-        decoded.is_cut = not is_over
-        decoded.flags |= {"surplus_bytes"} if is_over else set()
+            _add(decoded, payloads.read(payload.decode("utf-8", "replace"), reader=reader), item)
+    if covered < len(decoded.data):
+        # The status of gRPC comes in trailers, behind the body: no message of the body is its last one.
+        if decoded.framing != "grpc" and decoded.status is not None:
+            decoded.flags.add("surplus_bytes")
+        else:
+            decoded.is_cut = True
 
 
 def _end_call(decoded: Decoded, payload: bytes | None, item: int) -> None:
@@ -475,7 +504,7 @@ class _Inflater:
 
     def __init__(self, decoded: Decoded) -> None:
         self._decoded = decoded
-        self._left = encoding.MAX_DECODED
+        self._allowed_bytes = encoding.MAX_DECODED
 
     def payload(self, message: length_prefixed.Message) -> bytes | None:
         """Return the payload of a message, or None, with a flag, if its coding cannot be decoded."""
@@ -483,8 +512,8 @@ class _Inflater:
         if not message.flags & length_prefixed.COMPRESSED:
             return payload
         plain = encoding.plain(coding, payload, (len(payload),))
-        self._left -= len(plain.data)
-        if plain.flag == "decode_limit" or self._left < 0:
+        self._allowed_bytes -= len(plain.data)
+        if plain.flag == "decode_limit" or self._allowed_bytes < 0:
             raise TooMuchError
         if plain.flag is not None or encoding.is_identity(coding):
             self._decoded.flags.add("undecoded")
@@ -496,29 +525,31 @@ def _decode_websocket(exchange: Exchange, reads: Reads, body: bytes, clock: Cloc
     """Decode both directions of a WebSocket, their messages in the order in which they were completed."""
     from wiretape.recorder.decode.websocket import converse  # few tapes have any: wsproto is loaded where one is met
 
-    found = converse(exchange, reads, body, MAX_ITEMS, clock)
+    messages = converse(exchange, reads, body, MAX_ITEMS, clock)
     decoded = Decoded(
-        bytes(found.data),
+        bytes(messages.data),
         "websocket",
-        whole=found.is_whole,
-        kinds=bytearray(EVENT if kind in ("text", "binary") else KINDS.index(kind) for kind in found.kinds),
-        starts=found.starts,
-        ends=found.ends,
-        at_ns=found.at_ns,
-        reads=found.reads,
-        api=found.api,
-        sent=found.sent,
-        turns=found.turns,
-        drafts=found.drafts,
-        audio=found.audio,
-        close=found.close,
-        end_item=found.end_item,
+        whole=messages.is_whole,
+        kinds=bytearray(EVENT if kind in ("text", "binary") else KINDS.index(kind) for kind in messages.kinds),
+        starts=messages.starts,
+        ends=messages.ends,
+        at_ns=messages.at_ns,
+        reads=messages.reads,
+        api=messages.api,
+        sent=messages.sent,
+        turns=messages.turns,
+        drafts=messages.drafts,
+        audio=messages.audio,
+        close=messages.close,
+        end_item=messages.end_item,
     )
-    for chunk, item in found.chunks:
+    for chunk, item in messages.chunks:
         decoded.add(chunk, item)
     decoded.settle()
-    raised = {"malformed": found.has_fault, "decode_limit": not found.is_whole}
-    decoded.flags.update(flag for flag, is_raised in raised.items() if is_raised)
+    if messages.has_fault:
+        decoded.flags.add("malformed")
+    if not messages.is_whole:
+        decoded.flags.add("decode_limit")
     return decoded
 
 
@@ -537,45 +568,46 @@ def _decode_whole(decoded: Decoded, reader: PayloadReader) -> None:
 
 
 def _set_times(
-    decoded: Decoded, reads: Reads, span_ends: Sequence[int], places: Sequence[int], *, is_identity: bool
+    decoded: Decoded, reads: Reads, span_ends: Sequence[int], span_reads: Sequence[int], *, is_identity: bool
 ) -> None:
-    """Set the columns that come from the reads; `places` has the read of each span, -1 where there is none."""
+    """Set the columns that come from the reads; `span_reads` has the read of each span, -1 where there is none."""
     # With each event in a read of its own, the columns are those of the reads.
     if is_identity and decoded.ends == span_ends:
-        owners = places
+        item_reads = span_reads
     else:
-        padded = [*places, -1]
+        padded = [*span_reads, -1]
         # Most events end where a read does: only the others are searched for. Of equal ends, the first one counts.
         span_of = dict(zip(reversed(span_ends), range(len(span_ends) - 1, -1, -1), strict=True))
         spans = zip(map(span_of.get, decoded.ends), decoded.ends, strict=True)
-        owners = [padded[bisect_left(span_ends, end) if span is None else span] for span, end in spans]
-    decoded.at_ns, decoded.reads = _of_reads(reads.at_ns, owners), _of_reads(reads.seq, owners)
-    decoded.read_ends, decoded.read_at_ns = span_ends, _of_reads(reads.at_ns, places)
+        item_reads = [padded[bisect_left(span_ends, end) if span is None else span] for span, end in spans]
+    decoded.at_ns, decoded.reads = _of_reads(reads.at_ns, item_reads), _of_reads(reads.seq, item_reads)
+    decoded.read_ends, decoded.read_at_ns = span_ends, _of_reads(reads.at_ns, span_reads)
 
 
-def _of_reads(column: Sequence[int], places: Sequence[int]) -> Sequence[int | None]:
-    """Return the values of a column of the reads at some places, None at -1."""
-    if places == range(len(column)):
+def _of_reads(column: Sequence[int], indexes: Sequence[int]) -> Sequence[int | None]:
+    """Return the values of a column of the reads at some indexes, None at -1."""
+    if indexes == range(len(column)):
         return list(column)
     values: list[int | None] = [*column, None]
-    return [*map(values.__getitem__, places)]
+    return [*map(values.__getitem__, indexes)]
 
 
-def _api(decoded: Decoded, asked: str | None) -> str | None:
+def _api(decoded: Decoded, path_api: str | None) -> str | None:
+    """Return the API of a body whose path names `path_api`, or None; "unknown" for a stream of no known dialect."""
     # Data that gateways put before an answer may look like another API's: the output decides.
     claims = [run.chunk for run in decoded.runs if run.chunk.api]
     claimed = next((chunk.api for chunk in claims if chunk.output), claims[0].api if claims else None)
     # Usage alone is no chat: other answers report it likewise.
-    is_named = claimed not in _CHATS or any(run.chunk.pieces for run in decoded.runs)
+    is_named = claimed not in (chat.API, cohere.API) or any(run.chunk.pieces for run in decoded.runs)
     if not decoded.stream:
         return claimed if is_named else None
     if claimed is not None:
         is_foreign = any(run.chunk.counts and not run.chunk.api for run in decoded.runs)
-        return claimed if is_named or ((decoded.done or asked is not None) and not is_foreign) else "unknown"
+        return claimed if is_named or ((decoded.done or path_api is not None) and not is_foreign) else "unknown"
     if decoded.flags & {"malformed", "undecoded"} or any(run.chunk.counts for run in decoded.runs):
         return "unknown"
     # Unless the path names another API, [DONE] alone ends an answer of chat.
-    return (asked if asked in registry.BY_API else chat.API) if decoded.done else None
+    return (path_api if path_api in registry.BY_API else chat.API) if decoded.done else None
 
 
 class _StreamDecoder:
@@ -588,9 +620,11 @@ class _StreamDecoder:
         self._reader = reader
         self._cursor = sse.EventCursor(self._data)
         self._covered = self._cursor.at
+        """The offset up to which all bytes are in items."""
         self._templates = Templates(reader)
         self._blank = _CRLF if b"\r" in self._data else _LF
         self._count = 0
+        """Items and payloads, which `MAX_ITEMS` limits together."""
 
     def run(self) -> None:
         """Decode the data. Raises `TooMuchError`, with all before that in place."""
@@ -602,11 +636,11 @@ class _StreamDecoder:
                 if item is not None:
                     self._take(item)
         is_open, tail = cursor.in_block, cursor.finish()
-        self._between(tail.start if tail else size)
-        is_sent = tail is not None and self._tail(tail)
-        self._decoded.is_cut = is_open and not is_sent
+        self._take_unframed(tail.start if tail else size)
+        is_readable = tail is not None and self._take_tail(tail)
+        self._decoded.is_cut = is_open and not is_readable
         if cursor.has_error:
-            self._error_lines()
+            self._take_error_lines()
 
     def _take_repeated(self) -> bool:
         """Decode the following events whose payloads repeat an earlier one; return True if there are any."""
@@ -615,7 +649,7 @@ class _StreamDecoder:
         if repeated is None:
             return False
         template, texts, sizes = repeated
-        self._between(start)
+        self._take_unframed(start)
         self._check_room()
         room = (MAX_ITEMS - self._count + 1) // 2
         borders = list(accumulate(sizes[:room], initial=start))
@@ -633,15 +667,15 @@ class _StreamDecoder:
 
     def _take(self, item: sse.Event | sse.Comment) -> None:
         if item.start > self._covered:
-            self._between(item.start)
+            self._take_unframed(item.start)
         self._covered = max(self._covered, item.end)
         if isinstance(item, sse.Event):
-            self._event(item)
+            self._take_event(item)
         else:
-            self._item(COMMENT, item.start, item.end)
+            self._add_item(COMMENT, item.start, item.end)
 
-    def _event(self, event: sse.Event) -> None:
-        item = self._item(EVENT, event.start, event.end)
+    def _take_event(self, event: sse.Event) -> None:
+        item = self._add_item(EVENT, event.start, event.end)
         if event.id:
             self._decoded.ids[item] = event.id
         chunk = payloads.read(event.data, event.type, self._reader)
@@ -652,7 +686,10 @@ class _StreamDecoder:
                 if repaired is payloads.MALFORMED:
                     self._decoded.note(event.data)
         elif chunk is payloads.EMPTY:
-            self._empty(event, item)
+            # Its payload may stand on the lines below, without a prefix.
+            chunks = self._repaired(event) if b"{" in self._data[event.start : event.end] else []
+            for repaired in [payloads.EMPTY] if not chunks or payloads.MALFORMED in chunks else chunks:
+                self._add(repaired, item)
         elif chunk is payloads.DONE or chunk is payloads.UNREAD:
             self._add(chunk, item)
         else:
@@ -660,13 +697,7 @@ class _StreamDecoder:
             self._count += 1
             self._templates.learn(event, self._data[event.start : event.end], chunk)
 
-    def _empty(self, event: sse.Event, item: int) -> None:
-        """Add an event without data, unless its payload stands on the lines below, without a prefix."""
-        repaired = self._repaired(event) if b"{" in self._data[event.start : event.end] else []
-        for chunk in [payloads.EMPTY] if not repaired or payloads.MALFORMED in repaired else repaired:
-            self._add(chunk, item)
-
-    def _item(self, kind: int, start: int, end: int) -> int:
+    def _add_item(self, kind: int, start: int, end: int) -> int:
         self._check_room()
         decoded = self._decoded
         decoded.kinds.append(kind)
@@ -682,36 +713,27 @@ class _StreamDecoder:
     def _add(self, chunk: Chunk, item: int) -> None:
         self._check_room()
         self._count += 1
-        if chunk is payloads.UNREAD:
-            raise TooMuchError
-        if chunk is payloads.DONE:
-            self._decoded.done_item = item
-        elif chunk is payloads.EMPTY:
-            self._decoded.flags.add("empty_data")
-        elif chunk is payloads.MALFORMED:
-            self._decoded.flags.add("malformed")
-        else:
-            self._decoded.add(chunk, item)
+        _add(self._decoded, chunk, item)
 
-    def _tail(self, tail: sse.Event) -> bool:
-        """Decode the event that the standard discards, and return True if it can be read: then it was sent.
+    def _take_tail(self, tail: sse.Event) -> bool:
+        """Decode the event that the standard discards, and return True if it can be read: then all of it was sent.
 
         If not, it is where the stream was cut.
         """
-        sent = [
-            chunk for chunk in self._repaired(tail) if chunk is not payloads.MALFORMED and chunk is not payloads.EMPTY
-        ]
-        if sent:
-            self._decoded.flags.add("unterminated")
-            item = self._item(RECORD, tail.start, tail.end)
-            self._decoded.fields[item] = tail.type, tail.data
-            if tail.id:
-                self._decoded.ids[item] = tail.id
-            for chunk in sent:
-                self._add(chunk, item)
-        else:
+        # Gemini ends streams without the last blank line (gemini-cli#29059); openai-node reads such an event as well.
+        unreadable = (payloads.MALFORMED, payloads.EMPTY)
+        chunks = [chunk for chunk in self._repaired(tail) if not any(chunk is marker for marker in unreadable)]
+        if not chunks:
             self._decoded.note(tail.data)
-        return bool(sent)
+            return False
+        self._decoded.flags.add("unterminated")
+        item = self._add_item(RECORD, tail.start, tail.end)
+        self._decoded.fields[item] = tail.type, tail.data
+        if tail.id:
+            self._decoded.ids[item] = tail.id
+        for chunk in chunks:
+            self._add(chunk, item)
+        return True
 
     def _repaired(self, event: sse.Event) -> list[Chunk]:
         block = self._data[event.start : event.end].decode("utf-8", "replace")
@@ -719,7 +741,7 @@ class _StreamDecoder:
         self._decoded.flags.update(flags)
         return repaired
 
-    def _between(self, end: int) -> None:
+    def _take_unframed(self, end: int) -> None:
         """Decode the payloads outside of any event, up to `end`."""
         start = self._covered
         if not self._data[start:end].strip():
@@ -728,35 +750,29 @@ class _StreamDecoder:
             self._decoded.remark = remarks.around_fields(self._data[start:end]) or self._decoded.remark
         # Escaped, not replaced: the length of each character in bytes must not be lost.
         region = self._data[start:end].decode("utf-8", "surrogateescape")
-        done = 0
+        region_offset = 0
         for chunk, stop in payloads.unframed(region, self._reader):
-            text = region[done:stop]
+            text = region[region_offset:stop]
             begin, start = start, start + len(text.encode("utf-8", "surrogateescape"))
-            done = stop
+            region_offset = stop
             if chunk is payloads.UNREAD:
                 raise TooMuchError
-            is_payload = chunk is payloads.DONE or chunk.fault is not None or bool(chunk.api)
-            if not is_payload:
-                continue
-            self._decoded.flags.add("unframed")
-            self._add(chunk, self._item(RECORD, begin + len(text) - len(text.lstrip()), start))
+            if chunk is payloads.DONE or chunk.fault is not None or chunk.api:
+                self._decoded.flags.add("unframed")
+                self._add(chunk, self._add_item(RECORD, begin + len(text) - len(text.lstrip()), start))
 
-    def _error_lines(self) -> None:
-        has_error = False
+    def _take_error_lines(self) -> None:
+        decoded = self._decoded
         for line in _ERROR_LINE.finditer(self._data):
             if line[1].strip():
                 text = line[1].decode("utf-8", "replace")
-                item = self._item(RECORD, line.start(), min(line.end() + 1, len(self._data)))
-                self._decoded.fields[item] = "error", text.strip()
+                item = self._add_item(RECORD, line.start(), min(line.end() + 1, len(self._data)))
+                decoded.fields[item] = "error", text.strip()
                 self._add(Chunk("", fault=payloads.error_field(text)), item)
-                has_error = True
-        if has_error:
-            self._decoded.flags.add("error_field")
-            self._reorder()
-
-    def _reorder(self) -> None:
-        """Renumber the items in the order of their completion, after some were found late."""
-        decoded = self._decoded
+                decoded.flags.add("error_field")
+        if "error_field" not in decoded.flags:
+            return
+        # These lines were found after all events: the items are numbered again in the order of their completion.
         order = sorted(range(len(decoded.ends)), key=decoded.ends.__getitem__)
         numbers = {old: new for new, old in enumerate(order)}
         decoded.kinds = bytearray(decoded.kinds[item] for item in order)

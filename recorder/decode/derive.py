@@ -1,12 +1,19 @@
 """Everything that is derived from the facts of one exchange: its measures.
 
-A pure function of the tape's facts, so that a tape can be derived again at any time with the same result. `decoder`
-turns the body into items and chunks in time; here it is assembled, timed and judged. No body, however broken or
-hostile, is an error: what cannot be read is left out and flagged. Reading and writing the tape is left to `settle`.
+A pure function of the tape's facts, so that a tape can be derived again at any time with the same result. The steps:
+
+1. A plain JSON answer of chat takes the short way of `direct`, with the same result.
+2. `decoder` turns the body into items and chunks in time.
+3. `assembly` joins the chunks to one answer: texts, tool calls, usage.
+4. The end is judged (`exchange.judge`) by the evidence of the body and the facts of the transport.
+5. Times are those of `metrics`, silences those of `stalls`; the request gives conversation and elements of the prompt.
+
+No body, however broken or hostile, is an error: what cannot be read is left out and flagged. Reading and writing the
+tape is left to `settle`.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from wiretape.recorder.decode import direct, encoding, payloads, plain, silences, turns
 from wiretape.recorder.decode.assembly import Answer, assemble
@@ -30,19 +37,8 @@ _OF_THE_END = frozenset({
 })  # fmt: skip
 """Values that stay unknown where decoding stopped before the end of the stream."""
 
-_FAILED_STREAM = frozenset({"truncated", "timeout", "malformed", "interrupted"})
-"""Outcomes of a stream whose reason may stand in it outside of the events."""
-_METHODS: Final = ("mcp.method.name", "rpc.method")
-_TOOL: Final = "gen_ai.tool.name"
-"""OpenTelemetry's names of the attributes with the method and the tool of a call."""
-_OF_BYTES = frozenset({"decode_limit", "undecoded", "wrong_coding"})
-"""Flags of an answer with any status."""
-_UPGRADE: Final = "sec-websocket-version"
-"""The header of every request for a WebSocket, over HTTP/1.1 and HTTP/2."""
 _WHOLE = frozenset({"complete", "malformed", "error_event", "http_error", "open"})
 """Outcomes of an answer that came to an end of its own, also a bad one."""
-
-_STREAM_ONLY = frozenset({"no_usage", "object_mismatch", "id_changed", "hidden_tokens"})
 
 
 def derive(
@@ -50,15 +46,17 @@ def derive(
     reads: Sequence[Read],
     body: bytes,
     decoded: Decoded | None = None,
-    asked: RecordedRequest | None = None,
+    request: RecordedRequest | None = None,
 ) -> Measures:
     """Derive the measures of an exchange from its facts, and from its body if that is `decoded` already.
 
-    Without the request (`asked`) its conversation is unknown.
+    Without the request its conversation is unknown.
     """
     reads = Reads.of(reads)
-    if decoded is None and asked is not None and (found := direct.measures(exchange, reads, body, asked)) is not None:
-        return found
+    if decoded is None and request is not None:
+        measures = direct.measures(exchange, reads, body, request)
+        if measures is not None:
+            return measures
     if decoded is None:
         decoded = decode(exchange, reads, body)
     cleaner = Cleaner()
@@ -67,11 +65,11 @@ def derive(
     # Embeddings and their like report a model and usage, too, though they are no chat.
     readable = understood or (succeeded and not decoded.stream)
     answer = assemble(decoded.runs if readable else (), cleaner)
-    asked_for = operation(exchange, decoded.declared if decoded.is_recognised else decoded.dialect)
-    fault, evidence = _evidence(exchange, decoded, answer, _failure(answer, decoded, asked_for), succeeded)
+    requested = operation(exchange, decoded.declared if decoded.is_recognised else decoded.dialect)
+    fault, evidence = _evidence(exchange, decoded, answer, _failure(answer, decoded, requested), succeeded)
     outcome, outcome_detail = judge(exchange, evidence)
     is_timed = succeeded and decoded.stream
-    answers = silences.awaited(exchange, decoded, asked.body if asked else None)
+    answers = silences.awaited(exchange, decoded, request.body if request else None)
     # If one of several responses was cut, the total of tokens is unknown.
     tokens = answer.values["output_tokens"] if decoded.ended or not decoded.turns else None
     # A running exchange has no silences yet, but may have had a stall.
@@ -80,13 +78,21 @@ def derive(
     values = measured(timeline) | ({} if exchange.is_timed else {"bytes": len(body) + exchange.gap_bytes})
     values |= ({"chunks": 0} if is_timed and not understood else {}) | silent(timeline, decoded, outcome, answers)
     api = _api(exchange, decoded, succeeded)
-    flags = transport_flags(exchange, outcome, decoded.close) | decoded.flags & _OF_BYTES | stall_flags(values)
+    flags = transport_flags(exchange, outcome, decoded.close) | stall_flags(values)
+    flags |= decoded.flags & {"decode_limit", "undecoded", "wrong_coding"}  # these are true of errors' bodies, too
     if succeeded:
-        flags |= _flags(decoded, answer, outcome, timeline)
-    flags = _of_operation(flags, asked_for, exchange, asked)
-    values |= _reported(fault, outcome, decoded, cleaner) | _declared(exchange, answer, decoded, api, cleaner)
-    if asked is not None:
-        values |= _of_request(with_message(asked, decoded), exchange, asked_for, api, answer)
+        flags |= _answer_flags(decoded, answer, outcome, timeline)
+    if requested not in GENERATIONS:  # an embedding is no output that is missing
+        flags.discard("empty")
+    elif resumed(exchange) is not None or (request is not None and request.continues_answer):
+        flags.add("continuation")
+    values |= _error_values(fault, outcome, decoded, cleaner)
+    values |= _declared_values(exchange, answer, decoded, api, cleaner)
+    if request is not None:
+        values |= _request_values(with_message(request, decoded), exchange, requested, api, answer)
+    values = answer.values | values
+    if "decode_limit" in decoded.flags and not decoded.ended:
+        values |= dict.fromkeys(_OF_THE_END & values.keys())
     is_text = decoded.framing not in ("aws-eventstream", "websocket") and not decoded.is_call
     if cleaner.changed or (decoded.runs and is_text and not encoding.is_utf8(decoded.data)):
         flags.add("sanitized")
@@ -94,14 +100,14 @@ def derive(
         outcome=outcome,
         outcome_detail=outcome_detail,
         api=api,
-        operation=UNKNOWN if is_timed and _is_unjudged(exchange, decoded, asked_for, outcome) else asked_for,
+        operation=UNKNOWN if is_timed and _is_unjudged(exchange, decoded, requested, outcome) else requested,
         events=decoded.kinds.count(EVENT) - sum(decoded.kinds[item] == EVENT for item in decoded.sent),
         comments=decoded.kinds.count(COMMENT),
         flags=tuple(sorted(flags)),
         turn_spans=_turn_spans(decoded),
         event_runs=plain.event_runs(exchange, decoded) if is_timed else None,
         turns=turns.measured(decoded.drafts, decoded.at_ns, cleaner),
-        **_known(answer.values | values, decoded),
+        **values,
     )
 
 
@@ -114,10 +120,10 @@ def silent(timeline: Timeline, decoded: Decoded, outcome: str, answers: Sequence
     lasting = answers[-1].last if answers and answers[-1].can_end_stalled else None
     return {
         "answers": max(len(answers), 1) if timeline.exchange.is_timed else None,
-        "stalled_answers": sum(bool(one.stalls()) for one in answers) if answers else None,
+        "stalled_answers": sum(bool(answer.stalls()) for answer in answers) if answers else None,
         "given_up_answers": int(is_given_up) if answers else None,
         "last_silence_ns": None if lasting is None else lasting[1] - lasting[0],
-        "tool_spans": [[*span] for one in answers for span in one.tools] or None,
+        "tool_spans": [[*span] for answer in answers for span in answer.tools] or None,
         "silent_end_by": None if end is None else end.who or "unclear",
         "silent_end_is_quiet": None if end is None else end.is_quiet,
     }
@@ -128,66 +134,60 @@ def stall_flags(values: JsonObject) -> set[str]:
     return {flag for flag, count in counts.items() if count}
 
 
-def _declared(exchange: Exchange, answer: Answer, decoded: Decoded, api: str | None, cleaner: Cleaner) -> JsonObject:
+def _declared_values(
+    exchange: Exchange, answer: Answer, decoded: Decoded, api: str | None, cleaner: Cleaner
+) -> JsonObject:
     """Return the values of an exchange whose API is a declared dialect: its version, and the attributes it names."""
     dialect = decoded.declared
     if dialect is None or dialect.api != api:
         return {}
-    found = cleaner.value(dialect.attributes_of(exchange)) | (answer.values["attributes"] or {})
-    method = next((name for key in _METHODS if (name := text(found.get(key)))), None)
+    attributes = cleaner.value(dialect.attributes_of(exchange)) | (answer.values["attributes"] or {})
+    # OpenTelemetry's names of the method and the tool of a call.
+    method = next((name for key in ("mcp.method.name", "rpc.method") if (name := text(attributes.get(key)))), None)
     # Prompts have names, too.
-    tool = text(found.get(_TOOL)) if method in (None, "tools/call") else ""
-    called = {"rpc_method": method, "tool_name": tool or None}
-    return called | {"dialect_version": dialect.version, "attributes": found or None}
+    tool = text(attributes.get("gen_ai.tool.name")) if method in (None, "tools/call") else ""
+    return {
+        "rpc_method": method,
+        "tool_name": tool or None,
+        "dialect_version": dialect.version,
+        "attributes": attributes or None,
+    }
 
 
-def _of_request(
-    asked: RecordedRequest, exchange: Exchange, operation: str, api: str | None, answer: Answer
+def _request_values(
+    request: RecordedRequest, exchange: Exchange, operation: str, api: str | None, answer: Answer
 ) -> JsonObject:
     """Return the values of a request: its conversation, and the elements of its prompt; none of a refused WebSocket."""
-    is_upgrade = any(name == _UPGRADE for name, _ in asked.headers)
+    # Every request for a WebSocket has this header, over HTTP/1.1 and HTTP/2.
+    is_upgrade = any(name == "sec-websocket-version" for name, _ in request.headers)
     if is_upgrade and exchange.framing != "websocket" and exchange.status is not None:
         return {}  # its client asks over HTTP instead: it is no turn of a session
-    found: JsonObject = {}
+    values: JsonObject = {}
     if operation in PROMPTED:
-        found = measures_of(elements(asked.plain, api, exchange.request_model, asked.value))
+        values = measures_of(elements(request.plain, api, exchange.request_model, request.value))
     content, calls = answer.values["content"], answer.values["tool_calls"]
-    return found | belonging(asked, operation, content, calls, resumed(exchange))
+    return values | belonging(request, operation, content, calls, resumed(exchange))
 
 
-def _of_operation(flags: set[str], operation: str, exchange: Exchange, asked: RecordedRequest | None) -> set[str]:
-    """Return the flags without those of a generation for any other operation, or with that of a later part of one."""
-    if operation not in GENERATIONS:  # an embedding is no output that is missing
-        return flags - {"empty"}
-    is_later_part = resumed(exchange) is not None or (asked is not None and asked.continues_answer)
-    return flags | {"continuation"} if is_later_part else flags
-
-
-def _known(values: JsonObject, decoded: Decoded) -> JsonObject:
-    """Return the values; if decoding stopped early, without those that need the end of the stream."""
-    is_cut = "decode_limit" in decoded.flags and not decoded.ended
-    return values | dict.fromkeys(_OF_THE_END & values.keys()) if is_cut else values
-
-
-def _reported(fault: ReportedError | None, outcome: str, decoded: Decoded, cleaner: Cleaner) -> JsonObject:
+def _error_values(fault: ReportedError | None, outcome: str, decoded: Decoded, cleaner: Cleaner) -> JsonObject:
     """Return the error that upstream reported, also as the reason for which it closed a WebSocket."""
     if outcome == "truncated" and decoded.close is not None:
         fault = ReportedError(str(decoded.close.code), decoded.close.reason)
-    if fault is None and outcome in _FAILED_STREAM:
+    # The reason of a failed stream may stand in it outside of the events.
+    if fault is None and outcome in ("truncated", "timeout", "malformed", "interrupted"):
         fault = ReportedError(None, decoded.remark or decoded.misfit)
     if fault is None:
         return {}
     return {"error_code": cleaner.optional(fault.code), "error_message": cleaner.optional(fault.message)}
 
 
-def with_message(asked: RecordedRequest, decoded: Decoded) -> RecordedRequest:
+def with_message(request: RecordedRequest, decoded: Decoded) -> RecordedRequest:
     """Return a request whose body, over a WebSocket, is the first message that asked for an answer."""
-    first = next((turn.asked for turn in decoded.turns if turn.asked is not None and turn.generates), None)
-    return (
-        asked
-        if first is None
-        else RecordedRequest(asked.headers, decoded.data[decoded.starts[first] : decoded.ends[first]])
-    )
+    for turn in decoded.turns:
+        if turn.asked is not None and turn.generates:
+            message = decoded.data[decoded.starts[turn.asked] : decoded.ends[turn.asked]]
+            return RecordedRequest(request.headers, message)
+    return request
 
 
 def _turn_spans(decoded: Decoded) -> list[list[Any]] | None:
@@ -209,10 +209,10 @@ def _turn_spans(decoded: Decoded) -> list[list[Any]] | None:
         asked_ns = None if turn.asked is None or not turn.generates else decoded.at_ns[turn.asked]
         if turn.asked is None or asked_ns is None:
             continue
-        at, end_ns = outputs.get(number, []), None if turn.last is None else decoded.at_ns[turn.last]
-        edges = (at[0], at[-1]) if at else (None, None)
-        asked = decoded.data[decoded.starts[turn.asked] : decoded.ends[turn.asked]]
-        spans.append([asked_ns, *edges, end_ns, len(at), number in calling, answers_tools(asked)])
+        output_ns, end_ns = outputs.get(number, []), None if turn.last is None else decoded.at_ns[turn.last]
+        edges = (output_ns[0], output_ns[-1]) if output_ns else (None, None)
+        message = decoded.data[decoded.starts[turn.asked] : decoded.ends[turn.asked]]
+        spans.append([asked_ns, *edges, end_ns, len(output_ns), number in calling, answers_tools(message)])
     return spans
 
 
@@ -225,46 +225,48 @@ def _api(exchange: Exchange, decoded: Decoded, succeeded: bool) -> str | None:
     return decoded.framing if decoded.is_call and api in (None, "unknown") else api
 
 
-def _is_unjudged(exchange: Exchange, decoded: Decoded, asked_for: str, outcome: str) -> bool:
+def _is_unjudged(exchange: Exchange, decoded: Decoded, requested: str, outcome: str) -> bool:
     """Return True if the outcome of a generation says nothing, as its stream is not decoded.
 
     An error, or data that is no JSON, is a failure even so if the path names the API.
     """
     is_failure = outcome in ("error_event", "malformed") and api_asked(exchange) is not None
-    return decoded.api == "unknown" and asked_for in GENERATIONS and not is_failure
+    return decoded.api == "unknown" and requested in GENERATIONS and not is_failure
 
 
-def _failure(answer: Answer, decoded: Decoded, asked_for: str) -> str | None:
+def _failure(answer: Answer, decoded: Decoded, requested: str) -> str | None:
     """Return the finish reason by which the service failed; None if it did not fail here."""
     if decoded.turns:
         return None  # it is the turn's outcome
     # A stored answer is read again; one in the background was cancelled by its client.
-    is_past = asked_for not in GENERATIONS or (answer.failure == CANCELLED and not decoded.stream)
+    is_past = requested not in GENERATIONS or (answer.failure == CANCELLED and not decoded.stream)
     return None if is_past else answer.failure
 
 
 def _evidence(
     exchange: Exchange, decoded: Decoded, answer: Answer, failure: str | None, succeeded: bool
 ) -> tuple[ReportedError | None, Evidence]:
-    place = decoded.place_of_fault()
-    fault = decoded.runs[place].chunk.fault if place is not None else None
+    index = decoded.fault_index()
+    fault = decoded.runs[index].chunk.fault if index is not None else None
     if fault is None and decoded.status is not None and decoded.status.error is not None:
-        fault, place = decoded.status.error, len(decoded.runs)
+        fault, index = decoded.status.error, len(decoded.runs)
     if not succeeded and fault is None and decoded.data:
         fault = payloads.body_fault(decoded.data.decode("utf-8-sig", "replace"))
     error: Any = None
     if fault is None and failure is not None:
         error, fault = "finish", ReportedError(failure, None)
-    if place is not None:
+    if index is not None:
         # Any payload before the error may have been output if its dialect is unknown.
-        started = any(run.chunk.output for run in decoded.runs[: place + 1])
-        error = "mid_stream" if started or (decoded.api == "unknown" and place > 0) else "before_output"
+        started = any(run.chunk.output for run in decoded.runs[: index + 1])
+        error = "mid_stream" if started or (decoded.api == "unknown" and index > 0) else "before_output"
     finish_ends = decoded.dialect is None or decoded.dialect.finish_ends
     dialect = decoded.declared if decoded.is_recognised else decoded.dialect
     eof_ends = dialect is not None and dialect.eof_ends(exchange) and not (decoded.is_aborted or decoded.is_cut)
     # A program that imports may not know trailers: then the status of a call is unknown, not missing.
     lacks_status = decoded.is_call and decoded.status is None and not exchange.is_imported
     is_judged_call = decoded.status is not None or lacks_status
+    # The vendor of GPT-Live calls no other end of a session final than its own message.
+    lacks_its_end = api_asked(exchange) == GPT_LIVE and decoded.end_item is None
     return fault, Evidence(
         stream=decoded.stream,
         understood=decoded.api != "unknown" or is_judged_call,
@@ -275,7 +277,7 @@ def _evidence(
         error=error,
         malformed="malformed" in decoded.flags | answer.flags,
         close=decoded.close,
-        pending=any(turn.last is None for turn in decoded.turns) or _lacks_its_end(exchange, decoded),
+        pending=any(turn.last is None for turn in decoded.turns) or lacks_its_end,
         broken=_is_broken(decoded),
         lacks_status=lacks_status,
         cut=decoded.is_cut and not decoded.is_call,
@@ -292,12 +294,7 @@ def _is_broken(decoded: Decoded) -> bool:
     )
 
 
-def _lacks_its_end(exchange: Exchange, decoded: Decoded) -> bool:
-    """Return True if a session of GPT-Live has not ended by its own message: its vendor calls no other end final."""
-    return api_asked(exchange) == GPT_LIVE and decoded.end_item is None
-
-
-def _flags(decoded: Decoded, answer: Answer, outcome: str, timeline: Timeline) -> set[str]:
+def _answer_flags(decoded: Decoded, answer: Answer, outcome: str, timeline: Timeline) -> set[str]:
     understood = decoded.dialect is not None
     raised = {
         "nonstream": not decoded.stream,
@@ -308,8 +305,10 @@ def _flags(decoded: Decoded, answer: Answer, outcome: str, timeline: Timeline) -
         "no_finish": understood and decoded.stream and not answer.finished,
     }
     flags = decoded.flags | {flag for flag, is_raised in raised.items() if is_raised}
-    if understood:
-        flags |= answer.flags | timeline.flags() if decoded.stream else answer.flags - _STREAM_ONLY
+    if understood and decoded.stream:
+        flags |= answer.flags | timeline.flags()
+    elif understood:  # a whole body need not have what a stream of the API has
+        flags |= answer.flags - {"no_usage", "object_mismatch", "id_changed", "hidden_tokens"}
     if decoded.dialect is not None:
         flags -= decoded.dialect.silent
     if sum(turn.generates for turn in decoded.turns) > 1:

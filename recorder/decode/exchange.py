@@ -145,7 +145,7 @@ UNDECODED: Final = "unknown_payload"
 """The flag of a stream whose dialect is not known."""
 
 SUSPECT_NS: Final = 1_000_000
-"""Timestamps that may be later than this are flagged `clock_suspect`."""
+"""Timestamps that may be later than this are flagged `clock_suspect`, in ns."""
 
 FAILURES: Final = tuple(name for name in OUTCOMES if name not in ("complete", "open", "client_closed"))
 """The outcomes of a failed exchange; a running one, or one that the client left, has not failed."""
@@ -159,7 +159,6 @@ NOTABLE: Final = (
 
 _BROKEN = frozenset({"eof", "reset", "length", "framing", "idle_timeout", "shutdown", "local"})
 _CLIENT = frozenset({"client", "client_stalled"})
-_HTTP_ERRORS: Final = ((500, "server_error"), (400, "client_error"), (300, "redirect"))
 
 
 class Read(NamedTuple):
@@ -201,7 +200,7 @@ class Reads(Sequence[Read]):
     def __getitem__(self, place: slice) -> list[Read]: ...
     def __getitem__(self, place: int | slice) -> Read | list[Read]:
         if isinstance(place, slice):
-            return [self[one] for one in range(*place.indices(len(self)))]
+            return [self[index] for index in range(*place.indices(len(self)))]
         return Read(self.seq[place], self.at_ns[place], self.relayed_ns[place], self.start[place], self.size[place])
 
 
@@ -287,35 +286,48 @@ class CloseFrame(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The results of decoding the body.
-
-    `stream` and `understood`: it is an event stream, and of a dialect known here. `whole`: all received data could be
-    decoded. `done`: the event that ends a stream of the dialect was seen. `finished`: every seen choice has a finish
-    reason, in a dialect where that ends a stream. Of a WebSocket: `close` has its code and reason, `pending` is True if
-    a requested response has not ended, `broken` if upstream broke the protocol. `cut`: the body ends
-    inside an event. `aborted`: upstream said that the answer stays incomplete.
-    """
+    """The results of decoding the body."""
 
     stream: bool = False
+    """True if it is an event stream."""
     understood: bool = False
+    """True if it is of a dialect known here."""
     whole: bool = True
+    """True if all received data could be decoded."""
     done: bool = False
+    """True if the event that ends a stream of the dialect came."""
     finished: bool = False
+    """True if every seen choice has a finish reason, in a dialect where that ends a stream."""
     error: Literal["before_output", "mid_stream", "finish"] | None = None
     malformed: bool = False
     close: CloseFrame | None = None
     pending: bool = False
+    """True if a requested response over a WebSocket has not ended."""
     broken: bool = False
+    """True if upstream broke the protocol of a WebSocket or a call."""
     lacks_status: bool = False
+    """True if a call by gRPC or Connect has no status."""
     cut: bool = False
+    """True if the body ends inside an event."""
     aborted: bool = False
+    """True if upstream said that the answer stays incomplete."""
 
 
 def judge(exchange: Exchange, evidence: Evidence) -> Verdict:
     """Return the outcome and its detail; the order of the rules is the order of `OUTCOMES`, the first match wins."""
     if exchange.ended_by is None:
         return "open", None
-    return _without_answer(exchange, evidence) or _error(exchange, evidence) or _ended(exchange, evidence)
+    unanswered = _judge_connection(exchange, evidence)
+    if unanswered is not None:
+        return unanswered
+    status = exchange.status or 0
+    if status == 429:
+        return "http_error", "rate_limited"
+    if status >= 300:
+        return "http_error", "server_error" if status >= 500 else "client_error" if status >= 400 else "redirect"
+    if evidence.error:
+        return "error_event", evidence.error
+    return _judge_end(exchange, evidence)
 
 
 def transport_flags(exchange: Exchange, outcome: Outcome, close: CloseFrame | None = None) -> set[str]:
@@ -352,57 +364,44 @@ def _is_complete(exchange: Exchange, evidence: Evidence) -> bool:
     return exchange.framing != "close" or not evidence.stream or evidence.understood
 
 
-def _without_answer(exchange: Exchange, evidence: Evidence) -> Verdict | None:
-    ended = exchange.ended_by
-    if ended in ("dns", "refused", "tls", "protocol") or (ended == "local" and exchange.status is None):
-        return "connect_error", ended
-    if exchange.status is None and ended in ("reset", "eof", "length", "end"):
+def _judge_connection(exchange: Exchange, evidence: Evidence) -> Verdict | None:
+    """Return the outcome of an exchange without an answer, or whose answer ran into a timeout."""
+    cause = exchange.ended_by
+    if cause in ("dns", "refused", "tls", "protocol") or (cause == "local" and exchange.status is None):
+        return "connect_error", cause
+    if exchange.status is None and cause in ("reset", "eof", "length", "end"):
         return "connect_error", _reset(exchange) or "reset"
-    if exchange.status is None and ended == "framing":
+    if exchange.status is None and cause == "framing":
         return "connect_error", "protocol"
-    if ended in ("connect_timeout", "headers_timeout"):
-        return "timeout", ended.removesuffix("_timeout")
-    if ended == "idle_timeout" and not _is_complete(exchange, evidence):
+    if cause in ("connect_timeout", "headers_timeout"):
+        return "timeout", cause.removesuffix("_timeout")
+    if cause == "idle_timeout" and not _is_complete(exchange, evidence):
         return "timeout", "idle"
     return None
 
 
-def _error(exchange: Exchange, evidence: Evidence) -> Verdict | None:
-    if exchange.status == 429:
-        return "http_error", "rate_limited"
-    for least, detail in _HTTP_ERRORS:
-        if exchange.status is not None and exchange.status >= least:
-            return "http_error", detail
-    return ("error_event", evidence.error) if evidence.error else None
-
-
-def _ended(exchange: Exchange, evidence: Evidence) -> Verdict:
-    ended = exchange.ended_by
-    if ended == "died":
+def _judge_end(exchange: Exchange, evidence: Evidence) -> Verdict:
+    """Return the outcome of an exchange with a successful status."""
+    cause = exchange.ended_by
+    if cause == "died":
         return "interrupted", None
     if _is_complete(exchange, evidence):
         return ("malformed", None) if evidence.malformed else ("complete", None)
     if evidence.close is not None and not evidence.close.by_client:
         return "truncated", f"close_{evidence.close.code}"
-    if ended in _CLIENT or evidence.close is not None:
-        return "client_closed", "stalled" if ended == "client_stalled" else _reset(exchange)
-    if ended in ("shutdown", "local"):
-        return "interrupted", ended
-    return "truncated", _cut(exchange, evidence)
-
-
-def _cut(exchange: Exchange, evidence: Evidence) -> str:
-    """Return the detail of a truncated answer."""
-    ended = exchange.ended_by
+    if cause in _CLIENT or evidence.close is not None:
+        return "client_closed", "stalled" if cause == "client_stalled" else _reset(exchange)
+    if cause in ("shutdown", "local"):
+        return "interrupted", cause
     if evidence.broken:
-        return "framing"
-    if ended == "end" and evidence.aborted:
-        return "aborted"
-    if ended == "end" and evidence.lacks_status:
-        return "no_status"
-    if ended == "end" and evidence.stream and not evidence.understood and not evidence.cut:
-        return "unknown"
-    return _reset(exchange) or (ended if ended in ("reset", "length", "framing") else "eof")
+        return "truncated", "framing"
+    if cause == "end" and evidence.aborted:
+        return "truncated", "aborted"
+    if cause == "end" and evidence.lacks_status:
+        return "truncated", "no_status"
+    if cause == "end" and evidence.stream and not evidence.understood and not evidence.cut:
+        return "truncated", "unknown"
+    return "truncated", _reset(exchange) or (cause if cause in ("reset", "length", "framing") else "eof")
 
 
 def _reset(exchange: Exchange) -> str | None:

@@ -40,12 +40,8 @@ from wiretape.recorder.facts import FACTS, internal, value
 if TYPE_CHECKING:
     from wiretape.recorder.decode.decoder import Decoded
 
-_SPARK_CELLS = 24
-_SPARKS = "▁▂▃▄▅▆▇█"
 SPARK_STEPS_NS = tuple(step * 1_000_000 for step in (3, 10, 30, 100, 300, 1000, 3000))
 """Lower limit of the gaps, in ns, for each sign of a sparkline after the first."""
-
-_HISTOGRAM_BUCKETS = 64
 
 
 class Timeline:
@@ -84,21 +80,21 @@ class Timeline:
         self.longest_gap_ns = max(map(itemgetter(1), of_outputs), default=None)
         self.latency_ns = self.at[-1] if self.at else None
         # Chunks after the last event belong to the answer too: then only the end of the exchange ends it.
-        last, ended_ns = max(chunk_at, default=0), decoded.ended_ns if decoded is not None else None
-        end_ns = ended_ns if ended_ns is not None and ended_ns >= last else exchange.end_ns
-        self.duration_ns = None if end_ns is None else max(end_ns, last)
+        last_ns, ended_ns = max(chunk_at, default=0), decoded.ended_ns if decoded is not None else None
+        end_ns = ended_ns if ended_ns is not None and ended_ns >= last_ns else exchange.end_ns
+        self.duration_ns = None if end_ns is None else max(end_ns, last_ns)
         if self.turns is not None:
             self.duration_ns = sum(turn[1] - turn[0] for turn in self.turns) if self.turns else None
 
     def _add(self, decoded: "Decoded") -> list[int]:
         """Add the chunks of a stream, run by run; return the known timestamps of all that count."""
         chunk_at: list[int] = []
-        came, turn = decoded.answering_ns, 0
+        item_at_ns, turn = decoded.answering_ns, 0
         for run in decoded.runs:
             if not run.chunk.counts:
                 continue
             self.chunks += len(run)
-            at = [at_ns for at_ns in came[run.items] if at_ns is not None]
+            at = [at_ns for at_ns in item_at_ns[run.items] if at_ns is not None]
             chunk_at += at
             if run.chunk.output:
                 self.output_chunks += len(run)
@@ -121,14 +117,15 @@ class Timeline:
 
     def first(self, *kinds: str) -> int | None:
         """Return when the first output came that carries one of these: content, reasoning, tool."""
-        place = self._place(*kinds)
-        return None if place is None else self.at[place]
+        position = self._position(*kinds)
+        return None if position is None else self.at[position]
 
     def thinking(self) -> int | None:
         """Return the time from the first reasoning to the first answer in a chunk after it."""
-        thought, answer = self._place("reasoning"), self._place("content", "tool")
-        known = thought is not None and answer is not None and thought < answer
-        return self.at[answer] - self.at[thought] if known else None  # type: ignore[index]
+        reasoning, answer = self._position("reasoning"), self._position("content", "tool")
+        if reasoning is None or answer is None or reasoning >= answer:
+            return None
+        return self.at[answer] - self.at[reasoning]
 
     def time_per(self, count: int | None) -> float | None:
         """Return the time from the first to the last output, divided by `count`; that of several responses is added up.
@@ -163,7 +160,7 @@ class Timeline:
 
     def longest_output_silence(self) -> int | None:
         """Return the longest later silence of output of all answers."""
-        return max((longest for one in self.answers if (longest := one.longest_ns) is not None), default=None)
+        return max((longest for answer in self.answers if (longest := answer.longest_ns) is not None), default=None)
 
     def percentile(self, fraction: float) -> float | None:
         """Return a percentile of the gaps; `fraction` is 0 to 1."""
@@ -171,8 +168,7 @@ class Timeline:
 
     def tail(self) -> int | None:
         """Return the time from the last output to the end."""
-        known = self.duration_ns is not None and self.latency_ns is not None
-        return self.duration_ns - self.latency_ns if known else None  # type: ignore[operator]
+        return None if self.duration_ns is None or self.latency_ns is None else self.duration_ns - self.latency_ns
 
     def tokens_per_second(self) -> float | None:
         """Return the tokens per second after the first."""
@@ -181,10 +177,10 @@ class Timeline:
 
     def histogram(self) -> bytes:
         """Return the count of the gaps of each bit length, none if there are no gaps."""
-        counts = [0] * _HISTOGRAM_BUCKETS
+        counts = [0] * 64  # the bits of the longest time in ns that the tape can hold
         for bits, times in Counter(map(int.bit_length, self.gaps)).items():
-            counts[min(bits, _HISTOGRAM_BUCKETS - 1)] += times
-        return struct.pack(f"<{_HISTOGRAM_BUCKETS}I", *counts) if self.gaps else b""
+            counts[min(bits, 63)] += times
+        return struct.pack("<64I", *counts) if self.gaps else b""
 
     def flags(self) -> set[str]:
         """Return the flags that the timing of the output chunks raises."""
@@ -200,7 +196,7 @@ class Timeline:
         }
         return {flag for flag, is_raised in raised.items() if is_raised}
 
-    def _place(self, *kinds: str) -> int | None:
+    def _position(self, *kinds: str) -> int | None:
         return next((at for at, chunk in self._outputs if any(getattr(chunk, kind) for kind in kinds)), None)
 
 
@@ -209,15 +205,15 @@ def _turns(decoded: "Decoded", exchange: Exchange) -> list[tuple[int, int]]:
 
     Those that overlap are one: time counts once.
     """
-    known = []
+    spans = []
     for turn in decoded.turns:
         if not turn.generates:
             continue
         asked_ns = None if turn.asked is None else decoded.at_ns[turn.asked]
         end_ns = exchange.end_ns if turn.last is None else decoded.at_ns[turn.last]
         if asked_ns is not None and end_ns is not None:
-            known.append((asked_ns, max(end_ns, asked_ns)))
-    return union(known)
+            spans.append((asked_ns, max(end_ns, asked_ns)))
+    return union(spans)
 
 
 def _between(reads: Reads, start_ns: int, end_ns: int) -> Reads:
@@ -551,9 +547,9 @@ class Measures(Timing):
 
 
 METRICS: Final = {
-    one.name: dataclasses.replace(entry, name=one.name)
-    for one in dataclasses.fields(Measures)
-    if (entry := one.metadata["metric"]) is not None
+    field.name: dataclasses.replace(entry, name=field.name)
+    for field in dataclasses.fields(Measures)
+    if (entry := field.metadata["metric"]) is not None
 }
 """Every metric, by its name on the tape."""
 
@@ -563,13 +559,15 @@ SHOWN: Final = {
 """Every value that is a field of an exchange, a fact or derived, by its name on the tape."""
 
 
-_FORMULAS: Final = {one.name: one.metadata["formula"] for one in dataclasses.fields(Timing)}
+_FORMULAS: Final = {field.name: field.metadata["formula"] for field in dataclasses.fields(Timing)}
 _WITHOUT_CHUNKS: Final = (
     "connect_ns", "ttfb_ns", "ttf_byte_ns", "duration_ns", "max_silence_ns", "max_output_silence_ns",
     "first_output_silence_ns", "reads", "bytes",
 )  # fmt: skip
 """Values that an answer without chunks has, such as one that is no stream: they come from its facts and its reads."""
-_OF_NO_CHUNKS: Final = {one.name: one.default for one in dataclasses.fields(Timing) if one.name not in _WITHOUT_CHUNKS}
+_DEFAULTS: Final = {
+    field.name: field.default for field in dataclasses.fields(Timing) if field.name not in _WITHOUT_CHUNKS
+}
 
 
 def measured(timeline: Timeline) -> JsonObject:
@@ -577,7 +575,7 @@ def measured(timeline: Timeline) -> JsonObject:
     if timeline.chunks:
         return {name: formula(timeline) for name, formula in _FORMULAS.items()}
     # Most requests that are not of a model have no stream: forty formulas for nothing would take as long as the rest.
-    return _OF_NO_CHUNKS | {name: _FORMULAS[name](timeline) for name in _WITHOUT_CHUNKS}
+    return _DEFAULTS | {name: _FORMULAS[name](timeline) for name in _WITHOUT_CHUNKS}
 
 
 def longest_silence(exchange: Exchange, reads: Reads, end_ns: int | None) -> int | None:
@@ -589,11 +587,11 @@ def longest_silence(exchange: Exchange, reads: Reads, end_ns: int | None) -> int
     """
     if exchange.ended_by in (None, "died"):
         end_ns = None  # where a recorder died, the end is only its last read
-    longest, last, missing = _gap_of_reads(reads, end_ns)
-    if last is None and exchange.framing != "none":
-        last = exchange.headers_ns
-    if last is not None and end_ns is not None and end_ns > last and missing == exchange.gap_bytes:
-        longest = max(end_ns - last, longest or 0)
+    longest, last_ns, missing = _gap_of_reads(reads, end_ns)
+    if last_ns is None and exchange.framing != "none":
+        last_ns = exchange.headers_ns
+    if last_ns is not None and end_ns is not None and end_ns > last_ns and missing == exchange.gap_bytes:
+        longest = max(end_ns - last_ns, longest or 0)
     return longest
 
 
@@ -603,17 +601,17 @@ def _gap_of_reads(reads: Reads, end_ns: int | None) -> tuple[int | None, int | N
     if at and min(reads.size) > 0 and list(reads.start) == ends[:-1] and (end_ns is None or max(at) <= end_ns):
         return max(map(sub, at[1:], at), default=None), at[-1], 0  # nearly always
     longest: int | None = None
-    last: int | None = None
+    last_ns: int | None = None
     position = missing = 0
     for at_ns, start, size in zip(at, reads.start, reads.size, strict=True):
         if not size or (end_ns is not None and at_ns > end_ns):
             continue
         if start != position:
             missing += start - position
-        elif last is not None and (longest is None or at_ns - last > longest):
-            longest = at_ns - last
-        last, position = at_ns, start + size
-    return longest, last, missing
+        elif last_ns is not None and (longest is None or at_ns - last_ns > longest):
+            longest = at_ns - last_ns
+        last_ns, position = at_ns, start + size
+    return longest, last_ns, missing
 
 
 def percentile(ordered: Sequence[int], fraction: float) -> float:
@@ -624,7 +622,7 @@ def percentile(ordered: Sequence[int], fraction: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
 
 
-def sparkline(at: Sequence[int], cells: int = _SPARK_CELLS, span: tuple[int, int] | None = None) -> str:
+def sparkline(at: Sequence[int], cells: int = 24, span: tuple[int, int] | None = None) -> str:
     """Draw the gaps between ascending timestamps, in ns: each cell is the longest gap that ends in its slice of time.
 
     The scale is logarithmic and absolute, so that two lines compare: ▁ is below 3 ms, then come 3, 10, 30, 100 and
@@ -640,14 +638,14 @@ def sparkline(at: Sequence[int], cells: int = _SPARK_CELLS, span: tuple[int, int
     gaps = list(map(sub, at[1:], at))
     # A gap that ends on a border ends the cell before it: an even stream fills every cell.
     borders = [start + cell * (end - start) // cells for cell in range(1, cells + 1)] if end > start else [at[-1]]
-    drawn, done = "", 0
+    line, start_gap = "", 0
     for border in borders:
-        until = bisect_right(at, border, done + 1) - 1  # the gap before a timestamp has a number less by one
-        drawn += spark(max(gaps[done:until])) if until > done else " "
-        done = until
-    return drawn.ljust(cells)
+        end_gap = bisect_right(at, border, start_gap + 1) - 1  # the gap before a timestamp has a number less by one
+        line += spark(max(gaps[start_gap:end_gap])) if end_gap > start_gap else " "
+        start_gap = end_gap
+    return line.ljust(cells)
 
 
 def spark(gap: int) -> str:
     """Return the sign of a gap in ns; a blank for none."""
-    return " " if gap < 0 else _SPARKS[bisect_right(SPARK_STEPS_NS, gap)]
+    return " " if gap < 0 else "▁▂▃▄▅▆▇█"[bisect_right(SPARK_STEPS_NS, gap)]

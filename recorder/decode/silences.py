@@ -20,13 +20,11 @@ from wiretape.recorder.decode.operation import GENERATIONS, api_asked, operation
 from wiretape.recorder.decode.runs import ItemRun
 from wiretape.recorder.decode.stalls import DEFAULT, AwaitedAnswer, Span, Thresholds
 
-_NEVER_SENT: Final = frozenset({"dns", "refused", "tls", "connect_timeout", "local"})
-"""The ends of exchanges whose request was not sent, unless a status came."""
+# Gemini (Vertex' `streamRawPredict` for Anthropic), Bedrock and TGI name the stream in the path, not in the body.
 _STREAM_PATH: Final = re.compile(
     r":(?:streamGenerateContent|streamRawPredict)\b|/(?:converse|invoke-with-response)-stream\b|/generate_stream\b"
     r"|[?&](?:stream=true|alt=sse)\b"
 )
-_OLLAMA: Final = "ollama"
 
 
 def asks_for_stream(exchange: Exchange, body: bytes | None = None) -> bool:
@@ -38,8 +36,9 @@ def asks_for_stream(exchange: Exchange, body: bytes | None = None) -> bool:
         return True
     plain = encoding.uncoded(exchange.headers.request, body or b"") if exchange.request is None else exchange.request
     value: Any = request.decoded(plain)
-    asked = value.get("stream") if isinstance(value, dict) else None
-    return asked is True or (asked is None and isinstance(value, dict) and api_asked(exchange) == _OLLAMA)
+    stream = value.get("stream") if isinstance(value, dict) else None
+    # Ollama's own API streams unless the request says otherwise.
+    return stream is True or (stream is None and isinstance(value, dict) and api_asked(exchange) == "ollama")
 
 
 def awaited(exchange: Exchange, decoded: Decoded, body: bytes | None = None) -> list[AwaitedAnswer]:
@@ -57,15 +56,20 @@ def awaited(exchange: Exchange, decoded: Decoded, body: bytes | None = None) -> 
         return []
     # A head without a type, and no byte behind it, does not tell what was to come.
     tells_kind = succeeded and (exchange.content_type is not None or bool(decoded.data))
-    if not (decoded.stream if tells_kind else _is_sent(exchange) and asks_for_stream(exchange, body)):
+    if tells_kind and not decoded.stream:
         return []
+    if not tells_kind:
+        never_sent = exchange.ended_by in ("dns", "refused", "tls", "connect_timeout", "local")
+        is_sent = exchange.status is not None or (exchange.sent_ns is not None and not never_sent)
+        if not is_sent or not asks_for_stream(exchange, body):
+            return []
     runs = [run for run in decoded.runs if run.chunk.output] if succeeded else []
     outputs = [at_ns for run in runs for at_ns in decoded.at_ns[run.items] if at_ns is not None]
-    end_ns, fault = _end(exchange, decoded), _fault_ns(decoded) if succeeded else None
-    if fault is not None and (end_ns is None or fault <= end_ns):
-        end_ns = fault
-        outputs = [at_ns for at_ns in outputs if at_ns <= fault]
-    is_pending = end_ns not in (fault, decoded.ended_ns)
+    end_ns, fault_ns = _end_ns(exchange, decoded), _fault_ns(decoded) if succeeded else None
+    if fault_ns is not None and (end_ns is None or fault_ns <= end_ns):
+        end_ns = fault_ns
+        outputs = [at_ns for at_ns in outputs if at_ns <= fault_ns]
+    is_pending = end_ns not in (fault_ns, decoded.ended_ns)
     # An event that came before the recorder died did end the silence before it.
     has_died = exchange.ended_by == "died" and is_pending
     return [
@@ -80,10 +84,6 @@ def awaited(exchange: Exchange, decoded: Decoded, body: bytes | None = None) -> 
     ]
 
 
-def _is_sent(exchange: Exchange) -> bool:
-    return exchange.status is not None or (exchange.sent_ns is not None and exchange.ended_by not in _NEVER_SENT)
-
-
 def _is_generation(exchange: Exchange, decoded: Decoded, succeeded: bool) -> bool:
     """Return True if a dialect decodes the answer, or would by the path of the request, and it is generated."""
     recognised = decoded.declared if decoded.is_recognised else None
@@ -93,8 +93,8 @@ def _is_generation(exchange: Exchange, decoded: Decoded, succeeded: bool) -> boo
     return dialect is not None and operation(exchange, recognised or dialect) in GENERATIONS
 
 
-def _end(exchange: Exchange, decoded: Decoded) -> int | None:
-    """Return the event that ended a stream in good order, or else the end of the exchange, if the tape has the end."""
+def _end_ns(exchange: Exchange, decoded: Decoded) -> int | None:
+    """Return the time of the event that ended a stream in good order, or else that of the exchange's known end."""
     times = [decoded.at_ns[run.item + len(run.texts) - 1] for run in decoded.runs if run.chunk.counts]
     last_ns = max((at_ns for at_ns in times if at_ns is not None), default=0)
     if (ended_ns := decoded.ended_ns) is not None and ended_ns >= last_ns:
@@ -109,15 +109,15 @@ def _is_end_known(exchange: Exchange, decoded: Decoded) -> bool:
 
 def _fault_ns(decoded: Decoded) -> int | None:
     """Return the timestamp of the event by which upstream said that it failed."""
-    place = decoded.place_of_fault()
-    faults = [] if place is None else [decoded.runs[place].item]
-    faults += [
+    index = decoded.fault_index()
+    items = [] if index is None else [decoded.runs[index].item]
+    items += [
         run.item
         for run in decoded.runs
         for piece in run.chunk.pieces
         if piece.finish_reason is not None and is_failure(run.chunk.api, piece.finish_reason)
     ]
-    return min((at_ns for item in faults if (at_ns := decoded.at_ns[item]) is not None), default=None)
+    return min((at_ns for item in items if (at_ns := decoded.at_ns[item]) is not None), default=None)
 
 
 def _turns(exchange: Exchange, decoded: Decoded) -> list[AwaitedAnswer]:
@@ -130,8 +130,8 @@ def _turns(exchange: Exchange, decoded: Decoded) -> list[AwaitedAnswer]:
         asked_ns = None if turn.asked is None or not turn.generates else decoded.at_ns[turn.asked]
         if asked_ns is None:
             continue
-        own = runs.get(number, [])
-        items = (run.items for run in own if run.chunk.output and run.chunk.counts)
+        turn_runs = runs.get(number, [])
+        items = (run.items for run in turn_runs if run.chunk.output and run.chunk.counts)
         outputs = [at_ns for part in items for at_ns in decoded.at_ns[part] if at_ns is not None]
         end_ns = exchange.end_ns if _is_end_known(exchange, decoded) else None
         end_ns = end_ns if turn.last is None else decoded.at_ns[turn.last]
@@ -142,7 +142,7 @@ def _turns(exchange: Exchange, decoded: Decoded) -> list[AwaitedAnswer]:
                 asked_ns,
                 end_ns,
                 outputs,
-                _tools(decoded, own, end_ns),
+                _tools(decoded, turn_runs, end_ns),
                 can_end_stalled=turn.last is not None or exchange.ended_by != "died",
                 is_pending=turn.last is None,
             )
@@ -154,18 +154,18 @@ def _tools(decoded: Decoded, runs: Sequence[ItemRun], end_ns: int | None) -> lis
     """Return the times in which the provider ran tools: from a call, or the last event of it, to the result."""
     if not any(run.chunk.provider_calls or run.chunk.provider_results for run in runs):
         return []
-    spans, running, last_ns = list[Span](), 0, 0
+    spans, open_calls, last_ns = list[Span](), 0, 0
     for run in runs:
         chunk, at_ns = run.chunk, decoded.at_ns[run.items][-1]
         if at_ns is None:
             continue
         if chunk.provider_results:
             spans.append((last_ns, at_ns))
-            running = max(running - chunk.provider_results, 0)
-        running += chunk.provider_calls
+            open_calls = max(open_calls - chunk.provider_results, 0)
+        open_calls += chunk.provider_calls
         if chunk.output or chunk.provider_calls or chunk.provider_results:
             last_ns = at_ns
-    if running and end_ns is not None:
+    if open_calls and end_ns is not None:
         spans.append((last_ns, end_ns))
     return spans
 
@@ -184,23 +184,21 @@ def silent_end(
     exchange: Exchange, reads: Reads, decoded: Decoded, answers: Sequence[AwaitedAnswer]
 ) -> SilentEnd | None:
     """Return the stall in which the last answer ended that only the end of the exchange ended; None without one."""
-    pending = next((one for one in reversed(answers) if one.is_pending and one.can_end_stalled), None)
-    if pending is None or (last := pending.last) is None or not DEFAULT.is_stall(last[1] - last[0]):
+    pending = next((answer for answer in reversed(answers) if answer.is_pending and answer.can_end_stalled), None)
+    silence = None if pending is None else pending.last
+    if silence is None or not DEFAULT.is_stall(silence[1] - silence[0]):
         return None
-    timed = Attribution(exchange, reads, decoded)
-    return SilentEnd(last[0], last[1] - last[0], cause_of_end(timed, last, DEFAULT).who, not _has_bytes(reads, last))
+    from_ns, to_ns = silence
+    has_bytes = any(size > 0 and from_ns < at_ns <= to_ns for at_ns, size in zip(reads.at_ns, reads.size, strict=True))
+    cause = cause_of_end(Attribution(exchange, reads, decoded), silence, DEFAULT)
+    return SilentEnd(from_ns, to_ns - from_ns, cause.who, not has_bytes)
 
 
-def cause_of_end(timed: Attribution, silence: Span, limits: Thresholds) -> SilenceCause:
+def cause_of_end(attribution: Attribution, silence: Span, limits: Thresholds) -> SilenceCause:
     """Return the cause of a silence in which an answer ended."""
-    exchange, stuck = timed.exchange, timed.stuck
+    exchange, stuck = attribution.exchange, attribution.stuck
     if stuck is not None and (exchange.end_ns or 0) - stuck.began_ns > limits.stall_ns:
         # The client took no more: reading from upstream waits for it, or soon would.
         who: Who | None = "client" if exchange.ended_by == "client_stalled" else stuck.who
         return SilenceCause(who, unclear=None if who else "handing_on")
-    return timed.cause(*timed.around(silence), silence[1] - silence[0])
-
-
-def _has_bytes(reads: Reads, silence: Span) -> bool:
-    times = zip(reads.at_ns, reads.size, strict=True)
-    return any(size > 0 and silence[0] < at_ns <= silence[1] for at_ns, size in times)
+    return attribution.cause(*attribution.places_around(silence), silence[1] - silence[0])

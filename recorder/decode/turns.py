@@ -46,7 +46,7 @@ class TurnTokens:
     output_audio: int | None = None
 
 
-_TOKENS: Final = tuple(one.name for one in fields(TurnTokens))
+_TOKENS: Final = tuple(value.name for value in fields(TurnTokens))
 
 
 @dataclass(slots=True, eq=False)
@@ -87,12 +87,12 @@ class TurnDraft:
         return "".join(self.transcript or self.texts)
 
 
-def said(meaning: str) -> Any:
+def optional(meaning: str) -> Any:
     """Define a value of a turn with its meaning; it may be unknown."""
     return field(default=None, metadata={"doc": meaning})
 
 
-def known(meaning: str) -> Any:
+def required(meaning: str) -> Any:
     """Define a value of a turn that is always known, with its meaning."""
     return field(metadata={"doc": meaning})
 
@@ -101,33 +101,35 @@ def known(meaning: str) -> Any:
 class TurnMeasures:
     """The values of one turn; the meaning of each field is its metadata."""
 
-    turn: int = known("1, 2, …: by start")
-    begun_by: str | None = said(f"what began it: {', '.join(BEGINNINGS)}; NULL: the wire does not say")
-    started_at_ns: int | None = said("T0 → its start: the request, or the end of speech; NULL: no message says when")
-    first_output_at_ns: int | None = said("T0 → first text, reasoning, tool call or audio")
-    ended_at_ns: int | None = said("T0 → the message that ended it; NULL: none did")
-    ttft_ns: int | None = said("its start → first text, reasoning, tool call or audio")
-    ttfa_ns: int | None = said("its start → first audio")
-    last_ns: int | None = said("its start → last output; without any, the message that ended it")
-    outcome: str = known(f"how it ended: {', '.join(TURN_OUTCOMES)}")
-    finish_reason: str | None = said("reason of its end, verbatim from upstream")
-    error_code: str | None = said("the code or type of the error that ended it")
-    response_id: str | None = said("the id of its response")
-    input_tokens: int | None = said("tokens of its input, cached ones included, from usage")
-    input_text_tokens: int | None = said("of these, text")
-    input_audio_tokens: int | None = said("of these, audio")
-    input_cached_tokens: int | None = said("of these, read from the provider's cache")
-    output_tokens: int | None = said("tokens of its output, from usage; Gemini's thoughts included")
-    output_text_tokens: int | None = said("of these, text")
-    output_audio_tokens: int | None = said("of these, audio")
-    audio_format: str | None = said("encoding and samples per second of its audio: pcm16/24000, g711_ulaw/8000, …")
-    audio_bytes: int = known("bytes of its audio, decoded from base64")
-    audio_ns: int | None = said("how long its audio plays; NULL: no audio, or of an unknown format")
-    underrun_ns: int | None = said("silence that a listener hears who plays its audio from the first piece on")
-    text: str | None = said("the transcript of its audio as received, or its text")
+    turn: int = required("1, 2, …: by start")
+    begun_by: str | None = optional(f"what began it: {', '.join(BEGINNINGS)}; NULL: the wire does not say")
+    started_at_ns: int | None = optional(
+        "T0 → its start: the request, or the end of speech; NULL: no message says when"
+    )
+    first_output_at_ns: int | None = optional("T0 → first text, reasoning, tool call or audio")
+    ended_at_ns: int | None = optional("T0 → the message that ended it; NULL: none did")
+    ttft_ns: int | None = optional("its start → first text, reasoning, tool call or audio")
+    ttfa_ns: int | None = optional("its start → first audio")
+    last_ns: int | None = optional("its start → last output; without any, the message that ended it")
+    outcome: str = required(f"how it ended: {', '.join(TURN_OUTCOMES)}")
+    finish_reason: str | None = optional("reason of its end, verbatim from upstream")
+    error_code: str | None = optional("the code or type of the error that ended it")
+    response_id: str | None = optional("the id of its response")
+    input_tokens: int | None = optional("tokens of its input, cached ones included, from usage")
+    input_text_tokens: int | None = optional("of these, text")
+    input_audio_tokens: int | None = optional("of these, audio")
+    input_cached_tokens: int | None = optional("of these, read from the provider's cache")
+    output_tokens: int | None = optional("tokens of its output, from usage; Gemini's thoughts included")
+    output_text_tokens: int | None = optional("of these, text")
+    output_audio_tokens: int | None = optional("of these, audio")
+    audio_format: str | None = optional("encoding and samples per second of its audio: pcm16/24000, g711_ulaw/8000, …")
+    audio_bytes: int = required("bytes of its audio, decoded from base64")
+    audio_ns: int | None = optional("how long its audio plays; NULL: no audio, or of an unknown format")
+    underrun_ns: int | None = optional("silence that a listener hears who plays its audio from the first piece on")
+    text: str | None = optional("the transcript of its audio as received, or its text")
 
 
-TURN_FIELDS: Final = {one.name: one for one in fields(TurnMeasures)}
+TURN_FIELDS: Final = {value.name: value for value in fields(TurnMeasures)}
 """The fields of a turn by their names."""
 
 
@@ -142,21 +144,21 @@ def union(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-def numbered(drafts: Sequence[TurnDraft]) -> list[TurnDraft]:
+def by_start(drafts: Sequence[TurnDraft]) -> list[TurnDraft]:
     """Return the turns in the order of their starts, which gives them their numbers."""
     return sorted(drafts, key=lambda draft: draft.first if draft.start is None else draft.start)
 
 
-def listed(drafts: Sequence[TurnDraft], at_ns: Sequence[int | None]) -> list[TurnMeasures]:
+def turn_measures(drafts: Sequence[TurnDraft], at_ns: Sequence[int | None]) -> list[TurnMeasures]:
     """Return the values of the turns in the order of their starts."""
-    return [_of(number, draft, at_ns) for number, draft in enumerate(numbered(drafts), 1)]
+    return [_of(number, draft, at_ns) for number, draft in enumerate(by_start(drafts), 1)]
 
 
 def measured(drafts: Sequence[TurnDraft], at_ns: Sequence[int | None], cleaner: Cleaner) -> list[JsonObject] | None:
     """Return the values of the turns in the order of their starts, without unknown ones; None if there are none."""
     if not drafts:
         return None
-    rows = map(asdict, listed(drafts, at_ns))
+    rows = map(asdict, turn_measures(drafts, at_ns))
     return [cleaner.value({name: value for name, value in row.items() if value is not None}) for row in rows]
 
 

@@ -182,7 +182,7 @@ def settle(facts: Unsettled) -> Settled:
 def derived(facts: Unsettled) -> Measures | None:
     """Return the measures without credentials: an API may repeat the key that it refuses in its error."""
     try:
-        found = derive(facts.exchange, facts.reads, facts.body, asked=facts.asked)
+        found = derive(facts.exchange, facts.reads, facts.body, request=facts.asked)
     except Exception as error:  # noqa: BLE001 - a decoder's bug must not cost the facts: they are derived again
         faults.report(error)
         return None

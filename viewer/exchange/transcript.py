@@ -176,9 +176,9 @@ class Transcript:
         self.reads = array("q", (UNKNOWN if read is None else read for read in decoded.reads))
         self.sent = frozenset(decoded.sent)
         self.audio = decoded.audio
-        self.turns = turns.listed(decoded.drafts, decoded.at_ns)
+        self.turns = turns.turn_measures(decoded.drafts, decoded.at_ns)
         self._ended_turns = {
-            draft.end: turn for draft, turn in zip(turns.numbered(decoded.drafts), self.turns, strict=True)
+            draft.end: turn for draft, turn in zip(turns.by_start(decoded.drafts), self.turns, strict=True)
         }
         self.starts, self.ends = array("q", decoded.starts), array("q", decoded.ends)
         self.kinds = bytearray((_NO_CHUNK,)) * len(self.at)

@@ -134,7 +134,7 @@ def _gaps(timed: Attribution, answers: Sequence[AwaitedAnswer], limits: Threshol
             before, after = timed.outputs[nth - 1 : nth + 1]
             first, last = timed.places[nth - 1 : nth + 1]
             cause = timed.silent(first, last)
-            held = timed.held(first, last)
+            held = timed.longest_steps(first, last)
             yield Verdict(
                 kind="stall",
                 form="gap",
@@ -144,7 +144,7 @@ def _gaps(timed: Attribution, answers: Sequence[AwaitedAnswer], limits: Threshol
                 output_chunks=timed.brought_by(last),
                 unclear=cause.unclear,
                 **_where(timed, before, after),
-                **timed.meanwhile(first, last, before.end, after.end),
+                **timed.items_between(first, last, before.end, after.end),
                 **(held | {"client_ns": cause.paused_ns} if cause.who == "client" else held),
             )
 
@@ -159,7 +159,7 @@ def _deliveries(timed: Attribution, limit: int) -> Iterator[Verdict]:
         before, after = timed.outputs[nth : nth + 2]
         if _at(after) - _at(before) <= limit:
             longest = max(timed.steps[first + 1 : last + 1], key=lambda step: step.ns or 0, default=None)
-            who = None if longest is None or timed.misses(first, last) else longest.who
+            who = None if longest is None or timed.lacks_reads(first, last) else longest.who
             yield Verdict(
                 kind="stall",
                 form="delivery",
@@ -168,8 +168,8 @@ def _deliveries(timed: Attribution, limit: int) -> Iterator[Verdict]:
                 lasted_ns=ended - began,
                 unclear=_doubt(timed, first, last) if who is None else None,
                 **_where(timed, before, after),
-                **timed.meanwhile(first, last, before.end, after.end),
-                **timed.held(first + 1, last),
+                **timed.items_between(first, last, before.end, after.end),
+                **timed.longest_steps(first + 1, last),
             )
 
 
@@ -177,7 +177,7 @@ def _doubt(timed: Attribution, first: int, last: int) -> Unclear:
     """Return the reason why the cause of a late delivery between two places is unclear."""
     if timed.exchange.coarse_clock:
         return "instants"
-    return "missing" if timed.misses(first, last) else "handing_on"
+    return "missing" if timed.lacks_reads(first, last) else "handing_on"
 
 
 def _is_same(late: Verdict, gap: Verdict) -> bool:
@@ -214,7 +214,7 @@ def _silent_end(timed: Attribution, answer: AwaitedAnswer, silence: Span, outcom
     if error is not None and error.at_ns != silence[1]:
         error = None
     output = next((one for one in reversed(timed.outputs) if [one.at_ns] == [*answer.outputs[-1:]]), None)
-    first, last = timed.around(silence)
+    first, last = timed.places_around(silence)
     is_cut = answer.is_pending and outcome in _CUT
     cause = cause_of_end(timed, silence, limits) if is_cut else timed.cause(first, last, silence[1] - silence[0])
     return Verdict(
@@ -228,10 +228,10 @@ def _silent_end(timed: Attribution, answer: AwaitedAnswer, silence: Span, outcom
         before=_words(timed.decoded.chunk(output.no), last=True) if output else None,
         unclear=cause.unclear,
         until="error" if error else "cut" if is_cut else "end",
-        **timed.meanwhile(
+        **timed.items_between(
             first, last, output.end if output else -1, error.end if error else len(timed.decoded.data) + 1
         ),
-        **timed.held(max(first, 0), max(first, 0)),
+        **timed.longest_steps(max(first, 0), max(first, 0)),
     )
 
 

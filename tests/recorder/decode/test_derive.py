@@ -98,7 +98,7 @@ CONTINUED = "".join(
 def test_an_answer_that_began_in_an_earlier_exchange_is_flagged_and_keeps_its_own_time(facts, request_, is_later_part):
     asked = RecordedRequest([], b"" if request_ is None else json.dumps(request_).encode())
     facts = {"path": "/v1beta/interactions", **facts}
-    found = derive(exchange(**facts), by_event(CONTINUED), CONTINUED, asked=asked)
+    found = derive(exchange(**facts), by_event(CONTINUED), CONTINUED, request=asked)
     assert ("continuation" in found.flags) == is_later_part
     assert (found.ttft_ns is not None) == ("status" not in facts)
 

@@ -163,7 +163,7 @@ def test_a_plain_answer_is_measured_directly(late_ns: int | None) -> None:
     measures = direct.measures(exchange, reads, body, asked)
     assert measures == derive(exchange, reads, body, decode(exchange, reads, body), asked)
     assert measures is not None
-    assert derive(exchange, reads, body, asked=asked).content == "Yes."
+    assert derive(exchange, reads, body, request=asked).content == "Yes."
 
 
 def test_a_path_whose_query_ends_like_that_of_chat_is_not_measured_directly() -> None:
@@ -172,4 +172,4 @@ def test_a_path_whose_query_ends_like_that_of_chat_is_not_measured_directly() ->
     exchange = Exchange(content_type="application/json", path="/v1/images/generations?next=/chat/completions", **facts)
     reads = Reads([0], [1], [1], [0], [len(body)])
     assert direct.measures(exchange, reads, body, asked) is None
-    assert derive(exchange, reads, body, asked=asked).operation == "image"
+    assert derive(exchange, reads, body, request=asked).operation == "image"

@@ -20,7 +20,7 @@ WHOLE = RecordedRequest([], b'{"model": "m"}')
 
 
 def measured(*parts: Part, asked: RecordedRequest | None = None, **other: object) -> Measures:
-    return derive(*facts(*parts, **other), asked=asked)  # type: ignore[arg-type]
+    return derive(*facts(*parts, **other), request=asked)  # type: ignore[arg-type]
 
 
 def unanswered(by: str, end: int | None = 5000, asked: RecordedRequest = STREAMED, **other: object) -> Measures:
@@ -34,7 +34,7 @@ def unanswered(by: str, end: int | None = 5000, asked: RecordedRequest = STREAME
     }
     named = {"path": "/v1/chat/completions", "ended_by": by, "end_ns": None if end is None else end * MS}
     exchange = Exchange(**{**known, **named, **other})  # type: ignore[arg-type]
-    return derive(exchange, Reads.of([]), b"", asked=asked)
+    return derive(exchange, Reads.of([]), b"", request=asked)
 
 
 def silences(one: Measures) -> tuple[float | None, float | None]:

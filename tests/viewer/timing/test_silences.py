@@ -11,7 +11,7 @@ def test_a_read_is_named_by_its_place_among_those_on_the_tape() -> None:
     left = [read for read in reads if read.seq != 1]
     found = Attribution(exchange, left, decode(exchange, left, body))
     assert [found.place(chunk) for chunk in found.outputs] == [0, 1, 2, 3]
-    assert [found.misses(0, 1), found.misses(1, 3)] == [True, False]
+    assert [found.lacks_reads(0, 1), found.lacks_reads(1, 3)] == [True, False]
 
 
 def test_how_many_output_chunks_a_read_brought_is_counted() -> None:
@@ -22,7 +22,7 @@ def test_how_many_output_chunks_a_read_brought_is_counted() -> None:
 def test_what_came_between_two_reads_is_counted() -> None:
     found = timed((0, word()), (10, COMMENT), (20, event({"content": ""})), (30, word()))
     first, last = found.outputs
-    assert found.meanwhile(0, 3, first.end, last.end) == {
+    assert found.items_between(0, 3, first.end, last.end) == {
         "reads_meanwhile": 2, "comments_meanwhile": 1, "events_meanwhile": 1,
     }  # fmt: skip
 
@@ -38,7 +38,7 @@ def test_of_timestamps_that_are_not_those_of_reads_nothing_is_concluded() -> Non
 
 def test_the_relays_longest_step_is_given_and_a_client_that_never_waited_has_none() -> None:
     found = timed((0, word()), (10, word(), 13))
-    assert found.held(0, 1) == {"relay_ns": 3 * MS, "client_ns": 0}
+    assert found.longest_steps(0, 1) == {"relay_ns": 3 * MS, "client_ns": 0}
 
 
 def test_an_answer_that_failed_has_no_output_to_judge() -> None:

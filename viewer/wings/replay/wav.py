@@ -31,7 +31,7 @@ def sounds(decoded: Decoded, turn: int | None = None) -> list[Sound]:
 
     Raises `ValueError` if there is no such turn.
     """
-    drafts = turns.numbered(decoded.drafts)
+    drafts = turns.by_start(decoded.drafts)
     if turn is not None and not 1 <= turn <= len(drafts):
         raise ValueError(f"there is no turn {turn}: it has {len(drafts)}")
     chosen = drafts if turn is None else drafts[turn - 1 : turn]
