@@ -155,7 +155,7 @@ class Attribution:
     def asked_ns(self) -> int | None:
         """Over a WebSocket, the time of the last answer's request; else that of the response head."""
         turn = self.decoded.turns[-1] if self.decoded.turns else None
-        return self.exchange.headers_ns if turn is None or turn.asked is None else self.decoded.at_ns[turn.asked]
+        return self.exchange.headers_ns if turn is None or turn.request is None else self.decoded.at_ns[turn.request]
 
     def place(self, chunk: ChunkTime) -> int:
         """Return the place of the read that completed a chunk which has a timestamp."""

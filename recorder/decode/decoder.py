@@ -294,7 +294,7 @@ class Decoded:
         latest_ns = max((at for at in self.at_ns if at is not None), default=0)
         open_changes, turn_spans = [0] * (len(self.at_ns) + 1), list[tuple[int, int]]()
         for turn in self.turns:
-            asked_ns = None if turn.asked is None or not turn.generates else self.at_ns[turn.asked]
+            asked_ns = None if turn.request is None or not turn.generates else self.at_ns[turn.request]
             if asked_ns is None:
                 continue
             ended_ns = None if turn.last is None else self.at_ns[turn.last]
@@ -352,7 +352,7 @@ def decode(exchange: Exchange, reads: Sequence[Read], body: bytes, clock: Clock 
     if exchange.framing == "websocket":
         return _decode_websocket(exchange, columns, body, clock)
     span_ends, span_reads = encoding.spans(columns.start, columns.size, len(body))
-    plain, is_miscoded = encoding.fitting(exchange.coding, body, span_ends)
+    plain, is_miscoded = encoding.detect_and_decode(exchange.coding, body, span_ends)
     decoded = Decoded(plain.data, framing_of(exchange, plain.data), whole=plain.flag is None)
     decoded.flush_count = plain.flush_count
     if plain.flag is not None:

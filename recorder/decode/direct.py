@@ -26,28 +26,17 @@ from wiretape.recorder.decode.usage_fields import merge
 from wiretape.recorder.decode.values import JsonObject
 
 _facts_of = attrgetter("status", "method", "ended_by", "has_bytes")
-_FACTS: Final = (200, "POST", "end", True)
 _oddities_of = attrgetter(
     "content_encoding", "dialects", "sent", "gap_bytes", "paused", "request_missing", "surplus", "coarse_clock",
     "h2_offered", "asks_identity", "rebuilt",
 )  # fmt: skip
 """The facts of an exchange that raise a flag, or decide about its answer, unless they are unknown, 0 or False."""
-_TYPES: Final = frozenset({"application/json", "application/json; charset=utf-8"})
-_FRAMINGS: Final = frozenset({"length", "chunked"})
-_IMPORTS: Final = frozenset({"imported", "none"})
-_PATH: Final = "/chat/completions"
-_UPGRADE: Final = "sec-websocket-version"
-_NUL: Final = b"\\u0000"
-"""The one escape that the types let through, and no column takes."""
-_SPECIAL: Final = (b'"cache', b"x-anthropic-billing-header")
-"""Beginnings of marks of caches and of attribution in requests."""
-_MOST_MESSAGES: Final = 1000
 _USUAL: Final = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 _NO_COUNTS: Final = token_counts("", {})
 MOST: Final = 1 << 53
 
 _Nothing = Annotated[list[None], msgspec.Meta(max_length=0)] | None
-_Written = Annotated[str, msgspec.Meta(min_length=1)]
+_FilledText = Annotated[str, msgspec.Meta(min_length=1)]
 _Scalar = bool | int | float | str | None
 
 
@@ -57,7 +46,7 @@ class _Plain(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 class _Message(_Plain):
     role: Literal["assistant"]
-    content: _Written
+    content: _FilledText
     refusal: None = None
     annotations: _Nothing = None
     audio: None = None
@@ -77,10 +66,10 @@ class _Choice(_Plain):
 
 
 class _Answer(_Plain):
-    id: _Written
+    id: _FilledText
     object: Literal["chat.completion"]
     created: int
-    model: _Written
+    model: _FilledText
     choices: tuple[_Choice]
     usage: dict[str, int | dict[str, int | None] | None]
     service_tier: str | None = None
@@ -106,20 +95,21 @@ class _Request(_Plain):
     user: _Scalar = None
 
 
-_answer = msgspec.json.Decoder(_Answer).decode
-_request = msgspec.json.Decoder(_Request).decode
-_text = msgspec.json.Decoder(_Written).decode
-_texts = msgspec.json.Decoder(dict[Literal["role", "content"], _Written]).decode
+_decode_answer = msgspec.json.Decoder(_Answer).decode
+_decode_request = msgspec.json.Decoder(_Request).decode
+_decode_text = msgspec.json.Decoder(_FilledText).decode
+_decode_message = msgspec.json.Decoder(dict[Literal["role", "content"], _FilledText]).decode
 _SOURCES: Final = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 
 
-def measures(exchange: Exchange, reads: Reads, body: bytes, asked: RecordedRequest) -> Measures | None:
+def measures(exchange: Exchange, reads: Reads, body: bytes, request: RecordedRequest) -> Measures | None:
     """Return the measures of an exchange; None if its request or its answer is not plain."""
-    if not _is_plain(exchange, asked) or _NUL in body or not body.startswith(b"{"):
+    # An escaped NUL is the one character that the types let through, and no column takes.
+    if not _is_plain(exchange, request) or b"\\u0000" in body or not body.startswith(b"{"):
         return None
     try:
-        answer = _answer(body)
-        prompt, of_prompt = _prompt(uncoded(asked.headers, asked.body or b""))
+        answer = _decode_answer(body)
+        prompt, prompt_values = _prompt(uncoded(request.headers, request.body or b""))
     except (msgspec.DecodeError, UnicodeError, KeyError, RecursionError):
         return None
     content = answer.choices[0].message.content
@@ -133,7 +123,7 @@ def measures(exchange: Exchange, reads: Reads, body: bytes, asked: RecordedReque
     if is_unexplained(counts, is_additive=additive):
         flags.append("total_unexplained")
     values: JsonObject = measured(Timeline(exchange, reads, None, counts["output_tokens"])) | counts
-    values |= of_prompt | belonging_of(prompt, asked.headers, "chat", content, None)
+    values |= prompt_values | belonging_of(prompt, request.headers, "chat", content, None)
     return Measures(
         outcome="complete",
         api=chat.API,
@@ -151,35 +141,44 @@ def measures(exchange: Exchange, reads: Reads, body: bytes, asked: RecordedReque
     )
 
 
-def _is_plain(exchange: Exchange, asked: RecordedRequest) -> bool:
+def _is_plain(exchange: Exchange, request: RecordedRequest) -> bool:
     """Return True if nothing but the two bodies tells anything of the exchange."""
     if (
-        _facts_of(exchange) != _FACTS
+        _facts_of(exchange) != (200, "POST", "end", True)
         or any(_oddities_of(exchange))
-        or exchange.content_type not in _TYPES
-        or exchange.framing not in _FRAMINGS
+        or exchange.content_type not in ("application/json", "application/json; charset=utf-8")
+        or exchange.framing not in ("length", "chunked")
+        or exchange.is_imported
     ):
         return False
-    if not exchange.path.endswith(_PATH) or "?" in exchange.path:  # which may name another API
+    if not exchange.path.endswith("/chat/completions") or "?" in exchange.path:  # which may name another API
         return False
-    if exchange.clock in _IMPORTS:
-        return False
-    names = {name for side in (*exchange.headers, asked.headers) for name, _ in side}
-    return _UPGRADE not in names and not any([headers <= names for headers in _headers_of_others()])
+    names = {name for side in (*exchange.headers, request.headers) for name, _ in side}
+    return "sec-websocket-version" not in names and not any([headers <= names for headers in _headers_of_others()])
 
 
 @functools.cache
 def _headers_of_others() -> tuple[frozenset[str], ...]:
     """Return the headers by which other dialects recognise exchanges at any path."""
-    return tuple({way.headers for _, way in registry.ways(None) if way.headers and way.first is None})
+    return tuple(
+        {
+            alternative.headers
+            for _, alternative in registry.ways(None)
+            if alternative.headers and alternative.first is None
+        }
+    )
 
 
 def _counts(usage: JsonObject) -> tuple[JsonObject, dict[str, int | None]]:
     """Return a usage as the tape has it, and its counts."""
     if usage.keys() == _USUAL and all([type(count) is int and 0 <= count < MOST for count in usage.values()]):
-        given, answered, total = usage["prompt_tokens"], usage["completion_tokens"], usage["total_tokens"]
-        counts = {"input_tokens": given, "output_tokens": answered, "total_tokens": total}
-        return usage, _NO_COUNTS | counts | {"input_uncached_tokens": given}
+        counts = {
+            "input_tokens": usage["prompt_tokens"],
+            "output_tokens": usage["completion_tokens"],
+            "total_tokens": usage["total_tokens"],
+            "input_uncached_tokens": usage["prompt_tokens"],
+        }
+        return usage, _NO_COUNTS | counts
     merged: JsonObject = {}
     merge(chat.API, merged, usage)
     return Cleaner().value(merged), token_counts(chat.API, merged)
@@ -187,14 +186,16 @@ def _counts(usage: JsonObject) -> tuple[JsonObject, dict[str, int | None]]:
 
 def _prompt(body: bytes) -> tuple[Prompt, JsonObject]:
     """Return the prompt of a request, and the values about its elements. Raises `DecodeError` if it is not plain."""
-    asked = _request(body)
-    if not asked.messages or len(asked.messages) > _MOST_MESSAGES or any([mark in body for mark in _SPECIAL]):
+    request = _decode_request(body)
+    # Marks of caches and of attribution have values of their own.
+    is_special = b'"cache' in body or b"x-anthropic-billing-header" in body
+    if not request.messages or len(request.messages) > 1000 or is_special:
         raise msgspec.DecodeError
-    model = _text(asked.model)
-    digests, sizes, system, messages = [elements.digest(model)], [len(asked.model)], list[int](), list[Message]()
+    model = _decode_text(request.model)
+    digests, sizes, system, messages = [elements.digest(model)], [len(request.model)], list[int](), list[Message]()
     context = dict.fromkeys(elements.SOURCES, 0)
-    for position, raw in enumerate(asked.messages, 1):
-        message = _texts(raw)
+    for position, raw in enumerate(request.messages, 1):
+        message = _decode_message(raw)
         role = message["role"]
         context[_SOURCES[role]] += len(raw)
         digests.append(elements.digest(message))
@@ -203,7 +204,7 @@ def _prompt(body: bytes) -> tuple[Prompt, JsonObject]:
         if role in SYSTEM:
             system.append(position)
     context["other"] = len(body) - sum(context.values())
-    leading = next((position for position, one in enumerate(messages) if one.role not in SYSTEM), len(messages))
+    leading = next((position for position, message in enumerate(messages) if message.role not in SYSTEM), len(messages))
     prefix = elements.Prefix(
         places=[("model", None), ("messages", len(messages))],
         digests=b"".join(digests),

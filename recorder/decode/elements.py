@@ -68,9 +68,6 @@ _PLAIN_TEXTS: Final = ("text", "input_text", "output_text")
 _MARK: Final = "cache_control"
 _MARKS: Final = b'"cache'
 """Common beginning of all marks of caches: a body without it has none."""
-_RETENTION: Final = "prompt_cache_retention"
-_TTL_S: Final = 300
-_UNITS_S: Final = {"s": 1, "m": 60, "h": 3600}
 _TTL: Final = re.compile("([0-9]{1,6})([smh])")
 _DIGEST_BYTES: Final = 8
 _ATTRIBUTION: Final = re.compile(r"x-anthropic-billing-header:[^\n]*\n?")
@@ -82,10 +79,10 @@ _ESCAPES: Final = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u([dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
 
-_whole = msgspec.json.Decoder().decode
-_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_json = msgspec.json.Encoder().encode
+_decode_body = msgspec.json.Decoder().decode
+_decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_encode = msgspec.json.Encoder().encode
 _sha256 = hashlib.sha256
 
 
@@ -168,7 +165,7 @@ class Prefix(msgspec.Struct, array_like=True, frozen=True, gc=False):
     def digest(self, element: int) -> bytes:
         return self.digests[_DIGEST_BYTES * element : _DIGEST_BYTES * (element + 1)]
 
-    def each(self) -> frozenset[bytes]:
+    def digest_set(self) -> frozenset[bytes]:
         return frozenset(self.digest(at) for at in range(len(self.digests) // _DIGEST_BYTES))
 
     def lengths(self) -> "array[int]":
@@ -184,14 +181,14 @@ def unpack(blob: bytes | None) -> Prefix | None:
     if not blob:
         return None
     try:
-        found = _unpacked(blob)
+        prefix = _unpacked(blob)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
     total = 0
-    for _, count in found.places:
+    for _, count in prefix.places:
         total += 1 if count is None else max(count, 0)
-    sizes = len(found.digests) == _DIGEST_BYTES * total and len(found.sizes) == 4 * total
-    return found if sizes and 0 <= found.first <= total else None
+    sizes = len(prefix.digests) == _DIGEST_BYTES * total and len(prefix.sizes) == 4 * total
+    return prefix if sizes and 0 <= prefix.first <= total else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,22 +202,22 @@ class Elements:
 
     def parts(self) -> Iterator[tuple[Element | None, Share]]:
         """Yield the bytes of each element by source, and then all other bytes of the body."""
-        yield from ((one, share) for one in self.elements for share in one.shares)
-        yield None, Share("other", None, self.size - sum(one.size for one in self.elements))
+        yield from ((element, share) for element in self.elements for share in element.shares)
+        yield None, Share("other", None, self.size - sum(element.size for element in self.elements))
 
     def by_source(self) -> dict[str, int]:
         """Return the bytes of each source: they add up to the body's length."""
-        found = dict.fromkeys(SOURCES, 0)
-        for one in self.elements:
-            for source, _, size in one.shares:
-                found[source] += size
-        found["other"] += self.size - sum(found.values())
-        return found
+        sizes = dict.fromkeys(SOURCES, 0)
+        for element in self.elements:
+            for source, _, size in element.shares:
+                sizes[source] += size
+        sizes["other"] += self.size - sum(sizes.values())
+        return sizes
 
     def pack(self) -> bytes | None:
         """Return the elements as the tape keeps them; None without a message."""
-        first = next((at for at, one in enumerate(self.elements) if one.role), None)
-        if first is None:
+        first_message = next((at for at, element in enumerate(self.elements) if element.role), None)
+        if first_message is None:
             return None
         places: list[tuple[str, int | None]] = []
         system, attribution, head = list[int](), list[int](), list[bytes]()
@@ -230,7 +227,7 @@ class Elements:
                 places[-1] = (key, index + 1)
             else:
                 places.append((key, None if index is None else 1))
-            if at >= first:
+            if at >= first_message:
                 by_model = by_model or role == "assistant"
                 if role in SYSTEM:
                     system.append(at)
@@ -243,9 +240,9 @@ class Elements:
         return packed(
             Prefix(
                 places=places,
-                digests=b"".join([one.digest for one in self.elements]),
-                sizes=array("I", [one.size for one in self.elements]).tobytes(),
-                first=first,
+                digests=b"".join([element.digest for element in self.elements]),
+                sizes=array("I", [element.size for element in self.elements]).tobytes(),
+                first=first_message,
                 system=system,
                 head=joined(head),
                 by_model=by_model,
@@ -269,18 +266,20 @@ def elements(body: bytes, api: str | None = None, model: str | None = None, pars
     except _UNREADABLE:
         pass
     try:  # as long as before: lone surrogates, which programs that cut a text send, become private characters
-        plain = _ESCAPES.sub(_without_surrogate, plain)
+        plain = _ESCAPES.sub(
+            lambda match: match[0] if match[1] is None else b"\\u%04x" % (int(match[1], 16) + 0x800), plain
+        )
         return _Reader(plain, _parsed(plain), api, model).read(len(body))
     except _UNREADABLE:
         return None
 
 
-def measures_of(found: Elements | None) -> JsonObject:
+def measures_of(prompt: Elements | None) -> JsonObject:
     """Return the fields of `Measures` about the elements of a request."""
-    if found is None:
+    if prompt is None:
         return {}
-    sizes = {f"context_{source}_bytes": size for source, size in found.by_source().items()}
-    return sizes | {"prompt_elements": found.pack()}
+    sizes = {f"context_{source}_bytes": size for source, size in prompt.by_source().items()}
+    return sizes | {"prompt_elements": prompt.pack()}
 
 
 class _UnreadableError(Exception):
@@ -292,16 +291,12 @@ _UNREADABLE: Final = (_UnreadableError, msgspec.DecodeError, UnicodeError)
 
 def _parsed(body: bytes) -> JsonObject:
     try:
-        found = _whole(body)
+        value = _decode_body(body)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise _UnreadableError from error
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise _UnreadableError
-    return found
-
-
-def _without_surrogate(match: re.Match[bytes]) -> bytes:
-    return match[0] if match[1] is None else b"\\u%04x" % (int(match[1], 16) + 0x800)
+    return value
 
 
 @dataclass(slots=True)
@@ -319,31 +314,31 @@ class _Reader:
     is_marked: bool = False
 
     def read(self, length: int) -> Elements | None:
-        self.raw = _object(self.body)
+        self.raw = _decode_object(self.body)
         self._unwrap()
         marked = _MARKS in self.body
         if marked and _MARK in self.fields:
             self._note(self.fields[_MARK])
-        found: list[Element] = []
+        elements: list[Element] = []
         for kind in self._order():
             if kind == "model" or kind in self.fields or not _OTHER_KEYS.get(kind, _NO_KEYS).isdisjoint(self.fields):
-                found += self._head(kind, marked)
+                elements += self._head(kind, marked)
         for key in request.MESSAGES:
             if key in self.fields:
-                found += self._messages(key, marked)
-                if len(found) > request.MOST_MESSAGES:
+                elements += self._messages(key, marked)
+                if len(elements) > request.MOST_MESSAGES:
                     return None
-        if (asked := _seconds(self.fields.get(_RETENTION))) is not None:
-            self.ttls_s.add(asked)
-        return Elements(tuple(found), length, self.is_marked, frozenset(self.ttls_s))
+        if (retention_s := _seconds(self.fields.get("prompt_cache_retention"))) is not None:
+            self.ttls_s.add(retention_s)
+        return Elements(tuple(elements), length, self.is_marked, frozenset(self.ttls_s))
 
     def _unwrap(self) -> None:
         """Replace the envelope of some APIs by its fields."""
         for key in request.ENVELOPES:
             inner = self.fields.get(key)
             if isinstance(inner, dict) and not request.MESSAGES.keys().isdisjoint(inner):
-                self.fields = {name: one for name, one in self.fields.items() if name != key} | inner
-                self.raw |= _object(self.raw[key])
+                self.fields = {name: value for name, value in self.fields.items() if name != key} | inner
+                self.raw |= _decode_object(self.raw[key])
                 self._lift("parameters")
         self._lift("toolConfig")
 
@@ -352,7 +347,7 @@ class _Reader:
         holder = self.fields.get(key)
         if isinstance(holder, dict) and "tools" in holder and "tools" not in self.fields:
             self.fields = self.fields | {"tools": holder["tools"]}
-            self.raw["tools"] = _object(self.raw[key])["tools"]
+            self.raw["tools"] = _decode_object(self.raw[key])["tools"]
 
     def _order(self) -> tuple[str, ...]:
         fields = self.fields
@@ -386,12 +381,15 @@ class _Reader:
 
     def _items(self, key: str, source: str, marked: bool) -> Iterator[Element]:
         index = 0
-        for value, raw in zip(self.fields[key], _list(self.raw[key]), strict=True):
+        for value, raw in zip(self.fields[key], _decode_list(self.raw[key]), strict=True):
             if _is_cache_point(value):
                 self._note(value)
                 continue
             shares = _tools(value, raw) if source == "tools" else (Share(source, None, len(raw)),)
-            is_attribution = source == "system" and _is_attribution(value)
+            text_block = value.get("text") if isinstance(value, dict) else value
+            is_attribution = (
+                source == "system" and isinstance(text_block, str) and bool(_ATTRIBUTION.fullmatch(text_block))
+            )
             yield Element(key, index, self._digest(value, raw, marked), shares, is_attribution=is_attribution)
             index += 1
 
@@ -400,7 +398,7 @@ class _Reader:
         if request.is_reference(value):
             return
         is_list = isinstance(value, list) and not (value and type(value[0]) is int)
-        raws = _list(self.raw[key]) if is_list else [self.raw[key]]
+        raws = _decode_list(self.raw[key]) if is_list else [self.raw[key]]
         if len(raws) > request.MOST_MESSAGES:
             raise _UnreadableError
         for index, (item, raw) in enumerate(zip(value if is_list else [value], raws, strict=True)):
@@ -408,10 +406,10 @@ class _Reader:
             if role == "assistant":
                 self.names.update(_calls(item))
             shares = self._shares(item, raw, role)
-            said = {"role": "user", "content": item} if key == "input" and isinstance(item, str) else item
+            message = {"role": "user", "content": item} if key == "input" and isinstance(item, str) else item
             at = index if is_list else None
             is_attribution = role in SYSTEM and isinstance(item, dict) and _begins_with_attribution(item)
-            yield Element(key, at, self._digest(said, raw, marked), shares, role, is_attribution)
+            yield Element(key, at, self._digest(message, raw, marked), shares, role, is_attribution)
 
     def _digest(self, value: object, raw: msgspec.Raw, marked: bool) -> bytes:
         if marked and _MARKS in bytes(raw):
@@ -426,21 +424,19 @@ class _Reader:
     def _unmarked(self, value: object, depth: int) -> object:
         """Return a value without marks of caches, and note these."""
         if isinstance(value, list):
-            self._note_all(one for one in value if _is_cache_point(one))
-            return [self._unmarked(one, depth) for one in value if not _is_cache_point(one)]
+            for item in value:
+                if _is_cache_point(item):
+                    self._note(item)
+            return [self._unmarked(item, depth) for item in value if not _is_cache_point(item)]
         if not isinstance(value, dict) or not depth:
             return value
         if _MARK in value:
             self._note(value[_MARK])
-            value = {key: one for key, one in value.items() if key != _MARK}
+            value = {key: item for key, item in value.items() if key != _MARK}
         inner = {
             key: self._unmarked(value[key], depth - 1) for key in ("content", "parts", "toolResult") if key in value
         }
         return {**value, **inner} if inner else value
-
-    def _note_all(self, marks: Iterable[object]) -> None:
-        for mark in marks:
-            self._note(mark)
 
     def _note(self, mark: object) -> None:
         """Note a mark, and the time for which it asks to keep a prefix."""
@@ -448,7 +444,7 @@ class _Reader:
             return
         point = next((mark[key] for key in CACHE_POINTS if isinstance(mark.get(key), dict)), mark)
         self.is_marked = True
-        ttl = _seconds(point.get("ttl")) if "ttl" in point else _TTL_S
+        ttl = _seconds(point.get("ttl")) if "ttl" in point else 300  # Anthropic's default: five minutes
         if ttl is not None:
             self.ttls_s.add(ttl)
 
@@ -462,7 +458,7 @@ class _Reader:
             home = ("tools", None) if item.get("type") == "additional_tools" else self._part(item) or home
         content = item.get("content")
         if isinstance(content, list):
-            kinds = [self._part(one) if isinstance(one, dict) else None for one in content]
+            kinds = [self._part(part) if isinstance(part, dict) else None for part in content]
             if kinds and None not in kinds and len({kind and kind[0] for kind in kinds}) == 1:
                 home = kinds[0] or home  # a message of tool results alone is theirs
         if self._is_all(item, home, _DEEPEST):
@@ -473,34 +469,34 @@ class _Reader:
         """Return True if all bytes of a message or a part are of one source."""
         for key in _HOLDERS:
             if key in item and isinstance(value := item[key], list | dict):
-                for one in value if isinstance(value, list) else (value,):
+                for part in value if isinstance(value, list) else (value,):
                     if key == "images":
                         return False
-                    if isinstance(one, dict) and one.get("type") not in _OF_AUTHOR:
-                        kind = self._part(one)
-                        if kind not in (None, home) or (depth and not self._is_all(one, home, depth - 1)):
+                    if isinstance(part, dict) and part.get("type") not in _OF_AUTHOR:
+                        kind = self._part(part)
+                        if kind not in (None, home) or (depth and not self._is_all(part, home, depth - 1)):
                             return False
         return True
 
     def _split(self, item: JsonObject, raw: msgspec.Raw, home: _Home, depth: int) -> dict[_Home, int]:
         """Return the bytes of a message or a part by source and name."""
-        found: dict[_Home, int] = {}
+        sizes: dict[_Home, int] = {}
         if not depth or self._is_all(item, home, depth):
             return {home: len(raw)}
-        fields = _object(raw)
+        fields = _decode_object(raw)
         for key in _HOLDERS:
             if isinstance(value := item.get(key), list | dict):
                 is_list = isinstance(value, list)
-                raws = _list(fields[key]) if is_list else [fields[key]]
-                for one, its_raw in zip(value if is_list else [value], raws, strict=True):
-                    of_one = ("images", None) if key == "images" else home
-                    parts = {of_one: len(its_raw)}
-                    if isinstance(one, dict):
-                        parts = self._split(one, its_raw, self._part(one) or of_one, depth - 1)
+                raws = _decode_list(fields[key]) if is_list else [fields[key]]
+                for part, part_raw in zip(value if is_list else [value], raws, strict=True):
+                    part_home = ("images", None) if key == "images" else home
+                    parts = {part_home: len(part_raw)}
+                    if isinstance(part, dict):
+                        parts = self._split(part, part_raw, self._part(part) or part_home, depth - 1)
                     for source, count in parts.items():
-                        found[source] = found.get(source, 0) + count
-        found[home] = found.get(home, 0) + len(raw) - sum(found.values())
-        return found
+                        sizes[source] = sizes.get(source, 0) + count
+        sizes[home] = sizes.get(home, 0) + len(raw) - sum(sizes.values())
+        return sizes
 
     def _part(self, part: JsonObject) -> _Home | None:
         """Return the source of a part that has one of its own, and a tool's name."""
@@ -519,22 +515,16 @@ class _Reader:
             for key in _RESULT_KEYS.intersection(item):
                 inner = item[key] if isinstance(item[key], dict) else item
         for key in request.RESULT_IDS:
-            if key in inner and (called := self.names.get(text(inner[key]))):
-                return called
+            if key in inner and (name := self.names.get(text(inner[key]))):
+                return name
         return text(inner.get("name")) or text(inner.get("tool_name")) or None
-
-
-def _is_attribution(block: object) -> bool:
-    """Return True if a block of a system prompt has nothing but attribution."""
-    written = block.get("text") if isinstance(block, dict) else block
-    return isinstance(written, str) and _ATTRIBUTION.fullmatch(written) is not None
 
 
 def _begins_with_attribution(message: JsonObject) -> bool:
     content = message.get("content")
-    first = content[0] if isinstance(content, list) and content else content
-    written = first.get("text") if isinstance(first, dict) else first
-    return isinstance(written, str) and _ATTRIBUTION.match(written) is not None
+    block = content[0] if isinstance(content, list) and content else content
+    opening = block.get("text") if isinstance(block, dict) else block
+    return isinstance(opening, str) and _ATTRIBUTION.match(opening) is not None
 
 
 def _is_cache_point(value: object) -> bool:
@@ -545,7 +535,7 @@ def _seconds(ttl: object) -> int | None:
     if ttl == "in_memory":
         return 3600
     match = _TTL.fullmatch(ttl) if isinstance(ttl, str) else None
-    return int(match[1]) * _UNITS_S[match[2]] if match else None
+    return int(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]] if match else None
 
 
 def joined(digests: Iterable[bytes]) -> bytes:
@@ -555,16 +545,16 @@ def joined(digests: Iterable[bytes]) -> bytes:
 
 def digest(value: object) -> bytes:
     """Return the digest of a parameter, a message or a block."""
-    return _sha256(_json(_same(value))).digest()[:_DIGEST_BYTES]
+    return _sha256(_encode(_normalized(value))).digest()[:_DIGEST_BYTES]
 
 
-def _same(value: object) -> object:
+def _normalized(value: object) -> object:
     """Return a message or block with a single text as that text, however it is written."""
     if not isinstance(value, dict):
         return value
     content = value.get("content")
     if value.get("type") == "message" and "role" in value:  # an item of the Responses API may leave its type out
-        value = {key: one for key, one in value.items() if key != "type"}
+        value = {key: item for key, item in value.items() if key != "type"}
     if isinstance(content, list) and len(content) == 1 and (only := _only_text(content[0])) is not None:
         return {**value, "content": only}
     only = _only_text(value)
@@ -573,8 +563,8 @@ def _same(value: object) -> object:
 
 def _only_text(block: object) -> str | None:
     is_text = isinstance(block, dict) and len(block) == 2 and block.get("type") in _PLAIN_TEXTS
-    written = block.get("text") if is_text else None  # type: ignore[attr-defined]
-    return written if isinstance(written, str) else None
+    content = block.get("text") if is_text else None  # type: ignore[attr-defined]
+    return content if isinstance(content, str) else None
 
 
 def _role(item: object) -> str:
@@ -588,11 +578,13 @@ def _role(item: object) -> str:
 
 def _calls(item: JsonObject) -> Iterator[tuple[str, str]]:
     """Yield the id and the name of each call in a message, or in an item that is one."""
-    for one in (item, *_some(item.get("content")), *_some(item.get("tool_calls"))):
-        if isinstance(one, dict) and one.get("type") not in _PLAIN_TEXTS:
-            inner = next((one[key] for key in _CALL_KEYS if key in one and isinstance(one[key], dict)), one)
+    for call in (item, *_some(item.get("content")), *_some(item.get("tool_calls"))):
+        if isinstance(call, dict) and call.get("type") not in _PLAIN_TEXTS:
+            inner = next((call[key] for key in _CALL_KEYS if key in call and isinstance(call[key], dict)), call)
             if name := text(inner.get("name")):
-                yield from ((id, name) for key in _CALL_IDS for holder in (one, inner) if (id := text(holder.get(key))))
+                yield from (
+                    (id, name) for key in _CALL_IDS for holder in (call, inner) if (id := text(holder.get(key)))
+                )
 
 
 def _some(value: object) -> list[Any]:
@@ -606,9 +598,9 @@ def _tools(value: object, raw: msgspec.Raw) -> tuple[Share, ...]:
         return (Share("tools", None, size),)
     for key in ("functionDeclarations", "function_declarations"):
         if isinstance(value.get(key), list):
-            sizes = map(len, _list(_object(raw)[key]))
-            found = [Share("tools", _tool_name(one), count) for one, count in zip(value[key], sizes, strict=True)]
-            return (*found, Share("tools", None, size - sum(share.size for share in found)))
+            sizes = map(len, _decode_list(_decode_object(raw)[key]))
+            shares = [Share("tools", _tool_name(tool), count) for tool, count in zip(value[key], sizes, strict=True)]
+            return (*shares, Share("tools", None, size - sum(share.size for share in shares)))
     return (Share("tools", _tool_name(value), size),)
 
 

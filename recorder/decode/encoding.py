@@ -26,10 +26,7 @@ RATIO_OF_BODIES_APPLIES_ABOVE = 256 << 20
 # The data after a member are copied each time one ends; small slices and few members keep that linear.
 _SLICE = 4096
 _PIECE = 64 << 10
-_MAX_MEMBERS = 10_000
 _MAX_CODINGS = 5
-_MAX_PADDED = 1_000_000
-_MAX_DEPTH = 32
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 _REPLACEMENT = "\ufffd"
 _IDENTITY = frozenset({"", "identity", "none"})
@@ -41,9 +38,8 @@ _BEGINNINGS = tuple(_SIGNATURES.values())
 _FLUSHED = b"\x00\x00\xff\xff"
 """The end of the empty block by which zlib marks a flush (Z_SYNC_FLUSH, Z_FULL_FLUSH)."""
 _CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f]")
-_GZIP_WINDOW = 31
+_GZIP_WINDOW = 31  # zlib's convention: 16 beside the 15 bits means a gzip header
 _ZLIB_WINDOW = 15
-_ZSTD_WINDOW = 23
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,54 +108,50 @@ def plain(content_encoding: str | None, body: bytes, ends: Sequence[int], most: 
         return Plain(body, ends)
     if len(codings) > _MAX_CODINGS or not _CODECS.keys() >= set(codings):
         return Plain(b"", [0] * len(ends), "undecoded")
-    found, broken_at = _undone(codings, body, ends, len(body), most)
-    if found.flag == "undecoded":  # a failing decompressor does not return its output from the bytes before
-        found, _ = _undone(codings, body, ends, broken_at, most)
+    decoded, broken_at = _decode_spans(codings, body, ends, len(body), most)
+    if decoded.flag == "undecoded":  # a failing decompressor does not return its output from the bytes before
+        decoded, _ = _decode_spans(codings, body, ends, broken_at, most)
     if codings[-1] == BASE64:
-        return found
+        return decoded
     # A member of its own for each event is flushed by its end.
-    return replace(found, flush_count=sum(body.count(mark, 1) for mark in (_FLUSHED, *_SIGNATURES.values())))
+    return replace(decoded, flush_count=sum(body.count(mark, 1) for mark in (_FLUSHED, *_SIGNATURES.values())))
 
 
-def fitting(content_encoding: str | None, body: bytes, ends: Sequence[int]) -> tuple[Plain, bool]:
+def detect_and_decode(content_encoding: str | None, body: bytes, ends: Sequence[int]) -> tuple[Plain, bool]:
     """Undo the coding that a body has; return also True if that is not the one of its header.
 
     Gateways decompress a body and leave the header on it, or compress one twice. A coding is known by its beginning.
     """
-    found = plain(content_encoding, body, ends)
-    is_decoded = found.flag != "undecoded" and (found.data or not body) and _begun(found.data) is None
+    decoded = plain(content_encoding, body, ends)
+    is_decoded = decoded.flag != "undecoded" and (decoded.data or not body) and _signature_of(decoded.data) is None
     if is_decoded or BASE64 in (content_encoding or ""):
-        return found, False
+        return decoded, False
     codings: list[str] = []
     data = body
-    while (coding := _begun(data)) is not None and len(codings) < _MAX_CODINGS:
+    while (coding := _signature_of(data)) is not None and len(codings) < _MAX_CODINGS:
         codings.insert(0, coding)
         data = plain(", ".join(codings), body[:_SLICE], (min(len(body), _SLICE),)).data
-    if codings == codings_of(content_encoding) or not _is_text(data):
-        return found, False
-    other = plain(", ".join(codings), body, ends)
-    return other, True
+    head = data[:_SLICE]
+    is_text = bool(head) and _CONTROL.search(head) is None and is_utf8(head)
+    if codings == codings_of(content_encoding) or not is_text:
+        return decoded, False
+    return plain(", ".join(codings), body, ends), True
 
 
-def _begun(data: bytes) -> str | None:
+def _signature_of(data: bytes) -> str | None:
     """Return the coding whose signature a body begins with; None if it begins with none."""
     if not data.startswith(_BEGINNINGS):
         return None
     return next(coding for coding, signature in _SIGNATURES.items() if data.startswith(signature))
 
 
-def _is_text(data: bytes) -> bool:
-    head = data[:_SLICE]
-    return bool(head) and _CONTROL.search(head) is None and is_utf8(head)
-
-
 def uncoded(headers: Iterable[Sequence[str]], body: bytes) -> bytes:
     """Return a body without its content encoding, whatever its headers say, or verbatim if that cannot be decoded."""
     coding = coding_of(headers)
-    if coding is None and _begun(body) is None:  # as of nearly all requests
+    if coding is None and _signature_of(body) is None:  # as of nearly all requests
         return body
-    found, _ = fitting(coding, body, (len(body),))
-    return found.data if found.flag is None else body
+    decoded, _ = detect_and_decode(coding, body, (len(body),))
+    return decoded.data if decoded.flag is None else body
 
 
 def codings_of(content_encoding: str | None) -> list[str]:
@@ -170,7 +162,9 @@ def codings_of(content_encoding: str | None) -> list[str]:
     return [name for name in names if name not in _IDENTITY]
 
 
-def _undone(codings: Sequence[str], body: bytes, ends: Sequence[int], single_from: int, most: int) -> tuple[Plain, int]:
+def _decode_spans(
+    codings: Sequence[str], body: bytes, ends: Sequence[int], single_from: int, most: int
+) -> tuple[Plain, int]:
     """Undo codings, from `single_from` on byte by byte; return also where the last slice begins that was decoded."""
     decoding, decoded_ends, start, position = _Decoding(codings, most), list[int](), 0, 0
     for end in ends:
@@ -198,9 +192,9 @@ def unpack(packed: bytes, size: int) -> bytes:
     return data
 
 
-def room(taken: int) -> int:
+def room(compressed: int) -> int:
     """Return the limit of inflated bytes for a number of compressed ones."""
-    return min(MAX_DECODED, max(RATIO_APPLIES_ABOVE, MAX_RATIO * taken))
+    return min(MAX_DECODED, max(RATIO_APPLIES_ABOVE, MAX_RATIO * compressed))
 
 
 def is_utf8(data: bytes) -> bool:
@@ -220,10 +214,10 @@ class _Decoding:
         self.flag: str | None = None
         self._layers = [_Members(_CODECS[coding]()) for coding in reversed(codings)]
         self._errors = tuple(layer.error for layer in self._layers)
-        self._taken, self._most = 0, most
+        self._compressed_bytes, self._most = 0, most
 
     def take(self, data: bytes) -> None:
-        self._taken += len(data)
+        self._compressed_bytes += len(data)
         try:
             self._decode(data, 0)
         except _TooMuchError:
@@ -238,10 +232,10 @@ class _Decoding:
         layer = self._layers[depth]
         for start in range(0, len(data), _SLICE):
             for piece in layer.pieces(data[start : start + _SLICE]):
-                left = min(room(self._taken), self._most) - layer.size
+                allowed = min(room(self._compressed_bytes), self._most) - layer.size
                 layer.size += len(piece)
-                self._decode(piece[:left], depth + 1)
-                if len(piece) > left:
+                self._decode(piece[:allowed], depth + 1)
+                if len(piece) > allowed:
                     raise _TooMuchError
 
 
@@ -282,7 +276,7 @@ class _Members:
         while data or (len(piece) >= self._least_of_more and not member.eof):
             if member.eof:
                 self._count += 1
-                if self._count > _MAX_MEMBERS:
+                if self._count > 10_000:
                     raise _TooMuchError
                 self._member = self._begin()
                 member = self._member
@@ -333,26 +327,22 @@ class _Base64:
     eof, unused_data = False, b""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._remainder = b""
         self._padded = 0
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        data = self._rest + data
-        whole = len(data) & ~3
-        self._rest, start, found = data[whole:], 0, list[bytes]()
-        while (padding := data.find(b"=", start, whole)) >= 0:
+        data = self._remainder + data
+        complete = len(data) & ~3
+        self._remainder, start, pieces = data[complete:], 0, list[bytes]()
+        while (padding := data.find(b"=", start, complete)) >= 0:
             self._padded += 1
-            if self._padded > _MAX_PADDED:
+            if self._padded > 1_000_000:
                 raise _TooMuchError
             end = (padding & ~3) + 4
-            found.append(binascii.a2b_base64(data[start:end], strict_mode=True))
+            pieces.append(binascii.a2b_base64(data[start:end], strict_mode=True))
             start = end
-        found.append(binascii.a2b_base64(data[start:whole], strict_mode=True))
-        return b"".join(found)
-
-
-def _base64() -> _Codec:
-    return _Codec(_Base64, binascii.Error)
+        pieces.append(binascii.a2b_base64(data[start:complete], strict_mode=True))
+        return b"".join(pieces)
 
 
 def _brotli() -> _Codec:
@@ -366,7 +356,7 @@ def _zstd() -> _Codec:
         from compression import zstd
     else:
         from backports import zstd
-    options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: _ZSTD_WINDOW}
+    options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 23}  # 8 MiB, as RFC 9659 demands
     return _Codec(partial(zstd.ZstdDecompressor, options=options), zstd.ZstdError)
 
 
@@ -376,7 +366,8 @@ def _zlib(window: int) -> _Codec:
 
 _CODECS: dict[str, Callable[[], _Codec]] = {
     "gzip": partial(_zlib, _GZIP_WINDOW), "x-gzip": partial(_zlib, _GZIP_WINDOW),
-    "deflate": partial(_zlib, _ZLIB_WINDOW), "br": _brotli, "zstd": _zstd, BASE64: _base64,
+    "deflate": partial(_zlib, _ZLIB_WINDOW), "br": _brotli, "zstd": _zstd,
+    BASE64: partial(_Codec, _Base64, binascii.Error),
 }  # fmt: skip
 
 
@@ -393,7 +384,10 @@ class Cleaner:
         try:
             text.encode()
         except UnicodeEncodeError:
-            text = self._paired(text)
+            joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+            if joined.count(_REPLACEMENT) != text.count(_REPLACEMENT):
+                self.changed = True
+            text = joined
         if "\0" in text:
             self.changed = True
             text = text.replace("\0", _REPLACEMENT)
@@ -403,7 +397,7 @@ class Cleaner:
         """Clean text that may be unknown or empty: both are None."""
         return self.text(text) if text else None
 
-    def value(self, value: object, depth: int = _MAX_DEPTH) -> Any:
+    def value(self, value: object, depth: int = 32) -> Any:
         """Return a copy of a JSON value that any column takes; NaN, endless nesting and huge numbers are null."""
         if type(value) is int:  # as of nearly all counts of usage
             return value if _LEAST <= value <= _MOST else None
@@ -415,16 +409,4 @@ class Cleaner:
             return {self.text(str(key)): self.value(item, depth - 1) for key, item in value.items()}
         if isinstance(value, list):
             return [self.value(item, depth - 1) for item in value]
-        return value if _is_plain(value) else None
-
-    def _paired(self, text: str) -> str:
-        joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        if joined.count(_REPLACEMENT) != text.count(_REPLACEMENT):
-            self.changed = True
-        return joined
-
-
-def _is_plain(value: object) -> bool:
-    if isinstance(value, int):
-        return _LEAST <= value <= _MOST
-    return not isinstance(value, float) or math.isfinite(value)
+        return None if isinstance(value, float) and not math.isfinite(value) else value

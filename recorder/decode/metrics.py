@@ -209,7 +209,7 @@ def _turns(decoded: "Decoded", exchange: Exchange) -> list[tuple[int, int]]:
     for turn in decoded.turns:
         if not turn.generates:
             continue
-        asked_ns = None if turn.asked is None else decoded.at_ns[turn.asked]
+        asked_ns = None if turn.request is None else decoded.at_ns[turn.request]
         end_ns = exchange.end_ns if turn.last is None else decoded.at_ns[turn.last]
         if asked_ns is not None and end_ns is not None:
             spans.append((asked_ns, max(end_ns, asked_ns)))

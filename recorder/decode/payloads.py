@@ -35,9 +35,6 @@ MAX_SEQUENCE: Final = 100_000
 
 _GATEWAY_KEYS = frozenset({"error_type", "error_message", "base_resp", "x_groq", "code"})
 _CODE_KEYS = ("code", "type", "error_type", "status", "statusCode", "status_code", "__type")
-_MESSAGE_KEYS = ("message", "error_message", "detail", "msg", "error")
-_ERROR_TYPES = ("error", "RUN_ERROR")
-_NO_ERROR_CODES = frozenset({"", "0", "200", "ok", "success"})
 _DATA_PREFIX = re.compile(r"data(?:: ?|$)")
 _OTHER_FIELD = re.compile(r"(?:event|id|retry|error)?:")
 _LINE_ENDS = re.compile(r"\r\n|\r|\n")
@@ -46,9 +43,11 @@ _VISIBLE = re.compile(r"\S")
 _RAW = json.JSONDecoder()
 _NO_JSON: Final = object()
 """The value of a text that is no JSON; compared by identity."""
-_PARSERS: Final[list[Parse]] = [one.parse for one in DIALECTS]
+_PARSERS: Final[list[Parse]] = [dialect.parse for dialect in DIALECTS]
 _UNASKED: Final = Exchange()
-_MADE_FOR_STREAMS: Final = [(place, one.parser) for place, one in enumerate(DIALECTS) if one.parser is not None]
+_MADE_FOR_STREAMS: Final = [
+    (place, dialect.parser) for place, dialect in enumerate(DIALECTS) if dialect.parser is not None
+]
 
 
 class PayloadReader:
@@ -60,7 +59,16 @@ class PayloadReader:
     event is asked after them.
     """
 
-    __slots__ = ("_allowance", "_exchange", "_is_begun", "_parse", "_parsers", "_waiting", "declared", "is_certain")
+    __slots__ = (
+        "_allowance",
+        "_alternatives",
+        "_exchange",
+        "_is_begun",
+        "_parse",
+        "_parsers",
+        "declared",
+        "is_certain",
+    )
 
     def __init__(self, exchange: Exchange = _UNASKED, allowance: Allowance | None = None) -> None:
         self._exchange, self._allowance = exchange, allowance or Allowance()
@@ -70,21 +78,18 @@ class PayloadReader:
         self.declared: DeclaredDialect | None = None
         self.is_certain = False
         self._parse: Parse | None = None
-        self._waiting: Sequence[tuple[DeclaredDialect, Alternative]] = ()
+        self._alternatives: Sequence[tuple[DeclaredDialect, Alternative]] = ()
         self._is_begun = False
-        if exchange is not _UNASKED:
-            self._recognise()
-
-    def _recognise(self) -> None:
-        """Find the declared dialect by the exchange, and note those that have to see the first event."""
-        exchange = self._exchange
+        if exchange is _UNASKED:
+            return
+        # The exchange may tell the declared dialect; others have to see the first event.
         is_free = api_asked(exchange) is None
-        by_exchange, self._waiting = registry.ways_of(exchange.dialects, exchange.method, exchange.path)
-        names = _names(exchange)
-        for dialect, way in by_exchange:
+        by_exchange, self._alternatives = registry.ways_of(exchange.dialects, exchange.method, exchange.path)
+        names = _header_names(exchange)
+        for dialect, alternative in by_exchange:
             # Most ways are left out without a test: this is done for each stream.
-            if (way.headers <= names if way.headers else is_free) and way.holds(exchange):
-                self._adopt(dialect, is_certain=way.is_certain)
+            if (alternative.headers <= names if alternative.headers else is_free) and alternative.holds(exchange):
+                self._adopt(dialect, is_certain=alternative.is_certain)
                 break
 
     def _adopt(self, dialect: DeclaredDialect, *, is_certain: bool) -> None:
@@ -96,9 +101,9 @@ class PayloadReader:
         error = fault(payload)
         if event == "error" and error is None:
             error = _described(payload, payload)
-        if self._parse is not None and (own := self._parse(payload, event, error)) is not None:
-            return own
-        waiting, self._waiting = self._waiting, ()
+        if self._parse is not None and (chunk := self._parse(payload, event, error)) is not None:
+            return chunk
+        alternatives, self._alternatives = self._alternatives, ()
         is_second, self._is_begun = self._is_begun, True
         for place, parse in enumerate(self._parsers):
             chunk = parse(payload, event, error)
@@ -106,33 +111,34 @@ class PayloadReader:
                 if place:  # the others of a stream are of the same dialect
                     self._parsers.insert(0, self._parsers.pop(place))
                 return chunk
-        if waiting and not self.is_certain and self._is_recognised(payload, waiting, is_second=is_second):
+        if alternatives and not self.is_certain and self._is_recognised(payload, alternatives, is_second=is_second):
             return self(payload, event)
         return Chunk("", fault=error)
 
     def _is_recognised(
-        self, payload: JsonObject, waiting: Sequence[tuple[DeclaredDialect, Alternative]], *, is_second: bool
+        self, payload: JsonObject, alternatives: Sequence[tuple[DeclaredDialect, Alternative]], *, is_second: bool
     ) -> bool:
         """Adopt the first waiting dialect that knows an event; those that also have to see the next one wait on."""
-        knowing_first, names = [], _names(self._exchange)
-        for dialect, way in waiting:
-            fits = way.then if is_second else way.first
-            if fits is None or not (way.headers <= names and way.holds(self._exchange) and fits(payload)):
+        remaining, names = [], _header_names(self._exchange)
+        for dialect, alternative in alternatives:
+            fits = alternative.then if is_second else alternative.first
+            if fits is None or not (
+                alternative.headers <= names and alternative.holds(self._exchange) and fits(payload)
+            ):
                 continue
-            if is_second or way.then is None:
+            if is_second or alternative.then is None:
                 self._adopt(dialect, is_certain=True)
                 return True
-            knowing_first.append((dialect, way))
-        self._waiting = knowing_first
+            remaining.append((dialect, alternative))
+        self._alternatives = remaining
         return False
 
-    def other(self, payload: object, event: str) -> Chunk | None:
+    def read_other(self, payload: object, event: str) -> Chunk | None:
         """Read JSON that is no object; None if no declared dialect has a meaning for it."""
         return None if self._parse is None else self._parse(payload, event, None)  # type: ignore[arg-type]
 
 
-def _names(exchange: Exchange) -> set[str]:
-    """Return the names of the headers of an exchange."""
+def _header_names(exchange: Exchange) -> set[str]:
     return {name for side in exchange.headers for name, _ in side}
 
 
@@ -161,8 +167,8 @@ def _no_object(data: str, payload: object, event: str, reader: PayloadReader | N
     if data == "[DONE]":
         return DONE
     if payload is not _NO_JSON:
-        if reader is not None and (own := reader.other(payload, event)) is not None:
-            return own
+        if reader is not None and (chunk := reader.read_other(payload, event)) is not None:
+            return chunk
         of_event = _described(payload, {}) if event == "error" else None
         return Chunk("", fault=_fault_in_list(payload) or of_event)
     if data:
@@ -173,14 +179,17 @@ def _no_object(data: str, payload: object, event: str, reader: PayloadReader | N
 def fault(payload: JsonObject) -> ReportedError | None:
     """Find the error that a JSON object reports, in any form that servers send."""
     error = payload.get("error")
-    if error and not _is_blank(error):
+    # Objects that can fail later (a fine-tuning job, say) carry the form of an error with every field null.
+    is_blank = isinstance(error, dict) and all([value is None for value in error.values()])
+    if error and not is_blank:
         return _described(error, payload)
     choices = payload.get("choices")
     if isinstance(choices, list):
         for choice in choices:
             if isinstance(choice, dict) and choice.get("error"):
                 return _described(choice["error"], payload)
-    if payload.get("object") == "error" or payload.get("type") in _ERROR_TYPES:
+    # vLLM's older form, and that of AG-UI.
+    if payload.get("object") == "error" or payload.get("type") in ("error", "RUN_ERROR"):
         return _described(payload, payload)
     return None if _GATEWAY_KEYS.isdisjoint(payload) else _fault_of_gateway(payload)
 
@@ -219,14 +228,14 @@ def repair(block: str, event: str = "message", reader: PayloadReader | None = No
     Returns the chunks before the first thing that cannot be read, `MALFORMED` in its place, and the repair's flags.
     """
     lines, bare = _payload_lines(block)
-    found = [chunk for chunk, _ in sequence("\n".join(lines), event, reader)]
-    if found == [MALFORMED]:
+    chunks = [chunk for chunk, _ in sequence("\n".join(lines), event, reader)]
+    if chunks == [MALFORMED]:
         # The text of an error event need not be JSON.
-        return ([Chunk("", fault=ReportedError(None, "\n".join(lines).strip()))] if event == "error" else found), []
-    flags = ["glued"] if len(found) > 1 else []
+        return ([Chunk("", fault=ReportedError(None, "\n".join(lines).strip()))] if event == "error" else chunks), []
+    flags = ["glued"] if len(chunks) > 1 else []
     if bare:
         flags.append("unframed" if block.startswith(("{", "[")) else "pretty_printed")
-    return found, flags
+    return chunks, flags
 
 
 def sequence(body: str, event: str = "message", reader: PayloadReader | None = None) -> list[tuple[Chunk, int]]:
@@ -236,20 +245,20 @@ def sequence(body: str, event: str = "message", reader: PayloadReader | None = N
     """
     if not may_be_parsed(body):
         return [(UNREAD, len(body))]
-    found: list[tuple[Chunk, int]] = []
+    chunks: list[tuple[Chunk, int]] = []
     position, reader = 0, reader or PayloadReader()
-    while len(found) < MAX_SEQUENCE and (start := _VISIBLE.search(body, position)):
+    while len(chunks) < MAX_SEQUENCE and (start := _VISIBLE.search(body, position)):
         chunk, position = _next(body, start.start(), event, reader)
-        found.append((chunk, position))
-    return found
+        chunks.append((chunk, position))
+    return chunks
 
 
 def unframed(region: str, reader: PayloadReader | None = None) -> list[tuple[Chunk, int]]:
     """Read the JSON that stands outside of any event, from its first line on, each chunk with the index of its end."""
-    first = _JSON_LINE.search(region)
-    if first is None:
+    first_line = _JSON_LINE.search(region)
+    if first_line is None:
         return []
-    skipped = first.start()
+    skipped = first_line.start()
     return [
         (chunk, skipped + end) for chunk, end in sequence(region[skipped:], reader=reader) if chunk is not MALFORMED
     ]
@@ -266,8 +275,8 @@ def _next(body: str, position: int, event: str, reader: PayloadReader) -> tuple[
         return reader(payload, event), end
     if payload is not None and not isinstance(payload, list):  # a number may be the beginning of a text
         return MALFORMED, len(body)
-    if (own := reader.other(payload, event)) is not None:
-        return own, end
+    if (chunk := reader.read_other(payload, event)) is not None:
+        return chunk, end
     return (MALFORMED, len(body)) if payload is None else (Chunk("", fault=_fault_in_list(payload)), end)
 
 
@@ -296,21 +305,18 @@ def _fault_in_list(payload: object) -> ReportedError | None:
     return fault(payload[0]) if isinstance(payload, list) and payload and isinstance(payload[0], dict) else None
 
 
-def _is_blank(error: object) -> bool:
-    # Objects that can fail later (a fine-tuning job, say) carry the form of an error with every field null.
-    return isinstance(error, dict) and all(value is None for value in error.values())
-
-
 def _fault_of_gateway(payload: JsonObject) -> ReportedError | None:
-    if payload.get("error_message") or payload.get("error_type"):
+    if payload.get("error_message") or payload.get("error_type"):  # of gateways in front of vLLM, and of TGI
         return _described(payload, payload)
+    # MiniMax answers 200 with a status code in the body (0: it succeeded); Groq says there why it stopped early.
     minimax, groq = payload.get("base_resp"), payload.get("x_groq")
     if isinstance(minimax, dict) and minimax.get("status_code"):
         return ReportedError(_code(minimax["status_code"]), text(minimax.get("status_msg")) or None)
     if isinstance(groq, dict) and groq.get("error"):
         return _described(groq["error"], {})
     code = _code(payload.get("code"))
-    if "choices" in payload or code is None or code.lower() in _NO_ERROR_CODES or not text(payload.get("message")):
+    is_success = code is None or code.lower() in ("", "0", "200", "ok", "success")
+    if "choices" in payload or is_success or not text(payload.get("message")):
         return None
     return _described(payload, payload)
 
@@ -321,7 +327,8 @@ def _described(error: object, payload: JsonObject) -> ReportedError:
         code = next(filter(None, (_code(payload.get(key)) for key in _CODE_KEYS)), None)
         return ReportedError(code, _message(error))
     code = next(filter(None, (_code(holder.get(key)) for holder in (error, payload) for key in _CODE_KEYS)), None)
-    message = next(filter(None, (_message(error.get(key)) for key in _MESSAGE_KEYS)), None)
+    message_keys = ("message", "error_message", "detail", "msg", "error")
+    message = next(filter(None, (_message(error.get(key)) for key in message_keys)), None)
     return ReportedError(code, message or compact(error)[:MAX_TEXT_ERROR] or None)
 
 

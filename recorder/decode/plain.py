@@ -55,7 +55,7 @@ _OF_CHOICE: Final = frozenset({"index", "delta", "finish_reason", "logprobs", "s
 _TEXTS: Final = (CONTENT, REASONING, REASONING_CONTENT)
 _HEAD, _BLANK, _DONE = b"data: ", b"\n\n", b"data: [DONE]\n\n"
 _LINE_ENDS: Final = (b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9")
-"""Characters of JSON strings at which some programs end a line."""
+"""Characters of JSON strings (NEL, U+2028, U+2029) at which programs with Python's `str.splitlines` end a line."""
 
 
 def event_runs(exchange: Exchange, decoded: Decoded) -> list[list[Any]] | None:
@@ -66,11 +66,11 @@ def event_runs(exchange: Exchange, decoded: Decoded) -> list[list[Any]] | None:
     if decoded.api != chat.API or decoded.declared is not None or exchange.gap_bytes or not _is_regular(decoded):
         return None
     runs = list[list[Any]]()
-    begun = {run.item: run for run in decoded.runs}
+    runs_by_item = {run.item: run for run in decoded.runs}
     has_content = has_text = False
     item = 0
     while item < len(decoded.kinds):
-        run = begun.get(item)
+        run = runs_by_item.get(item)
         block = decoded.data[decoded.starts[item] : decoded.ends[item]]
         kind = _kind(block, run.chunk.output) if run is not None else DONE if block == _DONE else None
         # The events of a run have the same bytes around their texts: searching all of them takes far longer.

@@ -151,12 +151,7 @@ def canonical(message: Message) -> bytes:
     if len(message.parts) == 1 and type(part := message.parts[0]) is Text and len(part.text) <= _SHORT:
         words = part.text.split()
         return _joined((message.role, f"text {' '.join(words)}")) if words else b""
-    return _known.get(message) or _known.put(message, _form(message))
-
-
-def _form(message: Message) -> bytes:
-    said = list(_said(message.parts))
-    return _joined((message.role, *said)) if said else b""
+    return _FORMS.of(message)
 
 
 class _Forms:
@@ -166,27 +161,28 @@ class _Forms:
         self._forms: dict[Message, bytes] = {}
         self._size = 0
 
-    def get(self, message: Message) -> bytes | None:
-        return self._forms.get(message)
-
-    def put(self, message: Message, form: bytes) -> bytes:
-        self._size += len(form)
-        if self._size > _MOST_KNOWN:
-            self._forms, self._size = {}, len(form)
-        if len(form) <= _MOST_KNOWN:
-            self._forms[message] = form
+    def of(self, message: Message) -> bytes:
+        form = self._forms.get(message)
+        if form is None:
+            texts = list(_comparable_texts(message.parts))
+            form = _joined((message.role, *texts)) if texts else b""
+            self._size += len(form)
+            if self._size > _MOST_KNOWN:
+                self._forms, self._size = {}, len(form)
+            if len(form) <= _MOST_KNOWN:
+                self._forms[message] = form
         return form
 
 
-_known: Final = _Forms()
+_FORMS: Final = _Forms()
 
 
-def _said(parts: Iterable[Part]) -> Iterator[str]:
+def _comparable_texts(parts: Iterable[Part]) -> Iterator[str]:
     texts: list[str] = []
     for part in parts:
         if isinstance(part, Text):
             texts.append(part.text)
-        elif said := _compared(part):
+        elif said := _comparable(part):
             yield from _text(texts)
             texts = []
             yield said
@@ -199,12 +195,12 @@ def _text(texts: list[str]) -> Iterator[str]:
         yield f"text {text}"
 
 
-def _compared(part: Part) -> str:
+def _comparable(part: Part) -> str:
     match part:
         case ToolCall():
-            return f"call {part.name} {_arguments(part.arguments)}"
+            return f"call {part.name} {_canonical_json(part.arguments)}"
         case ToolResult():
-            return "result " + _joined(_said(part.content)).decode("utf-8", "surrogatepass")
+            return "result " + _joined(_comparable_texts(part.content)).decode("utf-8", "surrogatepass")
         case Media():
             return f"{part.kind} {part.digest or part.source or part.name}"
         case Other() if part.name not in CACHE_POINTS:
@@ -212,8 +208,8 @@ def _compared(part: Part) -> str:
     return ""
 
 
-def _arguments(text: str) -> str:
-    """Return arguments in a canonical form, which does not depend on the writer of the JSON."""
+def _canonical_json(text: str) -> str:
+    """Return arguments in a form that does not depend on the writer of the JSON."""
     try:
         value = json.loads(text)
         return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
@@ -222,8 +218,8 @@ def _arguments(text: str) -> str:
 
 
 def _joined(texts: Iterable[str]) -> bytes:
-    listed = list(texts)
+    text_list = list(texts)
     try:
-        return _texts_json(listed)
+        return _texts_json(text_list)
     except UnicodeEncodeError:
-        return compact(listed).encode("utf-8", "surrogatepass")
+        return compact(text_list).encode("utf-8", "surrogatepass")

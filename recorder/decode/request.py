@@ -76,8 +76,13 @@ def prompt_of(request: object) -> Prompt | None:
     if not isinstance(request, dict):
         return None
     fields = _unwrapped(request)
-    added = _added_tools(fields)
-    messages = [message for key, read in MESSAGES.items() if key in fields for message in read(key, fields)]
+    # Some clients of the Responses API send tools as items of the input.
+    items = _list(fields.get("input"))
+    tool_items = [item for item in items if _adds_tools(item)]
+    if tool_items:
+        fields["input"] = [item for item in items if not _adds_tools(item)]
+    added = [tool for item in tool_items for tool in _tools("tools", dict(item))]
+    messages = [message for key, reader in MESSAGES.items() if key in fields for message in reader(key, fields)]
     leading = list(takewhile(lambda message: message.role in SYSTEM, messages))
     system = [part for key in SYSTEM_KEYS if key in fields for part in _parts(fields.pop(key))]
     system += [part for message in leading for part in message.parts]
@@ -95,15 +100,11 @@ def decoded(body: bytes) -> Any:
     except (msgspec.DecodeError, ValueError, RecursionError):
         pass
     try:  # takes what msgspec refuses and programs send: lone surrogates, NaN, a byte order mark
-        return json.loads(body.decode("utf-8-sig", "replace"), parse_constant=str, parse_float=_float)
+        # A number too large for a float stays the text that it was written as.
+        parse_float = lambda text: number if isfinite(number := float(text)) else text  # noqa: E731
+        return json.loads(body.decode("utf-8-sig", "replace"), parse_constant=str, parse_float=parse_float)
     except (ValueError, RecursionError):
         return None
-
-
-def _float(text: str) -> float | str:
-    """Return a number; one too large for a float as it is written."""
-    number = float(text)
-    return number if isfinite(number) else text
 
 
 def _unwrapped(request: JsonObject) -> JsonObject:
@@ -121,7 +122,7 @@ def _unwrapped(request: JsonObject) -> JsonObject:
     return fields
 
 
-def _listed(key: str, fields: JsonObject) -> Iterator[Message]:
+def _message_list(key: str, fields: JsonObject) -> Iterator[Message]:
     """Read a list of messages or items, or one text or object in its place."""
     value = fields[key]
     if is_reference(value):
@@ -143,22 +144,22 @@ def is_reference(value: object) -> bool:
     return text(value.get("type")) not in (*_TEXTS, *MEDIA)
 
 
-def _said_last(key: str, fields: JsonObject) -> Iterator[Message]:
+def _single_turn(key: str, fields: JsonObject) -> Iterator[Message]:
     """Read the text of a single turn, with the images or the results of tools beside it."""
-    shown = [_media("image", image) for image in _list(fields.get("images"))]
-    for message in _listed(key, fields):
-        yield Message(message.role, (*message.parts, *shown), message.name)
-        if shown:
+    images = [_media("image", image) for image in _list(fields.get("images"))]
+    for message in _message_list(key, fields):
+        yield Message(message.role, (*message.parts, *images), message.name)
+        if images:
             del fields["images"]
-            shown = []
+            images = []
     if isinstance(fields.get("tool_results"), list):
         yield Message("tool", tuple(_cohere_result(result) for result in fields.pop("tool_results")))
 
 
 MESSAGES: Final[dict[str, Callable[[str, JsonObject], Iterator[Message]]]] = {
-    "chat_history": _listed, "messages": _listed, "contents": _listed, "history": _listed, "input": _listed,
-    "content": _listed, "prompt": _said_last, "message": _said_last, "inputText": _said_last, "inputs": _said_last,
-}  # fmt: skip
+    **dict.fromkeys(("chat_history", "messages", "contents", "history", "input", "content"), _message_list),
+    **dict.fromkeys(("prompt", "message", "inputText", "inputs"), _single_turn),
+}
 """The fields that hold messages, in the order of the conversation."""
 _TOOL_KEYS = ("tools", "functions", "toolConfig")
 SYSTEM_KEYS = ("system", "instructions", "systemInstruction", "system_instruction", "preamble")
@@ -195,7 +196,7 @@ def _message(item: JsonObject) -> Message:
     parts = [*_parts(item.get("content"))] if item.keys() <= _PLAIN else _all_parts(item)
     name = text(item.get("name"))
     if not parts and not item.keys() <= {"role", "content", "parts", "name"}:
-        parts = [_other(item)]
+        parts = [_unknown_part(item)]
     if role == "tool" and not any(isinstance(part, ToolResult) for part in parts):
         name = name or text(item.get("tool_name"))
         parts = [ToolResult(text(item.get("tool_call_id")), name, tuple(parts))]
@@ -249,7 +250,7 @@ def _part(item: object, depth: int) -> list[Part]:
     if isinstance(item, Other):
         return [item]
     if not isinstance(item, dict) or depth >= _DEEPEST:
-        return [_other(item)]
+        return [_unknown_part(item)]
     kind = text(item.get("type"))
     return _typed(kind, item, depth) if kind else _keyed(item, depth)
 
@@ -266,12 +267,12 @@ def _typed(kind: str, item: JsonObject, depth: int) -> list[Part]:
     if is_result(kind):
         return [_result(item, depth)]
     if kind == "document" and isinstance(item.get("document"), dict):  # Cohere's: the result of a tool
-        return [Text(_written(item["document"].get("data", item["document"])))]
+        return [Text(_as_text(item["document"].get("data", item["document"])))]
     if kind in MEDIA:
         return [_media(MEDIA[kind], item), *_text_of(item, depth)]
     if kind.endswith("_call"):
         return _served_call(kind.removesuffix("_call"), item)
-    return [_other(item)]
+    return [_unknown_part(item)]
 
 
 def _text_of(item: JsonObject, depth: int) -> tuple[Part, ...]:
@@ -288,14 +289,14 @@ def _keyed(item: JsonObject, depth: int) -> list[Part]:
     key = next((key for key in _KEYS if key in item), None)
     if key is None:
         name = next((name for name in MEDIA if name in item), None)
-        return [_media(MEDIA[name], item) if name else _other(item)]
+        return [_media(MEDIA[name], item) if name else _unknown_part(item)]
     value = item[key]
     if key == "text" and isinstance(value, str):
         return [Reasoning(value) if item.get("thought") is True else Text(value)]
     if key == "json":
-        return [Text(_written(value))]
+        return [Text(_as_text(value))]
     if not isinstance(value, dict):
-        return [_other(item)]
+        return [_unknown_part(item)]
     if key == "reasoningContent":
         inner = value.get("reasoningText")
         return [Reasoning(text(inner.get("text")) if isinstance(inner, dict) else "", "redactedContent" in value)]
@@ -325,23 +326,23 @@ def _joined(value: object) -> str:
 def _call(item: object) -> Part:
     """Read a call of a tool."""
     if not isinstance(item, dict):
-        return _other(item)
+        return _unknown_part(item)
     inner = next((item[key] for key in ("function", "custom") if isinstance(item.get(key), dict)), item)
     id = next((text(item[key]) for key in ("call_id", "toolUseId", "id") if item.get(key)), "")
     arguments = next((inner[key] for key in ("arguments", "input", "args", "parameters") if key in inner), "")
-    return ToolCall(id, text(inner.get("name")), _written(arguments))
+    return ToolCall(id, text(inner.get("name")), _as_text(arguments))
 
 
 def _served_call(name: str, item: JsonObject) -> list[Part]:
     """Read an item of a tool that the server ran: the call, and its result, if that is there."""
-    id, named = text(item.get("call_id")) or text(item.get("id")), text(item.get("name")) or name
+    id, tool_name = text(item.get("call_id")) or text(item.get("id")), text(item.get("name")) or name
     more = {key: value for key, value in item.items() if key not in _CALL_KEYS and value is not None}
     results = [more.pop(key) for key in ("output", "outputs", "result", "error") if key in more]
-    arguments = _written(item["arguments"]) if "arguments" in item else _written(more) if more else ""
-    call = ToolCall(id, named, arguments)
+    arguments = _as_text(item["arguments"]) if "arguments" in item else _as_text(more) if more else ""
+    call = ToolCall(id, tool_name, arguments)
     if name == "image_generation":
         return [call, *(_media("image", {"data": result}) for result in results)]
-    return [call, *(ToolResult(id, named, (Text(_written(result)),)) for result in results)]
+    return [call, *(ToolResult(id, tool_name, (Text(_as_text(result)),)) for result in results)]
 
 
 def _result(item: JsonObject, depth: int) -> ToolResult:
@@ -353,7 +354,7 @@ def _result(item: JsonObject, depth: int) -> ToolResult:
     parts = _parts(content, depth + 1)
     parts += _parts(item.get("parts"), depth + 1)  # Gemini's media beside a response
     if not parts and not item.keys() <= _RESULT_KEYS:
-        parts = (_other(item),)
+        parts = (_unknown_part(item),)
     failed = item.get("is_error") is True or item.get("status") == "error"
     return ToolResult(id, text(item.get("name")), parts, failed)
 
@@ -361,8 +362,8 @@ def _result(item: JsonObject, depth: int) -> ToolResult:
 def _cohere_result(item: object) -> Part:
     """Read a result of Cohere's first API: the call, and its result."""
     if not isinstance(item, dict) or not isinstance(item.get("call"), dict):
-        return _other(item)
-    return ToolResult("", text(item["call"].get("name")), (Text(_written(item.get("outputs"))),))
+        return _unknown_part(item)
+    return ToolResult("", text(item["call"].get("name")), (Text(_as_text(item.get("outputs"))),))
 
 
 def _media(kind: MediaKind, item: object) -> Part:
@@ -370,7 +371,7 @@ def _media(kind: MediaKind, item: object) -> Part:
     if isinstance(item, str):  # Ollama's images
         item = {"url" if "://" in item[:16] else "data": item}
     if not isinstance(item, dict):
-        return _other(item)
+        return _unknown_part(item)
     fields = dict(_fields(item, 3))
     media_type = next((text(fields[key]) for key in MEDIA_TYPES if fields.get(key)), "")
     name = next((text(fields[key]) for key in _NAMES if fields.get(key)), "")
@@ -382,7 +383,8 @@ def _media(kind: MediaKind, item: object) -> Part:
     if not data:
         return Media(_kind(kind, media_type), media_type, None, name, source)
     content = data.encode("utf-8", "surrogatepass")
-    size = len(content) if text(fields.get("type")) == "text" else _size(content)
+    # In base64 four characters are three bytes, without those of padding and of line ends.
+    size = len(content) if text(fields.get("type")) == "text" else len(content.rstrip(b"=\r\n")) * 3 // 4
     digest = blake2b(content, digest_size=16).hexdigest()
     return Media(_kind(kind, media_type), media_type, size, name, source, digest)
 
@@ -413,34 +415,20 @@ def _kind(kind: MediaKind, media_type: str) -> MediaKind:
     return cast(MediaKind, main) if kind == "file" and main in ("image", "audio", "video") else kind
 
 
-def _size(data: bytes) -> int:
-    """Return the number of bytes in a text in base64."""
-    return len(data.rstrip(b"=\r\n")) * 3 // 4
-
-
-def _added_tools(fields: JsonObject) -> list[Tool]:
-    """Remove the tools from the items of the Responses API, where some clients send them, and return them."""
-    items = _list(fields.get("input"))
-    added = [item for item in items if _adds_tools(item)]
-    if added:
-        fields["input"] = [item for item in items if not _adds_tools(item)]
-    return [tool for item in added for tool in _tools("tools", dict(item))]
-
-
 def _adds_tools(item: object) -> bool:
     return isinstance(item, dict) and item.get("type") == "additional_tools" and isinstance(item.get("tools"), list)
 
 
 def _tools(key: str, fields: JsonObject) -> Iterator[Tool]:
     value: Any = fields.get(key)
-    rest = {}
+    remainder = {}
     if key == "toolConfig" and isinstance(value, dict):
-        value, rest = value.get("tools"), {name: more for name, more in value.items() if name != "tools"}
+        value, remainder = value.get("tools"), {name: more for name, more in value.items() if name != "tools"}
     if not isinstance(value, list):
         return
     fields.pop(key)
-    if rest:
-        fields[key] = rest
+    if remainder:
+        fields[key] = remainder
     for item in value[:MOST_PARTS]:
         yield from _declared(item)
     if len(value) > MOST_PARTS:
@@ -452,7 +440,7 @@ def _declared(item: object) -> Iterable[Tool]:
     if not isinstance(item, dict):
         return [Tool("", "", compact(item), "other")]
     if item.get("type") == "namespace" and isinstance(item.get("tools"), list):
-        inner = (tool for one in item["tools"] for tool in _function(one))
+        inner = (tool for function in item["tools"] for tool in _function(function))
         return (replace(tool, name=f"{text(item.get('name'))}.{tool.name}") for tool in inner)
     if "name" not in item and "type" not in item:
         return _keyed_tools(item)
@@ -462,7 +450,7 @@ def _declared(item: object) -> Iterable[Tool]:
 def _keyed_tools(item: JsonObject) -> Iterator[Tool]:
     for key, value in item.items():
         if key in ("functionDeclarations", "function_declarations") and isinstance(value, list):
-            yield from (tool for one in value for tool in _function(one))
+            yield from (tool for function in value for tool in _function(function))
         elif key == "toolSpec" and isinstance(value, dict):
             yield _tool(value, value)
         elif key == "function" and isinstance(value, dict):
@@ -481,11 +469,11 @@ def _tool(inner: JsonObject, item: JsonObject) -> Tool:
     return Tool(text(inner.get("name")) or kind, text(inner.get("description")), compact(definition), kind)
 
 
-def _written(value: object) -> str:
+def _as_text(value: object) -> str:
     return value if isinstance(value, str) else compact(value)
 
 
-def _other(item: object) -> Other:
+def _unknown_part(item: object) -> Other:
     name = ""
     if isinstance(item, dict):
         name = text(item.get("type")) or (next(iter(item)) if len(item) == 1 else "")

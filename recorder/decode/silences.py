@@ -127,7 +127,7 @@ def _turns(exchange: Exchange, decoded: Decoded) -> list[AwaitedAnswer]:
         runs.setdefault(decoded.turn_of(run.item), []).append(run)
     answers = []
     for number, turn in enumerate(decoded.turns):
-        asked_ns = None if turn.asked is None or not turn.generates else decoded.at_ns[turn.asked]
+        asked_ns = None if turn.request is None or not turn.generates else decoded.at_ns[turn.request]
         if asked_ns is None:
             continue
         turn_runs = runs.get(number, [])

@@ -143,7 +143,7 @@ class AwaitedAnswer:
         """Return its stalls in their order."""
         if self.outputs and not limits.is_stall(self.longest_ns):
             return []
-        spans = [*self._later()] if self.outputs else [limit for limit in (self.last,) if limit is not None]
+        spans = [*self._later()] if self.outputs else [silence for silence in (self.last,) if silence is not None]
         if self.end_ns is not None and not self.can_end_stalled:
             spans.pop()
         return [span for span in spans if limits.is_stall(span[1] - span[0])]

@@ -26,20 +26,13 @@ PARTS: Final = ("content", "reasoning", "refusal", "arguments")
 """The texts of a chunk; one of them may be open."""
 
 _TRIAL = "\ue000"
-_TRIES = 5
-_FEW = 8
+"""The text that is put in the place of another to see which value it is: of Unicode's private use, unlike any word."""
 WINDOW = 1 << 20
 """Limit of the bytes of a body compared at once."""
 _TEXT, _PADDING, _NUMBER = "text", "padding", "number"
-_PASSED_OVER = ("obfuscation", "sequence_number", "event_id")
+_UNREAD_KEYS = ("obfuscation", "sequence_number", "event_id")
 _VALUE = re.compile(r'\s*(?:"(?P<padding>[^"\\]*)"|(?P<number>\d+)(?![\d.eE]))')
-_DIGITS, _ZERO = 18, 0x30
 _BLOCK = re.compile(rb"((?:event:[^\r\n]*(?:\r\n|[\r\n]))?data: ?)([^\r\n]*)[\r\n]*")
-# Limit of templates: choices that take turns each have their own.
-_KEPT = 4
-# Learning costs as much as parsing twice: the number of attempts is limited, and grows with the hits.
-_LEAST_LEARNT = 8
-_HITS_FOR_ONE = 4
 
 
 class Template:
@@ -63,20 +56,21 @@ class Template:
         `blank` is the end of a line and an empty one.
         """
         head = self._head
-        around = len(head) + len(self._suffix) + len(blank)
+        fixed_size = len(head) + len(self._suffix) + len(blank)
         texts: list[str] = []
         sizes: list[int] = []
-        at = start
-        while (size := _size(data, at, head, self._suffix, blank)) is not None:
-            # The size grows with each success: so fewer bytes are compared in vain than decoded.
-            window = max(size, min(2 * (at - start) or _FEW * size, WINDOW))
-            pieces = _pieces(data[at : at + window], head, self._suffix, blank)
+        position = start
+        while (size := _size(data, position, head, self._suffix, blank)) is not None:
+            # The window begins with eight events and doubles with each success: so fewer bytes are compared in vain
+            # than decoded.
+            window = max(size, min(2 * (position - start) or 8 * size, WINDOW))
+            pieces = _pieces(data[position : position + window], head, self._suffix, blank)
             parsed = self._parsed(pieces) if self._middles else _texts(pieces)
             texts += parsed
-            sizes += map(around.__add__, map(len, pieces[: len(parsed)]))
+            sizes += map(fixed_size.__add__, map(len, pieces[: len(parsed)]))
             if not parsed or len(parsed) < len(pieces):
                 break
-            at += sum(sizes[-len(parsed) :])
+            position += sum(sizes[-len(parsed) :])
         return texts, sizes
 
     def _parsed(self, pieces: Sequence[bytes]) -> list[str]:
@@ -84,45 +78,46 @@ class Template:
         if not pieces:
             return []
         columns: list[Sequence[bytes]] = []
-        fitting = len(pieces)
+        match_count = len(pieces)
         for middle in self._middles:
-            before, found, pieces = zip(*[piece.partition(middle) for piece in pieces], strict=True)
-            columns.append(before)
-            if not all(found):
-                fitting = min(fitting, _count(bool, found))
+            leading, separators, pieces = zip(*[piece.partition(middle) for piece in pieces], strict=True)
+            columns.append(leading)
+            if not all(separators):
+                match_count = min(match_count, _count(bool, separators))
         texts: Sequence[bytes] = ()
         for kind, values in zip(self._kinds, [*columns, pieces], strict=True):
             if kind == _TEXT:
                 texts = values
             else:
-                fitting = min(fitting, _fitting(kind, values))
-        return _texts(texts[:fitting])
+                match_count = min(match_count, _matching(kind, values))
+        return _texts(texts[:match_count])
 
 
 class Templates:
     """The templates of one stream, learnt from its payloads."""
 
-    __slots__ = ("_hits", "_known", "_learnt", "_reader")
+    __slots__ = ("_hits", "_learnt", "_reader", "_templates")
 
     def __init__(self, reader: PayloadReader | None = None) -> None:
         self._reader = reader
-        self._known: list[Template] = []
+        self._templates: list[Template] = []
         self._learnt = self._hits = 0
 
     def find(self, data: bytes, start: int, blank: bytes) -> tuple[Template, list[str], list[int]] | None:
         """Return the template of the events from `start` on, their texts and sizes; None if the first one has none."""
-        for place, template in enumerate(self._known):
+        for index, template in enumerate(self._templates):
             texts, sizes = template.find(data, start, blank)
             if texts:
                 self._hits += len(texts)
-                if place:
-                    self._known.insert(0, self._known.pop(place))
+                if index:
+                    self._templates.insert(0, self._templates.pop(index))
                 return template, texts, sizes
         return None
 
     def learn(self, event: Event, block: bytes, chunk: Chunk) -> None:
         """Remember the payload of an event, its `block` of lines, that was parsed as `chunk`, if it may repeat."""
-        if self._learnt > _LEAST_LEARNT + self._hits // _HITS_FOR_ONE or _open_text(chunk) is None:
+        # Learning costs as much as parsing twice: the number of attempts is limited, and grows with the hits.
+        if self._learnt > 8 + self._hits // 4 or _open_text(chunk) is None:
             return
         declared = None if self._reader is None else self._reader.declared
         dialect = registry.BY_API.get(chunk.api) if declared is None else declared
@@ -132,7 +127,8 @@ class Templates:
             return  # a declaration decides about each event, also about one of another dialect
         self._learnt += 1  # a failure costs as much as a success
         if (learnt := template(event, block, chunk, None if declared is None else self._reader)) is not None:
-            self._known = [learnt, *self._known[: _KEPT - 1]]
+            # Choices that take turns each have their own template: four of the last ones are kept.
+            self._templates = [learnt, *self._templates[:3]]
 
 
 def template(event: Event, block: bytes, chunk: Chunk, reader: PayloadReader | None = None) -> Template | None:
@@ -147,15 +143,15 @@ def template(event: Event, block: bytes, chunk: Chunk, reader: PayloadReader | N
         return None
     part, text = open_text
     at = -1
-    for _ in range(_TRIES):
+    for _ in range(5):  # the same text may stand elsewhere first: as a model's name, say
         at = payload.find(f'"{text}"', at + 1)
         if at < 0:
             break
         start, end = at + 1, at + 1 + len(text)
         tried = payloads.read(payload[:start] + _TRIAL + payload[end:], event.type, reader)
         if tried == filler(chunk, part)(_TRIAL):
-            unread = _PASSED_OVER if reader is None or reader.declared is None else reader.declared.unread
-            spans = sorted([(start, end, _TEXT), *_passed_over(payload, unread)])
+            unread = _UNREAD_KEYS if reader is None or reader.declared is None else reader.declared.unread
+            spans = sorted([(start, end, _TEXT), *_unread_values(payload, unread)])
             borders = [0, *(border for start, end, _ in spans for border in (start, end)), len(payload)]
             between = [payload[start:end].encode() for start, end in zip(borders[::2], borders[1::2], strict=True)]
             return Template(chunk, part, [kind for _, _, kind in spans], [lines[1] + between[0], *between[1:]])
@@ -196,7 +192,7 @@ def _open_text(chunk: Chunk) -> tuple[str, str] | None:
     return added[0] if len(added) == 1 and _is_plain(added[0][1]) else None
 
 
-def _passed_over(payload: str, keys: Iterable[str]) -> Iterator[tuple[int, int, str]]:
+def _unread_values(payload: str, keys: Iterable[str]) -> Iterator[tuple[int, int, str]]:
     """Yield the positions of values that the dialect does not read, with their kinds: those of the payload itself."""
     for key in keys:
         at = payload.find(f'"{key}":')
@@ -236,8 +232,8 @@ def _pieces(window: bytes, head: bytes, suffix: bytes, blank: bytes) -> list[byt
     All events are cut alike and put together again: the result is the same bytes if all of them have both.
     """
     lines, step = window.split(b"\n"), head.count(b"\n") + 2  # a search for a single byte is by far the fastest
-    first, last = len(head) - head.rfind(b"\n") - 1, 1 - len(suffix) - len(blank) // 2
-    pieces = [line[first:last] for line in lines[step - 2 : (len(lines) - 1) // step * step : step]]
+    start, end = len(head) - head.rfind(b"\n") - 1, 1 - len(suffix) - len(blank) // 2
+    pieces = [line[start:end] for line in lines[step - 2 : (len(lines) - 1) // step * step : step]]
     between = suffix + blank + head
 
     def is_same(count: int) -> bool:
@@ -248,10 +244,10 @@ def _pieces(window: bytes, head: bytes, suffix: bytes, blank: bytes) -> list[byt
     return pieces
 
 
-def _fitting(kind: str, values: Sequence[bytes]) -> int:
+def _matching(kind: str, values: Sequence[bytes]) -> int:
     """Return the number of leading values that are of an ignored kind."""
-    fits = _are_padding if kind == _PADDING else _are_numbers
-    return len(values) if fits(values) else _count(lambda value: fits([value]), values)
+    are_of_kind = _are_padding if kind == _PADDING else _are_numbers
+    return len(values) if are_of_kind(values) else _count(lambda value: are_of_kind([value]), values)
 
 
 def _count(fits: Callable[[Any], object], values: Iterable[object]) -> int:
@@ -265,7 +261,8 @@ def _are_padding(values: Sequence[bytes]) -> bool:
 def _are_numbers(values: Sequence[bytes]) -> bool:
     if not b"".join(values).isdigit():
         return False
-    return all([0 < len(value) <= _DIGITS and (value[0] != _ZERO or len(value) == 1) for value in values])
+    # Of at most 18 digits, which 64 bits hold; a leading zero is no JSON.
+    return all([0 < len(value) <= 18 and (value[0] != ord("0") or len(value) == 1) for value in values])
 
 
 def _texts(pieces: Sequence[bytes]) -> list[str]:

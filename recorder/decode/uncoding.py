@@ -22,7 +22,7 @@ def uncoded(body: Body) -> Body | None:
     """Return a body without its content coding, itself if it has none; None if it cannot be decoded."""
     headers, reads, data = body
     ends, places = encoding.spans(reads.start, reads.size, len(data))
-    plain, is_miscoded = encoding.fitting(encoding.coding_of(headers), data, ends)
+    plain, is_miscoded = encoding.detect_and_decode(encoding.coding_of(headers), data, ends)
     if plain.flag is not None:
         return None
     if plain.flush_count is None and not is_miscoded:

@@ -35,18 +35,17 @@ from wiretape.recorder.decode.values import JsonObject
 class ResponseTurn:
     """A response over a WebSocket: its first item, and the item that ended it.
 
-    `asked` is the item with the client's request for it, or, of voice, that starts its clock; None if the tape has
-    none. `generates`: it generates an
-    answer; Codex first requests one that does not (`"generate": false`), to warm up.
+    `request` is the item with the client's request for it, or, of voice, that starts its clock; None if the tape has
+    none. `generates`: it generates an answer; Codex first requests one that does not (`"generate": false`), to warm up.
     """
 
-    asked: int | None
+    request: int | None
     first: int
     last: int | None = None
     generates: bool = True
 
 
-class Came(NamedTuple):
+class TimedMessage(NamedTuple):
     """A message, and the read that completed it; `order` is its timestamp in ns, or the latest one before it."""
 
     message: WebSocketMessage
@@ -58,30 +57,34 @@ class Came(NamedTuple):
 
 def converse(exchange: Exchange, reads: Reads, body: bytes, most: int, clock: Clock) -> "Conversation":
     """Read both directions of a WebSocket: up to `most` items and chunks, within its `Allowance`."""
-    found = Conversation(api_asked(exchange))
-    for one in messages(exchange, reads, body, clock):
-        if len(found.kinds) + len(found.chunks) >= most or one.message.kind == "limit":
-            found.is_whole = False
+    conversation = Conversation(api_asked(exchange))
+    for message in messages(exchange, reads, body, clock):
+        if len(conversation.kinds) + len(conversation.chunks) >= most or message.message.kind == "limit":
+            conversation.is_whole = False
             break
-        found.take(one)
-    found.finish()
-    return found
+        conversation.take(message)
+    conversation.finish()
+    return conversation
 
 
-def messages(exchange: Exchange, reads: Reads, body: bytes, clock: Clock = THREAD) -> Iterator[Came]:
+def messages(exchange: Exchange, reads: Reads, body: bytes, clock: Clock = THREAD) -> Iterator[TimedMessage]:
     """Yield the messages of both directions in the order in which they were completed.
 
     One of the kind `limit` ends a direction whose frames are too many, or inflate to too much.
     """
     sent = exchange.sent or Sent(Reads.of(()), b"")
     parse = partial(websocket.messages, extensions=exchange.extensions)
-    came = _timed(parse(body, from_client=False, allowance=Allowance(clock)), reads, len(body))
-    gone = parse(sent.data, from_client=True, allowance=Allowance(clock))
-    asked = _timed(gone, sent.reads, len(sent.data), is_client=True)
-    return heapq.merge(asked, came, key=lambda one: one.order)  # of two at once, the client's is the first
+    received = _timed(parse(body, from_client=False, allowance=Allowance(clock)), reads, len(body))
+    sent_messages = parse(sent.data, from_client=True, allowance=Allowance(clock))
+    requested = _timed(sent_messages, sent.reads, len(sent.data), is_client=True)
+    return heapq.merge(
+        requested, received, key=lambda message: message.order
+    )  # of two at once, the client's is the first
 
 
-def _timed(messages: Iterator[WebSocketMessage], reads: Reads, size: int, *, is_client: bool = False) -> Iterator[Came]:
+def _timed(
+    messages: Iterator[WebSocketMessage], reads: Reads, size: int, *, is_client: bool = False
+) -> Iterator[TimedMessage]:
     ends, places = encoding.spans(reads.start, reads.size, size)
     order = 0
     for message in messages:
@@ -89,7 +92,7 @@ def _timed(messages: Iterator[WebSocketMessage], reads: Reads, size: int, *, is_
         place = places[span] if span < len(places) else -1
         at_ns = reads.at_ns[place] if place >= 0 else None
         order = order if at_ns is None else max(order, at_ns)
-        yield Came(message, order, at_ns, reads.seq[place] if place >= 0 else None, is_client)
+        yield TimedMessage(message, order, at_ns, reads.seq[place] if place >= 0 else None, is_client)
 
 
 def is_microphone(api: str | None, message: WebSocketMessage) -> bool:
@@ -102,10 +105,6 @@ _MICROPHONES: Final = {
     openai_realtime.API: openai_realtime.is_microphone,
     gemini_live.API: gemini_live.is_microphone,
 }
-
-
-_CLOSED: Final = "session.closed"
-"""The type of the message that ends a session of GPT-Live."""
 
 
 class Conversation:
@@ -123,9 +122,9 @@ class Conversation:
         make = _READERS.get(api or "")
         self._voice = make() if make else None
         self._drafter = RealtimeReader(errors_end_turns=True)
-        self._asked_api = api
+        self._path_api = api
         self._reader = PayloadReader()
-        self._asked: deque[tuple[int, bool]] = deque()
+        self._requests: deque[tuple[int, bool]] = deque()
         """The messages that request a response that has not begun, and whether it generates an answer."""
         self._answers = 0
         self._usage: JsonObject = {}
@@ -147,37 +146,38 @@ class Conversation:
     def api(self) -> str | None:
         """The API that the messages are of, "unknown" if it is none that is decoded; None without an answer."""
         if any(chunk.api for chunk, _ in self.chunks):
-            return self._asked_api
+            return self._path_api
         has_answer = any(kind in ("text", "binary") and item not in self.sent for item, kind in enumerate(self.kinds))
         return "unknown" if has_answer else None
 
-    def take(self, one: Came) -> None:
+    def take(self, timed: TimedMessage) -> None:
         """Add a message."""
-        message, item = one.message, len(self.kinds)
+        message, item = timed.message, len(self.kinds)
         self.kinds.append(message.kind)
         self.starts.append(len(self.data))
         self.data += message.data
         self.ends.append(len(self.data))
-        self.at_ns.append(one.at_ns)
-        self.reads.append(None if one.is_client else one.read)
-        if one.is_client:
+        self.at_ns.append(timed.at_ns)
+        self.reads.append(None if timed.is_client else timed.read)
+        if timed.is_client:
             self.sent.add(item)
         if message.kind == "close" and self.close is None:
             code, _, reason = message.data.decode().partition(" ")
-            self.close = CloseFrame(int(code), reason, one.is_client)
-        elif message.kind == "broken" and not one.is_client:
+            self.close = CloseFrame(int(code), reason, timed.is_client)
+        elif message.kind == "broken" and not timed.is_client:
             self.has_fault = True
         elif message.kind in ("text", "binary") and self._voice is not None:
-            self._hear(self._voice, message.data, item, one.is_client)
-        elif message.kind == "text" and one.is_client:
+            voice_chunk = self._voice.take(item, message.data, is_client=timed.is_client)
+            if voice_chunk is not None:
+                self.chunks.append((self._with_running_usage(voice_chunk), item))
+        elif message.kind == "text" and timed.is_client:
             if self._is_responses:
-                self._drafter.take(item, message.data, is_client=True)
-                self._ask(message.data.decode(), item)
+                self._ask(message.data, item)
         elif message.kind == "text":
             text = message.data.decode()
             if self._is_responses:
                 self._answer(text, item)
-            elif self._asked_api == GPT_LIVE and _typed(text).type == _CLOSED:
+            elif self._path_api == GPT_LIVE and _typed(text).type == "session.closed":
                 self.end_item = item
 
     @property
@@ -199,33 +199,34 @@ class Conversation:
         self._voice.finish(code)
         self.turns = [ResponseTurn(draft.start, draft.first, draft.end) for draft in self.drafts]
         if self._voice.fault is not None and all(draft.outcome == "error" for draft in self.drafts):
-            place, fault = self._voice.fault
-            self.chunks = [(replace(one, fault=fault) if item == place else one, item) for one, item in self.chunks]
+            fault_item, fault = self._voice.fault
+            self.chunks = [
+                (replace(chunk, fault=fault) if item == fault_item else chunk, item) for chunk, item in self.chunks
+            ]
 
-    def _hear(self, voice: "RealtimeReader | LiveReader", data: bytes, item: int, is_client: bool) -> None:
-        chunk = voice.take(item, data, is_client=is_client)
-        if chunk is None:
-            return
-        if chunk.usage:
-            self._usage = usage_fields.summed(self._usage, chunk.usage)
-            chunk = replace(chunk, usage=self._usage)
-        self.chunks.append((chunk, item))
-
-    def _ask(self, text: str, item: int) -> None:
-        message = _typed(text)
-        if message.type == responses.REQUEST:
-            self._asked.append((item, message.generate is not False))
+    def _ask(self, data: bytes, item: int) -> None:
+        self._drafter.take(item, data, is_client=True)
+        request = _typed(data.decode())
+        if request.type == responses.REQUEST:
+            self._requests.append((item, request.generate is not False))
             if self._turn() is None:
                 self._begin(item)
+
+    def _with_running_usage(self, chunk: Chunk) -> Chunk:
+        """Return a chunk whose usage is that of all responses up to it."""
+        if not chunk.usage:
+            return chunk
+        self._usage = usage_fields.summed(self._usage, chunk.usage)
+        return replace(chunk, usage=self._usage)
 
     def _turn(self) -> ResponseTurn | None:
         """Return the current response."""
         return self.turns[-1] if self.turns and self.turns[-1].last is None else None
 
     def _begin(self, item: int) -> None:
-        asked, generates = self._asked.popleft() if self._asked else (None, True)
+        request, generates = self._requests.popleft() if self._requests else (None, True)
         self._answers += generates
-        self.turns.append(ResponseTurn(asked, item, generates=generates))
+        self.turns.append(ResponseTurn(request, item, generates=generates))
         self._reader = PayloadReader()  # its parts are counted anew
 
     def _answer(self, text: str, item: int) -> None:
@@ -242,19 +243,17 @@ class Conversation:
         if chunk is payloads.MALFORMED or chunk is payloads.EMPTY or chunk is payloads.DONE:
             self.has_fault = True
             return
-        self.chunks.append((self._numbered(chunk), item))
+        self.chunks.append((self._as_choice(chunk), item))
         turn = self._turn()
         if turn is not None and (chunk.ends or chunk.fault is not None):
             turn.last = item
-            if self._asked:
+            if self._requests:
                 self._begin(item + 1)
 
-    def _numbered(self, chunk: Chunk) -> Chunk:
+    def _as_choice(self, chunk: Chunk) -> Chunk:
         """Return a chunk as one of all responses: each is a choice of its own, and usage is a running total."""
         number = self._answers - 1
-        if chunk.usage:
-            self._usage = usage_fields.summed(self._usage, chunk.usage)
-            chunk = replace(chunk, usage=self._usage)
+        chunk = self._with_running_usage(chunk)
         if self.turns and not self.turns[-1].generates:
             return replace(chunk, id="", pieces=(), finals=(), content=False, reasoning=False, tool=False)
         if number <= 0:
@@ -269,7 +268,7 @@ class Conversation:
 
 
 _READERS: Final[dict[str, type[RealtimeReader] | type[LiveReader]]] = {
-    one.api: one for one in (RealtimeReader, LiveReader)
+    reader.api: reader for reader in (RealtimeReader, LiveReader)
 }
 """The readers of sessions of voice, by the APIs that paths name."""
 

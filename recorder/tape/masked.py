@@ -60,7 +60,7 @@ class _Part:
 def request(headers: Sequence[Sequence[str]], data: bytes, mask: Masker) -> Body:
     """Return the body of a request masked; itself, with its coding, if it holds no secret. Raises `Unmaskable`."""
     body = Body(headers, Reads.of(()), data)
-    text = encoding.fitting(encoding.coding_of(headers), data, (len(data),))[0].data
+    text = encoding.detect_and_decode(encoding.coding_of(headers), data, (len(data),))[0].data
     call = rpc.message_type({name: value for name, value in headers}.get("content-type"))
     parts = [_Part(0, len(text), text)] if call is None else list(_of_messages(text, call.framing))
     for part in parts:

@@ -87,8 +87,8 @@ def over_websocket(decoded: Decoded) -> list[tuple[bytes, tuple[Part, ...]]]:
     given = dict(zip(answered, choices, strict=False))  # a response that failed has no choice
     found, number = list[tuple[bytes, tuple[Part, ...]]](), 0
     for turn in decoded.turns:
-        if turn.asked is not None:
-            body = decoded.data[decoded.starts[turn.asked] : decoded.ends[turn.asked]]
+        if turn.request is not None:
+            body = decoded.data[decoded.starts[turn.request] : decoded.ends[turn.request]]
             found.append((body, given.get(number, ()) if turn.generates else ()))
         number += turn.generates
     return found

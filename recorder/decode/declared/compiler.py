@@ -1,7 +1,16 @@
 """A declaration, compiled to a dialect: closures that turn the JSON of an event into a `Chunk`.
 
-The form is explained by `wiretape help dialects`. The parser of a stream knows the events before: texts that a later
-event repeats, calls whose arguments have come, the usage of each of several answers.
+The form is explained by `wiretape help dialects`. How an event is read:
+
+1. `key` gives its kind. Rules whose `on` names other kinds are left out; `root` is where the paths of the others start.
+2. In a protocol of requests and answers (`answer`), an event that is no answer only gives attributes. An answer ends
+   the stream, of a batch the last one.
+3. The rules act in the order of `_MAKERS`, whatever their order in the file: errors and ends look at the finish reason.
+4. What they found is the chunk. An event in which nothing was found is none of the dialect's, unless the stream was
+   recognised before, by more than the path or by such a finding.
+
+The parser of a stream knows the events before: texts that a later event repeats, calls whose arguments have come, the
+usage of each of several answers. A declaration may be hostile: its work is counted, and taken from the `Allowance`.
 """
 
 import hashlib
@@ -11,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from wiretape.recorder.decode import rpc
 from wiretape.recorder.decode.allowance import Allowance
@@ -24,8 +33,6 @@ from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.decode.operation import OPERATIONS, UNKNOWN
 from wiretape.recorder.decode.values import JsonObject, compact, index
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-_WORD = re.compile(r"\w+")
 _COUNTED: Final = frozenset({"timestamp", "index", "sequence_number", "obfuscation", "created"})
 """Keys of values that differ from event to event in many wires, and that few declarations read."""
 _KEY = re.compile(r"event:(?: before (\S))?")
@@ -74,22 +81,22 @@ class _Draft:
 class _Past:
     """The findings in the earlier events of a stream: texts by message, calls with arguments, usage by answer.
 
-    `foreign` are the ids of messages that are not the answer's, `message` the id of the latest message, `held` texts
-    that are the answer only if no other comes, and `waiting` the ids of requests of a batch without an answer. `work`
-    is what the allowance has not been told of.
+    `foreign` are the ids of messages that are not the answer's, `message` the id of the latest message,
+    `progress_texts` are the answer only if no other text comes, and `unanswered_ids` those of requests of a batch.
+    `work` is what the allowance has not been told of.
     """
 
-    is_known: bool = False
+    is_recognised: bool = False
     has_content: bool = False
     has_reasoning: bool = False
     so_far: dict[str, "_TextSoFar"] = field(default_factory=dict)
-    called: set[str] = field(default_factory=set)
+    called_ids: set[str] = field(default_factory=set)
     usages: dict[str, JsonObject] = field(default_factory=dict)
     total: Counter[str] = field(default_factory=Counter)
     foreign: set[str] = field(default_factory=set)
     message: str = ""
-    held: list[str] = field(default_factory=list)
-    waiting: set[str] = field(default_factory=set)
+    progress_texts: list[str] = field(default_factory=list)
+    unanswered_ids: set[str] = field(default_factory=set)
     work: int = 0
 
 
@@ -100,17 +107,17 @@ class _TextSoFar:
     parts: list[str] = field(default_factory=list)
     size: int = 0
 
-    def added(self, found: str) -> str:
+    def added(self, text: str) -> str:
         """Return the addition of a text that repeats its beginning, or, as some servers have it, is an addition only.
 
         The parts are joined only for a text that may repeat them: the work is linear in the data.
         """
-        if len(found) >= self.size and found.startswith(known := "".join(self.parts)):
-            addition = found[self.size :]
-            self.parts = [known, addition] if self.size else [found]
+        if len(text) >= self.size and text.startswith(text_so_far := "".join(self.parts)):
+            addition = text[self.size :]
+            self.parts = [text_so_far, addition] if self.size else [text]
         else:
-            addition = found
-            self.parts.append(found)
+            addition = text
+            self.parts.append(text)
         self.size += len(addition)
         return addition
 
@@ -185,28 +192,28 @@ def compile(table: Mapping[str, Any], reserved: Sequence[str] = ()) -> DeclaredD
         parser_of=lambda exchange, allowance, is_certain: events.parser(exchange, allowance, is_certain=is_certain),
         attributes_of=from_request,
         eof_ends=eof,
-        unread=tuple(sorted(_COUNTED - {*_WORD.findall(json.dumps(table, default=str))})),
+        unread=tuple(sorted(_COUNTED.difference(re.findall(r"\w+", json.dumps(table, default=str))))),
         ignored=tuple(ignored),
     )
 
 
 def _tests_texts(table: Mapping[str, Any]) -> bool:
     """Return True if conditions of a checked table may look at a text itself: then no two texts mean the same."""
-    rules = [(name, {"at": one} if isinstance(one, str) else one) for name in _MAKERS for one in _listed(table, name)]
-    read = [rule[part] for name, rule in rules if name in _TEXTS for part in ("at", "args") if part in rule]
-    tests = [one for one in (*(rule.get("when") for _, rule in rules), table.get("only")) if isinstance(one, dict)]
-    tested = [path for one in tests for path, wanted in one.items() if wanted != "*"]
+    rules = []
+    for name in _MAKERS:
+        entries = table.get(name, [])
+        for entry in entries if isinstance(entries, list) else [entries]:
+            rules.append((name, {"at": entry} if isinstance(entry, str) else entry))
+    read_paths = [rule[part] for name, rule in rules if name in _TEXTS for part in ("at", "args") if part in rule]
+    conditions = [*(rule.get("when") for _, rule in rules), table.get("only")]
+    tables = [condition for condition in conditions if isinstance(condition, dict)]
+    tested_paths = [path for tests in tables for path, expected in tests.items() if expected != "*"]
     if "key" in table and _KEY.fullmatch(table["key"]) is None:
-        tested.append(table["key"])
-    written = {key for path in read for key in paths.last_keys(path)}
-    looked_at = {key for path in tested for key in paths.last_keys(path)}
-    looked_at |= {key for path in (*read, *tested) for key in paths.filtered_keys(path)}
-    return not written.isdisjoint(looked_at) or ("." in written and "root" in table)
-
-
-def _listed(table: Mapping[str, Any], name: str) -> Sequence[Any]:
-    found = table.get(name, [])
-    return found if isinstance(found, list) else [found]
+        tested_paths.append(table["key"])
+    text_keys = {key for path in read_paths for key in paths.last_keys(path)}
+    tested_keys = {key for path in tested_paths for key in paths.last_keys(path)}
+    tested_keys |= {key for path in (*read_paths, *tested_paths) for key in paths.filtered_keys(path)}
+    return not text_keys.isdisjoint(tested_keys) or ("." in text_keys and "root" in table)
 
 
 def version_of(table: Mapping[str, Any]) -> str:
@@ -231,17 +238,27 @@ class _Events:
         self._only = table.read("only", _condition, None)
         self._answer = table.read("answer", tests, None)
         table.read("answer", _condition, None)
-        self._ids = [_path(path) for path, wanted in (self._answer or {}).items() if str(wanted).startswith("$")]
+        self._ids = [_path(path) for path, expected in (self._answer or {}).items() if str(expected).startswith("$")]
         self.has_done = table.read("done", flag, False)
         self.finish_ends = table.read("finish-ends", flag, False)
         self._common: list[_Rule] = []
         self._by_kind: dict[str, list[_Rule]] = {}
-        self._read(table)
+        self._read_rules(table)
 
     def parser(self, exchange: Exchange | None, allowance: Allowance, *, is_certain: bool) -> Parse:
         """Return the parser of one stream; `is_certain`: all events are its own, also those that say nothing."""
-        past = _Past(waiting=self._ids_of_batch(exchange))
-        answers = self._condition_of_answer(exchange)
+        past, answers = _Past(), None
+        if self._answer is not None:
+
+            def request_field(name: str) -> Any:
+                path = name.removeprefix("request.")
+                return None if exchange is None or path == name else matching.request_value(exchange, path)
+
+            answers = paths.condition(self._answer, request_field)
+            # Each request of a batch has an answer of its own.
+            batch = None if exchange is None or not self._ids else matching.request_value(exchange, ".")
+            for request in batch if isinstance(batch, list) else ():
+                past.unanswered_ids |= {str(id) for get in self._ids if (id := get(request)) is not None}
         name, kind_of, root_of, only = self._name, self._kind, self._root, self._only
         common = _Rules.of(self._common)
         by_kind = {kind: _Rules.of(rules) for kind, rules in self._by_kind.items()}
@@ -257,26 +274,28 @@ class _Events:
             if past.work >= _WORK_OF_LINE:
                 allowance.take(past.work // _WORK_OF_LINE)
                 past.work %= _WORK_OF_LINE
-            draft = self._begun(payload, past, None if kind is not None else fault, answers, is_answer=is_answer)
+            draft = self._new_draft(payload, past, None if kind is not None else fault, answers, is_answer=is_answer)
             root = payload if root_of is None else root_of(payload, kind)
             if (root is not None or payload is None) and (only is None or only(root)):
                 for act in rules.actions:
                     act(root, draft, past)
-                _of_progress(draft, past)
-            past.is_known = past.is_known or is_certain or kind in by_kind
-            chunk = _chunk(name, draft, is_answer, past.is_known)
-            past.is_known = past.is_known or chunk is not None
+                if past.progress_texts and not past.has_content and (draft.ends or draft.finish):
+                    # Texts of progress are the answer of a stream that ends without another.
+                    draft.content, draft.is_cumulative, past.has_content = "".join(past.progress_texts), True, True
+            past.is_recognised = past.is_recognised or is_certain or kind in by_kind
+            chunk = _chunk(name, draft, is_answer, past.is_recognised)
+            past.is_recognised = past.is_recognised or chunk is not None
             allowance.take_text(draft.size)
             return chunk
 
         def parse_batch(payload: Any, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
             if type(payload) is not list:
                 return parse(payload, event, fault)
-            return _together([chunk for one in payload if (chunk := parse(one, event)) is not None])
+            return _merge_batch([chunk for message in payload if (chunk := parse(message, event)) is not None])
 
         return parse if answers is None else parse_batch
 
-    def _begun(
+    def _new_draft(
         self, payload: Any, past: _Past, fault: ReportedError | None, answers: Condition | None, *, is_answer: bool
     ) -> _Draft:
         """Return the draft of an event before its rules: an answer ends a stream, if no other of a batch is missing."""
@@ -284,37 +303,21 @@ class _Events:
             return _Draft(fault=fault)
         ids = [str(id) for get in self._ids if (id := get(payload)) is not None]
         if is_answer:
-            past.waiting.difference_update(ids)
-            return _Draft(ends=not past.waiting, fault=fault)
+            past.unanswered_ids.difference_update(ids)
+            return _Draft(ends=not past.unanswered_ids, fault=fault)
         return _Draft(fault=None if ids else fault)
 
-    def _condition_of_answer(self, exchange: Exchange | None) -> Condition | None:
-        if self._answer is None:
-            return None
-
-        def known(name: str) -> Any:
-            path = name.removeprefix("request.")
-            return None if exchange is None or path == name else matching.request_value(exchange, path)
-
-        return paths.condition(self._answer, known)
-
-    def _ids_of_batch(self, exchange: Exchange | None) -> set[str]:
-        """Return the ids of the requests in a batch; each has an answer of its own."""
-        batch = None if exchange is None or not self._ids else matching.request_value(exchange, ".")
-        ids = [get(one) for one in batch for get in self._ids] if isinstance(batch, list) else []
-        return {str(id) for id in ids if id is not None}
-
-    def _read(self, table: CheckedTable) -> None:
+    def _read_rules(self, table: CheckedTable) -> None:
         """Read the rules; one that names no kinds is for the events of all kinds."""
         rules: list[tuple[tuple[str, ...], _Rule]] = []
-        for name, make in _MAKERS.items():
-            for one in table.tables(name, "at" if name in _BARE else None):
-                on, when = one.read("on", texts, ()), one.read("when", _when, None)
-                action = make(one)
-                rule = _Rule(action if when is None else _guarded(when, action), _walks(one.values))
-                rules.append((on, rule))
-        of_wire = table.read("kinds", texts, ())
-        if self._kind is None and (of_wire or any(on for on, _ in rules)):
+        for name, maker in _MAKERS.items():
+            for entry in table.tables(name, "at" if name in _BARE else None):
+                kinds, condition = entry.read("on", texts, ()), entry.read("when", _compile_when, None)
+                action = maker(entry)
+                rule = _Rule(action if condition is None else _conditional(condition, action), _walks(entry.values))
+                rules.append((kinds, rule))
+        all_kinds = table.read("kinds", texts, ())
+        if self._kind is None and (all_kinds or any(kinds for kinds, _ in rules)):
             raise DeclarationError(table.key, "on names kinds of events: key must say where an event has its kind")
         from_events = table.read("attributes", _of_events, {})
         paths_by_name = table.values.get("attributes", {})
@@ -322,30 +325,30 @@ class _Events:
             _Rule(_attribute(name, get), _walks({name: paths_by_name[name]})) for name, get in from_events.items()
         ]
         rules += [((), rule) for rule in self._attributes]
-        kinds = {kind for on, _ in rules for kind in on} | {*of_wire}
-        self._by_kind = {kind: [rule for on, rule in rules if not on or kind in on] for kind in kinds}
-        self._common = [rule for on, rule in rules if not on]
+        for kind in {*all_kinds}.union(*(kinds for kinds, _ in rules)):
+            self._by_kind[kind] = [rule for kinds, rule in rules if not kinds or kind in kinds]
+        self._common = [rule for kinds, rule in rules if not kinds]
 
 
 def _walks(entry: Mapping[str, Any]) -> int:
     """Return the number of visits of a rule to each value of an event, at most: 0 if its paths walk through no list."""
-    paths_of_rule = [one for value in entry.values() for one in (value if isinstance(value, dict | list) else [value])]
-    texts_of_rule = [one for one in paths_of_rule if isinstance(one, str)]
-    if "each" not in entry and not any("[" in one for one in texts_of_rule):
+    values = [item for value in entry.values() for item in (value if isinstance(value, dict | list) else [value])]
+    rule_paths = [value for value in values if isinstance(value, str)]
+    if "each" not in entry and not any("[" in path for path in rule_paths):
         return 0
-    return sum(1 + one.count("|") for one in texts_of_rule)
+    return sum(1 + path.count("|") for path in rule_paths)
 
 
 def _breadth(payload: Any) -> int:
     """Return the number of values in an event's data."""
-    count, left = 0, [payload]
-    while left:
-        value = left.pop()
+    count, remaining = 0, [payload]
+    while remaining:
+        value = remaining.pop()
         count += 1
         if type(value) is dict:
-            left += value.values()
+            remaining += value.values()
         elif type(value) is list:
-            left += value
+            remaining += value
     return count
 
 
@@ -379,7 +382,7 @@ def _chunk(api: str, draft: _Draft, is_answer: bool, is_own: bool) -> Chunk | No
     )
 
 
-def _together(chunks: Sequence[Chunk]) -> Chunk | None:
+def _merge_batch(chunks: Sequence[Chunk]) -> Chunk | None:
     """Return the findings in the messages of a batch as those of one; None if there are none."""
     if not chunks:
         return None
@@ -389,13 +392,13 @@ def _together(chunks: Sequence[Chunk]) -> Chunk | None:
         content=any([chunk.content for chunk in chunks]),
         fault=next((chunk.fault for chunk in chunks if chunk.fault is not None), None),
         ends=any([chunk.ends for chunk in chunks]),
-        attributes=tuple(one for chunk in chunks for one in chunk.attributes),
+        attributes=tuple(attribute for chunk in chunks for attribute in chunk.attributes),
     )
 
 
-def _guarded(when: Condition, action: _Action) -> _Action:
+def _conditional(condition: Condition, action: _Action) -> _Action:
     def act(root: Any, draft: _Draft, past: _Past) -> None:
-        if when(root):
+        if condition(root):
             action(root, draft, past)
 
     return act
@@ -410,23 +413,23 @@ def _foreign(entry: CheckedTable) -> _Action:
     return act
 
 
-def _content(entry: CheckedTable) -> _Action:
+def _text(entry: CheckedTable) -> _Action:
     get, message, if_none = _text_rule(entry)
     of = entry.read("of", _path, None)
 
     def act(root: Any, draft: _Draft, past: _Past) -> None:
         if of is not None:
-            named = of(root)
-            past.message = past.message if named is None else str(named)
-            draft.is_cumulative = draft.is_cumulative or named is None
+            id = of(root)
+            past.message = past.message if id is None else str(id)
+            draft.is_cumulative = draft.is_cumulative or id is None
             if past.message in past.foreign:
                 return
-        if (if_none and past.has_content) or not (found := get(root)):
+        if (if_none and past.has_content) or not (addition := get(root)):
             return
         if message is not None:
-            found = past.so_far.setdefault(str(message(root)), _TextSoFar()).added(found)
+            addition = past.so_far.setdefault(str(message(root)), _TextSoFar()).added(addition)
         draft.is_cumulative = draft.is_cumulative or if_none or message is not None
-        draft.content += found
+        draft.content += addition
         past.has_content = True
 
     return act
@@ -436,8 +439,8 @@ def _final(entry: CheckedTable) -> _Action:
     get, _, _ = _text_rule(entry)
 
     def act(root: Any, draft: _Draft, past: _Past) -> None:
-        if text_of_all := get(root):
-            draft.finals = [*(draft.finals or ()), FinalText(0, "content", None, text_of_all)]
+        if whole_text := get(root):
+            draft.finals = [*(draft.finals or ()), FinalText(0, "content", None, whole_text)]
 
     return act
 
@@ -447,27 +450,21 @@ def _progress(entry: CheckedTable) -> _Action:
 
     def act(root: Any, draft: _Draft, past: _Past) -> None:
         if note := get(root):
-            past.held.append(note)
+            past.progress_texts.append(note)
 
     return act
-
-
-def _of_progress(draft: _Draft, past: _Past) -> None:
-    """Make the texts on the way the answer, where a stream ends without another."""
-    if past.held and not past.has_content and (draft.ends or draft.finish):
-        draft.content, draft.is_cumulative, past.has_content = "".join(past.held), True, True
 
 
 def _reasoning(entry: CheckedTable) -> _Action:
     get, message, if_none = _text_rule(entry)
 
     def act(root: Any, draft: _Draft, past: _Past) -> None:
-        if (if_none and past.has_reasoning) or not (found := get(root)):
+        if (if_none and past.has_reasoning) or not (addition := get(root)):
             return
         if message is not None:
-            found = past.so_far.setdefault(f"reasoning {message(root)}", _TextSoFar()).added(found)
+            addition = past.so_far.setdefault(f"reasoning {message(root)}", _TextSoFar()).added(addition)
         draft.is_cumulative = draft.is_cumulative or if_none or message is not None
-        draft.reasoning += found
+        draft.reasoning += addition
         past.has_reasoning = True
 
     return act
@@ -491,26 +488,26 @@ def _audio(entry: CheckedTable) -> _Action:
 
 
 def _tool(entry: CheckedTable) -> _Action:
-    each = entry.read("each", lambda value: paths.each(text(value)), None)
-    key, id, name = (entry.read(one, _path, _nothing) for one in ("key", "id", "name"))
-    arguments, whole = (entry.read(one, _path, _nothing) for one in ("args", "whole"))
+    calls = entry.read("each", lambda value: paths.each_value(text(value)), None)
+    key, id, name = (entry.read(field, _path, _no_value) for field in ("key", "id", "name"))
+    arguments, whole = (entry.read(field, _path, _no_value) for field in ("args", "whole"))
 
     def act(root: Any, draft: _Draft, past: _Past) -> None:
-        for call in [root] if each is None else each(root):
-            named, place = _str(id(call)), index(key(call))
-            same = named or ("" if place is None else str(place))
-            said = _written(arguments(call))
-            if not said and (entire := whole(call)) is not None:
+        for call in [root] if calls is None else calls(root):
+            call_id, position = _text_or_empty(id(call)), index(key(call))
+            call_key = call_id or ("" if position is None else str(position))
+            text = _as_text(arguments(call))
+            if not text and (whole_value := whole(call)) is not None:
                 draft.is_cumulative = True
-                if same in past.called:
-                    final = FinalText(0, "arguments", place, _written(entire), id=named)
+                if call_key in past.called_ids:
+                    final = FinalText(0, "arguments", position, _as_text(whole_value), id=call_id)
                     draft.finals = [*(draft.finals or ()), final]
                 else:
-                    said = _written(entire)
-            if said and same:
-                past.called.add(same)
-            piece = ToolPiece(place, named, _str(name(call)), said)
-            if piece.name or said or named:
+                    text = _as_text(whole_value)
+            if text and call_key:
+                past.called_ids.add(call_key)
+            piece = ToolPiece(position, call_id, _text_or_empty(name(call)), text)
+            if piece.name or text or call_id:
                 draft.tools = draft.tools or []
                 draft.tools.append(piece)
 
@@ -520,89 +517,78 @@ def _tool(entry: CheckedTable) -> _Action:
 def _usage(entry: CheckedTable) -> _Action:
     get = entry.read("at", _path, None)
     per = entry.read("per", _path, None)
-    counts = {f"{name}_tokens": found for name in _COUNTS if (found := entry.read(name, _number, None)) is not None}
-    if not counts:
+    readers: dict[str, Getter] = {}
+    for name in _COUNTS:
+        reader = entry.read(name, lambda value: paths.number(text(value)), None)
+        if reader is not None:
+            readers[f"{name}_tokens"] = reader
+    if not readers:
         raise DeclarationError(entry.key, f"usage names no count: it has some of {', '.join(_COUNTS)}")
 
     def act(root: Any, draft: _Draft, past: _Past) -> None:
-        at = root if get is None else get(root)
-        found = {name: value for name, read in counts.items() if (value := read(at)) is not None}
-        if not found:
+        usage = root if get is None else get(root)
+        counts = {name: value for name, reader in readers.items() if (value := reader(usage)) is not None}
+        if not counts:
             return
         if per is not None:
             answer = str(per(root))
-            before = past.usages.get(answer, {})
-            now = _merged(before, found)
-            past.total.update({name: value - before.get(name, 0) for name, value in now.items()})
-            past.usages[answer], found = now, dict(past.total)
-        draft.usage = found
+            previous = past.usages.get(answer, {})
+            # Input is reported first, output last, and 0 for the other: the larger count of each is right.
+            merged = previous | {name: max(value, previous.get(name, 0)) for name, value in counts.items()}
+            if "total_tokens" in merged:
+                known_sum = merged.get("input_tokens", 0) + merged.get("output_tokens", 0)
+                merged["total_tokens"] = max(merged["total_tokens"], known_sum)
+            past.total.update({name: value - previous.get(name, 0) for name, value in merged.items()})
+            past.usages[answer], counts = merged, dict(past.total)
+        draft.usage = counts
 
     return act
 
 
-def _merged(before: JsonObject, found: JsonObject) -> JsonObject:
-    """Return the usage of an answer that reports it in parts: input first, output last, and 0 for the other."""
-    counts = before | {name: max(value, before.get(name, 0)) for name, value in found.items()}
-    if "total_tokens" in counts:
-        both = counts.get("input_tokens", 0) + counts.get("output_tokens", 0)
-        counts["total_tokens"] = max(counts["total_tokens"], both)
-    return counts
-
-
-def _finish(entry: CheckedTable) -> _Action:
+def _set_text(name: Literal["finish", "model", "id"], entry: CheckedTable) -> _Action:
+    """Make an action that sets a text of the draft, if the event has one."""
     get = entry.read("at", lambda value: paths.text(text(value)), None) or _missing(entry, "at")
 
     def act(root: Any, draft: _Draft, past: _Past) -> None:
-        draft.finish = get(root) or draft.finish
+        if value := get(root):
+            setattr(draft, name, value)
 
     return act
 
 
-def _model(entry: CheckedTable) -> _Action:
-    get = entry.read("at", lambda value: paths.text(text(value)), None) or _missing(entry, "at")
+def _set_mark(name: Literal["begins", "runs_tool", "has_result"], entry: CheckedTable) -> _Action:
+    """Make an action that sets a mark of the draft."""
 
     def act(root: Any, draft: _Draft, past: _Past) -> None:
-        draft.model = get(root) or draft.model
-
-    return act
-
-
-def _id(entry: CheckedTable) -> _Action:
-    get = entry.read("at", lambda value: paths.text(text(value)), None) or _missing(entry, "at")
-
-    def act(root: Any, draft: _Draft, past: _Past) -> None:
-        draft.id = get(root) or draft.id
+        setattr(draft, name, True)
 
     return act
 
 
 def _error(entry: CheckedTable) -> _Action:
-    code, message = (entry.read(one, _path, _nothing) for one in ("code", "message"))
-    reasons = entry.read("finish", _reasons, None)
+    code, message = (entry.read(field, _path, _no_value) for field in ("code", "message"))
+    reasons = entry.read("finish", _finish_reasons, None)
 
     def act(root: Any, draft: _Draft, past: _Past) -> None:
         if reasons is not None and draft.finish not in reasons:
             return
-        named, said, before = _code(code(root)), message(root), draft.fault
-        its_code = named or (before.code if before else None) or (draft.finish if reasons is not None else None)
-        its_message = _written(said) or _str(root) or (before.message if before else None)
-        draft.fault = ReportedError(its_code, its_message)
+        value, previous = code(root), draft.fault
+        is_code = isinstance(value, str | int) and not isinstance(value, bool) and value != ""
+        own_code = str(value) if is_code else previous.code if previous else None
+        own_message = _as_text(message(root)) or _text_or_empty(root)
+        draft.fault = ReportedError(
+            own_code or (draft.finish if reasons is not None else None),
+            own_message or (previous.message if previous else None),
+        )
 
     return act
 
 
 def _end(entry: CheckedTable) -> _Action:
-    reasons = entry.read("finish", _reasons, None)
+    reasons = entry.read("finish", _finish_reasons, None)
 
     def act(root: Any, draft: _Draft, past: _Past) -> None:
         draft.ends = draft.ends or reasons is None or draft.finish in reasons
-
-    return act
-
-
-def _begin(entry: CheckedTable) -> _Action:
-    def act(root: Any, draft: _Draft, past: _Past) -> None:
-        draft.begins = True
 
     return act
 
@@ -617,26 +603,25 @@ def _abort(entry: CheckedTable) -> _Action:
     return act
 
 
-def _run(entry: CheckedTable) -> _Action:
-    def act(root: Any, draft: _Draft, past: _Past) -> None:
-        draft.runs_tool = True
-
-    return act
-
-
-def _result(entry: CheckedTable) -> _Action:
-    def act(root: Any, draft: _Draft, past: _Past) -> None:
-        draft.has_result = True
-
-    return act
-
-
 _MAKERS: Final[dict[str, Callable[[CheckedTable], _Action]]] = {
-    "foreign": _foreign, "text": _content, "final": _final, "progress": _progress, "reasoning": _reasoning,
-    "audio": _audio, "tool": _tool, "usage": _usage,
-    "model": _model, "id": _id, "finish": _finish, "error": _error, "begin": _begin, "end": _end, "abort": _abort,
-    "run": _run, "result": _result,
-}  # fmt: skip
+    "foreign": _foreign,
+    "text": _text,
+    "final": _final,
+    "progress": _progress,
+    "reasoning": _reasoning,
+    "audio": _audio,
+    "tool": _tool,
+    "usage": _usage,
+    "model": partial(_set_text, "model"),
+    "id": partial(_set_text, "id"),
+    "finish": partial(_set_text, "finish"),
+    "error": _error,
+    "begin": partial(_set_mark, "begins"),
+    "end": _end,
+    "abort": _abort,
+    "run": partial(_set_mark, "runs_tool"),
+    "result": partial(_set_mark, "has_result"),
+}
 """The rules for events, in the order in which they are followed: errors and ends look at the finish reason."""
 _TEXTS: Final = ("text", "final", "progress", "reasoning", "tool")
 _BARE: Final = ("text", "final", "progress", "reasoning", "audio", "model", "id", "finish")
@@ -644,9 +629,9 @@ _BARE: Final = ("text", "final", "progress", "reasoning", "audio", "model", "id"
 
 def _attribute(name: str, get: Getter) -> _Action:
     def act(root: Any, draft: _Draft, past: _Past) -> None:
-        if (found := get(root)) is not None:
+        if (value := get(root)) is not None:
             draft.attributes = draft.attributes or []
-            draft.attributes.append((name, found))
+            draft.attributes.append((name, value))
 
     return act
 
@@ -669,13 +654,13 @@ def _eof(table: CheckedTable) -> Callable[[Exchange], bool]:
     if isinstance(table.get("eof"), bool):
         is_end = table.read("eof", flag, False)
         return lambda _: is_end
-    ways = matching.alternatives(table, "eof")
-    return lambda exchange: any(way.fits(exchange) for way in ways)
+    alternatives = matching.alternatives(table, "eof")
+    return lambda exchange: any(alternative.fits(exchange) for alternative in alternatives)
 
 
 def _name(reserved: Sequence[str], value: Any) -> str:
     name = text(value)
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", name):
         raise ValueError(f"{name!r} must be at most 64 small letters, digits, dots, '-' and '_'")
     if name in reserved or name in rpc.FRAMINGS or name == "unknown":
         raise ValueError(f"{name} is a built-in dialect's: choose another")
@@ -684,21 +669,21 @@ def _name(reserved: Sequence[str], value: Any) -> str:
 
 def _operation(value: Any) -> str:
     if not isinstance(value, str) or value not in OPERATIONS or value == UNKNOWN:
-        raise ValueError(f"must be one of {', '.join(one for one in OPERATIONS if one != UNKNOWN)}")
+        raise ValueError(f"must be one of {', '.join(name for name in OPERATIONS if name != UNKNOWN)}")
     return value
 
 
 def _kind(value: Any) -> Callable[[Any, str], str | None]:
     """Compile the place of an event's kind: a path in its data, or `event:`, its name as a server-sent event."""
-    named = _KEY.fullmatch(text(value))
-    if named is None:
+    event_name = _KEY.fullmatch(text(value))
+    if event_name is None:
         get = paths.text(value)
         return lambda payload, event: get(payload) or None
-    border = named[1]
+    border = event_name[1]
 
     def kind(payload: Any, event: str) -> str | None:
-        known = event if border is None else event.partition(border)[0]
-        return None if known == "message" else known
+        name = event if border is None else event.partition(border)[0]
+        return None if name == "message" else name
 
     return kind
 
@@ -716,7 +701,7 @@ def _condition(value: Any) -> Condition:
     return paths.condition(tests(value))
 
 
-def _when(value: Any) -> Condition:
+def _compile_when(value: Any) -> Condition:
     return _condition(value) if isinstance(value, dict) else paths.truthy(texts(value))
 
 
@@ -724,11 +709,7 @@ def _path(value: Any) -> Getter:
     return paths.value(text(value))
 
 
-def _number(value: Any) -> Getter:
-    return paths.number(text(value))
-
-
-def _reasons(value: Any) -> frozenset[str]:
+def _finish_reasons(value: Any) -> frozenset[str]:
     return frozenset(texts(value))
 
 
@@ -740,17 +721,13 @@ def _missing(entry: CheckedTable, name: str) -> Any:
     raise DeclarationError(entry.key, f"{name} is missing")
 
 
-def _nothing(_: Any) -> None:
+def _no_value(_: Any) -> None:
     return None
 
 
-def _str(value: Any) -> str:
+def _text_or_empty(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _written(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else "" if value is None else compact(value)
-
-
-def _code(value: Any) -> str | None:
-    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) and value != "" else None

@@ -60,7 +60,7 @@ class Alternative:
 
 def alternatives(table: CheckedTable, name: str = "match") -> tuple[Alternative, ...]:
     """Read the conditions under a key of a declaration; any of them is enough."""
-    return tuple(_alternative(one) for one in table.tables(name))
+    return tuple(_alternative(entry) for entry in table.tables(name))
 
 
 def request_value(exchange: Exchange, path: str) -> Any:
@@ -69,49 +69,49 @@ def request_value(exchange: Exchange, path: str) -> Any:
 
 
 def header(headers: Sequence[tuple[str, str]], name: str) -> str | None:
-    return next((value for one, value in headers if one == name), None)
+    return next((value for key, value in headers if key == name), None)
 
 
 def _alternative(table: CheckedTable) -> Alternative:
-    found: list[Test] = []
-    answered = _header_tests(table, "header", lambda exchange: exchange.headers.response)
-    asked_with = _header_tests(table, "request-header", lambda exchange: exchange.headers.request)
-    headers = frozenset((*answered, *asked_with))
-    wanted = table.read("request", tests, None)
-    if wanted is not None:
-        asked = paths.condition(wanted)
-        found.append(lambda exchange: exchange.request is not None and asked(_decoded(exchange.request)))
+    request_tests: list[Test] = []
+    response_headers = _header_tests(table, "header", lambda exchange: exchange.headers.response)
+    request_headers = _header_tests(table, "request-header", lambda exchange: exchange.headers.request)
+    headers = frozenset((*response_headers, *request_headers))
+    request_fields = table.read("request", tests, None)
+    if request_fields is not None:
+        holds = paths.condition(request_fields)
+        request_tests.append(lambda exchange: exchange.request is not None and holds(_decoded(exchange.request)))
     methods = table.read("method", texts, ())
     patterns = table.read("path", lambda value: tuple(_segments(pattern) for pattern in texts(value)), ())
     first = table.read("first", lambda value: paths.condition(tests(value)), None)
     then = table.read("then", lambda value: paths.condition(tests(value)), None)
     if then is not None and first is None:
         raise DeclarationError(table.key, "match has then, the second event, without first")
-    if not (found or methods or patterns or headers) and first is None:
+    if not (request_tests or methods or patterns or headers) and first is None:
         raise DeclarationError(table.key, f"match has no condition: it has some of {', '.join(_NAMES)}")
-    is_certain = bool(headers) or wanted is not None or first is not None
-    tests_of_all = (*answered.values(), *asked_with.values(), *found)
+    is_certain = bool(headers) or request_fields is not None or first is not None
+    tests_of_all = (*response_headers.values(), *request_headers.values(), *request_tests)
     return Alternative(tests_of_all, first, then, is_certain, headers, tuple(methods), patterns)
 
 
 def _header_tests(
-    table: CheckedTable, name: str, of: Callable[[Exchange], Sequence[tuple[str, str]]]
+    table: CheckedTable, name: str, headers_of: Callable[[Exchange], Sequence[tuple[str, str]]]
 ) -> dict[str, Test]:
     """Return the tests of headers, by their names: of a name, or of a table of names with patterns of their values."""
-    found: dict[str, Test] = {}
-    for one, parts in table.read(name, _header_patterns, {}).items():
+    tests_by_name: dict[str, Test] = {}
+    for header_name, pattern in table.read(name, _header_patterns, {}).items():
 
-        def fits(exchange: Exchange, one: str = one, parts: tuple[str, ...] = parts) -> bool:
-            value = header(of(exchange), one)
-            return value is not None and _fits(value, parts)
+        def fits(exchange: Exchange, header_name: str = header_name, pattern: tuple[str, ...] = pattern) -> bool:
+            value = header(headers_of(exchange), header_name)
+            return value is not None and _fits(value, pattern)
 
-        found[one] = fits
-    return found
+        tests_by_name[header_name] = fits
+    return tests_by_name
 
 
 def _header_patterns(value: Any) -> dict[str, tuple[str, ...]]:
     if not isinstance(value, dict):
-        return {one.lower(): ("", "") for one in texts(value)}
+        return {name.lower(): ("", "") for name in texts(value)}
     return {name.lower(): _parts(text(pattern)) for name, pattern in value.items()}
 
 
@@ -138,8 +138,8 @@ def _ends_with(path: str, pattern: PathPattern) -> bool:
 def _fits(value: str, parts: tuple[str, ...]) -> bool:
     if len(parts) == 1:
         return value == parts[0]
-    before, after = parts
-    return len(value) >= len(before) + len(after) and value.startswith(before) and value.endswith(after)
+    start, end = parts
+    return len(value) >= len(start) + len(end) and value.startswith(start) and value.endswith(end)
 
 
 class PathWords:
@@ -153,7 +153,7 @@ class PathWords:
 
     def known_part(self, path: str) -> str:
         """Return a path that the same patterns match, without its query and the segments that none of them knows."""
-        return "/" + "/".join([one if self._knows(one) else "\0" for one in _split(path)[-self._count :]])
+        return "/" + "/".join([segment if self._knows(segment) else "\0" for segment in _split(path)[-self._count :]])
 
     def _knows(self, segment: str) -> bool:
         return segment in self._words or any([_fits(segment, parts) for parts in self._affixes])
@@ -174,14 +174,14 @@ def _decoded(request: bytes | None) -> Any:
 
 def sources(declared: Mapping[str, str]) -> Callable[[Exchange], dict[str, Any]]:
     """Compile the attributes that come from the exchange itself: from its request, or from a header."""
-    makers = {name: [_source(one.strip()) for one in path.split(" | ")] for name, path in declared.items()}
+    makers = {name: [_source(value.strip()) for value in path.split(" | ")] for name, path in declared.items()}
 
-    def found(exchange: Exchange) -> dict[str, Any]:
-        values = {name: next((one for get in getters if (one := get(exchange)) is not None), None)
+    def attributes(exchange: Exchange) -> dict[str, Any]:
+        values = {name: next((value for get in getters if (value := get(exchange)) is not None), None)
                   for name, getters in makers.items()}  # fmt: skip
         return {name: value for name, value in values.items() if value is not None}
 
-    return found
+    return attributes
 
 
 _SOURCES: Final = ("request.", "request-header:", "response-header:")
@@ -189,7 +189,7 @@ _SOURCES: Final = ("request.", "request-header:", "response-header:")
 
 def is_source(path: str) -> bool:
     """Return True if a path, or an alternative of it, starts at the request or at a header, not at an event."""
-    return any(one.strip().startswith(_SOURCES) for one in path.split(" | "))
+    return any(alternative.strip().startswith(_SOURCES) for alternative in path.split(" | "))
 
 
 def _source(path: str) -> Callable[[Exchange], Any]:

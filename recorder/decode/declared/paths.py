@@ -25,19 +25,19 @@ _Step = Callable[[Any], list[Any]]
 
 def value(path: str) -> Getter:
     """Compile a path to a function that returns its first value of any kind but null. Raises `ValueError`."""
-    return _first([_getter(one) for one in _alternatives(path)], lambda found: found is not None)
+    return _first_match([_getter(alternative) for alternative in _alternatives(path)], lambda item: item is not None)
 
 
 def text(path: str) -> Callable[[Any], str]:
     """Compile a path to a function that returns its texts, joined; "" if there are none. Raises `ValueError`."""
-    readers = [_text(one) for one in _alternatives(path)]
+    readers = [_text(alternative) for alternative in _alternatives(path)]
     if len(readers) == 1:
         return readers[0]
 
     def joined(root: Any) -> str:
-        for read in readers:
-            if found := read(root):
-                return found
+        for reader in readers:
+            if result := reader(root):
+                return result
         return ""
 
     return joined
@@ -49,80 +49,80 @@ def number(path: str) -> Getter:
     if not is_sum and len(_alternatives(path)) == 1 and len(steps := _steps(path)) == 1 and steps[0][0] == "key":
         get = _of_keys([steps[0][1]])  # as of nearly all counts of tokens
         return lambda root: count(get(root))
-    walks = [_walk(_steps(one)) for one in _alternatives(path.removeprefix("sum "))]
+    walks = [_walk(_steps(alternative)) for alternative in _alternatives(path.removeprefix("sum "))]
 
     def counted(root: Any) -> int | None:
         for walk in walks:
-            found = [one for at in walk(root) if (one := count(at)) is not None]
-            if found:
-                return sum(found) if is_sum else found[0]
+            counts = [number for item in walk(root) if (number := count(item)) is not None]
+            if counts:
+                return sum(counts) if is_sum else counts[0]
         return None
 
     return counted
 
 
-def each(path: str) -> Callable[[Any], Iterator[Any]]:
+def each_value(path: str) -> Callable[[Any], Iterator[Any]]:
     """Compile a path to a function that yields every value at it, those of a list at its end one by one."""
     walk = _walk(_steps(path))
 
     def values(root: Any) -> Iterator[Any]:
-        for found in walk(root):
-            if type(found) is list:
-                yield from found
+        for item in walk(root):
+            if type(item) is list:
+                yield from item
             else:
-                yield found
+                yield item
 
     return values
 
 
 def last_keys(path: str) -> set[str]:
     """Return the last key of each alternative of a path; "." if it has none."""
-    keys = ([step for kind, step in _steps(one) if kind == "key"] for one in _alternatives(path))
-    return {(found or ["."])[-1] for found in keys}
+    keys = ([step for kind, step in _steps(alternative) if kind == "key"] for alternative in _alternatives(path))
+    return {(names or ["."])[-1] for names in keys}
 
 
 def filtered_keys(path: str) -> set[str]:
     """Return the keys whose values the filters of a path test."""
-    return {step[0] for one in _alternatives(path) for kind, step in _steps(one) if kind == "filter"}
+    return {step[0] for alternative in _alternatives(path) for kind, step in _steps(alternative) if kind == "filter"}
 
 
-def condition(tests: Mapping[str, Any], known: Callable[[str], Any] = lambda _: None) -> Condition:
+def condition(tests: Mapping[str, Any], lookup: Callable[[str], Any] = lambda _: None) -> Condition:
     """Compile tests of values: a path, and the wanted value or several of them.
 
-    `"*"` is any value but null, `false` also an absent one, and `$name` the value that `known` has for the name; if it
+    `"*"` is any value but null, `false` also an absent one, and `$name` the value that `lookup` has for the name; if it
     has none, any value is right.
     """
-    checks = [
-        _check(value(path), [_known(one, known) for one in (wanted if isinstance(wanted, list) else [wanted])])
-        for path, wanted in tests.items()
-    ]
+    checks = []
+    for path, expected in tests.items():
+        items = expected if isinstance(expected, list) else [expected]
+        checks.append(_check(value(path), [_resolved(item, lookup) for item in items]))
     if len(checks) == 1:
         return checks[0]
     return lambda root: all([check(root) for check in checks])
 
 
-def _known(wanted: Any, known: Callable[[str], Any]) -> Any:
-    if not isinstance(wanted, str) or not wanted.startswith("$"):
-        return wanted
-    found = known(wanted[1:])
-    return "*" if found is None else found
+def _resolved(expected: Any, lookup: Callable[[str], Any]) -> Any:
+    if not isinstance(expected, str) or not expected.startswith("$"):
+        return expected
+    result = lookup(expected[1:])
+    return "*" if result is None else result
 
 
 def truthy(paths: Sequence[str]) -> Condition:
     """Compile paths to a condition: any of them has a value that is neither null, false, 0 nor empty."""
-    getters = [value(one) for one in paths]
+    getters = [value(path) for path in paths]
     return lambda root: any([get(root) for get in getters])
 
 
-def _check(get: Getter, wanted: Sequence[Any]) -> Condition:
-    if "*" in wanted:
+def _check(get: Getter, expected: Sequence[Any]) -> Condition:
+    if "*" in expected:
         return lambda root: get(root) is not None
-    falsy = any(one is False for one in wanted)
-    exact = [(type(one), one) for one in wanted]
+    accepts_absence = any(item is False for item in expected)
+    exact = [(type(item), item) for item in expected]
 
     def holds(root: Any) -> bool:
-        found = get(root)
-        return (falsy and found is None) or (type(found), found) in exact
+        actual = get(root)
+        return (accepts_absence and actual is None) or (type(actual), actual) in exact
 
     return holds
 
@@ -130,7 +130,7 @@ def _check(get: Getter, wanted: Sequence[Any]) -> Condition:
 def _alternatives(path: str) -> list[str]:
     if len(path) > LONGEST:
         raise ValueError(f"a path has at most {LONGEST} characters")
-    return [one.strip() for one in path.split(" | ")]
+    return [alternative.strip() for alternative in path.split(" | ")]
 
 
 def _steps(path: str) -> list[tuple[str, Any]]:
@@ -143,13 +143,13 @@ def _steps(path: str) -> list[tuple[str, Any]]:
         step = _STEP.match(path, at)
         if step is None or (step[1] is not None and at > 0 and path[at] != "."):
             raise ValueError(f"{path!r} is no path: write keys with dots between them, [] for each element")
-        key, element, name, wanted = step.groups()
+        key, element, name, expected = step.groups()
         if key is not None:
             steps.append(("key", key))
         elif element is not None:
             steps.append(("element", int(element) if element else None))
         else:
-            steps.append(("filter", (name, _LITERALS.get(wanted, wanted))))
+            steps.append(("filter", (name, _LITERALS.get(expected, expected))))
         at = step.end()
     if not 0 < len(steps) <= MOST_STEPS:
         raise ValueError(f"{path!r} is no path: it has 1 to {MOST_STEPS} steps")
@@ -162,7 +162,7 @@ def _getter(path: str) -> Getter:
     if len(keys) == len(steps):
         return _of_keys(keys)
     walk = _walk(steps)
-    return lambda root: next((found for found in walk(root) if found is not None), None)
+    return lambda root: next((item for item in walk(root) if item is not None), None)
 
 
 def _text(path: str) -> Callable[[Any], str]:
@@ -171,13 +171,13 @@ def _text(path: str) -> Callable[[Any], str]:
     if len(keys) == len(steps):
         get = _of_keys(keys)
 
-        def one(root: Any) -> str:
-            found = get(root)
-            return found if type(found) is str else ""
+        def single_text(root: Any) -> str:
+            item = get(root)
+            return item if type(item) is str else ""
 
-        return one
+        return single_text
     walk = _walk(steps)
-    return lambda root: "".join([found for found in walk(root) if type(found) is str])
+    return lambda root: "".join([item for item in walk(root) if type(item) is str])
 
 
 def _of_keys(keys: Sequence[str]) -> Getter:
@@ -199,61 +199,55 @@ def _of_keys(keys: Sequence[str]) -> Getter:
 
 def _walk(steps: Sequence[tuple[str, Any]]) -> _Step:
     """Return a function that returns all values at the end of some steps."""
-    takers: list[_Step] = [_TAKERS[kind](step) for kind, step in steps]
     if all(kind == "key" for kind, _ in steps):  # as of nearly all counts of tokens
-        return _walk_keys([key for _, key in steps])
+        keys = [key for _, key in steps]
+
+        def walk_keys(value: Any) -> list[Any]:
+            for key in keys:
+                if type(value) is not dict or key not in value:
+                    return []
+                value = value[key]
+            return [value]
+
+        return walk_keys
+    takers = [_taker(kind, step) for kind, step in steps]
 
     def walk(root: Any) -> list[Any]:
-        found: list[Any] = [root]
+        items: list[Any] = [root]
         for take in takers:
-            found = take(found[0]) if len(found) == 1 else [after for before in found for after in take(before)]
-        return found
+            items = take(items[0]) if len(items) == 1 else [inner for item in items for inner in take(item)]
+        return items
 
     return walk
 
 
-def _walk_keys(keys: Sequence[str]) -> _Step:
-    def walk(at: Any) -> list[Any]:
-        for key in keys:
-            if type(at) is not dict or key not in at:
-                return []
-            at = at[key]
-        return [at]
+def _taker(kind: str, step: Any) -> _Step:
+    """Return a function that takes one step from a value: to its key, its elements, or those that pass a filter."""
+    if kind == "key":
+        return lambda value: [value[step]] if type(value) is dict and step in value else []
+    if kind == "element" and step is None:
+        return lambda value: value if type(value) is list else []
+    if kind == "element":
+        return lambda value: value[step : step + 1] if type(value) is list else []
+    key, expected = step
 
-    return walk
+    def passes(item: Any) -> bool:
+        # JSON's true and 1 are equal in Python.
+        return type(item) is dict and (actual := item.get(key)) == expected and type(actual) is type(expected)
 
-
-def _key(key: str) -> _Step:
-    return lambda at: [at[key]] if type(at) is dict and key in at else []
-
-
-def _element(place: int | None) -> _Step:
-    if place is None:
-        return lambda at: at if type(at) is list else []
-    return lambda at: at[place : place + 1] if type(at) is list else []
+    return lambda value: (
+        [item for item in value if passes(item)] if type(value) is list else [value] if passes(value) else []
+    )
 
 
-def _filter(test: tuple[str, Any]) -> _Step:
-    key, wanted = test
-    kind = type(wanted)
-
-    def fits(one: Any) -> bool:
-        return type(one) is dict and (found := one.get(key)) == wanted and type(found) is kind
-
-    return lambda at: [one for one in at if fits(one)] if type(at) is list else [at] if fits(at) else []
-
-
-_TAKERS: Final[dict[str, Callable[[Any], _Step]]] = {"key": _key, "element": _element, "filter": _filter}
-
-
-def _first(getters: Sequence[Getter], fits: Condition) -> Getter:
+def _first_match(getters: Sequence[Getter], fits: Condition) -> Getter:
     if len(getters) == 1:
         return getters[0]
 
     def get(root: Any) -> Any:
-        for one in getters:
-            if fits(found := one(root)):
-                return found
+        for getter in getters:
+            if fits(result := getter(root)):
+                return result
         return None
 
     return get

@@ -25,11 +25,11 @@ class CheckedTable:
     """A table of a declaration, whose values are read one by one; `ignored` gets the keys that nothing reads."""
 
     def __init__(self, values: Mapping[str, Any], key: Key, ignored: list[Key]) -> None:
-        self._values, self._left, self.key, self._ignored = values, set(values), key, ignored
+        self._values, self._unread, self.key, self._ignored = values, set(values), key, ignored
 
     def read(self, name: str, reader: Callable[[Any], T], default: D) -> T | D:
         """Convert a value; the reader's `ValueError` becomes a `DeclarationError`. Return `default` if it is absent."""
-        self._left.discard(name)
+        self._unread.discard(name)
         if name not in self._values:
             return default
         try:
@@ -41,19 +41,19 @@ class CheckedTable:
 
     def tables(self, name: str, bare: str | None = None) -> Iterator["CheckedTable"]:
         """Yield the table under a name, or each of a list of them; a text stands for a table with the key `bare`."""
-        self._left.discard(name)
+        self._unread.discard(name)
         value = self._values.get(name, [])
-        listed = value if isinstance(value, list) else [value]
-        if len(listed) > MOST:
+        entries = value if isinstance(value, list) else [value]
+        if len(entries) > MOST:
             raise DeclarationError((*self.key, name), f"{name} has more than {MOST} entries")
-        for place, one in enumerate(listed):
-            key = (*self.key, name, place) if value is listed else (*self.key, name)
-            if bare is not None and isinstance(one, str):
-                one = {bare: one}
-            if not isinstance(one, dict):
+        for place, entry in enumerate(entries):
+            key = (*self.key, name, place) if value is entries else (*self.key, name)
+            if bare is not None and isinstance(entry, str):
+                entry = {bare: entry}
+            if not isinstance(entry, dict):
                 wanted = "a table, or a list of tables" if bare is None else f"a text (its {bare}), a table, or a list"
-                raise DeclarationError(key, f"{name} is {_kind(one)}: it must be {wanted}")
-            table = CheckedTable(one, key, self._ignored)
+                raise DeclarationError(key, f"{name} is {_kind(entry)}: it must be {wanted}")
+            table = CheckedTable(entry, key, self._ignored)
             yield table
             table.close()
 
@@ -67,7 +67,7 @@ class CheckedTable:
 
     def close(self) -> None:
         """Note the keys that nothing has read."""
-        self._ignored += [(*self.key, name) for name in sorted(self._left)]
+        self._ignored += [(*self.key, name) for name in sorted(self._unread)]
 
 
 def text(value: Any) -> str:
@@ -79,10 +79,10 @@ def text(value: Any) -> str:
 
 def texts(value: Any) -> tuple[str, ...]:
     """Check a text, or a list of them."""
-    listed = value if isinstance(value, list) else [value]
-    if len(listed) > MOST:
+    items = value if isinstance(value, list) else [value]
+    if len(items) > MOST:
         raise ValueError(f"has more than {MOST} values")
-    return tuple(map(text, listed))
+    return tuple(map(text, items))
 
 
 def flag(value: Any) -> bool:
@@ -96,12 +96,12 @@ def tests(value: Any) -> dict[str, Any]:
     """Check a table of tests: paths, each with a text, a number, a truth value, or a list of them."""
     if not isinstance(value, dict) or not 0 < len(value) <= MOST:
         raise ValueError(f"is {_kind(value)}: it must be a table of 1 to {MOST} paths with the values that they have")
-    for name, wanted in value.items():
-        if wanted == []:
+    for name, expected in value.items():
+        if expected == []:
             raise ValueError(f"has for {name} an empty list, which no value is in")
-        for one in wanted if isinstance(wanted, list) else [wanted]:
-            if not isinstance(one, str | int | float) or (isinstance(one, str) and len(one) > LONGEST):
-                raise ValueError(f"has for {name} {_kind(one)}: it must be a short text, a number, true or false")
+        for item in expected if isinstance(expected, list) else [expected]:
+            if not isinstance(item, str | int | float) or (isinstance(item, str) and len(item) > LONGEST):
+                raise ValueError(f"has for {name} {_kind(item)}: it must be a short text, a number, true or false")
     return value
 
 

@@ -241,7 +241,7 @@ def coded(body: bytes, *codings: str) -> bytes:
 def test_a_body_is_decoded_whatever_its_header_says(header: str | None, codings: tuple[str, ...]) -> None:
     text = b'data: {"part": 1}\n\n' * 9
     body = coded(text, *codings)
-    found, is_wrong = encoding.fitting(header, body, (len(body),))
+    found, is_wrong = encoding.detect_and_decode(header, body, (len(body),))
     assert (found.data, found.flag, is_wrong) == (text, None, True)
 
 
@@ -253,6 +253,6 @@ def test_a_body_is_decoded_whatever_its_header_says(header: str | None, codings:
     ],
 )  # fmt: skip
 def test_a_header_that_fits_or_a_body_that_is_no_text_is_taken_at_its_word(header: str | None, body: bytes) -> None:
-    found, is_wrong = encoding.fitting(header, body, (len(body),))
+    found, is_wrong = encoding.detect_and_decode(header, body, (len(body),))
     assert not is_wrong
     assert found == encoding.plain(header, body, (len(body),))

@@ -242,7 +242,7 @@ def _brought(connection: Connection, no: int, digests: Sequence[bytes]) -> list[
         with connection.begin():
             id, packed = connection.execute(statement).one()
         prefix = unpack(packed)
-        line.append((id, frozenset() if prefix is None else prefix.each()))
+        line.append((id, frozenset() if prefix is None else prefix.digest_set()))
         now = predecessor(connection, now)
     is_whole = now is None
     ages = [max(sum(1 for _ in takewhile(lambda turn: digest in turn[1], line)) - 1, 0) for digest in digests]  # noqa: B023

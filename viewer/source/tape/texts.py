@@ -36,7 +36,7 @@ def _answer(connection: Connection, number: int, id: str) -> str:
     with connection.begin():
         facts = reading.exchange_of(reading.row_of(connection, number))
         body = reading.stored_body(connection, number)
-    data = encoding.fitting(facts.coding, body, [len(body)])[0].data
+    data = encoding.detect_and_decode(facts.coding, body, [len(body)])[0].data
     if len(data) > MOST_COPIED:
         raise WiretapeError(f"{len(data):,} bytes are too many to copy: use wiretape show {id[:8]} --part raw")
     return data.decode("utf-8", "replace")

@@ -16,7 +16,7 @@ from wsproto.frame_protocol import FrameProtocol
 from wiretape.recorder.decode import websocket
 from wiretape.recorder.decode.framings.websocket import frame_ends
 from wiretape.recorder.decode.operation import api_asked
-from wiretape.recorder.decode.websocket import Came
+from wiretape.recorder.decode.websocket import TimedMessage
 from wiretape.viewer.source.tape.replayed import RecordedAnswer
 from wiretape.viewer.wings.replay import faults, schedule
 from wiretape.viewer.wings.replay.faults import Fault
@@ -84,7 +84,7 @@ def _cut(whole: Schedule, place: int, end: int, origin: int) -> Schedule:
     return Schedule(body, 0, at_ns, ends, at_ns[-1] if at_ns else 0, "end")
 
 
-def _spans(came: Sequence[Came]) -> Iterator[tuple[int, int]]:
+def _spans(came: Sequence[TimedMessage]) -> Iterator[tuple[int, int]]:
     end = 0
     for one in came:
         if one.is_client:
@@ -94,7 +94,7 @@ def _spans(came: Sequence[Came]) -> Iterator[tuple[int, int]]:
             end = max(end, one.message.end)
 
 
-def _framed(came: Sequence[Came], whole: Schedule) -> tuple[Schedule, list[tuple[int, int]]]:
+def _framed(came: Sequence[TimedMessage], whole: Schedule) -> tuple[Schedule, list[tuple[int, int]]]:
     """Return a schedule with a write for each message, and where each item is in it."""
     frames = [b"" if one.is_client else _frame(one) for one in came]
     ends = [*accumulate(map(len, frames))]
@@ -105,7 +105,7 @@ def _framed(came: Sequence[Came], whole: Schedule) -> tuple[Schedule, list[tuple
     return replace(made, end_ns=max([made.end_ns, *made.at_ns])), spans
 
 
-def _frame(one: Came) -> bytes:
+def _frame(one: TimedMessage) -> bytes:
     protocol, data = FrameProtocol(client=False, extensions=[]), one.message.data
     match one.message.kind:
         case "text":
