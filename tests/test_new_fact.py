@@ -33,7 +33,7 @@ async def main():
         for id, pieces in {"00000000000000a1": STREAM, "00000000000000a2": STREAM[:1], "00000000000000a3": []}.items():
             recording = ExchangeFrames(tap, SYSTEM, id)
             recording.begin(begin(id))
-            recording.instants.headers = recording.t0
+            recording.headers_ns = 0
             recording.head(200, [(b"content-type", b"text/event-stream")], "chunked")
             for data in pieces:
                 recording.read(SYSTEM.now(), None, data)

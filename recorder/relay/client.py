@@ -10,7 +10,7 @@ from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.responder import Responder
 from wiretape.recorder.relay.sockets import Ends
-from wiretape.recorder.relay.upstream import Carrier, Instants, Priority, Transport
+from wiretape.recorder.relay.upstream import Carrier, ConnectionFacts, Priority, Transport
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -118,10 +118,10 @@ class Client(Protocol):
     def kept(self, upstream: Upstream) -> Carrier | None:
         """Return a carrier on a connection to an API server that is open already, or None."""
 
-    def connect_at_once(self, transport: Transport, upstream: Upstream, instants: Instants) -> Carrier | None:
+    def connect_at_once(self, transport: Transport, upstream: Upstream, facts: ConnectionFacts) -> Carrier | None:
         """Return a carrier on a new connection that needs no waiting, or None: `connect` has to."""
 
-    async def connect(self, transport: Transport, upstream: Upstream, instants: Instants) -> Carrier:
+    async def connect(self, transport: Transport, upstream: Upstream, facts: ConnectionFacts) -> Carrier:
         """Return a carrier on a new connection. Raises `UpstreamError`."""
 
     def keep(self, carrier: Carrier) -> None:

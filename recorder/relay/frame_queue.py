@@ -7,7 +7,7 @@ ones have not acknowledged: the last of them are those that the present writer h
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.tape import journal
@@ -33,13 +33,15 @@ class UnacknowledgedFrame(NamedTuple):
     ends: list[str]
 
 
-class ReadSource:
-    """The origin of reads, an exchange's body or a client's side, and the number of the next one to be sent."""
+class ReadSource(Protocol):
+    """The origin of reads: an exchange's body, or a client's side; `seq` is the number of the next one to be sent."""
 
-    __slots__ = ("id", "is_client", "seq")
+    id: str
+    seq: int
 
-    def __init__(self, id: str, *, is_client: bool = False) -> None:
-        self.id, self.is_client, self.seq = id, is_client, 0
+    @property
+    def is_client(self) -> bool:
+        """True if the client sent them over a WebSocket."""
 
 
 _Read = tuple[ReadSource, int, int | None, bytes]

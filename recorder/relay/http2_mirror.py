@@ -17,7 +17,7 @@ from wiretape.recorder.relay.http2_frames import GoAway
 from wiretape.recorder.relay.http2_upstream import Http2Connection
 from wiretape.recorder.relay.kept import KEPT
 from wiretape.recorder.relay.providers import Upstream
-from wiretape.recorder.relay.upstream import Carrier, Connection, Instants, Priority, Transport
+from wiretape.recorder.relay.upstream import Carrier, Connection, ConnectionFacts, Priority, Transport
 
 
 class Mirrored(Protocol):
@@ -68,7 +68,7 @@ class Mirror:
             kept.close()
         return None
 
-    async def connect(self, transport: Transport, upstream: Upstream, instants: Instants) -> Carrier:
+    async def connect(self, transport: Transport, upstream: Upstream, facts: ConnectionFacts) -> Carrier:
         """Return a stream of a new connection to an API server, or a new connection of HTTP/1.1.
 
         Streams that need the same connection wait for it together. Raises `UpstreamError`.
@@ -77,13 +77,13 @@ class Mirror:
             opened: Http2Connection | Connection | None = self.connections.get(upstream)
             if opened is None:
                 opened = await asyncio.shield(self._begin_opening(transport, upstream))
-            instants.connected = self._clock.now()
+            facts.connected_ns = self._clock.now() - facts.t0
             if carrier := self.kept(upstream):
                 return carrier
             if not self._needs_http1(transport, upstream):
                 lost = opened.failure if isinstance(opened, Http2Connection) else None
                 raise lost or UpstreamError("eof", "upstream closed the connection before the request")
-        return await transport.connect(upstream, instants)
+        return await transport.connect(upstream, facts)
 
     def _begin_opening(self, transport: Transport, upstream: Upstream) -> "asyncio.Task[Http2Connection | Connection]":
         """Return the task that opens the connection to an API server, which is one for all streams."""

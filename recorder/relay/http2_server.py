@@ -20,7 +20,7 @@ from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.responder import Responder, Takeover
 from wiretape.recorder.relay.sockets import Ends, Socket
 from wiretape.recorder.relay.states import Output
-from wiretape.recorder.relay.upstream import Carrier, Instants, Priority, Transport, words
+from wiretape.recorder.relay.upstream import Carrier, ConnectionFacts, Priority, Transport, words
 
 IDLE_SECONDS = 600.0
 """Time that a connection is kept without a request, unless its API server ends its own before."""
@@ -109,12 +109,12 @@ class ClientStream(Http2Stream["ClientStream"]):
         """Return a carrier on a connection that is open already."""
         return self._connection.mirror.kept(upstream)
 
-    def connect_at_once(self, transport: Transport, upstream: Upstream, instants: Instants) -> Carrier | None:
+    def connect_at_once(self, transport: Transport, upstream: Upstream, facts: ConnectionFacts) -> Carrier | None:
         """Return None: the server's protocol is not known yet."""
         return None
 
-    async def connect(self, transport: Transport, upstream: Upstream, instants: Instants) -> Carrier:
-        return await self._connection.mirror.connect(transport, upstream, instants)
+    async def connect(self, transport: Transport, upstream: Upstream, facts: ConnectionFacts) -> Carrier:
+        return await self._connection.mirror.connect(transport, upstream, facts)
 
     def keep(self, carrier: Carrier) -> None:
         """Keep a connection of HTTP/1.1 for another request."""

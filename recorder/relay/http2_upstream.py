@@ -274,7 +274,7 @@ class StreamCarrier(Carrier):
         head.named = guard.deciding(head.headers)
         self._expected = None if is_bare else guard.content_length(head.named)
         self.state = RECEIVING[self.state, "head"]
-        self._instants.headers = at
+        self._facts.headers_ns = at - self._facts.t0
         return head
 
     def _note_end(self) -> None:

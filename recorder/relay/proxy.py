@@ -326,11 +326,11 @@ class RelayedExchange(Responder):
         if self._wants_websocket and isinstance(connection, Connection) and connection.via:
             connection.close()  # the proxy at its end takes no other protocol
             connection = None
-        instants = self._recording.instants
-        instants.connection_reused = connection is not None and connection.reused
+        recording = self._recording
+        recording.connection_reused = connection is not None and connection.reused
         head = self._head(body)
-        self._recording.start()
-        connection = connection or self._client.connect_at_once(self._proxy.transport, self._upstream, instants)
+        recording.start()
+        connection = connection or self._client.connect_at_once(self._proxy.transport, self._upstream, recording)
         try:
             if connection is not None:
                 self._send(connection, head, body)
@@ -370,14 +370,13 @@ class RelayedExchange(Responder):
         )
 
     async def _connect(self, head: RequestHead, body: bytes | None) -> None:
-        instants = self._recording.instants
         try:
             transport = self._proxy.transport
             connection: Carrier
             if self._wants_websocket:  # which no client of HTTP/2 does
-                connection = await transport.connect(self._upstream, instants, switches=True)
+                connection = await transport.connect(self._upstream, self._recording, switches=True)
             else:
-                connection = await self._client.connect(transport, self._upstream, instants)
+                connection = await self._client.connect(transport, self._upstream, self._recording)
             self._send(connection, head, body)
             self.body_came()
         except UpstreamError as error:
@@ -389,7 +388,7 @@ class RelayedExchange(Responder):
         """Send the request's head, with its body if that has come whole."""
         self._connection = connection
         bodiless = self._request.method == "HEAD"
-        connection.begin(self, self._recording.instants, bodiless=bodiless, switches=self._wants_websocket)
+        connection.begin(self, self._recording, bodiless=bodiless, switches=self._wants_websocket)
         if self._request.padding:
             self._pass_padding(connection)
         connection.send_head(head, body)
@@ -578,7 +577,7 @@ class RelayedExchange(Responder):
         """Record a read, at once or when the client has taken it."""
         if self._connection is not None and self._connection.merged_at == at:
             self.note_lag()
-        if self._recording.instants.clock == "loop":
+        if self._recording.clock == "loop":
             self._proxy.measure_lag(self)
         if relayed is not None and not self._waiting:
             self._recording.read(at, relayed, body)
@@ -674,9 +673,7 @@ class RelayedExchange(Responder):
         error, at = self._failure
         is_unanswered, on_unreached = self._is_unanswered, self._how.on_unreached
         self._end(error.ended_by, str(error), at)
-        is_mirrored = error.code is not None or (
-            self._recording.instants.connection_reused and error.ended_by in _CLOSED
-        )
+        is_mirrored = error.code is not None or (self._recording.connection_reused and error.ended_by in _CLOSED)
         cut = self._client.reset if error.ended_by == "reset" else self._client.cut
         if isinstance(error, ProxyRefusal) and self._request.method == "CONNECT" and on_unreached is not None:
             text = f"wiretape: {error}\n".encode()
@@ -739,7 +736,7 @@ class RelayedExchange(Responder):
     def _close(self, connection: Carrier) -> None:
         """Close the connection upstream, by a reset if the client has reset its own, and not a stream of it."""
         client = self._client
-        if self._recording.client_closed is not None and not client.has_ended and client.reset_code is None:
+        if self._recording.client_closed_ns is not None and not client.has_ended and client.reset_code is None:
             connection.reset()
         else:
             connection.close(client.reset_code)
@@ -754,8 +751,9 @@ class RelayedExchange(Responder):
     def client_left(self) -> None:
         """End because the client left."""
         if self._stage is not Stage.ENDED:
-            self._recording.client_closed = self._now()
-            self._end_with_client("client", None, self._recording.client_closed)
+            at = self._now()
+            self._recording.client_closed_ns = at - self._recording.t0
+            self._end_with_client("client", None, at)
 
     def dropped(self, ended_by: EndedBy, detail: str) -> None:
         """End because wiretape closed the client's connection."""
@@ -801,13 +799,13 @@ class RelayedExchange(Responder):
 
     def note_lag(self) -> None:
         """Record that timestamps may be late: separate reads may have merged while the loop was late."""
-        instants, connection = self._recording.instants, self._connection
-        (ran_at, since, until), t0 = self._proxy.lag, self._recording.t0
+        recording, connection = self._recording, self._connection
+        (ran_at, since, until), t0 = self._proxy.lag, recording.t0
         if connection is None:
             return
         is_merged = max(since, t0) <= connection.merged_at <= until + LATE_NS
-        if is_merged or (instants.clock == "loop" and since >= t0):
-            instants.clock_error_ns = max(instants.clock_error_ns or 0, until - max(ran_at, t0))
+        if is_merged or (recording.clock == "loop" and since >= t0):
+            recording.clock_error_ns = max(recording.clock_error_ns or 0, until - max(ran_at, t0))
 
 
 def _passed(head: ResponseHead, id: str | None) -> Headers:

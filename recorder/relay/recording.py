@@ -10,10 +10,9 @@ import msgspec
 
 from wiretape.recorder import facts
 from wiretape.recorder.clock import Clock
-from wiretape.recorder.facts import Begun, Connected, Ended, EndedBy, Framing
-from wiretape.recorder.relay.frame_queue import ReadSource
+from wiretape.recorder.facts import Answered, Begun, Connected, Ended, EndedBy, Framing
 from wiretape.recorder.relay.tap import Tap
-from wiretape.recorder.relay.upstream import Instants
+from wiretape.recorder.relay.upstream import ConnectionFacts
 from wiretape.recorder.tape import journal
 from wiretape.recorder.tape.losses import Began, Relayed
 from wiretape.recorder.tape.redact import Redactor
@@ -25,7 +24,8 @@ STORED_BYTES = 64 << 20
 _MOST_BYTES = 1 << 50
 _REDACTOR = Redactor(None)
 _BEGUN = facts.names(Begun)
-_begun, _ended = attrgetter(*_BEGUN), facts.reader(Connected, Ended)
+_begun = attrgetter(*_BEGUN)
+_answered, _connected, _ended = facts.reader(Answered), facts.reader(Connected), facts.reader(Connected, Ended)
 
 
 @dataclass(slots=True)
@@ -41,10 +41,11 @@ class _UploadProgress:
 class ClientSide:
     """The recording of the client's side of a WebSocket."""
 
+    is_client = True
+
     def __init__(self, tap: Tap, id: str, t0: int, *, storable: int, on_gap: Callable[[], None] = lambda: None) -> None:
-        self._tap, self._t0, self._storable, self._on_gap = tap, t0, storable, on_gap
-        self._source = ReadSource(id, is_client=True)
-        self.bytes = self.gap = 0
+        self._tap, self.id, self._t0, self._storable, self._on_gap = tap, id, t0, storable, on_gap
+        self.bytes = self.gap = self.seq = 0
 
     def read(self, at: int, relayed: int | None, data: bytes) -> None:
         """Enter one read, handed to upstream at `relayed`; once one could not be kept, none after it is."""
@@ -52,39 +53,41 @@ class ClientSide:
         self.bytes += size
         relayed_ns = None if relayed is None else relayed - self._t0
         is_kept = self.bytes <= self._storable
-        if not is_kept or not self._tap.offer(self._source, at - self._t0, relayed_ns, data, size):
+        if not is_kept or not self._tap.offer(self, at - self._t0, relayed_ns, data, size):
             self._storable = -1
             self.gap += size
             self._tap.counts.dropped_bytes += size
             self._on_gap()
 
 
-class ExchangeFrames:
-    """The frames of one exchange; timestamps are given as the clock's and stored relative to T0."""
+class ExchangeFrames(ConnectionFacts):
+    """The frames of one exchange, the source of its reads (`frame_queue.ReadSource`), and the facts that they bring.
+
+    Timestamps are given as the clock's, and stored relative to T0.
+    """
 
     __slots__ = (
-        "_answer", "_client", "_clock", "_end", "_ended_as", "_gap", "_request", "_source", "_started_ns", "_storable",
-        "_tap", "_unrecorded", "_upload", "boot_ns", "bytes", "client_closed", "id", "instants", "t0",
+        "_client", "_clock", "_end", "_ended_as", "_gap", "_head", "_request", "_started_ns", "_storable", "_tap",
+        "_unrecorded", "_upload", "boot_ns", "bytes", "client_closed_ns", "id", "seq",
     )  # fmt: skip
 
+    is_client = False
+
     def __init__(self, tap: Tap, clock: Clock, id: str) -> None:
+        super().__init__(clock.now())
         self._tap, self._clock, self.id = tap, clock, id
-        self._source = ReadSource(id)
         self._storable = STORED_BYTES
-        self._gap = 0
+        self._gap = self.bytes = self.seq = 0
         self._upload: _UploadProgress | None = None
-        self.bytes = 0
-        self.instants = Instants()
-        self.client_closed: int | None = None
+        self.client_closed_ns: int | None = None
         self._unrecorded = False
-        self._answer: tuple[int, Framing | None, int] | None = None
+        self._head: journal.Head | None = None
         self._end: journal.End | None = None
         self._ended_as: Relayed | None = None
         self._client: ClientSide | None = None
         self._started_ns: int | None = None
         self.boot_ns: int | None = None
         self._request: tuple[Any, ...] | None = None
-        self.t0 = clock.now()
 
     def start(self) -> None:
         """Set T0, and `boot_ns`, the boot clock at T0: the request is about to be sent upstream."""
@@ -155,18 +158,26 @@ class ExchangeFrames:
 
     def head(self, status: int, headers: list[tuple[bytes, bytes]], framing: Framing | None) -> None:
         """Enter the response's head."""
-        at = self._since(self.instants.headers)
-        assert at is not None
-        self._answer = (status, framing, at)
-        connected = self._connected()
-        self._put(journal.Head(id=self.id, headers=headers, status=status, framing=framing, headers_ns=at, **connected))
+        self._head = journal.Head(
+            id=self.id,
+            headers=headers,
+            status=status,
+            framing=framing,
+            headers_ns=self.headers_ns,
+            connected_ns=self.connected_ns,
+            sent_ns=self.sent_ns,
+            connection_reused=self.connection_reused,
+            clock=self.clock,
+            protocol=self.protocol,
+        )
+        self._put(self._head)
 
     def read(self, at: int, relayed: int | None, data: bytes) -> None:
         """Enter one read; once one of a stream could not be kept, none after it is."""
         t0, size = self.t0, len(data)
         self.bytes += size
         relayed_ns = None if relayed is None else relayed - t0
-        if self.bytes > self._storable or not self._tap.offer(self._source, at - t0, relayed_ns, data, size):
+        if self.bytes > self._storable or not self._tap.offer(self, at - t0, relayed_ns, data, size):
             self._storable = -1
             self._gap += size
             self._tap.counts.dropped_bytes += size
@@ -203,17 +214,21 @@ class ExchangeFrames:
             ended_by=ended_by,
             ended_detail=detail and detail.encode("utf-8", "replace").decode(),
             end_ns=at - self.t0,
-            client_closed_ns=self._since(self.client_closed),
+            client_closed_ns=self.client_closed_ns,
             bytes=self.bytes,
             gap_bytes=self._gap,
             paused=paused,
             surplus=surplus,
-            clock_error_ns=self.instants.clock_error_ns,
+            clock_error_ns=self.clock_error_ns,
             client_bytes=None if self._client is None else self._client.bytes,
             client_gap_bytes=None if self._client is None else self._client.gap,
             trailers=trailers,
             reset_code=reset_code,
-            **self._connected(),
+            connected_ns=self.connected_ns,
+            sent_ns=self.sent_ns,
+            connection_reused=self.connection_reused,
+            clock=self.clock,
+            protocol=self.protocol,
         )
         self._put(self._end)
         if self._unrecorded:
@@ -223,23 +238,19 @@ class ExchangeFrames:
         """Return the facts about the exchange until now, for a tape that cannot be written."""
         if self._ended_as is not None:  # called repeatedly while storing is late
             return self._ended_as
-        known = self._relayed()
-        self._ended_as = known if self._end is not None else None
-        return known
-
-    def _relayed(self) -> Relayed:
-        status, framing, headers_ns = self._answer or (None, None, None)
         if self._end is not None:
-            ended = _ended(self._end) | {"ended_detail": None}  # it is not redacted, and losses go to the disk
+            ending = _ended(self._end) | {"ended_detail": None}  # it is not redacted, and losses go to the disk
         else:
-            ended = self._connected() | {
-                "client_closed_ns": self._since(self.client_closed),
+            ending = _connected(self) | {
+                "client_closed_ns": self.client_closed_ns,
                 "bytes": self.bytes,
-                "clock_error_ns": self.instants.clock_error_ns,
+                "clock_error_ns": self.clock_error_ns,
                 "client_bytes": None if self._client is None else self._client.bytes,
             }
-        began = self._began()
-        return Relayed(id=self.id, began=began, status=status, framing=framing, headers_ns=headers_ns, **ended)
+        answer = {} if self._head is None else _answered(self._head)
+        relayed = Relayed(id=self.id, began=self._began(), **answer, **ending)
+        self._ended_as = None if self._end is None else relayed
+        return relayed
 
     def _began(self) -> Began | None:
         if self._request is None:
@@ -248,24 +259,10 @@ class ExchangeFrames:
         path, upstream = request["path"].partition("?")[0], request["upstream"]
         return Began(**request | {"path": _REDACTOR.path(path), "upstream": _REDACTOR.url(upstream)})
 
-    def _connected(self) -> dict[str, Any]:
-        """Return the facts about the connection until now."""
-        instants = self.instants
-        return {
-            "connected_ns": self._since(instants.connected),
-            "sent_ns": self._since(instants.sent),
-            "connection_reused": instants.connection_reused,
-            "clock": instants.clock,
-            "protocol": instants.protocol,
-        }
-
     def _put(self, frame: journal.Entry) -> None:
         """Send a frame."""
         if not self._unrecorded:
             self._tap.put(frame)
-
-    def _since(self, instant: int | None) -> int | None:
-        return None if instant is None else instant - self.t0
 
 
 def _length(headers: list[tuple[bytes, bytes]]) -> int | None:

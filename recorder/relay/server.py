@@ -31,7 +31,7 @@ from wiretape.recorder.relay.responder import Responder, Takeover
 from wiretape.recorder.relay.sockets import Ends, Socket, ask_for_times, send_at_once
 from wiretape.recorder.relay.states import INBOUND, OUTBOUND, Flow, Inbound, Outbound, raise_illegal
 from wiretape.recorder.relay.timers import LazyTimer
-from wiretape.recorder.relay.upstream import Carrier, Connection, Instants, Transport
+from wiretape.recorder.relay.upstream import Carrier, Connection, ConnectionFacts, Transport
 
 HEAD_BYTES = 256 << 10
 """Limit of a request's head, in bytes: API servers take 8 KiB to 1 MiB. Also of trailers."""
@@ -647,13 +647,13 @@ class Http1Client:
         """Return the connection that an earlier exchange left open, if it is still open and silent."""
         return self._kept.take(upstream)
 
-    def connect_at_once(self, transport: Transport, upstream: Upstream, instants: Instants) -> Connection | None:
+    def connect_at_once(self, transport: Transport, upstream: Upstream, facts: ConnectionFacts) -> Connection | None:
         """Return a new connection to a server on this machine; None: `connect` has to."""
-        return transport.connect_at_once(upstream, instants)
+        return transport.connect_at_once(upstream, facts)
 
-    async def connect(self, transport: Transport, upstream: Upstream, instants: Instants) -> Connection:
+    async def connect(self, transport: Transport, upstream: Upstream, facts: ConnectionFacts) -> Connection:
         """Return a new connection to an API server. Raises `UpstreamError`."""
-        return await transport.connect(upstream, instants)
+        return await transport.connect(upstream, facts)
 
     def keep(self, carrier: Carrier) -> None:
         """Keep a connection to an API server as long as the client keeps this one, or that server that one."""

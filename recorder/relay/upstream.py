@@ -54,18 +54,17 @@ class _ExpectedAnswer(Enum):
     SWITCH = "another protocol"
 
 
-@dataclass(slots=True)
-class Instants:
-    """Timestamps in ns of one exchange's way upstream, and their accuracy; None: did not happen.
+@dataclass(slots=True, eq=False)
+class ConnectionFacts:
+    """The facts of one exchange that its connection observes, as `wiretape.recorder.facts` has them; None: not yet.
 
-    `connected` includes TLS, and stays None on a connection that was kept. `sent` is when the kernel had taken the
-    whole request. `clock` says whose receive times the reads have: the `kernel`'s or the event `loop`'s. `protocol` is
-    the one spoken, `http/1.1` or `h2`.
+    `t0` is the clock's time from which theirs count.
     """
 
-    connected: int | None = None
-    sent: int | None = None
-    headers: int | None = None
+    t0: int = 0
+    connected_ns: int | None = None
+    sent_ns: int | None = None
+    headers_ns: int | None = None
     connection_reused: bool | None = None
     clock: ClockName | None = None
     clock_error_ns: int | None = None
@@ -188,7 +187,7 @@ class Carrier(ABC):
     """
 
     __slots__ = (
-        "_active_at", "_clock", "_flow", "_instants", "_limit_ns", "_taker", "_timer",
+        "_active_at", "_clock", "_facts", "_flow", "_limit_ns", "_taker", "_timer",
         "ended_at", "failure", "head", "is_remembered", "merged_at", "paused", "reused", "sending", "state", "trailers",
         "upstream",
     )  # fmt: skip
@@ -212,14 +211,14 @@ class Carrier(ABC):
         self.trailers: list[tuple[bytes, bytes]] | None = None
         self.failure: UpstreamError | None = None
 
-    def begin(self, taker: Taker, instants: Instants, *, bodiless: bool, switches: bool = False) -> None:
+    def begin(self, taker: Taker, facts: ConnectionFacts, *, bodiless: bool, switches: bool = False) -> None:
         """Serve one exchange; `bodiless`: its response has no body, even if its head announces one.
 
         `switches`: it asks for another protocol.
         """
         self.state, self.sending = RECEIVING[self.state, "begin"], Sending.OPEN
-        self._taker, self._instants = taker, instants
-        instants.protocol = self.protocol
+        self._taker, self._facts = taker, facts
+        facts.protocol = self.protocol
 
     @abstractmethod
     def send_head(self, head: RequestHead, body: bytes | None) -> None:
@@ -235,7 +234,7 @@ class Carrier(ABC):
 
     def _sent(self, now: int) -> None:
         self.sending = SENDING[self.sending, "take all"]
-        self._instants.sent = now
+        self._facts.sent_ns = now - self._facts.t0
 
     @property
     @abstractmethod
@@ -276,13 +275,13 @@ class Carrier(ABC):
 
     def _note_clock(self, sock: Socket) -> None:
         """Note the clock of the last read's timestamp, and the largest difference between the clocks."""
-        instants = self._instants
+        facts = self._facts
         if sock.has_kernel_time:
-            instants.clock = "kernel"
+            facts.clock = "kernel"
             return
-        instants.clock = "loop"
+        facts.clock = "loop"
         if sock.kernel_time is not None and sock.kernel_time.error_ns:
-            instants.clock_error_ns = max(instants.clock_error_ns or 0, sock.kernel_time.error_ns)
+            facts.clock_error_ns = max(facts.clock_error_ns or 0, sock.kernel_time.error_ns)
 
     def _fail(self, ended_by: EndedBy, message: str) -> None:
         """Break off, and close."""
@@ -366,8 +365,8 @@ class Connection(Carrier):
 
     # an exchange
 
-    def begin(self, taker: Taker, instants: Instants, *, bodiless: bool, switches: bool = False) -> None:
-        super().begin(taker, instants, bodiless=bodiless, switches=switches)
+    def begin(self, taker: Taker, facts: ConnectionFacts, *, bodiless: bool, switches: bool = False) -> None:
+        super().begin(taker, facts, bodiless=bodiless, switches=switches)
         self._socket.expect()
         self._wanted = (
             _ExpectedAnswer.SWITCH if switches else _ExpectedAnswer.HEAD if bodiless else _ExpectedAnswer.BODY
@@ -490,7 +489,7 @@ class Connection(Carrier):
             size = len(chunk) - start - 2
             if size > 0 and chunk.startswith(b"%x\r\n" % size) and chunk.endswith(b"\r\n"):
                 self._active_at, self._overhead = at, 0
-                if self._instants.clock != "kernel" or not self._socket.has_kernel_time:
+                if self._facts.clock != "kernel" or not self._socket.has_kernel_time:
                     self._note_clock(self._socket)
                 taker.came(at, None, chunk[start:-2], False, chunk)
                 return
@@ -514,7 +513,7 @@ class Connection(Carrier):
         self._is_at_chunk = self._is_at_chunk and not is_over and bytes(data[-2:]) == b"\r\n"
         if is_over:
             self.ended_at = at
-        head = self.head if before is _WAITING and self._instants.headers is not None else None
+        head = self.head if before is _WAITING and self._facts.headers_ns is not None else None
         if body or is_over or head:
             self._note_clock(self._socket)
             taker.came(at, head, body, is_over)
@@ -538,7 +537,7 @@ class Connection(Carrier):
             return False
         self.state = RECEIVING[self.state, "switch"]
         self.head.framing = "websocket"
-        self._instants.headers = at
+        self._facts.headers_ns = at - self._facts.t0
         self._note_clock(self._socket)
         taker.switched(at, self.head, bytes(data[error.args[0] :]))
         return True
@@ -622,7 +621,7 @@ class Connection(Carrier):
             return
         self._delimit(self._parser.get_http_version())
         self.state = RECEIVING[self.state, "head"]
-        self._instants.headers = self._active_at
+        self._facts.headers_ns = self._active_at - self._facts.t0
         if self._wanted is _ExpectedAnswer.HEAD:
             self.state = RECEIVING[self.state, "end"]
             self._parser = None  # which waits for a body
@@ -767,16 +766,16 @@ class Transport:
         """Return the last time before `at` at which the event loop is known to have read, as `KernelTime` does."""
         return self._kernel_time.ran_before(at) if self.has_kernel_time else at
 
-    async def connect(self, upstream: Upstream, instants: Instants, *, switches: bool = False) -> Connection:
-        """Open a connection of HTTP/1.1, and set `instants.connected`. Raises `UpstreamError`.
+    async def connect(self, upstream: Upstream, facts: ConnectionFacts, *, switches: bool = False) -> Connection:
+        """Open a connection of HTTP/1.1, and set `facts.connected_ns`. Raises `UpstreamError`.
 
         A proxy gets requests for plain HTTP as such, unless one `switches` to another protocol, which few pass on.
         """
         proxy = self.proxies.of(upstream.scheme, upstream.host, upstream.port)
         if proxy is None or not proxy.is_http or upstream.scheme == "https" or switches:
-            return self._connected(await self.open(upstream), upstream, instants)
+            return self._connected(await self.open(upstream), upstream, facts)
         sock = await self._limited(outward.connect(proxy), proxy)
-        connection = self._connected(Socket(sock, self._clock, self._kernel_time), upstream, instants)
+        connection = self._connected(Socket(sock, self._clock, self._kernel_time), upstream, facts)
         connection.via = proxy
         return connection
 
@@ -808,16 +807,16 @@ class Transport:
                 raise UpstreamError("local", local.cause(error)) from error
             raise UpstreamError(why_not_connected(error), words(error)) from error
 
-    def connect_at_once(self, upstream: Upstream, instants: Instants) -> Connection | None:
+    def connect_at_once(self, upstream: Upstream, facts: ConnectionFacts) -> Connection | None:
         """Open a connection to a server on this machine without waiting; None: `connect` has to."""
         place = upstream.scheme, upstream.host, upstream.port
         sock = None if upstream.scheme == "https" or self.proxies.of(*place) else connect_at_once(*place[1:])
         if sock is None:
             return None
-        return self._connected(Socket(sock, self._clock, self._kernel_time), upstream, instants)
+        return self._connected(Socket(sock, self._clock, self._kernel_time), upstream, facts)
 
-    def _connected(self, sock: Socket, upstream: Upstream, instants: Instants) -> Connection:
-        instants.connected = self._clock.now()
+    def _connected(self, sock: Socket, upstream: Upstream, facts: ConnectionFacts) -> Connection:
+        facts.connected_ns = self._clock.now() - facts.t0
         return self.serve(sock, upstream)
 
     def over(self, sock: socket.socket, upstream: Upstream) -> Connection:

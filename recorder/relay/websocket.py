@@ -129,7 +129,7 @@ class WebSocket(Takeover):
 
     def lost(self, error: Exception | None) -> None:
         """End because the client left; if all data had come by then, as upstream ended."""
-        self._recording.client_closed = self._now()
+        self._recording.client_closed_ns = self._now() - self._recording.t0
         if error is not None:
             self._upstream.reset()
         self._end(*(self._ending or ("client", None, self._now())))

@@ -6,6 +6,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from itertools import accumulate, zip_longest
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,15 @@ STREAM = [
     b"data: [DONE]\n\n",
 ]
 STEP = 1_000_000
+
+
+@dataclass(eq=False)
+class Source:
+    """The source of an exchange's reads."""
+
+    id: str
+    seq: int = 0
+    is_client: bool = False
 
 
 def begin(id: str, **other: Any) -> journal.Begin:

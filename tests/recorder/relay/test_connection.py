@@ -9,7 +9,7 @@ from tests.support.relay import ByHand, run
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.relay import providers
 from wiretape.recorder.relay.states import RECEIVING, IllegalStep, Receiving
-from wiretape.recorder.relay.upstream import HEAD_BYTES, Connection, Instants, ResponseHead
+from wiretape.recorder.relay.upstream import HEAD_BYTES, Connection, ConnectionFacts, ResponseHead
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -26,15 +26,15 @@ class Exchange:
         self.heads: list[ResponseHead] = []
         self.told: list[str] = []
         self.informational: list[tuple[int, list[tuple[bytes, bytes]]]] = []
-        self.instants = Instants()
+        self.facts = ConnectionFacts()
         self.socket = ByHand()
         self.connection = Connection(self.socket, Clock(now=lambda: self.now), UPSTREAM)
         self.connection.closed_by_peer = lambda _: self.told.append("closed by peer")
         self.socket.start(self.connection)
 
     def begin(self, *, bodiless: bool = False) -> None:
-        self.instants = Instants()
-        self.connection.begin(self, self.instants, bodiless=bodiless)
+        self.facts = ConnectionFacts()
+        self.connection.begin(self, self.facts, bodiless=bodiless)
         self.connection.send(b"request", last=True)
 
     def feed(self, *pieces: bytes) -> None:
@@ -192,7 +192,7 @@ def test_a_connection_is_kept_after_a_clean_end_only(response: bytes, keeps: boo
 def test_a_connection_is_not_kept_before_the_whole_request_is_sent() -> None:
     async def main() -> None:
         exchange = Exchange()
-        exchange.connection.begin(exchange, Instants(), bodiless=False)
+        exchange.connection.begin(exchange, ConnectionFacts(), bodiless=False)
         exchange.connection.send(b"half", last=False)
         exchange.feed(OK)
         assert not exchange.connection.is_reusable()
@@ -203,7 +203,7 @@ def test_a_connection_is_not_kept_before_the_whole_request_is_sent() -> None:
 def test_a_request_is_sent_when_the_kernel_has_taken_its_last_byte() -> None:
     async def main() -> None:
         exchange = Exchange()
-        exchange.connection.begin(exchange, instants := Instants(), bodiless=False)
+        exchange.connection.begin(exchange, facts := ConnectionFacts(), bodiless=False)
         exchange.socket.takes_all, exchange.now = False, 5
         exchange.connection.send(b"head", last=False)
         exchange.connection.send(b"body", last=True)
@@ -211,7 +211,7 @@ def test_a_request_is_sent_when_the_kernel_has_taken_its_last_byte() -> None:
             exchange.socket.unsent = unsent
             exchange.now += 1
             exchange.connection.progressed()
-            assert instants.sent == sent
+            assert facts.sent_ns == sent
 
     run(main())
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from tests.support.frames import begin, end
+from tests.support.frames import Source, begin, end
 from wiretape.recorder.clock import SYSTEM
-from wiretape.recorder.relay.frame_queue import FrameQueue, ReadSource
+from wiretape.recorder.relay.frame_queue import FrameQueue
 from wiretape.recorder.tape import journal
 
 
@@ -13,7 +13,7 @@ def decoded(data: bytes) -> Iterator[journal.Frame]:
 
 
 def test_reads_of_a_frame_stand_by_their_source_in_front_of_its_other_entries() -> None:
-    queue, one, other = FrameQueue(SYSTEM), ReadSource("e1"), ReadSource("e2")
+    queue, one, other = FrameQueue(SYSTEM), Source("e1"), Source("e2")
     queue.put(end("e1", []))
     for source, at, data in [(one, 1, b"a"), (other, 2, b"b"), (one, 3, b"c")]:
         queue.read(source, at, at, data, len(data))
@@ -40,7 +40,7 @@ def test_another_writer_gets_all_frames_that_are_not_acknowledged() -> None:
 
 
 def test_the_size_is_that_of_all_that_is_gathered_or_not_acknowledged() -> None:
-    queue, source = FrameQueue(SYSTEM), ReadSource("e1")
+    queue, source = FrameQueue(SYSTEM), Source("e1")
     queue.read(source, 1, 1, b"abc", 3)
     assert queue.size == 3
     queue.encode()
@@ -50,7 +50,7 @@ def test_the_size_is_that_of_all_that_is_gathered_or_not_acknowledged() -> None:
 
 
 def test_a_large_body_makes_a_frame_and_a_piece_of_its_own() -> None:
-    queue, source = FrameQueue(SYSTEM), ReadSource("e1")
+    queue, source = FrameQueue(SYSTEM), Source("e1")
     queue.read(source, 1, 1, b"a", 1)
     queue.encode()
     queue.read(source, 2, 2, bytes(1 << 20), 1 << 20)  # fills the frame

@@ -14,7 +14,7 @@ from tests.support.relay import DONE, Answer, chunk, fetch, finish, on_loop, pos
 from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, ScriptedUpstream, answer
 from wiretape.recorder.errors import UpstreamError
 from wiretape.recorder.relay import local, providers
-from wiretape.recorder.relay.upstream import Instants, Transport
+from wiretape.recorder.relay.upstream import ConnectionFacts, Transport
 
 FEW = 40
 ADVICE = "no file descriptors are left (the limit is 40): raise the limit with 'ulimit -n' and start wiretape again"
@@ -42,7 +42,7 @@ async def test_an_upstream_is_not_blamed_for_descriptors_that_are_missing_here(h
     upstream = providers.parse(f"http://{host}:9/")
     transport = Transport()
     with no_descriptors(), pytest.raises(UpstreamError) as caught:
-        await transport.connect(upstream, Instants())
+        await transport.connect(upstream, ConnectionFacts())
     assert (caught.value.ended_by, "ulimit -n" in str(caught.value)) == ("local", True)
 
 

@@ -33,7 +33,7 @@ from wiretape.recorder.demo.upstream import Scene, answer
 from wiretape.recorder.relay import providers, server
 from wiretape.recorder.relay.proxy import Proxy
 from wiretape.recorder.relay.states import Receiving
-from wiretape.recorder.relay.upstream import Connection, Instants, Transport
+from wiretape.recorder.relay.upstream import Connection, ConnectionFacts, Transport
 
 
 @on_loop
@@ -300,7 +300,9 @@ class Broken(Transport):
         super().__init__()
         self.fault = fault
 
-    async def connect(self, upstream: providers.Upstream, instants: Instants, *, switches: bool = False) -> Connection:
+    async def connect(
+        self, upstream: providers.Upstream, facts: ConnectionFacts, *, switches: bool = False
+    ) -> Connection:
         if self.fault == "connecting":
             raise KeyError("what is not there")
         return Faulty(ByHand(), SYSTEM, upstream)

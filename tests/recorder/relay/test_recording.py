@@ -16,7 +16,6 @@ from wiretape.recorder.clock import Clock
 from wiretape.recorder.relay import recording
 from wiretape.recorder.relay.recording import ExchangeFrames
 from wiretape.recorder.relay.tap import Tap
-from wiretape.recorder.relay.upstream import Instants
 from wiretape.recorder.tape.schema import FROM_CLIENT
 
 HEADERS = [(b"content-type", b"text/event-stream")]
@@ -48,7 +47,7 @@ def test_timestamps_count_from_just_before_the_request_is_sent(tape: Path) -> No
     def scenario(tap: Tap, recording: ExchangeFrames) -> None:
         recording.begin(begin("e1"))
         assert recording.t0 == 1001
-        recording.instants = Instants(connected=1011, sent=1021, headers=1031)
+        recording.connected_ns, recording.sent_ns, recording.headers_ns = 10, 20, 30
         recording.head(200, HEADERS, "chunked")
         for place, data in enumerate(STREAM):
             recording.read(1041 + place, 1051 + place, data)
@@ -63,7 +62,7 @@ def test_timestamps_count_from_just_before_the_request_is_sent(tape: Path) -> No
 def test_a_read_that_a_client_never_got_has_no_timestamp_of_relaying(tape: Path) -> None:
     def scenario(tap: Tap, recording: ExchangeFrames) -> None:
         recording.begin(begin("e1"))
-        recording.client_closed = 1008
+        recording.client_closed_ns = 7
         recording.read(1009, None, b"late")
         recording.end("client", "the client \ud800left", 1010, paused=3, surplus=True)
 
@@ -161,7 +160,8 @@ def test_pieces_of_a_request_without_room_are_counted_and_none_after_them_is_sto
 def test_the_connection_and_the_clock_are_noted(tape: Path) -> None:
     def scenario(tap: Tap, recording: ExchangeFrames) -> None:
         recording.begin(begin("e1"))
-        recording.instants = Instants(None, 1021, 1031, connection_reused=True, clock="kernel", clock_error_ns=50)
+        recording.sent_ns, recording.headers_ns, recording.connection_reused = 20, 30, True
+        recording.clock, recording.clock_error_ns = "kernel", 50
         recording.head(200, HEADERS, "chunked")
         recording.end("end", None, 1061)
         known = recording.relayed()
@@ -179,7 +179,7 @@ def test_the_connection_and_the_clock_are_noted(tape: Path) -> None:
 def test_the_protocol_the_trailers_and_the_error_of_a_stream_are_noted(tape: Path) -> None:
     def scenario(tap: Tap, recording: ExchangeFrames) -> None:
         recording.begin(begin("e1"))
-        recording.instants = Instants(None, 1021, 1031, protocol="h2")
+        recording.sent_ns, recording.headers_ns, recording.protocol = 20, 30, "h2"
         recording.head(200, HEADERS, "length")
         trailers = [(b"grpc-status", b"8"), (b"x-api-key", b"sk-proj-c4n4ryc4n4ry")]
         recording.end("reset", None, 1061, trailers=trailers, reset_code="rst_cancel")
@@ -238,7 +238,7 @@ def test_without_room_for_a_whole_exchange_it_is_counted_and_forgotten_at_its_en
 def test_of_what_a_client_sends_beyond_the_bound_the_beginning_is_kept_and_the_rest_is_counted(tape: Path) -> None:
     def scenario(tap: Tap, recording: ExchangeFrames) -> None:
         recording.begin(begin("e1", method="GET", body=b""))
-        recording.instants = Instants(connected=1011, sent=1021, headers=1031)
+        recording.connected_ns, recording.sent_ns, recording.headers_ns = 10, 20, 30
         recording.head(101, [], "websocket")
         client = recording.switch()
         for place, size in enumerate((100, 1 << 20, 10)):

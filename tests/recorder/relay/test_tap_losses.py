@@ -14,6 +14,7 @@ import pytest
 from tests.support.frames import (
     SESSION,
     STREAM,
+    Source,
     begin,
     damage,
     end,
@@ -27,7 +28,6 @@ from tests.support.taps import PURPOSE, is_alive, kill, play, started, until
 from tests.support.writers import PROGRAM
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.relay import tap
-from wiretape.recorder.relay.frame_queue import ReadSource
 from wiretape.recorder.relay.recording import ExchangeFrames
 from wiretape.recorder.relay.tap import Tap
 from wiretape.recorder.tape import journal, losses
@@ -43,14 +43,14 @@ def test_past_the_bound_reads_are_not_kept_but_what_was_kept_is_stored(tape: Pat
             os.kill(running.pid or 0, signal.SIGSTOP)
             for frame in (begin("e1"), head("e1")):
                 running.put(frame)
-            source = ReadSource("e1")
+            source = Source("e1")
             kept = [running.offer(source, seq, None, piece, len(piece)) for seq, piece in enumerate(pieces)]
             assert kept == sorted(kept, reverse=True)
             assert 40 < sum(kept) < 50
             running.put(end("e1", pieces[: sum(kept)], gap=1000 * kept.count(False)))
             os.kill(running.pid or 0, signal.SIGCONT)
             await until(lambda: running.counts.recorded == 1)
-            assert running.offer(ReadSource("e2"), 0, None, b"", 50_000)
+            assert running.offer(Source("e2"), 0, None, b"", 50_000)
 
     play(scenario())
 

@@ -17,7 +17,7 @@ from wiretape.recorder.errors import UpstreamError
 from wiretape.recorder.relay import providers
 from wiretape.recorder.relay.upstream import (
     Connection,
-    Instants,
+    ConnectionFacts,
     ResponseHead,
     Timeouts,
     Transport,
@@ -35,8 +35,8 @@ REQUEST = b"POST /v1/x HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}"
 class Taken:
     """Takes one response."""
 
-    def __init__(self, connection: Connection, instants: Instants) -> None:
-        self.connection, self.instants = connection, instants
+    def __init__(self, connection: Connection, facts: ConnectionFacts) -> None:
+        self.connection, self.facts = connection, facts
         self.head: ResponseHead | None = None
         self.reads: list[tuple[int, bytes]] = []
         self.over = asyncio.Event()
@@ -73,10 +73,10 @@ async def ask(
     url: str, request: bytes = REQUEST, limit: float = 10, on: Connection | None = None, **options: Any
 ) -> Taken:
     """Send a request over a new connection, or over one; the response may still be coming."""
-    instants = Instants()
-    connection = on or await Transport(**options).connect(providers.parse(url), instants)
-    taken = Taken(connection, instants)
-    connection.begin(taken, instants, bodiless=False)
+    facts = ConnectionFacts()
+    connection = on or await Transport(**options).connect(providers.parse(url), facts)
+    taken = Taken(connection, facts)
+    connection.begin(taken, facts, bodiless=False)
     connection.limit(limit)
     connection.send(request, last=True)
     return taken
@@ -136,14 +136,14 @@ async def test_the_timestamps_are_in_order_and_only_a_new_connection_has_been_co
         second.connection.close()
         assert upstream.connections == 1
     for taken in (first, second):
-        instants, reads = taken.instants, taken.reads
-        order = [instants.sent, instants.headers, reads[0][0], reads[-1][0], taken.connection.ended_at]
+        facts, reads = taken.facts, taken.reads
+        order = [facts.sent_ns, facts.headers_ns, reads[0][0], reads[-1][0], taken.connection.ended_at]
         assert None not in order
         assert order == sorted(order)  # type: ignore[type-var]
-    assert first.instants.connected is not None
-    assert first.instants.sent is not None
-    assert first.instants.connected <= first.instants.sent
-    assert second.instants.connected is None
+    assert first.facts.connected_ns is not None
+    assert first.facts.sent_ns is not None
+    assert first.facts.connected_ns <= first.facts.sent_ns
+    assert second.facts.connected_ns is None
 
 
 @both_loops
@@ -160,14 +160,14 @@ async def test_a_request_is_sent_when_its_last_byte_has_gone_out(loop: Loop) -> 
     async with await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 20) as server:
         taken = await ask(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", bytes(size))
         await asyncio.sleep(0.05)
-        assert (taken.instants.sent, taken.connection.unsent > 0) == (None, True)
+        assert (taken.facts.sent_ns, taken.connection.unsent > 0) == (None, True)
         taking.set()
         await until(taken.over.is_set)
-        instants = taken.instants
-        assert instants.connected is not None
-        assert instants.sent is not None
-        assert instants.headers is not None
-        assert instants.connected < instants.sent < instants.headers
+        facts = taken.facts
+        assert facts.connected_ns is not None
+        assert facts.sent_ns is not None
+        assert facts.headers_ns is not None
+        assert facts.connected_ns < facts.sent_ns < facts.headers_ns
         taken.connection.close()
 
 
@@ -221,7 +221,7 @@ async def test_to_give_up_closes_the_connection(loop: Loop) -> None:
 async def refusal(upstream: providers.Upstream, **options: Any) -> str:
     """Return the reason why this upstream cannot be connected to."""
     with pytest.raises(UpstreamError) as caught:
-        await Transport(**options).connect(upstream, Instants())
+        await Transport(**options).connect(upstream, ConnectionFacts())
     assert str(caught.value)
     return caught.value.ended_by
 
@@ -268,7 +268,7 @@ async def test_an_upstream_of_a_trusted_authority_streams(loop: Loop, authority:
     async with ScriptedUpstream(lambda _: scene, serving(authority, "good")) as upstream:
         taken = await fetch(upstream.url, tls=trusting(authority))
         assert (taken.body, taken.ended_by) == (b"onetwo", None)
-        order = [taken.instants.connected or 0, taken.instants.sent or 0, taken.instants.headers or 0]
+        order = [taken.facts.connected_ns or 0, taken.facts.sent_ns or 0, taken.facts.headers_ns or 0]
         assert 0 < order[0] <= order[1] < order[2]
         taken.connection.close()
 
@@ -282,7 +282,7 @@ async def test_a_large_request_and_answer_pass_tls_whole(loop: Loop, authority: 
         head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(data)
         taken = await fetch(upstream.url, request=head + data, tls=trusting(authority))
         assert (taken.body == data, upstream.requests[0].body == data, taken.ended_by) == (True, True, None)
-        assert taken.instants.sent is not None
+        assert taken.facts.sent_ns is not None
         taken.connection.close()
 
 
@@ -293,7 +293,7 @@ async def test_tls_that_does_not_verify_is_never_spoken_over(loop: Loop, authori
     tls = ssl.create_default_context() if name == "good" else trusting(authority)  # good, but of an unknown authority
     async with ScriptedUpstream(lambda _: answer([(0, b"secret")]), serving(authority, name)) as upstream:
         with pytest.raises(UpstreamError) as caught:
-            await Transport(tls=tls).connect(providers.parse(upstream.url), Instants())
+            await Transport(tls=tls).connect(providers.parse(upstream.url), ConnectionFacts())
         assert (caught.value.ended_by, "--ca-file" in str(caught.value)) == ("tls", name == "good")
         assert upstream.requests == []
 
@@ -328,7 +328,7 @@ async def test_the_second_connection_resumes_the_tls_session(
         upstream = providers.parse(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")
         transport = Transport(trusting(authority))
         for _ in range(3):
-            connection = await transport.connect(upstream, Instants())
+            connection = await transport.connect(upstream, ConnectionFacts())
             await fetch(upstream.url, on=connection)
             transport.remember(connection)
             connection.close()
@@ -357,7 +357,7 @@ async def test_a_ticket_that_comes_late_is_no_news_on_a_kept_connection(loop: Lo
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         upstream = providers.parse(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-        connection = await Transport(trusting(authority)).connect(upstream, Instants())
+        connection = await Transport(trusting(authority)).connect(upstream, ConnectionFacts())
         await until(lambda: peers)
         peers[0].write(held[1])
         await until(lambda: connection.tls_session is not None and connection.tls_session.has_ticket)
