@@ -6,8 +6,9 @@ It handles the guard, HTTP/1.0, `Expect`, the limit of concurrent requests, refu
 from collections.abc import Callable, Sized
 
 from wiretape.recorder.relay import guard
-from wiretape.recorder.relay.client import Client, Request
+from wiretape.recorder.relay.client import Client
 from wiretape.recorder.relay.guard import Policy, Refusal
+from wiretape.recorder.relay.request import Request
 from wiretape.recorder.relay.responder import Responder
 from wiretape.recorder.tape.redact import shown
 

@@ -1,27 +1,23 @@
 """A client as an app sees it: a request, and the connection or the stream that takes the answer to it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import ParamSpec, Protocol, TypeVar
 
-from wiretape.recorder.relay import guard
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.providers import Upstream
+from wiretape.recorder.relay.request import Headers, Request
 from wiretape.recorder.relay.responder import Responder
 from wiretape.recorder.relay.sockets import Ends
-from wiretape.recorder.relay.upstream import Carrier, ConnectionFacts, Priority, Transport
+from wiretape.recorder.relay.upstream import Carrier, ConnectionFacts, Transport
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Headers = list[tuple[bytes, bytes]]
 
 LINGER_SECONDS = 2.0
 """Time for reading a connection after its last answer: a reset on unread bytes would keep the client from it."""
 FAULT = b"wiretape: a fault of its own\n"
 """The answer to a request that a fault of wiretape's own has ended."""
-HTTP2 = "2"
-"""The version of a request that came over HTTP/2."""
 
 
 class App(Protocol):
@@ -35,45 +31,6 @@ class App(Protocol):
 
     def client_failed(self, error: Exception) -> None:
         """Report a fault of wiretape's own on a client's connection, which is closed."""
-
-
-@dataclass(slots=True, eq=False)
-class Request:
-    """A request with its head; `pieces` are the body bytes received since the last `take`."""
-
-    method: str
-    target: bytes
-    headers: Headers
-    """Names in lower case; of HTTP/2, `:authority` is the first one, as `host`."""
-    version: str
-    keeps: bool
-    spelling: dict[bytes, bytes] = field(default_factory=dict)
-    """Each name as the client writes it, by its lower case."""
-    pieces: list[bytes] = field(default_factory=list)
-    complete: bool = False
-    has_news: bool = False
-    trailers: Headers | None = None
-    """The headers after the body, which only HTTP/2 has here."""
-    stream: int = 0
-    """The number of its stream of HTTP/2."""
-    scheme: bytes = b""
-    """The scheme of its URL, which HTTP/1.1 has in absolute targets only."""
-    priority: Priority | None = None
-    padding: int = 0
-    """Bytes of padding in the newest part of the body."""
-    refusal: Refusal | None = None
-    """The refusal of a head that is too large; `headers` are those before the limit."""
-
-    @property
-    def origin(self) -> bytes:
-        """The origin that it was sent to, which is wiretape's own unless it came through a proxy."""
-        return b"%b://%b" % (self.scheme or b"http", guard.host(self.headers))
-
-    def take(self) -> bytes:
-        """Return the body bytes received since the last call."""
-        taken = self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
-        self.pieces.clear()
-        return taken
 
 
 class Client(Protocol):

@@ -17,7 +17,8 @@ from wiretape.recorder.relay.http2_frames import GoAway
 from wiretape.recorder.relay.http2_upstream import Http2Connection
 from wiretape.recorder.relay.kept import KEPT
 from wiretape.recorder.relay.providers import Upstream
-from wiretape.recorder.relay.upstream import Carrier, Connection, ConnectionFacts, Priority, Transport
+from wiretape.recorder.relay.request import Priority
+from wiretape.recorder.relay.upstream import Carrier, Connection, ConnectionFacts, Transport
 
 
 class Mirrored(Protocol):

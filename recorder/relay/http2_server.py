@@ -10,17 +10,18 @@ from h2.settings import SettingCodes
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.facts import EndedBy
 from wiretape.recorder.relay import guard
-from wiretape.recorder.relay.client import FAULT, HTTP2, LINGER_SECONDS, App, P, R, Request, guarded
+from wiretape.recorder.relay.client import FAULT, LINGER_SECONDS, App, P, R, guarded
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.http2 import STREAMS, UNREAD_BYTES, Headers, Http2, Http2Stream
 from wiretape.recorder.relay.http2_frames import GoAway
 from wiretape.recorder.relay.http2_mirror import Mirror
 from wiretape.recorder.relay.http2_upstream import Http2Connection
 from wiretape.recorder.relay.providers import Upstream
+from wiretape.recorder.relay.request import HTTP2, Priority, Request
 from wiretape.recorder.relay.responder import Responder, Takeover
 from wiretape.recorder.relay.sockets import Ends, Socket
 from wiretape.recorder.relay.states import Output
-from wiretape.recorder.relay.upstream import Carrier, ConnectionFacts, Priority, Transport, words
+from wiretape.recorder.relay.upstream import Carrier, ConnectionFacts, Transport, words
 
 IDLE_SECONDS = 600.0
 """Time that a connection is kept without a request, unless its API server ends its own before."""

@@ -18,6 +18,7 @@ from wiretape.recorder.relay import guard
 from wiretape.recorder.relay.http2 import UNREAD_BYTES, Headers, Http2, Http2Stream
 from wiretape.recorder.relay.http2_frames import GoAway
 from wiretape.recorder.relay.providers import Upstream
+from wiretape.recorder.relay.request import Priority, Request
 from wiretape.recorder.relay.sockets import Socket, TlsSocket
 from wiretape.recorder.relay.states import RECEIVING, SENDING, Flow, Output, Receiving, Sending
 from wiretape.recorder.relay.upstream import (
@@ -26,8 +27,6 @@ from wiretape.recorder.relay.upstream import (
     RUNNING,
     Carrier,
     Connection,
-    Priority,
-    RequestHead,
     ResponseHead,
     Taker,
     Transport,
@@ -48,8 +47,8 @@ class StreamCarrier(Carrier):
     """A stream to an API server, which carries one exchange; it waits until the server allows another stream."""
 
     __slots__ = (
-        "_connection", "_ends", "_expected", "_has_ended", "_head", "_new_head", "_owed", "_padding", "_pieces",
-        "_received", "_reset_by", "_sent_padding", "_sent_trailers", "_stream", "_waiting",
+        "_connection", "_ends", "_expected", "_fields", "_has_ended", "_new_head", "_owed", "_padding", "_pieces",
+        "_received", "_request", "_reset_by", "_sent_padding", "_sent_trailers", "_stream", "_waiting",
     )  # fmt: skip
 
     protocol = PROTOCOL
@@ -91,9 +90,18 @@ class StreamCarrier(Carrier):
 
     # the request
 
-    def send_head(self, head: RequestHead, body: bytes | None) -> None:
+    def send_head(self, request: Request, target: bytes, headers: Headers, body: bytes | None) -> None:
         """Open a stream with a request's head as soon as the server allows it."""
-        self._head, self._sent_trailers = head, head.trailers
+        self._request, self._sent_trailers = request, request.trailers
+        self._fields = [
+            (b":method", request.method.encode("ascii")),
+            (b":scheme", self.upstream.scheme.encode()),
+            (b":authority", self.upstream.authority),
+            (b":path", target),
+            *headers,
+        ]
+        if guard.takes_trailers(request.headers):
+            self._fields.append((b"te", b"trailers"))
         if body:
             self._waiting.append(body)
         if body is not None:
@@ -104,9 +112,8 @@ class StreamCarrier(Carrier):
     def open(self, stream: "Http2Stream[StreamCarrier]") -> None:
         """Send the head, and the received part of the body, on a stream."""
         self._stream = stream
-        head = self._head
         is_all = self._ends and not self._waiting and self._sent_trailers is None
-        self._connection.ask(stream.id, head, ends=is_all)
+        self._connection.ask(stream.id, self._request, self._fields, ends=is_all)
         if is_all:
             stream.ended()
             self._connection.output_ended(stream)
@@ -176,7 +183,7 @@ class StreamCarrier(Carrier):
     @property
     def client_stream(self) -> int:
         """The client's number of its stream."""
-        return self._head.stream
+        return self._request.stream
 
     def is_reusable(self) -> bool:
         """Return False: each exchange has a stream of its own."""
@@ -268,7 +275,7 @@ class StreamCarrier(Carrier):
             self._break("protocol", "a character in a header that HTTP does not allow", ErrorCodes.PROTOCOL_ERROR)
             return None
         head = self.head
-        is_bare = self._head.method == "HEAD" or int(status) in NO_BODY
+        is_bare = self._request.method == "HEAD" or int(status) in NO_BODY
         head.status, head.framing, head.keeps = int(status), "none" if is_bare else PROTOCOL, True
         head.headers = [pair for pair in headers if not pair[0].startswith(b":")]
         head.named = guard.deciding(head.headers)
@@ -328,18 +335,6 @@ class StreamCarrier(Carrier):
         is_open = not is_answered or (self._stream is not None and self._stream.output is not Output.ENDED)
         reason = ErrorCodes.NO_ERROR if self.state is Receiving.ENDED else ErrorCodes.CANCEL
         self._connection.forget(self, self._stream, reason if code is None else code, resets=is_open)
-
-
-def _fields(head: RequestHead, scheme: str) -> Headers:
-    """Return a request's head with pseudo-headers."""
-    fields = [
-        (b":method", head.method.encode("ascii")),
-        (b":scheme", scheme.encode()),
-        (b":authority", head.authority),
-        (b":path", head.target),
-        *head.headers,
-    ]
-    return [*fields, (b"te", b"trailers")] if head.takes_trailers else fields
 
 
 def _status(headers: Headers) -> bytes:
@@ -414,10 +409,10 @@ class Http2Connection(Http2[Http2Stream[StreamCarrier]]):
             stream = self.streams[id] = Http2Stream(self, id, carrier)
             carrier.open(stream)
 
-    def ask(self, id: int, head: RequestHead, *, ends: bool) -> None:
+    def ask(self, id: int, request: Request, fields: Headers, *, ends: bool) -> None:
         """Send the head of a request on a stream."""
-        fields, priority = _fields(head, self.upstream.scheme), head.priority
-        self._numbers[head.stream] = id
+        priority = request.priority
+        self._numbers[request.stream] = id
         if priority is None:
             self.h2.send_headers(id, fields, end_stream=ends)
             return

@@ -24,10 +24,11 @@ from wiretape.recorder.destinations import is_loopback
 from wiretape.recorder.errors import UpstreamError
 from wiretape.recorder.relay import authority, environment, guard, hello, providers
 from wiretape.recorder.relay.authority import Authority, Certificates
-from wiretape.recorder.relay.client import HTTP2, App, Client, Request
+from wiretape.recorder.relay.client import App, Client
 from wiretape.recorder.relay.guard import Origin, Refusal
 from wiretape.recorder.relay.http2_upstream import ALPN, PROTOCOL, Http2Connection
 from wiretape.recorder.relay.proxy import Proxy, RelayedExchange, Way
+from wiretape.recorder.relay.request import HTTP2, Request
 from wiretape.recorder.relay.responder import Responder, Takeover
 from wiretape.recorder.relay.server import HEAD_SECONDS, KEEP_ALIVE_SECONDS, Http1Client
 from wiretape.recorder.relay.sockets import Ends, Socket, TlsSocket

@@ -46,10 +46,6 @@ class Upstream:
     def __hash__(self) -> int:
         return hash(self.url)  # a hash of all fields would cost more, in each exchange
 
-    def target(self, rest: bytes) -> bytes:
-        """Return the request target upstream for the path and query `rest`."""
-        return self.prefix + rest
-
 
 def parse(text: str) -> Upstream:
     """Parse `URL`, `NAME=URL`, or the name of a well-known API. Raise ValueError with the reason if it is none."""

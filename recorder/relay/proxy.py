@@ -28,15 +28,16 @@ from wiretape.recorder.facts import EndedBy
 from wiretape.recorder.ids import exchange_id
 from wiretape.recorder.relay import apis, guard, providers
 from wiretape.recorder.relay.app import HttpApp
-from wiretape.recorder.relay.client import HTTP2, Client, Headers, Request
+from wiretape.recorder.relay.client import Client
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.http2_upstream import PROTOCOL
 from wiretape.recorder.relay.recording import ExchangeFrames, Unrecorded
+from wiretape.recorder.relay.request import HTTP2, Headers, Request
 from wiretape.recorder.relay.responder import Responder
 from wiretape.recorder.relay.server import KEEP_ALIVE_MOST_SECONDS, KEEP_ALIVE_SECONDS, Http1Client
 from wiretape.recorder.relay.states import STAGE, RequestBody, Stage
 from wiretape.recorder.relay.tap import Tap
-from wiretape.recorder.relay.upstream import UPGRADE, Carrier, Connection, RequestHead, ResponseHead, Transport
+from wiretape.recorder.relay.upstream import UPGRADE, Carrier, Connection, ResponseHead, Transport
 from wiretape.recorder.relay.websocket import WebSocket
 from wiretape.recorder.tape import journal
 from wiretape.recorder.tape.redact import Redactor
@@ -328,14 +329,14 @@ class RelayedExchange(Responder):
             connection = None
         recording = self._recording
         recording.connection_reused = connection is not None and connection.reused
-        head = self._head(body)
+        headers = self._passed_headers()
         recording.start()
         connection = connection or self._client.connect_at_once(self._proxy.transport, self._upstream, recording)
         try:
             if connection is not None:
-                self._send(connection, head, body)
+                self._send(connection, headers, body)
             else:
-                self._connecting = asyncio.get_running_loop().create_task(self._connect(head, body))
+                self._connecting = asyncio.get_running_loop().create_task(self._connect(headers, body))
         finally:
             self._enter(body)
         if self._upload is RequestBody.COMING:
@@ -369,7 +370,7 @@ class RelayedExchange(Responder):
             )
         )
 
-    async def _connect(self, head: RequestHead, body: bytes | None) -> None:
+    async def _connect(self, headers: Headers, body: bytes | None) -> None:
         try:
             transport = self._proxy.transport
             connection: Carrier
@@ -377,51 +378,35 @@ class RelayedExchange(Responder):
                 connection = await transport.connect(self._upstream, self._recording, switches=True)
             else:
                 connection = await self._client.connect(transport, self._upstream, self._recording)
-            self._send(connection, head, body)
+            self._send(connection, headers, body)
             self.body_came()
         except UpstreamError as error:
             self._fail(error, self._now())
         except Exception as error:  # noqa: BLE001 - every failure in here is reported to the client and the user
             self.taker_failed(error)
 
-    def _send(self, connection: Carrier, head: RequestHead, body: bytes | None) -> None:
+    def _send(self, connection: Carrier, headers: Headers, body: bytes | None) -> None:
         """Send the request's head, with its body if that has come whole."""
-        self._connection = connection
-        bodiless = self._request.method == "HEAD"
+        self._connection, request = connection, self._request
+        bodiless = request.method == "HEAD"
         connection.begin(self, self._recording, bodiless=bodiless, switches=self._wants_websocket)
-        if self._request.padding:
+        if request.padding:
             self._pass_padding(connection)
-        connection.send_head(head, body)
+        connection.send_head(request, self._upstream.prefix + self._rest, headers, body)
         self._limit(self._proxy.transport.limits.headers)
 
-    def _head(self, body: bytes | None) -> RequestHead:
-        request, upstream = self._request, self._upstream
+    def _passed_headers(self) -> Headers:
+        """Return the request's headers for upstream, without those of the connection."""
+        request, authorization = self._request, self._upstream.authorization
         headers = guard.end_to_end(self._headers, without=_KEPT_OFF)
-        if upstream.authorization and not any(name == b"authorization" for name, _ in headers):
-            headers.append((b"authorization", upstream.authorization))
-        has_length = b"content-length" in request.spelling
-        if has_length:
+        if authorization and b"authorization" not in request.spelling:
+            headers.append((b"authorization", authorization))
+        if b"content-length" in request.spelling:
             headers += [pair for pair in request.headers if pair[0] == b"content-length"]
         if self._upload is RequestBody.COMING and guard.expects_continue(request.headers):
             headers.append((b"expect", b"100-continue"))
             self._continue = asyncio.get_running_loop().call_later(CONTINUE_SECONDS, self._ask_for_body)
-        is_http2 = request.version == HTTP2
-        codings = guard.transfer_codings(request.headers) if b"transfer-encoding" in request.spelling else ()
-        return RequestHead(
-            method=request.method,
-            target=upstream.target(self._rest),
-            authority=upstream.authority,
-            headers=headers,
-            spelling=request.spelling,
-            is_chunked=codings == [b"chunked"],
-            lacks_length=is_http2 and not has_length and body != b"",
-            closes=not request.keeps,
-            switches=self._wants_websocket,
-            takes_trailers=is_http2 and guard.takes_trailers(request.headers),
-            trailers=request.trailers,
-            stream=request.stream,
-            priority=request.priority,
-        )
+        return headers
 
     def body_came(self) -> None:
         """Send more of the request's body; where upstream has failed, only record it."""

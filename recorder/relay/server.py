@@ -19,7 +19,7 @@ import httptools
 from wiretape.recorder.clock import SYSTEM, Clock, KernelTime
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.relay import guard, local
-from wiretape.recorder.relay.client import FAULT, LINGER_SECONDS, App, Headers, P, R, Request, guarded
+from wiretape.recorder.relay.client import FAULT, LINGER_SECONDS, App, P, R, guarded
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.hello import HANDSHAKE
 from wiretape.recorder.relay.http2 import UNREAD_BYTES
@@ -27,6 +27,7 @@ from wiretape.recorder.relay.http2_server import Http2Client
 from wiretape.recorder.relay.http2_upstream import Http2Connection
 from wiretape.recorder.relay.kept import KeptConnections
 from wiretape.recorder.relay.providers import Upstream
+from wiretape.recorder.relay.request import Headers, Request
 from wiretape.recorder.relay.responder import Responder, Takeover
 from wiretape.recorder.relay.sockets import Ends, Socket, ask_for_times, send_at_once
 from wiretape.recorder.relay.states import INBOUND, OUTBOUND, Flow, Inbound, Outbound, raise_illegal

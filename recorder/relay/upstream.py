@@ -11,10 +11,10 @@ import re
 import socket
 import ssl
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import httptools
 
@@ -24,6 +24,7 @@ from wiretape.recorder.facts import ClockName, EndedBy, Framing
 from wiretape.recorder.relay import guard, local, outward
 from wiretape.recorder.relay.outward import OutwardProxy, Proxies
 from wiretape.recorder.relay.providers import Upstream
+from wiretape.recorder.relay.request import Headers, Request
 from wiretape.recorder.relay.sockets import HAS_KERNEL_TIME, Socket, TlsSocket, connect_at_once
 from wiretape.recorder.relay.states import RECEIVING, SENDING, Flow, Receiving, Sending, raise_illegal
 from wiretape.recorder.relay.timers import LazyTimer
@@ -142,41 +143,6 @@ class _Passing:
         self._taker.upstream_lost(error, self._socket.stamp)
 
 
-class Priority(NamedTuple):
-    """The priority that a client of HTTP/2 gives a stream among those of its connection, by the client's numbers."""
-
-    stream: int
-    parent: int
-    weight: int
-    is_exclusive: bool
-
-
-@dataclass(slots=True, eq=False)
-class RequestHead:
-    """The head of a request for an API server; `headers` are those for the server itself, without the host.
-
-    `is_chunked`, `closes`, `switches`: the framing, the end and the change of protocol, as HTTP/1.1 has them;
-    `lacks_length`: there is a body that the client's HTTP/2 delimits, and no length.
-    `takes_trailers`: the client accepts trailers after the response.
-    """
-
-    method: str
-    target: bytes
-    authority: bytes
-    headers: Sequence[tuple[bytes, bytes]]
-    spelling: Mapping[bytes, bytes]
-    is_chunked: bool = False
-    lacks_length: bool = False
-    closes: bool = False
-    switches: bool = False
-    takes_trailers: bool = False
-    trailers: Sequence[tuple[bytes, bytes]] | None = None
-    """Headers after the body, if that has come whole; over HTTP/2 only."""
-    stream: int = 0
-    """The client's number of its stream of HTTP/2."""
-    priority: Priority | None = None
-
-
 class Carrier(ABC):
     """The base of a carrier of exchanges to an API server: a connection of HTTP/1.1, or a stream of HTTP/2.
 
@@ -202,14 +168,6 @@ class Carrier(ABC):
         self._flow = Flow.OPEN
         self.state, self.sending = Receiving.IDLE, Sending.OPEN
         self.reused = self.is_remembered = False
-        self._clear()
-
-    def _clear(self) -> None:
-        """Forget the previous exchange."""
-        self._limit_ns = self.ended_at = self.merged_at = self.paused = 0
-        self.head = ResponseHead()
-        self.trailers: list[tuple[bytes, bytes]] | None = None
-        self.failure: UpstreamError | None = None
 
     def begin(self, taker: Taker, facts: ConnectionFacts, *, bodiless: bool, switches: bool = False) -> None:
         """Serve one exchange; `bodiless`: its response has no body, even if its head announces one.
@@ -219,10 +177,17 @@ class Carrier(ABC):
         self.state, self.sending = RECEIVING[self.state, "begin"], Sending.OPEN
         self._taker, self._facts = taker, facts
         facts.protocol = self.protocol
+        self._limit_ns = self.ended_at = self.merged_at = self.paused = 0
+        self.head = ResponseHead()
+        self.trailers: Headers | None = None
+        self.failure: UpstreamError | None = None
 
     @abstractmethod
-    def send_head(self, head: RequestHead, body: bytes | None) -> None:
-        """Send a request's head, with its body if that has come whole."""
+    def send_head(self, request: Request, target: bytes, headers: Headers, body: bytes | None) -> None:
+        """Send a request's head, with its body if that has come whole.
+
+        `headers` are those for the server itself, without the host.
+        """
 
     @abstractmethod
     def send_body(self, piece: bytes, *, last: bool, trailers: Sequence[tuple[bytes, bytes]] | None = None) -> None:
@@ -358,6 +323,9 @@ class Connection(Carrier):
         self._socket = sock
         self._parser: httptools.HttpResponseParser | None = None
         super().__init__(clock, upstream)
+        self._body: list[bytes] = []
+        self._is_at_chunk = False
+        """True if the next byte of the response begins a chunk of its body, or the end."""
         self.closed_by_peer: Callable[[Exception | None], None] = lambda _: None
         """Called when the peer closes the connection (None), or breaks it, while no exchange is on it."""
         self.via: OutwardProxy | None = None
@@ -374,39 +342,35 @@ class Connection(Carrier):
         if self._parser is None:
             self._parser = httptools.HttpResponseParser(self)
             self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=True)  # clients take such heads, too
-        if self.reused:
-            self._clear()
-
-    def _clear(self) -> None:
-        super()._clear()
-        self._body: list[bytes] = []
         self._overhead = self._received = 0
-        self._expected: int | None = None
         self._is_chunked = False
-        self._is_at_chunk = False
-        """True if the next byte of the response begins a chunk of its body, or the end."""
 
-    def send_head(self, head: RequestHead, body: bytes | None) -> None:
-        self._is_chunked = head.is_chunked or (head.lacks_length and body is None)
-        own = guard.with_one_cookie(head.headers) if head.stream else head.headers
-        headers = [(b"host", head.authority), *own]
-        if head.lacks_length and body is not None:
-            headers.append((b"content-length", b"%d" % len(body)))
-        elif self._is_chunked:
+    def send_head(self, request: Request, target: bytes, headers: Headers, body: bytes | None) -> None:
+        authority, spelling = self.upstream.authority, request.spelling
+        self._is_chunked = b"transfer-encoding" in spelling and guard.transfer_codings(request.headers) == [b"chunked"]
+        if request.stream:  # HTTP/2 delimits the body, and splits cookies
+            headers = guard.with_one_cookie(headers)
+            if b"content-length" not in spelling and body:
+                headers.append((b"content-length", b"%d" % len(body)))
+            elif b"content-length" not in spelling and body is None:
+                self._is_chunked = True
+        headers = [(b"host", authority), *headers]
+        if self._is_chunked:
             headers.append((b"transfer-encoding", b"chunked"))
-        if head.switches:
+        if self._wanted is _ExpectedAnswer.SWITCH:
             headers += UPGRADE
-        elif head.closes:
+        elif not request.keeps:
             headers.append((b"connection", b"close"))
-        target = head.target
         if self.via is not None:
-            target = b"http://" + head.authority + target
+            target = b"http://" + authority + target
             headers += self.via.authorization
-        spelled = head.spelling.get
+        spelled = spelling.get
         lines = [b"%s: %s" % (spelled(name, name), value) for name, value in headers]
-        sent = b"\r\n".join((b"%s %s HTTP/1.1" % (head.method.encode("ascii"), target), *lines, b"\r\n"))
-        is_whole = body is not None
-        self.send(sent + self._framed(body or b"", last=True) if is_whole else sent, last=is_whole)
+        head = b"\r\n".join((b"%s %s HTTP/1.1" % (request.method.encode("ascii"), target), *lines, b"\r\n"))
+        if body is None:
+            self.send(head, last=False)
+        else:
+            self.send(head + (self._framed(body, last=True) if self._is_chunked else body), last=True)
 
     def pad(self, size: int) -> None:
         """Ignore it: HTTP/1.1 has no padding."""

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from wiretape.recorder.facts import EndedBy
-from wiretape.recorder.relay.client import LINGER_SECONDS, Headers
+from wiretape.recorder.relay.client import LINGER_SECONDS
 from wiretape.recorder.relay.recording import ExchangeFrames
+from wiretape.recorder.relay.request import Headers
 from wiretape.recorder.relay.responder import Takeover
 from wiretape.recorder.relay.server import Http1Client
 from wiretape.recorder.relay.sockets import Socket

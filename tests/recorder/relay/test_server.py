@@ -26,8 +26,9 @@ from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.demo.upstream import Scene, answer
 from wiretape.recorder.errors import CannotListen
 from wiretape.recorder.relay import local, server
-from wiretape.recorder.relay.client import Client, Request
+from wiretape.recorder.relay.client import Client
 from wiretape.recorder.relay.guard import Refusal
+from wiretape.recorder.relay.request import Request
 from wiretape.recorder.relay.responder import Responder
 from wiretape.recorder.relay.server import Http1Client
 from wiretape.recorder.relay.states import INBOUND, IllegalStep, Inbound

@@ -18,8 +18,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from wiretape.recorder.relay.app import HttpApp
-from wiretape.recorder.relay.client import Client, Request
+from wiretape.recorder.relay.client import Client
 from wiretape.recorder.relay.guard import Policy, Refusal
+from wiretape.recorder.relay.request import Request
 from wiretape.recorder.relay.responder import Responder
 from wiretape.viewer.wings.page import document
 from wiretape.viewer.wings.page.values import ExchangeSource, PageSource, RunSource, Settings

@@ -33,8 +33,9 @@ from wiretape.recorder.commands.metrics import RecorderState, Setup
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.relay import guard
 from wiretape.recorder.relay.app import HttpApp
-from wiretape.recorder.relay.client import Client, Request
+from wiretape.recorder.relay.client import Client
 from wiretape.recorder.relay.guard import Policy, Refusal
+from wiretape.recorder.relay.request import Request
 from wiretape.recorder.relay.server import Server
 from wiretape.recorder.tape.redact import message
 from wiretape.viewer.stats import conventions

@@ -15,9 +15,10 @@ from typing import Any, Final, TypeVar
 
 from wiretape.recorder.clock import SYSTEM, KernelTime
 from wiretape.recorder.relay import pointing, server
-from wiretape.recorder.relay.client import App, Client, Request
+from wiretape.recorder.relay.client import App, Client
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.providers import Upstream
+from wiretape.recorder.relay.request import Request
 from wiretape.recorder.relay.responder import Responder
 from wiretape.recorder.tape.masking import Rules
 from wiretape.viewer.wings.replay import recording, testenv, timeline

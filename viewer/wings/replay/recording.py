@@ -23,11 +23,12 @@ from wiretape.recorder.decode.exchange import FAILURES
 from wiretape.recorder.errors import TapeBusy, WiretapeError
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.relay import providers, service
-from wiretape.recorder.relay.client import Client, Request
+from wiretape.recorder.relay.client import Client
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.relay.outward import Proxies
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.proxy import RelayedExchange
+from wiretape.recorder.relay.request import Request
 from wiretape.recorder.relay.upstream import Timeouts
 from wiretape.recorder.tape import cut, file, journal, lock, merge, retention
 from wiretape.recorder.tape.journal import Finished

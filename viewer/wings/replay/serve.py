@@ -18,8 +18,9 @@ from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.relay import providers, proxy
 from wiretape.recorder.relay.app import HttpApp
-from wiretape.recorder.relay.client import Client, Request
+from wiretape.recorder.relay.client import Client
 from wiretape.recorder.relay.guard import Refusal
+from wiretape.recorder.relay.request import Request
 from wiretape.recorder.relay.responder import Responder
 from wiretape.recorder.relay.server import Http1Client
 from wiretape.recorder.sanitize import safe

@@ -21,8 +21,9 @@ from wiretape.recorder.decode.framings.websocket import Incoming, WebSocketMessa
 from wiretape.recorder.decode.operation import api_at
 from wiretape.recorder.decode.websocket import is_microphone
 from wiretape.recorder.errors import WiretapeError
-from wiretape.recorder.relay.client import LINGER_SECONDS, Request
+from wiretape.recorder.relay.client import LINGER_SECONDS
 from wiretape.recorder.relay.guard import Refusal
+from wiretape.recorder.relay.request import Request
 from wiretape.recorder.relay.responder import Responder, Takeover
 from wiretape.recorder.relay.server import Http1Client
 from wiretape.recorder.relay.sockets import Socket
