@@ -15,10 +15,9 @@ from wiretape.recorder.relay import http2_upstream
 from wiretape.recorder.relay.http2 import STREAMS
 from wiretape.recorder.relay.http2_frames import GoAway
 from wiretape.recorder.relay.http2_upstream import Http2Connection
-from wiretape.recorder.relay.kept import KEPT
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.request import Priority
-from wiretape.recorder.relay.upstream import Carrier, Connection, ConnectionFacts, Transport
+from wiretape.recorder.relay.upstream import IDLE_CONNECTIONS, Carrier, Connection, ConnectionFacts, Transport
 
 
 class Mirrored(Protocol):
@@ -145,7 +144,7 @@ class Mirror:
         """Keep an idle connection of HTTP/1.1 for another request."""
         assert isinstance(carrier, Connection)
         idle = self._idle.setdefault(carrier.upstream, [])
-        if self._client.is_closed or len(idle) >= KEPT:
+        if self._client.is_closed or len(idle) >= IDLE_CONNECTIONS:
             carrier.close()
             return
         carrier.keep()

@@ -55,7 +55,7 @@ class StreamCarrier(Carrier):
 
     def __init__(self, connection: "Http2Connection", *, reused: bool) -> None:
         self._connection = connection
-        super().__init__(connection.clock, connection.upstream)
+        super().__init__(connection.clock, connection.upstream, connection.socket.loop)
         self.reused = reused
         self._stream: Http2Stream[StreamCarrier] | None = None
         self._waiting: list[bytes] = []

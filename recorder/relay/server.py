@@ -25,14 +25,13 @@ from wiretape.recorder.relay.hello import HANDSHAKE
 from wiretape.recorder.relay.http2 import UNREAD_BYTES
 from wiretape.recorder.relay.http2_server import Http2Client
 from wiretape.recorder.relay.http2_upstream import Http2Connection
-from wiretape.recorder.relay.kept import KeptConnections
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.request import Headers, Request
 from wiretape.recorder.relay.responder import Responder, Takeover
 from wiretape.recorder.relay.sockets import Ends, Socket, ask_for_times, send_at_once
 from wiretape.recorder.relay.states import INBOUND, OUTBOUND, Flow, Inbound, Outbound, raise_illegal
 from wiretape.recorder.relay.timers import LazyTimer
-from wiretape.recorder.relay.upstream import Carrier, Connection, ConnectionFacts, Transport
+from wiretape.recorder.relay.upstream import IDLE_CONNECTIONS, Carrier, Connection, ConnectionFacts, Transport
 
 HEAD_BYTES = 256 << 10
 """Limit of a request's head, in bytes: API servers take 8 KiB to 1 MiB. Also of trailers."""
@@ -88,7 +87,6 @@ class Http1Client:
         "_is_new",
         "_is_reset",
         "_kept",
-        "_loop",
         "_on_closed",
         "_out",
         "_outbound",
@@ -108,7 +106,6 @@ class Http1Client:
 
     def __init__(self, sock: Socket, app: App, clock: Clock, on_closed: Callable[["Http1Client"], None]) -> None:
         self._socket, self._app, self._clock, self._on_closed = sock, app, clock, on_closed
-        self._loop = asyncio.get_running_loop()
         self._inbound, self._outbound, self._flow = Inbound.HEAD, Outbound.IDLE, Flow.OPEN
         self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
         self._requests = list[Request]()
@@ -128,10 +125,11 @@ class Http1Client:
         self._out: list[bytes] = []
         self._frame = _unframed
         self._deadline: int | None = None
-        self._timer = LazyTimer(self._loop)
+        self._timer = LazyTimer(sock.loop)
         self.keep_seconds = KEEP_ALIVE_SECONDS
         """Time that the connection is kept without a request."""
-        self._kept = KeptConnections()
+        self._kept = dict[str, Connection]()
+        """Idle connections to API servers by their URL; the one used last is the last."""
 
     def open(self) -> None:
         """Begin to read; at once, for bytes that came with the connection, and are a whole request most of the time."""
@@ -244,7 +242,8 @@ class Http1Client:
         """Close, and tell the responder, or the other protocol."""
         responder, takeover = self._release()
         if error is not None:
-            self._kept.reset()
+            for connection in self._kept.values():
+                connection.reset()
         self.close()
         if takeover is not None:
             takeover.lost(error)
@@ -407,22 +406,25 @@ class Http1Client:
         if only_sooner and self._deadline is not None and self._deadline <= due:
             return
         self._deadline = due
-        if not self._timer.fires_by(due):
-            self._timer.set(due, seconds, self.guarded(self._check_deadline))
+        self._timer.set(due, seconds, self._check_deadline)
 
     def _check_deadline(self) -> None:
         if self._deadline is None or self._outbound is Outbound.CLOSED:
             return
         left = (self._deadline - self._clock.now()) / 1e9
         if left > 0.001:
-            self._timer.set(self._deadline, left, self.guarded(self._check_deadline))
-        elif self._responder is not None:
-            self._deadline = None
-            self._responder.request_failed(
-                Refusal(408, f"nothing of the request body came for {BODY_PAUSE_SECONDS:g} s")
-            )
-        else:
-            self.drop()
+            self._timer.set(self._deadline, left, self._check_deadline)
+            return
+        self._deadline = None
+        try:
+            if self._responder is not None:
+                self._responder.request_failed(
+                    Refusal(408, f"nothing of the request body came for {BODY_PAUSE_SECONDS:g} s")
+                )
+            else:
+                self.drop()
+        except Exception as error:  # noqa: BLE001 - the event loop would only print it
+            self.failed(error)
 
     # answers
 
@@ -466,7 +468,7 @@ class Http1Client:
         early, self._after, self._parser = self._after, b"", None
         self._takeover, self._responder, self._deadline = takeover, None, None
         self._requests.clear()
-        self._kept.close()
+        self._close_kept()
         self._socket.resume()
         return self._socket, early
 
@@ -608,13 +610,13 @@ class Http1Client:
         self._deafen()
         if linger:
             self._outbound = OUTBOUND[self._outbound, "linger"]
-            self._kept.close()
+            self._close_kept()
             self._socket.end()
             self._socket.resume()
             self._set_deadline(LINGER_SECONDS)
         elif self._socket.unsent:
             self._outbound = OUTBOUND[self._outbound, "flush"]
-            self._kept.close()
+            self._close_kept()
             self._set_deadline(LAST_SECONDS)
         else:
             self.close()
@@ -646,7 +648,11 @@ class Http1Client:
 
     def kept(self, upstream: Upstream) -> Connection | None:
         """Return the connection that an earlier exchange left open, if it is still open and silent."""
-        return self._kept.take(upstream)
+        connection = self._kept.pop(upstream.url, None)
+        if connection is None or connection.is_silent():
+            return connection
+        connection.close()
+        return None
 
     def connect_at_once(self, transport: Transport, upstream: Upstream, facts: ConnectionFacts) -> Connection | None:
         """Return a new connection to a server on this machine; None: `connect` has to."""
@@ -667,7 +673,10 @@ class Http1Client:
 
     def adopt(self, connection: Connection) -> None:
         """Keep an idle connection for the next request to its server."""
-        self._kept.add(connection, self._kept_closed)
+        connection.closed_by_peer = self._kept_closed
+        self._kept[connection.upstream.url] = connection
+        if len(self._kept) > IDLE_CONNECTIONS:
+            self._kept.pop(next(iter(self._kept))).close()
 
     def _kept_closed(self, connection: Connection, error: Exception | None) -> None:
         """End as a server ended a connection between two exchanges, unless another server keeps its own.
@@ -675,12 +684,19 @@ class Http1Client:
         A request that has begun to come stays: it goes over a new connection, instead of being lost with this one. So
         does the first request, for which the connection was opened: a new one has the reason.
         """
+        if self._kept.get(connection.upstream.url) is connection:
+            del self._kept[connection.upstream.url]
         if self._kept or not self.is_idle or not connection.reused:
             return
         self._socket.look()
         if self._outbound not in _ANSWERED and not self._head_bytes:
             self._is_reset = error is not None
             self.close()
+
+    def _close_kept(self) -> None:
+        for connection in self._kept.values():
+            connection.close()
+        self._kept.clear()
 
     def drop(self) -> None:
         """Close the connection for a reason of our own, and report it: the client has not left."""
@@ -700,7 +716,7 @@ class Http1Client:
         if self._is_reset:
             self._socket.reset()
         self._socket.close()
-        self._kept.close()
+        self._close_kept()
         if self.opened is not None:
             self.opened.close()
         self._parser = None  # which refers to this connection

@@ -173,6 +173,22 @@ class Handler(Protocol):
         """The handler itself raised."""
 
 
+class _Nobody:
+    """The handler of a closed socket, which gets no events: with its last one, both would wait for a collection."""
+
+    def received(self, at: int, data: memoryview) -> None: ...
+
+    def progressed(self) -> None: ...
+
+    def write_failed(self, error: OSError) -> None: ...
+
+    def lost(self, error: Exception | None) -> None: ...
+
+    def failed(self, error: Exception) -> None:
+        raise error
+
+
+_NOBODY = _Nobody()
 Ends = tuple[tuple[str, int], tuple[str, int]]
 """The addresses of a connection over IPv4: one end's, and the other's."""
 
@@ -187,15 +203,15 @@ class Socket:
     """
 
     __slots__ = (
-        "_clock", "_free_at", "_handler", "_has_hung_up", "_is_ending", "_is_read_to_end", "_is_writing", "_loop",
-        "_now", "_poller", "_receive_into", "_send", "_sock", "_take", "_unsent", "_write_error", "has_ended",
-        "has_kernel_time", "is_closed", "is_reading", "kernel_time", "since", "stamp", "unsent", "written",
+        "_clock", "_free_at", "_handler", "_has_hung_up", "_is_ending", "_is_read_to_end", "_is_writing", "_now",
+        "_poller", "_receive_into", "_send", "_sock", "_take", "_unsent", "_write_error", "has_ended",
+        "has_kernel_time", "is_closed", "is_reading", "kernel_time", "loop", "since", "stamp", "unsent", "written",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, clock: Clock, kernel_time: KernelTime | None = None) -> None:
         self._sock, self._clock, self.kernel_time = sock, clock, kernel_time
         self._now, self._receive_into, self._send = clock.now, sock.recvmsg_into, sock.send
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._handler: Handler
         self._take: Callable[[int, memoryview], None]
         """The handler's `received`, or what decrypts for it."""
@@ -210,7 +226,7 @@ class Socket:
         self.has_kernel_time = False
         self.unsent = self.written = 0
         self.stamp = self.since = 0
-        self._poller = _Poller.of(self._loop)
+        self._poller = _Poller.of(self.loop)
         if kernel_time is not None:
             ask_for_times(sock)
 
@@ -293,17 +309,19 @@ class Socket:
             self._free_at = now
         self.has_kernel_time = at is not None
         self.stamp = stamp = now if at is None else max(at, self.stamp)
+        handler = self._handler
         try:
             self._take(stamp, _READ[:size])
         except Exception as error:  # noqa: BLE001 - the event loop would only print it
-            self._handler.failed(error)
+            handler.failed(error)
         return True
 
-    def _tell(self, told: Callable[..., None], *facts: object) -> None:
+    def _tell(self, event: Callable[..., None], *facts: object) -> None:
+        handler = self._handler
         try:
-            told(*facts)
+            event(*facts)
         except Exception as error:  # noqa: BLE001 - the event loop would only print it
-            self._handler.failed(error)
+            handler.failed(error)
 
     def write(self, data: bytes) -> bool:
         """Send; return True if the kernel took all of it at once."""
@@ -325,7 +343,7 @@ class Socket:
         self.unsent += len(data) - sent
         if not self._is_writing:
             self._is_writing = True
-            self._loop.add_writer(self._sock, self._write_on)
+            self.loop.add_writer(self._sock, self._write_on)
         return False
 
     def _write_on(self) -> None:
@@ -356,7 +374,7 @@ class Socket:
         self.unsent = 0
         if self._is_writing:
             self._is_writing = False
-            self._loop.remove_writer(self._sock)
+            self.loop.remove_writer(self._sock)
 
     def _stop_writing(self, error: OSError) -> None:
         if error.errno != errno.EPIPE:  # which follows an end that is read as one
@@ -366,7 +384,7 @@ class Socket:
         if self._is_read_to_end and isinstance(error, ConnectionError):
             self.hung_up()
         else:
-            self._loop.call_soon(self._tell_write_failed, error)
+            self.loop.call_soon(self._tell_write_failed, error)
 
     def _tell_write_failed(self, error: OSError) -> None:
         if not self.is_closed:
@@ -400,6 +418,7 @@ class Socket:
     def _leave_loop(self, *, is_closed: bool) -> None:
         self._poller.remove(self._sock.fileno(), is_closed=is_closed)
         self.is_reading, self.is_closed = False, True
+        self._handler, self._take = _NOBODY, _NOBODY.received
 
     def detach(self) -> socket.socket:
         """Return the socket, without unsent bytes, to a new owner: for this object it is closed."""
@@ -410,8 +429,12 @@ class Socket:
     def _lose(self, error: Exception | None) -> None:
         self.stamp = self._clock.now()
         self.has_ended = error is None
+        handler = self._handler
         self.close()
-        self._tell(self._handler.lost, error)
+        try:
+            handler.lost(error)
+        except Exception as fault:  # noqa: BLE001 - the event loop would only print it
+            handler.failed(fault)
 
 
 class TlsSocket(Socket):
@@ -452,7 +475,7 @@ class TlsSocket(Socket):
 
         Raises OSError (`ssl.SSLError` is one).
         """
-        self._secured = self._loop.create_future()
+        self._secured = self.loop.create_future()
         self._incoming.write(early)
         self.start(_Shaking(self._secured))
         try:
@@ -497,7 +520,7 @@ class TlsSocket(Socket):
     def start(self, handler: Handler, *, is_read_to_end: bool = False) -> None:
         """Report to `handler` from now on, beginning with the bytes that came with the end of the handshake."""
         if self._secured is None and self._incoming.pending:
-            self._loop.call_soon(self._tell, self._decrypt_on)  # before the next read, which may be the reset
+            self.loop.call_soon(self._tell, self._decrypt_on)  # before the next read, which may be the reset
         super().start(handler, is_read_to_end=is_read_to_end)
         self._take = self._decrypt_on
 
@@ -516,7 +539,7 @@ class TlsSocket(Socket):
         if self._is_over and not self.is_closed:
             self._lose(error)
         elif size >= READ_BYTES:
-            self._loop.call_soon(self._tell, self._decrypt_on)
+            self.loop.call_soon(self._tell, self._decrypt_on)
 
     @property
     def holds_more(self) -> bool:

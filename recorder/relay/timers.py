@@ -8,7 +8,7 @@ _FARTHEST_SECONDS = 60.0
 
 
 class LazyTimer:
-    """A timer that is set again only when it fires, or must fire sooner: its owner then looks for the deadline of now.
+    """A timer that is moved only when it fires, or must fire sooner: its owner then looks for the deadline of now.
 
     It keeps no reference to its owner while it is not set, which would make both wait for a garbage collection.
     """
@@ -20,13 +20,12 @@ class LazyTimer:
         self._handle: asyncio.TimerHandle | None = None
         self._at = 0
 
-    def fires_by(self, due: int) -> bool:
-        """Return True if it is set, and fires no later than at a time, in ns."""
-        return self._handle is not None and self._at <= due
-
     def set(self, due: int, seconds: float, call: Callable[[], object]) -> None:
-        """Call a function at a time, in ns, which is in `seconds`, or before; an earlier call is cancelled."""
-        self.cancel()
+        """Call a function at a time, in ns, which is in `seconds`, or before; a call that is set for then stays."""
+        if self._handle is not None:
+            if self._at <= due:
+                return
+            self._handle.cancel()
         if seconds > _FARTHEST_SECONDS:
             due, seconds = due - int((seconds - _FARTHEST_SECONDS) * 1e9), _FARTHEST_SECONDS
         self._at, self._handle = due, self._loop.call_later(seconds, self._fire, call)

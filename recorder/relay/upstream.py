@@ -37,6 +37,8 @@ _UNKNOWN_AUTHORITY = frozenset({18, 19, 20, 21})
 """OpenSSL's codes for certificates that are self-signed, or signed by an unknown authority."""
 _REFUSALS = ("_ALERT_HANDSHAKE_FAILURE", "_ALERT_BAD_CERTIFICATE", "_ALERT_UNKNOWN_CA", "_ALERT_ACCESS_DENIED")
 """OpenSSL's names of alerts by which a server refuses a client's certificate, or, before TLS 1.3, the lack of one."""
+IDLE_CONNECTIONS = 8
+"""Limit of idle connections of HTTP/1.1: of one client's to API servers, or of a client of HTTP/2 to one of them."""
 NO_BODY = frozenset({204, 304})
 """The statuses of answers without a body."""
 UPGRADE = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
@@ -160,10 +162,10 @@ class Carrier(ABC):
 
     protocol = "http/1.1"
 
-    def __init__(self, clock: Clock, upstream: Upstream) -> None:
+    def __init__(self, clock: Clock, upstream: Upstream, loop: asyncio.AbstractEventLoop) -> None:
         self._clock, self.upstream = clock, upstream
         self._taker: Taker | None = None
-        self._timer = LazyTimer(asyncio.get_running_loop())
+        self._timer = LazyTimer(loop)
         self._active_at = 0
         self._flow = Flow.OPEN
         self.state, self.sending = Receiving.IDLE, Sending.OPEN
@@ -287,9 +289,7 @@ class Carrier(ABC):
         """End the exchange after a silence of `seconds`."""
         self._limit_ns = int(seconds * 1e9)
         self._active_at = max(self._active_at, self._clock.now())
-        due = self._active_at + self._limit_ns
-        if not self._timer.fires_by(due):
-            self._timer.set(due, seconds, self._check_limit)
+        self._timer.set(self._active_at + self._limit_ns, seconds, self._check_limit)
 
     def _check_limit(self) -> None:
         if not self._limit_ns or self.state not in RUNNING or self._taker is None:
@@ -322,11 +322,11 @@ class Connection(Carrier):
     def __init__(self, sock: Socket, clock: Clock, upstream: Upstream) -> None:
         self._socket = sock
         self._parser: httptools.HttpResponseParser | None = None
-        super().__init__(clock, upstream)
+        super().__init__(clock, upstream, sock.loop)
         self._body: list[bytes] = []
         self._is_at_chunk = False
         """True if the next byte of the response begins a chunk of its body, or the end."""
-        self.closed_by_peer: Callable[[Exception | None], None] = lambda _: None
+        self.closed_by_peer: Callable[[Connection, Exception | None], None] = _ignore_close
         """Called when the peer closes the connection (None), or breaks it, while no exchange is on it."""
         self.via: OutwardProxy | None = None
         """The proxy at the other end, which passes requests for plain HTTP on; None: it is the server, or a tunnel."""
@@ -433,8 +433,8 @@ class Connection(Carrier):
         return False
 
     def close(self, code: int | None = None) -> None:
-        """Close at once."""
-        self._parser = None  # which refers to this connection
+        """Close at once, without a reference that leads back here: it would wait for a garbage collection."""
+        self._parser, self.closed_by_peer = None, _ignore_close
         self._timer.cancel()
         self._socket.close()
 
@@ -549,8 +549,9 @@ class Connection(Carrier):
             self._taker.came(self.ended_at, None, b"", True)
 
     def _leave_idle(self, error: Exception | None = None) -> None:
+        report = self.closed_by_peer
         self.close()
-        self.closed_by_peer(error)
+        report(self, error)
 
     # httptools callbacks
 
@@ -657,6 +658,10 @@ class Connection(Carrier):
 
     def _release(self) -> None:
         self._socket.resume()
+
+
+def _ignore_close(_connection: Connection, _error: Exception | None) -> None:
+    pass
 
 
 def words(error: Exception) -> str:

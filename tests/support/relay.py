@@ -431,6 +431,7 @@ class ByHand(Socket):
 
     def __init__(self) -> None:
         self.is_closed = self.is_paused = self.has_kernel_time = False
+        self.loop = asyncio.get_running_loop()
         self.stamp = self.since = self.unsent = self.written = 0
         self.kernel_time = None
         self.sent: list[bytes] = []

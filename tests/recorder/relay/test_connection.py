@@ -29,7 +29,7 @@ class Exchange:
         self.facts = ConnectionFacts()
         self.socket = ByHand()
         self.connection = Connection(self.socket, Clock(now=lambda: self.now), UPSTREAM)
-        self.connection.closed_by_peer = lambda _: self.told.append("closed by peer")
+        self.connection.closed_by_peer = lambda *_: self.told.append("closed by peer")
         self.socket.start(self.connection)
 
     def begin(self, *, bodiless: bool = False) -> None:

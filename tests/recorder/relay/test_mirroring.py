@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.relay import Answer, Kept, Relay, dial, on_loop, post, reset, serving, serving_raw, take, until
 from wiretape.recorder.demo.upstream import Scene, ScriptedUpstream, answer
-from wiretape.recorder.relay import kept, server
+from wiretape.recorder.relay import server
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n3\r\n:a\n\r\n"
@@ -169,7 +169,7 @@ async def test_each_named_upstream_has_a_connection_of_its_own(tmp_path: Path) -
 
 @on_loop
 async def test_a_client_keeps_few_connections_upstream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "KEPT", 1)
+    monkeypatch.setattr(server, "IDLE_CONNECTIONS", 1)
     async with ScriptedUpstream(lambda _: Scene([(0, OK)])) as one, ScriptedUpstream(lambda _: Scene([(0, OK)])) as two:
         relay = Relay(tmp_path, others=[f"one={one.url}", f"two={two.url}"])
         await relay.start()
