@@ -39,7 +39,9 @@ class HttpApp:
     def serve(self, client: Client, request: Request) -> Responder | None:
         """Answer a request, at once (None) or later, unless it may not pass."""
         refusal = guard.check(request.method, request.target, request.headers, self.policy)
-        refusal = refusal or self.check_version(request) or self.admit(client, request)
+        if request.version == "1.0":
+            refusal = refusal or self.check_version(request)
+        refusal = refusal or self.admit(client, request)
         if refusal is not None:
             self.client_rejected(refusal)
             self.refuse(client, refusal)

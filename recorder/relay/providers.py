@@ -18,7 +18,6 @@ _HOST = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?", re.ASCII | re.
 _HOST_LENGTH = 253
 _PATH = re.compile(r"[\x21-\x7e]*")
 _VERSION = re.compile(rb"/v\d\w*$")
-_DOUBLED = re.compile(rb"^(?:/v1)+(?=/v1/)")
 _OPERATION = re.compile(
     rb"/(?:chat/completions|completions|responses|messages|embeddings|models|images|audio|files|batches|moderations)"
     rb"(?=[/?]|$)"
@@ -30,7 +29,7 @@ _OPERATION = re.compile(
 class Upstream:
     """An API server: its name below which it is served ("" at the root) and its base URL, in parts.
 
-    `api` is the well-known API that is there, if it is known to be.
+    `api` is the well-known API that is there, if it is known to be. `version` ends the URL, such as `/v1`, if one does.
     """
 
     name: str
@@ -42,6 +41,7 @@ class Upstream:
     prefix: bytes
     authorization: bytes | None
     api: str | None = None
+    version: bytes = b""
 
     def __hash__(self) -> int:
         return hash(self.url)  # a hash of all fields would cost more, in each exchange
@@ -73,6 +73,8 @@ def make(name: str, url: str) -> Upstream:
         raise ValueError("an upstream's URL must have its path percent-encoded")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else _ascii_host(parts.hostname)
     authority = host if port is None else f"{host}:{port}"
+    prefix = parts.path.rstrip("/").encode("ascii")
+    version = _VERSION.search(prefix)
     return Upstream(
         name=name,
         url=url.rstrip("/"),
@@ -80,9 +82,10 @@ def make(name: str, url: str) -> Upstream:
         host=parts.hostname if ":" in parts.hostname else host,
         port=port or (443 if parts.scheme == "https" else 80),
         authority=authority.encode(),
-        prefix=parts.path.rstrip("/").encode("ascii"),
+        prefix=prefix,
         authorization=_basic(parts.username, parts.password),
         api=api_of(host),
+        version=version[0] if version else b"",
     )
 
 
@@ -175,11 +178,12 @@ def _versioned(upstream: Upstream, rest: bytes) -> bytes:
     api = apis.BY_NAME[upstream.api] if upstream.api else None
     if api and upstream.prefix and rest.startswith(upstream.prefix + b"/"):
         return rest[len(upstream.prefix) :]
-    if version := _VERSION.search(upstream.prefix):
-        while rest.startswith(version[0] + b"/"):
-            rest = rest[len(version[0]) :]
+    if version := upstream.version:
+        while rest.startswith(version + b"/"):
+            rest = rest[len(version) :]
         return rest
-    rest = _DOUBLED.sub(b"", rest)
+    while rest.startswith(b"/v1/v1/"):
+        rest = rest[len(b"/v1") :]
     return api.version.encode() + rest if api and api.version and _OPERATION.match(rest) else rest
 
 
@@ -208,4 +212,4 @@ def api_variables(upstream: Upstream) -> tuple[Variable, ...]:
 def sdk_base(base: str, upstream: Upstream, path: str) -> str:
     """Return the base URL to point an SDK at; without `path` if the upstream's own URL has a version in its path."""
     mount = f"{base}/{upstream.name}" if upstream.name else base
-    return mount if _VERSION.search(upstream.prefix) else mount + path
+    return mount if upstream.version else mount + path

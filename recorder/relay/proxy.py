@@ -35,7 +35,7 @@ from wiretape.recorder.relay.recording import ExchangeFrames, Unrecorded
 from wiretape.recorder.relay.request import HTTP2, Headers, Request
 from wiretape.recorder.relay.responder import Responder
 from wiretape.recorder.relay.server import KEEP_ALIVE_MOST_SECONDS, KEEP_ALIVE_SECONDS, Http1Client
-from wiretape.recorder.relay.states import STAGE, RequestBody, Stage
+from wiretape.recorder.relay.states import STAGE, Receiving, RequestBody, Stage
 from wiretape.recorder.relay.tap import Tap
 from wiretape.recorder.relay.upstream import UPGRADE, Carrier, Connection, ResponseHead, Transport
 from wiretape.recorder.relay.websocket import WebSocket
@@ -75,8 +75,7 @@ _LAG_NS = int(LAG_SECONDS * 1e9)
 _KEPT_OFF = frozenset((b"host", b"content-length", b"expect", b"x-wiretape-label"))
 """Headers of a request that upstream does not get as they came."""
 _ACCEPT = b"accept-encoding"
-_OWN_NAMES = frozenset((b"x-wiretape-id",))
-_LENGTH_TOO = _OWN_NAMES | {b"content-length"}
+_INFORMED_OFF = frozenset((b"x-wiretape-id", b"content-length"))
 _PROMISED = re.compile(rb"\btimeout\s*=\s*(\d{1,6})", re.IGNORECASE)
 _CLOSED = ("eof", "reset")
 _OWN = ("local", "headers_timeout", "idle_timeout")
@@ -393,7 +392,8 @@ class RelayedExchange(Responder):
         if request.padding:
             self._pass_padding(connection)
         connection.send_head(request, self._upstream.prefix + self._rest, headers, body)
-        self._limit(self._proxy.transport.limits.headers)
+        if self._how.is_recorded:
+            connection.limit(self._proxy.transport.limits.headers)
 
     def _passed_headers(self) -> Headers:
         """Return the request's headers for upstream, without those of the connection."""
@@ -439,10 +439,9 @@ class RelayedExchange(Responder):
 
     def _end_upload(self) -> None:
         """Record the received rest of the request's body, and its end."""
-        if self._upload is RequestBody.COMING:
-            self._upload = RequestBody.WHOLE
-            self._recording.upload(self._request.take())
-            self._recording.uploaded(whole=self._request.complete)
+        self._upload = RequestBody.WHOLE
+        self._recording.upload(self._request.take())
+        self._recording.uploaded(whole=self._request.complete)
 
     def request_failed(self, refusal: Refusal) -> None:
         """End the exchange: the rest of the request's body will not come."""
@@ -460,7 +459,7 @@ class RelayedExchange(Responder):
         if head.status == 100 and guard.expects_continue(self._request.headers):
             self._ask_for_body()
         elif self._is_unanswered:
-            headers = guard.end_to_end(head.headers, without=_LENGTH_TOO)
+            headers = guard.end_to_end(head.headers, without=_INFORMED_OFF)
             self._client.inform(head.status, head.reason, headers)
 
     def _ask_for_body(self) -> None:
@@ -531,8 +530,8 @@ class RelayedExchange(Responder):
         finally:
             if head is not None:
                 self._recording.head(head.status, head.headers, head.framing)
-                if not ends:
-                    self._limit(self._proxy.transport.limits.idle)
+                if not ends and self._connection is not None and self._how.is_recorded:
+                    self._connection.limit(self._proxy.transport.limits.idle)
             if body:
                 self._relayed(at, relayed, body)
 
@@ -552,11 +551,6 @@ class RelayedExchange(Responder):
             headers += [(b"upgrade", b"HTTP/1.1"), (b"x-wiretape-upstream-status", b"%d" % status)]
             status, reason = instead, b""
         self._client.start(status, reason, headers, chunked=chunked, closes=not head.keeps)
-
-    def _limit(self, seconds: float) -> None:
-        """Limit upstream's silence; of unrecorded exchanges, such as a tool's events, it may last as in a tunnel."""
-        if self._connection is not None and self._how.is_recorded:
-            self._connection.limit(seconds)
 
     def _relayed(self, at: int, relayed: int | None, body: bytes) -> None:
         """Record a read, at once or when the client has taken it."""
@@ -695,24 +689,27 @@ class RelayedExchange(Responder):
         for waiting in (self._continue, self._connecting, self._rest_limit):
             if waiting is not None:
                 waiting.cancel()
-        self._end_upload()
+        if self._upload is RequestBody.COMING:
+            self._end_upload()
         for came_at, body, _ in self._waiting:
             self._recording.read(came_at, None, body)
         self._waiting.clear()
         connection = self._connection
-        paused, surplus = (connection.paused, connection.surplus) if connection else (0, False)
+        reset_code = None if ended_by == "end" else self._reset_code(ended_by)
+        if connection is None:
+            self._recording.end(ended_by, detail, at, reset_code=reset_code)
+            return
         self._recording.end(
             ended_by,
             detail,
             at,
-            paused=paused,
-            surplus=surplus,
-            trailers=connection.trailers if connection else None,
-            reset_code=self._reset_code(ended_by),
+            paused=connection.paused,
+            surplus=connection.state is Receiving.SURPLUS,
+            trailers=connection.trailers,
+            reset_code=reset_code,
         )
-        if connection is None:
-            return
-        self._proxy.transport.remember(connection)
+        if not connection.is_remembered:
+            self._proxy.transport.remember(connection)
         if ended_by == "end" and connection.is_reusable():
             self._client.keep(connection)
         else:
@@ -795,10 +792,11 @@ class RelayedExchange(Responder):
 
 def _passed(head: ResponseHead, id: str | None) -> Headers:
     """Return the headers of a response that the client gets."""
-    is_empty = head.framing == "none" and head.status in (204, 304)
-    passed = guard.end_to_end(head.headers, without=_LENGTH_TOO if is_empty else _OWN_NAMES)
-    named = {name.lower(): value for name, value in passed}
-    if named.get(b"content-type", b"").startswith(b"text/event-stream") and b"x-accel-buffering" not in named:
+    passed, named = list(head.passed), head.named
+    if head.framing == "none" and head.status in (204, 304):
+        passed = [pair for pair in passed if pair[0].lower() != b"content-length"]
+    is_stream = b"content-type" in named and named[b"content-type"][-1].startswith(b"text/event-stream")
+    if is_stream and b"x-accel-buffering" not in named:
         passed.append((b"x-accel-buffering", b"no"))  # else an nginx in front of the client would buffer the stream
     if head.framing == PROTOCOL:  # whose trailers are passed on
         passed += [pair for pair in head.headers if pair[0] == b"trailer"]

@@ -105,13 +105,14 @@ class ExchangeFrames(ConnectionFacts):
         Where there is no room, its body is left out, but not its size and hash. Without body and size, the body comes
         in pieces: `upload`, `uploaded`.
         """
-        if frame.body and not self._tap.has_room_for_request(min(len(frame.body), REQUEST_STORED_BYTES)):
+        has_room = self._tap.has_room_for_request(min(len(frame.body or b""), REQUEST_STORED_BYTES))
+        if frame.body and not has_room:
             frame = msgspec.structs.replace(frame, body=None)
         if frame.body_size is None:
             self._upload = _UploadProgress(_length(frame.headers))
         elif frame.body is None:
             self._tap.counts.dropped_bytes += min(frame.body_size, REQUEST_STORED_BYTES)
-        self._unrecorded = not self._tap.admits()
+        self._unrecorded = not (has_room or self._tap.admits())
         if self._unrecorded:
             self._tap.counts.unrecorded += 1
             self._storable = -1

@@ -80,10 +80,10 @@ class Http1Client:
         "_clock",
         "_deadline",
         "_flow",
-        "_frame",
         "_head_bytes",
         "_headers",
         "_inbound",
+        "_is_chunked",
         "_is_new",
         "_is_reset",
         "_kept",
@@ -123,7 +123,7 @@ class Http1Client:
         self._after = b""
         """Bytes after a request for another protocol; they are in that protocol if the server switches to it."""
         self._out: list[bytes] = []
-        self._frame = _unframed
+        self._is_chunked = False
         self._deadline: int | None = None
         self._timer = LazyTimer(sock.loop)
         self.keep_seconds = KEEP_ALIVE_SECONDS
@@ -172,9 +172,22 @@ class Http1Client:
         self._takeover.received(at, memoryview(came))
 
     def _parse(self, data: memoryview) -> None:
+        """Parse data; a request that only offers another protocol is parsed again without the offer."""
         self._read_bytes = len(data)
+        rest = data
         try:
-            self._feed(data)
+            while rest:
+                assert self._parser is not None  # None after the end of the connection, or of HTTP on it
+                try:
+                    self._parser.feed_data(rest)
+                    break
+                except httptools.HttpParserUpgrade as upgrade:
+                    rest = rest[upgrade.args[0] :]
+                request = self._requests[-1]
+                if request.method == "CONNECT" or guard.asks_for_websocket(request.headers):
+                    self._hold_back(bytes(rest))
+                    break
+                self._ignore_offer(self._requests.pop())
         except httptools.HttpParserError as error:
             raise_illegal(error)
             is_tls = self._inbound is Inbound.HEAD and not self._target and data[0] == HANDSHAKE
@@ -183,21 +196,6 @@ class Http1Client:
         if self._head_bytes > HEAD_BYTES:
             self._reject_oversized()
         self._advance()
-
-    def _feed(self, data: memoryview) -> None:
-        """Parse data; a request that only offers another protocol is parsed again without the offer."""
-        while data:
-            assert self._parser is not None  # None after the end of the connection, or of HTTP on it
-            try:
-                self._parser.feed_data(data)
-                return
-            except httptools.HttpParserUpgrade as upgrade:
-                data = data[upgrade.args[0] :]
-            request = self._requests[-1]
-            if request.method == "CONNECT" or guard.asks_for_websocket(request.headers):
-                self._hold_back(bytes(data))
-                return
-            self._ignore_offer(self._requests.pop())
 
     def _ignore_offer(self, request: Request) -> None:
         """Parse a head again without its offer of another protocol, which a server may ignore (RFC 9110, 7.8).
@@ -314,10 +312,21 @@ class Http1Client:
 
     def _advance(self) -> None:
         """Begin the next request if none is being answered, or tell its responder that more of its body came."""
-        if self._outbound is Outbound.IDLE:
-            self._begin_next()
-        elif self._responder is not None:
-            self._tell_responder(self._responder, self._requests[0])
+        requests = self._requests
+        if self._outbound is not Outbound.IDLE:
+            if self._responder is not None:
+                self._tell_responder(self._responder, requests[0])
+        elif requests and (requests[0].complete or self._rejection is None):
+            request = requests[0]
+            request.has_news = False
+            self._outbound = OUTBOUND[self._outbound, "ask"]
+            responder = self._app.serve(self, request)
+            if requests and requests[0] is request and self._outbound in _ANSWERED:
+                self._responder = responder
+        elif self._rejection is not None:
+            self._outbound = OUTBOUND[self._outbound, "ask"]
+            self._app.client_rejected(self._rejection)
+            self.answer(self._rejection.status, f"wiretape: {self._rejection.message}\n".encode(), "text/plain")
         self._regulate()
 
     def _tell_responder(self, responder: Responder, request: Request) -> None:
@@ -327,19 +336,6 @@ class Http1Client:
             responder.body_came()
         if self._rejection is not None and not request.complete and self._responder is responder:
             responder.request_failed(self._rejection)
-
-    def _begin_next(self) -> None:
-        if self._requests and (self._requests[0].complete or self._rejection is None):
-            request = self._requests[0]
-            request.has_news = False
-            self._outbound = OUTBOUND[self._outbound, "ask"]
-            responder = self._app.serve(self, request)
-            if self._requests and self._requests[0] is request and self._outbound in _ANSWERED:
-                self._responder = responder
-        elif self._rejection is not None:
-            self._outbound = OUTBOUND[self._outbound, "ask"]
-            self._app.client_rejected(self._rejection)
-            self.answer(self._rejection.status, f"wiretape: {self._rejection.message}\n".encode(), "text/plain")
 
     def _reject(self, refusal: Refusal) -> None:
         """End the connection by a refusal, after the pending answers."""
@@ -376,24 +372,24 @@ class Http1Client:
             self._socket.resume()
             return
         current = requests[0] if requests else None
-        if len(requests) > 1 or (current is not None and self._is_ahead(current)):
+        is_ahead = len(requests) > 1 or len(self._after) > UPLOAD_BYTES
+        if current is not None and not is_ahead:
+            pieces = current.pieces
+            is_ahead = (self._flow is Flow.HELD and not current.complete) or (
+                len(pieces) > 1 and sum(map(len, pieces)) > UPLOAD_BYTES
+            )
+        if is_ahead:
             self._socket.pause()
             self._deadline = None
             return
-        self._socket.resume()
+        if not self._socket.is_reading:
+            self._socket.resume()
         if out is Outbound.ASKED and current is not None and not current.complete:
             self._set_deadline(BODY_PAUSE_SECONDS)
         elif out in _ANSWERED:
             self._deadline = None
         elif self._head_bytes and out is Outbound.IDLE:
             self._set_deadline(HEAD_SECONDS, only_sooner=True)
-
-    def _is_ahead(self, current: Request) -> bool:
-        """Return True if the client has to wait: with the body of its request, or with another protocol."""
-        if self._flow is Flow.HELD and not current.complete:
-            return True
-        pieces = current.pieces
-        return len(self._after) > UPLOAD_BYTES or (len(pieces) > 1 and sum(map(len, pieces)) > UPLOAD_BYTES)
 
     # deadlines
 
@@ -441,7 +437,7 @@ class Http1Client:
         is_last = closes or not self._requests[0].keeps or (is_old and chunked)
         chunked = chunked and not is_old
         self._outbound = OUTBOUND[self._outbound, "answer last" if is_last else "answer"]
-        self._frame = _chunk if chunked else _unframed
+        self._is_chunked = chunked
         self._deadline = None  # a client may wait with the rest of its request for the end of the answer
         framing = b"transfer-encoding: chunked\r\n" if chunked else b""
         closing = b"connection: close\r\n\r\n" if is_last else b"\r\n"
@@ -496,7 +492,7 @@ class Http1Client:
 
     def add(self, body: bytes) -> None:
         """Go on with an answer's body."""
-        self._out.append(self._frame(body))
+        self._out.append(_chunk(body) if self._is_chunked else body)
 
     def pad(self, size: int) -> None:
         """Ignore it: HTTP/1.1 has no padding."""
@@ -506,7 +502,9 @@ class Http1Client:
         if self._out:
             self.add(body)
             return self.flush()
-        return self._socket.write(chunk if chunk and self._frame is _chunk else self._frame(body))
+        if self._is_chunked:
+            return self._socket.write(chunk or _chunk(body))
+        return self._socket.write(body)
 
     def add_unframed(self, data: bytes) -> None:
         """Go on with bytes outside of the answer's framing, as a server sends that breaks HTTP."""
@@ -514,7 +512,7 @@ class Http1Client:
 
     def add_end(self, trailers: Headers | None = None) -> None:
         """End an answer's body; trailers, which only HTTP/2 brings, are not sent."""
-        if self._frame is _chunk:
+        if self._is_chunked:
             self._out.append(_LAST_CHUNK)
 
     def flush(self) -> bool:
@@ -592,7 +590,7 @@ class Http1Client:
                 self._stay()
             if self._requests or self._rejection is not None or self._head_bytes:
                 self._advance()
-            else:
+            elif not self._socket.is_reading:
                 self._socket.resume()
 
     def _stay(self) -> None:
@@ -726,10 +724,6 @@ class Http1Client:
 
 def _chunk(body: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(body), body)
-
-
-def _unframed(body: bytes) -> bytes:
-    return body
 
 
 def _head_lines(status: int, reason: bytes, headers: Sequence[tuple[bytes, bytes]]) -> list[bytes]:

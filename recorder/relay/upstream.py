@@ -82,7 +82,9 @@ class ResponseHead:
     reason: bytes = b""
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     named: guard.Named = field(default_factory=dict)
-    """The values of the headers that frame the response, or promise how long its connection is kept."""
+    """The values of the headers that its relaying depends on, as `guard.read_answer` has them."""
+    passed: Headers = field(default_factory=list)
+    """The headers to pass on."""
     framing: Framing | None = None
     keeps: bool = False
 
@@ -217,11 +219,6 @@ class Carrier(ABC):
     def ended(self) -> bool:
         """True after the end of the response."""
         return self.state not in RUNNING
-
-    @property
-    def surplus(self) -> bool:
-        """True if bytes followed the response."""
-        return self.state is Receiving.SURPLUS
 
     @property
     def is_half_closed(self) -> bool:
@@ -423,7 +420,8 @@ class Connection(Carrier):
         """Wait for another exchange."""
         self.state, self.reused = RECEIVING[self.state, "keep"], True
         self._taker = None
-        self.resume()
+        if self._flow is Flow.HELD:
+            self.resume()
 
     def is_silent(self) -> bool:
         """Return True if a kept connection is still open, and nothing came without a request."""
@@ -501,6 +499,7 @@ class Connection(Carrier):
             return False
         self.state = RECEIVING[self.state, "switch"]
         self.head.framing = "websocket"
+        self.head.named, self.head.passed = guard.read_answer(self.head.headers)
         self._facts.headers_ns = at - self._facts.t0
         self._note_clock(self._socket)
         taker.switched(at, self.head, bytes(data[error.args[0] :]))
@@ -592,8 +591,9 @@ class Connection(Carrier):
             self._parser = None  # which waits for a body
 
     def _delimit(self, version: str) -> None:
-        named = self.head.named = guard.deciding(self.head.headers)
-        codings = guard.tokens(named.get(b"transfer-encoding", ()))
+        named, self.head.passed = guard.read_answer(self.head.headers)
+        self.head.named = named
+        codings = guard.tokens(named[b"transfer-encoding"]) if b"transfer-encoding" in named else []
         length = named.get(b"content-length")
         if codings not in ([], [b"chunked"], [b"identity"]):
             raise ValueError("a transfer coding that was not asked for (RFC 9112, 6.1)")
@@ -607,7 +607,7 @@ class Connection(Carrier):
             self._expected = int(length[-1])
         else:
             self.head.framing = "close"
-        connection = guard.tokens(named.get(b"connection", ()))
+        connection = guard.tokens(named[b"connection"]) if b"connection" in named else []
         is_kept = b"close" not in connection if version == "1.1" else b"keep-alive" in connection
         self.head.keeps = is_kept and self.head.framing != "close"
 

@@ -431,7 +431,7 @@ class ByHand(Socket):
 
     def __init__(self) -> None:
         self.is_closed = self.is_paused = self.has_kernel_time = False
-        self.loop = asyncio.get_running_loop()
+        self.loop, self.is_reading = asyncio.get_running_loop(), True
         self.stamp = self.since = self.unsent = self.written = 0
         self.kernel_time = None
         self.sent: list[bytes] = []
@@ -446,10 +446,10 @@ class ByHand(Socket):
         pass
 
     def pause(self) -> None:
-        self.is_paused = True
+        self.is_paused, self.is_reading = True, False
 
     def resume(self) -> None:
-        self.is_paused = False
+        self.is_paused, self.is_reading = False, True
 
     def look(self) -> bool:
         if self.news and not self.is_closed:

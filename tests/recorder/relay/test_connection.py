@@ -186,7 +186,7 @@ def test_a_body_that_came_whole_is_no_failure(pieces: tuple[bytes, ...], bodiles
 def test_a_connection_is_kept_after_a_clean_end_only(response: bytes, keeps: bool) -> None:
     exchange = fed(response)
     assert (exchange.connection.ended, exchange.connection.is_reusable()) == (True, keeps)
-    assert exchange.connection.surplus == (response.startswith(OK) and response != OK)
+    assert (exchange.connection.state is Receiving.SURPLUS) == (response.startswith(OK) and response != OK)
 
 
 def test_a_connection_is_not_kept_before_the_whole_request_is_sent() -> None:
@@ -223,7 +223,7 @@ def test_the_end_is_that_of_the_response_with_or_without_later_bytes(after: byte
         exchange.lose(None)
     else:
         exchange.feed(after)
-        assert exchange.connection.surplus
+        assert exchange.connection.state is Receiving.SURPLUS
         assert exchange.socket.is_closed  # nothing more is read of it
     assert (exchange.connection.ended_at, exchange.told, exchange.reads) == (2, ["over"], [(1, b"o"), (2, b"k")])
 
