@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from wiretape.recorder.decode.exchange import Standing
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import safe
 
@@ -11,7 +12,7 @@ from wiretape.recorder.sanitize import safe
 class Ending(NamedTuple):
     """The end of an exchange, or of several alike; the last three are flags of its answer."""
 
-    outcome: str
+    outcome: Standing
     detail: str | None = None
     code: str | None = None
     status: int | None = None

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from wiretape.recorder.decode.elements import PROMPTED
 from wiretape.recorder.decode.encoding import Cleaner, uncoded
+from wiretape.recorder.decode.exchange import Operation
 from wiretape.recorder.decode.operation import GENERATIONS
 from wiretape.recorder.decode.prompt import (
     Message,
@@ -80,7 +81,7 @@ class RecordedRequest:
 
 def belonging(
     asked: RecordedRequest,
-    operation: str,
+    operation: Operation,
     content: str | None,
     calls: Sequence[Mapping[str, Any]] | None,
     resumed: str | None = None,
@@ -97,7 +98,7 @@ def belonging(
 def belonging_of(
     prompt: Prompt | None,
     headers: Sequence[Sequence[str]],
-    operation: str,
+    operation: Operation,
     content: str | None,
     calls: Sequence[Mapping[str, Any]] | None,
     resumed: str | None = None,

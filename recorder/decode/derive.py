@@ -22,7 +22,16 @@ from wiretape.recorder.decode.decoder import BROKEN, COMMENT, EVENT, Decoded, de
 from wiretape.recorder.decode.dialect import ReportedError
 from wiretape.recorder.decode.elements import PROMPTED, elements, measures_of
 from wiretape.recorder.decode.encoding import Cleaner
-from wiretape.recorder.decode.exchange import Evidence, Exchange, Read, Reads, judge, transport_flags
+from wiretape.recorder.decode.exchange import (
+    Evidence,
+    Exchange,
+    Operation,
+    Outcome,
+    Read,
+    Reads,
+    judge,
+    transport_flags,
+)
 from wiretape.recorder.decode.finish_reasons import CANCELLED
 from wiretape.recorder.decode.metrics import Measures, Timeline, measured
 from wiretape.recorder.decode.operation import GENERATIONS, GPT_LIVE, UNKNOWN, api_asked, operation, resumed
@@ -111,7 +120,7 @@ def derive(
     )
 
 
-def silent(timeline: Timeline, decoded: Decoded, outcome: str, answers: Sequence[AwaitedAnswer]) -> JsonObject:
+def silent(timeline: Timeline, decoded: Decoded, outcome: Outcome, answers: Sequence[AwaitedAnswer]) -> JsonObject:
     """Return the values of an exchange's stalls, by the default threshold."""
     # A silence before the answer's own end did not end it.
     is_whole = outcome in _WHOLE
@@ -155,7 +164,7 @@ def _declared_values(
 
 
 def _request_values(
-    request: RecordedRequest, exchange: Exchange, operation: str, api: str | None, answer: Answer
+    request: RecordedRequest, exchange: Exchange, operation: Operation, api: str | None, answer: Answer
 ) -> JsonObject:
     """Return the values of a request: its conversation, and the elements of its prompt; none of a refused WebSocket."""
     # Every request for a WebSocket has this header, over HTTP/1.1 and HTTP/2.
@@ -169,7 +178,7 @@ def _request_values(
     return values | belonging(request, operation, content, calls, resumed(exchange))
 
 
-def _error_values(fault: ReportedError | None, outcome: str, decoded: Decoded, cleaner: Cleaner) -> JsonObject:
+def _error_values(fault: ReportedError | None, outcome: Outcome, decoded: Decoded, cleaner: Cleaner) -> JsonObject:
     """Return the error that upstream reported, also as the reason for which it closed a WebSocket."""
     if outcome == "truncated" and decoded.close is not None:
         fault = ReportedError(str(decoded.close.code), decoded.close.reason)
@@ -225,7 +234,7 @@ def _api(exchange: Exchange, decoded: Decoded, succeeded: bool) -> str | None:
     return decoded.framing if decoded.is_call and api in (None, "unknown") else api
 
 
-def _is_unjudged(exchange: Exchange, decoded: Decoded, requested: str, outcome: str) -> bool:
+def _is_unjudged(exchange: Exchange, decoded: Decoded, requested: str, outcome: Outcome) -> bool:
     """Return True if the outcome of a generation says nothing, as its stream is not decoded.
 
     An error, or data that is no JSON, is a failure even so if the path names the API.
@@ -294,7 +303,7 @@ def _is_broken(decoded: Decoded) -> bool:
     )
 
 
-def _answer_flags(decoded: Decoded, answer: Answer, outcome: str, timeline: Timeline) -> set[str]:
+def _answer_flags(decoded: Decoded, answer: Answer, outcome: Outcome, timeline: Timeline) -> set[str]:
     understood = decoded.dialect is not None
     raised = {
         "nonstream": not decoded.stream,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from wiretape.recorder.decode.exchange import Operation
 from wiretape.recorder.decode.values import JsonObject, count
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ class Dialect:
     """
 
     api: str
-    operation: str
+    operation: Operation
     parse: Parse
     tokens: Callable[[JsonObject], Tokens]
     finish_ends: bool = False

@@ -18,6 +18,8 @@ Outcome = Literal[
     "open", "connect_error", "timeout", "http_error", "error_event", "client_closed", "truncated", "malformed",
     "interrupted", "complete",
 ]  # fmt: skip
+Standing = Outcome | Literal["unmeasured", "orphan", "unknown"]
+"""An outcome, or what stands for it: ended without measures; open, but its recorder is gone; no word of wiretape."""
 Verdict = tuple[Outcome, str | None]
 
 OUTCOMES: Final[dict[Outcome, str]] = {
@@ -35,6 +37,29 @@ OUTCOMES: Final[dict[Outcome, str]] = {
     " of the HTTP framing of a stream that is not decoded; by gRPC or Connect, the status of a call that succeeded;"
     " over a WebSocket, all requested responses have ended, or, if none is known, it was closed in good order",
 }
+
+Operation = Literal[
+    "chat", "generate_content", "text_completion", "embeddings", "rerank", "moderation", "image", "audio",
+    "count_tokens", "models", "realtime", "mcp", "other", "unknown",
+]  # fmt: skip
+
+OPERATIONS: Final[dict[Operation, str]] = {
+    "chat": "an answer to messages: chat completions, Responses, Messages, Converse, …",
+    "generate_content": "an answer of Gemini",
+    "text_completion": "a text that continues a prompt",
+    "embeddings": "vectors of texts",
+    "rerank": "an order of documents",
+    "moderation": "a judgement of texts",
+    "image": "images made or changed",
+    "audio": "speech made or read",
+    "count_tokens": "the number of tokens that a request would take",
+    "models": "what models there are",
+    "realtime": "a session of voice or text over a WebSocket, and each of its turns",
+    "mcp": "a call by the Model Context Protocol: of a tool, for a list, …",
+    "other": "anything else",
+    "unknown": "a stream that is not decoded here, at a path whose answers are generated",
+}
+"""Every operation, and its meaning."""
 
 _HTTP2_ERRORS: Final = (
     "no_error", "protocol_error", "internal_error", "flow_control_error", "settings_timeout", "stream_closed",

@@ -31,7 +31,7 @@ from operator import itemgetter, sub
 from typing import TYPE_CHECKING, Any, Final
 
 from wiretape.recorder.decode.dialect import Chunk
-from wiretape.recorder.decode.exchange import Exchange, Reads
+from wiretape.recorder.decode.exchange import Exchange, Operation, Outcome, Reads
 from wiretape.recorder.decode.stalls import DEFAULT, AwaitedAnswer, is_held_by_compression, output_gaps
 from wiretape.recorder.decode.turns import union
 from wiretape.recorder.decode.values import JsonObject
@@ -439,14 +439,14 @@ class Measures(Timing):
     """Every derived value of one exchange, beginning with its timing; the meaning of each field is its metadata."""
 
     decoder_version: int = internal("version of the decoder that derived this", default=DECODER_VERSION)
-    outcome: str = value("how the exchange ended, judged from the data received", default="open")
+    outcome: Outcome = value("how the exchange ended, judged from the data received", default="open")
     outcome_detail: str | None = value("the kind of that outcome")
     error_code: str | None = value("the code or type of the error that upstream reported")
     error_message: str | None = value("the message of that error, credentials replaced", style="within")
     api: str | None = value(
         "API of the answer: openai.chat, …; by its form, else by the path; unknown: the answer is not understood"
     )
-    operation: str | None = value("kind of request: chat, embeddings, models, …")
+    operation: Operation | None = value("kind of request: chat, embeddings, models, …")
     response_model: str | None = value("the first model that the answer names")
     response_id: str | None = value("the first id that the answer names")
     finish_reason: str | None = value(

@@ -7,45 +7,22 @@ must not halve its error rate. The names are those of OpenTelemetry's convention
 
 import functools
 import re
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from wiretape.recorder.decode.exchange import Exchange
+from wiretape.recorder.decode.exchange import Exchange, Operation
 
 if TYPE_CHECKING:
     from wiretape.recorder.decode.dialect import Dialect
 
-Operation = Literal[
-    "chat", "generate_content", "text_completion", "embeddings", "rerank", "moderation", "image", "audio",
-    "count_tokens", "models", "realtime", "mcp", "other", "unknown",
-]  # fmt: skip
-
-OPERATIONS: Final[dict[Operation, str]] = {
-    "chat": "an answer to messages: chat completions, Responses, Messages, Converse, …",
-    "generate_content": "an answer of Gemini",
-    "text_completion": "a text that continues a prompt",
-    "embeddings": "vectors of texts",
-    "rerank": "an order of documents",
-    "moderation": "a judgement of texts",
-    "image": "images made or changed",
-    "audio": "speech made or read",
-    "count_tokens": "the number of tokens that a request would take",
-    "models": "what models there are",
-    "realtime": "a session of voice or text over a WebSocket, and each of its turns",
-    "mcp": "a call by the Model Context Protocol: of a tool, for a list, …",
-    "other": "anything else",
-    "unknown": "a stream that is not decoded here, at a path whose answers are generated",
-}
-"""Every operation, and its meaning."""
-
 GENERATIONS: Final = ("chat", "generate_content", "text_completion")
 """The operations that rates and latencies cover."""
 
-UNKNOWN: Final = "unknown"
+UNKNOWN: Final[Operation] = "unknown"
 """The operation in place of a generation's where its stream is not decoded: nobody knows if it succeeded."""
 
 
-def is_covered(operation: str | None) -> bool:
+def is_covered(operation: Operation | None) -> bool:
     """Return True if rates and latencies cover an operation; an unknown one is covered."""
     return operation is None or operation in GENERATIONS
 
@@ -53,56 +30,54 @@ def is_covered(operation: str | None) -> bool:
 GPT_LIVE: Final = "openai.live"
 """The API whose sessions have no turns, and end with a message before the WebSocket is closed."""
 
-_PATHS: Final = tuple(
-    (re.compile(pattern), operation, api)
-    for pattern, operation, api in (
-        (r"/chat/completions$", "chat", "openai.chat"),
-        (r"/responses$", "chat", "openai.responses"),
-        (r"^(?!.*/threads/).*/messages$", "chat", "anthropic.messages"),
-        (r":(?:stream)?[gG]enerateContent$", "generate_content", "gemini"),
-        (r"/interactions$", "generate_content", "gemini.interactions"),
-        (r"/interactions/[^/]+/cancel$", "other", "gemini.interactions"),
-        (r"/responses/[^/]+/cancel$", "other", "openai.responses"),
-        (r"/chat/completions/[^/]+$", "other", "openai.chat"),
-        (r"/cortex/inference:complete$", "chat", "snowflake.cortex"),
-        (r"/api/chat$", "chat", "ollama"),
-        (r"/api/generate$", "text_completion", "ollama"),
-        (r"/api/(?:pull|push|create|copy)$", "other", "ollama"),
-        (r"/api/show$", "models", "ollama"),
-        (r"/v2/chat$", "chat", "cohere.chat"),
-        (r"/v\d/chat$", "chat", None),
-        (r"/model/.+/converse(?:-stream)?$", "chat", "bedrock.converse"),
-        (r"/model/[^/]*embed[^/]*/invoke$", "embeddings", "bedrock.invoke"),
-        (r"/model/[^/]*rerank[^/]*/invoke$", "rerank", "bedrock.invoke"),
-        (r"/model/[^/]*(?:image|canvas|stability\.)[^/]*/invoke$", "image", "bedrock.invoke"),
-        (r"/model/.+/invoke(?:-with-response-stream)?$", "chat", "bedrock.invoke"),
-        (r"/aigc/[\w-]*image[\w-]*/[\w-]+$", "image", "dashscope"),
-        (r"/aigc/[\w-]*video[\w-]*/[\w-]+$", "other", "dashscope"),
-        (r"/aigc/[\w-]+/generation$", "chat", "dashscope"),
-        (r"/services/embeddings/[\w/-]+$", "embeddings", "dashscope"),
-        (r"/services/rerank/[\w/-]+$", "rerank", "dashscope"),
-        (r"/services/audio/[\w/-]+$", "audio", "dashscope"),
-        (r"/completions$", "text_completion", "openai.completions"),
-        (r"/completion$|/v1/complete$|/infill$|/generate(?:_stream)?$", "text_completion", None),
-        (r"/messages/count_tokens$", "count_tokens", "anthropic.messages"),
-        (r":countTokens$", "count_tokens", "gemini"),
-        (r"/count-tokens$|/count-tokens:rawPredict$", "count_tokens", None),
-        (r"/input_tokens$|/(?:de)?tokenize$", "count_tokens", None),
-        (r":(?:rawPredict|streamRawPredict)$", "chat", None),
-        (r"/embeddings?$|/embed$|:(?:batch)?[eE]mbedContents?$|:asyncBatchEmbedContent$", "embeddings", None),
-        (r"/[^/]*embedding[^/]*:predict$", "embeddings", None),
-        (r"/rerank(?:ing)?$", "rerank", None),
-        (r"/moderations$", "moderation", None),
-        (r"/images/\w+$|:predict$", "image", None),
-        (r"/audio/\w+$", "audio", None),
-        (r"/realtime$", "realtime", "openai.realtime"),
-        (r"\.BidiGenerateContent(?:Constrained)?$|/BidiGenerateContent$", "realtime", "gemini.live"),
-        (r"/live/sessions(?:/[^/]+/attach)?$", "realtime", GPT_LIVE),
-        (r":batchGenerateContent$|:predictLongRunning$|/cachedContents$", "other", None),
-        (r"/(?:batches|jobs|assistants|videos|classify|score|pooling)$|/realtime/\w+$", "other", None),
-        (r"/threads(?:/[^/]+)?/runs(?:/stream|/wait|/[^/]+/submit_tool_outputs)?$", "other", None),
-    )
+_ON_PATHS: Final[tuple[tuple[str, Operation, str | None], ...]] = (
+    (r"/chat/completions$", "chat", "openai.chat"),
+    (r"/responses$", "chat", "openai.responses"),
+    (r"^(?!.*/threads/).*/messages$", "chat", "anthropic.messages"),
+    (r":(?:stream)?[gG]enerateContent$", "generate_content", "gemini"),
+    (r"/interactions$", "generate_content", "gemini.interactions"),
+    (r"/interactions/[^/]+/cancel$", "other", "gemini.interactions"),
+    (r"/responses/[^/]+/cancel$", "other", "openai.responses"),
+    (r"/chat/completions/[^/]+$", "other", "openai.chat"),
+    (r"/cortex/inference:complete$", "chat", "snowflake.cortex"),
+    (r"/api/chat$", "chat", "ollama"),
+    (r"/api/generate$", "text_completion", "ollama"),
+    (r"/api/(?:pull|push|create|copy)$", "other", "ollama"),
+    (r"/api/show$", "models", "ollama"),
+    (r"/v2/chat$", "chat", "cohere.chat"),
+    (r"/v\d/chat$", "chat", None),
+    (r"/model/.+/converse(?:-stream)?$", "chat", "bedrock.converse"),
+    (r"/model/[^/]*embed[^/]*/invoke$", "embeddings", "bedrock.invoke"),
+    (r"/model/[^/]*rerank[^/]*/invoke$", "rerank", "bedrock.invoke"),
+    (r"/model/[^/]*(?:image|canvas|stability\.)[^/]*/invoke$", "image", "bedrock.invoke"),
+    (r"/model/.+/invoke(?:-with-response-stream)?$", "chat", "bedrock.invoke"),
+    (r"/aigc/[\w-]*image[\w-]*/[\w-]+$", "image", "dashscope"),
+    (r"/aigc/[\w-]*video[\w-]*/[\w-]+$", "other", "dashscope"),
+    (r"/aigc/[\w-]+/generation$", "chat", "dashscope"),
+    (r"/services/embeddings/[\w/-]+$", "embeddings", "dashscope"),
+    (r"/services/rerank/[\w/-]+$", "rerank", "dashscope"),
+    (r"/services/audio/[\w/-]+$", "audio", "dashscope"),
+    (r"/completions$", "text_completion", "openai.completions"),
+    (r"/completion$|/v1/complete$|/infill$|/generate(?:_stream)?$", "text_completion", None),
+    (r"/messages/count_tokens$", "count_tokens", "anthropic.messages"),
+    (r":countTokens$", "count_tokens", "gemini"),
+    (r"/count-tokens$|/count-tokens:rawPredict$", "count_tokens", None),
+    (r"/input_tokens$|/(?:de)?tokenize$", "count_tokens", None),
+    (r":(?:rawPredict|streamRawPredict)$", "chat", None),
+    (r"/embeddings?$|/embed$|:(?:batch)?[eE]mbedContents?$|:asyncBatchEmbedContent$", "embeddings", None),
+    (r"/[^/]*embedding[^/]*:predict$", "embeddings", None),
+    (r"/rerank(?:ing)?$", "rerank", None),
+    (r"/moderations$", "moderation", None),
+    (r"/images/\w+$|:predict$", "image", None),
+    (r"/audio/\w+$", "audio", None),
+    (r"/realtime$", "realtime", "openai.realtime"),
+    (r"\.BidiGenerateContent(?:Constrained)?$|/BidiGenerateContent$", "realtime", "gemini.live"),
+    (r"/live/sessions(?:/[^/]+/attach)?$", "realtime", GPT_LIVE),
+    (r":batchGenerateContent$|:predictLongRunning$|/cachedContents$", "other", None),
+    (r"/(?:batches|jobs|assistants|videos|classify|score|pooling)$|/realtime/\w+$", "other", None),
+    (r"/threads(?:/[^/]+)?/runs(?:/stream|/wait|/[^/]+/submit_tool_outputs)?$", "other", None),
 )
+_PATHS: Final = [(re.compile(pattern), operation, api) for pattern, operation, api in _ON_PATHS]
 _MODELS = re.compile(r"/models(?:/[^/:]+){0,3}$|/api/(?:tags|ps)$|/foundation-models$")
 _STORED = re.compile(r"/(?:interactions|completions)/[^/]+$")
 _RESUMED = re.compile(r"/(?:interactions|responses)/([^/?]+)\?(?:[^#]*&)?stream=true(?:&|$)")
@@ -115,7 +90,7 @@ _MODEL_IN_PATH = re.compile(
 )
 
 
-def operation(exchange: Exchange, dialect: "Dialect | None" = None) -> str:
+def operation(exchange: Exchange, dialect: "Dialect | None" = None) -> Operation:
     """Return the operation of an exchange: by its path, else by the dialect of its answer, or by its request.
 
     A declared dialect knows better than the path.
@@ -169,7 +144,7 @@ def model_in_path(path: str) -> str | None:
     return unquote(named[named.lastindex or 0]) if named else None
 
 
-def _asked(exchange: Exchange) -> tuple[str, str | None] | None:
+def _asked(exchange: Exchange) -> tuple[Operation, str | None] | None:
     return _named(exchange.path) if _may_ask(exchange) else None
 
 
@@ -178,7 +153,7 @@ def _may_ask(exchange: Exchange) -> bool:
 
 
 @functools.lru_cache(256)
-def _named(path: str) -> tuple[str, str | None] | None:
+def _named(path: str) -> tuple[Operation, str | None] | None:
     posted_to = _without_query(path)
     return next(((operation, api) for pattern, operation, api in _PATHS if pattern.search(posted_to)), None)
 

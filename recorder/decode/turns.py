@@ -111,7 +111,7 @@ class TurnMeasures:
     ttft_ns: int | None = optional("its start → first text, reasoning, tool call or audio")
     ttfa_ns: int | None = optional("its start → first audio")
     last_ns: int | None = optional("its start → last output; without any, the message that ended it")
-    outcome: str = required(f"how it ended: {', '.join(TURN_OUTCOMES)}")
+    outcome: TurnOutcome = required(f"how it ended: {', '.join(TURN_OUTCOMES)}")
     finish_reason: str | None = optional("reason of its end, verbatim from upstream")
     error_code: str | None = optional("the code or type of the error that ended it")
     response_id: str | None = optional("the id of its response")

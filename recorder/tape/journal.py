@@ -40,6 +40,7 @@ import msgspec
 
 from wiretape.recorder import __version__
 from wiretape.recorder.decode.causes import Ending
+from wiretape.recorder.decode.exchange import Operation, Standing
 from wiretape.recorder.facts import Answered, Begun, Connected, Ended
 from wiretape.recorder.sanitize import clipped
 
@@ -263,7 +264,7 @@ class Finished(msgspec.Struct, frozen=True):
     path: str
     model: str | None
     status: int | None
-    outcome: str
+    outcome: Standing
     outcome_detail: str | None = None
     ttft_ns: int | None = None
     icl_p50_ns: float | None = None
@@ -271,7 +272,7 @@ class Finished(msgspec.Struct, frozen=True):
     duration_ns: int | None = None
     output_tokens: int | None = None
     flags: list[str] = []
-    operation: str | None = None
+    operation: Operation | None = None
     error_code: str | None = None
 
     @property

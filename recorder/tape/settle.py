@@ -300,7 +300,7 @@ def _finished(facts: Unsettled, measured: Measures | None) -> journal.Finished:
     exchange = facts.exchange
     if measured is None:
         recorded = facts.id, exchange.method, exchange.path, exchange.request_model
-        return journal.Finished(*recorded, exchange.status, "not measured")
+        return journal.Finished(*recorded, exchange.status, "unmeasured")
     model = exchange.request_model or measured.response_model
     figures = dict(zip(_OF_FINISHED, _figures_of(measured), strict=True)) | {"flags": list(measured.flags)}
     return journal.Finished(facts.id, exchange.method, exchange.path, model, exchange.status, **figures)

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from sqlalchemy import JSON, Column, Connection, Engine, StaticPool, Table, create_engine, delete, event, insert
 
 from tests.support.reference_filter import needed
-from wiretape.recorder.decode.exchange import FLAGS, OUTCOMES
-from wiretape.recorder.decode.operation import OPERATIONS
+from wiretape.recorder.decode.exchange import FLAGS, OPERATIONS, OUTCOMES
 from wiretape.recorder.tape.cells import declared
 from wiretape.recorder.tape.schema import exchanges, measures, metadata, sessions
 from wiretape.viewer.query import syntax

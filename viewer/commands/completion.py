@@ -18,6 +18,7 @@ from click.shell_completion import BashComplete, CompletionItem, FishComplete, S
 
 from wiretape.recorder import destinations
 from wiretape.recorder.commands import options
+from wiretape.recorder.decode.exchange import Outcome
 from wiretape.recorder.local_time import local
 from wiretape.recorder.sanitize import safe
 
@@ -214,7 +215,7 @@ def _tape(context: click.Context) -> Path:
 
 
 def _summary(
-    started_at: str, model: str | None, duration_ns: int | None, outcome: str | None, flags: str | None
+    started_at: str, model: str | None, duration_ns: int | None, outcome: Outcome | None, flags: str | None
 ) -> str:
     """Return the local start of an exchange, its model, its duration, its outcome unless complete, and its flags."""
     took = "open" if duration_ns is None else f"{duration_ns / 1e9:.1f} s"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.attribution import Attribution, Slowness
 from wiretape.recorder.decode.decoder import Decoded, decode
-from wiretape.recorder.decode.exchange import Exchange, Reads
+from wiretape.recorder.decode.exchange import Exchange, Reads, Standing
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.process import RecorderRun
 from wiretape.viewer.exchange import markers
@@ -46,7 +46,7 @@ class Stored:
     facts: Exchange
     reads: Reads = field(repr=False)
     body: bytes = field(repr=False)
-    outcome: str
+    outcome: Standing
     decoded: Decoded | None = field(default=None, repr=False)
 
 

@@ -30,7 +30,7 @@ class ExchangeState:
     ascii: str
 
 
-STATES: Final[dict[str, ExchangeState]] = {
+STATES: Final[dict[exchange.Standing, ExchangeState]] = {
     "open": ExchangeState("●", "accent", "open", "o"),
     "complete": ExchangeState("✓", "success", "complete", "+"),
     "truncated": ExchangeState("■", "error", "truncated", "#"),
@@ -94,7 +94,7 @@ class Look:
 def state(row: ListRow, *, recording: bool = True) -> ExchangeState:
     """Return the state of an exchange; its outcome may be that of an orphan already."""
     is_lost = row.outcome == "open" and not recording and row.ended_by is None
-    if is_lost or row.outcome == ORPHAN.word:
+    if is_lost or row.outcome == "orphan":
         return ORPHAN
     if row.outcome in _JUDGED and exchange.UNDECODED in row.flags and row.api not in rpc.FRAMINGS:
         return ExchangeState("?", "muted", row.outcome, "?")

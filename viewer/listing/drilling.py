@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from wiretape.recorder.clock import Clock
+from wiretape.recorder.decode.exchange import Outcome
 from wiretape.viewer.query import parser
 from wiretape.viewer.query.syntax import Among, Compare, Filter, Labelled, Match, Not, Or, Regex
 from wiretape.viewer.query.values import REGEX_CHARACTERS
@@ -82,7 +83,7 @@ def group(name: str, value: Any, others: Iterable[object] = ()) -> str:
     return str(match)
 
 
-def failure(outcome: str, detail: str | None, code: str | None, status: int | None) -> str:
+def failure(outcome: Outcome, detail: str | None, code: str | None, status: int | None) -> str:
     """Return the terms that select one kind of failure."""
     named = {"outcome": outcome, "outcome_detail": detail, "error_code": code, "status": status}
     return " ".join(group(name, value) for name, value in named.items())

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final
 
+from wiretape.recorder.decode.exchange import Outcome
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
 from wiretape.viewer.record.rows import TableRow
@@ -131,7 +132,7 @@ def rough(row: TableRow) -> str:
     return f"p99 from {counted(row['measured_n'], 'exchange')}: rough"
 
 
-def failure(outcome: str, detail: str | None, code: str | None, status: int | None) -> str:
+def failure(outcome: Outcome, detail: str | None, code: str | None, status: int | None) -> str:
     prefix = f"{status} " if status is not None and status >= 400 else ""
     named = [formatting.line(text) for text in (outcome, detail, code) if text]
     return clipped(f"{prefix}{' '.join(named)}", _LONGEST_FAILURE)

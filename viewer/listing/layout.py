@@ -258,7 +258,7 @@ def _happened(row: ListRow, look: Look, width: int) -> Sequence[Part]:
     """Return the ending of an exchange in words, then those of its notable flags that there is room for."""
     stands = state(row, recording=look.recording)
     said: list[Part] = []
-    told = {row.outcome}
+    told: set[str] = {row.outcome}
     if row.outcome != "complete":
         ending = Ending(row.outcome, row.outcome_detail, row.error_code, row.status)
         words = (facts.broken_off(row, is_brief=is_brief) or ending.cause for is_brief in (False, True))

@@ -14,10 +14,11 @@ from typing import Final
 from rich.cells import cell_len
 
 from wiretape.recorder.clock import Clock
+from wiretape.recorder.decode.exchange import Standing
 from wiretape.recorder.process import RecorderRun
 from wiretape.recorder.sanitize import clipped
 from wiretape.viewer.exchange import states
-from wiretape.viewer.exchange.states import ORPHAN, Look
+from wiretape.viewer.exchange.states import Look
 from wiretape.viewer.record.rows import ListRow
 from wiretape.viewer.record.units import ns
 from wiretape.viewer.text import cells, formatting, sparkline
@@ -185,7 +186,7 @@ class RankedExchange:
             return self
         lost = self.run.state(clock.wall_ns()) != "running"
         lasted = states.elapsed_ms(self.row, Look(wall_ns=clock.wall_ns(), recording=not lost))
-        outcome = ORPHAN.word if lost else self.row.outcome
+        outcome: Standing = "orphan" if lost else self.row.outcome
         return replace(self, row=replace(self.row, duration_ms=lasted, outcome=outcome))
 
 
@@ -275,7 +276,7 @@ def line(entry: RankedExchange, layout: Layout, winners: dict[str, frozenset[int
             tone = "success" if text.endswith(BETTER) else "muted" if getattr(row, name) is None else "plain"
             yield from cells.laid_out([(text, tone)], width, right=True)
     yield " ", "plain"
-    ended_ns = None if row.outcome in ("open", ORPHAN.word) else ns(row.duration_ms)
+    ended_ns = None if row.outcome in ("open", "orphan") else ns(row.duration_ms)
     at = sparkline.timestamps(ns(row.ttft_ms), entry.gaps)
     for tone, signs in groupby(sparkline.line(at, ended_ns, axis, max(layout.drawn, 1)), _gap_tone):
         yield "".join(signs), tone

@@ -9,9 +9,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from wiretape.recorder.decode.exchange import FAILURES, FLAGS, OUTCOMES
+from wiretape.recorder.decode.exchange import FAILURES, FLAGS, OPERATIONS, OUTCOMES
 from wiretape.recorder.decode.metrics import METRICS, SHOWN, Metric
-from wiretape.recorder.decode.operation import OPERATIONS
 from wiretape.recorder.facts import FACTS, Style, kinds
 from wiretape.viewer.query.operators import Kind
 from wiretape.viewer.record import fields

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from wiretape.recorder.decode import encoding
-from wiretape.recorder.decode.exchange import Read
+from wiretape.recorder.decode.exchange import Operation, Read, Standing
 from wiretape.recorder.decode.metrics import SHOWN
 from wiretape.recorder.decode.turns import TURN_FIELDS
 from wiretape.recorder.decode.values import JsonObject
-from wiretape.viewer.record.fields import DETAIL_FIELDS, FIELDS, HEADER_FIELDS, TEXT_FIELDS, field_name
+from wiretape.recorder.facts import ClockName, EndedBy, Framing
+from wiretape.viewer.record.fields import DETAIL_FIELDS, FIELDS, HEADER_FIELDS, TEXT_FIELDS, CacheVerdict, field_name
 from wiretape.viewer.record.units import ms
 
 TableRow = dict[str, Any]
@@ -44,14 +45,14 @@ class ListRow:
     upstream: str
     model: str | None
     status: int | None
-    outcome: str
+    outcome: Standing
     outcome_detail: str | None
     error_code: str | None
     error_message: str | None
     finish_reason: str | None
-    ended_by: str | None
+    ended_by: EndedBy | None
     ended_detail: str | None
-    operation: str | None
+    operation: Operation | None
     api: str | None
     stalls: Sequence[tuple[int, int]] = ()
     ttft_ms: float | None
@@ -109,11 +110,11 @@ class DetailRow(ListRow):
     request_model: str | None
     response_model: str | None
     response_id: str | None
-    framing: str | None
+    framing: Framing | None
     connection_reused: bool | None
     protocol: str | None
     reset_code: str | None
-    clock: str | None
+    clock: ClockName | None
     clock_error_ms: float | None
     request_truncated: bool | None
     gap_bytes: int
@@ -133,7 +134,7 @@ class DetailRow(ListRow):
     cost: float | None = None
     currency: str | None = None
     cache_hit_rate: float | None = None
-    cache_verdict: str | None = None
+    cache_verdict: CacheVerdict | None = None
     cache_broken_at: str | None = None
     cache_expected_tokens: int | None = None
     cache_idle_ms: float | None = None
@@ -197,13 +198,13 @@ class TurnRow:
     id: str
     started_at: str
     model: str | None
-    outcome: str
+    outcome: Standing
     input_tokens: int | None
     output_tokens: int | None
     cache_read_input_tokens: int | None
     content: str | None
     tools: str | None
-    cache_verdict: str | None = None
+    cache_verdict: CacheVerdict | None = None
     cache_broken_at: str | None = None
     sources: Mapping[str, int] = dataclasses.field(default_factory=dict)
     number: int = 1
@@ -314,7 +315,7 @@ def only(found: Iterable[TableRow], names: Sequence[str]) -> Iterator[TableRow]:
     return ({name: row[name] for name in names} for row in found)
 
 
-def ending(outcome: str, detail: str | None) -> str:
+def ending(outcome: Standing, detail: str | None) -> str:
     """Return an outcome with its detail in brackets, verbatim."""
     return f"{outcome} ({detail})" if detail else outcome
 

@@ -21,6 +21,7 @@ from rich.text import Text
 from wiretape.recorder import local_time
 from wiretape.recorder.decode import causes
 from wiretape.recorder.decode.causes import Ending
+from wiretape.recorder.decode.exchange import Outcome
 from wiretape.viewer.exchange.states import ORPHAN, STATES
 from wiretape.viewer.record.fields import DETAIL_FIELDS, FIELDS, GAP_PERCENTILES, TEXT_FIELDS
 from wiretape.viewer.record.rows import TableRow, ending
@@ -460,7 +461,7 @@ OF_TIME: Final = [
 """The columns of a session's wall time and its largest part."""
 
 
-def _sign(outcome: str) -> str:
+def _sign(outcome: Outcome) -> str:
     return STATES[outcome].sign if outcome in STATES else ORPHAN.sign
 
 

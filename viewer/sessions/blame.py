@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from wiretape.recorder.decode.attribution import Attribution, Slowness
-from wiretape.recorder.decode.exchange import FLAGS
+from wiretape.recorder.decode.exchange import FLAGS, Standing
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer.record.units import ms
 from wiretape.viewer.text import formatting
@@ -62,7 +62,7 @@ class Blame:
 
 
 def blame(
-    outcome: str, detail: str | None, timed: Attribution, verdicts: Sequence[Verdict], limits: Thresholds
+    outcome: Standing, detail: str | None, timed: Attribution, verdicts: Sequence[Verdict], limits: Thresholds
 ) -> Blame:
     """Return the party of an exchange's ending, of its longest stall or of its burst."""
     party, reason = _of_ending(outcome, detail)
@@ -83,7 +83,7 @@ def blame(
     return Blame(party, (*told, *_handed_on(timed.slowness())))
 
 
-def _of_ending(outcome: str, detail: str | None) -> tuple[Party, str]:
+def _of_ending(outcome: Standing, detail: str | None) -> tuple[Party, str]:
     if outcome == "complete":
         return "none", ""
     return _ENDINGS.get((outcome, detail)) or _ENDINGS.get((outcome, None)) or ("unclear", "")

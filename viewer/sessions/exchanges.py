@@ -6,10 +6,11 @@ from itertools import islice
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from wiretape.recorder.decode.exchange import FAILURES
+from wiretape.recorder.decode.exchange import FAILURES, Operation, Outcome
 from wiretape.recorder.decode.operation import is_covered
 from wiretape.recorder.decode.stalls import DEFAULT, Thresholds, stalls_among
 from wiretape.recorder.decode.stalls import Span as Silence
+from wiretape.recorder.facts import ClockName
 from wiretape.viewer.sessions.account import OWN_PARTS, Account, Span, account, by_turn
 from wiretape.viewer.sessions.axis import IMPORTED, placed
 
@@ -34,9 +35,9 @@ class SessionExchange(NamedTuple):
     started_at: str
     boot: str | None
     boot_ns: int | None
-    clock: str | None
-    outcome: str | None
-    operation: str | None
+    clock: ClockName | None
+    outcome: Outcome | None
+    operation: Operation | None
     ttft_ns: int | None
     latency_ns: int | None
     duration_ns: int | None

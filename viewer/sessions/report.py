@@ -15,11 +15,10 @@ from wiretape.recorder.decode import payloads, rpc
 from wiretape.recorder.decode.attribution import Attribution
 from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.dialects import registry
-from wiretape.recorder.decode.exchange import DETAILS, FLAGS, OUTCOMES, RESET_CODE
-from wiretape.recorder.decode.operation import OPERATIONS
+from wiretape.recorder.decode.exchange import DETAILS, FLAGS, OPERATIONS, OUTCOMES, RESET_CODE, Operation, Standing
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.errors import TapeDamaged
-from wiretape.recorder.facts import ENDED_BY, PROTOCOLS
+from wiretape.recorder.facts import ENDED_BY, PROTOCOLS, ClockName, Framing
 from wiretape.recorder.plurals import counted
 from wiretape.viewer.exchange import request_ids, story
 from wiretape.viewer.record import rows, units
@@ -94,7 +93,7 @@ class Retry:
     """An attempt at the same request; `pause_ms` is the time between it and its neighbour towards the exchange."""
 
     id: str
-    outcome: str
+    outcome: Standing
     status: int | None
     pause_ms: float
 
@@ -109,11 +108,11 @@ class ReportedExchange:
     upstream: str = _is("host of a known provider; else 'a local server', or 'a server of no known provider'")
     api: str | None = _is("the API that decoded the answer")
     api_version: str | None = _is("the version header of the API, a date")
-    operation: str | None = _is("chat, embeddings, …")
+    operation: Operation | None = _is("chat, embeddings, …")
     model: str | None = _is("the model asked for")
     response_model: str | None = _is("the model that the answer names")
     status: int | None = _is("HTTP status")
-    outcome: str = _is("the classification of its end: see wiretape help outcomes")
+    outcome: Standing = _is("the classification of its end: see wiretape help outcomes")
     outcome_detail: str | None = _is("its detail")
     ending: str = _is("its end in words")
     error_code: str | None = _is("the code or type of upstream's error")
@@ -145,10 +144,10 @@ class ReportedExchange:
     recorded_by: str | None = _is("the version of wiretape that recorded it")
     client: tuple[str, ...] = _is("products and versions that the client's User-Agent names")
     protocol: str | None = _is("HTTP/1.1, HTTP/2, or WebSocket; null: not known")
-    framing: str | None = _is("delimiting of the body: chunked, length, close, h2, none, websocket")
+    framing: Framing | None = _is("delimiting of the body: chunked, length, close, h2, none, websocket")
     stream: str | None = _is("framing of the payloads: sse, ndjson, …; json is no stream")
     connection_reused: bool | None = _is("sent on a connection kept from an exchange before")
-    clock: str | None = _is("the source of the reads' timestamps: kernel, loop, imported, none")
+    clock: ClockName | None = _is("the source of the reads' timestamps: kernel, loop, imported, none")
     clock_error_ms: float | None = _is("the timestamps may be late by this much")
     flags: tuple[str, ...] = _is("the flags of the exchange: see wiretape help outcomes")
     unknown: tuple[str, ...] = _is("unknown facts, in sentences")
@@ -201,7 +200,7 @@ def cleaned(endings: Mapping[Ending, int]) -> dict[Ending, int]:
     """Return counts of endings without recorded text: an outcome that is none counts as not measured."""
     counts: dict[Ending, int] = {}
     for ending, count in endings.items():
-        outcome = ending.outcome if ending.outcome in OUTCOMES else "unmeasured"
+        outcome: Standing = ending.outcome if ending.outcome in OUTCOMES else "unmeasured"
         is_overload = ending.code is not None and "overload" in ending.code.lower()
         known = ending._replace(
             outcome=outcome, detail=_detail(outcome, ending.detail), code="overload" if is_overload else None
@@ -305,7 +304,7 @@ def reported(one: Examined, rule: Disclosure, limits: Thresholds, *, with_text: 
 
 def _cleaned(row: DetailRow, rule: Disclosure) -> DetailRow:
     """Return a row whose texts are words of wiretape, or may be quoted; those of the answer are left out."""
-    outcome = row.outcome if row.outcome in OUTCOMES else "unknown"
+    outcome: Standing = row.outcome if row.outcome in OUTCOMES else "unknown"
     return replace(
         row,
         id=row.id if _ID.fullmatch(row.id) else "unknown",
@@ -334,7 +333,7 @@ def _ending(row: DetailRow, verdicts: Sequence[Verdict]) -> str:
     return story.sentence(row, verdicts).replace("#", "").removesuffix(": ")
 
 
-def _detail(outcome: str, detail: str | None) -> str | None:
+def _detail(outcome: Standing, detail: str | None) -> str | None:
     known = {one.partition(" ")[0] for one in DETAILS.get(outcome, ())} if outcome in OUTCOMES else set()
     is_code = detail is not None and any(code.fullmatch(detail) for code in _CODES.get(outcome, ()))
     return detail if detail in known or is_code else None

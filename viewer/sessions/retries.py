@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from wiretape.recorder.decode.exchange import FAILURES
+from wiretape.recorder.decode.exchange import FAILURES, Outcome
 
 WITHIN_NS: Final = 600 * 1_000_000_000
 """Most time between the end of an attempt and the start of the next, in ns."""
@@ -25,7 +25,7 @@ class Attempt:
     id: str
     started_ns: int
     end_ns: int | None
-    outcome: str
+    outcome: Outcome
     status: int | None = None
 
     @property

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
+from wiretape.recorder.decode.exchange import Outcome
 from wiretape.recorder.errors import WiretapeError
 from wiretape.viewer.query import coverage
 from wiretape.viewer.query.syntax import And, every
@@ -147,7 +148,7 @@ class Measuring:
 class Failures:
     """The count of exchanges that failed in one way; None is unknown."""
 
-    outcome: str
+    outcome: Outcome
     detail: str | None
     code: str | None
     status: int | None

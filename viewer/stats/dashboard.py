@@ -18,7 +18,8 @@ from typing import Final, Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from wiretape.recorder.decode.decoder import Decoded
-from wiretape.recorder.decode.exchange import Exchange
+from wiretape.recorder.decode.exchange import Exchange, Operation
+from wiretape.recorder.facts import ClockName
 from wiretape.recorder.sanitize import clipped, safe
 from wiretape.viewer.stats.conventions import RELEASED, Conventions, Family, Figure, Labels, provider_of
 from wiretape.viewer.stats.parameters import NO_PARAMETERS, RequestParameters
@@ -66,7 +67,7 @@ _PORTS: Final = {"http": "80", "https": "443"}
 class Ended:
     """An exchange that has ended, as the tape has it; `body` is its decoded answer."""
 
-    operation: str | None
+    operation: Operation | None
     api: str | None
     upstream: str
     request_model: str | None
@@ -98,7 +99,7 @@ class Traced:
     started_ns: int | None
     request_headers: Sequence[Sequence[str]] = ()
     labels: Mapping[str, str]
-    clock: str | None = None
+    clock: ClockName | None = None
     protocol: str | None = None
     outcome_detail: str | None = None
     response_id: str | None = None
@@ -182,7 +183,7 @@ class DashboardCounts(Generic[H]):
         """Count an exchange."""
         numbers, error = measured(one)
         labels, error = self._bounded(labels_of(one), error)
-        self.outcomes[*labels, one.judged.outcome or ""] += 1
+        self.outcomes[*labels, one.judged.outcome or "open"] += 1
         self.times.update({(*labels, part): took_ns for part, took_ns in one.own_time.items()})
         self.flags.update(one.flags)
         known = _figures(one, numbers, error)
@@ -240,7 +241,7 @@ def measured(one: Ended) -> tuple[Numbers | None, str]:
     is_answer = exchange.status is not None and exchange.status < 300 and exchange.framing != "websocket"
     has_chunks = is_answer and one.body.stream and is_whole(exchange, one.body)
     request = MeasuredRequest(
-        exchange.status, exchange.ended_by, exchange.end_ns, judged.outcome or "", judged.error_code,
+        exchange.status, exchange.ended_by, exchange.end_ns, judged.outcome or "open", judged.error_code,
         judged.duration_ns, one.body if has_chunks else None,
     )  # fmt: skip
     try:

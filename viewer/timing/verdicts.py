@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 
 from wiretape.recorder.decode.attribution import Attribution, ChunkTime, Unclear
 from wiretape.recorder.decode.dialect import Chunk
+from wiretape.recorder.decode.exchange import Standing
 from wiretape.recorder.decode.silences import awaited, cause_of_end
 from wiretape.recorder.decode.stalls import (
     AwaitedAnswer,
@@ -104,7 +105,7 @@ def row(verdict: Verdict) -> TableRow:
     return {fields.field_name(name): units.ms(value) if name.endswith("_ns") else value for name, value in values}
 
 
-def verdicts(timed: Attribution, outcome: str, limits: Thresholds) -> list[Verdict]:
+def verdicts(timed: Attribution, outcome: Standing, limits: Thresholds) -> list[Verdict]:
     """Judge one exchange: its stalls in their order, then its burst.
 
     With the default limits, stalls of the forms `gap` and `end`, but for what a client did not take, and bursts are
@@ -186,7 +187,9 @@ def _is_same(late: Verdict, gap: Verdict) -> bool:
     return overlap and late.who == gap.who == "client"
 
 
-def _ends(timed: Attribution, answers: Sequence[AwaitedAnswer], outcome: str, limits: Thresholds) -> Iterator[Verdict]:
+def _ends(
+    timed: Attribution, answers: Sequence[AwaitedAnswer], outcome: Standing, limits: Thresholds
+) -> Iterator[Verdict]:
     """Yield the silences in which answers ended; a wait for a client that did not read replaces the last one."""
     end, stuck = timed.exchange.end_ns, timed.stuck
     is_cut = timed.stream and outcome in _CUT
@@ -208,7 +211,9 @@ def _ends(timed: Attribution, answers: Sequence[AwaitedAnswer], outcome: str, li
             yield _silent_end(timed, answer, answer.last, outcome, limits)
 
 
-def _silent_end(timed: Attribution, answer: AwaitedAnswer, silence: Span, outcome: str, limits: Thresholds) -> Verdict:
+def _silent_end(
+    timed: Attribution, answer: AwaitedAnswer, silence: Span, outcome: Standing, limits: Thresholds
+) -> Verdict:
     """Return the verdict on the silence in which an answer ended."""
     error = timed.error if outcome == "error_event" else None
     if error is not None and error.at_ns != silence[1]:

@@ -29,8 +29,8 @@ from wiretape.recorder.decode.declared.matching import Alternative
 from wiretape.recorder.decode.declared.paths import Condition, Getter
 from wiretape.recorder.decode.declared.table import CheckedTable, DeclarationError, Key, flag, tests, text, texts
 from wiretape.recorder.decode.dialect import Chunk, Dialect, FinalText, Parse, Piece, ReportedError, Tokens, ToolPiece
-from wiretape.recorder.decode.exchange import Exchange
-from wiretape.recorder.decode.operation import OPERATIONS, UNKNOWN
+from wiretape.recorder.decode.exchange import OPERATIONS, Exchange, Operation
+from wiretape.recorder.decode.operation import UNKNOWN
 from wiretape.recorder.decode.values import JsonObject, compact, index
 
 _COUNTED: Final = frozenset({"timestamp", "index", "sequence_number", "obfuscation", "created"})
@@ -167,7 +167,7 @@ def compile(table: Mapping[str, Any], reserved: Sequence[str] = ()) -> DeclaredD
     name = checked.read("name", partial(_name, reserved), "")
     if not name:
         raise DeclarationError((), "the dialect has no name")
-    operation = checked.read("operation", _operation, "chat")
+    operation: Operation = checked.read("operation", _operation, "chat")
     match = matching.alternatives(checked)
     if not match:
         raise DeclarationError((), f"{name} has no match: it would recognise no stream")
@@ -667,7 +667,7 @@ def _name(reserved: Sequence[str], value: Any) -> str:
     return name
 
 
-def _operation(value: Any) -> str:
+def _operation(value: Any) -> Operation:
     if not isinstance(value, str) or value not in OPERATIONS or value == UNKNOWN:
         raise ValueError(f"must be one of {', '.join(name for name in OPERATIONS if name != UNKNOWN)}")
     return value

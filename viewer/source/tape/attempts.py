@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, Select, and_, func, or_, select
 
 from wiretape.recorder.clock import wall_ns
+from wiretape.recorder.decode.exchange import Outcome
 from wiretape.recorder.tape.schema import exchanges, measures, sessions
 from wiretape.viewer.sessions import retries
 from wiretape.viewer.sessions.retries import Attempt, Attempts
@@ -47,6 +48,6 @@ def recording(connection: Connection, no: int) -> Recording:
     return Recording(version, retries.around(no, [_attempt(*row) for row in found]), count)
 
 
-def _attempt(no: int, id: str, started_at: str, end_ns: int | None, outcome: str, status: int | None) -> Attempt:
+def _attempt(no: int, id: str, started_at: str, end_ns: int | None, outcome: Outcome, status: int | None) -> Attempt:
     started_ns = wall_ns(started_at) or 0
     return Attempt(no, id, started_ns, None if end_ns is None else started_ns + end_ns, outcome, status)

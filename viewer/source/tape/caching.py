@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 
 from sqlalchemy import Connection, ExecutionContext, select
 
-from wiretape.recorder.decode.exchange import FAILURES
+from wiretape.recorder.decode.exchange import FAILURES, Outcome
 from wiretape.recorder.decode.operation import GENERATIONS
+from wiretape.recorder.facts import ClockName
 from wiretape.recorder.tape import cells
 from wiretape.recorder.tape.schema import exchanges, measures, sessions
 from wiretape.viewer.sessions import cache
@@ -145,7 +146,7 @@ class _Began(NamedTuple):
     started_at: str
     boot: str | None
     boot_ns: int | None
-    clock: str | None
+    clock: ClockName | None
 
     @property
     def is_imported(self) -> bool:
@@ -160,7 +161,7 @@ def _prompted(asked: Sequence[Sequence[Any]]) -> list[Prompted]:
 
 
 def _generation(
-    start_ns: int, no: int, upstream: str, model: str | None, api: str | None, outcome: str, elements: bytes | None,
+    start_ns: int, no: int, upstream: str, model: str | None, api: str | None, outcome: Outcome, elements: bytes | None,
     response_id: str | None, named: str | None, retries: int | None, input: int | None, cached: int | None,
     *hashes: str | None,
 ) -> Prompted:  # fmt: skip

@@ -18,7 +18,7 @@ from wiretape.recorder import children
 from wiretape.recorder.clock import wall_ns
 from wiretape.recorder.decode import encoding, plain
 from wiretape.recorder.decode.decoder import Decoded
-from wiretape.recorder.decode.exchange import Exchange, Headers
+from wiretape.recorder.decode.exchange import Exchange, Headers, Outcome
 from wiretape.recorder.decode.metrics import DECODER_VERSION
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.facts import EndedBy
@@ -79,7 +79,7 @@ class _Facts(NamedTuple):
     ended_by: EndedBy | None
     end_ns: int | None
     gap_bytes: int
-    outcome: str | None
+    outcome: Outcome | None
     error_code: str | None
     duration_ns: int | None
     started_at: str

@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, and_, func, select
 
 from wiretape.recorder.decode import encoding
-from wiretape.recorder.decode.exchange import NOT_SHIPPED, Exchange, Reads
+from wiretape.recorder.decode.exchange import NOT_SHIPPED, Exchange, Outcome, Reads
+from wiretape.recorder.facts import EndedBy, Framing
 from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.schema import REQUEST_BODY, exchanges
 from wiretape.viewer.record.rows import Headers
@@ -31,10 +32,10 @@ class ExchangeHead(NamedTuple):
     upstream: str
     model: str | None
     status: int | None
-    outcome: str
-    framing: str | None
+    outcome: Outcome
+    framing: Framing | None
     started_at: str
-    ended_by: str = "end"
+    ended_by: EndedBy = "end"
     request_sha256: str | None = None
     request_size: int | None = None
     flags: str | None = None

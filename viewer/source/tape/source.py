@@ -12,6 +12,7 @@ from sqlalchemy import Connection, not_
 
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.commands import options
+from wiretape.recorder.decode.exchange import Standing
 from wiretape.recorder.decode.stalls import DEFAULT, Thresholds
 from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.schema import COVERED
@@ -242,7 +243,7 @@ class TapeSource(Queried):
             return base.Details(None)
         return base.Details(preview, self._verdicts(number, preview.row.outcome, preview.row.bytes, limits))
 
-    def _verdicts(self, number: int, outcome: str, size: int | None, limits: Thresholds) -> "Sequence[Verdict]":
+    def _verdicts(self, number: int, outcome: Standing, size: int | None, limits: Thresholds) -> "Sequence[Verdict]":
         """Return the verdicts on an exchange that has ended and is short, of any other none."""
         from wiretape.recorder.decode.attribution import Attribution
         from wiretape.viewer.timing.verdicts import verdicts

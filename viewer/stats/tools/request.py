@@ -18,10 +18,11 @@ import msgspec
 
 from wiretape.recorder.decode.decoder import COMMENT, EVENT, RECORD, Decoded, Item
 from wiretape.recorder.decode.dialects import chat, registry
-from wiretape.recorder.decode.exchange import NOT_SHIPPED, Exchange
+from wiretape.recorder.decode.exchange import NOT_SHIPPED, Exchange, Outcome
 from wiretape.recorder.decode.runs import ItemRun
 from wiretape.recorder.decode.usage_fields import is_from_timings
 from wiretape.recorder.decode.values import JsonObject
+from wiretape.recorder.facts import EndedBy
 
 Numbers = dict[str, "float | list[float] | array[float] | None"]
 """A tool's own numbers for one exchange, by its own names, in ms unless the name says otherwise; None is unknown.
@@ -45,7 +46,7 @@ LEFT: Final = "the client left"
 class Judged(NamedTuple):
     """The measures of an exchange that tools need: `duration_ns` is from T0 to `[DONE]`, else to the end."""
 
-    outcome: str | None
+    outcome: Outcome | None
     error_code: str | None
     duration_ns: int | None
     flags: Sequence[str] = ()
@@ -96,9 +97,9 @@ class MeasuredRequest:
     """
 
     status: int | None
-    ended_by: str | None
+    ended_by: EndedBy | None
     end_ns: int | None
-    outcome: str
+    outcome: Outcome
     error_code: str | None = None
     duration_ns: int | None = None
     decoded: Decoded | None = None

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiretape.recorder.decode.decoder import Decoded
-from wiretape.recorder.decode.exchange import Exchange
+from wiretape.recorder.decode.exchange import Exchange, Outcome
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.viewer.stats.tools.otel import OTEL_SECONDS, OTEL_TOKENS
 from wiretape.viewer.stats.tools.request import (
@@ -162,7 +162,7 @@ class Measured:
     is_older: bool = False
 
 
-Addend = tuple[Measured, str, int | None, int | None]
+Addend = tuple[Measured, Outcome, int | None, int | None]
 """An exchange as a tool measures it, wiretape's outcome, and its start and end in ns since any fixed time."""
 
 
@@ -221,7 +221,9 @@ class ToolReport:
         """The statistics of every metric, then the numbers for all requests, in the order of the tool."""
         return [*self._metrics(), *self._totals()]
 
-    def add(self, measured: Measured, outcome: str, started_ns: int | None = None, end_ns: int | None = None) -> None:
+    def add(
+        self, measured: Measured, outcome: Outcome, started_ns: int | None = None, end_ns: int | None = None
+    ) -> None:
         """Add an exchange; `outcome` is wiretape's. It ran from `started_ns` to `end_ns`, if that is known."""
         if measured.left_out is not None:
             self.left_out[measured.left_out] += 1

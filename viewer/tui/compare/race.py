@@ -12,12 +12,12 @@ from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.worker import Worker
 
+from wiretape.recorder.decode.exchange import Standing
 from wiretape.viewer.exchange import pages
 from wiretape.viewer.exchange.opened import Known
 from wiretape.viewer.exchange.pulse import Pulse
 from wiretape.viewer.exchange.race import ALIGNMENTS, Lane, Race, clock, instead, status
 from wiretape.viewer.exchange.race_drawing import Drawing
-from wiretape.viewer.exchange.states import ORPHAN
 from wiretape.viewer.listing import ranking
 from wiretape.viewer.record import units
 from wiretape.viewer.record.rows import DetailRow
@@ -66,7 +66,7 @@ class Side:
         assert self._known is not None
         if self._known.outcome != "open":
             return self._known
-        outcome = ORPHAN.word if self.pulse.died else self._known.outcome
+        outcome: Standing = "orphan" if self.pulse.died else self._known.outcome
         return dataclasses.replace(self._known, duration_ms=self.pulse.end_ns / 1e6, outcome=outcome)
 
     def take(self) -> bool:

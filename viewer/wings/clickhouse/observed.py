@@ -7,6 +7,7 @@ from typing import Final
 from sqlalchemy import Connection, select
 
 from wiretape.recorder.clock import wall_ns
+from wiretape.recorder.decode.exchange import Outcome
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer.source.base import Unsupported
 from wiretape.viewer.source.tape import queries
@@ -66,7 +67,8 @@ def measured(connection: Connection, tool: str, where: Condition | None = None) 
     apis = (*authority(tool).apis, None)
     for batch in queries.in_batches(connection, _FACTS, where, fetch=lambda centre, facts: centre.execute(facts).all()):
         for row in batch:
-            flags, outcome = set((row.flags or "").split()), row.outcome or "open"
+            flags = set((row.flags or "").split())
+            outcome: Outcome = row.outcome or "open"
             facts = row.status, row.ended_by, row.end_ns, outcome, row.error_code, row.duration_ns
             output_ns = row.ttft_ns, row.latency_ns
             counted = _Counted(*facts, first_ns=row.ttfc_ns, output_ns=output_ns, tokens=row.output_tokens)

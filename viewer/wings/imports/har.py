@@ -19,7 +19,7 @@ import msgspec
 
 from wiretape.recorder.decode.exchange import RESET_CODE
 from wiretape.recorder.decode.framings.sse import Event, EventCursor
-from wiretape.recorder.facts import ENDED_BY, EndedBy
+from wiretape.recorder.facts import ENDED_BY, ClockName, EndedBy
 from wiretape.recorder.plurals import counted
 from wiretape.viewer import imported
 from wiretape.viewer.imported import Data, Headers, ImportedExchange, ImportedFile, NotImportable, Unimportable
@@ -114,11 +114,11 @@ class _Own(msgspec.Struct):
     headers_ms: _Number = None
     end_ms: _Number | msgspec.UnsetType = msgspec.UNSET
     id: str | None = None
-    ended_by: str | None = None
+    ended_by: EndedBy | None = None
     ended_detail: str | None = None
     protocol: str | None = None
     reset_code: str | None = None
-    clock: str | None = None
+    clock: ClockName | None = None
     gap_bytes: int = 0
     flags: list[str] = []
     labels: dict[str, str] = {}

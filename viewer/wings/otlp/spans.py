@@ -189,7 +189,7 @@ def _unix_ns(started_ns: int, at_ns: int = 0) -> int:
 
 def _failure(one: Traced) -> str:
     """Return the failure of an exchange, in wiretape's words."""
-    return ending(one.counted.judged.outcome or "", one.outcome_detail)
+    return ending(one.counted.judged.outcome or "open", one.outcome_detail)
 
 
 def _seconds(ns: int | None) -> float | None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from wiretape.recorder import paths, private
-from wiretape.recorder.decode.exchange import FAILURES
+from wiretape.recorder.decode.exchange import FAILURES, Standing
 from wiretape.recorder.errors import TapeBusy, WiretapeError
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.relay import providers, service
@@ -417,5 +417,5 @@ class Replacing:
         return True
 
 
-def _rank(outcome: str) -> int:
+def _rank(outcome: Standing) -> int:
     return 0 if outcome in FAILURES else 1 if outcome == "client_closed" else 2
