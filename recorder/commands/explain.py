@@ -23,7 +23,7 @@ _CERTIFICATES = '"${SSL_CERT_FILE%/*}:${SSL_CERT_FILE%/*}:ro"'
 
 
 @dataclass(slots=True)
-class Attempt:
+class RecordedCommand:
     """A recorder's record of a command: connections, and the hosts requested from the proxy with their treatment."""
 
     plan: PointingPlan
@@ -35,7 +35,7 @@ class Attempt:
     """Older processes of this machine that the command was connected to, by pid."""
 
 
-def explain(attempt: Attempt, command: Sequence[str]) -> Iterator[str]:
+def explain(attempt: RecordedCommand, command: Sequence[str]) -> Iterator[str]:
     """Yield the lines about a command: its variables, its connections, and the next thing to try."""
     program = PurePath(command[0]).name + " …" * (len(command) > 1)
     yield from _settings(attempt)
@@ -50,7 +50,7 @@ def explain(attempt: Attempt, command: Sequence[str]) -> Iterator[str]:
     yield from _lost(attempt, command) or [f"try: {_advice(attempt, program)}"]
 
 
-def _settings(attempt: Attempt) -> Iterator[str]:
+def _settings(attempt: RecordedCommand) -> Iterator[str]:
     named = list(attempt.plan.variables)
     if attempt.is_intercepting:
         java = [] if environment.JAVA in attempt.plan.left else [_java()]
@@ -68,7 +68,7 @@ def _java() -> str:
     )
 
 
-def _lost(attempt: Attempt, command: Sequence[str]) -> list[str]:
+def _lost(attempt: RecordedCommand, command: Sequence[str]) -> list[str]:
     """Return the lines about passing the variables on, if the command starts programs without them."""
     words = [PurePath(word).name for word in command]
     names = list(attempt.plan.variables)
@@ -92,7 +92,7 @@ def _lost(attempt: Attempt, command: Sequence[str]) -> list[str]:
     return []
 
 
-def _connected(attempt: Attempt) -> str:
+def _connected(attempt: RecordedCommand) -> str:
     if attempt.connections:
         return f"{counted(attempt.connections, 'connection')}, but no request to an API that is served"
     if attempt.is_intercepting:
@@ -100,7 +100,7 @@ def _connected(attempt: Attempt) -> str:
     return "nothing: the program made no call, or does not read these variables"
 
 
-def _advice(attempt: Attempt, program: str) -> str:
+def _advice(attempt: RecordedCommand, program: str) -> str:
     unseen = [host.rpartition(":")[0] for host, how in attempt.asked.items() if how in ("tunnelled", "relayed")]
     if attempt.daemons:
         # It may be the API's own server, which nobody wants to end: one that makes calls for others comes last.

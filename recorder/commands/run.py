@@ -221,7 +221,7 @@ async def _record(
     from wiretape.recorder.errors import WiretapeError
     from wiretape.recorder.relay.service import Recorder
 
-    attempt = explain.Attempt(plan, settings.interception is not None)
+    attempt = explain.RecordedCommand(plan, settings.interception is not None)
     tally = TimedTally()
     troubles: list[str] = []
     try:
@@ -249,7 +249,7 @@ async def _record(
     return 0 if recorder.totals().is_whole and not unstored else TAPE_FAILED
 
 
-def _observer(attempt: "explain.Attempt", tally: "TimedTally", troubles: list[str]) -> "Observer":
+def _observer(attempt: "explain.RecordedCommand", tally: "TimedTally", troubles: list[str]) -> "Observer":
     """Return an observer that reports events, and adds them to an attempt, a tally and a list."""
     from wiretape.recorder.relay.service import Observer
 

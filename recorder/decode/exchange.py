@@ -238,12 +238,15 @@ class Sent:
     missing: int = 0
 
 
+Pairs = tuple[tuple[str, str], ...]
+
+
 class Headers(NamedTuple):
     """The headers of a request and of its response, and its trailers: names in small letters, and values."""
 
-    request: tuple[tuple[str, str], ...] = ()
-    response: tuple[tuple[str, str], ...] = ()
-    trailers: tuple[tuple[str, str], ...] = ()
+    request: Pairs = ()
+    response: Pairs = ()
+    trailers: Pairs = ()
 
 
 NO_HEADERS: Final = Headers()
@@ -294,6 +297,14 @@ class Exchange(Begun, Connected, Answered, Ended):
         if not self.has_bytes:
             return NOT_SHIPPED
         return "no_timing" if self.clock == "none" else None
+
+
+class Recording(NamedTuple):
+    """A recorded exchange: its facts, the reads of its body, and the body as it came."""
+
+    exchange: Exchange
+    reads: Reads
+    body: bytes
 
 
 class CloseFrame(NamedTuple):

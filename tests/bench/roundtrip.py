@@ -83,8 +83,8 @@ def read(tape: Path) -> dict[bytes, Recorded]:
         heads = list(replayed.heads(connection))
         for head, body in zip(heads, replayed.request_bodies(connection, heads), strict=True):
             answer, request = replayed.answer(connection, head.no), body or b""
-            facts = answer.facts
-            headers = [(name, value) for name, value in answer.headers if name not in _OWN]
+            facts = answer.exchange
+            headers = [(name, value) for name, value in facts.headers.response if name not in _OWN]
             assert request not in found, f"{tape}: two requests are {request[:60]!r}"
             found[request] = Recorded(
                 request, head.path, head.outcome, facts.ended_by, head.status, headers, answer.body, answer.reads,

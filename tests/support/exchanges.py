@@ -47,9 +47,9 @@ def full(
     **stored: Any,
 ) -> FullExchange:
     """Make all of an exchange, with a row of such values."""
-    facts = Exchange(connected_ns=connected_ns, headers_ns=headers_ns, end_ns=end_ns)
-    request, decoded = RequestRow("", "POST", "/v1", "", [], None, 0, "", {}), decoded or Decoded(b"", "json")
-    return FullExchange(detailed(**stored), request, [], [], facts, sent_ns, 0, Reads.of(reads), b"", decoded)
+    facts = Exchange(path="/v1", connected_ns=connected_ns, sent_ns=sent_ns, headers_ns=headers_ns, end_ns=end_ns)
+    request, decoded = RequestRow("", facts, None, 0, "", {}), decoded or Decoded(b"", "json")
+    return FullExchange(detailed(**stored), request, facts, Reads.of(reads), b"", decoded)
 
 
 MS = 1_000_000

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.attribution import Attribution, Slowness
 from wiretape.recorder.decode.decoder import Decoded, decode
-from wiretape.recorder.decode.exchange import Exchange, Reads, Standing
+from wiretape.recorder.decode.exchange import Exchange, Reads, Recording, Standing
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.process import RecorderRun
 from wiretape.viewer.exchange import markers
 from wiretape.viewer.exchange.markers import Marker
 from wiretape.viewer.exchange.transcript import UNKNOWN, Transcript
-from wiretape.viewer.record.rows import DetailRow, Headers, RequestRow
+from wiretape.viewer.record.rows import DetailRow, RequestRow
 from wiretape.viewer.timing import verdicts
 from wiretape.viewer.timing.verdicts import Verdict
 
@@ -25,27 +25,26 @@ from wiretape.viewer.timing.verdicts import Verdict
 class Known:
     """The facts that need no decoding: its row, the request, the gaps between outputs.
 
-    The row of a running exchange is measured until now, unless it is large. `gaps` are packed as on the tape; `end_ns`
-    is the end of the exchange, 0 if it runs.
+    The row of a running exchange is measured until now, unless it is large. `gaps` are packed as on the tape.
     """
 
     row: DetailRow
     request: RequestRow
-    response_headers: Headers
-    response_trailers: Headers
     recorder: RecorderRun
-    end_ns: int
     gaps: bytes = field(repr=False)
+
+    @property
+    def exchange(self) -> Exchange:
+        """The facts, those of a WebSocket without the client's data."""
+        return self.request.exchange
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """An exchange's answer as stored on the tape, raw, and its outcome."""
+class StoredExchange:
+    """An exchange as stored on the tape, raw, and its outcome."""
 
     id: str
-    facts: Exchange
-    reads: Reads = field(repr=False)
-    body: bytes = field(repr=False)
+    recording: Recording = field(repr=False)
     outcome: Standing
     decoded: Decoded | None = field(default=None, repr=False)
 
@@ -105,7 +104,7 @@ class OpenedExchange:
         return replace(self, judged=True, verdicts=stage.verdicts, markers=stage.markers)
 
 
-def opened(answer: Stored, limits: Thresholds) -> OpenedExchange:
+def opened(answer: StoredExchange, limits: Thresholds) -> OpenedExchange:
     """Decode an answer, or its data until now, and judge it: slow for a long one, and it needs no tape."""
     opened, stages = begin(answer, limits)
     for stage in stages:
@@ -113,11 +112,13 @@ def opened(answer: Stored, limits: Thresholds) -> OpenedExchange:
     return opened
 
 
-def begin(answer: Stored, limits: Thresholds) -> tuple[OpenedExchange, tuple[Callable[[], Stage], Callable[[], Stage]]]:
+def begin(
+    answer: StoredExchange, limits: Thresholds
+) -> tuple[OpenedExchange, tuple[Callable[[], Stage], Callable[[], Stage]]]:
     """Decode an answer; return what that brings, and two stages that take longer: judging it, and who was slow."""
     with _gc_paused():
-        facts, reads = answer.facts, answer.reads
-        decoded = answer.decoded or decode(facts, reads, answer.body)
+        facts, reads, body = answer.recording
+        decoded = answer.decoded or decode(facts, reads, body)
         transcript = Transcript(decoded)
         end_ns = max(facts.end_ns or 0, reads[-1].at_ns if reads else 0)
         transcript.come_by(end_ns)

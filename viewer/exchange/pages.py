@@ -114,7 +114,10 @@ def silence(known: Known, opened: OpenedExchange) -> str:
 def request(known: Known) -> Iterator[Line]:
     """Yield a request as it is on the tape, and the head of its response; JSON is indented."""
     request = known.request
-    yield [(f"{line(request.method)} ", "strong"), (line(f"{request.upstream}{request.path}"), "accent")]
+    yield [
+        (f"{line(request.exchange.method)} ", "strong"),
+        (line(f"{request.exchange.upstream}{request.exchange.path}"), "accent"),
+    ]
     yield []
     yield from headers(request.headers)
     yield []
@@ -125,16 +128,16 @@ def request(known: Known) -> Iterator[Line]:
     is_unknown = request.size is None and "imported" in known.row.flags
     yield [("body · unknown: it is not in the import" if is_unknown else f"body · {size}", "muted")]
     yield from _body(request)
-    if known.response_headers:
+    if known.exchange.headers.response:
         yield []
         yield [("response ", "strong"), (cell(known.row.status), "plain")]
         yield []
-        yield from headers(known.response_headers)
-    if known.response_trailers:
+        yield from headers(known.exchange.headers.response)
+    if known.exchange.headers.trailers:
         yield []
         yield [("trailers", "strong")]
         yield []
-        yield from headers(known.response_trailers)
+        yield from headers(known.exchange.headers.trailers)
 
 
 def headers(headers: Sequence[Sequence[str]]) -> Iterator[Line]:

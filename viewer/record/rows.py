@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from wiretape.recorder.decode import encoding
-from wiretape.recorder.decode.exchange import Operation, Read, Standing
+from wiretape.recorder.decode.exchange import Exchange, Operation, Read, Standing
 from wiretape.recorder.decode.metrics import SHOWN
 from wiretape.recorder.decode.turns import TURN_FIELDS
 from wiretape.recorder.decode.values import JsonObject
@@ -221,21 +221,22 @@ class HeadersRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RequestRow:
-    """A request as on the tape; `body` may be only its beginning, `size` and `sha256` cover the whole body received.
+    """A request as on the tape, with the facts of its exchange; `body` may be only its beginning.
 
-    They are None until the body is complete, and if the recorder died before that.
+    `size` and `sha256` are of the whole body received: None until it is complete, and if the recorder died before that.
     """
 
     id: str
-    method: str
-    path: str
-    upstream: str
-    headers: Headers
+    exchange: Exchange
     body: bytes | None = dataclasses.field(repr=False)
     size: int | None
     sha256: str | None
     labels: dict[str, str]
-    protocol: str | None = None
+
+    @property
+    def headers(self) -> Headers:
+        """The headers of the request: names in small letters, credentials redacted."""
+        return self.exchange.headers.request
 
     @property
     def known_size(self) -> int:
@@ -353,10 +354,12 @@ def read(one: Read) -> TableRow:
 
 def request(one: RequestRow) -> TableRow:
     """Return the row of a request: its body as text, and in base64 as it came if it was not that text in UTF-8."""
-    text = one.text
+    text, exchange = one.text, one.exchange
     is_text = text is not None and encoding.is_identity(encoding.coding_of(one.headers))
     return {
-        **{name: getattr(one, name) for name in ("id", "method", "path", "upstream", "headers")},
+        "id": one.id,
+        **{name: getattr(exchange, name) for name in ("method", "path", "upstream")},
+        "headers": [[*pair] for pair in one.headers],
         "body": text,
         "body_base64": None if one.body is None or is_text else base64.b64encode(one.body).decode(),
         **{name: getattr(one, name) for name in ("size", "sha256", "labels")},

@@ -48,7 +48,9 @@ _KEY_HEADERS: Final = frozenset({"authorization", "x-api-key", "api-key", "x-goo
 
 def of(one: RequestRow) -> str:
     """Return the command for a request, over several lines."""
-    return command(one.method, one.upstream, one.path, one.headers, one.body, one.size, one.protocol)
+    exchange = one.exchange
+    url = exchange.upstream, exchange.path
+    return command(exchange.method, *url, one.headers, one.body, one.size, exchange.protocol)
 
 
 def command(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wiretape.recorder.commands.explain import Attempt, explain
+from wiretape.recorder.commands.explain import RecordedCommand, explain
 from wiretape.recorder.relay import pointing
 from wiretape.recorder.relay.guard import Refusal
 
@@ -11,7 +11,7 @@ def explained(*command: str, **seen: object) -> str:
     is_intercepting = seen.get("is_intercepting")
     command = command or ("gemini",)
     plan = (pointing.plan if is_intercepting else pointing.plan_base_urls)([], {"PATH": "/bin"}, command)
-    return "\n".join(explain(Attempt(plan, **seen), command))  # type: ignore[arg-type]
+    return "\n".join(explain(RecordedCommand(plan, **seen), command))  # type: ignore[arg-type]
 
 
 def test_what_was_set_and_what_was_left_and_why_is_named() -> None:

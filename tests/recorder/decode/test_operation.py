@@ -4,10 +4,9 @@ import pytest
 
 from tests.support.cases import each_case
 from wiretape.recorder.decode.dialects import registry
-from wiretape.recorder.decode.exchange import Exchange
+from wiretape.recorder.decode.exchange import OPERATIONS, Exchange
 from wiretape.recorder.decode.operation import (
     GENERATIONS,
-    OPERATIONS,
     UNKNOWN,
     api_asked,
     model_in_path,

@@ -276,7 +276,7 @@ def test_a_bug_in_the_decoder_costs_no_facts(
     with opened(tape) as first, monkeypatch.context() as patch:
         patch.setattr(settling, "derive", broken)
         (finished,) = record(first, exchange("e1"))
-    assert finished.outcome == "not measured"
+    assert finished.outcome == "unmeasured"
     assert fault.__name__ in capfd.readouterr().err
     assert bodies_of(tape) == {"e1": b"".join(STREAM)}
     with reading(tape) as connection:

@@ -7,6 +7,7 @@ from typing import Any
 from tests.support import turns
 from tests.support.exchanges import detailed
 from tests.support.sample_tape import HOSTILE
+from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.decode.prompt import Media, Other, Prompt, Reasoning, Text, ToolCall, ToolResult
 from wiretape.recorder.sanitize import safe
 from wiretape.viewer.exchange import changes
@@ -24,7 +25,7 @@ SECOND = detailed(id=turns.SECOND, request_model="gpt-x", model="gpt-x", content
 
 
 def request(body: bytes) -> RequestRow:
-    return RequestRow("", "POST", "/v1", "", [], body, len(body), "", {})
+    return RequestRow("", Exchange(path="/v1"), body, len(body), "", {})
 
 
 def second() -> Turn:

@@ -94,7 +94,9 @@ def test_a_request_is_shown_as_stored_and_json_in_order(connection: Connection) 
 
 def test_trailers_follow_the_head_of_the_response(connection: Connection) -> None:
     found = known(connection, COMPLETE)
-    with_trailers = dataclasses.replace(found, response_trailers=[["grpc-status", "8"]])
+    headers = found.exchange.headers._replace(trailers=(("grpc-status", "8"),))
+    request = dataclasses.replace(found.request, exchange=dataclasses.replace(found.exchange, headers=headers))
+    with_trailers = dataclasses.replace(found, request=request)
     assert text(pages.request(with_trailers)).endswith("text/event-stream\n\ntrailers\n\ngrpc-status: 8")
     assert "trailers" not in text(pages.request(found))
 

@@ -51,7 +51,7 @@ SLOW = [(400, "one "), (800, "two "), (1200, "four")]
 def taped(connection: Connection, id: str) -> Lane:
     no = queries.find(connection, id)
     whole = exchange.full(connection, no)
-    return Lane(Transcript(whole.decoded), whole.facts.end_ns, None)
+    return Lane(Transcript(whole.decoded), whole.exchange.end_ns, None)
 
 
 def said(race: Race) -> tuple[str, str]:

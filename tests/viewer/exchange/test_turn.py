@@ -9,6 +9,7 @@ from tests.support import turns
 from tests.support.exchanges import detailed
 from tests.support.websockets import ASK, response, side, websocket
 from wiretape.recorder.decode.decoder import decode
+from wiretape.recorder.decode.exchange import Exchange, Headers
 from wiretape.recorder.decode.prompt import Message, Text
 from wiretape.viewer.exchange.turn import Turn, answer, asked, asked_over_websocket, over_websocket, turn
 from wiretape.viewer.record.rows import RequestRow
@@ -19,7 +20,8 @@ USER = {"role": "user", "content": "And in Bern?"}
 
 
 def request(body: bytes | None, size: int | None = -1, *headers: list[str]) -> RequestRow:
-    return RequestRow("", "POST", "/v1", "", headers, body, len(body or b"") if size == -1 else size, "", {})
+    exchange = Exchange(path="/v1", headers=Headers(tuple((name, value) for name, value in headers)))
+    return RequestRow("", exchange, body, len(body or b"") if size == -1 else size, "", {})
 
 
 def follows(messages: list[Any], before: list[Any] = turns.QUESTION, **parameters: Any) -> Turn:

@@ -12,7 +12,7 @@ from tests.support.cases import each_case
 from tests.support.decoding import of_chunks
 from wiretape.recorder.decode import payloads
 from wiretape.recorder.decode.decoder import decode
-from wiretape.recorder.decode.exchange import Exchange, Read
+from wiretape.recorder.decode.exchange import Exchange, Headers, Read
 from wiretape.recorder.errors import TapeDamaged
 from wiretape.viewer.exchange import events
 from wiretape.viewer.exchange.transcript import Transcript
@@ -152,10 +152,12 @@ def test_a_structure_becomes_one_cell(value: Any, cell: Any) -> None:
     [(b"", "", None), ("é".encode(), "é", None), (b"\xff", None, "/w=="), (None, None, None)],
 )
 def test_a_request_body_is_text_or_base64(body: bytes | None, text: str | None, encoded: str | None) -> None:
-    row = rows.request(rows.RequestRow("", "", "", "", [], body, 1, "f", {}))
+    row = rows.request(rows.RequestRow("", Exchange(), body, 1, "f", {}))
     assert (row["body"], row["body_base64"]) == (text, encoded)
     zipped = body and gzip.compress(body, mtime=0)
-    coded = rows.request(rows.RequestRow("", "", "", "", [["content-encoding", "gzip"]], zipped, 1, "f", {}))
+    coded = rows.request(
+        rows.RequestRow("", Exchange(headers=Headers((("content-encoding", "gzip"),))), zipped, 1, "f", {})
+    )
     assert coded["body"] == text
     assert base64.b64decode(coded["body_base64"] or "") == (zipped or b"")
     assert tuple(row) == (

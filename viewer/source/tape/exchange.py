@@ -36,12 +36,12 @@ from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer.exchange import changes, opened
 from wiretape.viewer.exchange import turn as turns
 from wiretape.viewer.exchange.changes import RequestDifference
-from wiretape.viewer.exchange.opened import Known, Stored
+from wiretape.viewer.exchange.opened import Known, StoredExchange
 from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.exchange.turn import Turn, TurnContent
 from wiretape.viewer.record import units
 from wiretape.viewer.record.fields import PAID
-from wiretape.viewer.record.rows import DetailRow, Headers, RequestRow
+from wiretape.viewer.record.rows import DetailRow, RequestRow
 from wiretape.viewer.sessions import context as content
 from wiretape.viewer.sessions.content import BroughtBy, SentContext
 from wiretape.viewer.source.tape import live, queries
@@ -55,15 +55,11 @@ _MOST_TURNS: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class FullExchange:
-    """All of one exchange on the tape, with its decoded body; `size` is the number of bytes that upstream sent."""
+    """All of one exchange on the tape, with its decoded body."""
 
     row: DetailRow
     request: RequestRow
-    response_headers: Headers
-    response_trailers: Headers
-    facts: Exchange
-    sent_ns: int | None
-    size: int
+    exchange: Exchange
     reads: Reads
     body: bytes
     decoded: Decoded
@@ -76,7 +72,7 @@ class FullExchange:
     @property
     def last_ns(self) -> int | None:
         """The time of its end; while it is open, of its last read."""
-        return self.facts.end_ns if self.facts.end_ns is not None else max(self.reads.at_ns, default=None)
+        return self.exchange.end_ns if self.exchange.end_ns is not None else max(self.reads.at_ns, default=None)
 
     @property
     def ending(self) -> str:
@@ -87,31 +83,32 @@ class FullExchange:
 
 def full(connection: Connection, no: int, mask: Masker | None = None) -> FullExchange:
     """Read and decode all of an exchange; `body` is as it came, all else is masked. Raises `WiretapeError`."""
-    columns = (exchanges.c[name] for name in ("response_headers", "response_trailers", "sent_ns", "bytes"))
-    sent = select(*columns).where(exchanges.c.no == no)
     with connection.begin():
         row, request = queries.detail_of(connection, no), queries.request_of(connection, no)
-        headers, trailers, sent_ns, size = connection.execute(sent).one()
-        facts, its_reads, body = reading.answer(connection, no)
+        exchange, its_reads, body = reading.answer(connection, no)
     if mask is None:
-        decoded = decode(facts, its_reads, body)
+        decoded = decode(exchange, its_reads, body)
     else:
         try:
-            decoded = masked.decoded(facts, Body(headers or [], its_reads, body), mask)
+            decoded = masked.decoded(exchange, Body(exchange.headers.response, its_reads, body), mask)
             request = masked_request(request, mask)
         except Unmaskable as error:
             raise error.of(row.id) from error
         row = masked_row(row, mask)
-    return FullExchange(row, request, headers or [], trailers or [], facts, sent_ns, size, its_reads, body, decoded)
+    return FullExchange(row, request, exchange, its_reads, body, decoded)
 
 
 def masked_request(request: RequestRow, mask: Masker) -> RequestRow:
     """Return a request masked. Raises `Unmaskable`."""
-    texts = replace(request, path=mask.value(request.path), labels=mask.value(request.labels))
+    exchange = replace(request.exchange, path=mask.value(request.exchange.path))
+    texts = replace(request, exchange=exchange, labels=mask.value(request.labels))
     if request.body is None:
         return texts
     body = masked.request(request.headers, request.body, mask)
-    return texts if body.data == request.body else replace(texts, headers=body.headers, body=body.data)
+    if body.data == request.body:
+        return texts
+    headers = exchange.headers._replace(request=tuple((name, value) for name, value in body.headers))
+    return replace(texts, exchange=replace(exchange, headers=headers), body=body.data)
 
 
 def masked_row(row: DetailRow, mask: Masker) -> DetailRow:
@@ -139,14 +136,10 @@ def known(connection: Connection, no: int) -> Known:
     if live.is_measurable(row):
         row = live.filled(row, live.figures(connection, no))
     request = queries.request(connection, no)
-    columns = (exchanges.c[name] for name in ("end_ns", "response_headers", "response_trailers"))
-    timed = select(*columns).where(exchanges.c.no == no)
     gaps = select(measures.c.icl).where(measures.c.exchange_no == no)
     with connection.begin():
-        end_ns, headers, trailers = connection.execute(timed).one()
         packed: bytes | None = connection.execute(gaps).scalar()
-    heads = headers or [], trailers or []
-    return Known(row, request, *heads, recorder(connection, no), end_ns or 0, packed or b"")
+    return Known(row, request, recorder(connection, no), packed or b"")
 
 
 def recorder(connection: Connection, no: int) -> RecorderRun:
@@ -155,23 +148,24 @@ def recorder(connection: Connection, no: int) -> RecorderRun:
         return reading.run_of(connection, no)
 
 
-def stored(connection: Connection, no: int) -> Stored:
+def stored(connection: Connection, no: int) -> StoredExchange:
     """Read an exchange's answer. Raises sqlalchemy's `NoResultFound`."""
     known = select(exchanges.c.id, measures.c.outcome).outerjoin(measures).where(exchanges.c.no == no)
     with connection.begin():
-        facts, its_reads, body = reading.answer(connection, no)
+        recording = reading.answer(connection, no)
         id, outcome = connection.execute(known).one()
-    is_measured = facts.ended_by is None and live.is_short(facts, body)  # so it has been decoded by now
-    decoded = live.decoded(facts, its_reads, body) if is_measured else None
-    return Stored(id, facts, its_reads, body, outcome or "open", decoded)
+    exchange, _, body = recording
+    is_measured = exchange.ended_by is None and live.is_short(exchange, body)  # so it has been decoded by now
+    decoded = live.decoded(*recording) if is_measured else None
+    return StoredExchange(id, recording, outcome or "open", decoded)
 
 
-def is_final(connection: Connection, no: int, answer: Stored) -> bool:
+def is_final(connection: Connection, no: int, answer: StoredExchange) -> bool:
     """Return True if an answer read before had ended and been measured, and still is the one of this number."""
     now = select(exchanges.c.id, exchanges.c.ended_by, measures.c.outcome).outerjoin(measures)
     with connection.begin():
         row = connection.execute(now.where(exchanges.c.no == no)).one()
-    return None not in row and tuple(row) == (answer.id, answer.facts.ended_by, answer.outcome)
+    return None not in row and tuple(row) == (answer.id, answer.recording.exchange.ended_by, answer.outcome)
 
 
 def turn(connection: Connection, no: int) -> Turn:
@@ -272,7 +266,7 @@ def decode_asked() -> None:
 
     An exchange that stdin names before its request is read ahead.
     """
-    ahead: dict[int, Stored] = {}
+    ahead: dict[int, StoredExchange] = {}
     try:
         while True:
             tape, limits, no, is_asked = pickle.load(sys.stdin.buffer)
@@ -301,7 +295,7 @@ def _tell(what: object) -> None:
     sys.stdout.buffer.flush()
 
 
-def _ahead(tape: Path, no: int) -> dict[int, Stored]:
+def _ahead(tape: Path, no: int) -> dict[int, StoredExchange]:
     # An error is reported in the answer to its request.
     with contextlib.suppress(WiretapeError, NoResultFound), queries.opened(tape) as connection:
         return {no: stored(connection, no)}

@@ -29,7 +29,7 @@ from wiretape.recorder.errors import NotFound, TapeDamaged, TapeError
 from wiretape.recorder.sanitize import safe
 from wiretape.recorder.tape import cells, file, peek, reading
 from wiretape.recorder.tape.redact import message
-from wiretape.recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, REQUEST_BODY
+from wiretape.recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM
 from wiretape.recorder.tape.schema import bodies as _bodies
 from wiretape.recorder.tape.schema import exchanges as _exchanges
 from wiretape.recorder.tape.schema import measures as _measures
@@ -57,15 +57,6 @@ _HEADS = select(
     *(_exchanges.c[name] for name in ("framing", "method", "path")),
     reading.REQUEST_NEEDED,
     reading.DIALECTS,
-)
-_REQUEST: Final[Statement] = select(
-    *(_exchanges.c[name] for name in ("id", "method", "path", "upstream")),
-    _exchanges.c.request_headers,
-    REQUEST_BODY,
-    _exchanges.c.request_size,
-    _exchanges.c.request_sha256,
-    _exchanges.c.labels,
-    _exchanges.c.protocol,
 )
 _SENDERS: Final = {"upstream": FROM_UPSTREAM, "client": FROM_CLIENT}
 EMPTY: Final = "the tape holds no exchanges yet: record some with 'wiretape record'"
@@ -321,7 +312,9 @@ def request(connection: Connection, no: int) -> RequestRow:
 
 def request_of(connection: Connection, no: int) -> RequestRow:
     """Return the request of an exchange, within a transaction."""
-    return RequestRow(*connection.execute(_REQUEST.where(_exchanges.c.no == no)).one())
+    row = reading.row_of(connection, no)
+    body = reading.request_body(connection, no)
+    return RequestRow(row.id, reading.exchange_of(row), body, row.request_size, row.request_sha256, row.labels)
 
 
 def headers(connection: Connection, no: int) -> HeadersRow:

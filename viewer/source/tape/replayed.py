@@ -4,13 +4,12 @@ Each query is short, as in `queries`.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, and_, func, select
 
 from wiretape.recorder.decode import encoding
-from wiretape.recorder.decode.exchange import NOT_SHIPPED, Exchange, Outcome, Reads
+from wiretape.recorder.decode.exchange import NOT_SHIPPED, Outcome, Recording
 from wiretape.recorder.facts import EndedBy, Framing
 from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.schema import REQUEST_BODY, exchanges
@@ -57,21 +56,6 @@ class ExchangeHead(NamedTuple):
     def is_answered(self) -> bool:
         """True if upstream answered: False if no answer came, or if the recorder itself broke it off."""
         return self.status is not None and self.ended_by not in _BY_RECORDER and self.has_bytes
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedAnswer:
-    """The answer to a request: facts, the headers as upstream sent them (redacted), reads, body.
-
-    `sent_ns` is when the request had been sent; `trailers` came after the body.
-    """
-
-    facts: Exchange
-    headers: Headers
-    reads: Reads
-    body: bytes
-    sent_ns: int | None = None
-    trailers: Headers = ()
 
 
 _FIELDS = ("no", "id", "method", "path", "upstream", "model", "status", "outcome", "framing", "started_at", "ended_by",
@@ -148,16 +132,8 @@ def _uncoded(headers: Headers | None, stored: bytes | None, size: int | None) ->
     return encoding.uncoded(headers or [], body)
 
 
-def answer(connection: Connection, no: int) -> RecordedAnswer:
+def answer(connection: Connection, no: int) -> Recording:
     """Read the answer of an exchange. Raises `TapeDamaged`, and sqlalchemy's `NoResultFound`."""
     with connection.begin():
-        row = reading.row_of(connection, no)
-        facts, reads = reading.facts_of(connection, row), reading.reads_of(connection, no)
-        return RecordedAnswer(
-            facts,
-            row.response_headers or [],
-            reads,
-            reading.stored_body(connection, no),
-            row.sent_ns,
-            row.response_trailers or [],
-        )
+        exchange = reading.facts_of(connection, reading.row_of(connection, no))
+        return Recording(exchange, reading.reads_of(connection, no), reading.stored_body(connection, no))

@@ -157,7 +157,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self._write_head()
         if self._opened is None:
             transcript = exchange.preliminary(known.row)
-            is_played = known.end_ns and known.row.events != 1  # from the start, as `InspectorScreen` begins
+            is_played = known.exchange.end_ns and known.row.events != 1  # from the start, as `InspectorScreen` begins
             self.replay.show(transcript, 0 if is_played else 1, 0, _DECODING)
             self.events.show(transcript, 0, 0, self.times, _DECODING)
         self.titles()

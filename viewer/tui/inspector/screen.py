@@ -172,7 +172,7 @@ class InspectorScreen(PlaybackScreen):
         self.playback.following = self.playback.following and not self._pulse.died
         self.panes.show_known(known, died=self._pulse.died)
         if self._opened is None:
-            self.playback.grow((), known.end_ns)
+            self.playback.grow((), known.exchange.end_ns or 0)
             self._draw()
 
     def _show_opened(self, opened: OpenedExchange) -> None:

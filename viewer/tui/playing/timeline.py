@@ -145,7 +145,9 @@ class Timeline(CachedLines, Scrubbing):
         """
         cells, end_ns = self.cells, playback.end_ns
         if opened is None or not opened.facts.has_bytes:
-            work = functools.partial(strips.draw_gaps, known.row.first_output_ms, known.gaps, known.end_ns, cells)
+            work = functools.partial(
+                strips.draw_gaps, known.row.first_output_ms, known.gaps, known.exchange.end_ns or 0, cells
+            )
         else:
             reads, room = zip(opened.reads_at, opened.sizes, strict=True), (cells, playback.cap_ns)
             is_whole = not opened.missing

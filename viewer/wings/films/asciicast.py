@@ -118,7 +118,7 @@ def _events(one: FullExchange, limits: Thresholds) -> Iterator[Event]:
     first = next((timed.at_ns for timed in outputs if timed.at_ns is not None), None)
     if first is not None and one.decoded.stream:
         yield first, _MARK_FIRST, "m", f"ttft {formatting.ms(first / 1e6)} ms"
-    for answer in awaited(one.facts, one.decoded):
+    for answer in awaited(one.exchange, one.decoded):
         for from_ns, to_ns in answer.stalls(limits):
             yield from_ns, _MARK_AFTER, "m", f"stall {formatting.ms((to_ns - from_ns) / 1e6)} ms"
     for timed in chunks:

@@ -135,7 +135,7 @@ class _Take:
         timed = [event for event in transcript.outputs if transcript.timed[event]]
         answers = (transcript.at[event] for event in timed if transcript.kind(event) != "reasoning")
         self._answer_ns = next(answers, None)
-        self._stalls = [stall for answer in awaited(one.facts, one.decoded) for stall in answer.stalls(limits)]
+        self._stalls = [stall for answer in awaited(one.exchange, one.decoded) for stall in answer.stalls(limits)]
 
     def pane(self, name: str, position: int, at_ns: int, width: int, height: int) -> list[list[Part]]:
         """Return the lines of its title, of the end of its text, and of its status."""

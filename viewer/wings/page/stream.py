@@ -85,8 +85,8 @@ def data(one: StreamPage, shared: Shared) -> JsonObject:
         "slow": [_side(*side) for side in facts.who_was_slow(one.opened.slowness)] if one.opened.slowness else [],
         "headers": {
             "request": one.known.request.headers,
-            "response": one.known.response_headers,
-            "trailers": one.known.response_trailers,
+            "response": one.known.exchange.headers.response,
+            "trailers": one.known.exchange.headers.trailers,
         },
         "asked": _request(one, shared),
         "tools": [_tool(name, one.observed) for name in TOOLS],
@@ -128,7 +128,7 @@ _FIGURES: Final = (
 
 def _gaps(one: StreamPage) -> dict[str, float | None]:
     """Return the percentiles of the gaps between reads with output, in ms."""
-    found = Attribution(one.full.facts, one.full.reads, one.full.decoded)
+    found = Attribution(one.full.exchange, one.full.reads, one.full.decoded)
     steps = enumerate(pairwise(output.at_ns for output in found.outputs if output.at_ns is not None), 1)
     gaps = sorted(after - before for nth, (before, after) in steps if after > before and nth not in found.later)
     return {
@@ -178,7 +178,7 @@ def _marks(one: StreamPage) -> list[tuple[str, int]]:
     end = "end" if found.ended_by == "end" else f"end: {found.ended_by}"
     first = (event for event in range(len(transcript)) if transcript.kind(event) not in _NO_EVENTS)
     first_ns = next((transcript.at[event] for event in first if transcript.timed[event]), None)
-    marks = [("sent", one.full.sent_ns), ("head", found.headers_ns), ("first event", first_ns), (end, found.end_ns)]
+    marks = [("sent", found.sent_ns), ("head", found.headers_ns), ("first event", first_ns), (end, found.end_ns)]
     marks += [(markers.SIGNS[marker.sign], marker.at_ns) for marker in one.opened.markers if marker.sign != "S"]
     return sorted(((name, at_ns) for name, at_ns in marks if at_ns is not None), key=lambda mark: mark[1])
 
@@ -230,7 +230,7 @@ def _told(transcript: Transcript, shared: Shared) -> dict[int, str]:
 
 def _outputs(one: StreamPage) -> JsonObject:
     """Return when each output chunk came, and in which event: the gaps between them are those of `icl`."""
-    outputs = Attribution(one.full.facts, one.full.reads, one.full.decoded).outputs
+    outputs = Attribution(one.full.exchange, one.full.reads, one.full.decoded).outputs
     return {"at": deltas(output.at_ns for output in outputs), "event": deltas(output.item for output in outputs)}
 
 
@@ -263,8 +263,8 @@ def _request(one: StreamPage, shared: Shared) -> JsonObject:
     left_out = not shared.bodies and request.known_size
     note = f": 'the body of {counted(request.known_size, 'byte')} is not in this page'\n" if left_out else ""
     return {
-        "method": request.method,
-        "url": f"{request.upstream}{request.path}",
+        "method": request.exchange.method,
+        "url": f"{request.exchange.upstream}{request.exchange.path}",
         "size": request.known_size,
         "stored": len(request.body or b""),
         "sha256": request.sha256,
@@ -283,13 +283,13 @@ def _tool(name: str, observed: Observed) -> JsonObject:
 
 
 def _banner(one: StreamPage, shared: Shared) -> Iterator[tuple[str, str]]:
-    request, response = one.known.request, (*one.known.response_headers, *one.known.response_trailers)
+    request, response = one.known.request, (*one.known.exchange.headers.response, *one.known.exchange.headers.trailers)
     left_out = [] if shared.text or shared.bodies else ["the texts of the answer (--with-text)"]
     left_out += [] if shared.bodies else ["the bytes of the request and of the response (--with-bodies)"]
     if left_out:
         yield "Left out:", f"{' and '.join(left_out)}."
     redacted = list(_redacted((*request.headers, *response)))
-    url = ["the URL"] if _MARK in request.upstream + request.path else []
+    url = ["the URL"] if _MARK in request.exchange.upstream + request.exchange.path else []
     names = ", ".join(formatting.line(name) for name in (*redacted, *url))
     yield "Redacted:", f"{names}." if names else "nothing: no credential was found in its headers and its URL."
     held = ["headers, labels, URL, error messages, finish reasons and types of events, credentials redacted"]

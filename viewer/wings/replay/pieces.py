@@ -98,7 +98,7 @@ def _transcript(one: FullExchange) -> Transcript:
 
 
 def _reads(one: FullExchange) -> Iterator[TimedPiece]:
-    raw = Body([("content-encoding", one.facts.content_encoding or "")], one.reads, one.body)
+    raw = Body([("content-encoding", one.exchange.content_encoding or "")], one.reads, one.body)
     _, reads, data = uncoding.uncoded(raw) or raw
     position = 0
     for read in reads:

@@ -14,13 +14,13 @@ from typing import Final, Literal, Protocol
 import msgspec
 
 from wiretape.recorder.decode import encoding, uncoding
-from wiretape.recorder.decode.exchange import reset_number
+from wiretape.recorder.decode.exchange import Recording, reset_number
 from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.recorder.relay import guard
 from wiretape.recorder.relay.guard import Refusal
 from wiretape.recorder.tape.masking import SECRETS, Rules
 from wiretape.viewer.record.rows import Headers
-from wiretape.viewer.source.tape.replayed import ExchangeHead, RecordedAnswer
+from wiretape.viewer.source.tape.replayed import ExchangeHead
 from wiretape.viewer.wings.replay import faults, schedule, turns
 from wiretape.viewer.wings.replay.faults import Fault
 from wiretape.viewer.wings.replay.matching import Library, Miss, Mode, ReplayRequest, read_body
@@ -67,7 +67,7 @@ class Recordings(Protocol):
     def request_bodies(self, heads: Sequence[ExchangeHead]) -> Iterator[bytes | None]:
         """Yield the body of each request without its content coding; None if not all of it is there."""
 
-    def answer(self, head: ExchangeHead) -> RecordedAnswer:
+    def answer(self, head: ExchangeHead) -> Recording:
         """Return the answer to a request. Raises `TapeError`, and `NotFound` if it was deleted meanwhile."""
 
     def close(self) -> None:
@@ -172,7 +172,7 @@ class Planner:
             kind="WebSocket",
             redaction=options.redaction,
         )
-        self._cached: OrderedDict[tuple[int, bool], tuple[RecordedAnswer, AnswerPlan]] = OrderedDict()
+        self._cached: OrderedDict[tuple[int, bool], tuple[Recording, AnswerPlan]] = OrderedDict()
         """Answers by number, with (True) and without their content coding."""
         self._held = 0
         self._served: dict[int, int] = {}
@@ -232,23 +232,21 @@ class Planner:
             return ToRecord(miss, self._library.key(asked))
         return replace(miss, message=f"{miss.message} (to record missing requests: --record new)")
 
-    def _base(self, head: ExchangeHead) -> tuple[RecordedAnswer, AnswerPlan]:
+    def _base(self, head: ExchangeHead) -> tuple[Recording, AnswerPlan]:
         """Return an exchange's answer, and the plan of serving it without faults."""
         return self._planned(head, (head.no, True), lambda: self._source.answer(head))
 
-    def _accepted(
-        self, head: ExchangeHead, headers: Sequence[tuple[bytes, bytes]]
-    ) -> tuple[RecordedAnswer, AnswerPlan]:
+    def _accepted(self, head: ExchangeHead, headers: Sequence[tuple[bytes, bytes]]) -> tuple[Recording, AnswerPlan]:
         """Return the same, without the answer's content coding if a client with these headers does not take it."""
         answer, plan = self._base(head)
-        codings = encoding.codings_of(encoding.coding_of(answer.headers))
+        codings = encoding.codings_of(encoding.coding_of(answer.exchange.headers.response))
         if all(guard.accepts(headers, coding.removeprefix("x-")) for coding in codings):
             return answer, plan
         return self._planned(head, (head.no, False), lambda: _uncoded(answer))
 
     def _planned(
-        self, head: ExchangeHead, key: tuple[int, bool], read: Callable[[], RecordedAnswer]
-    ) -> tuple[RecordedAnswer, AnswerPlan]:
+        self, head: ExchangeHead, key: tuple[int, bool], read: Callable[[], Recording]
+    ) -> tuple[Recording, AnswerPlan]:
         if key in self._cached:
             self._cached.move_to_end(key)
             return self._cached[key]
@@ -307,16 +305,17 @@ class Planner:
         struck = faults.striking(self._options.faults, self._options.seed, head.id, turn)
         if (status := next((fault for fault in struck if fault.kind == "status"), None)) is not None:
             return _failure(_planned(head, answer, self._options), status)
-        extension = answer.facts.extensions if turns.agrees(answer.facts.extensions, offered) else None
-        headers = [pair for pair in passed(_bytes(answer.headers)) if pair[0].lower() not in _NEGOTIATED]
+        extension = answer.exchange.extensions if turns.agrees(answer.exchange.extensions, offered) else None
+        recorded = answer.exchange.headers.response
+        headers = [pair for pair in passed(_bytes(recorded)) if pair[0].lower() not in _NEGOTIATED]
         headers += [(b"sec-websocket-extensions", extension.encode("latin-1"))] if extension else []
         headers += [
             (b"sec-websocket-protocol", value.encode())
-            for name, value in answer.headers
+            for name, value in recorded
             if name == "sec-websocket-protocol" and value in protocols
         ]
         made = turns.of(answer, as_recorded=True)
-        waits = schedule.paced(replace(made.schedules[0], head_ns=answer.facts.headers_ns or 0), self._options.speed)
+        waits = schedule.paced(replace(made.schedules[0], head_ns=answer.exchange.headers_ns or 0), self._options.speed)
         return Greeting(waits.head_ns or 0, extension, headers, bool(made.schedules[0].body or not made.asked))
 
     def talk(self, asked: ReplayRequest, extension: str | None, *, is_met: bool) -> Talk | Miss:
@@ -329,7 +328,7 @@ class Planner:
             answer = self._source.answer(found)
         except NotFound as error:
             return Miss(str(error), found.id)
-        made = turns.of(answer, as_recorded=answer.facts.extensions in (extension, None))
+        made = turns.of(answer, as_recorded=answer.exchange.extensions in (extension, None))
         made = turns.paced(turns.rechunked(made, options.rechunk), options.speed, options.cap_ns)
         turn = self._served[found.no] = self._served.get(found.no, 0) + 1
         struck = faults.striking(options.faults, options.seed, found.id, turn)
@@ -348,36 +347,35 @@ class Planner:
         self._source.close()
 
 
-def _uncoded(answer: RecordedAnswer) -> RecordedAnswer:
+def _uncoded(answer: Recording) -> Recording:
     """Return an answer without its content coding, at the same reads; verbatim if it cannot be decoded."""
-    body = uncoding.uncoded(uncoding.Body(answer.headers, answer.reads, answer.body))
+    body = uncoding.uncoded(uncoding.Body(answer.exchange.headers.response, answer.reads, answer.body))
     if body is None:
         return answer
-    facts = replace(answer.facts, content_encoding=None)
-    headers = [[name, value] for name, value in body.headers]
-    return replace(answer, facts=facts, headers=headers, reads=body.reads, body=body.data)
+    headers = answer.exchange.headers._replace(response=tuple((name, value) for name, value in body.headers))
+    return Recording(replace(answer.exchange, content_encoding=None, headers=headers), body.reads, body.data)
 
 
-def _weight(answer: RecordedAnswer) -> int:
+def _weight(answer: Recording) -> int:
     return len(answer.body) + len(answer.reads) * _READ_BYTES
 
 
-def _planned(head: ExchangeHead, answer: RecordedAnswer, options: ServingOptions) -> AnswerPlan:
-    facts = answer.facts
+def _planned(head: ExchangeHead, answer: Recording, options: ServingOptions) -> AnswerPlan:
+    facts = answer.exchange
     made = schedule.recorded(answer)
     if options.rechunk == "event":
         made = schedule.rechunked(made, schedule.event_ends(answer))
     elif options.rechunk != "recorded":
         made = schedule.rechunked(made, schedule.in_pieces(made.body, options.rechunk))
     made = schedule.paced(made, options.speed, options.cap_ns)
-    recorded = _bytes(answer.headers)
+    recorded = _bytes(answer.exchange.headers.response)
     chunked, length = _framing(answer, made)
     headers = passed(recorded)
     if length is not None:
         headers.append((b"content-length", b"%d" % length))
     headers.append((b"x-wiretape-exchange", head.id.encode()))
     closes = facts.framing == "close" or b"close" in guard.named_by_connection(recorded)
-    asked_ns = schedule.wait(answer.sent_ns or 0, options.speed, options.cap_ns)
+    asked_ns = schedule.wait(facts.sent_ns or 0, options.speed, options.cap_ns)
     return AnswerPlan(
         head,
         facts.status,
@@ -387,7 +385,7 @@ def _planned(head: ExchangeHead, answer: RecordedAnswer, options: ServingOptions
         made,
         missing=facts.gap_bytes,
         asked_ns=asked_ns,
-        trailers=passed(_bytes(answer.trailers)),
+        trailers=passed(_bytes(answer.exchange.headers.trailers)),
         reset_code=None if facts.reset_code is None else reset_number(facts.reset_code),
     )
 
@@ -405,13 +403,15 @@ def passed(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     ]
 
 
-def _framing(answer: RecordedAnswer, made: Schedule) -> tuple[bool, int | None]:
+def _framing(answer: Recording, made: Schedule) -> tuple[bool, int | None]:
     """Return a pair: True if an answer is sent in HTTP chunks, and the length for its head, or None.
 
     The length of a body that ends too early is larger than the body, so that the client notices.
     """
-    facts = answer.facts
-    stated = dict(reversed([(name, value) for name, value in answer.headers])).get("content-length", "")
+    facts = answer.exchange
+    stated = dict(reversed([(name, value) for name, value in answer.exchange.headers.response])).get(
+        "content-length", ""
+    )
     known = int(stated) if stated.isascii() and stated.isdecimal() and len(stated) < 16 else None
     match facts.framing:
         case "none":
@@ -427,7 +427,7 @@ def _framing(answer: RecordedAnswer, made: Schedule) -> tuple[bool, int | None]:
     return (True, None) if known is None else (False, max(known, len(made.body)))
 
 
-def _with_faults(plan: AnswerPlan, answer: RecordedAnswer, struck: Sequence[Fault]) -> AnswerPlan:
+def _with_faults(plan: AnswerPlan, answer: Recording, struck: Sequence[Fault]) -> AnswerPlan:
     status = next((fault for fault in struck if fault.kind == "status"), None)
     if status is not None:
         return _failure(plan, status)

@@ -146,7 +146,7 @@ def _save(one: "FullExchange", turn: int | None, file: Path, tape: Path | None) 
     from wiretape.viewer import outfile
     from wiretape.viewer.wings.replay import wav
 
-    if not one.facts.has_bytes:
+    if not one.exchange.has_bytes:
         raise NotShipped(one.row.id)
     try:
         found = wav.sounds(one.decoded, turn)
@@ -165,7 +165,7 @@ def _play(one: "FullExchange", job: _PlayJob, out: BinaryIO) -> str:
     from wiretape.viewer.exchange import facts
     from wiretape.viewer.wings.replay import pieces
 
-    if not one.facts.has_bytes:
+    if not one.exchange.has_bytes:
         raise NotShipped(one.row.id)
     try:
         section = pieces.section(one, job.begin, job.end)

@@ -11,8 +11,7 @@ from typing import Final, Literal
 
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.decoder import Decoded, decode
-from wiretape.recorder.decode.exchange import Exchange
-from wiretape.viewer.source.tape.replayed import RecordedAnswer
+from wiretape.recorder.decode.exchange import Exchange, Recording
 
 End = Literal["end", "close", "reset", "garbage", "silence"]
 """The end of an answer: as it is framed; cut by a close or a TCP reset; by bytes that are not HTTP; or never."""
@@ -46,9 +45,9 @@ class Schedule:
     joins_end: bool = False
 
 
-def recorded(answer: RecordedAnswer) -> Schedule:
+def recorded(answer: Recording) -> Schedule:
     """Return the schedule of an answer as it came."""
-    facts, reads = answer.facts, answer.reads
+    facts, reads = answer.exchange, answer.reads
     ends, places = encoding.spans(reads.start, reads.size, len(answer.body))
     at_ns, last = list[int](), facts.headers_ns or 0
     for place in places:  # -1: the tape lacks the read, and its bytes go with the one before
@@ -92,18 +91,18 @@ def in_pieces(body: bytes, size: int) -> Sequence[int]:
     return [*range(size, len(body), size), len(body)]
 
 
-def event_ends(answer: RecordedAnswer) -> Sequence[int]:
+def event_ends(answer: Recording) -> Sequence[int]:
     ends = sorted({end for _, end in events(answer)} | {len(answer.body)})
     return [end for end in ends if end]
 
 
-def events(answer: RecordedAnswer) -> Sequence[tuple[int, int]]:
+def events(answer: Recording) -> Sequence[tuple[int, int]]:
     """Return the span of each event in the body, in the order in which `show` numbers them.
 
     Of a compressed body, an event is where the read that completed it is.
     """
-    decoded = decode(answer.facts, answer.reads, answer.body)
-    if encoding.is_identity(answer.facts.coding):
+    decoded = decode(*answer)
+    if encoding.is_identity(answer.exchange.coding):
         return [*zip(_starts(decoded), decoded.ends, strict=True)]
     spans = {read.seq: (read.start, read.start + read.size) for read in answer.reads}
     return [spans.get(-1 if seq is None else seq, (0, 0)) for seq in decoded.reads]

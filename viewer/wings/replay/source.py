@@ -7,10 +7,11 @@ from pathlib import Path
 from sqlalchemy import Connection
 from sqlalchemy.exc import NoResultFound
 
+from wiretape.recorder.decode.exchange import Recording
 from wiretape.recorder.errors import NotFound
 from wiretape.viewer.source.tape import columns, queries, replayed
 from wiretape.viewer.source.tape.conditions import Condition
-from wiretape.viewer.source.tape.replayed import ExchangeHead, RecordedAnswer
+from wiretape.viewer.source.tape.replayed import ExchangeHead
 
 Select = Callable[[Connection], Condition | None]
 """Chooses the exchanges of a tape; None is for all."""
@@ -57,7 +58,7 @@ class ReplaySource:
         with queries.explained(self._path):
             yield from replayed.request_bodies(self._connection, heads)
 
-    def answer(self, head: ExchangeHead) -> RecordedAnswer:
+    def answer(self, head: ExchangeHead) -> Recording:
         """Return the answer to a request. Raises `TapeError`, and `NotFound` if it was deleted meanwhile."""
         try:
             with queries.explained(self._path):

@@ -14,10 +14,10 @@ from itertools import accumulate, pairwise
 from wsproto.frame_protocol import FrameProtocol
 
 from wiretape.recorder.decode import websocket
+from wiretape.recorder.decode.exchange import Recording
 from wiretape.recorder.decode.framings.websocket import frame_ends
 from wiretape.recorder.decode.operation import api_asked
 from wiretape.recorder.decode.websocket import TimedMessage
-from wiretape.viewer.source.tape.replayed import RecordedAnswer
 from wiretape.viewer.wings.replay import faults, schedule
 from wiretape.viewer.wings.replay.faults import Fault
 from wiretape.viewer.wings.replay.schedule import Schedule
@@ -46,20 +46,20 @@ class Turns:
         return sorted({end for _, end in self.spans})
 
 
-def first(answer: RecordedAnswer) -> bytes | None:
-    found, api = websocket.messages(answer.facts, answer.reads, answer.body), api_asked(answer.facts)
+def first(answer: Recording) -> bytes | None:
+    found, api = websocket.messages(*answer), api_asked(answer.exchange)
     asks = (one.message for one in found if one.is_client and one.message.kind in ("text", "binary"))
     return next((message.data for message in asks if not websocket.is_microphone(api, message)), None)
 
 
-def of(answer: RecordedAnswer, *, as_recorded: bool) -> Turns:
+def of(answer: Recording, *, as_recorded: bool) -> Turns:
     """Return the turns of a recorded WebSocket, with its bytes as they were, or its messages in new frames."""
-    came = list(websocket.messages(answer.facts, answer.reads, answer.body))
+    came = list(websocket.messages(*answer))
     whole = schedule.recorded(answer)
     spans = list(_spans(came))
     if not as_recorded:
         whole, spans = _framed(came, whole)
-    api = api_asked(answer.facts)
+    api = api_asked(answer.exchange)
     asks = [one for one in came if one.is_client and one.message.kind in _BEGIN]
     asks = [one for one in asks if not websocket.is_microphone(api, one.message)]
     origins = [0, *(one.order for one in asks)]

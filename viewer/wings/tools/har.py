@@ -69,14 +69,14 @@ def entry(one: FullExchange) -> JsonObject:
     if one.row.outcome != "complete":
         found["comment"] = one.ending
     own = {name: getattr(one.row, name) for name in _OWN}
-    marks = {"connected": one.facts.connected_ns, "sent": one.sent_ns, "headers": one.facts.headers_ns}
-    own |= {f"{name}_ms": units.ms(at_ns) for name, at_ns in (marks | {"end": one.facts.end_ns}).items()}
+    marks = {"connected": one.exchange.connected_ns, "sent": one.exchange.sent_ns, "headers": one.exchange.headers_ns}
+    own |= {f"{name}_ms": units.ms(at_ns) for name, at_ns in (marks | {"end": one.exchange.end_ns}).items()}
     return found | {"_wiretape": own | {"reads": [rows.read(read) for read in one.reads]}}
 
 
 def timings(one: FullExchange) -> dict[str, float]:
     """Return the phases of an exchange, in ms; of one that is still open, up to its last read."""
-    marks = [one.facts.connected_ns, one.sent_ns, one.facts.headers_ns]
+    marks = [one.exchange.connected_ns, one.exchange.sent_ns, one.exchange.headers_ns]
     while marks and marks[-1] is None:
         marks.pop()
     found: dict[str, float] = {"blocked": -1, "dns": -1, "ssl": -1, "connect": -1, "send": 0, "wait": 0, "receive": 0}
@@ -90,13 +90,13 @@ def timings(one: FullExchange) -> dict[str, float]:
 
 def _version(one: FullExchange) -> str:
     """Return the protocol of an exchange; recordings that do not name it are of HTTP/1.1."""
-    return PROTOCOLS.get(one.facts.protocol or "", "" if one.facts.is_imported else "HTTP/1.1")
+    return PROTOCOLS.get(one.exchange.protocol or "", "" if one.exchange.is_imported else "HTTP/1.1")
 
 
 def _request(request: RequestRow, version: str) -> JsonObject:
-    url = request.upstream + request.path
+    url = request.exchange.upstream + request.exchange.path
     found = {
-        "method": request.method,
+        "method": request.exchange.method,
         "url": url,
         "httpVersion": version,
         "cookies": [],
@@ -127,7 +127,7 @@ def _post_data(request: RequestRow) -> JsonObject:
 
 
 def _response(one: FullExchange) -> JsonObject:
-    status, headers = one.row.status, one.response_headers
+    status, headers = one.row.status, one.exchange.headers.response
     answered = status is not None
     found = {
         "status": status if answered else 0,
@@ -138,10 +138,10 @@ def _response(one: FullExchange) -> JsonObject:
         "content": _content(one, _header(headers, "content-type")),
         "redirectURL": _header(headers, "location"),
         "headersSize": -1,
-        "bodySize": one.size if answered and one.row.bytes is not None else -1,
+        "bodySize": one.exchange.bytes if answered and one.row.bytes is not None else -1,
     }
-    if one.response_trailers:
-        found["_trailers"] = _headers(one.response_trailers)
+    if one.exchange.headers.trailers:
+        found["_trailers"] = _headers(one.exchange.headers.trailers)
     return found if answered else found | {"_error": one.ending}
 
 

@@ -19,14 +19,14 @@ from wiretape.viewer.source.tape import live as watching
 
 def test_what_is_known_at_once_needs_no_decoding(connection: Connection) -> None:
     known = exchange.known(connection, queries.find(connection, COMPLETE))
-    assert (known.row.content, known.request.method, known.recorder.pid) == ("Hello, world", "POST", 1)
-    assert known.response_headers == [["content-type", "text/event-stream"]]
-    assert (known.end_ns, len(known.gaps)) == (181_500_000, 3 * 8)
+    assert (known.row.content, known.exchange.method, known.recorder.pid) == ("Hello, world", "POST", 1)
+    assert known.exchange.headers.response == (("content-type", "text/event-stream"),)
+    assert (known.exchange.end_ns, len(known.gaps)) == (181_500_000, 3 * 8)
 
 
 def test_one_that_still_runs_has_no_end_and_no_gaps(connection: Connection) -> None:
     known = exchange.known(connection, queries.find(connection, LIVE))
-    assert (known.end_ns, known.gaps, known.row.ended_by) == (0, b"", None)
+    assert (known.exchange.end_ns, known.gaps, known.row.ended_by) == (None, b"", None)
 
 
 def test_one_that_still_runs_is_measured_as_the_list_does(connection: Connection) -> None:
@@ -60,7 +60,9 @@ def test_what_was_read_before_is_final_if_it_had_ended_and_is_as_it_was(connecti
     answer = exchange.stored(connection, no)
     assert exchange.is_final(connection, no, answer)
     assert not exchange.is_final(connection, live, exchange.stored(connection, live))
-    others = {"id": "f" * 16, "outcome": "truncated", "facts": dataclasses.replace(answer.facts, ended_by="eof")}
+    recording = answer.recording
+    cut = recording._replace(exchange=dataclasses.replace(recording.exchange, ended_by="eof"))
+    others = {"id": "f" * 16, "outcome": "truncated", "recording": cut}
     for name, other in others.items():
         assert not exchange.is_final(connection, no, dataclasses.replace(answer, **{name: other}))  # type: ignore[arg-type]
     assert not exchange.is_final(connection, queries.find(connection, TRUNCATED), answer)

@@ -162,7 +162,7 @@ def test_each_call_begins_a_line_and_each_kind_a_paragraph() -> None:
 
 def test_time_never_runs_backwards(connection: Connection) -> None:
     one = exchange.full(connection, queries.find(connection, COMPLETE))
-    early = replace(one, facts=replace(one.facts, end_ns=5 * MS))
+    early = replace(one, exchange=replace(one.exchange, end_ns=5 * MS))
     intervals = [json.loads(line)[0] for line in list(asciicast.lines(early))[1:]]
     assert min(intervals) >= 0
 

@@ -99,7 +99,9 @@ def recorded(tape: Path) -> list[tuple[str, str, str | None, bytes, int | None, 
         found = []
         for one in replayed.heads(connection):
             answer = replayed.answer(connection, one.no)
-            kept = [pair for pair in map(list, answer.headers) if not pair[0].startswith("x-wiretape-")]
+            kept = [
+                pair for pair in map(list, answer.exchange.headers.response) if not pair[0].startswith("x-wiretape-")
+            ]
             detail = queries.detail(connection, one.no).outcome_detail
             found.append((str(one.model), one.outcome, detail, answer.body, one.status, sorted(kept)))
         return sorted(found)

@@ -148,7 +148,7 @@ def test_an_open_exchange_is_timed_up_to_its_last_read(connection: Connection) -
 def test_without_an_answer_the_status_is_0_and_the_error_is_reported(connection: Connection) -> None:
     one = exchange.full(connection, queries.find(connection, TRUNCATED))
     row = replace(one.row, status=None, outcome="connect_error", outcome_detail="dns")
-    found = har.entry(replace(one, row=row, response_headers=[], body=b"", decoded=Decoded(b"", "json")))
+    found = har.entry(replace(one, row=row, body=b"", decoded=Decoded(b"", "json")))
     assert_of_shape(found, ENTRY)
     assert (found["response"]["status"], found["response"]["httpVersion"]) == (0, "")
     assert found["response"]["_error"] == found["comment"] == "connect_error (dns): closed mid-chunk"
@@ -162,11 +162,12 @@ def test_a_body_in_a_content_coding_is_shown_decoded(connection: Connection) -> 
 
 def test_a_request_that_was_cut_or_has_a_broken_url_is_still_an_entry(connection: Connection) -> None:
     one = exchange.full(connection, queries.find(connection, COMPLETE))
-    cut = replace(one.request, size=99, body=b"{", upstream="http://[", path="/?a=1")
-    request = har.entry(replace(one, request=cut))["request"]
+    broken = replace(one.exchange, upstream="http://[", path="/?a=1")
+    request = har.entry(replace(one, request=replace(one.request, exchange=broken, size=99, body=b"{")))["request"]
     assert request["postData"]["comment"] == "the first 1 of 99 bytes: the tape keeps no more"
     assert request["queryString"] == []
-    asked = har.entry(replace(one, request=replace(one.request, path="/v1?a=1&b=")))["request"]
+    queried = replace(one.request, exchange=replace(one.exchange, path="/v1?a=1&b="))
+    asked = har.entry(replace(one, request=queried))["request"]
     assert asked["queryString"] == [{"name": "a", "value": "1"}, {"name": "b", "value": ""}]
 
 

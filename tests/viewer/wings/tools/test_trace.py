@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.viewer.record.rows import RequestRow
 from wiretape.viewer.wings.tools import trace
@@ -35,7 +36,7 @@ def left_out(
     found, counts = [], Counter[str]()
     for second, (body, fields) in enumerate(asked):
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        request = RequestRow("a", "POST", "/", "", [], data, len(data), None, {})
+        request = RequestRow("a", Exchange(), data, len(data), None, {})
         row = {"model": "m", "api": "openai.chat", "framing": "sse", "input_tokens": 1, "output_tokens": 1, **fields}
         found.append(({"started_at": f"2026-03-01T12:00:{second:02}.000250Z", **row}, request))
     return list(trace.entries(found, counts, with_messages=with_messages)), counts
