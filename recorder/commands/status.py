@@ -208,7 +208,7 @@ def summary(
         slow = [part for part in (causes.stalls(tally.endings, found), causes.buffered(tally.endings)) if part]
         parts = [f"{generations}: {causes.listed(tally.endings)}", ", ".join(slow)]
     parts.append(", ".join(tally.latencies()))
-    parts += [counted(totals.others, "other request")] if totals.others else []
+    parts += [counted(totals.non_generations, "other request")] if totals.non_generations else []
     parts += [undecoded(tally.undecoded)] if tally.undecoded else []
     return " · ".join(part for part in parts if part)
 

@@ -214,8 +214,8 @@ class Tap:
 
     def _preamble(self) -> Iterator[journal.Frame]:
         place = self._place
-        after = self._file and self._ready.after
-        yield journal.Relay(self._purpose, place.is_worker, after, list(self._unfinished), place.workers())
+        newest_no = self._file and self._ready.newest_no
+        yield journal.Relay(self._purpose, place.is_worker, newest_no, list(self._unfinished), place.workers())
         if self._keep or self._announced:
             yield msgspec.structs.replace(self._keep or journal.Keep(), announced=self._announced)
         yield self._session
@@ -324,13 +324,13 @@ class Tap:
         self.counts.deleted += deleted.exchanges
         self.counts.own_deleted += deleted.own_exchanges
         self.counts.own_failed_deleted += deleted.own_failed
-        self.counts.own_others_deleted += deleted.own_others
+        self.counts.own_non_generations_deleted += deleted.own_non_generations
         self.counts.stored_exchanges -= deleted.own_exchanges
         self.counts.stored_bytes -= deleted.own_bytes
 
     def _count_lost(self, lost: list[journal.Lost]) -> None:
         """Count acknowledged frames that found no place on the tape; report the exchanges that are lost as a whole."""
-        gone = [one.id for one in lost if one.whole and one.id in self._unfinished]
+        gone = [one.id for one in lost if one.is_whole and one.id in self._unfinished]
         size = sum(one.bytes for one in lost)
         self._unfinished.difference_update(gone)
         self.counts.stored_bytes -= size
@@ -373,7 +373,7 @@ class Tap:
         self._unfinished.discard(one.id)
         self.counts.recorded += 1
         self.counts.failed += is_covered(one.operation) and one.outcome in FAILURES
-        self.counts.others += not is_covered(one.operation)
+        self.counts.non_generations += not is_covered(one.operation)
         self._on_finished(one)
 
     def _report(self, message: str) -> None:

@@ -54,7 +54,7 @@ class Channel:
         self.relay = journal.Relay("")
         self.session: journal.Session | None = None
         self.session_no = 0
-        self.after = 0
+        self.newest_no = 0
         self.keep: journal.Keep | None = None
         self.buffer = bytearray()
         self.seq = self.committed = 0
@@ -65,9 +65,9 @@ class Channel:
     def note(self, frame: journal.Frame) -> None:
         """Note the relay's identity, its limits, and which exchanges are its own."""
         match frame:
-            case journal.Relay(running=running):
+            case journal.Relay(running_ids=running_ids):
                 self.relay = frame
-                self.open.update(running)
+                self.open.update(running_ids)
             case journal.Keep():
                 self.keep = frame
             case journal.End(id=id):
@@ -127,7 +127,7 @@ class Channel:
             for _, frame in journal.decode(self.buffer):
                 self.note(frame)
                 if isinstance(frame, journal.Session):
-                    self.session, self.after = frame, self.relay.after or 0
+                    self.session, self.newest_no = frame, self.relay.newest_no or 0
 
     def wait_until_left(self, seconds: float) -> None:
         """Wait until the relay has closed its end: it has read all answers then."""

@@ -179,10 +179,10 @@ def damage(connection: Connection, seconds: float, clock: Clock = SYSTEM) -> lis
     return found[:_MOST]
 
 
-def verify(path: Path, uuid: str, seconds: float, after: int = 0) -> Verified:
+def verify(path: Path, uuid: str, seconds: float, newest_no: int = 0) -> Verified:
     """Count the exchanges and bytes of a session in the file, and check it, within `seconds` each.
 
-    Its exchanges are numbered above `after`. Unreadable data of a damaged file counts as missing.
+    Its exchanges are numbered above `newest_no`. Unreadable data of a damaged file counts as missing.
     """
     if not paths.exists(path):
         return Verified(0, 0, 0, ["it was removed"])
@@ -191,14 +191,16 @@ def verify(path: Path, uuid: str, seconds: float, after: int = 0) -> Verified:
         with file.reader_beside_writer(path).connect() as connection:
             with _interrupted_after(connection, seconds):
                 session = select(sessions.c.no).where(sessions.c.uuid == uuid).scalar_subquery()
-                of_session = (exchanges.c.no > after) & (exchanges.c.session_no == session)
+                of_session = (exchanges.c.no > newest_no) & (exchanges.c.session_no == session)
                 held = _count(connection, of_session)
                 sizes = (_sum(size, table).where(of_session) for table, size in _STORED)
                 held = msgspec.structs.replace(held, bytes=sum(connection.execute(one).scalar_one() for one in sizes))
             return msgspec.structs.replace(held, problems=damage(connection, seconds))
     except DatabaseError as error:
         if sqlite_code(error) in DAMAGED:
-            held = Verified(held.exchanges or 0, held.failed or 0, held.bytes or 0, [], others=held.others)
+            held = Verified(
+                held.exchanges or 0, held.failed or 0, held.bytes or 0, [], non_generations=held.non_generations
+            )
         return msgspec.structs.replace(held, problems=[str(error.orig)])
     except ForeignFile as error:
         return Verified(0, 0, 0, [str(error)])
@@ -219,11 +221,11 @@ def _sum(size: ColumnElement[Any], table: Table) -> Select[Any]:
 def _count(connection: Connection, of_session: ColumnElement[bool]) -> Verified:
     """Count the exchanges of a session: all, failed generations, non-generations, and unmeasured ones."""
     failed = func.count().filter(COVERED, measures.c.outcome.in_(FAILURES))
-    others = func.count().filter(not_(COVERED))
+    non_generations = func.count().filter(not_(COVERED))
     unmeasured = func.count().filter(exchanges.c.ended_by.is_not(None), measures.c.exchange_no.is_(None))
-    counts = select(func.count(), failed, others, unmeasured)
+    counts = select(func.count(), failed, non_generations, unmeasured)
     count, *parts = connection.execute(counts.select_from(exchanges).outerjoin(measures).where(of_session)).one()
-    return Verified(count, parts[0], None, [], others=parts[1], unmeasured=parts[2])
+    return Verified(count, parts[0], None, [], non_generations=parts[1], unmeasured=parts[2])
 
 
 @contextlib.contextmanager

@@ -71,13 +71,13 @@ def with_facts(record: type[_Record]) -> type[_Record]:
         if dataclasses.is_dataclass(part)
         for entry in dataclasses.fields(part)
     ]
-    own = {"__doc__": record.__doc__, "__qualname__": record.__qualname__}
+    namespace = {"__doc__": record.__doc__, "__qualname__": record.__qualname__}
     struct = msgspec.defstruct(
         record.__name__,
         facts,
         bases=(record,),
         module=record.__module__,
-        namespace=own,
+        namespace=namespace,
         tag=record.__struct_config__.tag,
         frozen=True,
         kw_only=True,
@@ -88,15 +88,15 @@ def with_facts(record: type[_Record]) -> type[_Record]:
 class Relay(_Frame, tag="relay", frozen=True):
     """The identity of a relay, sent before its session; without it, it is the only one of a new recorder.
 
-    `purpose` describes this recorder as the holder of the tape; `is_worker`: another relay ends the session; `after` is
-    that of an earlier `Ready`, if there was one. `running` are the ids of its exchanges that earlier writers have not
-    reported as finished, `workers` the processes of its recorder's workers, which may have others.
+    `purpose` describes this recorder as the holder of the tape; `is_worker`: another relay ends the session;
+    `newest_no` is that of an earlier `Ready`, if there was one. `running_ids` are the ids of its exchanges that earlier
+    writers have not reported as finished, `workers` the processes of its recorder's workers, which may have others.
     """
 
     purpose: str
     is_worker: bool = False
-    after: int | None = None
-    running: list[str] = []
+    newest_no: int | None = None
+    running_ids: list[str] = []
     workers: list[int] = []
 
 
@@ -120,21 +120,21 @@ class Session(_Frame, tag="session", frozen=True):
 class Deleted(msgspec.Struct, tag="deleted", frozen=True):
     """Counts of exchanges deleted by the tape's limits, in all and of this session; `own_bytes` are those of reads.
 
-    `own_failed` counts generations, `own_others` non-generations.
+    `own_failed` counts generations, `own_non_generations` non-generations.
     """
 
     exchanges: int
     own_exchanges: int
     own_failed: int
     own_bytes: int
-    own_others: int = 0
+    own_non_generations: int = 0
 
 
 class Deleting(msgspec.Struct, tag="deleting", frozen=True):
-    """A transaction that deletes exchanges is about to begin; `first` is the number of the first of them."""
+    """A transaction that deletes exchanges is about to begin; `first_no` is the number of the first of them."""
 
-    first: int
-    what: Deleted
+    first_no: int
+    deleted: Deleted
 
 
 class Keep(_Frame, tag="keep", frozen=True):
@@ -278,16 +278,16 @@ class Finished(msgspec.Struct, frozen=True):
     @property
     def ending(self) -> Ending:
         """The end of the exchange, with the flags of its answer."""
-        named = (self.outcome, self.outcome_detail, self.error_code, self.status)
-        return Ending(*named, *(flag in self.flags for flag in ("stall", "burst", "given_up")))
+        identity = (self.outcome, self.outcome_detail, self.error_code, self.status)
+        return Ending(*identity, *(flag in self.flags for flag in ("stall", "burst", "given_up")))
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """The loss of frames of an exchange: its `bytes` of bodies; `whole`: nothing of the exchange is on the tape."""
+    """The loss of frames of an exchange: its `bytes` of bodies; `is_whole`: nothing of the exchange is on the tape."""
 
     id: str
     bytes: int
-    whole: bool
+    is_whole: bool
 
 
 class Loading(msgspec.Struct, tag="loading", frozen=True):
@@ -297,13 +297,13 @@ class Loading(msgspec.Struct, tag="loading", frozen=True):
 class Ready(msgspec.Struct, tag="ready", frozen=True):
     """The writer holds the tape, has entered the session, and is listening.
 
-    Exchanges of the session have numbers above `after`. `joined` is the process of the recorder that had the tape
+    Exchanges of the session have numbers above `newest_no`. `joined` is the process of the recorder that had the tape
     before; None if there is none.
     """
 
     tape: str
     warnings: list[str]
-    after: int = 0
+    newest_no: int = 0
     joined: int | None = None
 
 
@@ -332,14 +332,14 @@ class Fatal(msgspec.Struct, tag="fatal", frozen=True):
 class Verified(msgspec.Struct, tag="verified", frozen=True):
     """Counts of this session on the tape, read from the file at the end; None: not read in time.
 
-    `failed` counts generations, `others` non-generations, `unmeasured` those that have ended without measures.
+    `failed` counts generations, `non_generations` non-generations, `unmeasured` those that have ended without measures.
     """
 
     exchanges: int | None
     failed: int | None
     bytes: int | None
     problems: list[str]
-    others: int = 0
+    non_generations: int = 0
     unmeasured: int = 0
 
 
@@ -385,11 +385,13 @@ def encode_answer(answer: Answer) -> bytes:
     """Encode an answer as one line of JSON, always shorter than `ANSWER_BYTES`: texts are clipped."""
     match answer:
         case Ack(finished=finished) if finished:
-            answer = msgspec.structs.replace(answer, finished=[_clip(one) for one in finished])
+            answer = msgspec.structs.replace(answer, finished=[_clip(exchange) for exchange in finished])
         case Trouble(message=message) | Fatal(message=message):
             answer = msgspec.structs.replace(answer, message=clipped(message, _MESSAGE_CHARACTERS))
         case Verified(problems=problems):
-            answer = msgspec.structs.replace(answer, problems=[clipped(one, _SHOWN_CHARACTERS) for one in problems])
+            answer = msgspec.structs.replace(
+                answer, problems=[clipped(problem, _SHOWN_CHARACTERS) for problem in problems]
+            )
     return msgspec.json.encode(answer) + b"\n"
 
 

@@ -38,19 +38,19 @@ LATE_NS = 500_000_000
 class Counts:
     """Counts of a recording until now.
 
-    `recorded` are the exchanges that the writers reported as finished, `failed` the failed generations among them,
-    `others` the non-generations. `stored_*` are acknowledged and not deleted since by the tape's limits; `deleted`
-    counts exchanges of all recorders, `own_…` those of this one. `dropped_bytes` and `unrecorded` (exchanges) are known
-    to be missing. `lag_ns` is the time from a frame's birth to its acknowledgement.
+    `recorded` are the exchanges that the writers reported as finished, `failed` the failed generations among them. Those
+    of `stored_*` are acknowledged, and not deleted since by the tape's limits; `deleted` counts exchanges of all
+    recorders, `own_…` those of this one. `dropped_bytes` and `unrecorded` (exchanges) are known to be missing. `lag_ns`
+    is the time from a frame's birth to its acknowledgement.
     """
 
     recorded: int = 0
     failed: int = 0
-    others: int = 0
+    non_generations: int = 0
     deleted: int = 0
     own_deleted: int = 0
     own_failed_deleted: int = 0
-    own_others_deleted: int = 0
+    own_non_generations_deleted: int = 0
     stored_exchanges: int = 0
     stored_bytes: int = 0
     dropped_bytes: int = 0
@@ -64,8 +64,7 @@ class Counts:
 class Totals:
     """Totals of an ended recording, read from the tape if possible; `problems` are sentences.
 
-    Of the `recorded` exchanges, `others` are non-generations; `failed` are generations; `unmeasured` have ended without
-    measures, so that more may have failed.
+    `failed` are generations; `unmeasured` exchanges have ended without measures, so that more may have failed.
     """
 
     recorded: int
@@ -73,13 +72,13 @@ class Totals:
     missing_bytes: int
     missing_exchanges: int
     problems: list[str] = field(default_factory=list)
-    others: int = 0
+    non_generations: int = 0
     unmeasured: int = 0
 
     @property
     def generations(self) -> int:
         """The exchanges that rates and latencies cover."""
-        return self.recorded - self.others
+        return self.recorded - self.non_generations
 
     @property
     def is_whole(self) -> bool:
@@ -93,7 +92,7 @@ def reconcile(counts: Counts, verified: Verified | None) -> Totals:
         recorded = max(counts.recorded, counts.stored_exchanges + counts.own_deleted)  # measuring may take long
         unstored = counts.dropped_bytes, counts.unrecorded
         unmeasured = recorded - counts.recorded
-        return Totals(recorded, counts.failed, *unstored, _damage(verified), counts.others, unmeasured)
+        return Totals(recorded, counts.failed, *unstored, _damage(verified), counts.non_generations, unmeasured)
     exchanges = counts.stored_exchanges - verified.exchanges
     size = 0 if verified.bytes is None else counts.stored_bytes - verified.bytes
     problems = _damage(verified)
@@ -106,7 +105,7 @@ def reconcile(counts: Counts, verified: Verified | None) -> Totals:
         missing_bytes=max(counts.dropped_bytes + size, 0),
         missing_exchanges=max(counts.unrecorded + exchanges, 0),
         problems=problems,
-        others=verified.others + counts.own_others_deleted,
+        non_generations=verified.non_generations + counts.own_non_generations_deleted,
         unmeasured=verified.unmeasured,
     )
 

@@ -241,7 +241,7 @@ class Pruner:
 
     def is_done(self, announced: Deleting) -> bool:
         """Return True if the announced exchanges have been deleted."""
-        first = select(exchanges.c.no).where(exchanges.c.no == announced.first)
+        first = select(exchanges.c.no).where(exchanges.c.no == announced.first_no)
         with self._connection.begin():
             return self._connection.execute(first).scalar() is None
 

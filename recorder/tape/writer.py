@@ -374,12 +374,12 @@ class Writer:
             self._hold_for(relay)
         holder = self._relations.holder
         joined = None if holder is None or holder is relay else holder.session
-        relay.answer(journal.Ready(paths.text(self._path), warnings, relay.after, joined.pid if joined else None))
+        relay.answer(journal.Ready(paths.text(self._path), warnings, relay.newest_no, joined.pid if joined else None))
 
     def _enter(self, session: journal.Session, relay: Channel) -> list[str]:
         """Enter a session, or find it again; return warnings about the tape for the user."""
         is_new = self._store.number_of(session.uuid) is None
-        relay.after = self._store.newest() if is_new else relay.relay.after or 0
+        relay.newest_no = self._store.newest() if is_new else relay.relay.newest_no or 0
         relay.session_no = self._store.enter(session)
         relay.session = session
         if not file.too_open(self._path):
@@ -401,7 +401,7 @@ class Writer:
     def _report_announced(self, relay: Channel, keep: journal.Keep) -> None:
         """Report the deletion that the previous writer announced, if it was done."""
         if keep.announced and Pruner(self._store.connection, TapeLimits(), self._clock).is_done(keep.announced):
-            relay.answer(keep.announced.what)
+            relay.answer(keep.announced.deleted)
 
     def _commit(self) -> None:
         if not self._window:
@@ -554,7 +554,7 @@ def _passing(error: Exception) -> bool:
 def verify(path: Path, relay: Channel) -> journal.Verified:
     """Count a relay's session in the file, and check the tape."""
     assert relay.session is not None
-    return checks.verify(path, relay.session.uuid, _CHECK_SECONDS, relay.after)
+    return checks.verify(path, relay.session.uuid, _CHECK_SECONDS, relay.newest_no)
 
 
 def _refuse_damaged(path: Path) -> None:
@@ -622,7 +622,7 @@ def _refuse(relays: Channels, fatal: journal.Fatal, path: Path) -> None:
     if fatal.final:
         relays.introduce(_FRAMES_SECONDS)
         for relay in relays.mains():
-            if relay.session_no or relay.relay.after is not None:  # it has recorded
+            if relay.session_no or relay.relay.newest_no is not None:  # it has recorded
                 relay.answer(verify(path, relay))
 
 

@@ -155,7 +155,7 @@ def writer(
     with process, connection:
         started = WriterProcess(process, connection)
         try:
-            started.send([journal.Relay(purpose, running=list(running)), session] if running else [session])
+            started.send([journal.Relay(purpose, running_ids=list(running)), session] if running else [session])
             yield started
         finally:
             process.kill()

@@ -189,14 +189,14 @@ def tallied(*finished: Finished, tally: Tally | None = None) -> Tally:
 def test_a_summary_counts_generations_with_causes_and_the_other_requests_after_them() -> None:
     limited = msgspec.structs.replace(ONE, outcome="http_error", outcome_detail="rate_limited", status=429, flags=[])
     models = msgspec.structs.replace(ONE, operation="models")
-    assert summary(Totals(4, 1, 0, 0, others=2), tallied(ONE, limited, models, models, tally=TimedTally())) == (
-        "2 generations: 1 complete, 1 × 429 · 1 stall · ttft p50 388 ms, max gap 2914 ms · 2 other requests"
-    )
+    assert summary(
+        Totals(4, 1, 0, 0, non_generations=2), tallied(ONE, limited, models, models, tally=TimedTally())
+    ) == ("2 generations: 1 complete, 1 × 429 · 1 stall · ttft p50 388 ms, max gap 2914 ms · 2 other requests")
 
 
 def test_a_summary_counts_the_streams_that_no_dialect_knows() -> None:
     foreign = msgspec.structs.replace(ONE, operation="other", flags=["unknown_payload"])
-    assert summary(Totals(2, 0, 0, 0, others=2), tallied(foreign, foreign)) == (
+    assert summary(Totals(2, 0, 0, 0, non_generations=2), tallied(foreign, foreign)) == (
         "0 generations, 0 failed · 2 other requests · 2 streams not decoded: wiretape help dialects"
     )
 

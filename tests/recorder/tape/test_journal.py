@@ -9,7 +9,7 @@ from tests.support.frames import AT, SESSION, exchange, upload
 from wiretape.recorder.tape import journal
 
 FRAMES = [
-    journal.Relay("wiretape record (pid 1)", is_worker=True, after=7),
+    journal.Relay("wiretape record (pid 1)", is_worker=True, newest_no=7),
     SESSION,
     journal.Keep(3600.0, 10**9),
     *exchange("e1"),

@@ -162,7 +162,7 @@ def test_a_batch_is_committed_when_it_is_large_enough_and_not_before(tape: Path,
 
 def test_a_relay_that_reconnects_before_its_old_connection_ends_keeps_its_exchanges(tape: Path) -> None:
     session = msgspec.structs.replace(SESSION, pid=os.getpid())
-    hello = [journal.Relay("wiretape record (pid 1)", running=["e1"]), session]
+    hello = [journal.Relay("wiretape record (pid 1)", running_ids=["e1"]), session]
     with writer(tape, code=LEAPING) as process, connected(process) as old, connected(process) as new:
         process.answer()
         old.send([*hello, begin("e1")])
@@ -497,10 +497,10 @@ def test_frames_of_an_exchange_that_the_tape_does_not_know_are_reported(tape: Pa
         process.answer()
         process.send([head("e1"), *body("e1", STREAM), *exchange("e2")])
         process.acknowledged()
-        assert process.lost == [journal.Lost("e1", len(b"".join(STREAM)), whole=True)]
+        assert process.lost == [journal.Lost("e1", len(b"".join(STREAM)), is_whole=True)]
         process.send([end("e1", STREAM)])
         process.acknowledged()
-        assert process.lost[1:] == [journal.Lost("e1", 0, whole=True)]
+        assert process.lost[1:] == [journal.Lost("e1", 0, is_whole=True)]
         process.end()
     assert bodies_of(tape) == {"e2": b"".join(STREAM)}
 
@@ -511,7 +511,7 @@ def test_reads_that_follow_a_missing_one_are_reported_and_a_gap_of_the_exchange(
         process.answer()
         process.send([begin("e1"), head("e1"), sent[0], *sent[2:], end("e1", STREAM)])
         process.acknowledged()
-        assert process.lost == [journal.Lost("e1", len(STREAM[2] + STREAM[3]), whole=False)]
+        assert process.lost == [journal.Lost("e1", len(STREAM[2] + STREAM[3]), is_whole=False)]
         process.end()
     with reading(tape) as connection:
         (row,) = connection.execute(select(exchanges.c.bytes, exchanges.c.gap_bytes)).all()
@@ -692,7 +692,7 @@ def test_a_value_that_cannot_be_stored_costs_its_own_exchange_only(tape: Path) -
         process.send([*exchange("e1"), *refused, *exchange("e3"), journal.Close(AT)])
         assert process.end() == 0
         process.acknowledged()
-        assert process.lost == [journal.Lost("e2", 55, whole=True)]
+        assert process.lost == [journal.Lost("e2", 55, is_whole=True)]
         (trouble,) = (one for one in process.answers if isinstance(one, journal.Trouble))
         assert trouble.message.startswith("a part of exchange e2 cannot be stored (")
     assert set(bodies_of(tape)) == {"e1", "e3"}
