@@ -347,7 +347,7 @@ def merged(
                 copied += count
                 progress.advance(task, count)
             store = Store(connection)
-            recover.recover(store.appending, besides=[one.no for one in recover.returning(connection)])
+            recover.recover(store.appending, spared=[session.no for session in recover.returning(connection)])
             for no in progress.track(store.settling.unsettled(), description="deriving"):
                 store.settle([no])
         done = f"{counted(copied, 'exchange')} copied to {path}"

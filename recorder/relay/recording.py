@@ -67,7 +67,7 @@ class ExchangeFrames(ConnectionFacts):
     """
 
     __slots__ = (
-        "_client", "_clock", "_end", "_ended_as", "_gap", "_head", "_request", "_started_ns", "_storable", "_tap",
+        "_client", "_clock", "_described", "_end", "_gap", "_head", "_request", "_started_ns", "_storable", "_tap",
         "_unrecorded", "_upload", "boot_ns", "bytes", "client_closed_ns", "id", "seq",
     )  # fmt: skip
 
@@ -83,7 +83,7 @@ class ExchangeFrames(ConnectionFacts):
         self._unrecorded = False
         self._head: journal.Head | None = None
         self._end: journal.End | None = None
-        self._ended_as: Relayed | None = None
+        self._described: tuple[tuple[object, ...], Relayed] | None = None
         self._client: ClientSide | None = None
         self._started_ns: int | None = None
         self.boot_ns: int | None = None
@@ -237,8 +237,14 @@ class ExchangeFrames(ConnectionFacts):
 
     def relayed(self) -> Relayed:
         """Return the facts about the exchange until now, for a tape that cannot be written."""
-        if self._ended_as is not None:  # called repeatedly while storing is late
-            return self._ended_as
+        # While storing is late, this is called for each exchange four times a second, on the loop that relays.
+        client_bytes = None if self._client is None else self._client.bytes
+        progress = (
+            self._request, self._head, self._end, self.bytes, client_bytes, self.client_closed_ns,
+            self.connected_ns, self.sent_ns, self.clock_error_ns,
+        )  # fmt: skip
+        if self._described is not None and self._described[0] == progress:
+            return self._described[1]
         if self._end is not None:
             ending = _ended(self._end) | {"ended_detail": None}  # it is not redacted, and losses go to the disk
         else:
@@ -246,11 +252,11 @@ class ExchangeFrames(ConnectionFacts):
                 "client_closed_ns": self.client_closed_ns,
                 "bytes": self.bytes,
                 "clock_error_ns": self.clock_error_ns,
-                "client_bytes": None if self._client is None else self._client.bytes,
+                "client_bytes": client_bytes,
             }
         answer = {} if self._head is None else _answered(self._head)
         relayed = Relayed(id=self.id, began=self._began(), **answer, **ending)
-        self._ended_as = None if self._end is None else relayed
+        self._described = progress, relayed
         return relayed
 
     def _began(self) -> Began | None:

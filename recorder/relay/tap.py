@@ -246,15 +246,17 @@ class Tap:
                 self._report(f"the writer ended; starting another (to be sent again: {again})")
             await asyncio.sleep(_BACKOFF_SECONDS[min(attempt, len(_BACKOFF_SECONDS) - 1)])
             attempt += 1
-            await self._follow_launch(self._launch(attempt))
+            await self._follow_launch(self._launch(attempt), attempt)
 
-    async def _follow_launch(self, launching: Awaitable[None]) -> None:
+    async def _follow_launch(self, launching: Awaitable[None], attempt: int = 0) -> None:
         """Wait until a writer holds the tape, and report the error if that cannot be."""
         try:
             await launching
         except WiretapeError as error:
             if not self._place.is_worker:
-                self._report(str(error))
+                # A writer that was killed while it loaded says nothing about the tape; the third in a row does.
+                is_replaced = isinstance(error, _EndedEarly) and attempt <= 1 and (self._frames or not self._closing)
+                self._report("the writer ended before it was ready; starting another" if is_replaced else str(error))
             if isinstance(error, LASTING):
                 self.give_up()
 
@@ -592,8 +594,12 @@ async def _ended(process: Link) -> None:
         await process.wait()
 
 
+class _EndedEarly(WriterFailed):
+    """A writer that has ended before it held the tape, and without a reason."""
+
+
 def _start_failure(answer: journal.Answer | None) -> WiretapeError:
     if isinstance(answer, journal.Fatal):
         kind = BY_EXIT_CODE.get(answer.exit_code, WriterFailed)
         return TapeGone(answer.message) if answer.final and kind is WriterFailed else kind(answer.message)
-    return WriterFailed("the writer process ended before it was ready: run 'wiretape db check'")
+    return _EndedEarly("the writer process ended before it was ready: run 'wiretape db check'")

@@ -9,7 +9,7 @@ The rules:
 - Several sessions may be recorded at once: a batch has the frames of each.
 - In a batch the order is: new exchanges and heads, reads, ends; then one row for each exchange, one segment for the
   reads of each direction, and last uploads, which need the row's number. An exchange that begins and ends in the batch
-  has no segment: its body is packed at once.
+  has no segment: its body is packed at once. So a row is written once, and not again for its head and its end.
 - The progress of each running exchange is kept in memory, and read from the tape after a restart. A batch changes
   copies of it, which count once it is committed.
 - Credentials are replaced here: frames hold the bytes sent.
@@ -34,24 +34,20 @@ from wiretape.recorder.tape.file import compact_json, driver_of
 from wiretape.recorder.tape.progress import Direction, Facts, FactsInMemory, Progress, UploadPart
 from wiretape.recorder.tape.redact import Redactor
 from wiretape.recorder.tape.requests import Requests
-from wiretape.recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, STREAMS, Stream, exchanges
+from wiretape.recorder.tape.schema import FROM_CLIENT, FROM_UPSTREAM, STREAMS, exchanges
 from wiretape.recorder.tape.settle import INSERT_BODY, BodyRow
 from wiretape.recorder.tape.weaving import may_share
 
-_UNKNOWN: Final = {one.name: one.server_default and one.type.python_type() for one in exchanges.c if one.name != "no"}
+_UNKNOWN: Final = {
+    column.name: column.server_default and column.type.python_type() for column in exchanges.c if column.name != "no"
+}
 """The columns of a new exchange, all unknown or 0."""
-_begun, _answered, _ended = facts.reader(Begun), facts.reader(Connected, Answered), facts.reader(Connected, Ended)
+_facts_of_begin, _facts_of_head = facts.reader(Begun), facts.reader(Connected, Answered)
+_facts_of_end = facts.reader(Connected, Ended)
 _INSERT_SEGMENT: Final = {
     table: f"INSERT INTO {table.name} ({', '.join(table.c.keys())}) VALUES (?, ?, ?, ?, ?, ?, ?)"
     for table in (stream.segments for stream in STREAMS)
 }
-_NEXT_NO: Final = """SELECT max((SELECT coalesce(max(no), 0) FROM exchanges),
-    (SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'exchanges')) + 1"""
-"""Query for the number of the next exchange, as SQLite would assign it: no number is used again."""
-_STORED: Final = "SELECT id FROM exchanges WHERE id IN (SELECT value FROM json_each(?))"
-_UPLOADED: Final = """SELECT (SELECT coalesce(max(start + length(data)), 0) FROM uploads WHERE exchange_no = no)
-    FROM exchanges WHERE no = ? AND request_size IS NULL AND request_truncated IS NULL"""
-"""Stored size of a request body that is still being uploaded; no row after its end."""
 _texts_json = msgspec.json.Encoder().encode
 """Writes lists of texts with the same bytes as `compact_json`, in a tenth of the time."""
 
@@ -59,7 +55,7 @@ Batch = Mapping[int, Sequence[journal.Frame]]
 """Frames by the numbers of their sessions."""
 
 
-class _RequestRow(msgspec.Struct):
+class _RequestNames(msgspec.Struct):
     model: str | None = None
     agent: Any = None
 
@@ -72,10 +68,11 @@ class Appending:
         self._driver = driver_of(connection)
         self._requests = Requests(self._driver)
         self.redactor = Redactor(b"")
-        self._running: dict[str, Progress] = {}
+        self._open: dict[str, Progress] = {}
+        """The progress of running exchanges, by their ids."""
         self._touched: dict[str, Progress] = {}
         """The progress of the exchanges of a batch, by their ids."""
-        self._stored: set[str] = set()
+        self._present: set[str] = set()
         """The exchanges that a batch begins although they are on the tape."""
         self._lost: dict[str, journal.Lost] = {}
 
@@ -89,7 +86,7 @@ class Appending:
         self._touched, self._lost = {}, {}
         try:
             with self.connection.begin():
-                ended = self._append(batch)
+                ended_numbers = self._append(batch)
         except BaseException:
             self._requests.forget()
             raise
@@ -100,50 +97,47 @@ class Appending:
                     self._memory.size += facts.size
                 else:
                     progress.facts = None  # it can be read back
-            if not progress.ended:
-                self._running[id] = progress
+            if not progress.has_ended:
+                self._open[id] = progress
             elif progress.facts is not None and progress.no is not None:
                 self._memory.finished[progress.no] = progress.facts
-        return ended
+        return ended_numbers
 
     def forget(self, id: str) -> None:
         """Drop the progress of an exchange that is no longer running."""
-        if (progress := self._running.pop(id, None)) is not None and progress.facts is not None:
+        if (progress := self._open.pop(id, None)) is not None and progress.facts is not None:
             self._memory.size -= progress.facts.size
 
     def _append(self, batch: Batch) -> list[int]:
         frames = [frame for part in batch.values() for frame in part]
-        uploads = _uploads(frames)
         ids = [frame.id for frame in frames if isinstance(frame, journal.Begin)]
-        listed = _texts_json(ids).decode()
-        self._stored = {id for (id,) in self._driver.execute(_STORED, (listed,))} if ids else set()
+        present = "SELECT id FROM exchanges WHERE id IN (SELECT value FROM json_each(?))"
+        self._present = {id for (id,) in self._driver.execute(present, (_texts_json(ids).decode(),))} if ids else set()
+        uploads, runs = _bodies(frames)
         for session_no, part in batch.items():
             for frame in part:
-                self._append_one(frame, session_no, uploads)
-        self._append_reads(_runs(frames))
+                match frame:
+                    case journal.Begin():
+                        self._begin(frame, session_no, uploads)
+                    case journal.Head():
+                        self._head(frame)
+                    case journal.Heartbeat(at=at):
+                        self._update("sessions", session_no, {"heartbeat_at": at})
+                    case journal.Close(at=at):
+                        self._update("sessions", session_no, {"heartbeat_at": at, "ended_at": at})
+        self._append_reads(runs)
         ends = [frame for frame in frames if isinstance(frame, journal.End)]
-        ended = [progress for end in ends if (progress := self._end(end)) is not None]
+        finished = [progress for end in ends if (progress := self._end(end)) is not None]
         self._write()
         self._append_uploads(uploads)
-        for progress in ended:
+        for progress in finished:
             if progress.uploaded is not None and progress.no is not None:
                 self.end_request(progress.no, b"", None)  # the exchange ended while its request still came
-        return [progress.no for progress in ended if progress.no is not None]
-
-    def _append_one(self, frame: journal.Frame, session_no: int, uploads: dict[str, UploadPart]) -> None:
-        match frame:
-            case journal.Begin():
-                self._begin(frame, session_no, uploads)
-            case journal.Head():
-                self._head(frame)
-            case journal.Heartbeat(at=at):
-                self._update("sessions", session_no, {"heartbeat_at": at})
-            case journal.Close(at=at):
-                self._update("sessions", session_no, {"heartbeat_at": at, "ended_at": at})
+        return [progress.no for progress in finished if progress.no is not None]
 
     def _begin(self, frame: journal.Begin, session_no: int, uploads: dict[str, UploadPart]) -> None:
         """Enter an exchange; if all of its request body is in the same batch, that, too."""
-        if frame.id in self._stored or frame.id in self._touched:
+        if frame.id in self._present or frame.id in self._touched:
             return
         is_coming = frame.body_size is None and frame.body is None  # of an import, it may never be known
         is_truncated = None if frame.body_size is None else False
@@ -151,7 +145,7 @@ class Appending:
             request = {"body": _stored_request(upload.data(0), end), "body_size": end.size, "body_sha256": end.sha256}
             frame, is_coming, is_truncated = msgspec.structs.replace(frame, **request), False, end.truncated
         path, headers = self.redactor.path(frame.path), self.redactor.headers(frame.headers)
-        row = _UNKNOWN | _begun(frame)
+        row = _UNKNOWN | _facts_of_begin(frame)
         row |= {
             "id": frame.id,
             "session_no": session_no,
@@ -172,118 +166,118 @@ class Appending:
     def _head(self, frame: journal.Head) -> None:
         progress = self._find(frame.id)
         if progress is None:
-            self._lose(frame.id, 0, whole=True)
-        elif not progress.ended:
+            self._lose(frame.id, 0, is_whole=True)
+        elif not progress.has_ended:
             if frame.framing == "websocket":
                 progress.facts = None  # they are of one direction: both are read back
             headers = self.redactor.headers(frame.headers)
-            progress.change(_answered(frame) | {"response_headers": _texts_json(headers).decode()})
+            progress.change(_facts_of_head(frame) | {"response_headers": _texts_json(headers).decode()})
             if progress.facts is not None:
                 progress.facts.response_headers = headers
 
-    def _append_reads(self, batch: dict[tuple[str, bool], list[tuple[journal.ReadRun, bytes]]]) -> None:
+    def _append_reads(self, batch: "_Runs") -> None:
         for (id, _), runs in batch.items():
             progress = self._find(id)
             if progress is None:
-                self._lose(id, sum(len(data) for _, data in runs), whole=True)
+                self._lose(id, sum(len(data) for _, data in runs), is_whole=True)
                 continue
             direction = progress.direction(runs[0][0])
-            new, data = self._following(runs, direction, ended=progress.ended)
+            new, data = self._continuation(runs, direction, has_ended=progress.has_ended)
             if new.sizes:
                 direction.add(new, data)
                 progress.keep(new, data)
 
-    def _following(
-        self, runs: list[tuple[journal.ReadRun, bytes]], direction: Direction, *, ended: bool
+    def _continuation(
+        self, runs: list[tuple[journal.ReadRun, bytes]], direction: Direction, *, has_ended: bool
     ) -> tuple[journal.ReadRun, bytes]:
         """Return, as one, the runs that continue a stream; reads that are on the tape, or repeated, are skipped."""
-        if len(runs) == 1 and runs[0][0].seq == direction.next_seq and not ended:  # nearly always
+        if len(runs) == 1 and runs[0][0].seq == direction.next_seq and not has_ended:  # nearly always
             return runs[0]
-        whole, body = journal.ReadRun(runs[0][0].id, direction.next_seq, [], [], []), []
+        joined, pieces = journal.ReadRun(runs[0][0].id, direction.next_seq, [], [], []), []
         for run, data in runs:
-            present = direction.next_seq + len(whole.sizes) - run.seq
-            if present < 0 or (ended and present < len(run.sizes)):  # an earlier read is missing
-                self._lose(run.id, len(data), whole=False)
-            elif present < len(run.sizes):
-                whole.at_ns.extend(run.at_ns[present:])
-                whole.relayed_ns.extend(run.relayed_ns[present:])
-                whole.sizes.extend(run.sizes[present:])
-                body.append(data[sum(run.sizes[:present]) :])
-        return whole, b"".join(body)
+            repeated = direction.next_seq + len(joined.sizes) - run.seq
+            if repeated < 0 or (has_ended and repeated < len(run.sizes)):  # an earlier read is missing
+                self._lose(run.id, len(data), is_whole=False)
+            elif repeated < len(run.sizes):
+                joined.at_ns.extend(run.at_ns[repeated:])
+                joined.relayed_ns.extend(run.relayed_ns[repeated:])
+                joined.sizes.extend(run.sizes[repeated:])
+                pieces.append(data[sum(run.sizes[:repeated]) :])
+        return joined, b"".join(pieces)
 
     def _end(self, frame: journal.End) -> Progress | None:
         """End an exchange and return it; a relay that sends its end again has not received the report of it."""
         progress = self._find(frame.id)
         if progress is None:
-            self._lose(frame.id, 0, whole=True)
+            self._lose(frame.id, 0, is_whole=True)
             return None
-        if not progress.ended:
-            values = _ended(frame)
+        if not progress.has_ended:
+            values = _facts_of_end(frame)
             if frame.trailers:
                 trailers = self.redactor.headers(frame.trailers)
                 values["response_trailers"] = _texts_json(trailers).decode()
                 if progress.facts is not None:
                     progress.facts.response_trailers = trailers
-            values["gap_bytes"] = max(frame.gap_bytes, frame.bytes - progress.body.stored)
+            values["gap_bytes"] = max(frame.gap_bytes, frame.bytes - progress.body.size)
             if frame.client_bytes is not None:
-                stored = progress.client.stored if progress.client else 0
-                values["client_gap_bytes"] = max(frame.client_gap_bytes or 0, frame.client_bytes - stored)
+                stored_bytes = progress.client.size if progress.client else 0
+                values["client_gap_bytes"] = max(frame.client_gap_bytes or 0, frame.client_bytes - stored_bytes)
             values["ended_detail"] = frame.ended_detail and self.redactor.text(frame.ended_detail.replace("\0", ""))
             progress.change(values)
-            progress.ended = True
+            progress.has_ended = True
         return progress
 
     def _write(self) -> None:
         """Write the changes of the batch."""
         rows: list[tuple[Any, ...]] = []
-        of_clients: list[tuple[Any, ...]] = []
-        begun = [progress for progress in self._touched.values() if progress.no is None]
-        self._insert(begun)
-        self._pack([progress for progress in begun if progress.ended])
+        client_rows: list[tuple[Any, ...]] = []
+        new = [progress for progress in self._touched.values() if progress.no is None]
+        self._insert(new)
+        packed_rows = []
+        for progress in new:
+            if progress.has_ended and progress.facts is not None:
+                packed_rows.append((progress.no, *BodyRow.of(*progress.facts.received())))
+                progress.facts.is_packed, progress.body.runs = True, []
+        self._driver.executemany(INSERT_BODY[FROM_UPSTREAM.bodies], packed_rows)
         for progress in self._touched.values():
             if progress.changes and progress.no is not None:
                 self._update("exchanges", progress.no, progress.changes)
             rows += progress.body.segments(progress.no)
             if progress.client is not None:
-                of_clients += progress.client.segments(progress.no)
+                client_rows += progress.client.segments(progress.no)
                 progress.client.runs = []
             progress.changes, progress.body.runs = {}, []
         self._driver.executemany(_INSERT_SEGMENT[FROM_UPSTREAM.segments], rows)
-        if of_clients:
-            self._driver.executemany(_INSERT_SEGMENT[FROM_CLIENT.segments], of_clients)
+        if client_rows:
+            self._driver.executemany(_INSERT_SEGMENT[FROM_CLIENT.segments], client_rows)
 
-    def _insert(self, begun: Sequence[Progress]) -> None:
+    def _insert(self, new: Sequence[Progress]) -> None:
         """Write the rows of new exchanges; `_begin` made them, with all columns in the same order."""
-        if not begun:
+        if not new:
             return
-        columns = begun[0].changes.keys()
-        (first,) = self._driver.execute(_NEXT_NO).fetchone()
+        columns = new[0].changes.keys()
+        # The next number as SQLite would assign it: that of a deleted exchange is not used again.
+        (next_no,) = self._driver.execute(
+            """SELECT max((SELECT coalesce(max(no), 0) FROM exchanges),
+            (SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'exchanges')) + 1"""
+        ).fetchone()
         statement = f"INSERT INTO exchanges (no, {', '.join(columns)}) VALUES (?{', ?' * len(columns)})"
         requests: dict[int, bytes] = {}
-        for no, progress in enumerate(begun, first):
+        for no, progress in enumerate(new, next_no):
             progress.no = no
             if (body := progress.changes["request_body"]) and may_share(body) and _is_whole(progress.changes):
                 requests[no], progress.changes["request_body"] = body, None
-        self._driver.executemany(statement, [(progress.no, *progress.changes.values()) for progress in begun])
-        for progress in begun:
+        self._driver.executemany(statement, [(progress.no, *progress.changes.values()) for progress in new])
+        for progress in new:
             progress.changes = {}
         for no, body in requests.items():
             self._requests.put(no, body)
-
-    def _pack(self, ended: Sequence[Progress]) -> None:
-        """Write the bodies of those whole exchanges that are kept in memory."""
-        rows = []
-        for progress in ended:
-            if progress.facts is not None:
-                rows.append((progress.no, *BodyRow.of(*progress.facts.received())))
-                progress.facts.is_packed, progress.body.runs = True, []
-        self._driver.executemany(INSERT_BODY[FROM_UPSTREAM.bodies], rows)
 
     def _append_uploads(self, uploads: dict[str, UploadPart]) -> None:
         for id, upload in uploads.items():
             progress = self._find(id)
             if progress is None:
-                self._lose(id, 0, whole=True)
+                self._lose(id, 0, is_whole=True)
             elif progress.uploaded is not None and progress.no is not None:
                 data = upload.data(progress.uploaded)
                 if upload.end is not None:
@@ -297,8 +291,8 @@ class Appending:
     def end_request(self, no: int, data: bytes, end: journal.Uploaded | None) -> None:
         """Join the stored pieces of a request body and its last `data`; without an end it is truncated there."""
         of_exchange = "FROM uploads WHERE exchange_no = ?"
-        before = self._driver.execute(f"SELECT data {of_exchange} ORDER BY start", (no,)).fetchall()
-        body = b"".join([*(piece for (piece,) in before), data])
+        stored = self._driver.execute(f"SELECT data {of_exchange} ORDER BY start", (no,)).fetchall()
+        body = b"".join([*(piece for (piece,) in stored), data])
         values: dict[str, Any] = {"request_body": _stored_request(body, end), "request_truncated": True}
         if end is not None:
             values |= {"request_size": end.size, "request_sha256": end.sha256, "request_truncated": end.truncated}
@@ -309,62 +303,61 @@ class Appending:
         self._update("exchanges", no, values | ({"request_body": None} if is_whole else {}))
         if is_whole:
             self._requests.put(no, body)
-        if before:
+        if stored:
             self._driver.execute(f"DELETE {of_exchange}", (no,))
 
     def _update(self, table: str, no: int, values: dict[str, Any]) -> None:
         assigned = ", ".join(f"{name} = :{name}" for name in values)
         self._driver.execute(f"UPDATE {table} SET {assigned} WHERE no = :no", {**values, "no": no})
 
-    def _lose(self, id: str, size: int, *, whole: bool) -> None:
+    def _lose(self, id: str, size: int, *, is_whole: bool) -> None:
         """Note that frames of an exchange have no place on the tape."""
-        before = self._lost.get(id)
-        self._lost[id] = journal.Lost(id, size + (before.bytes if before else 0), whole)
+        previous = self._lost.get(id)
+        self._lost[id] = journal.Lost(id, size + (previous.bytes if previous else 0), is_whole)
 
     def _find(self, id: str) -> Progress | None:
         """Return the writing progress of an exchange, from memory or, after a restart, from the tape."""
         if (progress := self._touched.get(id)) is None:
-            progress = self._running.get(id) or self._find_stored(id)
+            progress = self._open.get(id) or self._read_progress(id)
             if progress is not None:
-                progress = self._touched[id] = progress.again()
+                progress = self._touched[id] = progress.copy()
         return progress
 
-    def _find_stored(self, id: str) -> Progress | None:
+    def _read_progress(self, id: str) -> Progress | None:
         row = self._driver.execute("SELECT no, ended_by FROM exchanges WHERE id = ?", (id,)).fetchone()
         if row is None:
             return None
-        body, client = (self._direction(row[0], stream) for stream in STREAMS)
-        return Progress(row[0], body, client, ended=row[1] is not None, uploaded=self.uploaded(row[0]))
-
-    def _direction(self, no: int, stream: Stream) -> Direction:
-        reads = reading.reads_of(self.connection, no, stream)
-        return Direction(reads.seq[-1] + 1, sum(reads.size)) if reads else Direction()
+        no, ended_by = row
+        columns = (reading.reads_of(self.connection, no, stream) for stream in STREAMS)
+        body, client = (Direction(reads.seq[-1] + 1, sum(reads.size)) if reads else Direction() for reads in columns)
+        return Progress(no, body, client, has_ended=ended_by is not None, uploaded=self.uploaded(no))
 
     def uploaded(self, no: int) -> int | None:
-        """Return the stored size of a request body that is still being uploaded, or None."""
-        row = self._driver.execute(_UPLOADED, (no,)).fetchone()
+        """Return the stored size of a request body that is still being uploaded, or None after its end."""
+        statement = """SELECT (SELECT coalesce(max(start + length(data)), 0) FROM uploads WHERE exchange_no = no)
+            FROM exchanges WHERE no = ? AND request_size IS NULL AND request_truncated IS NULL"""
+        row = self._driver.execute(statement, (no,)).fetchone()
         return None if row is None else int(row[0])
 
 
-def _uploads(frames: Iterable[journal.Frame]) -> dict[str, UploadPart]:
-    """Return a batch's parts of request bodies, by the ids of their exchanges."""
+_Runs = dict[tuple[str, bool], list[tuple[journal.ReadRun, bytes]]]
+"""Reads by the ids of their exchanges, and whether the client sent them."""
+
+
+def _bodies(frames: Iterable[journal.Frame]) -> tuple[dict[str, UploadPart], _Runs]:
+    """Return a batch's parts of request bodies by the ids of their exchanges, and its reads."""
     uploads: dict[str, UploadPart] = {}
+    runs: _Runs = {}
     for frame in frames:
-        if isinstance(frame, journal.Upload):
-            uploads.setdefault(frame.id, UploadPart()).pieces.append(frame)
-        elif isinstance(frame, journal.Uploaded):
-            uploads.setdefault(frame.id, UploadPart()).end = frame
-    return uploads
-
-
-def _runs(frames: Iterable[journal.Frame]) -> dict[tuple[str, bool], list[tuple[journal.ReadRun, bytes]]]:
-    """Return the reads that a batch brings, by the ids of their exchanges and whether they are the client's."""
-    runs: dict[tuple[str, bool], list[tuple[journal.ReadRun, bytes]]] = {}
-    for frame in frames:
-        if isinstance(frame, journal.SocketReads):
-            for run, data in frame.parts():
-                runs.setdefault((run.id, run.is_client), []).append((run, data))
-    return runs
+        match frame:
+            case journal.Upload():
+                uploads.setdefault(frame.id, UploadPart()).pieces.append(frame)
+            case journal.Uploaded():
+                uploads.setdefault(frame.id, UploadPart()).end = frame
+            case journal.SocketReads():
+                for run, data in frame.parts():
+                    runs.setdefault((run.id, run.is_client), []).append((run, data))
+    return uploads, runs
 
 
 def _stored_request(body: bytes, end: journal.Uploaded | None) -> bytes | None:
@@ -381,10 +374,11 @@ def _is_whole(row: Mapping[str, Any]) -> bool:
 def _model_in(headers: Iterable[Sequence[str]], body: bytes | None) -> str | None:
     """Return the model that a request's body names, else the agent."""
     try:
-        named = msgspec.json.decode(encoding.uncoded(headers, body or b""), type=_RequestRow)
+        request = msgspec.json.decode(encoding.uncoded(headers, body or b""), type=_RequestNames)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    model = named.model or (named.agent if isinstance(named.agent, str) else None)  # Interactions run agents, too
+    # Interactions of Gemini run agents, too.
+    model = request.model or (request.agent if isinstance(request.agent, str) else None)
     return model and model.replace("\0", "�")
 
 

@@ -5,14 +5,6 @@ from collections.abc import Iterable
 
 from wiretape.recorder.clock import Clock
 
-_TOGETHER = 32
-"""Limit of exchanges settled in one transaction; …"""
-_SHARE = 4
-_MOST = 512
-"""… of a long backlog this fraction, at most `_MOST`, which takes about as long as the spacing of commits."""
-_BUSY_NS = 200_000_000
-"""Delay of settling while frames never stop coming."""
-
 
 class Backlog:
     """Finished exchanges by their numbers: first those that a relay waits for, then what earlier recorders left.
@@ -45,18 +37,19 @@ class Backlog:
         """Return the queue to settle exchanges from now; None if it is too early. `is_busy`: frames wait."""
         if (due := self.due) is None:
             return None
-        if not at_end and self._clock.now() < (due + _BUSY_NS if is_busy else due):
+        busy_ns = 200_000_000 if is_busy else 0  # frames may never stop coming
+        if not at_end and self._clock.now() < due + busy_ns:
             return None
-        waiting = self._reported or self._leftover
-        self.is_settling, self.is_reported = True, waiting is self._reported
-        return waiting
+        exchanges = self._reported or self._leftover
+        self.is_settling, self.is_reported = True, exchanges is self._reported
+        return exchanges
 
     def end(self) -> None:
         """Note that those that were begun are settled."""
         self.is_settling, self._due = False, self._clock.now() + self._spacing_ns
 
 
-def limit(waiting: int, *, is_full: bool) -> int:
-    """Return the number of exchanges to settle together: few if frames wait, since bytes may be lost."""
-    share = 0 if is_full else waiting // _SHARE
-    return min(max(share, _TOGETHER), _MOST)
+def limit(backlog_size: int, *, is_full: bool) -> int:
+    """Return the number of exchanges to settle in one transaction: few if frames wait, since bytes may be lost."""
+    quarter = 0 if is_full else backlog_size // 4
+    return min(max(quarter, 32), 512)  # 512 take about as long as the spacing of commits

@@ -1,10 +1,15 @@
 """The relays that one writer serves, over a Unix socket that is private to the user.
 
-Each has frames, sequence numbers and acknowledgements of its own; their frames share transactions. They are of one
-recorder with several workers, or of several recorders that record to one tape.
+The rules:
 
-They are read before the writer has loaded its libraries, which takes seconds on a busy machine: what they have sent
-outlives them, and they see that it is alive.
+- Each relay has frames, sequence numbers and acknowledgements of its own; their frames share transactions. They are of
+  one recorder with several workers, or of several recorders that record to one tape.
+- A thread for each relay reads its frames, and one accepts new relays; the writer's main thread does all else, by the
+  tasks in a queue. So a commit that takes long stops no reading, and needs no lock.
+- Reading begins before the writer has loaded its libraries, which takes seconds on a busy machine. Meanwhile it reports
+  that it is loading, so that relays do not take it for dead; and frames that it has read survive their relay's death.
+- A relay ends by closing its direction of the socket. The writer answers until nothing of it is left to be measured,
+  and then closes the other one.
 """
 
 import contextlib
@@ -16,6 +21,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -23,27 +29,26 @@ from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.process import boot_id, is_gone
 from wiretape.recorder.tape import journal
 
-PIECE_BYTES = 1 << 18
-_SEND_SECONDS = 2
-"""Time allowed for a relay to take its answers; one that is slower is not served any more."""
-_FIRST_SECONDS = 5.0
-"""Time allowed for the client that has started a writer to connect."""
 LOADING_SECONDS = 1.0
 """Interval between messages to relays that the writer still loads."""
 _LAST_SECONDS = 1.0
 """Time allowed for clients to take their last answers, and for processes that have lost their connection to end."""
-_LOOK_SECONDS = 0.01
-_CREDENTIALS = "3i"
-"""struct ucred: pid, uid, gid."""
+_POLL_SECONDS = 0.01
 
 Task = Callable[[], None]
 """A step of a writer's work, done in its main thread."""
-Key = tuple[int, int, bool]
-"""A relay: its process, its session's number, and whether it is a worker's."""
+
+
+class Key(NamedTuple):
+    """The identity of a relay, which its next connection has, too."""
+
+    pid: int
+    session_no: int
+    is_worker: bool
 
 
 class Channel:
-    """One relay: its frames, and its exchanges that have begun (`open`) or ended (`ended`, not measured yet).
+    """One relay: its frames, and its exchanges that run (`open`) or have ended and are not measured yet (`unmeasured`).
 
     `session` and its number are known once it is admitted; `has_left`: it has announced its end.
     """
@@ -59,7 +64,7 @@ class Channel:
         self.buffer = bytearray()
         self.seq = self.committed = 0
         self.open: set[str] = set()
-        self.ended: set[str] = set()
+        self.unmeasured: set[str] = set()
         self.has_left = self.is_over = self.is_verified = False
 
     def note(self, frame: journal.Frame) -> None:
@@ -72,7 +77,7 @@ class Channel:
                 self.keep = frame
             case journal.End(id=id):
                 self.open.discard(id)
-                self.ended.add(id)
+                self.unmeasured.add(id)
             case journal.SocketReads(runs=runs):
                 self.open.update(run.id for run in runs)
             case journal.Begin(id=id) | journal.Upload(id=id) | journal.Uploaded(id=id) | journal.Head(id=id):
@@ -87,20 +92,19 @@ class Channel:
 
     @property
     def key(self) -> Key:
-        """Return the relay's key, which its next connection has, too."""
-        return self.process, self.session_no, self.relay.is_worker
+        return Key(self.process, self.session_no, self.relay.is_worker)
 
-    def is_gone(self) -> bool:
+    def has_died(self) -> bool:
         """Return True if its process is known to have ended."""
         return is_gone(self.process, boot_id())
 
     def will_return(self) -> bool:
         """Return True if it has only lost its connection: it has not announced its end, and its process lives."""
-        return not self.has_left and not self.is_gone()
+        return not self.has_left and not self.has_died()
 
-    def answer(self, what: journal.Answer) -> None:
+    def answer(self, answer: journal.Answer) -> None:
         """Send an answer; an error is ignored, as storing goes on without the relay."""
-        data = journal.encode_answer(what)
+        data = journal.encode_answer(answer)
         try:
             is_sent = self._connection.send(data) == len(data)
         except OSError:
@@ -108,12 +112,12 @@ class Channel:
         if not is_sent:
             self.break_off()
 
-    def break_off(self, how: int = socket.SHUT_RDWR) -> None:
+    def break_off(self, direction: int = socket.SHUT_RDWR) -> None:
         """Shut the connection down, in both directions or one."""
         with contextlib.suppress(OSError):  # the relay has left
-            self._connection.shutdown(how)
+            self._connection.shutdown(direction)
 
-    def read(self, take: Callable[["Channel", bytes], None]) -> None:
+    def receive_all(self, take: Callable[["Channel", bytes], None]) -> None:
         """Pass each received piece to `take`, and last an empty one; meant for a thread."""
         piece = b"?"
         while piece:
@@ -138,7 +142,7 @@ class Channel:
 
     def _receive(self) -> bytes:
         try:
-            return self._connection.recv(PIECE_BYTES)
+            return self._connection.recv(1 << 18)
         except OSError:  # as when the relay was killed with answers unread
             return b""
 
@@ -174,13 +178,14 @@ class Channels:
             if not is_ours(connection):
                 connection.close()
                 continue
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_SECONDS, 0))
+            # A relay that does not take its answers for 2 s is not served any more: it would hold up all others.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 2, 0))
             channel = Channel(connection)
             self.live.append(channel)
-            threading.Thread(target=channel.read, args=(self._queue,), daemon=True).start()
+            threading.Thread(target=channel.receive_all, args=(self._queue,), daemon=True).start()
 
     def _queue(self, channel: Channel, data: bytes) -> None:
-        self.tasks.put(lambda: self.take(channel, data))  # `take` as it is then
+        self.tasks.put(lambda: self.take(channel, data))  # `take` as it is when the task is done, not now
 
     def _report_loading(self) -> None:
         while not self.has_loaded.wait(LOADING_SECONDS):
@@ -190,50 +195,49 @@ class Channels:
         """Wait until each relay has sent its session, within a time: for a writer that has only an error to answer."""
         self.take = Channel.introduce
         until = SYSTEM.now() + int(seconds * 1e9)
-        while (left := until - SYSTEM.now()) > 0 and any(one.session is None for one in list(self.live)):
+        while (remaining := until - SYSTEM.now()) > 0 and any(relay.session is None for relay in list(self.live)):
             with contextlib.suppress(queue.Empty):
-                self.tasks.get(timeout=left / 1e9)()
+                self.tasks.get(timeout=remaining / 1e9)()
 
     def wait_for_first(self) -> None:
-        """Wait a moment for the client that has started this writer."""
-        until = SYSTEM.now() + int(_FIRST_SECONDS * 1e9)
+        """Wait a moment for the client that has started this writer: it connects at once, unless it was killed."""
+        until = SYSTEM.now() + 5_000_000_000
         while not self.live and SYSTEM.now() < until:
-            threading.Event().wait(_LOOK_SECONDS)
+            threading.Event().wait(_POLL_SECONDS)
 
     def part(self) -> None:
         """Send the end of file to all relays, and wait a moment until each has read its answers."""
-        left = list(self.live)
-        for channel in left:
-            channel.break_off(socket.SHUT_WR)
+        relays = list(self.live)
+        for relay in relays:
+            relay.break_off(socket.SHUT_WR)
         until = SYSTEM.now() + int(_LAST_SECONDS * 1e9)
-        for channel in left:
-            channel.wait_until_left(max((until - SYSTEM.now()) / 1e9, _LOOK_SECONDS))
+        for relay in relays:
+            relay.wait_until_left(max((until - SYSTEM.now()) / 1e9, _POLL_SECONDS))
 
     def mains(self) -> Iterator[Channel]:
         """Yield the relays that end their sessions, one for each recorder."""
-        return (one for one in list(self.live) if one.session is not None and not one.relay.is_worker)
+        return (relay for relay in list(self.live) if relay.session is not None and not relay.relay.is_worker)
 
     def of(self, session_no: int) -> list[Channel]:
         """Return the relays of a session that are not over."""
-        return [one for one in list(self.live) if one.session_no == session_no and not one.is_over]
+        return [relay for relay in list(self.live) if relay.session_no == session_no and not relay.is_over]
 
     def owner(self, id: str) -> Channel | None:
         """Return the relay that an exchange is of, or None if that is not known."""
-        return next((one for one in list(self.live) if id in one.open or id in one.ended), None)
+        return next((relay for relay in list(self.live) if id in relay.open or id in relay.unmeasured), None)
 
-    def answer(self, what: journal.Answer) -> None:
-        """Answer all relays."""
-        for channel in list(self.live):
-            channel.answer(what)
+    def answer(self, answer: journal.Answer) -> None:
+        for relay in list(self.live):
+            relay.answer(answer)
 
-    def tell(self, what: journal.Answer) -> None:
+    def answer_recorders(self, answer: journal.Answer) -> None:
         """Answer all recorders, each once."""
-        for channel in self.mains():
-            channel.answer(what)
+        for relay in self.mains():
+            relay.answer(answer)
 
     def settled(self) -> Iterator[Channel]:
         """Yield the relays that are over and wait for nothing more."""
-        return (one for one in list(self.live) if one.is_over and not one.ended)
+        return (relay for relay in list(self.live) if relay.is_over and not relay.unmeasured)
 
     def close(self, channel: Channel) -> None:
         """End the connection with a relay; the output of the one that started this writer is let go of."""
@@ -247,17 +251,17 @@ class Channels:
     @property
     def is_over(self) -> bool:
         """True if no relay is left; one that has connected and has not sent its session yet is one."""
-        return all(one.is_over for one in list(self.live))
+        return all(relay.is_over for relay in list(self.live))
 
     def is_deserted(self) -> bool:
         """Return True if the processes of all relays have ended."""
-        return all(one.is_gone() for one in list(self.live) if one.session is not None)
+        return all(relay.has_died() for relay in list(self.live) if relay.session is not None)
 
     def wait_for_dying(self) -> None:
         """Wait a moment for processes that have lost their connections, as a killed one does before it has ended."""
         until = SYSTEM.now() + int(_LAST_SECONDS * 1e9)
-        while any(one.session and one.will_return() for one in self.live) and SYSTEM.now() < until:
-            threading.Event().wait(_LOOK_SECONDS)
+        while any(relay.session and relay.will_return() for relay in self.live) and SYSTEM.now() < until:
+            threading.Event().wait(_POLL_SECONDS)
 
 
 def peer(connection: socket.socket) -> tuple[int | None, int]:
@@ -267,8 +271,8 @@ def peer(connection: socket.socket) -> tuple[int | None, int]:
     """
     if sys.platform != "linux":  # pragma: no cover
         return None, os.getuid()
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize(_CREDENTIALS))
-    pid, user, _ = struct.unpack(_CREDENTIALS, credentials)
+    ucred = struct.Struct("3i")  # struct ucred: pid, uid, gid
+    pid, user, _ = ucred.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, ucred.size))
     return pid or None, user
 
 

@@ -24,9 +24,8 @@ A relay sends many of them as one frame, `entries`; `decode` takes that apart.
 A relay that joins a writer sends `relay` before its session. Each session ends by `close`; a relay that is only one of
 several of its recorder ends by `left`.
 
-What a frame brings of `wiretape.recorder.facts`, that module says. All `_ns` are nanoseconds since the
-exchange's T0. Nothing here is redacted: a pipe is memory, and only the disk needs
-redaction.
+The facts in frames are declared in `wiretape.recorder.facts`. All `_ns` are nanoseconds since the exchange's T0.
+Nothing here is redacted: a socket's data stays in memory, and only the disk needs redaction.
 """
 
 import dataclasses
@@ -45,13 +44,14 @@ from wiretape.recorder.facts import Answered, Begun, Connected, Ended
 from wiretape.recorder.sanitize import clipped
 
 ANSWER_BYTES = 1 << 20
-"""Limit of an answer's line, in bytes: recorded text in it is clipped."""
+"""Limit of an answer's line, in bytes: a relay's reader refuses a longer one, so recorded text in it is clipped."""
 _HEAD = struct.Struct("<IQ")
 _SHOWN_CHARACTERS = 256
-_MESSAGE_CHARACTERS = 2000
+"""Limit of a text that a terminal shows in one line."""
 _Pairs = list[tuple[bytes, bytes]]
 
 
+# Frames refer to nothing that refers to them: without `gc`, garbage collection need not look at thousands of them.
 class _Frame(msgspec.Struct, array_like=True, frozen=True, gc=False, tag_field="tag"):
     pass
 
@@ -345,8 +345,8 @@ class Verified(msgspec.Struct, tag="verified", frozen=True):
 
 Answer = Loading | Ready | Ack | Trouble | Fatal | Deleting | Deleted | Verified
 
-_KINDS = [(kind.__name__, kind.__struct_fields__) for kind in (*get_args(Frame), ReadRun, *get_args(Answer))]
-PROTOCOL = f"{__version__}-{zlib.crc32(repr(_KINDS).encode()):08x}"
+_messages = [(kind.__name__, kind.__struct_fields__) for kind in (*get_args(Frame), ReadRun, *get_args(Answer))]
+PROTOCOL = f"{__version__}-{zlib.crc32(repr(_messages).encode()):08x}"
 """Version of the protocol, which relay and writer must share: wiretape's, and a checksum of all messages' fields."""
 
 _encode_frame = msgspec.msgpack.Encoder().encode
@@ -355,7 +355,6 @@ _answer_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Answer)
 
 
 def encode(seq: int, frame: Frame) -> bytes:
-    """Encode one frame under its sequence number."""
     payload = _encode_frame(frame)
     return _HEAD.pack(len(payload), seq) + payload
 
@@ -387,7 +386,7 @@ def encode_answer(answer: Answer) -> bytes:
         case Ack(finished=finished) if finished:
             answer = msgspec.structs.replace(answer, finished=[_clip(exchange) for exchange in finished])
         case Trouble(message=message) | Fatal(message=message):
-            answer = msgspec.structs.replace(answer, message=clipped(message, _MESSAGE_CHARACTERS))
+            answer = msgspec.structs.replace(answer, message=clipped(message, 2000))
         case Verified(problems=problems):
             answer = msgspec.structs.replace(
                 answer, problems=[clipped(problem, _SHOWN_CHARACTERS) for problem in problems]

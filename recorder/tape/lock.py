@@ -1,19 +1,22 @@
 """The lock on a tape: one writer at a time, under all names of the tape. Readers are never hindered.
 
-The file itself is locked, so that neither a hard link nor a removed lock file lets a second writer in: one byte of it,
-far beyond those that SQLite locks. On Linux that is an open file description lock, which lasts until its descriptor is
-closed, also if this process closes others of the file; elsewhere it is a POSIX record lock. Both work on NFS, unlike a
-lock on the whole file, which a network server (and macOS) would hold against SQLite's own. A second byte carries a
-POSIX lock that excludes nobody: from it the kernel reports the process that holds the tape now.
+What is locked:
 
-Beside the tape, `<tape>.lock` is locked as a whole. It describes the holder of the tape in words. If it is removed or
-replaced, a writer that has the lock on the tape itself goes on, and puts it back as soon as no other process has it.
+- The tape's file itself, so that neither a hard link nor a removed lock file lets a second writer in: one byte of it,
+  far beyond those that SQLite locks. On Linux that is an open file description lock, which lasts until its descriptor
+  is closed, also if this process closes others of the file; elsewhere it is a POSIX record lock. Both work on NFS,
+  unlike a lock on the whole file, which a network server (and macOS) would hold against SQLite's own.
+- A second byte of it, by a POSIX lock that excludes nobody: from it the kernel reports the process that holds the tape.
+- `<tape>.lock` as a whole, which describes the holder of the tape in words. If it is removed or replaced, a writer that
+  has the lock on the tape itself goes on, and puts it back as soon as no other process has it.
+
 The operating system frees all of them when the holder dies. `FileWatch` notices when the tape's files are removed,
 replaced or cut short under their writer.
 
-The lock file also names the Unix socket of the tape's writer, the one way to it. A client that finds the lock free
-takes it (`claim`), names a socket that it already listens at (`Claim.name`), and hands both to the writer that it
-starts. So the lock is never free between the two, and of several clients that start at once one starts the writer.
+Who starts the writer: the lock file also names the Unix socket of the tape's writer, the one way to it. A client that
+finds the lock free takes it (`claim`), names a socket that it already listens at (`Claim.name`), and hands both to the
+writer that it starts. So the lock is never free between the two, and of several clients that start at once one starts
+the writer.
 """
 
 import contextlib
@@ -24,7 +27,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from wiretape.recorder import paths
 from wiretape.recorder.errors import ForeignFile, TapeBusy, TapeError, TapeGone
@@ -39,10 +42,8 @@ SOCKET_NAME: Final = "writer"
 
 _NEW = "new"
 _TRIES = 10
-_TRY_SECONDS = 0.02
 _HELD_BYTE = 1 << 62
 _HOLDER_BYTE = _HELD_BYTE + 1
-_COMMAND_LENGTH = 100
 _UNKNOWN = "another wiretape"
 _FLOCK = "hhqqi4x"
 """struct flock: type, whence, start, length, pid. Other systems order it otherwise, and Python does not tell how."""
@@ -58,19 +59,6 @@ def _take_byte(descriptor: int) -> None:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _write_lock(_HELD_BYTE))
     else:  # pragma: no cover
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _HELD_BYTE)
-
-
-def _name_holder(descriptor: int) -> None:
-    if not _HAS_DESCRIPTION_LOCKS:  # pragma: no cover - SQLite drops the lock itself, too
-        _take_byte(descriptor)
-    fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _HOLDER_BYTE)
-
-
-def _is_taken(descriptor: int) -> bool:
-    if not _HAS_DESCRIPTION_LOCKS:  # pragma: no cover
-        return _holder_pid(descriptor) is not None
-    answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _write_lock(_HELD_BYTE))
-    return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
 
 
 def _holder_pid(descriptor: int) -> int | None:
@@ -126,7 +114,9 @@ class Lock:
         """
         if self._file is not None:
             with contextlib.suppress(OSError):  # the text is only for messages
-                _name_holder(self._file)
+                if not _HAS_DESCRIPTION_LOCKS:  # pragma: no cover - SQLite drops the lock itself, too
+                    _take_byte(self._file)
+                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _HOLDER_BYTE)
         path = lock_of(self._tape)
         with contextlib.suppress(OSError):
             if os.path.samestat(path.stat(), os.fstat(self._beside)):
@@ -143,7 +133,7 @@ class Lock:
             self.write_holder()
         except OSError as error:
             if not self._has_file:
-                reason = f"{path} was removed, and {_lines(descriptor)[0] or _UNKNOWN} has taken it"
+                reason = f"{path} was removed, and {_LockText.of(descriptor).purpose or _UNKNOWN} has taken it"
                 raise TapeGone(f"{reason}: nothing more is stored") from error
         finally:
             os.close(descriptor)
@@ -173,15 +163,15 @@ class Claim:
 
     def name(self, words: str, socket: Path) -> None:
         """Name the socket of the writer, which `words` describe; a socket that a killed writer has left is removed."""
-        left, self._socket = self.socket, socket
+        previous, self._socket = self.socket, socket
         _write(self.descriptor, words, socket, is_new=self._is_new)
-        if left != socket:
-            remove_socket(left)
+        if previous != socket:
+            remove_socket(previous)
 
     @property
     def socket(self) -> Path:
         """The socket that the lock file names."""
-        return self._socket or Path(_lines(self.descriptor)[2].partition(" ")[2])
+        return self._socket or Path(_LockText.of(self.descriptor).address.partition(" ")[2])
 
     def free(self) -> None:
         """Remove the name and the socket of a writer after a failed start."""
@@ -190,7 +180,7 @@ class Claim:
 
     def withdraw(self) -> None:
         """Remove the lock file if it was made for a tape that is refused now."""
-        is_new = _lines(self.descriptor)[3] == _NEW
+        is_new = _LockText.of(self.descriptor).mark == _NEW
         with contextlib.suppress(OSError):
             lock_of(self.tape).unlink() if is_new else os.ftruncate(self.descriptor, 0)
 
@@ -212,7 +202,7 @@ def claim(tape: Path) -> Claim | Path:
     is_taken = False
     try:
         is_taken = _takes(descriptor)
-        if not is_taken and not _lines(descriptor)[2]:  # not joinable, or only queried for a moment
+        if not is_taken and not _LockText.of(descriptor).address:  # not joinable, or only queried for a moment
             is_taken = _takes(descriptor, _TRIES)
         return Claim(tape, descriptor, is_new=is_new) if is_taken else _socket(tape, descriptor)
     finally:
@@ -256,10 +246,10 @@ def _takes(descriptor: int, tries: int = 0) -> bool:
 
 def _socket(tape: Path, descriptor: int) -> Path:
     """Return the socket that a held lock file names. Raises `TapeBusy` if its holder cannot be joined."""
-    protocol, _, socket = _lines(descriptor)[2].partition(" ")
+    protocol, _, socket = _LockText.of(descriptor).address.partition(" ")
     if protocol == PROTOCOL and socket:
         return Path(socket)
-    with _opened(tape) as file:
+    with _descriptor_of(tape) as file:
         raise _busy(tape, _describe(file, descriptor), "another version of wiretape, " if socket else "")
 
 
@@ -274,9 +264,9 @@ def held(tape: Path, purpose: str) -> Iterator[Lock]:
         try:
             _in_time(lambda: _take_whole(descriptor))
         except OSError as error:
-            with _opened(tape) as file:
+            with _descriptor_of(tape) as file:
                 raise _busy(tape, _describe(file, descriptor)) from error
-        with _named(Lock(tape, purpose, descriptor)) as lock:
+        with _announced(Lock(tape, purpose, descriptor)) as lock:
             yield lock
     finally:
         os.close(descriptor)
@@ -285,12 +275,12 @@ def held(tape: Path, purpose: str) -> Iterator[Lock]:
 @contextlib.contextmanager
 def adopted(claimed: Claim, purpose: str) -> Iterator[Lock]:
     """Hold the lock that a client has claimed for this process, for the length of the block."""
-    with _named(Lock(claimed.tape, purpose, claimed.descriptor, claimed.socket)) as lock:
+    with _announced(Lock(claimed.tape, purpose, claimed.descriptor, claimed.socket)) as lock:
         yield lock
 
 
 @contextlib.contextmanager
-def _named(lock: Lock) -> Iterator[Lock]:
+def _announced(lock: Lock) -> Iterator[Lock]:
     lock.write_holder()
     try:
         yield lock
@@ -309,15 +299,21 @@ def holder(tape: Path) -> str:
 
     Call it only while this process has no SQLite connection to the tape: it opens and closes the file.
     """
-    with _opened(lock_of(tape)) as beside, _opened(tape) as file:
-        if file is not None and _is_taken(file):
-            return _describe(file, beside)
+    with _descriptor_of(lock_of(tape)) as beside, _descriptor_of(tape) as file:
+        if file is not None:
+            if _HAS_DESCRIPTION_LOCKS:
+                answer = fcntl.fcntl(file, fcntl.F_OFD_GETLK, _write_lock(_HELD_BYTE))
+                is_taken = struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK
+            else:  # pragma: no cover
+                is_taken = _holder_pid(file) is not None
+            if is_taken:
+                return _describe(file, beside)
         if beside is None:
             return ""
         try:  # a writer that starts has nothing else yet; asking takes its lock for a moment
             _take_whole(beside, shared=True)
         except OSError:
-            return _lines(beside)[0] or _UNKNOWN
+            return _LockText.of(beside).purpose or _UNKNOWN
         return ""
 
 
@@ -328,26 +324,30 @@ def _describe(file: int | None, beside: int | None) -> str:
     that holds the tape now; otherwise its command line does.
     """
     pid = _holder_pid(file) if file is not None else None
-    words, written_by = ("", "0") if beside is None else _lines(beside)[:2]
-    if pid is None or written_by == str(pid):
-        return words or _UNKNOWN
-    return _command(pid) or f"process {pid}"
-
-
-def _lines(descriptor: int) -> list[str]:
-    """Return the lines of a lock file: its holder in words, the holder's pid, the writer's socket, `_NEW` or ""."""
-    return [*os.pread(descriptor, 4096, 0).decode("utf-8", "replace").split("\n"), "", "", ""][:4]
-
-
-def _command(pid: int) -> str:
-    """Return a process's command, or a writer's purpose (its last argument); empty if the system does not report it."""
+    text = _LockText("", "0", "", "") if beside is None else _LockText.of(beside)
+    if pid is None or text.pid == str(pid):
+        return text.purpose or _UNKNOWN
     try:
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").rstrip("\0").split("\0")
     except OSError:
-        return ""
+        return f"process {pid}"
     if "wiretape.recorder.tape.writer" in arguments:
-        return arguments[-1]
-    return f"process {pid} ({' '.join(arguments)[:_COMMAND_LENGTH]})"
+        return arguments[-1]  # its purpose
+    return f"process {pid} ({' '.join(arguments)[:100]})"
+
+
+class _LockText(NamedTuple):
+    """The lines of a lock file; `address` is the writer's protocol and socket, `mark` is `_NEW` or empty."""
+
+    purpose: str
+    pid: str
+    address: str
+    mark: str
+
+    @classmethod
+    def of(cls, descriptor: int) -> "_LockText":
+        """Read a lock file."""
+        return cls(*[*os.pread(descriptor, 4096, 0).decode("utf-8", "replace").split("\n"), "", "", ""][:4])
 
 
 def _in_time(take: Callable[[], None], tries: int = _TRIES) -> None:
@@ -355,7 +355,7 @@ def _in_time(take: Callable[[], None], tries: int = _TRIES) -> None:
     for _ in range(tries):
         with contextlib.suppress(OSError):
             return take()
-        threading.Event().wait(_TRY_SECONDS)
+        threading.Event().wait(0.02)
     take()
 
 
@@ -373,7 +373,7 @@ def _open(path: Path) -> int:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[int | None]:
+def _descriptor_of(path: Path) -> Iterator[int | None]:
     """Open a file for querying its lock; None if it cannot be opened."""
     try:
         descriptor = os.open(path, os.O_RDONLY)

@@ -1,11 +1,13 @@
 """Losses of a recorder: counted, reported, and kept in a small file beside the tape.
 
-The file's space is allocated when a recorder starts, so that a full disk cannot refuse it. The relay writes into it
-while storing is held up, and the next writer of the tape enters its contents. It holds ids, sizes, times, status codes,
-and the request's method, URL and path, redacted: no query, header or body. Two slots are written in turn, each with
-a checksum: one of them is whole at any moment.
+The rules of the file:
 
-Recorders that share a tape have a file each: the first `<tape>.unstored`, others one with their session's uuid.
+- Its space is allocated when a recorder starts, so that a full disk cannot refuse it.
+- The relay writes into it while storing is held up, and the next writer of the tape enters its contents. A recorder
+  that ends in good order has nothing to tell, and the file is removed.
+- It holds ids, sizes, times, status codes, and the request's method, URL and path, redacted: no query, header or body.
+- Two slots are written in turn, each with a checksum: one of them is whole at any moment, as a write may be cut off.
+- Recorders that share a tape have a file each: the first `<tape>.unstored`, others one with their session's uuid.
 """
 
 import contextlib
@@ -16,7 +18,7 @@ import queue
 import struct
 import threading
 import zlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,17 +33,17 @@ from wiretape.recorder.tape.journal import Verified, with_facts
 REPORT_NS = 10_000_000_000
 """Interval between reports of continuing losses, in ns."""
 LATE_NS = 500_000_000
-"""Age of a waiting frame at which storing counts as delayed, in ns."""
+"""Age of a waiting frame at which storing counts as delayed, in ns: a commit on a slow disk takes less."""
 
 
 @dataclass(slots=True)
 class Counts:
     """Counts of a recording until now.
 
-    `recorded` are the exchanges that the writers reported as finished, `failed` the failed generations among them. Those
-    of `stored_*` are acknowledged, and not deleted since by the tape's limits; `deleted` counts exchanges of all
-    recorders, `own_…` those of this one. `dropped_bytes` and `unrecorded` (exchanges) are known to be missing. `lag_ns`
-    is the time from a frame's birth to its acknowledgement.
+    `recorded` are the exchanges that the writers reported as finished, `failed` the failed generations among them.
+    `stored_*` are acknowledged and not deleted since by the tape's limits; `deleted` counts exchanges of all recorders,
+    `own_…` those of this one. `dropped_bytes` and `unrecorded` (exchanges) are known to be missing. `lag_ns` is the
+    time from a frame's birth to its acknowledgement.
     """
 
     recorded: int = 0
@@ -90,9 +92,15 @@ def reconcile(counts: Counts, verified: Verified | None) -> Totals:
     """Compare the acknowledged counts with those on the tape; if the latter are unknown, trust the acknowledgements."""
     if verified is None or verified.exchanges is None or verified.failed is None:
         recorded = max(counts.recorded, counts.stored_exchanges + counts.own_deleted)  # measuring may take long
-        unstored = counts.dropped_bytes, counts.unrecorded
-        unmeasured = recorded - counts.recorded
-        return Totals(recorded, counts.failed, *unstored, _damage(verified), counts.non_generations, unmeasured)
+        return Totals(
+            recorded,
+            counts.failed,
+            missing_bytes=counts.dropped_bytes,
+            missing_exchanges=counts.unrecorded,
+            problems=_damage(verified),
+            non_generations=counts.non_generations,
+            unmeasured=recorded - counts.recorded,
+        )
     exchanges = counts.stored_exchanges - verified.exchanges
     size = 0 if verified.bytes is None else counts.stored_bytes - verified.bytes
     problems = _damage(verified)
@@ -125,7 +133,7 @@ class LossReporter:
     _reported: tuple[int, int] = (0, 0)
     _next_ns: int = 0
     _ongoing: bool = False
-    _waiting: bool = False
+    _is_behind: bool = False
 
     def report(self, now: int, counts: Counts, lag_ns: int, silent_ns: int, *, lacking: bool) -> str | None:
         """Return the line that is due, if any. `lacking`: a running exchange lacks a part of its relayed bytes.
@@ -134,25 +142,25 @@ class LossReporter:
         """
         lost = (counts.dropped_bytes, counts.unrecorded)
         if self._ongoing and not lacking and lag_ns < LATE_NS:
-            self._reported, self._ongoing, self._waiting = lost, False, False
+            self._reported, self._ongoing, self._is_behind = lost, False, False
             return f"nothing is lost any more; in all, {_amount(lost[1], lost[0])} could not be stored"
         if lost != self._reported and now >= self._next_ns:
             self._reported, self._next_ns, self._ongoing = lost, now + REPORT_NS, True
             return f"{_amount(lost[1], lost[0])} could not be stored; streams go on"
         # One line when the writer does not answer, though nothing is lost yet, and one when it does again.
-        if lag_ns > REPORT_NS and not (self._waiting or self._ongoing):
-            self._waiting = True
+        if lag_ns > REPORT_NS and not (self._is_behind or self._ongoing):
+            self._is_behind = True
             seconds = (silent_ns if silent_ns > REPORT_NS else lag_ns) // 1_000_000_000
             late = "nothing could be written for" if silent_ns > REPORT_NS else "writing is behind by"
             return f"{late} {seconds} s; new data is kept in memory"
-        if self._waiting and lag_ns < LATE_NS:
-            self._waiting = False
+        if self._is_behind and lag_ns < LATE_NS:
+            self._is_behind = False
             return "works again, nothing was lost meanwhile"
         return None
 
 
 SLOT_BYTES = 256 << 10
-"""A slot of the file beside the tape."""
+"""Size of a slot of the file beside the tape: 1,700 exchanges with their facts, or 6,000 with their sizes."""
 _SLOTS = 2
 _HEAD = struct.Struct("<8sQII")
 _MAGIC = b"wtlost\x00\x01"
@@ -194,24 +202,29 @@ class Unstored(msgspec.Struct, array_like=True, frozen=True):
 def path_of(tape: Path, session: str = "") -> Path:
     """Return the path of the file of a session's losses beside a tape; without a session, that of the first."""
     tape = paths.real(tape)
-    first = tape.with_name(tape.name + ".unstored")
-    own = first.with_name(f"{first.name}.{session}")
-    return own if session and paths.exists(own) else first
+    shared = tape.with_name(tape.name + ".unstored")
+    named = shared.with_name(f"{shared.name}.{session}")
+    return named if session and paths.exists(named) else shared
 
 
-def prepare(tape: Path, session: str, others: Collection[str] = ()) -> None:
+def prepare(tape: Path, session: str, recording: Collection[str] = ()) -> None:
     """Make the file, private and with all of its room, and note the session. Raises `TapeBusy`.
 
-    Files of the sessions `others` stay: they are still recorded.
+    Files of sessions that are still `recording` stay.
     """
     path = path_of(tape)
-    if (present := _read(path)) is not None and present.session in others:
+    if (present := _newest_slot(path)) is not None and present.session in recording:
         path = path.with_name(f"{path.name}.{session}")
     try:
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
         try:
             os.fchmod(descriptor, 0o600)
-            _take_room(descriptor)
+            size = _SLOTS * SLOT_BYTES
+            if hasattr(os, "posix_fallocate"):  # macOS has none
+                os.posix_fallocate(descriptor, 0, size)
+            position = 0
+            while position < size:  # not every file system honours a mere reservation
+                position += os.pwrite(descriptor, bytes(size - position), position)
             os.pwrite(descriptor, _encode(0, Unstored(session)), 0)
             os.fsync(descriptor)
         finally:
@@ -222,46 +235,35 @@ def prepare(tape: Path, session: str, others: Collection[str] = ()) -> None:
         raise TapeBusy(f"{path} cannot be written ({error.strerror}): {cure}, or use another tape") from error
 
 
-def _take_room(descriptor: int) -> None:
-    """Reserve the bytes of all slots and write them, as not every file system honours a mere reservation."""
-    size = _SLOTS * SLOT_BYTES
-    if hasattr(os, "posix_fallocate"):  # macOS has none
-        os.posix_fallocate(descriptor, 0, size)
-    written = 0
-    while written < size:
-        written += os.pwrite(descriptor, bytes(size - written), written)
-
-
 def read(tape: Path, session: str = "") -> Unstored | None:
     """Return the losses in the file of a session, or the first; None without a file or a whole slot in it."""
-    found = _read(path_of(tape, session))
-    return found if found is None or session in ("", found.session) else None
+    unstored = _newest_slot(path_of(tape, session))
+    return unstored if unstored is None or session in ("", unstored.session) else None
 
 
 def read_all(tape: Path) -> list[Unstored]:
     """Return the losses in the files of all sessions."""
-    first = path_of(tape)
-    paths = [first, *first.parent.glob(f"{glob.escape(first.name)}.*")]
-    return [unstored for path in paths if (unstored := _read(path)) is not None]
+    shared = path_of(tape)
+    paths = [shared, *shared.parent.glob(f"{glob.escape(shared.name)}.*")]
+    return [unstored for path in paths if (unstored := _newest_slot(path)) is not None]
 
 
-def _read(path: Path) -> Unstored | None:
+def _newest_slot(path: Path) -> Unstored | None:
+    """Return the contents of a file: those of the whole slot with the highest number."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
         return None
     with open(descriptor, "rb") as file:
         slots = [file.read(SLOT_BYTES) for _ in range(_SLOTS)]
-    return max(_whole(slots), key=lambda slot: slot[0], default=(0, None))[1]
-
-
-def _whole(slots: Iterable[bytes]) -> Iterator[tuple[int, Unstored]]:
+    newest, newest_number = None, -1
     for slot in slots:
         with contextlib.suppress(struct.error, msgspec.MsgspecError):
             magic, number, size, checksum = _HEAD.unpack_from(slot)
             payload = slot[_HEAD.size : _HEAD.size + size]
-            if magic == _MAGIC and len(payload) == size and zlib.crc32(payload) == checksum:
-                yield number, msgspec.msgpack.decode(payload, type=Unstored)
+            if magic == _MAGIC and len(payload) == size and zlib.crc32(payload) == checksum and number > newest_number:
+                newest, newest_number = msgspec.msgpack.decode(payload, type=Unstored), number
+    return newest
 
 
 def remove(tape: Path, session: str) -> None:
@@ -278,46 +280,42 @@ class Keeper:
         if session and read(tape, session) is None:
             raise FileNotFoundError(errno.ENOENT, "it was removed")
         self._descriptor = os.open(path_of(tape, session), os.O_RDWR | os.O_NOFOLLOW)
-        self._waiting: queue.SimpleQueue[Unstored | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Unstored | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write, daemon=True)
         self._thread.start()
 
     def keep(self, unstored: Unstored) -> None:
         """Replace the file's contents in the background; return at once."""
-        self._waiting.put(unstored)
+        self._queue.put(unstored)
 
     def close(self, seconds: float) -> None:
         """Wait at most `seconds` until all of it is written."""
-        self._waiting.put(None)
+        self._queue.put(None)
         self._thread.join(seconds)
 
     def _write(self) -> None:
         number = 0
         with contextlib.suppress(OSError), open(self._descriptor, "r+b", buffering=0):
-            while (unstored := self._waiting.get()) is not None:
+            while (unstored := self._queue.get()) is not None:
                 number += 1
                 os.pwrite(self._descriptor, _encode(number, unstored), number % _SLOTS * SLOT_BYTES)
             os.fsync(self._descriptor)
 
 
 def _encode(number: int, unstored: Unstored) -> bytes:
-    """Encode a slot; where exchanges are too many, the last are only counted."""
+    """Encode a slot; where exchanges are too many, only their sizes, and of the last ones only the count."""
     payload = msgspec.msgpack.encode(unstored)
     while len(payload) > SLOT_BYTES - _HEAD.size:
-        unstored = _shortened(unstored)
+        exchanges = unstored.exchanges
+        sizes = [
+            Relayed(id=exchange.id, bytes=exchange.bytes, client_bytes=exchange.client_bytes) for exchange in exchanges
+        ]
+        count = len(sizes) * 9 // 10 if sizes == exchanges else len(sizes)
+        unstored = msgspec.structs.replace(
+            unstored,
+            exchanges=sizes[:count],
+            unlisted=unstored.unlisted + len(sizes) - count,
+            unlisted_bytes=unstored.unlisted_bytes + sum(exchange.all_bytes for exchange in sizes[count:]),
+        )
         payload = msgspec.msgpack.encode(unstored)
     return _HEAD.pack(_MAGIC, number, len(payload), zlib.crc32(payload)) + payload
-
-
-def _shortened(unstored: Unstored) -> Unstored:
-    """Keep only the sizes of exchanges; if that is done, keep only the count of the last tenth."""
-    bare = [Relayed(id=one.id, bytes=one.bytes, client_bytes=one.client_bytes) for one in unstored.exchanges]
-    if bare != unstored.exchanges:
-        return msgspec.structs.replace(unstored, exchanges=bare)
-    listed = len(bare) * 9 // 10
-    return msgspec.structs.replace(
-        unstored,
-        exchanges=bare[:listed],
-        unlisted=unstored.unlisted + len(bare) - listed,
-        unlisted_bytes=unstored.unlisted_bytes + sum(one.all_bytes for one in bare[listed:]),
-    )

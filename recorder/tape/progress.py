@@ -1,7 +1,7 @@
 """The progress of writing exchanges: the additions of a batch to each, and its facts in memory until it is settled.
 
-A transaction may fail, and its batch is tried again: so a batch changes copies (`again`), which replace the originals
-after the commit.
+A transaction may fail, and its batch is tried again: so a batch changes copies, which replace the originals after the
+commit.
 """
 
 import dataclasses
@@ -14,12 +14,7 @@ from wiretape.recorder.decode.exchange import Reads
 from wiretape.recorder.tape import journal, packing
 
 _KEPT_BYTES = 128 << 10
-"""Size limit of an exchange's bodies for keeping its facts in memory until it is settled …"""
-_ALL_KEPT_BYTES = 64 << 20
-"""… if that of all of them is no more than this."""
-_KEPT_BESIDES = 3 << 10
-"""Approximate memory of an exchange's facts besides its bodies."""
-_RUN_COLUMNS = (attrgetter("at_ns"), attrgetter("relayed_ns"), attrgetter("sizes"))
+"""Size limit of an exchange's bodies for keeping its facts in memory until it is settled."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -41,10 +36,10 @@ class Facts:
     @classmethod
     def of(cls, row: dict[str, Any], request: RecordedRequest) -> "Facts | None":
         """Return the facts of an exchange that begins; None if they are too large to be kept."""
-        size = _KEPT_BESIDES + len(request.body or b"")
+        size = (3 << 10) + len(request.body or b"")  # the facts besides the body take about 3 KiB
         return cls(row, request, size=size) if size <= _KEPT_BYTES else None
 
-    def again(self) -> "Facts":
+    def copy(self) -> "Facts":
         """Return a copy to be changed by a transaction that may fail."""
         heads = self.request, self.response_headers, self.response_trailers
         return Facts(self.row.copy(), *heads, self.runs.copy(), self.size)
@@ -55,8 +50,8 @@ class Facts:
             (run, _), *_ = self.runs
             at_ns, relayed_ns, sizes = run.at_ns, run.relayed_ns, run.sizes
         else:
-            columns = [[value for run, _ in self.runs for value in column(run)] for column in _RUN_COLUMNS]
-            at_ns, relayed_ns, sizes = columns
+            columns = attrgetter("at_ns"), attrgetter("relayed_ns"), attrgetter("sizes")
+            at_ns, relayed_ns, sizes = ([value for run, _ in self.runs for value in column(run)] for column in columns)
         reads = Reads(range(len(sizes)), at_ns, relayed_ns, list(accumulate(sizes, initial=0))[:-1], sizes)
         if sizes and not at_ns:
             reads = Reads((), (), (), (), ())
@@ -74,8 +69,8 @@ class FactsInMemory:
     size: int = 0
 
     def has_room(self, facts: Facts) -> bool:
-        """Return True if these facts can be kept besides all others."""
-        return self.size + facts.size <= _ALL_KEPT_BYTES
+        """Return True if these facts can be kept besides all others: those that cannot are read back from the tape."""
+        return self.size + facts.size <= 64 << 20
 
     def take(self, no: int) -> Facts | None:
         """Remove and return the facts of a finished exchange; None if they have to be read back."""
@@ -86,21 +81,21 @@ class FactsInMemory:
 
 @dataclasses.dataclass(slots=True)
 class Direction:
-    """The progress of writing one direction; `runs` are reads and bytes about to be written, with their offsets."""
+    """The progress of writing one direction: `size` bytes; `runs` are reads about to be written, with their offsets."""
 
     next_seq: int = 0
-    stored: int = 0
+    size: int = 0
     runs: list[tuple[int, journal.ReadRun, bytes]] = dataclasses.field(default_factory=list)
 
-    def again(self) -> "Direction":
+    def copy(self) -> "Direction":
         """Return a copy to be changed by a transaction that may fail; all before is written."""
-        return Direction(self.next_seq, self.stored)
+        return Direction(self.next_seq, self.size)
 
     def add(self, run: journal.ReadRun, data: bytes) -> None:
         """Append reads that follow the present ones."""
-        self.runs.append((self.stored, run, data))
+        self.runs.append((self.size, run, data))
         self.next_seq += len(run.sizes)
-        self.stored += len(data)
+        self.size += len(data)
 
     def segments(self, no: int | None) -> list[tuple[Any, ...]]:
         """Return the rows for the reads that are about to be written. Raises `OverflowError` as `packing.packed`."""
@@ -121,16 +116,16 @@ class Progress:
     no: int | None
     body: Direction = dataclasses.field(default_factory=Direction)
     client: Direction | None = None
-    ended: bool = False
+    has_ended: bool = False
     uploaded: int | None = None
     facts: Facts | None = None
     changes: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-    def again(self) -> "Progress":
+    def copy(self) -> "Progress":
         """Return a copy to be changed by a transaction that may fail; all before is written."""
-        client = self.client and self.client.again()
-        facts = self.facts and self.facts.again()
-        return Progress(self.no, self.body.again(), client, self.ended, self.uploaded, facts)
+        client = self.client and self.client.copy()
+        facts = self.facts and self.facts.copy()
+        return Progress(self.no, self.body.copy(), client, self.has_ended, self.uploaded, facts)
 
     def direction(self, run: journal.ReadRun) -> Direction:
         if not run.is_client:
@@ -139,7 +134,6 @@ class Progress:
         return self.client
 
     def change(self, values: dict[str, Any]) -> None:
-        """Enter columns."""
         self.changes.update(values)
         if self.facts is not None and self.facts.row is not self.changes:
             self.facts.row.update(values)

@@ -8,7 +8,7 @@ are counted as missing.
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, exists, insert, select, update
 
@@ -46,11 +46,22 @@ def returning(connection: Connection, uuids: Collection[str] = ()) -> list[Retur
     return [ReturningSession(no, uuid, pid) for no, uuid, pid, boot in rows if may_return(pid, boot)]
 
 
-def missing(connection: Connection, unstored: Unstored) -> tuple[int, int]:
-    """Count the exchanges of `unstored` that are not on the tape at all, and the bytes of their bodies."""
+class Amount(NamedTuple):
+    """A number of exchanges, and the bytes of their bodies."""
+
+    exchanges: int
+    bytes: int
+
+
+def count_missing(connection: Connection, unstored: Iterable[Unstored]) -> Amount:
+    """Count the unstored exchanges that are not on the tape at all."""
+    exchange_count = byte_count = 0
     with connection.begin():
-        sizes = [one.all_bytes for one in unstored.exchanges if number_of(connection, one.id) is None]
-    return unstored.unlisted + len(sizes), unstored.unlisted_bytes + sum(sizes)
+        for part in unstored:
+            sizes = [relayed.all_bytes for relayed in part.exchanges if number_of(connection, relayed.id) is None]
+            exchange_count += part.unlisted + len(sizes)
+            byte_count += part.unlisted_bytes + sum(sizes)
+    return Amount(exchange_count, byte_count)
 
 
 def number_of(connection: Connection, id: str) -> int | None:
@@ -64,22 +75,22 @@ def recover(
     unstored: Iterable[Unstored] = (),
     *,
     of: Collection[int] | None = None,
-    besides: Collection[int] = (),
+    spared: Collection[int] = (),
     ids: Collection[str] | None = None,
 ) -> list[int]:
     """End the open exchanges of recorders that died, and enter those that the tape lacks; return their numbers.
 
-    Only those `of` some sessions, if given, those of sessions `besides` excepted, or only those with `ids`. Each
-    ends as its recorder knew it to have ended, where that is in `unstored`.
+    Only those `of` some sessions, if given, or with `ids`, and none of `spared` sessions. Each ends as its recorder
+    knew it to have ended, where that is in `unstored`.
     """
     connection = appending.connection
     columns = (exchanges.c.no, exchanges.c.id, exchanges.c.status, exchanges.c.framing)
-    statement = select(*columns).where(exchanges.c.ended_by.is_(None), exchanges.c.session_no.not_in(besides))
+    statement = select(*columns).where(exchanges.c.ended_by.is_(None), exchanges.c.session_no.not_in(spared))
     if of is not None:
         statement = statement.where(exchanges.c.session_no.in_(of))
     if ids is not None:
         statement = statement.where(exchanges.c.id.in_(ids))
-    relayed = {one.id: one for part in unstored for one in part.exchanges}
+    relayed = {exchange.id: exchange for part in unstored for exchange in part.exchanges}
     with connection.begin():
         dead = connection.execute(statement).all()
         for no, id, status, framing in dead:
@@ -91,15 +102,12 @@ def recover(
         numbers = [row.no for row in dead]
         for part in unstored:
             session_no = connection.execute(select(sessions.c.no).where(sessions.c.uuid == part.session)).scalar()
-            if session_no is not None and session_no not in besides and (of is None or session_no in of):
-                numbers += [_enter(appending, session_no, one) for one in _lacking(connection, part, ids)]
+            if session_no is not None and session_no not in spared and (of is None or session_no in of):
+                for exchange in part.exchanges:
+                    is_known = exchange.began is not None and (ids is None or exchange.id in ids)
+                    if is_known and number_of(connection, exchange.id) is None:
+                        numbers.append(_enter(appending, session_no, exchange))
     return numbers
-
-
-def _lacking(connection: Connection, unstored: Unstored, ids: Collection[str] | None) -> list[Relayed]:
-    """Return the exchanges that are missing on the tape, but known well enough to enter them."""
-    known = [one for one in unstored.exchanges if one.began is not None and (ids is None or one.id in ids)]
-    return [one for one in known if number_of(connection, one.id) is None]
 
 
 def _enter(appending: Appending, session_no: int, relayed: Relayed) -> int:

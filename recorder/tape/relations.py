@@ -15,9 +15,6 @@ from dataclasses import dataclass, field
 from wiretape.recorder.process import boot_id, is_gone
 from wiretape.recorder.tape.channels import Channel, Key
 
-_RETURN_NS = 30_000_000_000
-"""Time allowed for a relay that has lost its writer to return, unless its process has ended."""
-
 
 @dataclass(frozen=True, slots=True)
 class Absence:
@@ -37,14 +34,15 @@ class Relations:
 
     def expect(self, key: Key, now: int, open: Collection[str] = ()) -> None:
         """Wait for a relay to return."""
-        self.absent[key] = Absence(frozenset(open), now + _RETURN_NS)
+        # Between two starts of a writer it waits 5 s at most, and loading takes seconds on a busy machine.
+        self.absent[key] = Absence(frozenset(open), now + 30_000_000_000)
 
     def expect_workers(self, relay: Channel, present: Iterable[Channel], now: int) -> None:
         """Wait for this relay no more, but for its recorder's workers."""
         self.absent.pop(relay.key, None)
-        known = {*self.absent, *(other.key for other in present)}
+        keys = {*self.absent, *(channel.key for channel in present)}
         for pid in relay.relay.workers:
-            if (key := (pid, relay.session_no, True)) not in known:
+            if (key := Key(pid, relay.session_no, is_worker=True)) not in keys:
                 self.expect(key, now)
 
     def given_up(self, now: int, *, at_end: bool) -> Iterator[tuple[int, Absence]]:
@@ -53,19 +51,19 @@ class Relations:
         At the end of a writer nobody's time is over: the next writer waits for those whose processes live.
         """
         for key, absence in list(self.absent.items()):
-            if is_gone(key[0], boot_id()) or (now >= absence.until and not at_end):
+            if is_gone(key.pid, boot_id()) or (now >= absence.until and not at_end):
                 del self.absent[key]
-                yield key[1], absence
+                yield key.session_no, absence
 
-    def ended(
-        self, session_no: int, left: Collection[str], present: Iterable[Channel], running: Iterable[str]
+    def orphans(
+        self, session_no: int, abandoned: Collection[str], present: Iterable[Channel], open_ids: Iterable[str]
     ) -> set[str] | None:
         """Return those of a session's exchanges that none of its relays has; None if it has no relay: all of them.
 
-        While some relays are absent, only those that were `left` by one are known to have ended; else all of `running`.
+        While some relays are absent, only those that one has `abandoned` are known to have ended; else all `open_ids`.
         """
-        absent = [absence.open for key, absence in self.absent.items() if key[1] == session_no]
-        here = [relay.open | relay.ended for relay in present]  # an end may wait to be committed
-        if not (absent or here):
+        of_absent = [absence.open for key, absence in self.absent.items() if key.session_no == session_no]
+        of_present = [relay.open | relay.unmeasured for relay in present]  # an end may wait to be committed
+        if not (of_absent or of_present):
             return None
-        return {*left, *(() if absent else running)}.difference(*here, *absent)
+        return {*abandoned, *(() if of_absent else open_ids)}.difference(*of_present, *of_absent)

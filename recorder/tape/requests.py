@@ -8,18 +8,9 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Final
 
-from wiretape.recorder.tape.weaving import LAST_VERSION, Family, Part, Recent, Step, may_share
+from wiretape.recorder.tape.weaving import LAST_VERSION, Extension, Family, Part, Recent, may_share
 
-_IS_STORED: Final = "SELECT 1 FROM exchanges WHERE no = ?"
-_NEXT_FAMILY: Final = "SELECT coalesce(max(family), 0) + 1 FROM request_parts"
-_CLEAR: Final = "UPDATE exchanges SET request_body = NULL WHERE no = ?"
 _INSERT_VERSION: Final = "INSERT INTO request_versions (exchange_no, family, version) VALUES (?, ?, ?)"
-_INSERT_PART: Final = f"""INSERT INTO request_parts (family, position, since, until, data)
-    VALUES (?, ?, ?, {LAST_VERSION}, ?)"""
-_COPY: Final = """INSERT INTO request_parts (family, position, since, until, data)
-    SELECT family, ?, since, until, substr(data, ?, ?) FROM request_parts WHERE no = ?"""
-_REDUCE: Final = "UPDATE request_parts SET position = ?, data = substr(data, ?, ?) WHERE no = ?"
-_END: Final = "UPDATE request_parts SET until = ? WHERE no = ?"
 
 
 class Requests:
@@ -44,43 +35,56 @@ class Requests:
     def _extend(self, no: int, body: bytes) -> bool:
         """Store a body as the next version of a family; return False if there is none."""
         for family in self._recent.nearest(body):
-            if (extended := family.extended(no, body)) is None:
+            if (extension := family.extended(no, body)) is None:
                 continue
             self._recent.drop(family)
             # If the exchange was deleted meanwhile, so were its parts.
-            if self._driver.execute(_IS_STORED, (family.exchange_no,)).fetchone() is not None:
-                self._store(*extended)
+            is_stored = self._driver.execute("SELECT 1 FROM exchanges WHERE no = ?", (family.exchange_no,))
+            if is_stored.fetchone() is not None:
+                self._store(extension)
                 return True
         return False
 
-    def _store(self, cut: Family, after: Family, step: Step) -> None:
+    def _store(self, extension: Extension) -> None:
         """Store the parts of a version.
 
         Rows never grow, and the larger piece of a part stays where it is: both would leave pages half empty.
         """
-        run, rows = self._driver.execute, cut.rows
-        if cut.version == 1:
-            (cut.no,) = (after.no,) = run(_NEXT_FAMILY).fetchone()
-            self._insert(cut, 1, cut.parts())
-            run(_INSERT_VERSION, (cut.exchange_no, cut.no, 1))
-            run(_CLEAR, (cut.exchange_no,))
-        for position, size, rest, to in step.splits:
-            row = rows[position]
-            (small, moved, start), (large, kept, first) = sorted([(size, position, 1), (rest, to, size + 1)])
-            rows[moved] = _row_of(run(_COPY, (moved, start, small, row)))
-            run(_REDUCE, (kept, first, large, row))
-            rows[kept] = row
-        self._driver.executemany(_END, [(cut.version, rows.pop(position)) for position in step.ended])
-        self._insert(cut, after.version, step.added)
-        run(_INSERT_VERSION, (after.exchange_no, after.no, after.version))
-        self._recent.put(after)
+        family, successor = extension.family, extension.successor
+        run, rows = self._driver.execute, family.rows
+        if family.version == 1:
+            (family.no,) = run("SELECT coalesce(max(family), 0) + 1 FROM request_parts").fetchone()
+            successor.no = family.no
+            self._insert(family, 1, family.parts())
+            run(_INSERT_VERSION, (family.exchange_no, family.no, 1))
+            run("UPDATE exchanges SET request_body = NULL WHERE no = ?", (family.exchange_no,))
+        for split in extension.splits:
+            row = rows[split.position]
+            start, end = (split.size, split.position, 1), (split.end_size, split.end_position, split.size + 1)
+            (small, small_position, small_start), (large, large_position, large_start) = sorted([start, end])
+            rows[small_position] = self._insert_row(
+                """INSERT INTO request_parts (family, position, since, until, data)
+                SELECT family, ?, since, until, substr(data, ?, ?) FROM request_parts WHERE no = ?""",
+                (small_position, small_start, small, row),
+            )
+            reduce = "UPDATE request_parts SET position = ?, data = substr(data, ?, ?) WHERE no = ?"
+            run(reduce, (large_position, large_start, large, row))
+            rows[large_position] = row
+        end_parts = "UPDATE request_parts SET until = ? WHERE no = ?"
+        ended_rows = [(family.version, rows.pop(position)) for position in extension.ended_positions]
+        self._driver.executemany(end_parts, ended_rows)
+        self._insert(family, successor.version, extension.added)
+        run(_INSERT_VERSION, (successor.exchange_no, successor.no, successor.version))
+        self._recent.put(successor)
 
     def _insert(self, family: Family, since: int, parts: Iterable[Part]) -> None:
+        statement = f"""INSERT INTO request_parts (family, position, since, until, data)
+            VALUES (?, ?, ?, {LAST_VERSION}, ?)"""
         for position, data in parts:
-            family.rows[position] = _row_of(self._driver.execute(_INSERT_PART, (family.no, position, since, data)))
+            family.rows[position] = self._insert_row(statement, (family.no, position, since, data))
 
-
-def _row_of(cursor: sqlite3.Cursor) -> int:
-    """Return the number of the row that was inserted."""
-    assert cursor.lastrowid is not None
-    return cursor.lastrowid
+    def _insert_row(self, statement: str, values: tuple[object, ...]) -> int:
+        """Insert a row, and return its number."""
+        cursor = self._driver.execute(statement, values)
+        assert cursor.lastrowid is not None
+        return cursor.lastrowid

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import msgspec
 from sqlalchemy import BigInteger, Connection, delete, exists, func, not_, select
 
 from wiretape.recorder.clock import Clock
@@ -35,17 +36,12 @@ from wiretape.recorder.tape.schema import (
 
 _BATCH = 100
 """Exchanges deleted in one transaction: short enough for a recorder to commit in between."""
-_SLICE = 20
-"""Exchanges that a recorder deletes at once, between two of its commits."""
-_LOOK_NS = 1_000_000_000
-_STORED = (
+_STORED_BYTES = (
     exchanges.c.bytes
     - exchanges.c.gap_bytes
     + func.coalesce(exchanges.c.client_bytes - exchanges.c.client_gap_bytes, 0, type_=BigInteger)
 )
 """Bytes of an exchange's reads."""
-_ROOM = 0.95
-"""Share of its limit to which a full tape is reduced, so that not every commit deletes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +67,15 @@ class DeletionSummary:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """Exchanges that a recorder deletes at once; `by_session` has the counts of `Deleted` that are a session's own."""
+    """Exchanges that a recorder deletes at once, and the reports of a session's own, by its number."""
 
     exchanges: int
-    by_session: dict[int, tuple[int, int, int, int]]
+    by_session: dict[int, Deleted]
 
-    def told(self, session_no: int, *, all: bool) -> Deleted:
+    def of(self, session_no: int, *, all: bool) -> Deleted:
         """Return the report for a session: with `all` exchanges, or only its own."""
-        own = self.by_session.get(session_no, (0, 0, 0, 0))
-        return Deleted(self.exchanges if all else own[0], *own)
+        own = self.by_session.get(session_no, Deleted(0, 0, 0, 0))
+        return msgspec.structs.replace(own, exchanges=self.exchanges) if all else own
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +113,8 @@ def past(
         oldest = oldest.where(exists().where(settlements.c.exchange_no == exchanges.c.no))
     ids: Sequence[str] = ()
     if limits.age is not None:
-        before = datetime.fromisoformat(clock.wall()) - limits.age
-        aged = oldest.where(exchanges.c.started_at < before.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+        limit = datetime.fromisoformat(clock.wall()) - limits.age
+        aged = oldest.where(exchanges.c.started_at < limit.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
         ids = connection.execute(aged.limit(most)).scalars().all()
     if limits.size is not None and (used := size(connection).used) > limits.size:
         total = connection.execute(select(func.count()).select_from(exchanges)).scalar_one()
@@ -134,7 +130,7 @@ def summary(connection: Connection, ids: Sequence[str]) -> DeletionSummary:
     began: list[str] = []
     for start in range(0, len(ids), _BATCH):
         ends = cells.least(exchanges.c.started_at), cells.greatest(exchanges.c.started_at)
-        statement = select(func.count(), func.sum(_STORED), *ends).where(
+        statement = select(func.count(), func.sum(_STORED_BYTES), *ends).where(
             exchanges.c.id.in_(ids[start : start + _BATCH])
         )
         number, bytes_, first, last = connection.execute(statement).one()
@@ -190,10 +186,10 @@ def vacuum(connection: Connection, path: Path) -> tuple[Size, Size]:
     """
     connection.rollback()
     with connection.begin():
-        before = size(connection)
+        old_size = size(connection)
     free = shutil.disk_usage(path.parent).free
-    if free < 2 * before.used:
-        need = 2 * before.used - free
+    if free < 2 * old_size.used:
+        need = 2 * old_size.used - free
         raise TapeBusy(f"{path} cannot be rewritten: the disk needs {need:,} more free bytes for it: free some space")
     connection.rollback()
     # SQLite would take the system's temporary folder, which may be smaller and is others' too.
@@ -206,7 +202,7 @@ def vacuum(connection: Connection, path: Path) -> tuple[Size, Size]:
             " and run 'wiretape db vacuum' again"
         )
     with connection.begin():
-        return before, size(connection)
+        return old_size, size(connection)
 
 
 class Pruner:
@@ -221,19 +217,26 @@ class Pruner:
         self.due = clock.now()
         """Time of the next `step`, on the monotonic clock."""
 
-    def step(self, announce: Callable[[int, Removed], None] = lambda first, removed: None) -> Removed:
+    def step(self, announce: Callable[[int, Removed], None] = lambda first_no, removed: None) -> Removed:
         """Delete some exchanges past the limits, in one transaction. Raises SQLite's errors.
 
         `announce` is called before, with the number of the first exchange: if this process is killed before it
         reports the end, the next writer asks `is_done`.
         """
-        self.due = self._clock.now() + _LOOK_NS
+        self.due = self._clock.now() + 1_000_000_000
+        limits = self._limits
+        if limits.size is not None and self._is_shrinking:
+            # A full tape is reduced to 95 % of its limit, so that not every commit deletes.
+            limits = TapeLimits(limits.age, int(limits.size * 0.95))
         with self._connection.begin():
-            ids = past(self._connection, self._target(), self._clock, settled=True, most=_SLICE)
+            # 20 at once: the next commit of the recorder waits for them.
+            ids = past(self._connection, limits, self._clock, settled=True, most=20)
             removed = self._removed(ids)
-            first = self._connection.execute(select(func.min(exchanges.c.no)).where(exchanges.c.id.in_(ids))).scalar()
-        if first is not None:
-            announce(first, removed)
+            first_no = self._connection.execute(
+                select(func.min(exchanges.c.no)).where(exchanges.c.id.in_(ids))
+            ).scalar()
+        if first_no is not None:
+            announce(first_no, removed)
         self._is_shrinking = sum(erase(self._connection, ids)) > 0
         if self._is_shrinking:
             self.due = self._clock.now()
@@ -241,21 +244,15 @@ class Pruner:
 
     def is_done(self, announced: Deleting) -> bool:
         """Return True if the announced exchanges have been deleted."""
-        first = select(exchanges.c.no).where(exchanges.c.no == announced.first_no)
+        statement = select(exchanges.c.no).where(exchanges.c.no == announced.first_no)
         with self._connection.begin():
-            return self._connection.execute(first).scalar() is None
-
-    def _target(self) -> TapeLimits:
-        limit = self._limits.size
-        if limit is None or not self._is_shrinking:
-            return self._limits
-        return TapeLimits(self._limits.age, int(limit * _ROOM))
+            return self._connection.execute(statement).scalar() is None
 
     def _removed(self, ids: Sequence[str]) -> Removed:
         failed = func.count().filter(COVERED, measures.c.outcome.in_(FAILURES))
-        size = func.coalesce(func.sum(_STORED), 0)
-        own = func.count(), failed, size, func.count().filter(not_(COVERED))
-        statement = select(exchanges.c.session_no, *own).group_by(exchanges.c.session_no)
+        size = func.coalesce(func.sum(_STORED_BYTES), 0)
+        counts = func.count(), failed, size, func.count().filter(not_(COVERED))
+        statement = select(exchanges.c.session_no, *counts).group_by(exchanges.c.session_no)
         statement = statement.select_from(exchanges).outerjoin(measures).where(exchanges.c.id.in_(ids))
-        found = self._connection.execute(statement).all()
-        return Removed(len(ids), {session_no: (*counts,) for session_no, *counts in found})
+        rows = self._connection.execute(statement).all()
+        return Removed(len(ids), {session_no: Deleted(count, count, *others) for session_no, count, *others in rows})

@@ -53,24 +53,15 @@ _JSON_MEASURES: Final = [
     position for position, column in enumerate(measures.c) if isinstance(cells.declared(column), JSON)
 ]
 _FLAGS, _ICL = map(measures.c.keys().index, ("flags", "icl"))
-_OF_FINISHED: Final = [name for name in journal.Finished.__struct_fields__ if name in measures.c]
-_figures_of = attrgetter(*_OF_FINISHED)
+_SHARED_FIELDS: Final = [name for name in journal.Finished.__struct_fields__ if name in measures.c]
+_figures_of = attrgetter(*_SHARED_FIELDS)
 _values_of = attrgetter(*measures.c.keys()[1:])
 _INSERT_MEASURES: Final = f"INSERT OR REPLACE INTO measures ({MEASURES}) VALUES ({', '.join('?' * len(measures.c))})"
 INSERT_BODY: Final = {
     table: f"INSERT INTO {table.name} ({', '.join(table.c.keys())}) VALUES (?, ?, ?, ?, ?, ?, ?)"
     for table in (stream.bodies for stream in STREAMS)
 }
-_NEXT_SETTLEMENT: Final = "SELECT coalesce(max(version) + 1, 1) FROM settlements"
-_INSERT_SETTLEMENT: Final = "INSERT OR REPLACE INTO settlements (exchange_no, version) VALUES (?, ?)"
-_BODY_SIZES: Final = """SELECT exchange_no, sum(length(data)) FROM segments
-    WHERE exchange_no IN (SELECT value FROM json_each(?1)) GROUP BY exchange_no
-    UNION ALL SELECT exchange_no, size FROM bodies WHERE exchange_no IN (SELECT value FROM json_each(?1))"""
 _WITHOUT_SALT: Final = Redactor(None)
-_COMPRESSION: Final = 3
-"""zlib's level: chunks are so repetitive that a higher level takes three times as long for the same size."""
-_SMALL_WINDOW, _SMALL_MEMORY = 12, 4
-"""zlib's window and memory for bodies that fit the window: the usual memory takes five times as long to clear."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,7 +76,7 @@ class Unsettled:
     exchange: Exchange
     reads: Reads
     body: bytes
-    asked: RecordedRequest
+    request: RecordedRequest
     is_settled: bool
     is_packed: bool
 
@@ -118,7 +109,7 @@ class Stored:
 
     @classmethod
     def of(cls, connection: Connection, numbers: Sequence[int]) -> "Stored":
-        """Read exchanges."""
+        """Read exchanges together: one at a time would take a query for each of its parts."""
         if not numbers:
             return cls(connection, {}, {}, {})
         rows = reading.rows_with_requests(connection, numbers)
@@ -131,9 +122,9 @@ class Stored:
         row = self.rows[no]
         exchange = reading.facts_of(self.connection, row)
         body = reading.readable_body(self.connection, no) if row.is_settled else self.received.get(no, b"")
-        asked = RecordedRequest(row.request_headers or [], row.request_body)
-        settled = row.is_settled, row.is_packed
-        return Unsettled(no, row.id, exchange, self.reads.get(no, reading.NO_READS), body, asked, *settled)
+        request = RecordedRequest(row.request_headers or [], row.request_body)
+        reads = self.reads.get(no, reading.NO_READS)
+        return Unsettled(no, row.id, exchange, reads, body, request, row.is_settled, row.is_packed)
 
 
 class BodyRow(NamedTuple):
@@ -150,9 +141,10 @@ class BodyRow(NamedTuple):
     def of(cls, reads: Reads, data: bytes) -> "BodyRow":
         """Pack reads and their bytes."""
         packed = packing.pack(reads) if reads or not data else packing.untimed(len(data))
-        is_small = len(data) <= 1 << _SMALL_WINDOW
-        sizes = (_SMALL_WINDOW, _SMALL_MEMORY) if is_small else (zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL)
-        compressor = zlib.compressobj(_COMPRESSION, zlib.DEFLATED, *sizes)
+        # For a body that fits a window of 4 KiB, the usual memory takes five times as long to clear.
+        window, memory = (12, 4) if len(data) <= 1 << 12 else (zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL)
+        # Chunks are so repetitive that a level above 3 takes three times as long for the same size.
+        compressor = zlib.compressobj(3, zlib.DEFLATED, window, memory)
         packed_data = compressor.compress(data) + compressor.flush()
         return cls(len(data), hashlib.sha256(data).hexdigest(), *packed[2:], packed_data)
 
@@ -182,19 +174,19 @@ def settle(facts: Unsettled) -> Settled:
 def derived(facts: Unsettled) -> Measures | None:
     """Return the measures without credentials: an API may repeat the key that it refuses in its error."""
     try:
-        found = derive(facts.exchange, facts.reads, facts.body, request=facts.asked)
+        measured = derive(facts.exchange, facts.reads, facts.body, request=facts.request)
     except Exception as error:  # noqa: BLE001 - a decoder's bug must not cost the facts: they are derived again
         faults.report(error)
         return None
-    has_turn_error = any("error_code" in turn for turn in found.turns or ())
-    if found.error_code is None and found.error_message is None and not has_turn_error:
-        return found
-    code, message = (text and _WITHOUT_SALT.text(text) for text in (found.error_code, found.error_message))
-    turns = found.turns and [
+    has_turn_error = any("error_code" in turn for turn in measured.turns or ())
+    if measured.error_code is None and measured.error_message is None and not has_turn_error:
+        return measured
+    code, message = (text and _WITHOUT_SALT.text(text) for text in (measured.error_code, measured.error_message))
+    turns = measured.turns and [
         turn | {"error_code": _WITHOUT_SALT.text(turn["error_code"])} if "error_code" in turn else turn
-        for turn in found.turns
+        for turn in measured.turns
     ]
-    return dataclasses.replace(found, error_code=code, error_message=message, turns=turns)
+    return dataclasses.replace(measured, error_code=code, error_message=message, turns=turns)
 
 
 class Settling:
@@ -222,31 +214,34 @@ class Settling:
 
         An exchange may be in the queue twice: a relay that has lost its connection to the writer sends its end again.
         """
-        taken: list[Unsettled] = []
+        unsettled: list[Unsettled] = []
         settling = set[int]()
         size = 0
         with self._connection.begin():
-            not_kept = [no for no in islice(numbers, most) if no not in self._memory.finished]
-            stored = Stored.of(self._connection, self._within(not_kept, most_bytes))
-            while numbers and (not taken or (len(taken) < most and size < most_bytes)):
+            not_in_memory = [no for no in islice(numbers, most) if no not in self._memory.finished]
+            stored = Stored.of(self._connection, self._within(not_in_memory, most_bytes))
+            while numbers and (not unsettled or (len(unsettled) < most and size < most_bytes)):
                 if (no := numbers.popleft()) in settling:
                     continue
                 settling.add(no)
                 if (facts := self._memory.take(no)) is not None:
-                    taken.append(Unsettled.of(no, facts, self._dialects_of(facts.row["session_no"])))
+                    unsettled.append(Unsettled.of(no, facts, self._dialects_of(facts.row["session_no"])))
                 else:
                     if no not in stored.rows:
                         stored = Stored.of(self._connection, [no])
-                    taken.append(stored.unsettled(no))
-                size += taken[-1].size
-        return taken
+                    unsettled.append(stored.unsettled(no))
+                size += unsettled[-1].size
+        return unsettled
 
     def _within(self, numbers: Sequence[int], most_bytes: int) -> Sequence[int]:
         """Return the first exchanges, at least one, up to the one whose stored bytes reach a limit."""
-        listed = msgspec.json.encode(numbers).decode()
-        sizes = dict(self._driver.execute(_BODY_SIZES, (listed,)).fetchall()) if numbers else {}
-        before = accumulate((sizes.get(no) or 0 for no in numbers), initial=0)
-        return [no for no, size in zip(numbers, before, strict=False) if size < most_bytes] or numbers[:1]
+        statement = """SELECT exchange_no, sum(length(data)) FROM segments
+            WHERE exchange_no IN (SELECT value FROM json_each(?1)) GROUP BY exchange_no
+            UNION ALL SELECT exchange_no, size FROM bodies WHERE exchange_no IN (SELECT value FROM json_each(?1))"""
+        parameters = (msgspec.json.encode(numbers).decode(),)
+        sizes = dict(self._driver.execute(statement, parameters).fetchall()) if numbers else {}
+        positions = accumulate((sizes.get(no) or 0 for no in numbers), initial=0)
+        return [no for no, position in zip(numbers, positions, strict=False) if position < most_bytes] or numbers[:1]
 
     def _dialects_of(self, session_no: int) -> str | None:
         """Return the JSON of the dialects declared for a session."""
@@ -260,29 +255,29 @@ class Settling:
         new = [exchange for exchange in settled if not exchange.facts.is_settled]
         with self._connection.begin():
             for stream in STREAMS:
-                rows = [(one.facts.no, *one.bodies[stream]) for one in new if stream in one.bodies]
+                rows = [(each.facts.no, *each.bodies[stream]) for each in new if stream in each.bodies]
                 if rows:
                     self._driver.executemany(INSERT_BODY[stream.bodies], rows)
                     statement = f"DELETE FROM {stream.segments.name} WHERE exchange_no = ?"
                     self._driver.executemany(statement, [row[:1] for row in rows])
-            measured = [(one.facts.no, one.measures) for one in new if one.measures is not None]
+            measured = [(each.facts.no, each.measures) for each in new if each.measures is not None]
             refused = self.put_measures(measured)
-            self.number([exchange.facts.no for exchange in new])
-        return [_finished(one.facts, None if one.facts.no in refused else one.measures) for one in settled]
+            self.number([each.facts.no for each in new])
+        return [_summary(each.facts, None if each.facts.no in refused else each.measures) for each in settled]
 
     def put_measures(self, measured: Sequence[tuple[int, Measures]]) -> set[int]:
         """Store measures of exchanges, in place of any before; return the numbers of those that are refused."""
         refused = set[int]()
         try:
-            self._driver.executemany(_INSERT_MEASURES, [measures_row(*one) for one in measured])
+            self._driver.executemany(_INSERT_MEASURES, [measures_row(no, values) for no, values in measured])
         except Exception as error:  # a value that SQLite refuses must not cost the facts, nor others
             if isinstance(error, sqlite3.OperationalError) or sqlite_code(error) in DAMAGED:
                 raise
             if len(measured) == 1:
                 faults.report(error)
                 return {measured[0][0]}
-            for one in measured:
-                refused |= self.put_measures([one])
+            for exchange in measured:
+                refused |= self.put_measures([exchange])
         return refused
 
     def number(self, numbers: Sequence[int]) -> None:
@@ -290,19 +285,20 @@ class Settling:
 
         Based on the wall clock, numbers increase even after an old copy of the tape was restored.
         """
-        (following,) = self._driver.execute(_NEXT_SETTLEMENT).fetchone()
-        first = max(self._clock.wall_ns() // 1000, following)
-        self._driver.executemany(_INSERT_SETTLEMENT, [(no, first + place) for place, no in enumerate(numbers)])
+        (following,) = self._driver.execute("SELECT coalesce(max(version) + 1, 1) FROM settlements").fetchone()
+        version = max(self._clock.wall_ns() // 1000, following)
+        statement = "INSERT OR REPLACE INTO settlements (exchange_no, version) VALUES (?, ?)"
+        self._driver.executemany(statement, [(no, version + index) for index, no in enumerate(numbers)])
 
 
-def _finished(facts: Unsettled, measured: Measures | None) -> journal.Finished:
+def _summary(facts: Unsettled, measured: Measures | None) -> journal.Finished:
     """Return the summary of an exchange; `measured` is None if measuring failed."""
     exchange = facts.exchange
     if measured is None:
-        recorded = facts.id, exchange.method, exchange.path, exchange.request_model
-        return journal.Finished(*recorded, exchange.status, "unmeasured")
+        model = exchange.request_model
+        return journal.Finished(facts.id, exchange.method, exchange.path, model, exchange.status, "unmeasured")
     model = exchange.request_model or measured.response_model
-    figures = dict(zip(_OF_FINISHED, _figures_of(measured), strict=True)) | {"flags": list(measured.flags)}
+    figures = dict(zip(_SHARED_FIELDS, _figures_of(measured), strict=True)) | {"flags": list(measured.flags)}
     return journal.Finished(facts.id, exchange.method, exchange.path, model, exchange.status, **figures)
 
 

@@ -39,34 +39,33 @@ class Store:
     def begin_session(self, session: journal.Session) -> int:
         """Enter a recorder's run; then end open exchanges of recorders that have ended. Return the session's number."""
         self._session_no = self.enter(session)
-        besides = {self._session_no, *(one.no for one in returning(self.connection))}
-        recover(self.appending, besides=besides)
+        spared = {self._session_no, *(session.no for session in returning(self.connection))}
+        recover(self.appending, spared=spared)
         return self._session_no
 
     def enter(self, session: journal.Session) -> int:
         """Enter a recorder's run, or find it again; return its number."""
         with self.connection.begin():
             if (no := self.number_of(session.uuid)) is None:
-                no = self._enter(session)
+                salt = self.connection.execute(select(sessions.c.salt).order_by(sessions.c.no).limit(1)).scalar()
+                redactor = Redactor(salt := salt or secrets.token_bytes(32))
+                values = msgspec.structs.asdict(session) | {
+                    "salt": salt,
+                    "upstreams": [[name, redactor.url(url)] for name, url in session.upstreams],
+                    "imported_from": session.imported_from and redactor.text(session.imported_from),
+                }
+                self.connection.execute(insert(sessions).values(**values, heartbeat_at=session.started_at))
+                no = int(self._driver.execute("SELECT max(no) FROM sessions").fetchone()[0])
             salt = self.connection.execute(select(sessions.c.salt).where(sessions.c.no == no)).scalar_one()
             self.appending.redactor = Redactor(salt)  # the same for all sessions of a tape
         return no
-
-    def _enter(self, session: journal.Session) -> int:
-        salt = self.connection.execute(select(sessions.c.salt).order_by(sessions.c.no).limit(1)).scalar()
-        salt = salt or secrets.token_bytes(32)
-        upstreams = [[name, Redactor(salt).url(url)] for name, url in session.upstreams]
-        source = session.imported_from and Redactor(salt).text(session.imported_from)
-        values = msgspec.structs.asdict(session) | {"upstreams": upstreams, "salt": salt, "imported_from": source}
-        self.connection.execute(insert(sessions).values(**values, heartbeat_at=session.started_at))
-        return int(self._driver.execute("SELECT max(no) FROM sessions").fetchone()[0])
 
     def number_of(self, uuid: str) -> int | None:
         """Return the number of a session; None if it is not on the tape."""
         row = self._driver.execute("SELECT no FROM sessions WHERE uuid = ?", (uuid,)).fetchone()
         return None if row is None else int(row[0])
 
-    def running(self, session_no: int) -> list[str]:
+    def open_ids(self, session_no: int) -> list[str]:
         """Return the ids of a session's open exchanges."""
         statement = "SELECT id FROM exchanges WHERE ended_by IS NULL AND session_no = ?"
         return [str(id) for (id,) in self._driver.execute(statement, (session_no,))]

@@ -14,31 +14,18 @@ from typing import Final, NamedTuple
 
 LEAST: Final = 64
 """Least bytes for which it pays to share them: a part takes about 40 more."""
-_LEAST_BODY, _MOST_BODY = 2 << 10, 32 << 20
-"""Least and most bytes of a body that is compared with others."""
+_MOST_BODY: Final = 32 << 20
 LAST_VERSION: Final = 256
 """The last version that a family can have: to read one, SQLite goes through the parts of all."""
 _MOST_MATCHES: Final = 50
 _BLOCK: Final = 16 << 10
-_SKIPS: Final = tuple(LEAST << shift for shift in range(0, 10, 2))
-"""Distances behind a change at which the search for its end begins."""
+"""Bytes compared at once: equal ones that many at a time, a different block by halving it."""
 _END_POSITION: Final = 1 << 62
-_PIECE, _WHOLE = 700, 16 << 10
-"""Most bytes of a new part, unless it is that large: rows of any size fill SQLite's pages of 4,096 bytes badly."""
-_FIRST_APART: Final = _END_POSITION // (2 * _MOST_MATCHES + 2)
-_NEAR: Final = 32
-"""A new position takes this part of the room behind its left neighbour: most additions are one behind the other."""
-_MOST_BODIES: Final = 256
-_MOST_BYTES: Final = _MOST_BODY
-_ENDS: Final = 256
-_MOST_TRIED: Final = 3
-_LOST, _LOST_SHARE = 512, 16
-"""A version lacks at most this number and this share of the bytes before: two sessions would else take turns."""
 
 
 def may_share(body: bytes) -> bool:
     """Return True if a body can be stored in parts: before 3.38, SQLite joins them to the first zero byte only."""
-    return _LEAST_BODY <= len(body) <= _MOST_BODY and 0 not in body
+    return 2 << 10 <= len(body) <= _MOST_BODY and 0 not in body
 
 
 class Match(NamedTuple):
@@ -84,23 +71,23 @@ def matches(old: bytes, new: bytes) -> list[Match]:
     size = min(len(old), len(new))
     start = _common_start(old, 0, new, 0, size)
     end = _common_end(old, len(old), new, len(new), size - start)
-    found, i, j = [Match(0, 0, start)], start, start
+    shared, i, j = [Match(0, 0, start)], start, start
     old_end, new_end = len(old) - end, len(new) - end
-    while len(found) < _MOST_MATCHES and (place := _resumed(old, i, old_end, new, j, new_end)):
+    while len(shared) < _MOST_MATCHES and (place := _next_match(old, i, old_end, new, j, new_end)):
         i, j = place
-        same = _common_start(old, i, new, j, min(old_end - i, new_end - j))
-        found.append(Match(i, j, same))
-        i, j = i + same, j + same
-    found.append(Match(old_end, new_end, end))
-    return [one for one in found if one.size >= LEAST]
+        size = _common_start(old, i, new, j, min(old_end - i, new_end - j))
+        shared.append(Match(i, j, size))
+        i, j = i + size, j + size
+    shared.append(Match(old_end, new_end, end))
+    return [match for match in shared if match.size >= LEAST]
 
 
-def _resumed(old: bytes, i: int, old_end: int, new: bytes, j: int, new_end: int) -> tuple[int, int] | None:
+def _next_match(old: bytes, i: int, old_end: int, new: bytes, j: int, new_end: int) -> tuple[int, int] | None:
     """Return the nearest places behind a change where two bodies are equal again, or None."""
     if min(old_end - i, new_end - j) < LEAST:
         return None
     places = [(old.find(new[j : j + LEAST], i, old_end), j), (i, new.find(old[i : i + LEAST], j, new_end))]
-    for skip in _SKIPS:
+    for skip in (LEAST << shift for shift in range(0, 10, 2)):  # distances behind the change, for one on both sides
         if j + skip + LEAST > new_end:
             break
         if (at := old.find(new[j + skip : j + skip + LEAST], i, old_end)) >= 0:
@@ -111,12 +98,12 @@ def _resumed(old: bytes, i: int, old_end: int, new: bytes, j: int, new_end: int)
 
 
 class Split(NamedTuple):
-    """A part is cut: its last `rest` bytes, behind `size` ones, become a part at the position `to`."""
+    """A part is cut: its last `end_size` bytes, behind `size` ones, become a part at another position."""
 
     position: int
     size: int
-    rest: int
-    to: int
+    end_size: int
+    end_position: int
 
 
 class Part(NamedTuple):
@@ -124,14 +111,6 @@ class Part(NamedTuple):
 
     position: int
     data: bytes
-
-
-class Step(NamedTuple):
-    """The way from one version to the next: parts to split, in this order, parts that end with it, and new parts."""
-
-    splits: list[Split]
-    ended: list[int]
-    added: list[Part]
 
 
 class _Placed(NamedTuple):
@@ -145,9 +124,9 @@ class _Placed(NamedTuple):
 class Family:
     """A family of bodies: its newest version, and where its parts stand.
 
-    Positions are the order of the parts of any version; `taken` has those of all versions, as a part that is split must
-    keep its place among parts that have ended, too. Only a family of several versions is in parts; `rows` has the row
-    number of each part of the newest version, by its position.
+    Positions are the order of the parts of any version; `positions` has those of all versions, as a part that is split
+    must keep its place among parts that have ended, too. Only a family of several versions is in parts; `rows` has the
+    row number of each part of the newest version, by its position.
     """
 
     exchange_no: int
@@ -155,35 +134,35 @@ class Family:
     no: int = 0
     version: int = 1
     placed: list[_Placed] = field(default_factory=list)
-    taken: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
     rows: dict[int, int] = field(default_factory=dict)
 
     def parts(self) -> list[Part]:
         """Return the parts of the newest version."""
         ends = [*(start for start, _ in self.placed[1:]), len(self.body)]
-        return [Part(one.position, self.body[one.start : end]) for one, end in zip(self.placed, ends, strict=True)]
+        return [Part(part.position, self.body[part.start : end]) for part, end in zip(self.placed, ends, strict=True)]
 
-    def extended(self, exchange_no: int, body: bytes) -> tuple["Family", "Family", Step] | None:
-        """Return this family as it is cut for another version, that with it, and the step between both.
+    def extended(self, exchange_no: int, body: bytes) -> "Extension | None":
+        """Return the extension by another version.
 
         None if the body lacks much of the one before, or there is no room for more versions.
         """
         shared = matches(self.body, body)
-        lost = len(self.body) - sum(one.size for one in shared)
-        if not shared or lost > _LOST + len(self.body) // _LOST_SHARE or self.version == LAST_VERSION:
+        lost = len(self.body) - sum(match.size for match in shared)
+        # With more lost, two sessions with one beginning would take turns in a family, and each end the other's parts.
+        if not shared or lost > 512 + len(self.body) // 16 or self.version == LAST_VERSION:
             return None
-        cut = replace(self, placed=self.placed.copy(), taken=self.taken.copy())
-        splits = cut.begin_at(
-            sorted({0, *(at for one in shared for at in (one.old, one.old + one.size))} - {len(self.body)})
-        )
-        after = None if splits is None else cut.followed_by(exchange_no, body, shared)
-        return None if splits is None or after is None else (cut, after[0], Step(splits, *after[1:]))
+        family = replace(self, placed=self.placed.copy(), positions=self.positions.copy())
+        borders = {0, *(at for match in shared for at in (match.old, match.old + match.size))} - {len(self.body)}
+        splits = family.begin_at(sorted(borders))
+        return None if splits is None else family.followed_by(exchange_no, body, shared, splits)
 
     def begin_at(self, places: Sequence[int]) -> list[Split] | None:
         """Split parts at these places; return the splits, or None if there is no room."""
         if not self.placed:
-            self.placed = [_Placed(place, _FIRST_APART * number) for number, place in enumerate(places, 1)]
-            self.taken = [position for _, position in self.placed]
+            distance = _END_POSITION // (2 * _MOST_MATCHES + 2)
+            self.placed = [_Placed(place, distance * number) for number, place in enumerate(places, 1)]
+            self.positions = [position for _, position in self.placed]
             return []
         splits = []
         for place in places:
@@ -191,20 +170,20 @@ class Family:
             start, position = self.placed[at]
             if start == place:
                 continue
-            after = bisect_right(self.taken, position)
-            to = _between(position, self.taken[after] if after < len(self.taken) else _END_POSITION)
-            if to is None:
+            following = bisect_right(self.positions, position)
+            right = self.positions[following] if following < len(self.positions) else _END_POSITION
+            if (end_position := _between(position, right)) is None:
                 return None
             end = self.placed[at + 1].start if at + 1 < len(self.placed) else len(self.body)
-            splits.append(Split(position, place - start, end - place, to))
-            self.placed.insert(at + 1, _Placed(place, to))
-            self.taken.insert(after, to)
+            splits.append(Split(position, place - start, end - place, end_position))
+            self.placed.insert(at + 1, _Placed(place, end_position))
+            self.positions.insert(following, end_position)
         return splits
 
     def followed_by(
-        self, exchange_no: int, body: bytes, shared: Sequence[Match]
-    ) -> tuple["Family", list[int], list[Part]] | None:
-        """Return the family with the next version, which shares whole parts, the ended positions, and the new parts."""
+        self, exchange_no: int, body: bytes, shared: Sequence[Match], splits: list[Split]
+    ) -> "Extension | None":
+        """Return the extension by the next version, which shares whole parts; None if there is no room."""
         placed, added, at = list[_Placed](), list[Part](), 0
         for old, new, size in (*shared, Match(len(self.body), len(body), 0)):
             first, last = (bisect_left(self.placed, place, key=itemgetter(0)) for place in (old, old + size))
@@ -217,29 +196,49 @@ class Family:
                 placed.append(_Placed(start, position))
             placed += [_Placed(start - old + new, position) for start, position in self.placed[first:last]]
             at = new + size
-        kept = {position for _, position in placed} - {part.position for part in added}
-        ended = [position for _, position in self.placed if position not in kept]
-        taken = sorted({*self.taken, *(part.position for part in added)})
-        return Family(exchange_no, body, self.no, self.version + 1, placed, taken, self.rows), ended, added
+        shared_positions = {position for _, position in placed} - {part.position for part in added}
+        ended = [position for _, position in self.placed if position not in shared_positions]
+        positions = sorted({*self.positions, *(part.position for part in added)})
+        successor = Family(exchange_no, body, self.no, self.version + 1, placed, positions, self.rows)
+        return Extension(self, successor, splits, ended, added)
 
     def _free(self, left: int, right: int) -> int | None:
         """Return a position between two that are shared: that of a part that has ended there, or a new one."""
-        after = bisect_right(self.taken, left)
-        if after < len(self.taken) and self.taken[after] < right:
-            return self.taken[after]
+        following = bisect_right(self.positions, left)
+        if following < len(self.positions) and self.positions[following] < right:
+            return self.positions[following]
         return _between(left, right)
 
 
+class Extension(NamedTuple):
+    """The way from a `family`, cut for its next version, to its `successor`.
+
+    Its parts are split in the order of `splits`; those at some positions end with it, and others are added.
+    """
+
+    family: Family
+    successor: Family
+    splits: list[Split]
+    ended_positions: list[int]
+    added: list[Part]
+
+
 def _pieces(start: int, end: int) -> list[int]:
-    """Return the bounds of the parts that new bytes are stored in."""
+    """Return the bounds of the parts that new bytes are stored in.
+
+    Parts of 700 bytes, unless they are large: rows of any size fill SQLite's pages of 4,096 bytes badly.
+    """
     size = end - start
-    count = -(-size // _PIECE) if size < _WHOLE else 1
+    count = -(-size // 700) if size < 16 << 10 else 1
     return [start + size * number // count for number in range(count + 1)] if size else []
 
 
 def _between(left: int, right: int) -> int | None:
-    """Return a position between two, near the left one; None if there is none."""
-    return left + max((right - left) // _NEAR, 1) if right - left > 1 else None
+    """Return a position between two; None if there is none.
+
+    It is near the left one, as most additions are one behind the other: the room behind it is left to those.
+    """
+    return left + max((right - left) // 32, 1) if right - left > 1 else None
 
 
 class Recent:
@@ -251,11 +250,11 @@ class Recent:
 
     def nearest(self, body: bytes) -> list[Family]:
         """Return the few families whose newest body begins or ends most like this one; the nearest first."""
-        start, end = body[:_ENDS], body[-_ENDS:]
-        alike = [one for one in self._families if one.body.startswith(start) or one.body.endswith(end)]
-        if len(alike) > 1:
-            alike.sort(key=lambda one: _equal_ends(one.body, body), reverse=True)
-        return alike[:_MOST_TRIED]
+        start, end = body[:256], body[-256:]
+        candidates = [family for family in self._families if family.body.startswith(start) or family.body.endswith(end)]
+        if len(candidates) > 1:
+            candidates.sort(key=lambda family: _equal_ends(family.body, body), reverse=True)
+        return candidates[:3]
 
     def put(self, family: Family) -> None:
         """Add a family, unless it is complete; the one that was put first makes room."""
@@ -263,12 +262,11 @@ class Recent:
             return
         self._families.append(family)
         self._size += len(family.body)
-        while self._size > _MOST_BYTES or len(self._families) > _MOST_BODIES:
+        while self._size > _MOST_BODY or len(self._families) > 256:
             self.drop(self._families[0])
 
     def drop(self, family: Family) -> None:
-        """Remove a family."""
-        self._families = [one for one in self._families if one is not family]
+        self._families = [other for other in self._families if other is not family]
         self._size -= len(family.body)
 
 

@@ -1,22 +1,22 @@
 """The frames that a writer gathers for one commit, and the time of that commit. No I/O."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.tape import journal
 from wiretape.recorder.tape.append import Batch
 
 WINDOW_NS = 100_000_000
-"""Time from the first frame of a batch to its commit, which follows a relay's `GATHER_SECONDS`, …"""
+"""Time from the first frame of a batch to its commit: with a relay's `GATHER_SECONDS`, less than the 0.2 s that a kill
+may cost. Each commit waits for the disk once, whatever it holds."""
 PROMPT_NS = 20_000_000
-"""… from a request's or an exchange's end, so that viewers see it soon …"""
+"""Time from a request's or an exchange's end to its commit, so that viewers see it soon."""
 SPACING_NS = 50_000_000
-"""… and the minimum after the last commit. It also applies to measuring: many ended exchanges share transactions."""
+"""Minimum time between commits. It also applies to measuring: many ended exchanges share transactions."""
 WINDOW_BYTES = 1 << 20
+"""Bytes of a batch that is committed without delay."""
 WINDOW_FRAMES = 2000
-"""Size of a batch that is committed without delay: bytes, and frames."""
-_NOT_URGENT = (journal.SocketReads, journal.Upload, journal.Heartbeat)
-_OF_EXCHANGE = journal.Begin | journal.Upload | journal.Uploaded | journal.Head | journal.End
+"""Frames of a batch that is committed without delay."""
 
 
 class Window:
@@ -38,7 +38,8 @@ class Window:
             return
         self.batch.setdefault(session_no, []).extend(frames)
         self._count += len(frames)
-        window_ns = WINDOW_NS if all(isinstance(frame, _NOT_URGENT) for frame in frames) else PROMPT_NS
+        may_wait = (journal.SocketReads, journal.Upload, journal.Heartbeat)
+        window_ns = WINDOW_NS if all(isinstance(frame, may_wait) for frame in frames) else PROMPT_NS
         due = max(self._clock.now() + window_ns, self._committed_at + SPACING_NS)
         self.due = due if self.due is None else min(self.due, due)
 
@@ -47,8 +48,8 @@ class Window:
         is_full = self._size >= WINDOW_BYTES or self._count >= WINDOW_FRAMES
         return self._count > 0 and (is_full or (self.due is not None and self._clock.now() >= self.due))
 
-    def committed(self) -> None:
-        """Begin the next batch."""
+    def start_next(self) -> None:
+        """Begin the next batch, after the commit of this one."""
         self.batch, self._count, self._size, self.due = {}, 0, 0, None
         self._committed_at = self._clock.now()
 
@@ -58,14 +59,14 @@ def by_exchange(batch: Batch) -> dict[str, dict[int, list[journal.Frame]]]:
     parts: dict[str, dict[int, list[journal.Frame]]] = {}
     for session_no, frames in batch.items():
         for frame in frames:
-            for id, piece in _pieces(frame):
+            pieces: list[tuple[str, journal.Frame]]
+            match frame:
+                case journal.SocketReads():
+                    pieces = [(run.id, journal.SocketReads([run], data)) for run, data in frame.parts()]
+                case journal.Begin() | journal.Upload() | journal.Uploaded() | journal.Head() | journal.End():
+                    pieces = [(frame.id, frame)]
+                case _:
+                    pieces = [("", frame)]
+            for id, piece in pieces:
                 parts.setdefault(id, {}).setdefault(session_no, []).append(piece)
     return parts
-
-
-def _pieces(frame: journal.Frame) -> Iterator[tuple[str, journal.Frame]]:
-    """Yield the parts of a frame by exchange, each with the exchange's id; empty for a frame of none."""
-    if isinstance(frame, journal.SocketReads):
-        yield from ((run.id, journal.SocketReads([run], data)) for run, data in frame.parts())
-    else:
-        yield (frame.id if isinstance(frame, _OF_EXCHANGE) else ""), frame

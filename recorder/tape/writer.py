@@ -1,17 +1,19 @@
 """A program: journal frames of relays → group commits on the tape → answers.
 
 Run by `wiretape.recorder.relay.link` as `python -m wiretape.recorder.tape.writer LOCK SOCKET TAPE [IDENTITY] PURPOSE`:
-it gets the descriptors of the tape's lock and of a listening socket. All relays of a tape connect there: those of a
-recorder with workers, and those of other recorders. One writer for all of them keeps the rule that a tape has one,
-gives all of them the same promises, and needs no merge. It ends with the last of them. All expensive work is here:
-fsync, JSON, compression, metrics.
+it gets the descriptors of the tape's lock and of a listening socket. All expensive work is here: fsync, JSON,
+compression, metrics; the whole process yields to the relay. The rules:
 
-It ignores SIGINT and SIGTERM and ends with its relays, so that ctrl-c drains; if a relay was killed, it commits what
-the socket still holds and marks the open exchanges as interrupted. A full disk or a lock is waited out; on any other
-failure it ends, one of its relays starts another, and each sends its unacknowledged frames again. Until they have, or
-their processes have ended, their open exchanges stay open. Facts come first: finished exchanges are measured when no
-frames come, or after a delay, and the whole process yields to the relay. It refuses a damaged tape, and at the end of
-each recorder counts that recorder's exchanges in the file itself.
+- One writer serves all relays of a tape: those of a recorder with workers, and those of other recorders. So a tape has
+  one writer, all of them have the same promises, and nothing needs a merge. It ends with the last of them.
+- It ignores SIGINT and SIGTERM and ends with its relays, so that ctrl-c drains. If a relay was killed, it commits what
+  the socket still holds and marks the open exchanges as interrupted.
+- A full disk or a lock is waited out. On any other failure it ends, one of its relays starts another, and each sends
+  its unacknowledged frames again. Until they have, or their processes have ended, their open exchanges stay open.
+- A batch is acknowledged after its commit, and after a look at the tape's files: what was written to a file without a
+  name is not stored.
+- Facts come first: finished exchanges are measured when no frames come, or after a delay.
+- It refuses a damaged tape, and at the end of each recorder counts that recorder's exchanges in the file itself.
 """
 
 import signal
@@ -19,7 +21,7 @@ import socket
 import sys
 
 from wiretape.recorder.tape import faults
-from wiretape.recorder.tape.channels import Channel, Channels, Task
+from wiretape.recorder.tape.channels import Channel, Channels, Key, Task
 
 if __name__ == "__main__":  # before libraries are loaded, which takes seconds on a busy machine
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -65,29 +67,13 @@ from wiretape.recorder.tape.settle import Settled, Unsettled, settle
 from wiretape.recorder.tape.store import Store
 from wiretape.recorder.tape.window import SPACING_NS, Window, by_exchange
 
-_TASKS = 16
-"""Limit of tasks in the queue: relays that send faster than that wait, and keep their frames."""
 RETRY_SECONDS = 0.5
-_LAST_TRIES = 20
 _IDLE_SECONDS = 1.0
 _CHECK_SECONDS = 1.0
 """Time allowed for the checks of a tape before and after recording."""
 _IDLE_NS = 10_000_000_000
 """Time without a commit after which some free pages are given back; until then, new recordings fill them."""
-_PAGES_GIVEN_BACK = 256
-_FIRST_WAITS = 5
-"""Waits of `_IDLE_SECONDS` allowed for the first relay to connect."""
-_FRAMES_SECONDS = 1.0
-"""Time allowed for a relay to introduce itself to a writer that refuses the tape."""
-_LAST_GIVING_NS = 1_000_000_000
-_LAST_SETTLING_NS = 5_000_000_000
-"""Time allowed for settling after the end of the last relay, unless one waits; the next writer settles the rest."""
-
-_BEFORE_ALL = journal.Relay | journal.Keep | journal.Session
-_SETTLED_BYTES = 1 << 20
-"""Limit of the bodies settled in one transaction, in bytes."""
 _NICENESS = 5
-_COLLECTED_OBJECTS = 50_000
 
 _ERRORS = (sqlite3.OperationalError, OperationalError)
 """Errors of SQLite, direct and through SQLAlchemy, that are not about a value."""
@@ -116,14 +102,15 @@ class Writer:
         self._to_settle: queue.Queue[list[Unsettled]] = queue.Queue()
         self._pruner: Pruner | None = None
         self._give_back_at = clock.now() + _IDLE_NS
-        self._ended = self._is_over = False
+        self._has_ended = self._is_over = False
 
     def run(self) -> None:
         """Serve until the last relay ends; raises SQLite's error if a batch cannot be stored."""
         threading.Thread(target=self._settle, daemon=True).start()
         self._relays.take = self._take_frames
         self._relays.has_loaded.set()
-        self._relays.tasks.maxsize = _TASKS
+        # Relays that send faster than this process works wait, and keep their frames: else memory would grow here.
+        self._relays.tasks.maxsize = 16
         try:
             self._serve()
         finally:
@@ -131,7 +118,7 @@ class Writer:
 
     def _serve(self) -> None:
         waits = 0
-        while not self._ended:
+        while not self._has_ended:
             has_arrived = self._work()
             if self._window.is_due():
                 self._commit()
@@ -140,25 +127,32 @@ class Writer:
                 self._tidy()
             # Waits are counted, not time: while this process is stopped, no relay can be admitted.
             waits = 0 if has_arrived or self._relays.live else waits + 1
-            if self._watch is None and waits >= _FIRST_WAITS:
+            if self._watch is None and waits >= 5:
                 return  # the client that has started this writer was killed
         self._commit()
         self._relays.wait_for_dying()
         for relay in list(self._relays.live):
             self._part_from(relay)
         self._recover_absent(at_end=True)
-        until = self._clock.now() + _LAST_SETTLING_NS
+        self._finish()
+
+    def _finish(self) -> None:
+        """Settle, prune and give pages back after the last relay, in limited time: the next writer does the rest.
+
+        A relay that waits for its exchanges sets the limit itself: it waits while they are reported, and may cut.
+        """
+        until = self._clock.now() + 5_000_000_000
         self._hand_over()
-        while self._backlog.is_settling and (self._is_awaited() or self._clock.now() < until):
+        while self._backlog.is_settling and (
+            (self._backlog.is_reported and not self._relays.is_deserted()) or self._clock.now() < until
+        ):
             self._work()
         limiter = self._relations.limiter
         while limiter is not None and limiter.has_left and self._clock.now() < until and self._prune():
             pass  # the exchanges that ended last could not be deleted before they were measured
-        self._give_back_until(self._clock.now() + _LAST_GIVING_NS)
-
-    def _is_awaited(self) -> bool:
-        """Return True if a relay waits for the exchanges settled now: it waits while they are reported, and may cut."""
-        return self._backlog.is_reported and not self._relays.is_deserted()
+        until = self._clock.now() + 1_000_000_000
+        while self._give_back() and self._clock.now() < until:
+            pass
 
     def _tidy(self) -> None:
         """Prune, give pages back and recover, where that is due and nothing waits to be committed."""
@@ -176,11 +170,12 @@ class Writer:
         if not relay.will_return():
             self._recover(relay.session_no, relay.open)
         else:
-            relay.ended.clear()  # its next connection says which of them it has not been told of
-            if all(one.key != relay.key for one in self._relays.of(relay.session_no)):
+            relay.unmeasured.clear()  # its next connection names those that have not been reported to it
+            if all(present.key != relay.key for present in self._relays.of(relay.session_no)):
                 self._relations.expect(relay.key, self._clock.now(), relay.open)
-        has_told = relay.has_left and not relay.relay.is_worker
-        if has_told or (is_gone(relay.session.pid, boot_id()) and not losses.read(self._path, relay.session.uuid)):
+        # A recorder that closed has reported its losses itself; a dead one's are kept for the next writer.
+        has_closed = relay.has_left and not relay.relay.is_worker
+        if has_closed or (is_gone(relay.session.pid, boot_id()) and not losses.read(self._path, relay.session.uuid)):
             losses.remove(self._path, relay.session.uuid)
         relay.open.clear()
 
@@ -189,14 +184,14 @@ class Writer:
         for session_no, absence in self._relations.given_up(self._clock.now(), at_end=at_end):
             self._recover(session_no, absence.open)
 
-    def _recover(self, session_no: int, left: Collection[str] = ()) -> None:
-        """End the open exchanges of a session that none of its relays has: those `left`, while some are absent."""
-        running = self._store.running(session_no)
-        ids = self._relations.ended(session_no, left, self._relays.of(session_no), running)
+    def _recover(self, session_no: int, abandoned: Collection[str] = ()) -> None:
+        """End a session's open exchanges that no relay of it has: while some are absent, those `abandoned` by one."""
+        open_ids = self._store.open_ids(session_no)
+        ids = self._relations.orphans(session_no, abandoned, self._relays.of(session_no), open_ids)
         if ids is None or ids:
-            known = losses.read_all(self._path)
-            left_open = self._tried(lambda: recover.recover(self._store.appending, known, of=[session_no], ids=ids))
-            self._backlog.add_leftover(left_open)
+            unstored = losses.read_all(self._path)
+            recovered = self._tried(lambda: recover.recover(self._store.appending, unstored, of=[session_no], ids=ids))
+            self._backlog.add_leftover(recovered)
 
     def _settle(self) -> None:
         """Decode in a thread of its own: a body that takes long may not delay others' facts."""
@@ -210,33 +205,31 @@ class Writer:
 
     def _hand_over(self) -> None:
         """Pass the next finished exchanges to the other thread; first those that this recorder waits to report."""
-        waiting = self._backlog.begin(is_busy=not self._relays.tasks.empty(), at_end=self._ended)
-        if waiting is not None:
-            most = backlog.limit(len(waiting), is_full=self._relays.tasks.full())
-            self._to_settle.put(self._tried(lambda: self._store.settling.take(waiting, most, _SETTLED_BYTES)))
+        numbers = self._backlog.begin(is_busy=not self._relays.tasks.empty(), at_end=self._has_ended)
+        if numbers is not None:
+            most = backlog.limit(len(numbers), is_full=self._relays.tasks.full())
+            # 1 MiB of bodies in one transaction: what takes longer to write would hold up the next commit of facts.
+            self._to_settle.put(self._tried(lambda: self._store.settling.take(numbers, most, 1 << 20)))
 
     def _put(self, settled: list[Settled]) -> None:
+        """Store measures, and report them to the relays of their exchanges; leftovers of others are not reported."""
         finished = self._tried(lambda: self._store.settling.put(settled))
-        if self._backlog.is_reported:  # exchanges of another recorder are not reported to this one
-            self._report(finished)
+        if self._backlog.is_reported:
+            by_relay: dict[Channel, list[journal.Finished]] = {}
+            for exchange in finished:
+                if (owner := self._relays.owner(exchange.id)) is not None:
+                    by_relay.setdefault(owner, []).append(exchange)
+            for relay, exchanges in by_relay.items():
+                relay.answer(journal.Ack(relay.committed, exchanges))
+                relay.unmeasured.difference_update(exchange.id for exchange in exchanges)
+            self._dismiss()
         self._backlog.end()
         self._hand_over()
-
-    def _report(self, finished: list[journal.Finished]) -> None:
-        """Report exchanges to the relays that they are of."""
-        by_relay: dict[Channel, list[journal.Finished]] = {}
-        for one in finished:
-            if (owner := self._relays.owner(one.id)) is not None:
-                by_relay.setdefault(owner, []).append(one)
-        for relay, its in by_relay.items():
-            relay.answer(journal.Ack(relay.committed, its))
-            relay.ended.difference_update(one.id for one in its)
-        self._dismiss()
 
     def _dismiss(self) -> None:
         """Close the channels that wait for nothing more, while others go on; recorders get verified counts first."""
         for relay in list(self._relays.settled()):
-            if self._ended or relay.is_verified:
+            if self._has_ended or relay.is_verified:
                 continue
             if relay.has_left and not relay.relay.is_worker:
                 relay.is_verified = True
@@ -259,8 +252,8 @@ class Writer:
         self._relays.close(relay)
         if relay is self._relations.holder:
             self._relations.holder = None
-            if (other := next((one for one in self._relays.mains() if not one.is_over), None)) is not None:
-                self._hold_for(other)
+            if (successor := next((main for main in self._relays.mains() if not main.is_over), None)) is not None:
+                self._hold_for(successor)
 
     def _hold_for(self, relay: Channel) -> None:
         self._relations.holder = relay
@@ -268,7 +261,9 @@ class Writer:
 
     def _work(self) -> bool:
         """Wait for a task until a commit is due, and do it; return True if one came."""
-        wait = self._seconds_until_due()
+        commit_due = self._pruner.due if self._window.due is None and self._pruner else self._window.due
+        due = min((at for at in (commit_due, self._backlog.due) if at is not None), default=None)
+        wait = _IDLE_SECONDS if due is None else min(_IDLE_SECONDS, max(0.0, (due - self._clock.now()) / 1e9))
         try:
             task = self._relays.tasks.get(timeout=wait) if wait else self._relays.tasks.get_nowait()
         except queue.Empty:
@@ -277,35 +272,27 @@ class Writer:
         return True
 
     def _take_frames(self, relay: Channel, data: bytes) -> None:
-        if self._ended:
+        if self._has_ended:
             return
         relay.buffer += data
         frames: list[journal.Frame] = []
         for seq, frame in _frames(relay):
             relay.seq = seq
             relay.note(frame)
-            if isinstance(frame, _BEFORE_ALL):
+            if isinstance(frame, journal.Relay | journal.Keep | journal.Session):
                 self._begin(frame, relay)
             else:
                 frames.append(frame)
         self._window.add(relay.session_no, frames, len(data))
-        if not data:
-            self._end_relay(relay)
-
-    def _end_relay(self, relay: Channel) -> None:
-        """Commit the last frames of a relay and interrupt its open exchanges, while those of others go on."""
+        if data:
+            return
         relay.is_over = True
-        self._ended = self._watch is not None and self._relays.is_over
-        if not self._ended:
+        self._has_ended = self._watch is not None and self._relays.is_over
+        if not self._has_ended:  # others go on: its last frames are committed, and its open exchanges interrupted
             self._commit()
             self._part_from(relay)
             self._choose_limits()
             self._dismiss()
-
-    def _seconds_until_due(self) -> float:
-        commit_due = self._pruner.due if self._window.due is None and self._pruner else self._window.due
-        due = min((at for at in (commit_due, self._backlog.due) if at is not None), default=None)
-        return _IDLE_SECONDS if due is None else min(_IDLE_SECONDS, max(0.0, (due - self._clock.now()) / 1e9))
 
     def _begin(self, frame: journal.Relay | journal.Keep | journal.Session, relay: Channel) -> None:
         """Enter the session, after the relay's identity and the tape's limits."""
@@ -314,46 +301,44 @@ class Writer:
             admit(frame, relay)
         if relay.keep is not None and relay.session is not None:
             self._choose_limits()
-            self._report_announced(relay, relay.keep)
+            announced = relay.keep.announced
+            # The writer before may have died between its deletion and the report of that.
+            if announced and Pruner(self._store.connection, TapeLimits(), self._clock).is_done(announced):
+                relay.answer(announced.deleted)
 
     def _admit_first(self, session: journal.Session, relay: Channel) -> None:
         """Enter the session of the first relay, and the exchanges that earlier recorders could not store."""
         unstored = losses.read_all(self._path)
         warnings = self._enter(session, relay)
         recording = {session.uuid}
-        for other in recover.returning(self._store.connection, [one.session for one in unstored]):
-            if other.no != relay.session_no:
-                self._relations.expect((other.pid, other.no, False), self._clock.now())
-                recording.add(other.uuid)
+        for returning in recover.returning(self._store.connection, [part.session for part in unstored]):
+            if returning.no != relay.session_no:
+                self._relations.expect(Key(returning.pid, returning.no, is_worker=False), self._clock.now())
+                recording.add(returning.uuid)
         if relay.relay.is_worker:  # its recorder has lost a writer, too
-            self._relations.expect((session.pid, relay.session_no, False), self._clock.now())
-        dead = [one for one in unstored if one.session not in recording]
-        lacking = self._count_missing(dead)
-        recover.recover(
-            self._store.appending, dead, besides=[relay.session_no, *(no for _, no, _ in self._relations.absent)]
-        )
-        if all(one.session != session.uuid for one in unstored):  # else another writer of this recorder has been here
+            self._relations.expect(Key(session.pid, relay.session_no, is_worker=False), self._clock.now())
+        of_dead = [part for part in unstored if part.session not in recording]
+        missing = recover.count_missing(self._store.connection, of_dead)
+        spared = [relay.session_no, *(key.session_no for key in self._relations.absent)]
+        recover.recover(self._store.appending, of_dead, spared=spared)
+        if all(part.session != session.uuid for part in unstored):  # else another writer of this recorder has been here
             losses.prepare(self._path, session.uuid, recording)
-        for one in dead:
-            losses.remove(self._path, one.session)
+        for part in of_dead:
+            losses.remove(self._path, part.session)
         self._watch = FileWatch(self._path)
         self._backlog.add_leftover(self._store.settling.unsettled())
         self._welcome(relay)
-        self._answer_ready(relay, [*warnings, *_losses_of_dead(lacking, self._count_missing(dead))])
-
-    def _count_missing(self, unstored: Sequence[losses.Unstored]) -> tuple[int, int]:
-        """Count the exchanges that the tape lacks of recorders that died, and their bytes."""
-        missing = [recover.missing(self._store.connection, one) for one in unstored]
-        return sum(exchanges for exchanges, _ in missing), sum(size for _, size in missing)
+        left = recover.count_missing(self._store.connection, of_dead)
+        self._answer_ready(relay, [*warnings, *_losses_of_dead(missing, left)])
 
     def _admit(self, session: journal.Session, relay: Channel) -> None:
         """Enter the session of a relay that joins; if that cannot be, the others go on."""
         try:
             warnings = self._tried(lambda: self._enter(session, relay))
             if not relay.relay.is_worker:
-                unstored = {one.session for one in losses.read_all(self._path)}
-                if session.uuid not in unstored:
-                    losses.prepare(self._path, session.uuid, unstored)
+                sessions = {unstored.session for unstored in losses.read_all(self._path)}
+                if session.uuid not in sessions:
+                    losses.prepare(self._path, session.uuid, sessions)
         except WiretapeError as error:
             relay.session = None
             relay.answer(journal.Fatal(error.exit_code, str(error)))
@@ -398,11 +383,6 @@ class Writer:
                 return
         relations.limiter = self._pruner = None
 
-    def _report_announced(self, relay: Channel, keep: journal.Keep) -> None:
-        """Report the deletion that the previous writer announced, if it was done."""
-        if keep.announced and Pruner(self._store.connection, TapeLimits(), self._clock).is_done(keep.announced):
-            relay.answer(keep.announced.deleted)
-
     def _commit(self) -> None:
         if not self._window:
             return
@@ -411,18 +391,14 @@ class Writer:
         self._look_after_files()
         self._keep_lock()
         self._acknowledge(lost)
-        self._window.committed()
+        self._window.start_next()
         self._give_back_at = self._clock.now() + _IDLE_NS
-
-    def _give_back_until(self, until: int) -> None:
-        while self._give_back() and self._clock.now() < until:
-            pass
 
     def _give_back(self) -> bool:
         """Return some free pages to the file system; return True if there are more."""
         self._give_back_at = self._clock.now() + _IDLE_NS
         try:
-            return self._store.give_back(_PAGES_GIVEN_BACK)
+            return self._store.give_back(256)  # 1 MiB of pages, so that a commit need not wait long
         except _ERRORS as error:
             if not _passing(error):
                 raise
@@ -431,36 +407,36 @@ class Writer:
     def _acknowledge(self, lost: list[journal.Lost]) -> None:
         """Acknowledge to each relay its committed frames."""
         by_relay: dict[Channel, list[journal.Lost]] = {}
-        for one in lost:
-            if (owner := self._relays.owner(one.id)) is not None:
-                by_relay.setdefault(owner, []).append(one)
+        for loss in lost:
+            if (owner := self._relays.owner(loss.id)) is not None:
+                by_relay.setdefault(owner, []).append(loss)
         for relay in list(self._relays.live):
             if relay.seq > relay.committed:
                 relay.committed = relay.seq
-                its = by_relay.get(relay, [])
-                relay.answer(journal.Ack(relay.committed, [], its))
-                relay.ended.difference_update(one.id for one in its)
+                losses_of_relay = by_relay.get(relay, [])
+                relay.answer(journal.Ack(relay.committed, [], losses_of_relay))
+                relay.unmeasured.difference_update(loss.id for loss in losses_of_relay)
 
     def _prune(self) -> bool:
         """Delete some exchanges past the limits; return True if there were any."""
         # Exchanges that are being counted may not be deleted meanwhile.
-        if self._pruner is None or any(one.is_verified for one in self._relays.mains()):
+        if self._pruner is None or any(main.is_verified for main in self._relays.mains()):
             return False
         try:
-            removed = self._pruner.step(lambda first, removed: self._tell_deleted(removed, first))
+            removed = self._pruner.step(lambda first_no, removed: self._report_deleted(removed, first_no))
         except _ERRORS as error:
             if not _passing(error):
                 raise
             return False
-        self._tell_deleted(removed)
+        self._report_deleted(removed)
         return removed.exchanges > 0
 
-    def _tell_deleted(self, removed: Removed, first: int | None = None) -> None:
-        """Report a deletion to the recorders of its exchanges; announce it if `first`, its first exchange, is given."""
+    def _report_deleted(self, removed: Removed, first_no: int | None = None) -> None:
+        """Report a deletion to the recorders of its exchanges; with `first_no`, announce it."""
         for relay in self._relays.mains():
-            deleted = removed.told(relay.session_no, all=relay is self._relations.limiter)
+            deleted = removed.of(relay.session_no, all=relay is self._relations.limiter)
             if deleted.exchanges:
-                relay.answer(deleted if first is None else journal.Deleting(first, deleted))
+                relay.answer(deleted if first_no is None else journal.Deleting(first_no, deleted))
 
     def _append(self, batch: Batch) -> tuple[list[int], list[journal.Lost]]:
         """Commit frames; if a value is refused, commit each exchange for itself, so that one of them cannot stop all.
@@ -471,7 +447,9 @@ class Writer:
             return self._tried(lambda: self._store.appending.append(batch)), self._store.appending.lost
         except Exception as error:
             parts = by_exchange(batch)
-            if not _is_refusal(error) or not any(parts):
+            # SQLite or its driver has refused a value, and nothing is wrong with the tape.
+            is_refusal = not isinstance(error, (WiretapeError, *_ERRORS)) and sqlite_code(error) not in DAMAGED
+            if not is_refusal or not any(parts):
                 raise
             if len(parts) == 1:
                 (id,) = parts
@@ -480,11 +458,11 @@ class Writer:
                 if (owner := self._relays.owner(id)) is not None:
                     owner.answer(trouble)
                 else:
-                    self._relays.tell(trouble)
+                    self._relays.answer_recorders(trouble)
                 size = sum(len(frame.data) for frame in frames if isinstance(frame, journal.SocketReads))
                 return [], [journal.Lost(id, size, any(isinstance(frame, journal.Begin) for frame in frames))]
         results = [self._append(part) for part in parts.values()]
-        return [no for ended, _ in results for no in ended], [one for _, lost in results for one in lost]
+        return [no for ended, _ in results for no in ended], [loss for _, lost in results for loss in lost]
 
     def _look_after_files(self) -> None:
         """Raise if the tape's file is gone, or its log, whose contents are first saved into the tape."""
@@ -502,16 +480,17 @@ class Writer:
             try:
                 result = write()
             except _ERRORS as error:
-                orphaned = tries >= _LAST_TRIES and (self._ended or self._relays.is_deserted())
+                # After 10 s without a relay, nobody would miss this process, which holds the tape's lock.
+                orphaned = tries >= 20 and (self._has_ended or self._relays.is_deserted())
                 if orphaned or not _passing(error):
                     raise
                 if tries == 0:
-                    self._relays.tell(journal.Trouble(str(getattr(error, "orig", error))))
+                    self._relays.answer_recorders(journal.Trouble(str(getattr(error, "orig", error))))
                 tries += 1
                 threading.Event().wait(RETRY_SECONDS)
             else:
                 if tries:
-                    self._relays.tell(journal.Trouble(""))
+                    self._relays.answer_recorders(journal.Trouble(""))
                 return result
 
 
@@ -524,27 +503,19 @@ def _frames(relay: Channel) -> Iterator[tuple[int, journal.Frame]]:
         relay.break_off()
 
 
-def _losses_of_dead(before: tuple[int, int], after: tuple[int, int]) -> list[str]:
-    """Return warnings about exchanges that recorders that died could not store, `before` some were entered and after.
-
-    Each is a count of exchanges and their bytes.
-    """
-    entered = before[0] - after[0], before[1] - after[1]
-    kept = ((entered, "the tape has their times and sizes only"), (after, "the tape lacks them"))
+def _losses_of_dead(missing: recover.Amount, left: recover.Amount) -> list[str]:
+    """Return warnings about the `missing` exchanges of recorders that died; all but those `left` have been entered."""
+    entered = recover.Amount(missing.exchanges - left.exchanges, missing.bytes - left.bytes)
     return [
-        f"the recorder before could not store {counted(count, 'exchange')} ({counted(size, 'byte')}): {left}"
-        for (count, size), left in kept
-        if count
+        f"the recorder before could not store {counted(amount.exchanges, 'exchange')} "
+        f"({counted(amount.bytes, 'byte')}): {remains}"
+        for amount, remains in ((entered, "the tape has their times and sizes only"), (left, "the tape lacks them"))
+        if amount.exchanges
     ]
 
 
 def _limits(keep: journal.Keep) -> TapeLimits:
     return TapeLimits(None if keep.age_seconds is None else timedelta(seconds=keep.age_seconds), keep.size)
-
-
-def _is_refusal(error: Exception) -> bool:
-    """Return True if SQLite or its driver refused a value, and nothing is wrong with the tape."""
-    return not isinstance(error, (WiretapeError, *_ERRORS)) and sqlite_code(error) not in DAMAGED
 
 
 def _passing(error: Exception) -> bool:
@@ -574,7 +545,7 @@ def _yield_to_relay() -> None:
         with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as group:
             group.write(str(_NICENESS))
     gc.freeze()
-    gc.set_threshold(_COLLECTED_OBJECTS)
+    gc.set_threshold(50_000)  # objects that are new: a batch makes many, which hold no cycles
 
 
 def main(arguments: list[str], relays: Channels) -> int:
@@ -584,21 +555,21 @@ def main(arguments: list[str], relays: Channels) -> int:
     file if an earlier writer has written it, and the purpose of the client in words.
     """
     _yield_to_relay()
-    claimed, _, path, *before, purpose = arguments
+    descriptor, _, path, *earlier_identity, purpose = arguments
     try:
-        return _write(Claim(Path(path), int(claimed), socket=relays.place), relays, before, purpose)
+        return _write(Claim(Path(path), int(descriptor), socket=relays.place), relays, earlier_identity, purpose)
     finally:
         remove_socket(relays.place)
         relays.part()
 
 
-def _write(claimed: Claim, relays: Channels, before: Sequence[str], purpose: str) -> int:
+def _write(claimed: Claim, relays: Channels, earlier_identity: Sequence[str], purpose: str) -> int:
     path = claimed.tape
     try:
         with contextlib.closing(claimed):
-            if before and before[0] != str(identity(path)):
+            if earlier_identity and earlier_identity[0] != str(identity(path)):
                 raise TapeGone(f"{path} was removed or replaced while no writer ran: nothing more is stored")
-            with file.writing(path, purpose, create=not before, claimed=claimed) as connection:
+            with file.writing(path, purpose, create=not earlier_identity, claimed=claimed) as connection:
                 _refuse_damaged(path)
                 keep_lock, name_holder = partial(file.keep_lock, connection), partial(file.name_holder, connection)
                 Writer(Store(connection), path, relays, SYSTEM, keep_lock, name_holder).run()
@@ -620,7 +591,7 @@ def _refuse(relays: Channels, fatal: journal.Fatal, path: Path) -> None:
     relays.wait_for_first()
     relays.answer(fatal)
     if fatal.final:
-        relays.introduce(_FRAMES_SECONDS)
+        relays.introduce(seconds=1.0)
         for relay in relays.mains():
             if relay.session_no or relay.relay.newest_no is not None:  # it has recorded
                 relay.answer(verify(path, relay))

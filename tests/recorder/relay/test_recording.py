@@ -214,6 +214,20 @@ def test_the_boot_clock_is_read_with_the_wall_clock_at_the_start() -> None:
     assert began.boot_ns == 77
 
 
+def test_an_exchange_is_described_again_only_after_progress(tape: Path) -> None:
+    def scenario(tap: Tap, recording: ExchangeFrames) -> None:
+        recording.begin(begin("e1"))
+        first = recording.relayed()
+        assert recording.relayed() is first
+        recording.read(recording.t0 + 5, None, b"data")
+        second = recording.relayed()
+        assert (second.bytes, recording.relayed() is second) == (4, True)
+        recording.end("end", None, recording.t0 + 9)
+        assert recording.relayed().ended_by == "end"
+
+    assert record(tape, scenario)["bytes"] == 4
+
+
 def test_without_room_for_a_whole_exchange_it_is_counted_and_forgotten_at_its_end() -> None:
     counts = SimpleNamespace(dropped_bytes=0, unrecorded=0)
     calls: list[str] = []

@@ -172,6 +172,21 @@ def test_a_writer_that_cannot_start_is_reported(tape: Path, monkeypatch: pytest.
     play(scenario())
 
 
+def test_a_check_is_advised_after_the_third_writer_that_dies_early(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    messages: list[str] = []
+
+    async def scenario() -> None:
+        monkeypatch.setattr(tap.sys, "executable", "/bin/true")
+        running = Tap(tape, SESSION, PURPOSE, on_trouble=messages.append)
+        await running.start()
+        await until(lambda: len(messages) == 3)
+        await running.close(grace=0.01)
+
+    play(scenario())
+    assert messages[:2] == ["the writer ended before it was ready; starting another"] * 2
+    assert messages[2] == "the writer process ended before it was ready: run 'wiretape db check'"
+
+
 def slow_python(directory: Path) -> tuple[Path, Path]:
     """Make a program that stands for a Python which begins when a file is there, and return both."""
     program, signal = directory / "python", directory / "begin"

@@ -32,7 +32,7 @@ from wiretape.recorder.relay.recording import ExchangeFrames
 from wiretape.recorder.relay.tap import Tap
 from wiretape.recorder.tape import journal, losses
 from wiretape.recorder.tape.losses import Totals, Unstored
-from wiretape.recorder.tape.recover import missing, recover
+from wiretape.recorder.tape.recover import count_missing, recover
 
 
 def test_past_the_bound_reads_are_not_kept_but_what_was_kept_is_stored(tape: Path) -> None:
@@ -314,10 +314,10 @@ def test_a_disk_that_is_full_to_the_end_leaves_gaps_that_the_next_recorder_enter
     with opened(tape, other_session("session-2")) as store:
         left = losses.read(tape)
         assert left is not None
-        assert missing(store.connection, left) == (1, 5)
+        assert count_missing(store.connection, [left]) == (1, 5)
         recover(store.appending, [left])
         store.settle(store.settling.unsettled())
-        assert missing(store.connection, left) == (0, 0)
+        assert count_missing(store.connection, [left]) == (0, 0)
     assert outcomes_of(tape) == {"e1": "interrupted", "e2": "connect_error"}
 
 

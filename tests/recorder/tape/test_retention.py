@@ -172,8 +172,8 @@ def test_a_recorder_deletes_what_grows_too_old_and_leaves_what_still_runs(writin
 
 def test_what_other_recorders_stored_is_not_counted_as_this_ones(writing: Connection) -> None:
     removed = retention.Pruner(writing, retention.TapeLimits(timedelta(days=8)), Time().clock).step()
-    assert removed.told(2, all=True) == Deleted(1, 0, 0, 0)
-    assert removed.told(2, all=False) == Deleted(0, 0, 0, 0)
+    assert removed.of(2, all=True) == Deleted(1, 0, 0, 0)
+    assert removed.of(2, all=False) == Deleted(0, 0, 0, 0)
 
 
 def test_a_recorder_whose_tape_is_full_makes_some_room_at_once(tape: Path) -> None:

@@ -50,7 +50,7 @@ from wiretape.recorder.decode.metrics import DECODER_VERSION
 from wiretape.recorder.tape import cells, checks, file, journal, merge, retention
 from wiretape.recorder.tape import settle as settling
 from wiretape.recorder.tape.losses import Began, Relayed, Unstored
-from wiretape.recorder.tape.recover import missing, recover
+from wiretape.recorder.tape.recover import count_missing, recover
 from wiretape.recorder.tape.rederive import finished_exchanges, rederive
 from wiretape.recorder.tape.schema import (
     FROM_CLIENT,
@@ -572,7 +572,7 @@ def test_what_a_recorder_knew_and_could_not_store_is_entered_by_the_next(tape: P
         store = Store(connection)
         recover(store.appending, [left])
         store.begin_session(other_session("session-2"))
-        assert missing(store.connection, left) == (4, 1110)
+        assert count_missing(store.connection, [left]) == (4, 1110)
         store.settle(store.settling.unsettled())
     columns = "id, ended_by, status, framing, bytes, gap_bytes, end_ns, client_closed_ns, headers_ns, paused, surplus"
     with reading(tape) as connection:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.agent_session import turns
-from wiretape.recorder.tape.weaving import LAST_VERSION, LEAST, Family, Part, Recent, matches
+from wiretape.recorder.tape.weaving import LAST_VERSION, LEAST, Extension, Family, Part, Recent, matches
 
 Row = tuple[int, int, int, bytes]
 """A part on the tape: position, the first version that has it and the last one, bytes."""
@@ -24,20 +24,21 @@ class Tape:
     def __init__(self) -> None:
         self.rows: list[Row] = []
 
-    def take(self, before: Family, cut: Family, step: tuple[Sequence, Sequence, Sequence], version: int) -> None:
-        splits, ended, added = step
+    def take(self, extension: Extension) -> None:
+        version = extension.successor.version
         if not self.rows:
-            self.rows = [(part.position, version - 1, LAST_VERSION, part.data) for part in cut.parts()]
-        for position, size, rest, to in splits:
+            self.rows = [(part.position, version - 1, LAST_VERSION, part.data) for part in extension.family.parts()]
+        for position, size, end_size, end_position in extension.splits:
             (row,) = (row for row in self.rows if row[0] == position and row[2] == LAST_VERSION)
-            assert len(row[3]) == size + rest
+            assert len(row[3]) == size + end_size
             self.rows.remove(row)
-            self.rows += [(position, *row[1:3], row[3][:size]), (to, *row[1:3], row[3][size:])]
+            self.rows += [(position, *row[1:3], row[3][:size]), (end_position, *row[1:3], row[3][size:])]
+        ended = extension.ended_positions
         self.rows = [
             (position, since, version - 1 if until == LAST_VERSION and position in ended else until, data)
             for position, since, until, data in self.rows
         ]
-        self.rows += [(part.position, version, LAST_VERSION, part.data) for part in added]
+        self.rows += [(part.position, version, LAST_VERSION, part.data) for part in extension.added]
 
     def body(self, version: int) -> bytes:
         rows = sorted(row for row in self.rows if row[1] <= version <= row[2])
@@ -61,11 +62,10 @@ def test_what_two_bodies_share_is_in_both_and_in_one_order(old: bytes, new: byte
 def test_every_version_is_byte_for_byte_what_it_was(bodies: list[bytes]) -> None:
     family, tape, versions = Family(1, bodies[0]), Tape(), {1: bodies[0]}
     for number, body in enumerate(bodies[1:], 2):
-        if (extended := family.extended(number, body)) is None:
+        if (extension := family.extended(number, body)) is None:
             continue
-        cut, after, step = extended
-        tape.take(family, cut, step, after.version)
-        family = after
+        tape.take(extension)
+        family = extension.successor
         versions[family.version] = body
         assert b"".join(part.data for part in family.parts()) == body
         assert {version: tape.body(version) for version in versions} == versions
@@ -79,11 +79,10 @@ def test_every_version_of_a_body_that_changes_here_and_there_is_what_it_was(
     family, tape, versions = Family(1, body), Tape(), {1: body}
     for at, gone, text in edits:
         body = body[:at] + text + body[at + gone :]
-        extended = family.extended(9, body)
-        assert extended is not None
-        cut, after, step = extended
-        tape.take(family, cut, step, after.version)
-        family = after
+        extension = family.extended(9, body)
+        assert extension is not None
+        tape.take(extension)
+        family = extension.successor
         versions[family.version] = body
         assert {version: tape.body(version) for version in versions} == versions
 
@@ -92,11 +91,10 @@ def stored(bodies: Sequence[bytes]) -> int:
     """Return the bytes of the parts of a session, all in one family."""
     family, tape = Family(1, bodies[0]), Tape()
     for body in bodies[1:]:
-        extended = family.extended(1, body)
-        assert extended is not None
-        cut, after, step = extended
-        tape.take(family, cut, step, after.version)
-        family = after
+        extension = family.extended(1, body)
+        assert extension is not None
+        tape.take(extension)
+        family = extension.successor
     return sum(len(data) for *_, data in tape.rows)
 
 
@@ -134,7 +132,8 @@ def test_memory_has_the_families_that_were_extended_last_within_a_limit() -> Non
 
 
 def test_parts_are_those_of_the_newest_version() -> None:
-    extended = Family(1, b"a" * 3000).extended(2, b"a" * 3000 + b"b")
-    assert extended is not None
-    assert [part.data for part in extended[1].parts()] == [b"a" * 3000, b"b"]
-    assert extended[2].added == [Part(extended[1].parts()[1].position, b"b")]
+    extension = Family(1, b"a" * 3000).extended(2, b"a" * 3000 + b"b")
+    assert extension is not None
+    parts = extension.successor.parts()
+    assert [part.data for part in parts] == [b"a" * 3000, b"b"]
+    assert extension.added == [Part(parts[1].position, b"b")]

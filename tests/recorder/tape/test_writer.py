@@ -681,7 +681,7 @@ def test_an_announced_deletion_is_reported_if_it_was_committed(tape: Path, first
         process.send([journal.Keep(size=1 << 30, announced=announced), *exchange("new")])
         process.acknowledged()
         assert process.end() == 0
-    assert (announced.what in process.answers) == is_reported
+    assert (announced.deleted in process.answers) == is_reported
 
 
 def test_a_value_that_cannot_be_stored_costs_its_own_exchange_only(tape: Path) -> None:
