@@ -25,7 +25,7 @@ from wiretape.recorder.errors import WiretapeError
 from wiretape.recorder.tape.masking import Masker, Span, joined, masked
 
 _BASE64: Final = re.compile(rb'"bytes"\s*:\s*"([A-Za-z0-9+/]+={0,2})"')
-"""An event of Bedrock: the provider's own, in base64."""
+"""Bedrock's events hold the model provider's, in base64."""
 _STRING: Final = re.compile(rb'"((?:[^"\\]|\\.)*+)("\s*:)?', re.DOTALL)
 _CHARACTER: Final = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
 _OF_STRUCTURE: Final = frozenset({b"type", b"id", b"role", b"object", b"model", b"name", b"event", b"status"})
@@ -66,18 +66,18 @@ def request(headers: Sequence[Sequence[str]], data: bytes, mask: Masker) -> Body
     for part in parts:
         part.spans = mask.spans(part.data)
     mask.count += sum(len(part.spans) for part in parts)
-    return _written(body, text, parts, mask)
+    return _with_masked_parts(body, text, parts, mask)
 
 
 def decoded(exchange: Exchange, body: Body, mask: Masker) -> Decoded:
     """Decode an answer, and mask it: its texts, not its times and sizes, which stay those of the bytes that came."""
-    found = decode(exchange, body.reads, body.data)
-    facts, written = answer(exchange, body, mask, found)
-    if written is body and facts is exchange:
-        return found
-    again = decode(facts, written.reads, written.data)
+    decoded = decode(exchange, body.reads, body.data)
+    masked_exchange, masked_body = answer(exchange, body, mask, decoded)
+    if masked_body is body and masked_exchange is exchange:
+        return decoded
+    decoded_mask = decode(masked_exchange, masked_body.reads, masked_body.data)
     texts = ("data", "runs", "fields", "drafts", "audio", "close", "status", "remark", "misfit")
-    return replace(found, **{name: getattr(again, name) for name in texts})
+    return replace(decoded, **{name: getattr(decoded_mask, name) for name in texts})
 
 
 def answer(exchange: Exchange, body: Body, mask: Masker, decoded: Decoded | None = None) -> tuple[Exchange, Body]:
@@ -95,14 +95,14 @@ def answer(exchange: Exchange, body: Body, mask: Masker, decoded: Decoded | None
         if any(mask.spans(decoded.data[decoded.starts[place] : decoded.ends[place]]) for place in broken):
             raise Unmaskable("a message of it is broken")
         return _websocket(exchange, body, decoded, parts, mask)
-    written = _written(body, decoded.data, parts, mask)
-    if written.headers is not body.headers:
-        response = tuple((name, value) for name, value in written.headers)
+    masked_body = _with_masked_parts(body, decoded.data, parts, mask)
+    if masked_body.headers is not body.headers:
+        response = tuple((name, value) for name, value in masked_body.headers)
         exchange = replace(exchange, content_encoding=None, headers=exchange.headers._replace(response=response))
-    return exchange, written
+    return exchange, masked_body
 
 
-def _written(body: Body, text: bytes, parts: Sequence[_Part], mask: Masker) -> Body:
+def _with_masked_parts(body: Body, text: bytes, parts: Sequence[_Part], mask: Masker) -> Body:
     """Return a body with its parts masked; `text` is that without its coding."""
     plain, changed = uncoding.uncoded(body), [part for part in parts if part.spans]
     if plain is not None and any(mask.spans(payload) for payload in rpc.coded_payloads(plain.headers, plain.data)):
@@ -194,9 +194,9 @@ def _split(
         while first < len(spans) and spans[first][1] <= shift:
             first += 1
         numbers = takewhile(lambda number: spans[number][0] < end, range(first, len(spans)))  # noqa: B023
-        held = [(no, max(spans[no][0] - shift, 0), min(spans[no][1] - shift, len(piece))) for no in numbers]
-        if held:
-            yield item, piece, held
+        parts = [(no, max(spans[no][0] - shift, 0), min(spans[no][1] - shift, len(piece))) for no in numbers]
+        if parts:
+            yield item, piece, parts
         shift = end
 
 
@@ -206,10 +206,10 @@ def _texts(decoded: Decoded) -> Iterable[list[tuple[int, str]]]:
     for run in decoded.runs:
         for item, chunk in enumerate(run.chunks(), run.item):
             for piece in chunk.pieces:
-                named: list[tuple[str | int, str]] = [("content", piece.content), ("reasoning", piece.reasoning)]
-                named.append(("refusal", piece.refusal))
-                named += [(tool.id if tool.index is None else tool.index, tool.arguments) for tool in piece.tools]
-                for name, text in named:
+                fields: list[tuple[str | int, str]] = [("content", piece.content), ("reasoning", piece.reasoning)]
+                fields.append(("refusal", piece.refusal))
+                fields += [(tool.id if tool.index is None else tool.index, tool.arguments) for tool in piece.tools]
+                for name, text in fields:
                     if text:
                         texts.setdefault((piece.index, name), []).append((item, text))
     return texts.values()
@@ -221,7 +221,7 @@ def _located(data: bytes, limits: Span, text: str) -> Iterator[list[int]]:
     for token in _STRING.finditer(data, *limits):
         if token[2]:
             name = token[1]
-        elif len(token[1]) >= len(text) and name not in _OF_STRUCTURE and _read(token[1]) == text:
+        elif len(token[1]) >= len(text) and name not in _OF_STRUCTURE and _decoded_string(token[1]) == text:
             characters = _CHARACTER.findall(token[1].decode("utf-8", "surrogateescape"))
             sizes = (len(character.encode("utf-8", "surrogateescape")) for character in characters)
             offsets = [*accumulate(sizes, initial=token.start(1))]
@@ -229,7 +229,7 @@ def _located(data: bytes, limits: Span, text: str) -> Iterator[list[int]]:
                 yield offsets
 
 
-def _read(string: bytes) -> str | None:
+def _decoded_string(string: bytes) -> str | None:
     try:
         value: str = json.loads(b'"%s"' % string)
     except ValueError:
@@ -277,20 +277,20 @@ def _uncompressed(
     sent, directions = exchange.sent or Sent(Reads.of(()), b""), list[tuple[Reads, bytes]]()
     for is_client, reads, data in ((False, body.reads, body.data), (True, sent.reads, sent.data)):
         ends, places = encoding.spans(reads.start, reads.size, len(data))
-        pieces, last = [bytearray() for _ in reads], 0
+        pieces, end = [bytearray() for _ in reads], 0
         items = (item for item in range(len(decoded.kinds)) if (item in decoded.sent) is is_client)
         for item, (head, frames) in zip(items, websocket.payloads(data), strict=False):
-            first, last, key = frames[-1]
-            place = places[bisect_left(ends, last)]
+            start, end, key = frames[-1]
+            place = places[bisect_left(ends, end)]
             if place < 0:
                 raise Unmaskable("messages of it are compressed, and came at unknown times")
             message = changed.get(decoded.starts[item], decoded.data[decoded.starts[item] : decoded.ends[item]])
             if decoded.kinds[item] == EVENT:
                 pieces[place] += websocket.frame(message, head & 0x0F, from_client=is_client)
             else:
-                pieces[place] += data[first - len(key) - 2 : last]
-        if pieces and last < len(data):
-            pieces[-1] += data[last : last + 1]
+                pieces[place] += data[start - len(key) - 2 : end]
+        if pieces and end < len(data):
+            pieces[-1] += data[end : end + 1]
         sizes = [len(piece) for piece in pieces]
         starts = [*accumulate(sizes, initial=0)][: len(sizes)]
         columns = Reads(reads.seq, reads.at_ns, reads.relayed_ns, starts, sizes)

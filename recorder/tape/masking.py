@@ -126,12 +126,9 @@ _YAML_VARIABLES: Final = (
 )
 """The name and the value of a variable on two lines of YAML, as in the environment of a container."""
 _VALUE: Final = re.compile(r"\"[ \t\r\n]*:[ \t\r\n]*(?P<escape>\\*)\"")
-# In a text of JSON within JSON, a quotation mark has 1, 3 or 7 backslashes in front.
-_DEPTHS: Final = frozenset({0, 1, 3, 7})
 _QUOTE: Final = re.compile(r"(?<!\\)(\\*)\"")
 _LONGEST_NAME: Final = 64
 _LONGEST_PAIR: Final = 128
-_SHORTEST_KEY: Final = 12
 _LONGEST_VALUE: Final = 16384
 """Bound of a value's length: a search for each field's end through a whole body would take quadratic time."""
 _NAME: Final = re.compile(
@@ -191,8 +188,8 @@ class Masker:
                 value = value[:start] + "*" * (end - start) + value[end:]
             return value
         if isinstance(value, dict):
-            return {name: self.value(one) for name, one in value.items()}
-        return [self.value(one) for one in value] if isinstance(value, list) else value
+            return {name: self.value(item) for name, item in value.items()}
+        return [self.value(item) for item in value] if isinstance(value, list) else value
 
     def spans(self, data: bytes) -> list[Span]:
         """Return the byte ranges of secrets, ascending and apart from each other."""
@@ -224,9 +221,10 @@ class Masker:
     def _secret_value(self, text: str, field: re.Match[str]) -> Span | None:
         """Return the span of a field's value; None if it is no secret."""
         depth, start = len(field["escape"]), field.end()
-        before = text[max(field.start() - _LONGEST_NAME, 0) : field.start()].rpartition('"')[2]
-        name = before.rstrip("\\")
-        if depth not in _DEPTHS or len(before) - len(name) != depth:
+        escaped_name = text[max(field.start() - _LONGEST_NAME, 0) : field.start()].rpartition('"')[2]
+        name = escaped_name.rstrip("\\")
+        # In a text of JSON within JSON, a quotation mark has 1, 3 or 7 backslashes in front.
+        if depth not in (0, 1, 3, 7) or len(escaped_name) - len(name) != depth:
             return None
         is_rule = _normal(name) in self._fields
         quotes = _QUOTE.finditer(text, start, start + _LONGEST_VALUE)
@@ -240,7 +238,7 @@ class Masker:
         if is_rule or not self._masks_secrets:
             return (start, end) if is_rule else None
         if name.lower() == "value":
-            begin = field.start() - len(before)
+            begin = field.start() - len(escaped_name)
             variable = _NAMED_BEFORE.search(text, max(begin - _LONGEST_PAIR, 0), begin)
             variable = variable or _NAMED_AFTER.match(text, end, end + 2 * _LONGEST_PAIR)
             return (start, end) if variable and _is_secret_variable(variable["name"], value) else None
@@ -253,7 +251,7 @@ def _is_secret_variable(name: str, value: str) -> bool:
     is_strong, is_weak = _judged(name)
     if (is_strong or is_weak) and _KEY_LIKE.fullmatch(value):
         return True
-    if not (is_strong or (is_weak and name.isupper() and len(value) >= _SHORTEST_KEY)):
+    if not (is_strong or (is_weak and name.isupper() and len(value) >= 12)):
         return False
     is_example = _EXAMPLE.match(value) or _REFERENCED.match(value) or value.lower() in _PLACEHOLDERS
     return not is_example and " " not in value and (name.isupper() or any(map(str.isdigit, value)))
@@ -262,8 +260,8 @@ def _is_secret_variable(name: str, value: str) -> bool:
 def _assigned(text: str, pair: re.Match[str]) -> Span | None:
     """Return the span of a value that a text gives to a name; None if it is no secret, or code that computes one."""
     beginning = max(pair.start() - _LONGEST_NAME, 0)
-    before = _NAME_BEFORE.search(text, beginning, pair.start())
-    name = (before["name"] if before else "").rpartition(".")[2] + pair["stem"]
+    prefix = _NAME_BEFORE.search(text, beginning, pair.start())
+    name = (prefix["name"] if prefix else "").rpartition(".")[2] + pair["stem"]
     sign, value, start = pair["sign"].strip(" \t"), pair["secret"], pair.end("stem") - len(name)
     is_strong, is_weak = _judged(name)
     if pair["end"] and not pair["quote"] and "\n" not in sign:  # a number of JSON
@@ -290,13 +288,13 @@ def masked(data: bytes, spans: Sequence[Span]) -> bytes:
 
 def joined(spans: Iterable[Span]) -> list[Span]:
     """Return spans in order, those that overlap as one."""
-    found = list[Span]()
+    merged = list[Span]()
     for start, end in sorted(spans):
-        if found and start < found[-1][1]:
-            found[-1] = found[-1][0], max(end, found[-1][1])
+        if merged and start < merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
         else:
-            found.append((start, end))
-    return found
+            merged.append((start, end))
+    return merged
 
 
 def _in_bytes(text: str, spans: Sequence[Span]) -> Iterator[Span]:

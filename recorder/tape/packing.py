@@ -28,8 +28,6 @@ MOST: Final = 1 << 53
 Place = Annotated[int, msgspec.Meta(ge=0, lt=MOST)]
 Timestamp = Annotated[int, msgspec.Meta(gt=-MOST, lt=MOST)]
 
-_MOST_LOST: Final = 1 << 16
-"""Maximum count of reads missing in a row; beyond it a number is damaged."""
 _NARROW, _WIDE = b"\x04", b"\x08"
 _UNTIMED: Final = "null"
 _UNTIMED_DIGITS: Final = digits.packed([None])
@@ -58,7 +56,9 @@ def pack(reads: Reads) -> Packed:
         at_ns = reads.at_ns[0]  # as of nearly all short answers: below, each step looks at whole columns
         if -MOST < at_ns < MOST and -MOST < relayed_ns < MOST:
             return Packed(0, 0, *map(digits.single, (at_ns, relayed_ns - at_ns, reads.size[0])))
-    columns = _columns(reads.at_ns, reads.relayed_ns, reads.size) if _is_contiguous(reads) else _with_holes(reads)
+    starts = [*accumulate(reads.size, initial=0)]
+    is_contiguous = starts[:-1] == list(reads.start) and list(reads.seq) == list(range(len(reads)))
+    columns = _columns(reads.at_ns, reads.relayed_ns, reads.size) if is_contiguous else _with_holes(reads)
     return Packed(0, 0, *map(digits.packed, columns))
 
 
@@ -92,31 +92,26 @@ def _columns(at_ns: Sequence[int], relayed_ns: Sequence[int | None], size: Seque
     try:
         lags: list[int | None] = list(map(sub, relayed_ns, at_ns))
     except TypeError:  # some were never relayed
-        lags = [None if one is None else one - at for one, at in zip(relayed_ns, at_ns, strict=True)]
+        lags = [None if relayed is None else relayed - at for relayed, at in zip(relayed_ns, at_ns, strict=True)]
     return [*at_ns[:1], *map(sub, at_ns[1:], at_ns)], lags, size
-
-
-def _is_contiguous(reads: Reads) -> bool:
-    starts = [*accumulate(reads.size, initial=0)]
-    return starts[:-1] == list(reads.start) and list(reads.seq) == list(range(len(reads)))
 
 
 def _with_holes(reads: Reads) -> _Columns:
     """Return the columns from read 0 on: missing reads have no times, and the first one of a hole has all its bytes."""
     deltas, lags, sizes = list[int | None](), list[int | None](), list[int]()
-    position = last = 0
+    position = previous_ns = 0
     for seq, at_ns, relayed_ns, start, size in reads:
         missing = seq - len(sizes)
-        if 0 < missing <= _MOST_LOST:
-            lost = max(start - position, 0)
+        if 0 < missing <= 1 << 16:  # beyond that the number is damaged
+            hole = max(start - position, 0)
             deltas += [None] * missing
             lags += [None] * missing
-            sizes += [lost, *[0] * (missing - 1)]
-            position += lost
-        deltas.append(at_ns - last)
+            sizes += [hole, *[0] * (missing - 1)]
+            position += hole
+        deltas.append(at_ns - previous_ns)
         lags.append(None if relayed_ns is None else relayed_ns - at_ns)
         sizes.append(size)
-        position, last = position + size, at_ns
+        position, previous_ns = position + size, at_ns
     return deltas, lags, sizes
 
 
@@ -126,10 +121,10 @@ def unpack(packed: Packed) -> Reads:
     if not _is_placed(packed):
         raise ValueError("its place is not a number")
     if is_untimed(packed):
-        _known(arrays[2], _sizes, 1)
+        _without_null(arrays[2], _sizes, 1)
         return Reads((), (), (), (), ())
     most = _most(packed)
-    deltas, sizes = _known(arrays[0], _timestamps, most), _known(arrays[2], _sizes, most)
+    deltas, sizes = _without_null(arrays[0], _timestamps, most), _without_null(arrays[2], _sizes, most)
     lags = digits.unpacked(arrays[1], most) if isinstance(arrays[1], bytes) else _lags.decode(arrays[1])
     if not len(deltas) == len(lags) == len(sizes):
         raise ValueError(f"its arrays have {len(deltas)}, {len(lags)} and {len(sizes)} elements")
@@ -146,7 +141,7 @@ def unpack(packed: Packed) -> Reads:
     return Reads(range(seq, seq + len(sizes)), at_ns, relayed, starts, sizes)
 
 
-def _known(array: Any, json: msgspec.json.Decoder[list[int]], most: int) -> list[int]:
+def _without_null(array: Any, json: msgspec.json.Decoder[list[int]], most: int) -> list[int]:
     """Return the numbers of an array without nulls, at most `most`. Raises `ValueError`."""
     if not isinstance(array, bytes):
         return json.decode(array)
@@ -157,16 +152,13 @@ def _known(array: Any, json: msgspec.json.Decoder[list[int]], most: int) -> list
 
 def _most(packed: Packed) -> int:
     """Return the largest count of reads that arrays of these sizes can have."""
-    return 2 * max(len(array) for array in map(_text, packed[2:]))
-
-
-def _text(array: Any) -> Array:
-    return array if isinstance(array, str | bytes) else ""
+    arrays: Sequence[Any] = packed[2:]  # of a damaged tape, they may be anything
+    return 2 * max(len(array) if isinstance(array, str | bytes) else 0 for array in arrays)
 
 
 def _are_timestamps(values: Sequence[int | None]) -> bool:
-    known: Sequence[Any] = values if None not in values else [value for value in values if value is not None]
-    return not known or (min(known) > -MOST and max(known) < MOST)
+    timestamps: Sequence[Any] = values if None not in values else [value for value in values if value is not None]
+    return not timestamps or (min(timestamps) > -MOST and max(timestamps) < MOST)
 
 
 def _is_placed(packed: Packed) -> bool:
@@ -184,36 +176,34 @@ class Element(NamedTuple):
 
 def elements(packed: Packed) -> Iterator[Element]:
     """Yield the values of each read, even from damaged arrays."""
-    deltas, lags, sizes = (_numbers(array, packed) for array in packed[2:])
+    columns = list[list[int | None]]()
+    for array in packed[2:]:
+        try:
+            values = digits.unpacked(array, _most(packed)) if isinstance(array, bytes) else msgspec.json.decode(array)
+        except (ValueError, TypeError, RecursionError):
+            values = None
+        numbers = values if isinstance(values, list) else []
+        columns.append([value if type(value) is int and -MOST < value < MOST else None for value in numbers])
+    deltas, lags, sizes = columns
     for place in range(max(len(deltas), len(sizes))):
         delta, lag, size = (column[place] if place < len(column) else None for column in (deltas, lags, sizes))
         yield Element(delta, lag, size if size is not None and size >= 0 else None)
 
 
-def _numbers(array: Any, packed: Packed) -> list[int | None]:
-    try:
-        values = digits.unpacked(array, _most(packed)) if isinstance(array, bytes) else msgspec.json.decode(array)
-    except (ValueError, TypeError, RecursionError):
-        values = None
-    if not isinstance(values, list):
-        return []
-    return [value if type(value) is int and -MOST < value < MOST else None for value in values]
-
-
 def intact(packed: Packed) -> list[Read]:
     """Return the reads of damaged arrays that are not damaged themselves."""
-    found, at_ns, position = list[Read](), 0, packed.start
+    reads, at_ns, position = list[Read](), 0, packed.start
     if not _is_placed(packed):
-        return found
+        return reads
     for seq, (delta, lag, size) in enumerate(elements(packed), packed.seq):
         if delta is not None:
             at_ns += delta
             if size is not None and abs(at_ns) < MOST:
-                found.append(Read(seq, at_ns, None if lag is None else at_ns + lag, position, size))
+                reads.append(Read(seq, at_ns, None if lag is None else at_ns + lag, position, size))
         position += size or 0
         if position >= MOST:
             break
-    return found
+    return reads
 
 
 def is_array(data: bytes) -> bool:

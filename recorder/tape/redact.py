@@ -13,7 +13,7 @@ import functools
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote, unquote_plus
 
 from wiretape.recorder.sanitize import safe
@@ -93,10 +93,8 @@ _PLAIN_PATH = re.compile(r"(?:/[A-Za-z0-9_.~-]{0,15})*")
 _SENTENCE = re.compile(r"[\w%\[\]-]+: [a-z]{1,6} [a-z]")
 """A path's last word and the first words of a sentence about it: `/etc/passwd: its format is …` has no password."""
 _ENCODED_LEVELS = 3
-_CACHED_LENGTH = 64
-_KNOWN = 512
-_KNOWN_KEYS = 64
-_KEY_CHARACTERS = range(16, 4096)
+_CACHE_SIZE = 512
+"""Headers, URLs and texts remembered: a program sends the same ones again and again."""
 
 
 class Redactor:
@@ -107,12 +105,11 @@ class Redactor:
 
     def __init__(self, salt: bytes | None) -> None:
         self._salt = salt
-        # A program sends the same headers again and again.
-        self._known_header = functools.lru_cache(_KNOWN)(self._header)
-        self._known_url = functools.lru_cache(_KNOWN)(self._url)
+        self._known_header = functools.lru_cache(_CACHE_SIZE)(self._header)
+        self._known_url = functools.lru_cache(_CACHE_SIZE)(self._url)
         self._known_keys = dict[str, str]()
         """The marks of the keys that were sent last, the newest last."""
-        self._known_path = functools.lru_cache(_KNOWN)(self._path)
+        self._known_path = functools.lru_cache(_CACHE_SIZE)(self._path)
 
     def mark(self, secret: str) -> str:
         """Return the mark that stands for `secret`; equal secrets have equal marks on the same tape."""
@@ -123,17 +120,13 @@ class Redactor:
 
     def headers(self, pairs: Iterable[tuple[bytes, bytes]]) -> list[list[str]]:
         """Return header pairs as `[name, value]` text in the order they came, credentials replaced."""
-        found = [self._known_header(name, value) for name, value in pairs]
-        for _, _, keys in found:
-            if keys:
-                self._remember(keys)
-        return [[name, value if name in _STRUCTURAL else self._without_known_keys(value)] for name, value, _ in found]
-
-    def _remember(self, spellings: Sequence[str]) -> None:
-        for spelling in spellings:
-            self._known_keys[spelling] = self._known_keys.pop(spelling, "") or self.mark(spellings[0])
-        while len(self._known_keys) > _KNOWN_KEYS:
-            del self._known_keys[next(iter(self._known_keys))]
+        headers = [self._known_header(name, value) for name, value in pairs]
+        for _, _, spellings in headers:
+            for spelling in spellings:
+                self._known_keys[spelling] = self._known_keys.pop(spelling, "") or self.mark(spellings[0])
+            while len(self._known_keys) > 64:
+                del self._known_keys[next(iter(self._known_keys))]
+        return [[name, value if name in _STRUCTURAL else self._without_known_keys(value)] for name, value, _ in headers]
 
     def _without_known_keys(self, text: str) -> str:
         for key, mark in self._known_keys.items():
@@ -144,9 +137,9 @@ class Redactor:
     def _header(self, raw_name: bytes, raw_value: bytes) -> tuple[str, str, tuple[str, ...]]:
         """Return a name and a value without credentials, and the spellings of its key, which others may repeat."""
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
-        shown = self.mark(name) if _LOOKS_SECRET.search(name) else name
+        stored_name = self.mark(name) if _LOOKS_SECRET.search(name) else name
         key = _sent_key(name, value)
-        return shown, self._value(name, value), tuple(dict.fromkeys((key, quote(key, safe="")))) if key else ()
+        return stored_name, self._value(name, value), tuple(dict.fromkeys((key, quote(key, safe="")))) if key else ()
 
     def _value(self, name: str, value: str) -> str:
         if name in _CHALLENGES:
@@ -162,10 +155,11 @@ class Redactor:
 
     def _challenge(self, value: str) -> str:
         """Return a challenge with the opaque values in it replaced; its other parameters stay readable."""
-        said, plain = self._readable(value), value
+        readable, plain = self._readable(value), value
         for _ in range(_ENCODED_LEVELS if "%" in value else 0):
             plain = unquote_plus(plain)
-        return self.mark(value) if self._readable(plain).count("REDACTED") > said.count("REDACTED") else said
+        hides_key = self._readable(plain).count("REDACTED") > readable.count("REDACTED")
+        return self.mark(value) if hides_key else readable
 
     def _readable(self, challenge: str) -> str:
         def mark(match: re.Match[str]) -> str:
@@ -175,13 +169,13 @@ class Redactor:
 
     def labels(self, labels: Mapping[str, str]) -> dict[str, str]:
         """Return labels with credentials replaced."""
-        return {self.text(name): self._label(name, value) for name, value in labels.items()}
-
-    def _label(self, name: str, value: str) -> str:
-        # Words such as `key` and `pass` name a credential in a header; in a label they may name any short value.
-        names_secret = _STEM.search(_normal(name)) is not None or _KEY_LIKE.fullmatch(value) is not None
-        is_named = names_secret and is_secret(name, value)
-        return self.mark(value) if is_named or shows_secret(value) else value
+        redacted = {}
+        for name, value in labels.items():
+            # Words such as `key` and `pass` name a credential in a header; in a label they may name any short value.
+            names_secret = _STEM.search(_normal(name)) is not None or _KEY_LIKE.fullmatch(value) is not None
+            is_credential = (names_secret and is_secret(name, value)) or shows_secret(value)
+            redacted[self.text(name)] = self.mark(value) if is_credential else value
+        return redacted
 
     def url(self, url: str) -> str:
         """Return a URL with its user info and its secret values replaced."""
@@ -199,22 +193,22 @@ class Redactor:
         return self._known_path(path)
 
     def _path(self, path: str) -> str:
-        head, *rest = _BETWEEN_FIELDS.split(self._without_user_info(path))
-        fields = (piece if place % 2 == 0 else self._field(piece) for place, piece in enumerate(rest))
-        return "/".join(self._segments(head)) + "".join(fields)
+        segments, *query = _BETWEEN_FIELDS.split(self._without_user_info(path))
+        fields = (piece if index % 2 == 0 else self._field(piece) for index, piece in enumerate(query))
+        return "/".join(self._segments(segments)) + "".join(fields)
 
     def _without_user_info(self, url: str) -> str:
         return _USER_INFO.sub(lambda match: self.mark(match[0]), url)
 
     def _segments(self, path: str) -> Iterator[str]:
-        before = ""
+        previous = ""
         for segment in path.split("/"):
             plain = unquote_plus(segment)
-            if _LOOKS_SECRET.fullmatch(plain) or (_KEY_LIKE.fullmatch(plain) and _normal(before) in _BEFORE_KEY):
+            if _LOOKS_SECRET.fullmatch(plain) or (_KEY_LIKE.fullmatch(plain) and _normal(previous) in _BEFORE_KEY):
                 yield self.mark(plain)
             else:
                 yield self._field(_LOOKS_SECRET.sub(lambda match: self.mark(match[0]), segment))
-            before = segment
+            previous = segment
 
     def _field(self, field: str) -> str:
         name, equals, value = field.partition("=")
@@ -231,19 +225,19 @@ class Redactor:
         return _PAIR.sub(self._pair, text)
 
     def _pair(self, match: re.Match[str]) -> str:
-        whole, name, value = match[0], match[1], match[2]
-        before = match.string[max(match.start() - 1, 0) : match.start()]
-        if before == "/" and _SENTENCE.match(match.string, match.start()):
-            return whole
-        in_query = before in ("?", "&")
+        pair, name, value = match[0], match[1], match[2]
+        preceding = match.string[max(match.start() - 1, 0) : match.start()]
+        if preceding == "/" and _SENTENCE.match(match.string, match.start()):
+            return pair
+        in_query = preceding in ("?", "&")
         is_credential = is_secret(name, value) and (in_query or _names_credential(name, value))
-        return whole.removesuffix(value) + self.mark(value) if is_credential else whole
+        return pair.removesuffix(value) + self.mark(value) if is_credential else pair
 
 
 _SHOWN = Redactor(None)
 
 
-@functools.lru_cache(_KNOWN)
+@functools.lru_cache(_CACHE_SIZE)
 def shown(text: str) -> str:
     """Return text for a screen or a log: one line that is safe to show, without credentials."""
     return safe(_SHOWN.text(text))
@@ -254,7 +248,7 @@ def message(text: str) -> str:
     return f"wiretape: {shown(text)}"
 
 
-@functools.lru_cache(_KNOWN)
+@functools.lru_cache(_CACHE_SIZE)
 def _looks_secret(segment: str) -> bool:
     """Return True if a segment of a path looks like a credential; ids differ from path to path, the others do not."""
     return not segment.isdigit() and _LOOKS_SECRET.search(segment) is not None
@@ -272,7 +266,7 @@ def _names_credential(name: str, value: str) -> bool:
 def _sent_key(name: str, value: str) -> str:
     """Return the key that a header sends; "" if it sends none that could be recognised later."""
     words = value.split() if _SENT.search(name) else []
-    return words[-1] if words and len(words[-1]) in _KEY_CHARACTERS and any(map(str.isdigit, words[-1])) else ""
+    return words[-1] if words and len(words[-1]) in range(16, 4096) and any(map(str.isdigit, words[-1])) else ""
 
 
 def _is_key_like(text: str) -> bool:
@@ -281,7 +275,7 @@ def _is_key_like(text: str) -> bool:
 
 def is_secret(name: str, value: str) -> bool:
     """Return True if the name of a header or a query field says that its value is a credential."""
-    names_secret, names_quantity = _judged(name) if len(name) <= _CACHED_LENGTH else _judged.__wrapped__(name)
+    names_secret, names_quantity = _judged(name) if len(name) <= 64 else _judged.__wrapped__(name)
     return names_secret and not (names_quantity and _NUMBER.fullmatch(value))
 
 
@@ -321,5 +315,5 @@ def _normal(name: str) -> str:
 
 def _bare(value: str) -> str:
     """Drop the scheme word, so that the same key has the same mark in `Authorization` and in `x-api-key`."""
-    scheme, space, rest = value.strip().partition(" ")
-    return rest.strip() if space and scheme.lower() in ("bearer", "token", "apikey") else value.strip()
+    scheme, space, credential = value.strip().partition(" ")
+    return credential.strip() if space and scheme.lower() in ("bearer", "token", "apikey") else value.strip()

@@ -232,9 +232,8 @@ class Pruner:
             # 20 at once: the next commit of the recorder waits for them.
             ids = past(self._connection, limits, self._clock, settled=True, most=20)
             removed = self._removed(ids)
-            first_no = self._connection.execute(
-                select(func.min(exchanges.c.no)).where(exchanges.c.id.in_(ids))
-            ).scalar()
+            first = select(func.min(exchanges.c.no)).where(exchanges.c.id.in_(ids))
+            first_no = self._connection.execute(first).scalar()
         if first_no is not None:
             announce(first_no, removed)
         self._is_shrinking = sum(erase(self._connection, ids)) > 0
