@@ -20,12 +20,10 @@ PATH = "/v1/messages"
 STALLED = 3
 """Number of steps before the turn that stalls."""
 _LIMITED_TURN = 1
-_BACKOFF_SECONDS = 0.6
 _RETRY_COUNT = "x-stainless-retry-count"
+"""Header by which Anthropic's client numbers its attempts."""
 CACHED = {"cache_control": {"type": "ephemeral"}}
 """A cache point: the provider stores the prompt up to here."""
-_ARGUMENT_CHARACTERS = 16
-_UNCACHED_TOKENS = 3
 
 
 class Call(NamedTuple):
@@ -40,7 +38,7 @@ class Call(NamedTuple):
 class Turn(NamedTuple):
     """An answer: its text, a silence in it, its tool call, and its tokens."""
 
-    said: str
+    text: str
     call: Call | None
     cache_read: int
     cache_write: int
@@ -60,7 +58,7 @@ class _Message(msgspec.Struct):
     role: str
 
 
-class _Asked(msgspec.Struct):
+class _AgentRequest(msgspec.Struct):
     model: str
     messages: list[_Message]
 
@@ -121,7 +119,7 @@ TURNS = (
 
 
 def _tool(name: str, description: str, **parameters: str) -> JsonObject:
-    properties = {one: {"type": "string", "description": meaning} for one, meaning in parameters.items()}
+    properties = {parameter: {"type": "string", "description": text} for parameter, text in parameters.items()}
     schema = {"type": "object", "properties": properties, "required": [*properties]}
     return {"name": name, "description": description, "input_schema": schema}
 
@@ -148,23 +146,21 @@ def steps(session: str) -> Iterator[Step]:
         body = {"model": MODEL, "max_tokens": 4096, "stream": True, "metadata": {"user_id": user}, "tools": _TOOLS}
         body |= {"system": [{"type": "text", "text": _RULES}, state], "messages": [*messages]}
         if limited := number == _LIMITED_TURN:
-            yield Step({_RETRY_COUNT: "0"}, body, _BACKOFF_SECONDS)
+            yield Step({_RETRY_COUNT: "0"}, body, 0.6)
         yield Step({_RETRY_COUNT: str(int(limited))}, body, turn.call.seconds if turn.call else 0.0)
         if turn.call:
-            messages[-1] = {**messages[-1], "content": [_without_cache(one) for one in messages[-1]["content"]]}
-            part = {"type": "tool_result", "tool_use_id": f"toolu_demo{number}", "content": turn.call.result, **CACHED}
-            messages += [{"role": "assistant", "content": _content(number)}, {"role": "user", "content": [part]}]
-
-
-def _without_cache(part: JsonObject) -> JsonObject:
-    return {name: value for name, value in part.items() if name not in CACHED}
-
-
-def _content(number: int) -> list[JsonObject]:
-    """Return the blocks of an answer."""
-    turn = TURNS[number]
-    text: JsonObject = {"type": "text", "text": turn.said}
-    return [text, {**_use(number, turn.call), "input": turn.call.arguments}] if turn.call else [text]
+            # A cache point moves to the newest message.
+            content = [{name: part[name] for name in part if name not in CACHED} for part in messages[-1]["content"]]
+            messages[-1] = {**messages[-1], "content": content}
+            result = {
+                "type": "tool_result",
+                "tool_use_id": f"toolu_demo{number}",
+                "content": turn.call.result,
+                **CACHED,
+            }
+            use = {**_use(number, turn.call), "input": turn.call.arguments}
+            messages.append({"role": "assistant", "content": [{"type": "text", "text": turn.text}, use]})
+            messages.append({"role": "user", "content": [{**result, **CACHED}]})
 
 
 def _use(number: int, call: Call) -> JsonObject:
@@ -174,18 +170,16 @@ def _use(number: int, call: Call) -> JsonObject:
 def choose(request: ReceivedRequest) -> Scene:
     """Return the answer to a request of the agent, or the scene that a request's model asks for."""
     try:
-        asked = msgspec.json.decode(request.body, type=_Asked)
+        agent_request = msgspec.json.decode(request.body, type=_AgentRequest)
     except msgspec.MsgspecError:
         return scenes.choose(request)
-    if asked.model != MODEL:
+    if agent_request.model != MODEL:
         return scenes.choose(request)
-    number = sum(one.role == "assistant" for one in asked.messages)
+    number = sum(message.role == "assistant" for message in agent_request.messages)
     attempt = dict(request.headers).get(_RETRY_COUNT.encode(), b"0").decode()
     headers = [("request-id", f"req_demo_{number + 1}_{attempt}")]
-    return _limited(headers) if (number, attempt) == (_LIMITED_TURN, "0") else _answered(number, headers)
-
-
-def _limited(headers: list[tuple[str, str]]) -> Scene:
+    if (number, attempt) != (_LIMITED_TURN, "0"):
+        return answer([*_turn_events(number)], headers=headers, delay=0.1)
     error = {"type": "rate_limit_error", "message": "Number of requests has exceeded your rate limit"}
     body = json.dumps({"type": "error", "error": error, "request_id": headers[0][1]}).encode()
     return answer(
@@ -193,33 +187,25 @@ def _limited(headers: list[tuple[str, str]]) -> Scene:
     )
 
 
-def _answered(number: int, headers: list[tuple[str, str]]) -> Scene:
+def _turn_events(number: int) -> Iterator[Piece]:
     turn = TURNS[number % len(TURNS)]
-    counted: dict[str, Any] = {"input_tokens": _UNCACHED_TOKENS, "output_tokens": 1}
-    counted |= {"cache_creation_input_tokens": turn.cache_write, "cache_read_input_tokens": turn.cache_read}
+    tokens: dict[str, Any] = {"input_tokens": 3, "output_tokens": 1}
+    tokens |= {"cache_creation_input_tokens": turn.cache_write, "cache_read_input_tokens": turn.cache_read}
     message = {"id": f"msg_demo{number}", "type": "message", "role": "assistant", "model": MODEL, "content": []}
-    body = [(0.08, named({"type": "message_start", "message": {**message, "usage": counted}}))]
-    body += [*_spoken(turn), *(_called(number, turn.call) if turn.call else ())]
-    ended = {"stop_reason": "tool_use" if turn.call else "end_turn"}
-    body.append((0.02, named({"type": "message_delta", "delta": ended, "usage": {"output_tokens": turn.output}})))
-    return answer([*body, (0.0, named({"type": "message_stop"}))], headers=headers, delay=0.1)
-
-
-def _spoken(turn: Turn) -> Iterator[Piece]:
-    """Yield the events of an answer's text; its silence is in the middle."""
+    yield 0.08, named({"type": "message_start", "message": {**message, "usage": tokens}})
     yield 0.0, block("start", 0, content_block={"type": "text", "text": ""})
-    said = scenes.fragments(turn.said)
-    for place, one in enumerate(said):
-        silence = turn.silence_seconds if place == len(said) // 2 else 0.0
-        yield 0.015 + silence, block("delta", 0, delta={"type": "text_delta", "text": one})
+    words = scenes.fragments(turn.text)
+    for index, word in enumerate(words):
+        silence = turn.silence_seconds if index == len(words) // 2 else 0.0
+        yield 0.015 + silence, block("delta", 0, delta={"type": "text_delta", "text": word})
     yield 0.0, block("stop", 0)
-
-
-def _called(number: int, call: Call) -> Iterator[Piece]:
-    """Yield the events of a tool call."""
-    yield 0.02, block("start", 1, content_block=_use(number, call))
-    text = json.dumps(call.arguments)
-    for start in range(0, len(text), _ARGUMENT_CHARACTERS):
-        piece = text[start : start + _ARGUMENT_CHARACTERS]
-        yield 0.015, block("delta", 1, delta={"type": "input_json_delta", "partial_json": piece})
-    yield 0.0, block("stop", 1)
+    if turn.call:
+        yield 0.02, block("start", 1, content_block=_use(number, turn.call))
+        arguments = json.dumps(turn.call.arguments)
+        for start in range(0, len(arguments), 16):
+            delta = {"type": "input_json_delta", "partial_json": arguments[start : start + 16]}
+            yield 0.015, block("delta", 1, delta=delta)
+        yield 0.0, block("stop", 1)
+    stop = {"stop_reason": "tool_use" if turn.call else "end_turn"}
+    yield 0.02, named({"type": "message_delta", "delta": stop, "usage": {"output_tokens": turn.output}})
+    yield 0.0, named({"type": "message_stop"})

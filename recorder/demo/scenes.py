@@ -17,7 +17,7 @@ from wiretape.recorder.demo.upstream import ReceivedRequest, Scene, answer
 Piece = tuple[float, bytes]
 
 
-class _Wanted(msgspec.Struct):
+class _SceneRequest(msgspec.Struct):
     model: str
 
 
@@ -42,11 +42,11 @@ def chunk(model: str, delta: JsonObject, finish: str | None = None, **more: obje
 
 
 def usage(prompt: int, completion: int, reasoning: int | None = None) -> JsonObject:
-    counted: JsonObject = {"prompt_tokens": prompt, "completion_tokens": completion}
-    counted["total_tokens"] = prompt + completion
+    tokens: JsonObject = {"prompt_tokens": prompt, "completion_tokens": completion}
+    tokens["total_tokens"] = prompt + completion
     if reasoning is not None:
-        counted["completion_tokens_details"] = {"reasoning_tokens": reasoning}
-    return counted
+        tokens["completion_tokens_details"] = {"reasoning_tokens": reasoning}
+    return tokens
 
 
 def fragments(text: str) -> list[str]:
@@ -56,7 +56,7 @@ def fragments(text: str) -> list[str]:
 
 def spoken(model: str, text: str, gap: float, **more: Any) -> list[Piece]:
     """Return `text` as one chunk per fragment, `gap` seconds apart."""
-    return [(gap, data(chunk(model, {"content": one}, **more))) for one in fragments(text)]
+    return [(gap, data(chunk(model, {"content": word}, **more))) for word in fragments(text)]
 
 
 _TALE = "Once upon a time a ro|bot learned to wait, and found every pause has a length."
@@ -88,7 +88,7 @@ def _pretty(model: str) -> Scene:
     """Payloads over many lines; only the first line begins with `data:`."""
     deltas: Iterable[tuple[JsonObject, str | None]] = (
         ({"role": "assistant"}, None),
-        *(({"content": one}, None) for one in fragments(_TALE)[:8]),
+        *(({"content": word}, None) for word in fragments(_TALE)[:8]),
         ({"content": ""}, "stop"),
     )
     body = [(0.04, f"data: {json.dumps(chunk(model, delta, end), indent=2)}\n\n".encode()) for delta, end in deltas]
@@ -98,8 +98,8 @@ def _pretty(model: str) -> Scene:
 def _shifting(_: str) -> Scene:
     """The id and the creation time change in mid-stream; no [DONE], no usage."""
     more = {"id": "stream:chat:26e9476e", "object": "chat.completion"}
-    last = chunk("", {"content": ""}, "stop", **{**more, "id": "stream:chat:c51514fb", "created": 1773044133})
-    return answer([*spoken("", "Hello! How can I help you today?", 0.05, **more), (0.03, data(last))], delay=0.15)
+    end = chunk("", {"content": ""}, "stop", **{**more, "id": "stream:chat:c51514fb", "created": 1773044133})
+    return answer([*spoken("", "Hello! How can I help you today?", 0.05, **more), (0.03, data(end))], delay=0.15)
 
 
 def _routed(model: str) -> Scene:
@@ -109,26 +109,26 @@ def _routed(model: str) -> Scene:
         (0.29, data(chunk(model, {"role": "assistant"}, sansa=sansa))),
         *spoken(model, "Rout|ed, answered.", 0.04),
     ]
-    last: JsonObject = {"id": "chatcmpl-demo", "model": model, "usage": usage(12, 84, 78)}
-    last["choices"] = [{"index": 0, "delta": {}, "finish_reason": "stop"}]
-    return answer([*body, (0.02, data(last)), (0.0, DONE)])
+    end: JsonObject = {"id": "chatcmpl-demo", "model": model, "usage": usage(12, 84, 78)}
+    end["choices"] = [{"index": 0, "delta": {}, "finish_reason": "stop"}]
+    return answer([*body, (0.02, data(end)), (0.0, DONE)])
 
 
 def _reasoning(model: str) -> Scene:
     """Keep-alive comments, then reasoning, then the answer."""
     body = [(0.1, b": keep-alive\n\n"), (0.1, b": keep-alive\n\n")]
     thoughts = "The user asks for the sum; two and two make four."
-    body += [(0.04, data(chunk(model, {"reasoning_content": one}))) for one in fragments(thoughts)]
+    body += [(0.04, data(chunk(model, {"reasoning_content": word}))) for word in fragments(thoughts)]
     body += [(0.25, data(chunk(model, {"content": "Four"}))), (0.04, data(chunk(model, {"content": "."})))]
     return answer([*body, (0.01, data(chunk(model, {}, "stop", usage=usage(9, 22, 16)))), (0.0, DONE)], delay=0.1)
 
 
 def _tool(model: str) -> Scene:
     """A tool call whose arguments come in pieces."""
-    first = {"index": 0, "id": "call_a1", "type": "function", "function": {"name": "search", "arguments": ""}}
+    start = {"index": 0, "id": "call_a1", "type": "function", "function": {"name": "search", "arguments": ""}}
     body = [
         (0.1, data(chunk(model, {"role": "assistant", "content": None}))),
-        (0.1, data(chunk(model, {"tool_calls": [first]}))),
+        (0.1, data(chunk(model, {"tool_calls": [start]}))),
     ]
     for piece in ('{"que', 'ry":"', "stream ", "replay", '"}'):
         call = {"index": 0, "function": {"arguments": piece}}
@@ -149,21 +149,21 @@ def block(kind: str, index: int, **more: object) -> bytes:
 def _messages(model: str) -> Scene:
     """Anthropic's Messages: thinking, a text and a tool call, each in a block of its own, and a ping."""
     message = {"id": "msg_demo", "type": "message", "role": "assistant", "model": model, "content": []}
-    begun = {"type": "message_start", "message": {**message, "usage": {"input_tokens": 21, "output_tokens": 1}}}
-    thoughts, said = "Tokyo is in Japan. Look the weather up.", "Let me see what the sky does."
+    start = {"type": "message_start", "message": {**message, "usage": {"input_tokens": 21, "output_tokens": 1}}}
+    thoughts, text = "Tokyo is in Japan. Look the weather up.", "Let me see what the sky does."
     call = {"type": "tool_use", "id": "toolu_demo", "name": "get_weather", "input": {}}
-    ended = {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 46}}
-    body = [(0.15, named(begun)), (0.0, block("start", 0, content_block={"type": "thinking", "thinking": ""}))]
+    end = {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 46}}
+    body = [(0.15, named(start)), (0.0, block("start", 0, content_block={"type": "thinking", "thinking": ""}))]
     body.append((0.0, named({"type": "ping"})))
     body += [
-        (0.04, block("delta", 0, delta={"type": "thinking_delta", "thinking": one})) for one in fragments(thoughts)
+        (0.04, block("delta", 0, delta={"type": "thinking_delta", "thinking": word})) for word in fragments(thoughts)
     ]
     body += [(0.01, block("stop", 0)), (0.1, block("start", 1, content_block={"type": "text", "text": ""}))]
-    body += [(0.03, block("delta", 1, delta={"type": "text_delta", "text": one})) for one in fragments(said)]
+    body += [(0.03, block("delta", 1, delta={"type": "text_delta", "text": word})) for word in fragments(text)]
     body += [(0.01, block("stop", 1)), (0.08, block("start", 2, content_block=call))]
     for piece in ('{"ci', 'ty":"', "Tokyo", '"}'):
         body.append((0.05, block("delta", 2, delta={"type": "input_json_delta", "partial_json": piece})))
-    body += [(0.01, block("stop", 2)), (0.02, named(ended)), (0.0, named({"type": "message_stop"}))]
+    body += [(0.01, block("stop", 2)), (0.02, named(end)), (0.0, named({"type": "message_stop"}))]
     return answer(body, delay=0.12)
 
 
@@ -173,45 +173,42 @@ def _response(kind: str, **more: object) -> bytes:
 
 def _responses(model: str) -> Scene:
     """OpenAI's Responses: a summary of the reasoning, then a text; each end repeats the whole part."""
-    whole = {"id": "resp_demo", "object": "response", "model": model, "status": "in_progress", "output": []}
-    thoughts, said = "**Pauses**\n\nEach is a gap.", "A pause is as long as nobody speaks."
-    summed = {"id": "rs_demo", "type": "reasoning", "summary": [{"type": "summary_text", "text": thoughts}]}
-    text = [{"type": "output_text", "text": said, "annotations": []}]
-    told = {"id": "msg_demo", "type": "message", "role": "assistant", "status": "completed", "content": text}
-    counted = {"input_tokens": 17, "output_tokens": 38, "total_tokens": 55}
-    counted["output_tokens_details"] = {"reasoning_tokens": 24}  # type: ignore[assignment]
-    ended = {**whole, "status": "completed", "output": [summed, told], "usage": counted}
-    body = [(0.1, _response("created", response=whole))]
-    body.append((0.2, _response("output_item.added", output_index=0, item={**summed, "summary": []})))
+    response = {"id": "resp_demo", "object": "response", "model": model, "status": "in_progress", "output": []}
+    thoughts, text = "**Pauses**\n\nEach is a gap.", "A pause is as long as nobody speaks."
+    summary = {"id": "rs_demo", "type": "reasoning", "summary": [{"type": "summary_text", "text": thoughts}]}
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    message = {"id": "msg_demo", "type": "message", "role": "assistant", "status": "completed", "content": content}
+    tokens = {"input_tokens": 17, "output_tokens": 38, "total_tokens": 55}
+    tokens["output_tokens_details"] = {"reasoning_tokens": 24}  # type: ignore[assignment]
+    complete = {**response, "status": "completed", "output": [summary, message], "usage": tokens}
+    body = [(0.1, _response("created", response=response))]
+    body.append((0.2, _response("output_item.added", output_index=0, item={**summary, "summary": []})))
     place = {"item_id": "rs_demo", "output_index": 0, "summary_index": 0}
-    body += [(0.05, _response("reasoning_summary_text.delta", delta=one, **place)) for one in fragments(thoughts)]
-    body.append((0.01, _response("output_item.done", output_index=0, item=summed)))
-    body.append((0.1, _response("output_item.added", output_index=1, item={**told, "content": []})))
+    body += [(0.05, _response("reasoning_summary_text.delta", delta=word, **place)) for word in fragments(thoughts)]
+    body.append((0.01, _response("output_item.done", output_index=0, item=summary)))
+    body.append((0.1, _response("output_item.added", output_index=1, item={**message, "content": []})))
     place = {"item_id": "msg_demo", "output_index": 1, "content_index": 0}
-    body += [(0.03, _response("output_text.delta", delta=one, **place)) for one in fragments(said)]
+    body += [(0.03, _response("output_text.delta", delta=word, **place)) for word in fragments(text)]
     body += [
-        (0.01, _response("output_item.done", output_index=1, item=told)),
-        (0.02, _response("completed", response=ended)),
+        (0.01, _response("output_item.done", output_index=1, item=message)),
+        (0.02, _response("completed", response=complete)),
     ]
     return answer(body, delay=0.1)
 
 
 def _stall(model: str) -> Scene:
     """A silence of 2.4 s in mid-sentence."""
-    before, after = (
-        spoken(model, "The model begins to speak,", 0.03),
-        spoken(model, " and goes on as if nothing had happened.", 0.03),
-    )
-    after[0] = (2.4, after[0][1])
+    start = spoken(model, "The model begins to speak,", 0.03)
+    (_, word), *end = spoken(model, " and goes on as if nothing had happened.", 0.03)
     return answer(
-        [*before, *after, (0.01, data(chunk(model, {}, "stop", usage=usage(11, 14)))), (0.0, DONE)], delay=0.2
+        [*start, (2.4, word), *end, (0.01, data(chunk(model, {}, "stop", usage=usage(11, 14)))), (0.0, DONE)], delay=0.2
     )
 
 
 def _burst(model: str) -> Scene:
     """Everything was held back and comes in one piece: a stream by name only."""
-    held = b"".join(piece for _, piece in spoken(model, f"{_TALE} {_TALE}", 0.0))
-    return answer([(1.3, held + data(chunk(model, {}, "stop", usage=usage(14, 36))) + DONE)], delay=0.05)
+    text = b"".join(piece for _, piece in spoken(model, f"{_TALE} {_TALE}", 0.0))
+    return answer([(1.3, text + data(chunk(model, {}, "stop", usage=usage(14, 36))) + DONE)], delay=0.05)
 
 
 def _truncated(model: str) -> Scene:
@@ -262,14 +259,14 @@ SCENES = {
 def request(name: str) -> tuple[str, JsonObject]:
     """Return the path and the body of a client's request for a scene, in the scene's API."""
     path = f"/v1/{name}" if name in ("messages", "responses") else "/v1/chat/completions"
-    asked = [{"role": "user", "content": f"Play the scene {name}."}]
-    return path, {"model": f"demo-{name}", "stream": True, "input" if name == "responses" else "messages": asked}
+    messages = [{"role": "user", "content": f"Play the scene {name}."}]
+    return path, {"model": f"demo-{name}", "stream": True, "input" if name == "responses" else "messages": messages}
 
 
 def choose(request: ReceivedRequest) -> Scene:
     """Return the scene that a request's model asks for; 404 if there is none of that name."""
     try:
-        name = msgspec.json.decode(request.body, type=_Wanted).model.removeprefix("demo-")
+        name = msgspec.json.decode(request.body, type=_SceneRequest).model.removeprefix("demo-")
     except msgspec.MsgspecError:
         name = ""
     if name in SCENES:

@@ -41,10 +41,6 @@ PATH: Final = "/v1/chat/completions"
 STREAM: Final = "text/event-stream"
 JSON: Final = "application/json"
 _MS: Final = 1_000_000
-_REQUEST_HEADERS: Final = [["content-type", "application/json"]]
-_STALL_SHARE: Final = 0.0002
-_SPLIT_SHARE: Final = 0.01
-_TIMING_FLAGS: Final = frozenset({"coalesced", "single_chunk", "stall", "given_up", "burst"})
 _WORDS: Final = (
     "the", "pause", "before", "a", "word", "has", "length", "and", "every", "stream", "ends", "once", "in", "time", "—",
 )  # fmt: skip
@@ -93,7 +89,7 @@ class SyntheticExchange:
     ends: Sequence[int]
     decoded: Decoded
     derived: Measures
-    asked: RecordedRequest
+    request: RecordedRequest
 
 
 def template(model: Model, ending: str, chunks: int, variation: int) -> SyntheticExchange:
@@ -104,50 +100,51 @@ def template(model: Model, ending: str, chunks: int, variation: int) -> Syntheti
     body, ends = b"".join(pieces), _ends(pieces, model.together, random)
     its_reads = _reads(ends, [1] * len(ends))
     decoded = decode(facts, its_reads, body)
-    asked = RecordedRequest(_REQUEST_HEADERS, json.dumps({"model": model.name, "stream": True}).encode())
-    derived = derive(facts, its_reads, body, decoded, asked)
-    return SyntheticExchange(model, ending, facts, body, ends, decoded, derived, asked)
+    headers = [["content-type", "application/json"]]
+    request = RecordedRequest(headers, json.dumps({"model": model.name, "stream": True}).encode())
+    derived = derive(facts, its_reads, body, decoded, request)
+    return SyntheticExchange(model, ending, facts, body, ends, decoded, derived, request)
 
 
-def timed(one: SyntheticExchange, random: Generator) -> tuple[Exchange, Reads, Measures]:
+def timed(template: SyntheticExchange, random: Generator) -> tuple[Exchange, Reads, Measures]:
     """Return a template's facts, reads and measures with drawn timestamps; the measures are those of `derive`."""
-    first, at = _instants(one.model, len(one.ends), random)
-    waited = 30_000 * _MS if one.ending == "timeout" else 300_000
+    ttft_ns, at_ns = _timestamps(template.model, len(template.ends), random)
+    wait_ns = 30_000 * _MS if template.ending == "timeout" else 300_000
     facts = replace(
-        one.facts,
-        connected_ns=first // 20 if one.ending != "connect_error" else None,
-        sent_ns=first // 20 if one.ending != "connect_error" else None,
-        headers_ns=first - _MS if one.facts.status is not None else None,
-        end_ns=(at[-1] if at else first) + waited if one.facts.ended_by is not None else None,
+        template.facts,
+        connected_ns=ttft_ns // 20 if template.ending != "connect_error" else None,
+        sent_ns=ttft_ns // 20 if template.ending != "connect_error" else None,
+        headers_ns=ttft_ns - _MS if template.facts.status is not None else None,
+        end_ns=(at_ns[-1] if at_ns else ttft_ns) + wait_ns if template.facts.ended_by is not None else None,
     )
-    its_reads = _reads(one.ends, at)
-    return facts, its_reads, _measured(one, facts, its_reads)
+    its_reads = _reads(template.ends, at_ns)
+    return facts, its_reads, _measured(template, facts, its_reads)
 
 
-def _measured(one: SyntheticExchange, facts: Exchange, its_reads: Reads) -> Measures:
+def _measured(template: SyntheticExchange, facts: Exchange, its_reads: Reads) -> Measures:
     """Derive the measures that depend on timestamps, as `derive` does; the body's were derived already."""
-    decoded = replace(one.decoded, at_ns=[its_reads.at_ns[read or 0] for read in one.decoded.reads])
-    answers = awaited(facts, decoded, one.asked.body)
+    decoded = replace(template.decoded, at_ns=[its_reads.at_ns[seq or 0] for seq in template.decoded.reads])
+    answers = awaited(facts, decoded, template.request.body)
     ended_answers = answers if facts.ended_by else ()
     timeline = Timeline(facts, its_reads, answers=ended_answers)
-    flags = set(one.derived.flags) - _TIMING_FLAGS
-    if one.decoded.stream:
-        timeline = Timeline(facts, its_reads, decoded, one.derived.output_tokens, ended_answers)
+    flags = set(template.derived.flags) - {"coalesced", "single_chunk", "stall", "given_up", "burst"}
+    if template.decoded.stream:
+        timeline = Timeline(facts, its_reads, decoded, template.derived.output_tokens, ended_answers)
         flags |= timeline.flags()
-    silences = silent(timeline, decoded, one.derived.outcome, answers)
+    silences = silent(timeline, decoded, template.derived.outcome, answers)
     flags |= stall_flags(silences)
-    runs = event_runs(facts, decoded) if one.decoded.stream else None
-    return replace(one.derived, **measured(timeline), **silences, event_runs=runs, flags=tuple(sorted(flags)))
+    runs = event_runs(facts, decoded) if template.decoded.stream else None
+    return replace(template.derived, **measured(timeline), **silences, event_runs=runs, flags=tuple(sorted(flags)))
 
 
-def _instants(model: Model, reads: int, random: Generator) -> tuple[int, list[int]]:
+def _timestamps(model: Model, reads: int, random: Generator) -> tuple[int, list[int]]:
     """Draw when the head and the first byte come, and when each read does, in ns since T0."""
     pace = random.lognormal(0, 0.15)
     gaps = random.lognormal(np.log(model.gap * pace), 0.35, reads)
-    gaps += np.where(random.random(reads) < _STALL_SHARE, random.uniform(2000, 6000, reads), 0)
-    first = random.lognormal(np.log(model.ttft * pace), 0.4)
-    gaps[:1] = first
-    return int(first * _MS), np.cumsum((gaps * _MS).astype(np.int64)).tolist()
+    gaps += np.where(random.random(reads) < 0.0002, random.uniform(2000, 6000, reads), 0)  # a stall is rare
+    ttft = random.lognormal(np.log(model.ttft * pace), 0.4)
+    gaps[:1] = ttft
+    return int(ttft * _MS), np.cumsum((gaps * _MS).astype(np.int64)).tolist()
 
 
 def _reads(ends: Sequence[int], at: Sequence[int]) -> Reads:
@@ -160,7 +157,7 @@ def _ends(pieces: Sequence[bytes], together: float, random: Generator) -> list[i
     """Cut a body into reads: mostly at the ends of its pieces; some come together, some are cut in two."""
     ends, position = list[int](), 0
     for piece in pieces:
-        if random.random() < _SPLIT_SHARE:
+        if random.random() < 0.01:
             ends.append(position + len(piece) // 2)
         position += len(piece)
         if random.random() >= together:
@@ -191,16 +188,16 @@ def _pieces(model: Model, ending: str, chunks: int, variation: int) -> list[byte
     if ending in _CUT:
         return pieces[: 2 + chunks * (1 + variation) // (2 + VARIATIONS)]
     if ending == "error_event":
-        kept = 1 if variation % 2 else 1 + chunks // 2
-        return [*pieces[:kept], _sent({"error": {"message": "the model stopped", "code": "engine_error"}})]
+        count = 1 if variation % 2 else 1 + chunks // 2
+        return [*pieces[:count], _sent({"error": {"message": "the model stopped", "code": "engine_error"}})]
     if ending == "malformed":
         pieces.insert(1 + chunks // 2, b'data: {"choices":[\n\n')
     pieces.append(_event(model, {}, "tool_calls" if _calls(model, variation) else "stop"))
     if model.usage:
-        counted: JsonObject = {"prompt_tokens": 40, "completion_tokens": chunks + chunks // 4}
+        tokens: JsonObject = {"prompt_tokens": 40, "completion_tokens": chunks + chunks // 4}
         if model.reasoning:
-            counted["completion_tokens_details"] = {"reasoning_tokens": chunks // 2}
-        pieces.append(_sent(_envelope(model, choices=[], usage={**counted, "total_tokens": 40 + chunks + chunks // 4})))
+            tokens["completion_tokens_details"] = {"reasoning_tokens": chunks // 2}
+        pieces.append(_sent(_envelope(model, choices=[], usage={**tokens, "total_tokens": 40 + chunks + chunks // 4})))
     return [*pieces, b"data: [DONE]\n\n"]
 
 
@@ -213,9 +210,11 @@ def _delta(model: Model, at: int, chunks: int, variation: int) -> JsonObject:
     if model.reasoning and at < chunks * 2 // 5:
         return {"reasoning_content": word}
     if _calls(model, variation) and at >= chunks // 2:
-        named = {"id": "call_1", "type": "function"} if at == chunks // 2 else {}
-        function = {"name": "look_up", "arguments": ""} if named else {"arguments": word}
-        return {"tool_calls": [{"index": 0, **named, "function": function}]}
+        if at == chunks // 2:
+            call = {"id": "call_1", "type": "function", "function": {"name": "look_up", "arguments": ""}}
+        else:
+            call = {"function": {"arguments": word}}
+        return {"tool_calls": [{"index": 0, **call}]}
     return {"content": word}
 
 
@@ -244,8 +243,6 @@ def _json(payload: JsonObject) -> bytes:
 
 
 BATCH: Final = 200
-_BEGAN: Final = datetime(2026, 1, 1, tzinfo=UTC)
-_APART: Final = timedelta(seconds=7.3)
 _TEAMS: Final = ("search", "support", "batch")
 
 
@@ -302,20 +299,20 @@ def fill(connection: Connection, count: int, chunks: int, seed: int) -> Iterator
     random = np.random.default_rng(seed)
     build = functools.cache(functools.partial(_packed, chunks))  # only those that are drawn: a long one takes long
     shares = np.array(list(ENDINGS.values()), float)
-    drawn = [*ENDINGS, *random.choice(list(ENDINGS), count, p=shares / shares.sum()).tolist()]
+    endings = [*ENDINGS, *random.choice(list(ENDINGS), count, p=shares / shares.sum()).tolist()]
     for start in range(0, count, BATCH):
         rows = _Rows()
         for at in range(start, min(start + BATCH, count)):
             model = MODELS[random.integers(len(MODELS))]
-            packed = build(model, drawn[at], int(random.integers(VARIATIONS)))
+            packed = build(model, endings[at], int(random.integers(VARIATIONS)))
             rows.add(_identity_columns(at, seed, random) | {"session_no": session_no}, packed, random)
         rows.write(connection)
         yield min(start + BATCH, count)
 
 
 def _packed(chunks: int, model: Model, ending: str, variation: int) -> _Packed:
-    one = template(model, ending, chunks, variation)
-    return _Packed(one, hashlib.sha256(one.body).hexdigest(), zlib.compress(one.body))
+    exchange = template(model, ending, chunks, variation)
+    return _Packed(exchange, hashlib.sha256(exchange.body).hexdigest(), zlib.compress(exchange.body))
 
 
 def _begin_session(connection: Connection, seed: int) -> int:
@@ -339,7 +336,7 @@ def _begin_session(connection: Connection, seed: int) -> int:
 
 
 def _moment(at: int) -> str:
-    return (_BEGAN + at * _APART).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return (datetime(2026, 1, 1, tzinfo=UTC) + at * timedelta(seconds=7.3)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _identity_columns(at: int, seed: int, random: Generator) -> JsonObject:
@@ -351,17 +348,16 @@ def _identity_columns(at: int, seed: int, random: Generator) -> JsonObject:
     }
 
 
-def _exchange_columns(one: SyntheticExchange, exchange: Exchange, its_reads: Reads) -> JsonObject:
+def _exchange_columns(template: SyntheticExchange, exchange: Exchange, its_reads: Reads) -> JsonObject:
     """Return the columns of a row of exchanges other than those of `_identity_columns`."""
-    request = one.asked.body or b""
+    request = template.request.body or b""
     has_response = exchange.status is not None
-    left = exchange.end_ns if exchange.ended_by == "client" else None
     return {
         "method": "POST",
         "path": PATH,
-        "upstream": one.model.upstream,
-        "request_model": one.model.name,
-        "request_headers": one.asked.headers,
+        "upstream": template.model.upstream,
+        "request_model": template.model.name,
+        "request_headers": template.request.headers,
         "request_body": request,
         "request_size": len(request),
         "request_sha256": hashlib.sha256(request).hexdigest(),
@@ -371,7 +367,7 @@ def _exchange_columns(one: SyntheticExchange, exchange: Exchange, its_reads: Rea
         "sent_ns": exchange.connected_ns,
         "headers_ns": exchange.headers_ns,
         "end_ns": exchange.end_ns,
-        "client_closed_ns": left,
+        "client_closed_ns": exchange.end_ns if exchange.ended_by == "client" else None,
         "ended_by": exchange.ended_by,
         "framing": "chunked" if has_response else None,
         "bytes": sum(its_reads.size) if exchange.ended_by is not None else 0,

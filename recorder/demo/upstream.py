@@ -137,7 +137,7 @@ class ScriptedUpstream:
         request.method = parser.get_method().decode()
         self.requests.append(request)
         scene = self._choose(request)
-        watcher = asyncio.create_task(_watch(reader, request))
+        watcher = asyncio.create_task(_watch_peer(reader, request))
         try:
             await _play(scene, request, writer)
             if scene.end == "stall":
@@ -169,7 +169,7 @@ async def _play(scene: Scene, request: ReceivedRequest, writer: asyncio.StreamWr
         await writer.drain()
 
 
-async def _watch(reader: asyncio.StreamReader, request: ReceivedRequest) -> None:
+async def _watch_peer(reader: asyncio.StreamReader, request: ReceivedRequest) -> None:
     """Record that the peer has left."""
     try:
         while await reader.read(65536):

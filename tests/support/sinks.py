@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from wiretape.viewer import contracts
-from wiretape.viewer.ship.acknowledged import held
+from wiretape.viewer.ship.acknowledged import locked
 from wiretape.viewer.ship.shipper import Shipper
 from wiretape.viewer.ship.sink import Shipping, Sink
 from wiretape.viewer.source.tape import queries
@@ -82,7 +82,7 @@ def opened(address: str) -> Iterator[Sink]:
 
 def ship(tape: Path, address: str) -> int:
     name = contracts.destination(address).name
-    with opened(address) as sink, held(tape, name) as progress, queries.opened(tape) as connection:
+    with opened(address) as sink, locked(tape, name) as progress, queries.opened(tape) as connection:
         shipper = Shipper(sink, progress)
         shipper.run(connection, once=True)
     return shipper.shipped

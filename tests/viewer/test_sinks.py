@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.sinks import PLACES, Place, opened, ship
 from wiretape.viewer import contracts
-from wiretape.viewer.ship.acknowledged import Progress, destinations, held
+from wiretape.viewer.ship.acknowledged import Progress, destinations, locked
 from wiretape.viewer.source.tape import following, queries
 
 PREFIXES = [address.prefix for wing in contracts.built_in().values() for address in wing.sinks]
@@ -44,13 +44,13 @@ def test_each_exchange_arrives_once_and_what_is_acknowledged_is_not_shipped_agai
 
 def test_a_batch_that_is_taken_again_is_the_same(own_tape: Path, place: Place) -> None:
     address, count = place
-    with opened(address) as sink, held(own_tape, "a name") as progress, queries.opened(own_tape) as connection:
+    with opened(address) as sink, locked(own_tape, "a name") as progress, queries.opened(own_tape) as connection:
         sink.begin(connection, progress, lambda _: None)
         sink.prepare()
         lane = sink.lanes[0]
         batch = sink.take(lane, Progress())
         assert batch is not None
-        assert (batch.lane, batch.after) == (lane, 0)
+        assert (batch.lane, batch.since) == (lane, 0)
         again = sink.take(lane, Progress(0, batch.until))
         assert again == batch
         for each in (batch, again):

@@ -89,7 +89,7 @@ def _ship(tape: Path, sink: "Sink", target: Destination, *, once: bool, beside: 
 
         with (
             ending.until_end(tape, with_recorder=beside) as end,
-            acknowledged.held(tape, target.name, end.wait_for_others(warn)) as known,
+            acknowledged.locked(tape, target.name, end.wait_for_others(warn)) as known,
         ):
             shipper = Shipper(sink, known, end.wait, end.is_over, warn=warn)
             if not beside:
@@ -124,8 +124,8 @@ def _reading(tape: Path, sink: "Sink") -> "Iterator[Connection]":
 
 def _conclude(screen: "Screen", shipper: "Shipper", name: str, *, beside: bool) -> None:
     """Print the counts of shipped and waiting exchanges; beside a recorder, only if some wait."""
-    waiting = None if shipper.last is None else shipper.last.waiting
-    if waiting or not beside:
-        left = "" if waiting is None else f", {waiting:,} waiting"
+    unshipped = None if shipper.last_report is None else shipper.last_report.unshipped
+    if unshipped or not beside:
+        left = "" if unshipped is None else f", {unshipped:,} waiting"
         remark = shipper.sink.remark(shipper.counts)
         screen.line(f"{counted(shipper.shipped, 'exchange')} shipped to {name}{remark}{left}")

@@ -29,15 +29,12 @@ class Progress(msgspec.Struct, frozen=True):
     sending: int | None = None
 
 
-_NO_STATE = msgspec.Raw(b"null")
-
-
 class _Contents(msgspec.Struct, frozen=True):
     centre: str
     tape: str | None
     tables: dict[str, Progress]
     tenant: str = ""
-    state: msgspec.Raw = _NO_STATE
+    state: msgspec.Raw = msgspec.Raw(b"null")
 
 
 @dataclass(slots=True)
@@ -75,9 +72,6 @@ class Acknowledged:
     def put(self, table: str, progress: Progress) -> None:
         """Keep the progress of a table. Raises `WiretapeError` if it cannot be written."""
         self.tables[table] = progress
-        self._keep()
-
-    def _keep(self) -> None:
         state = msgspec.Raw(self.state)
         contents = msgspec.json.encode(_Contents(self.centre, self.tape, self.tables, self.tenant, state))
         new = self.path.with_name(f"{self.path.name}.new")
@@ -96,7 +90,7 @@ def path_of(tape: Path, centre: str) -> Path:
 
 
 @contextlib.contextmanager
-def held(tape: Path, centre: str, wait: Callable[[], bool] = lambda: False) -> Iterator[Acknowledged]:
+def locked(tape: Path, centre: str, wait: Callable[[], bool] = lambda: False) -> Iterator[Acknowledged]:
     """Yield the progress of a tape, locked against other processes that ship it to the same destination.
 
     While another one does, `wait` waits, and returns True to go on waiting. Raises `TapeBusy` and `WiretapeError`.
@@ -108,25 +102,19 @@ def held(tape: Path, centre: str, wait: Callable[[], bool] = lambda: False) -> I
     except OSError as error:
         raise _unusable(lock, error) from error
     try:
-        while not _is_locked(descriptor):
+        while True:
+            with contextlib.suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
             if not wait():
                 raise TapeBusy(f"{tape} is being shipped to {centre} already, by another process")
-        contents = _read(path)
+        contents = _contents(path)
         if contents is None or contents.centre != centre:  # one whose name is spelled alike
             contents = _Contents(centre, None, {})
         tape_id, tables, state = contents.tape, contents.tables, bytes(contents.state)
         yield Acknowledged(path, centre, tape_id, tables, contents.tenant, state)
     finally:
         os.close(descriptor)
-
-
-def _is_locked(descriptor: int) -> bool:
-    """Lock a file; return True if that succeeded."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def destinations(tape: Path, identity: str | None) -> Iterator[tuple[str, int]]:
@@ -137,13 +125,13 @@ def destinations(tape: Path, identity: str | None) -> Iterator[tuple[str, int]]:
             continue
         contents = None
         with contextlib.suppress(WiretapeError):  # another user's
-            contents = _read(path)
+            contents = _contents(path)
         if contents is not None:
             tables = contents.tables.values() if contents.tape == identity else ()
-            yield contents.centre, min((one.until for one in tables), default=0)
+            yield contents.centre, min((progress.until for progress in tables), default=0)
 
 
-def _read(path: Path) -> _Contents | None:
+def _contents(path: Path) -> _Contents | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=_Contents)
     except FileNotFoundError:

@@ -1,9 +1,13 @@
 """Ships a tape to a destination: settled exchanges, in that order, in batches, each acknowledged before the next.
 
-A batch is taken from the tape, fixed (its end is kept beside the tape before it is sent, so that the next process after
-a kill sends the same), sent, and acknowledged. The tape is only read, in short transactions, and is the buffer: a batch
-that a destination does not take is reported once, and sent again after a wait that grows. After a stop signal the
-remainder is shipped for a while, and the rest stays on the tape.
+The rules of the loop:
+
+- Take a batch from the tape, fix it, send it, acknowledge it. It is fixed by keeping its end beside the tape before it
+  is sent: the next process after a kill sends the same batch, which the destination recognises.
+- The tape is only read, in short transactions: one that lasts keeps its writer from shortening its log. It is the
+  buffer: nothing is queued here.
+- A batch that a destination does not take is reported once, and sent again after a wait that grows.
+- After a stop signal the remainder is shipped for a while, and the rest stays on the tape.
 """
 
 import contextlib
@@ -30,13 +34,11 @@ from wiretape.viewer.ship.acknowledged import Acknowledged, Progress
 from wiretape.viewer.ship.sink import Batch, NotTaken, ShippingReport, Sink
 from wiretape.viewer.source.tape import following
 
-_OTHERS_SECONDS = 2.0
 SHUTDOWN_SECONDS = 10.0
 """Time allowed for the current request after a stop signal, in seconds."""
 FIRST_WAIT_SECONDS: Final = 0.5
 LONGEST_WAIT_SECONDS: Final = 30.0
 """Maximum wait, in seconds; a destination can ask for a longer one, on which `once` gives up."""
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +61,16 @@ class Shutdown:
 
     def wait_for_others(self, warn: Callable[[str], object]) -> Callable[[], bool]:
         """Return the wait, beside a recorder, for another recorder's process that ships the same tape."""
-        is_told = False
+        has_warned = False
 
         def wait() -> bool:
-            nonlocal is_told
+            nonlocal has_warned
             if not self.has_recorder:
                 return False
-            if not is_told:
+            if not has_warned:
                 warn("another process ships this tape, with the exchanges recorded here")
-                is_told = True
-            self.wait(_OTHERS_SECONDS)
+                has_warned = True
+            self.wait(2.0)
             return not self.is_over()
 
         return wait
@@ -81,11 +83,11 @@ def until_end(tape: Path, *, with_recorder: bool) -> Iterator[Shutdown]:
     If an answer is awaited at the signal, `WiretapeError` ends the wait after a while.
     """
     over, closed = latch.Latch(), threading.Event()
-    there = lock.identity(tape)
+    identity = lock.identity(tape)
 
     def wait(seconds: float) -> None:
         over.wait(seconds)
-        if lock.identity(tape) != there:
+        if lock.identity(tape) != identity:
             raise TapeGone(f"{tape} was removed or replaced while it was shipped: ship it again")
 
     def stop(*_: object) -> None:
@@ -98,27 +100,27 @@ def until_end(tape: Path, *, with_recorder: bool) -> Iterator[Shutdown]:
     def give_up(*_: object) -> None:
         raise WiretapeError("stopped while it waited for an answer: the rest stays on the tape")
 
+    def listen() -> None:
+        # A buffer's lock would outlive its thread.
+        with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as pipe:
+            for line in pipe:
+                if line == LEAVE:
+                    over.set()
+        over.set()  # the end of the pipe is the recorder's
+        closed.set()
+
     if with_recorder:  # its terminal's signals are the recorder's to answer
-        threading.Thread(target=_listen, args=(over, closed), daemon=True).start()
+        threading.Thread(target=listen, daemon=True).start()
     handler = signal.SIG_IGN if with_recorder else stop
-    before = {number: signal.signal(number, handler) for number in latch.heeded(*_SIGNALS)}
-    before[signal.SIGALRM] = signal.signal(signal.SIGALRM, give_up)
+    numbers = latch.heeded(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = {number: signal.signal(number, handler) for number in numbers}
+    handlers[signal.SIGALRM] = signal.signal(signal.SIGALRM, give_up)
     try:
         yield Shutdown(lambda: over.is_set, wait, closed.wait, with_recorder)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, previous in before.items():
+        for number, previous in handlers.items():
             signal.signal(number, previous)
-
-
-def _listen(over: latch.Latch, closed: threading.Event) -> None:
-    """Handle the recorder's messages on standard input, whose end is the recorder's."""
-    with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as pipe:  # a buffer's lock would outlive its thread
-        for line in pipe:
-            if line == LEAVE:
-                over.set()
-    over.set()
-    closed.set()
 
 
 @dataclass(slots=True)
@@ -139,7 +141,7 @@ class Shipper:
     clock: Clock = SYSTEM
     counts: Counter[str] = field(default_factory=Counter)
     """Numbers of exchanges shipped, by lane."""
-    last: ShippingReport | None = None
+    last_report: ShippingReport | None = None
     _is_prepared: bool = False
     _until: int | None = None
     _connection: Connection = field(init=False)
@@ -162,45 +164,41 @@ class Shipper:
             self._retry(self.sink.prepare, once)
             self._is_prepared = True
         while True:
-            self._ship(once)
+            self._report(once)  # so that who reads at the destination finds the run of each exchange
+            for lane in self.sink.lanes:
+                while not self._is_late() and (batch := self._next(lane)) is not None:
+                    self.acknowledged.put(lane, Progress(batch.since, batch.until))
+                    self._retry(partial(self.sink.send, batch), once)
+                    self.acknowledged.put(lane, Progress(batch.until))
+                    self.counts[lane] += batch.count
+                    del batch  # its memory is for the next
+                    self._report(once)
             if once or self._is_late():
                 self._report(once, is_last=True)
                 return
             self.wait(self.sink.poll_seconds)
 
-    def _ship(self, once: bool) -> None:
-        """Ship settled exchanges, as long as there is time."""
-        self._report(once)  # so that who reads at the destination finds the run of each exchange
-        for lane in self.sink.lanes:
-            while not self._is_late() and (batch := self._next(lane)) is not None:
-                self.acknowledged.put(lane, Progress(batch.after, batch.until))
-                self._retry(partial(self.sink.send, batch), once)
-                self.acknowledged.put(lane, Progress(batch.until))
-                self.counts[lane] += batch.count
-                del batch  # its memory is for the next
-                self._report(once)
-
     def _next(self, lane: str) -> Batch | None:
         """Return the next batch: that which was being sent when the last process ended, else the newly settled ones."""
         progress = self.acknowledged.of(lane)
         if progress.sending is not None:
-            if (again := self.sink.take(lane, progress)) is not None:
-                return again
+            if (unacknowledged := self.sink.take(lane, progress)) is not None:
+                return unacknowledged
             progress = Progress(progress.sending)  # all of it was deleted, or derived again, since
         return self.sink.take(lane, progress)
 
     def _report(self, once: bool, *, is_last: bool = False) -> None:
         """Find the progress of the tape, and report it, here and at the destination."""
-        self._retry(lambda: self.sink.report(self._found(), is_last=is_last), once)
+        self._retry(lambda: self.sink.report(self._progress(), is_last=is_last), once)
         if is_last:
-            self._found()  # including the sink's own acknowledgements
+            self._progress()  # including the sink's own acknowledgements
 
-    def _found(self) -> ShippingReport:
+    def _progress(self) -> ShippingReport:
         until = min(self.acknowledged.of(lane).until for lane in self.sink.lanes)
-        waiting = following.waiting(self._connection, until)
-        self.last = ShippingReport(self.shipped, waiting.exchanges, waiting.lag_ns(self.clock.wall_ns()))
-        self.tell(self.last)
-        return self.last
+        unshipped = following.waiting(self._connection, until)
+        self.last_report = ShippingReport(self.shipped, unshipped.exchanges, unshipped.lag_ns(self.clock.wall_ns()))
+        self.tell(self.last_report)
+        return self.last_report
 
     def _is_late(self) -> bool:
         """Return True if the time after the end is used up: the rest has to wait for the next process."""
@@ -213,20 +211,26 @@ class Shipper:
 
         A node's error is reported once, and only if all nodes failed: its own words differ each time.
         """
-        pause, tries, said = FIRST_WAIT_SECONDS, 0, dict[str, str]()
+        pause, tries, lines = FIRST_WAIT_SECONDS, 0, dict[str, str]()
         while True:
             try:
                 work()
             except NotTaken as error:
                 tries += 1
-                said.setdefault(str(error).partition(" (")[0], f"{error}; trying again")
+                lines.setdefault(str(error).partition(" (")[0], f"{error}; trying again")
                 if tries % self.sink.nodes:  # another node is next
                     continue
                 wait = pause * random.uniform(0.5, 1.0) if error.wait_s is None else error.wait_s
                 if self._gives_up(wait, tries // self.sink.nodes, once):
                     raise NotTaken(f"{error}: the rest stays on the tape") from error
-                self._warn_of(said)
-                self._pause(wait)
+                for kind, line in lines.items():
+                    if line:
+                        self.warn(line)
+                        lines[kind] = ""  # reported: an error of this kind is not reported again
+                if self._until is None:
+                    self.wait(wait)
+                else:
+                    self.clock.sleep(wait)  # the end has come: `wait` would return at once
                 pause = min(2 * pause, LONGEST_WAIT_SECONDS)
             else:
                 if tries >= self.sink.nodes:
@@ -239,16 +243,3 @@ class Shipper:
         if self._until is not None:
             return self.clock.now() + wait * 1e9 > self._until
         return once and (rounds >= self.sink.rounds or wait > LONGEST_WAIT_SECONDS)
-
-    def _pause(self, seconds: float) -> None:
-        if self._until is None:
-            self.wait(seconds)
-        else:
-            self.clock.sleep(seconds)  # nothing that is waited for comes any more
-
-    def _warn_of(self, said: dict[str, str]) -> None:
-        """Print the lines that are not empty, and empty them."""
-        for kind, line in said.items():
-            if line:
-                self.warn(line)
-                said[kind] = ""

@@ -41,7 +41,7 @@ class Batch:
     """A batch of `count` exchanges: those settled after one version and up to another."""
 
     lane: str
-    after: int
+    since: int
     until: int
     count: int
     content: Any
@@ -49,16 +49,16 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class ShippingReport:
-    """The progress of shipping: exchanges shipped by this process and waiting, and the first one's time of waiting."""
+    """The progress of shipping: exchanges shipped by this process, those that wait, and the first one's wait."""
 
     shipped: int
-    waiting: int
+    unshipped: int
     lag_ns: int | None
 
     def line(self, name: str) -> str:
         """Return it as a status line; `name` is that of the destination."""
         lag = "" if self.lag_ns is None else f" · lag {self.lag_ns / 1e9:,.1f} s"
-        return f"{self.shipped:,} shipped to {name} · {self.waiting:,} waiting{lag}"
+        return f"{self.shipped:,} shipped to {name} · {self.unshipped:,} waiting{lag}"
 
 
 class Every:
@@ -92,12 +92,12 @@ class Sink(ABC):
     """Number of tries in a round: each reaches another node."""
     tenant: str = ""
     connection: "Connection"
-    known: Acknowledged
+    acknowledged: Acknowledged
     warn: Callable[[str], object]
 
-    def begin(self, connection: "Connection", known: Acknowledged, warn: Callable[[str], object]) -> None:
+    def begin(self, connection: "Connection", acknowledged: Acknowledged, warn: Callable[[str], object]) -> None:
         """Go on with a tape where it was acknowledged. Called again for another connection to the same tape."""
-        self.connection, self.known, self.warn = connection, known, warn
+        self.connection, self.acknowledged, self.warn = connection, acknowledged, warn
 
     def prepare(self) -> None:
         """Check the destination against the needs of this version. Raises `NotTaken`, and permanent errors."""

@@ -19,7 +19,7 @@ def test_measures_are_what_the_recorder_derives(model: synthetic.Model, ending: 
         one = synthetic.template(model, ending, 40, variation)
         for _ in range(3):
             facts, reads, measured = synthetic.timed(one, random)
-            assert measured == derive(facts, reads, one.body, request=one.asked)
+            assert measured == derive(facts, reads, one.body, request=one.request)
             assert measured.outcome == ending
 
 

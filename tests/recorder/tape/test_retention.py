@@ -159,7 +159,7 @@ def test_a_recorder_deletes_what_grows_too_old_and_leaves_what_still_runs(writin
     time = Time()
     pruner = retention.Pruner(writing, retention.TapeLimits(timedelta(days=8)), time.clock)
     size = sum(map(len, STREAM))
-    assert [pruner.step(), pruner.step()] == [Removed(1, {1: (1, 0, size, 0)}), Removed(0, {})]
+    assert [pruner.step(), pruner.step()] == [Removed(1, {1: Deleted(1, 1, 0, size)}), Removed(0, {})]
     assert pruner.due > time.clock.now()
     time.seconds = 86400
     assert pruner.due < time.clock.now()

@@ -526,7 +526,7 @@ def test_damage_to_one_of_the_exchanges_read_back_is_noted_and_harms_no_other(ta
         {3: "its reads are damaged"},
     )
     assert (len(good.reads), len(headers.reads), len(reads.reads)) == (4, 4, 0)
-    assert (good.asked.headers, headers.asked.headers) == ([["content-type", "application/json"]], [])
+    assert (good.request.headers, headers.request.headers) == ([["content-type", "application/json"]], [])
     assert good.body == headers.body == reads.body == b"".join(STREAM)
 
 

@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from wiretape.viewer.ship.acknowledged import held
+from wiretape.viewer.ship.acknowledged import locked
 from wiretape.viewer.ship.shipper import Shipper
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.wings.clickhouse import ddl, tables
@@ -198,7 +198,7 @@ def ship(tape: Path, engine: Engine, sink: type[CentreSink] = CentreSink, **more
     messages: list[str] = []
     with (
         queries.opened(tape) as connection,
-        held(tape, engine.target.name) as known,
+        locked(tape, engine.target.name) as known,
         centre(engine) as there,
     ):
         made = sink(there, more.pop("origin", ShippedLabels("a-host")), more.pop("bodies", False))

@@ -123,14 +123,14 @@ class CentreSink(Sink):
         self._runs_due = Every(_RUNS_SECONDS, clock)
         self._told: set[tuple[Any, ...]] = set()
 
-    def begin(self, connection: Connection, known: Acknowledged, warn: Callable[[str], object]) -> None:
+    def begin(self, connection: Connection, acknowledged: Acknowledged, warn: Callable[[str], object]) -> None:
         """Continue with a tape. A random name of its progress is the beginning of each token.
 
         Without its progress a tape is shipped again: by the earlier tokens, the engine would drop the batches.
         """
-        super().begin(connection, known, warn)
-        if known.state == b"null":
-            known.state = json.dumps(secrets.token_hex(8)).encode()
+        super().begin(connection, acknowledged, warn)
+        if acknowledged.state == b"null":
+            acknowledged.state = json.dumps(secrets.token_hex(8)).encode()
 
     def prepare(self) -> None:
         """Check the tables, and find the quorum of replicas. Raises `UnusableServer` and `NotTaken`.
@@ -140,7 +140,7 @@ class CentreSink(Sink):
         with self._asked():
             if self.centre.target.directory is not None:
                 if setup.make_directory(self.centre.target.directory):
-                    self.known.tables.clear()  # earlier rows were removed with their directory
+                    self.acknowledged.tables.clear()  # earlier rows were removed with their directory
                 setup.prepare(self.centre, tables.TABLES, None, lambda _: None)
             setup.check_tables(self.centre, [encoder.table for encoder in self._encoders.values()], self.warn)
             self._quorum = setup.write_quorum(self.centre)
@@ -166,7 +166,7 @@ class CentreSink(Sink):
         """Insert a batch at the current node."""
         encoder = self._encoders[batch.lane]
         columns = encoder.columns([row[2:] for row in batch.content], [row[1] for row in batch.content])
-        token = f"{json.loads(self.known.state)}-{batch.lane}-{batch.after}-{batch.until}"
+        token = f"{json.loads(self.acknowledged.state)}-{batch.lane}-{batch.since}-{batch.until}"
         self._insert(encoder, columns, token)
 
     def report(self, report: ShippingReport, *, is_last: bool) -> None:
@@ -177,9 +177,9 @@ class CentreSink(Sink):
         runs = following.runs(self.connection, encoder.sources)
         added = {
             tables.ROW_VERSION: self.clock.wall_ns() // 1000,
-            "tape": self.known.tape or "",
+            "tape": self.acknowledged.tape or "",
             "shipped_at": self.clock.wall(),
-            "waiting": report.waiting,
+            "waiting": report.unshipped,
             "lag_ms": None if report.lag_ns is None else report.lag_ns // 1_000_000,
         }
         if rows := [run for run in runs if run not in self._told or run is runs[-1]]:

@@ -112,21 +112,21 @@ def headers(file: Path | None, environment: Mapping[str, str]) -> list[tuple[str
     Raises `ValueError`, which never holds a value.
     """
     if file is None:
-        return _headers([unquote(part) for part in environment.get(HEADERS, "").split(",")], HEADERS)
+        return _parsed([unquote(part) for part in environment.get(HEADERS, "").split(",")], HEADERS)
     try:
         lines = file.read_text("latin-1").splitlines()
     except OSError as error:
         raise ValueError(f"--otlp-headers {file} cannot be read ({error.strerror})") from error
-    return _headers(lines, f"--otlp-headers {file}")
+    return _parsed(lines, f"--otlp-headers {file}")
 
 
-def _headers(lines: list[str], where: str) -> list[tuple[str, str]]:
-    found = []
+def _parsed(lines: list[str], origin: str) -> list[tuple[str, str]]:
+    pairs = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         match = _HEADER.fullmatch(line.strip())
         if match is None:
-            raise ValueError(f"{where}: part {number} is no header: write a name and a value")
-        found.append((match[1].lower(), match[2].strip()))
-    return found
+            raise ValueError(f"{origin}: part {number} is no header: write a name and a value")
+        pairs.append((match[1].lower(), match[2].strip()))
+    return pairs

@@ -31,34 +31,35 @@ class TelemetryOrigin(NamedTuple):
 LABEL: Final = "wiretape.label."
 """Before the name of an exchange's label."""
 
-_MOST_LABELS: Final = 32
-_INTEGERS: Final = frozenset({"server.port"})
-
 
 def pairs(values: Mapping[str, Value]) -> list[KeyValue]:
     """Return attributes, texts as in the labels of dashboards; unknown and empty values are left out."""
-    return [KeyValue(key=label(key), value=_any(value)) for key, value in values.items() if _is_known(value)]
+    return [
+        KeyValue(key=label(key), value=_any_value(value))
+        for key, value in values.items()
+        if value is not None and (not isinstance(value, Sequence) or len(value) > 0)
+    ]
 
 
 def of_labels(names: Sequence[str], values: Sequence[str]) -> dict[str, Value]:
     """Return the labels of dashboards as attributes: `gen_ai_request_model` is `gen_ai.request.model`."""
-    found: dict[str, Value] = {}
+    attributes: dict[str, Value] = {}
     for name, value in zip(names, values, strict=True):
         key = name.replace("_", ".").replace("gen.ai.", "gen_ai.")
-        found[key] = int(value) if key in _INTEGERS and value.isdecimal() else value
-    return found
+        attributes[key] = int(value) if key == "server.port" and value.isdecimal() else value
+    return attributes
 
 
 def user_labels(labels: Mapping[str, str]) -> dict[str, Value]:
     """Return the labels that users gave to exchanges, up to a limit."""
-    return {LABEL + name: value for name, value in islice(labels.items(), _MOST_LABELS)}
+    return {LABEL + name: value for name, value in islice(labels.items(), 32)}
 
 
 def resource(
     environment: Mapping[str, str], labels: Mapping[str, str], *, version: str, host: str, instance: str
 ) -> Resource:
     """Return the recorder as a resource; `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` come first."""
-    own: dict[str, Value] = {
+    defaults: dict[str, Value] = {
         "service.name": "wiretape",
         "service.version": version,
         "service.instance.id": instance,
@@ -66,7 +67,7 @@ def resource(
         **user_labels(labels),
     }
     # A resource is stored with the progress: no credential may be in it.
-    chosen = {**own, **Redactor(None).labels(listed(environment.get("OTEL_RESOURCE_ATTRIBUTES", "")))}
+    chosen = {**defaults, **Redactor(None).labels(parsed(environment.get("OTEL_RESOURCE_ATTRIBUTES", "")))}
     if name := environment.get("OTEL_SERVICE_NAME"):
         chosen["service.name"] = name
     return Resource(attributes=pairs(chosen))
@@ -83,21 +84,17 @@ def origin(
 ) -> TelemetryOrigin:
     """Return the recorder as an origin, by the conventions that the environment opts in to."""
     chosen = conventions.chosen(environment)
-    of = resource(environment, labels, version=version, host=host, instance=instance)
-    return TelemetryOrigin(of, scope(version, chosen), chosen)
+    recorder = resource(environment, labels, version=version, host=host, instance=instance)
+    return TelemetryOrigin(recorder, scope(version, chosen), chosen)
 
 
-def listed(text: str) -> dict[str, str]:
+def parsed(text: str) -> dict[str, str]:
     """Read `key=value,key=value`, percent-encoded, as OpenTelemetry's variables have it; others are left out."""
     parts = (part.partition("=") for part in text.split(","))
     return {unquote(key.strip()): unquote(value.strip()) for key, equals, value in parts if equals and key.strip()}
 
 
-def _is_known(value: Value) -> bool:
-    return value is not None and (not isinstance(value, Sequence) or len(value) > 0)
-
-
-def _any(value: Value) -> AnyValue:
+def _any_value(value: Value) -> AnyValue:
     if isinstance(value, bool):
         return AnyValue(bool_value=value)
     if isinstance(value, int):
@@ -106,4 +103,4 @@ def _any(value: Value) -> AnyValue:
         return AnyValue(double_value=value)
     if isinstance(value, str):
         return AnyValue(string_value=label(value))
-    return AnyValue(array_value=ArrayValue(values=[AnyValue(string_value=label(one)) for one in value or ()]))
+    return AnyValue(array_value=ArrayValue(values=[AnyValue(string_value=label(text)) for text in value or ()]))

@@ -23,14 +23,7 @@ from wiretape.recorder.sanitize import clipped, safe
 TIMEOUT_SECONDS: Final = 10.0
 """Timeout of a request: OpenTelemetry's default."""
 
-_TRANSIENT: Final = frozenset({429, 502, 503, 504})
-_NOT_ALLOWED: Final = frozenset({401, 403, 407})
-_NOT_THERE: Final = frozenset({404, 405, 501})
-_TOO_LARGE: Final = 413
-_NOT_ALLOWED_SECONDS: Final = 60.0
 _LONGEST_WAIT_SECONDS: Final = 300.0
-_MOST_ANSWER: Final = 64 << 10
-_REASON: Final = 200
 
 
 class ExportResult(NamedTuple):
@@ -63,14 +56,14 @@ class CollectorClient:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         self._url, self._clock = url, clock
-        own = {
+        fixed = {
             "content-type": "application/x-protobuf",
             "content-encoding": "gzip",
             "accept-encoding": "identity",
             "user-agent": f"wiretape/{version}",
         }
         self._client = httpx.Client(
-            headers=[(name.encode(), value.encode("latin-1")) for name, value in {**dict(headers), **own}.items()],
+            headers=[(name.encode(), value.encode("latin-1")) for name, value in {**dict(headers), **fixed}.items()],
             timeout=TIMEOUT_SECONDS,
             verify=verify or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
             trust_env=False,
@@ -106,22 +99,28 @@ class CollectorClient:
     def _post(self, path: str, message: bytes) -> tuple[ExportResult, bytes]:
         try:
             with self._client.stream("POST", self._url + path, content=gzip.compress(message, 6, mtime=0)) as response:
-                return self._judged(response), _beginning(response)
+                body = b""
+                for part in response.iter_raw():
+                    body += part
+                    if len(body) > 64 << 10:  # no message is that long, and nobody says what it is
+                        body = b""
+                        break
+                return self._result(response), body
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             return ExportResult("later", _line(str(error) or type(error).__name__)), b""
 
-    def _judged(self, response: httpx.Response) -> ExportResult:
+    def _result(self, response: httpx.Response) -> ExportResult:
         status = response.status_code
         reason = f"HTTP {status}"
         if response.is_success:
             return ExportResult("taken")
-        if status in _TRANSIENT:
+        if status in (429, 502, 503, 504):  # those that OTLP lets a client try again
             return ExportResult("later", reason, self._wait_s(response.headers.get("retry-after", "")))
-        if status in _NOT_ALLOWED or response.is_redirect:
-            return ExportResult("later", reason, _NOT_ALLOWED_SECONDS)
-        if status == _TOO_LARGE:
+        if status in (401, 403, 407) or response.is_redirect:  # somebody has to mend the collector, or the headers
+            return ExportResult("later", reason, 60.0)
+        if status == 413:
             return ExportResult("too_large", reason)
-        return ExportResult("absent" if status in _NOT_THERE else "refused", reason)
+        return ExportResult("absent" if status in (404, 405, 501) else "refused", reason)
 
     def _wait_s(self, retry_after: str) -> float | None:
         """Parse the wait of a header, given in seconds, or as a date."""
@@ -134,15 +133,5 @@ class CollectorClient:
         return min(max(until - self._clock.wall_ns() / 1e9, 0.0), _LONGEST_WAIT_SECONDS)
 
 
-def _beginning(response: httpx.Response) -> bytes:
-    """Return the body of an answer, or nothing if it is too long for a message."""
-    body = b""
-    for part in response.iter_raw():
-        body += part
-        if len(body) > _MOST_ANSWER:
-            return b""
-    return body
-
-
 def _line(text: str) -> str:
-    return clipped(safe(text), _REASON)
+    return clipped(safe(text), 200)

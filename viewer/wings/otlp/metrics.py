@@ -55,17 +55,28 @@ class ValueHistogram:
 
     def add(self, values: Iterable[float]) -> None:
         """Count values; one below 0, which no time and no number of tokens is, counts as 0."""
-        known = [max(value, 0) for value in values]
-        if not known:
+        samples = [max(value, 0) for value in values]
+        if not samples:
             return
-        self.count += len(known)
-        self.sum += fsum(known)
-        self.min = min(known) if self.min is None else min(self.min, *known)
-        self.max = max(known) if self.max is None else max(self.max, *known)
-        places = Counter(self._place(value) for value in known if value > 0)
-        self.zeros += len(known) - places.total()
-        self.counts = dict(Counter(self.counts) + places)
-        self._fit()
+        self.count += len(samples)
+        self.sum += fsum(samples)
+        self.min = min(samples) if self.min is None else min(self.min, *samples)
+        self.max = max(samples) if self.max is None else max(self.max, *samples)
+        buckets = Counter(math.ceil(math.ldexp(math.log2(value), self.scale)) - 1 for value in samples if value > 0)
+        self.zeros += len(samples) - buckets.total()
+        self.counts = dict(Counter(self.counts) + buckets)
+        if not self.counts:
+            return
+        # Where there are too many buckets, each step of the scale joins two of them.
+        lowest, highest, steps = min(self.counts), max(self.counts), 0
+        while (highest >> steps) - (lowest >> steps) >= MOST_BUCKETS:
+            steps += 1
+        if steps:
+            self.scale -= steps
+            merged = Counter[int]()
+            for bucket, count in self.counts.items():
+                merged[bucket >> steps] += count
+            self.counts = dict(merged)
 
     @property
     def offset(self) -> int:
@@ -75,23 +86,7 @@ class ValueHistogram:
     @property
     def buckets(self) -> list[int]:
         """The number of values in each bucket, from the first to the last that has any."""
-        return [self.counts.get(place, 0) for place in range(self.offset, max(self.counts, default=-1) + 1)]
-
-    def _place(self, value: float) -> int:
-        return math.ceil(math.ldexp(math.log2(value), self.scale)) - 1
-
-    def _fit(self) -> None:
-        if not self.counts:
-            return
-        first, last, shift = min(self.counts), max(self.counts), 0
-        while (last >> shift) - (first >> shift) >= MOST_BUCKETS:
-            shift += 1
-        if shift:
-            self.scale -= shift
-            merged = Counter[int]()
-            for place, count in self.counts.items():
-                merged[place >> shift] += count
-            self.counts = dict(merged)
+        return [self.counts.get(bucket, 0) for bucket in range(self.offset, max(self.counts, default=-1) + 1)]
 
 
 _VERSIONS: Final = {conventions.version: conventions for conventions in VERSIONS}
@@ -108,7 +103,6 @@ class CumulativeSeries:
 
 
 def new_series(instance: str, origin: TelemetryOrigin, started_ns: int) -> CumulativeSeries:
-    """Return a series that has counted nothing."""
     return CumulativeSeries(instance, origin, started_ns, new_figures(origin.conventions))
 
 
@@ -118,22 +112,22 @@ def new_figures(conventions: Conventions) -> DashboardCounts[ValueHistogram]:
 
 
 def encode_series(series: Sequence[CumulativeSeries]) -> bytes:
-    return msgspec.json.encode([_stored(one) for one in series])
+    return msgspec.json.encode([_StoredSeries.of(each) for each in series])
 
 
 def decode_series(data: bytes) -> list[CumulativeSeries]:
     """Return the series of JSON, without those of another version of wiretape that this one cannot read."""
     try:
-        stored = msgspec.json.decode(data, type=list[_Series] | None) or []
+        stored = msgspec.json.decode(data, type=list[_StoredSeries] | None) or []
     except msgspec.ValidationError:
         return []
-    return [_read(one) for one in stored if one.semconv in _VERSIONS]
+    return [series.restored() for series in stored if series.semconv in _VERSIONS]
 
 
 _Values = tuple[str, ...]
 
 
-class _Series(msgspec.Struct):
+class _StoredSeries(msgspec.Struct):
     """A series as JSON has it: metrics by their names, samples as pairs of labels and a value."""
 
     instance: str
@@ -149,46 +143,39 @@ class _Series(msgspec.Struct):
     counters: dict[str, list[tuple[_Values, int]]]
     times: list[tuple[_Values, int]] = []
 
+    @classmethod
+    def of(cls, series: CumulativeSeries) -> "_StoredSeries":
+        """Return a series as JSON has it."""
+        counted, origin = series.figures, series.origin
+        return cls(
+            instance=series.instance,
+            semconv=origin.conventions.version,
+            resource=origin.resource.SerializeToString(deterministic=True),
+            scope=origin.scope.SerializeToString(deterministic=True),
+            started_ns=series.started_ns,
+            outcomes=list(counted.outcomes.items()),
+            flags=counted.flags,
+            folded=counted.folded,
+            known=list(counted.known),
+            histograms={family.name: list(values.items()) for family, values in counted.histograms.items()},
+            counters={family.name: list(counts.items()) for family, counts in counted.counters.items()},
+            times=list(counted.times.items()),
+        )
 
-def _stored(one: CumulativeSeries) -> _Series:
-    counted, origin = one.figures, one.origin
-    return _Series(
-        instance=one.instance,
-        semconv=origin.conventions.version,
-        resource=origin.resource.SerializeToString(deterministic=True),
-        scope=origin.scope.SerializeToString(deterministic=True),
-        started_ns=one.started_ns,
-        outcomes=list(counted.outcomes.items()),
-        flags=counted.flags,
-        folded=counted.folded,
-        known=list(counted.known),
-        histograms={family.name: list(known.items()) for family, known in counted.histograms.items()},
-        counters={family.name: list(known.items()) for family, known in counted.counters.items()},
-        times=list(counted.times.items()),
-    )
-
-
-def _read(stored: _Series) -> CumulativeSeries:
-    conventions = _VERSIONS[stored.semconv]
-    resource, scope = Resource.FromString(stored.resource), InstrumentationScope.FromString(stored.scope)
-    counted = new_figures(conventions)
-    counted.outcomes, counted.flags, counted.folded = (
-        Counter(dict(stored.outcomes)),
-        Counter(stored.flags),
-        stored.folded,
-    )
-    counted.times = Counter(dict(stored.times))
-    counted.known = {(Labels(*labels), error) for labels, error in stored.known}
-    for family in conventions.families:
-        if family.bounds:
-            counted.histograms[family] = dict(stored.histograms.get(family.name, ()))
-        else:
-            counted.counters[family] = Counter(dict(stored.counters.get(family.name, ())))
-    return CumulativeSeries(stored.instance, TelemetryOrigin(resource, scope, conventions), stored.started_ns, counted)
-
-
-_UNITS: Final = {"seconds": "s", "": "{token}"}
-"""Units as UCUM has them, by their words in Prometheus."""
+    def restored(self) -> CumulativeSeries:
+        """Return the series, to be counted on."""
+        conventions = _VERSIONS[self.semconv]
+        resource, scope = Resource.FromString(self.resource), InstrumentationScope.FromString(self.scope)
+        counted = new_figures(conventions)
+        counted.outcomes, counted.flags = Counter(dict(self.outcomes)), Counter(self.flags)
+        counted.folded, counted.times = self.folded, Counter(dict(self.times))
+        counted.known = {(Labels(*labels), error) for labels, error in self.known}
+        for family in conventions.families:
+            if family.bounds:
+                counted.histograms[family] = dict(self.histograms.get(family.name, ()))
+            else:
+                counted.counters[family] = Counter(dict(self.counters.get(family.name, ())))
+        return CumulativeSeries(self.instance, TelemetryOrigin(resource, scope, conventions), self.started_ns, counted)
 
 
 def request(series: CumulativeSeries, now_ns: int) -> ExportMetricsServiceRequest:
@@ -202,10 +189,10 @@ def request(series: CumulativeSeries, now_ns: int) -> ExportMetricsServiceReques
             _counter(family.name, family.meaning, "{token}", counts, family.labels, *times)
             for family, counts in counted.counters.items()
         ),
-        _own("wiretape_exchanges_total", counted.outcomes, (*Labels._fields, "wiretape_outcome"), *times),
+        _wiretape_counter("wiretape_exchanges_total", counted.outcomes, (*Labels._fields, "wiretape_outcome"), *times),
         _counter("wiretape.exchange.time", OWN[TIME], "s", seconds, (*Labels._fields, "wiretape_part"), *times),
-        _own("wiretape_flagged_exchanges_total", flags, ("wiretape_flag",), *times),
-        _own("wiretape_folded_exchanges_total", {(): counted.folded}, (), *times),
+        _wiretape_counter("wiretape_flagged_exchanges_total", flags, ("wiretape_flag",), *times),
+        _wiretape_counter("wiretape_folded_exchanges_total", {(): counted.folded}, (), *times),
     ]
     full = [metric for metric in metrics if metric.exponential_histogram.data_points or metric.sum.data_points]
     of_scope = ScopeMetrics(scope=origin.scope, metrics=full, schema_url=origin.conventions.url)
@@ -233,16 +220,17 @@ def _histogram(
         )
         for labels, values in histograms.items()
     ]
+    unit = {"seconds": "s", "": "{token}"}[family.unit]  # as UCUM has it, by its word in Prometheus
     data = OtlpHistogram(data_points=points, aggregation_temporality=AGGREGATION_TEMPORALITY_CUMULATIVE)
-    return Metric(name=family.name, description=family.meaning, unit=_UNITS[family.unit], exponential_histogram=data)
+    return Metric(name=family.name, description=family.meaning, unit=unit, exponential_histogram=data)
 
 
-def _own(
+def _wiretape_counter(
     name: str, counts: Mapping[tuple[str, ...], int], labels: Sequence[str], started_ns: int, now_ns: int
 ) -> Metric:
     """Return a counter of wiretape's own: Prometheus' `wiretape_exchanges_total` is OTLP's `wiretape.exchanges`."""
-    own = name.removesuffix("_total").replace("_", ".", 1)
-    return _counter(own, OWN[name], "{exchange}", counts, labels, started_ns, now_ns)
+    otlp_name = name.removesuffix("_total").replace("_", ".", 1)
+    return _counter(otlp_name, OWN[name], "{exchange}", counts, labels, started_ns, now_ns)
 
 
 def _counter(

@@ -1,8 +1,13 @@
 """A collector of OpenTelemetry as a sink: a span for each settled exchange, and metrics of all that were shipped.
 
-The counts of the metrics are kept in the same write as the progress of the spans. After a kill at any time, the next
-process counts on from the spans that were acknowledged: spans may be sent twice, with the same ids; no sample is lost
-or counted twice.
+The rules:
+
+- The counts of the metrics are kept in the same write as the progress of the spans. After a kill at any time, the next
+  process counts on from the spans that were acknowledged: spans may be sent twice, with the same ids; no sample is lost
+  or counted twice.
+- Metrics are sent at intervals, and never before the spans of their exchanges are acknowledged.
+- A message is sent until it is taken or refused. Spans that a collector refuses are lost, and reported; metrics are
+  cumulative, so that the next message has all that one lacked.
 """
 
 import uuid
@@ -52,14 +57,24 @@ class CollectorSink(Sink):
         self.refused = 0
         """The number of rejected spans, which must not be sent again."""
 
-    def begin(self, connection: Connection, known: Acknowledged, warn: Callable[[str], object]) -> None:
+    def begin(self, connection: Connection, acknowledged: Acknowledged, warn: Callable[[str], object]) -> None:
         """Go on with the counts that were acknowledged."""
-        super().begin(connection, known, warn)
-        if _SPANS not in known.tables:
-            known.put(_SPANS, Progress(self._since))
-        if _METRICS not in known.tables:
-            known.put(_METRICS, Progress(known.of(_SPANS).until))
-        self._series = self._stored()
+        super().begin(connection, acknowledged, warn)
+        if _SPANS not in acknowledged.tables:
+            acknowledged.put(_SPANS, Progress(self._since))
+        if _METRICS not in acknowledged.tables:
+            acknowledged.put(_METRICS, Progress(acknowledged.of(_SPANS).until))
+        # Go on with the series of the last process, or begin another: if the origin is another, which makes another
+        # series for a receiver, or if labels are at their limit.
+        stored = metrics.decode_series(acknowledged.state)
+        newest = stored[-1] if stored else None
+        if newest is not None and not newest.figures.folded and self._origin(newest.instance) == newest.origin:
+            self._series = stored
+            return
+        instance = str(uuid.uuid4())
+        series = metrics.new_series(instance, self._origin(instance), self._clock.wall_ns())
+        is_taken = acknowledged.of(_METRICS).until == acknowledged.of(_SPANS).until
+        self._series = [series] if is_taken else [*stored, series]
 
     def remark(self, counts: Mapping[str, int]) -> str:
         return f", {counted(self.refused, 'span')} refused" if self.refused else ""
@@ -69,30 +84,32 @@ class CollectorSink(Sink):
         if lane != _SPANS:
             return None
         follower, current = following.Follower(progress.until, until=progress.sending), self._series[-1]
-        made, count = list[Span](), 0
-        while len(made) < BATCH and (numbers := follower.take(self.connection)):
-            for one in session.traced(self.connection, numbers, of_spans=True):
+        batch, count = list[Span](), 0
+        while len(batch) < BATCH and (numbers := follower.take(self.connection)):
+            for exchange in session.traced(self.connection, numbers, of_spans=True):
                 count += 1
-                current.figures.add(one.counted)
-                span = spans.span(one, current.origin.conventions)
-                made += [] if span is None else [span]
-        return Batch(lane, progress.until, follower.version, count, made) if follower.version > progress.until else None
+                current.figures.add(exchange.counted)
+                span = spans.span(exchange, current.origin.conventions)
+                batch += [] if span is None else [span]
+        if follower.version <= progress.until:
+            return None
+        return Batch(lane, progress.until, follower.version, count, batch)
 
     def send(self, batch: Batch) -> None:
         """Send spans, in halves where they are too many, and keep their counts for the acknowledgement."""
-        left: list[Span] = batch.content
-        most = len(left)
-        while left and _SPANS not in self._absent:
-            part = left[:most]
+        unsent: list[Span] = batch.content
+        most = len(unsent)
+        while unsent and _SPANS not in self._absent:
+            part = unsent[:most]
             answer = self._client.send_spans(spans.request(part, self._series[-1].origin))
             if answer.kind == "too_large" and most > 1:
                 most = (most + 1) // 2
                 continue
             self._settle(_SPANS, answer, len(part))
-            del left[:most]
+            del unsent[:most]
         if self._absent >= {_SPANS, _METRICS}:
             raise WiretapeError("the collector takes neither spans nor metrics: check its URL, without /v1/…")
-        self.known.state = metrics.encode_series(self._series)
+        self.acknowledged.state = metrics.encode_series(self._series)
 
     def report(self, report: ShippingReport, *, is_last: bool) -> None:
         """Send the metrics; before the end, a failure does not delay spans."""
@@ -100,22 +117,19 @@ class CollectorSink(Sink):
             return
         self._metrics_due.done()
         try:
-            for one in self._series:
-                self._send_metrics(one)
+            for series in self._series:
+                if _METRICS not in self._absent:
+                    answer = self._client.send_metrics(metrics.request(series, self._clock.wall_ns()))
+                    self._settle(_METRICS, answer, 0)
         except NotTaken as error:
             if is_last:
                 raise
             self._tell(_METRICS, f"{error}; they are sent again")
             return
-        if self.known.of(_METRICS).until != self.known.of(_SPANS).until:
+        if self.acknowledged.of(_METRICS).until != self.acknowledged.of(_SPANS).until:
             del self._series[:-1]
-            self.known.state = metrics.encode_series(self._series)
-            self.known.put(_METRICS, Progress(self.known.of(_SPANS).until))
-
-    def _send_metrics(self, one: CumulativeSeries) -> None:
-        if _METRICS not in self._absent:
-            answer = self._client.send_metrics(metrics.request(one, self._clock.wall_ns()))
-            self._settle(_METRICS, answer, 0)
+            self.acknowledged.state = metrics.encode_series(self._series)
+            self.acknowledged.put(_METRICS, Progress(self.acknowledged.of(_SPANS).until))
 
     def _settle(self, signal: str, answer: ExportResult, count: int) -> None:
         """Report the fate of a message that is not sent again. Raises `NotTaken` for one that may be."""
@@ -140,17 +154,3 @@ class CollectorSink(Sink):
         if self._trouble.get(signal) != trouble:
             self._trouble[signal] = trouble
             self.warn(trouble)
-
-    def _stored(self) -> list[CumulativeSeries]:
-        """Return the series of the last process, followed by a new one unless this process can go on with the last.
-
-        It cannot if the origin is another, which makes another series for a receiver, or if labels are at their limit.
-        """
-        stored = metrics.decode_series(self.known.state)
-        last = stored[-1] if stored else None
-        if last is not None and not last.figures.folded and self._origin(last.instance) == last.origin:
-            return stored
-        instance = str(uuid.uuid4())
-        begun = metrics.new_series(instance, self._origin(instance), self._clock.wall_ns())
-        is_taken = self.known.of(_METRICS).until == self.known.of(_SPANS).until
-        return [begun] if is_taken else [*stored, begun]

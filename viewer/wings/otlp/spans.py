@@ -23,14 +23,11 @@ from wiretape.viewer.wings.otlp.attributes import TelemetryOrigin, Value, of_lab
 
 MOST_STALLS: Final = 32
 """Maximum number of a stream's stalls that are events of its span; the number of the others is in it."""
-_LAST_NS: Final = (1 << 64) - 1
 _SAMPLED: Final = 0x01
 _REMOTE: Final = 0x300
 """Bits of a span's flags: it is known whether the parent is of another process, and it is."""
 
 _PARENT = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
-_ID = re.compile(r"(?!0{16})[0-9a-f]{16}")
-_STATE = re.compile(r"[\x20-\x7e\t]{1,512}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +47,19 @@ def span_context(exchange_id: str, headers: Sequence[Sequence[str]]) -> Context:
 
     The span has the exchange's own id. Where the request has no valid `traceparent`, a trace begins.
     """
-    known = _ID.fullmatch(exchange_id)
-    span = bytes.fromhex(exchange_id) if known else _derived("span", exchange_id)[:8]
-    parent = _parent(_header_values(headers, "traceparent"))
-    if parent is None:
+    is_span_id = re.fullmatch(r"(?!0{16})[0-9a-f]{16}", exchange_id)
+    span = bytes.fromhex(exchange_id) if is_span_id else _derived("span", exchange_id)[:8]
+    values = _header_values(headers, "traceparent")
+    parent = _PARENT.fullmatch(values[0]) if len(values) == 1 else None
+    if parent is None or (parent[1] == "00" and parent[5] is not None):  # version 00 has nothing behind the flags
         return Context(_derived("trace", exchange_id), span)
-    trace, caller, flags = parent
+    trace, caller, flags = parent[2], parent[3], int(parent[4], 16)
     state = ",".join(_header_values(headers, "tracestate"))
     return Context(
         bytes.fromhex(trace),
         span,
         bytes.fromhex(caller),
-        state if _STATE.fullmatch(state) else "",
+        state if re.fullmatch(r"[\x20-\x7e\t]{1,512}", state) else "",
         flags | _REMOTE,
         bool(flags & _SAMPLED),
     )
@@ -71,28 +69,20 @@ def _header_values(headers: Sequence[Sequence[str]], name: str) -> list[str]:
     return [value.strip(" \t") for key, value in headers if key.lower() == name]
 
 
-def _parent(values: Sequence[str]) -> tuple[str, str, int] | None:
-    """Return the ids and flags of a `traceparent`; None unless there is one, of a version that can be read."""
-    match = _PARENT.fullmatch(values[0]) if len(values) == 1 else None
-    if match is None or (match[1] == "00" and match[5] is not None):
-        return None
-    return match[2], match[3], int(match[4], 16)
-
-
 def _derived(kind: str, exchange_id: str) -> bytes:
     return hashlib.sha256(f"wiretape {kind} {exchange_id}".encode("utf-8", "replace")).digest()[:16]
 
 
-def span(one: Traced, conventions: Conventions) -> Span | None:
+def span(exchange: Traced, conventions: Conventions) -> Span | None:
     """Return the span of an exchange; None if it is no generation, or if its caller's trace is not sampled."""
-    place = span_context(one.id, one.request_headers)
-    if one.counted.operation not in MEASURED or one.started_ns is None or not place.is_sampled:
+    place = span_context(exchange.id, exchange.request_headers)
+    if exchange.counted.operation not in MEASURED or exchange.started_ns is None or not place.is_sampled:
         return None
-    numbers, error = measured(one.counted)
+    numbers, error = measured(exchange.counted)
     first_s = numbers["time_to_first_chunk_s"] if numbers is not None else None
-    stalled = one.stalls or ()
-    events = list(_events(one.started_ns, first_s, stalled))
-    labels = labels_of(one.counted)
+    stalled = exchange.stalls or ()
+    events = list(_events(exchange.started_ns, first_s, stalled))
+    labels = labels_of(exchange.counted)
     model = labels.gen_ai_request_model or labels.gen_ai_response_model
     return Span(
         trace_id=place.trace,
@@ -100,21 +90,21 @@ def span(one: Traced, conventions: Conventions) -> Span | None:
         parent_span_id=place.parent,
         trace_state=place.state,
         flags=place.flags,
-        name=f"{one.counted.operation} {model}".rstrip(),
+        name=f"{exchange.counted.operation} {model}".rstrip(),
         kind=Span.SPAN_KIND_CLIENT,
-        start_time_unix_nano=_unix_ns(one.started_ns),
-        end_time_unix_nano=_unix_ns(one.started_ns, _lasted_ns(one.counted)),
+        start_time_unix_nano=_unix_ns(exchange.started_ns),
+        end_time_unix_nano=_unix_ns(exchange.started_ns, _lasted_ns(exchange.counted)),
         attributes=pairs(
             {
                 **of_labels(labels._fields, labels),
-                **_generation(one, conventions, first_s, error),
-                **_own(one, stalled),
-                **user_labels(one.labels),
+                **_genai_attributes(exchange, conventions, first_s, error),
+                **_wiretape_attributes(exchange, stalled),
+                **user_labels(exchange.labels),
             }
         ),
         events=events,
         dropped_events_count=max(len(stalled) - MOST_STALLS, 0),
-        status=Status(code=Status.STATUS_CODE_ERROR, message=label(_failure(one))) if error else Status(),
+        status=Status(code=Status.STATUS_CODE_ERROR, message=label(_failure(exchange))) if error else Status(),
     )
 
 
@@ -124,44 +114,44 @@ def request(spans: Sequence[Span], origin: TelemetryOrigin) -> ExportTraceServic
     return ExportTraceServiceRequest(resource_spans=[message])
 
 
-def _generation(one: Traced, conventions: Conventions, first_s: object, error: str) -> dict[str, Value]:
+def _genai_attributes(exchange: Traced, conventions: Conventions, first_s: object, error: str) -> dict[str, Value]:
     """Return the attributes that OpenTelemetry defines, besides those that metrics have, too."""
-    counted, asked = one.counted, one.parameters
+    counted, parameters = exchange.counted, exchange.parameters
     return {
-        "gen_ai.output.type": asked.output_type,
-        "gen_ai.request.max_tokens": asked.max_tokens,
-        "gen_ai.request.stop_sequences": asked.stop_sequences,
-        "gen_ai.request.temperature": asked.temperature,
-        "gen_ai.request.top_p": asked.top_p,
+        "gen_ai.output.type": parameters.output_type,
+        "gen_ai.request.max_tokens": parameters.max_tokens,
+        "gen_ai.request.stop_sequences": parameters.stop_sequences,
+        "gen_ai.request.temperature": parameters.temperature,
+        "gen_ai.request.top_p": parameters.top_p,
         "gen_ai.request.stream": True if counted.body.stream else None,
-        "gen_ai.response.id": one.response_id,
-        "gen_ai.response.finish_reasons": one.finish_reasons,
+        "gen_ai.response.id": exchange.response_id,
+        "gen_ai.response.finish_reasons": exchange.finish_reasons,
         "gen_ai.response.time_to_first_chunk": first_s if isinstance(first_s, float) else None,
         "gen_ai.usage.input_tokens": counted.input_tokens,
         "gen_ai.usage.output_tokens": counted.output_tokens,
         "gen_ai.usage.reasoning.output_tokens": counted.reasoning_tokens,
         "gen_ai.usage.cache_read.input_tokens": counted.cache_read_input_tokens,
         conventions.cache_write: counted.cache_write_input_tokens,
-        "gen_ai.conversation.id": one.conversation,
+        "gen_ai.conversation.id": exchange.conversation,
         "http.response.status_code": counted.exchange.status,
-        "network.protocol.version": PROTOCOLS.get(one.protocol or "", "").removeprefix("HTTP/"),
+        "network.protocol.version": PROTOCOLS.get(exchange.protocol or "", "").removeprefix("HTTP/"),
         "error.type": error,
     }
 
 
-def _own(one: Traced, stalled: Sequence[tuple[int, int]]) -> dict[str, Value]:
-    counted = one.counted
+def _wiretape_attributes(exchange: Traced, stalled: Sequence[tuple[int, int]]) -> dict[str, Value]:
+    counted = exchange.counted
     return {
-        "wiretape.exchange.id": one.id,
+        "wiretape.exchange.id": exchange.id,
         "wiretape.outcome": counted.judged.outcome,
-        "wiretape.outcome.detail": one.outcome_detail,
-        "wiretape.time_to_first_token": _seconds(one.ttft_ns),
-        "wiretape.longest_gap": _seconds(one.max_gap_ns),
-        "wiretape.stall.count": None if one.stalls is None else len(stalled),
-        "wiretape.before.part": one.before[0] if one.before else None,
-        "wiretape.before.duration": _seconds(one.before[1]) if one.before else None,
+        "wiretape.outcome.detail": exchange.outcome_detail,
+        "wiretape.time_to_first_token": _seconds(exchange.ttft_ns),
+        "wiretape.longest_gap": _seconds(exchange.max_gap_ns),
+        "wiretape.stall.count": None if exchange.stalls is None else len(stalled),
+        "wiretape.before.part": exchange.before[0] if exchange.before else None,
+        "wiretape.before.duration": _seconds(exchange.before[1]) if exchange.before else None,
         "wiretape.flags": counted.flags,
-        "wiretape.clock": one.clock,
+        "wiretape.clock": exchange.clock,
     }
 
 
@@ -184,12 +174,12 @@ def _lasted_ns(counted: Ended) -> int:
 
 def _unix_ns(started_ns: int, at_ns: int = 0) -> int:
     """Return a time within the limits of a message, even from a damaged tape."""
-    return min(max(started_ns + at_ns, 0), _LAST_NS)
+    return min(max(started_ns + at_ns, 0), (1 << 64) - 1)
 
 
-def _failure(one: Traced) -> str:
+def _failure(exchange: Traced) -> str:
     """Return the failure of an exchange, in wiretape's words."""
-    return ending(one.counted.judged.outcome or "open", one.outcome_detail)
+    return ending(exchange.counted.judged.outcome or "open", exchange.outcome_detail)
 
 
 def _seconds(ns: int | None) -> float | None:

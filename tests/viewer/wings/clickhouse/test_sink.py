@@ -31,7 +31,7 @@ from wiretape.recorder.errors import TapeBusy, WiretapeError
 from wiretape.recorder.tape.rederive import rederive
 from wiretape.recorder.tape.schema import measures
 from wiretape.recorder.tape.store import Store
-from wiretape.viewer.ship.acknowledged import Progress, destinations, held, path_of
+from wiretape.viewer.ship.acknowledged import Progress, destinations, locked, path_of
 from wiretape.viewer.ship.sink import Batch, NotTaken
 from wiretape.viewer.source.tape.following import fitting, waiting
 from wiretape.viewer.wings.clickhouse import sink as shipping
@@ -300,19 +300,19 @@ def test_how_long_one_waits_is_unknown_where_nobody_knows_when_it_was_settled(ta
 
 def test_what_is_kept_of_a_server_is_not_that_of_another_with_a_like_name(tape: Path) -> None:
     tape.touch()
-    with held(tape, "db at h:1") as known:
+    with locked(tape, "db at h:1") as known:
         known.identify(None)
         known.put("exchanges", Progress(3))
         known.identify("first session")  # which an empty tape had not yet
         assert known.of("exchanges") == Progress(3)
         known.identify("another")
         assert known.of("exchanges") == Progress()
-    with held(tape, "db-at-h:1") as known:
+    with locked(tape, "db-at-h:1") as known:
         assert known.of("exchanges") == Progress()
 
 
 def test_one_process_ships_a_tape_to_a_server(engine: Engine, tape: Path) -> None:
-    with recorded(tape), held(tape, engine.target.name), pytest.raises(TapeBusy, match="is being shipped to wire"):
+    with recorded(tape), locked(tape, engine.target.name), pytest.raises(TapeBusy, match="is being shipped to wire"):
         ship(tape, engine)
 
 

@@ -18,7 +18,7 @@ from tests.support.cases import each_case
 from tests.support.commands import run
 from wiretape.recorder.clock import Clock
 from wiretape.recorder.errors import WiretapeError
-from wiretape.viewer.ship.acknowledged import destinations, held
+from wiretape.viewer.ship.acknowledged import destinations, locked
 from wiretape.viewer.ship.shipper import Shipper
 from wiretape.viewer.ship.sink import NotTaken
 from wiretape.viewer.source.tape import following
@@ -51,7 +51,7 @@ class Receiver:
     def shipper(self, tape: Path, since: int = 0) -> Iterator[Shipper]:
         client = CollectorClient("http://collector.test", [], CLOCK, transport=httpx.MockTransport(self.answer))
         sink = ship.CollectorSink(client, self.origin, since, CLOCK)
-        with held(tape, "otlp at collector.test") as known:
+        with locked(tape, "otlp at collector.test") as known:
             yield Shipper(sink, known, clock=CLOCK)
 
     def origin(self, instance: str) -> attributes.TelemetryOrigin:
@@ -62,8 +62,8 @@ def finish(shipper: Shipper, connection: Connection) -> int:
     """Ship what there is; give how many exchanges wait."""
     with suppress(NotTaken):
         shipper.run(connection, once=True)
-    assert shipper.last is not None
-    return shipper.last.waiting
+    assert shipper.last_report is not None
+    return shipper.last_report.unshipped
 
 
 def test_what_was_not_taken_is_sent_by_the_next_process_and_nothing_twice(
