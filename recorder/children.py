@@ -38,22 +38,22 @@ def environment(*, connects: bool = False) -> dict[str, str]:
     No child needs the password of this recorder's own proxy.
     """
     withheld = frozenset[str]() if connects else _OF_CONNECTIONS
-    kept = {name: value for name, value in os.environ.items() if name.lower() not in withheld}
-    kept.pop(PROXY_PASSWORD, None)
-    return kept
+    variables = {name: value for name, value in os.environ.items() if name.lower() not in withheld}
+    variables.pop(PROXY_PASSWORD, None)
+    return variables
 
 
 @contextlib.contextmanager
 def spawning() -> Iterator[None]:
     """Keep the processes of `multiprocessing`, which take no command line, from importing from the directory."""
-    before = os.environ.get(_SAFE_PATH)
+    previous = os.environ.get(_SAFE_PATH)
     os.environ[_SAFE_PATH] = "1"
     try:
         yield
     finally:
         del os.environ[_SAFE_PATH]
-        if before is not None:
-            os.environ[_SAFE_PATH] = before
+        if previous is not None:
+            os.environ[_SAFE_PATH] = previous
 
 
 def attach() -> None:

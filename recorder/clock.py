@@ -15,7 +15,6 @@ from typing import Final
 YEARS: Final = range(1970, 9000)
 """Years of a wall time on a tape: `Clock.wall` writes them with four digits, and any reader can parse them."""
 
-_SAMPLES = 3
 _SUSPICIOUS_NS = 200_000
 _STEP_NS = 20_000
 _DISAGREEMENT_NS = 1_000_000
@@ -71,17 +70,17 @@ def local_offsets() -> list[tuple[int, int]]:
 
     Times are seconds since the epoch, in ascending order, from the year 2000 to 2050.
     """
-    before, until = 946_684_800, 2_524_608_000
+    previous, until = 946_684_800, 2_524_608_000
     week = 7 * 86_400  # no zone changes its offset twice in a week
-    offsets = [(before, time.localtime(before).tm_gmtoff)]
-    for at in range(before + week, until, week):
+    offsets = [(previous, time.localtime(previous).tm_gmtoff)]
+    for at in range(previous + week, until, week):
         if time.localtime(at).tm_gmtoff != offsets[-1][1]:
-            low, high = before, at
+            low, high = previous, at
             while high - low > 1:
                 middle = (low + high) // 2
                 low, high = (middle, high) if time.localtime(middle).tm_gmtoff == offsets[-1][1] else (low, middle)
             offsets.append((high, time.localtime(high).tm_gmtoff))
-        before = at
+        previous = at
     return offsets
 
 
@@ -104,19 +103,19 @@ class KernelTime:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._distance = self._sampled()
+        self._distance = self._measure_distance()
         self._set_at = self._look_at = self._looked_at = 0
         self._quiet = 0, 0
         """The last longer time without a look: its begin and end."""
         self.error_ns = 0
         self.on_late: Callable[[int, int], None] = lambda since, late_ns: None
 
-    def _sampled(self) -> int:
+    def _measure_distance(self) -> int:
         """Return wall minus monotonic time: of several samples, the one with the least delay between both readings."""
         samples = []
-        for _ in range(_SAMPLES):
-            before, wall, after = self._clock.now(), self._clock.wall_ns(), self._clock.now()
-            samples.append((after - before, wall - (before + after) // 2))
+        for _ in range(3):
+            start, wall, end = self._clock.now(), self._clock.wall_ns(), self._clock.now()
+            samples.append((end - start, wall - (start + end) // 2))
         return min(samples)[1]
 
     def at(self, wall_ns: int, now: int, since: int = 0, free_at: int = sys.maxsize) -> int | None:
@@ -128,14 +127,14 @@ class KernelTime:
         at = wall_ns - self._distance
         if now < self._look_at and since <= at and self._set_at <= at and now - _LATE_NS <= at <= now + _STEP_NS:
             return at if at < now else now
-        return self._checked(wall_ns, now, since, free_at)
+        return self._convert_carefully(wall_ns, now, since, free_at)
 
-    def _checked(self, wall_ns: int, now: int, since: int, free_at: int) -> int | None:
+    def _convert_carefully(self, wall_ns: int, now: int, since: int, free_at: int) -> int | None:
         self.note_run(now)
         self._look_at = 0
         if abs(self._clock.wall_ns() - now - self._distance) > _SUSPICIOUS_NS:  # set, or this thread was delayed
             distance = self._distance
-            self._distance = self._sampled()
+            self._distance = self._measure_distance()
             if abs(self._distance - distance) > _STEP_NS:
                 self._set_at, self.error_ns = now, 0
         at = wall_ns - self._distance

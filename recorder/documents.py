@@ -45,12 +45,14 @@ class Document:
         that up to which the text is TOML.
         """
         lines = self.text.split("\n")
-        last = bisect.bisect_left(range(1, len(lines) + 1), True, key=lambda count: _has(_tables(lines, count)[1], key))
-        first = _tables(lines, last)[0]
-        statement = "\n".join(lines[first : last + 1])
-        found = list(re.finditer(rf"(?<![\w.-]){re.escape(str(key[-1]))}(?![\w-])", statement.partition("=")[0]))
-        at = found[0].start() if len(found) == 1 else len(statement) - len(statement.lstrip())
-        return first + 1 + statement.count("\n", 0, at), at - statement.rfind("\n", 0, at)
+        last_line = bisect.bisect_left(
+            range(1, len(lines) + 1), True, key=lambda count: _has(_tables(lines, count)[1], key)
+        )
+        first_line = _tables(lines, last_line)[0]
+        statement = "\n".join(lines[first_line : last_line + 1])
+        matches = list(re.finditer(rf"(?<![\w.-]){re.escape(str(key[-1]))}(?![\w-])", statement.partition("=")[0]))
+        at = matches[0].start() if len(matches) == 1 else len(statement) - len(statement.lstrip())
+        return first_line + 1 + statement.count("\n", 0, at), at - statement.rfind("\n", 0, at)
 
 
 def _tables(lines: list[str], count: int) -> tuple[int, dict[str, Any]]:
@@ -64,7 +66,7 @@ def _tables(lines: list[str], count: int) -> tuple[int, dict[str, Any]]:
 
 def value_at(tables: Any, key: Key) -> Any:
     """Return the value of a key. Raises `LookupError` or `TypeError`."""
-    return functools.reduce(lambda found, one: found[one], key, tables)
+    return functools.reduce(lambda value, step: value[step], key, tables)
 
 
 def _has(tables: dict[str, Any], key: Key) -> bool:
@@ -87,13 +89,13 @@ def load(path: Path) -> Document:
     except OSError as error:
         raise ConfigError(f"{name} cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
-        before = error.object[: error.start]
-        place = before.count(b"\n") + 1, error.start - before.rfind(b"\n")
+        text_before = error.object[: error.start]
+        place = text_before.count(b"\n") + 1, error.start - text_before.rfind(b"\n")
         raise _error(name, *place, "the text is not UTF-8") from error
     except RecursionError as error:
         raise ConfigError(f"{name}: its tables or lists are nested too deep") from error
     except tomllib.TOMLDecodeError as error:
-        known = _PLACE.search(str(error))
+        match = _PLACE.search(str(error))
         end = text.count("\n") + 1, len(text) - text.rfind("\n")
-        place = (int(known[1]), int(known[2])) if known and known[1] else end
+        place = (int(match[1]), int(match[2])) if match and match[1] else end
         raise _error(name, *place, f"no TOML: {safe(_PLACE.sub('', str(error)))}") from error

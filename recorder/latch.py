@@ -31,9 +31,9 @@ class Latch:
         """Wait until it is set, for at most `seconds`, and return whether it is; one thread may wait."""
         until = SYSTEM.now() + round(seconds * 1e9)
         # Python runs no handler for a signal that comes in the last instant before a wait until the wait is over.
-        while not self.is_set and (left := (until - SYSTEM.now()) / 1e9) > 0:
+        while not self.is_set and (remaining := (until - SYSTEM.now()) / 1e9) > 0:
             with contextlib.suppress(queue.Empty):
-                self._wakes.get(timeout=min(left, _LONGEST_SECONDS))
+                self._wakes.get(timeout=min(remaining, _LONGEST_SECONDS))
         return self.is_set
 
 

@@ -48,8 +48,8 @@ def moment(text: str, precision: Precision = "milliseconds") -> str:
 def period(first: str, last: str, precision: Precision = "seconds") -> str:
     """Return two wall times of the tape, the offset of both only once."""
     begin, end = moment(first, precision), moment(last, precision)
-    same = f" {end.rpartition(' ')[2]}"
-    return end if begin == end else f"{begin.removesuffix(same)} – {end}"
+    shared_offset = f" {end.rpartition(' ')[2]}"
+    return end if begin == end else f"{begin.removesuffix(shared_offset)} – {end}"
 
 
 def of_day(text: str) -> str:

@@ -34,18 +34,18 @@ def directory(prefix: str, purpose: str, place: Path | None = None) -> Iterator[
     Raises `WiretapeError`, which names the purpose, where there is no place for it. In a `place` other than that of
     temporary files it stays while processes have its name in their environment; a later start removes it then.
     """
-    with ending(), contextlib.ExitStack() as opened:
+    with ending(), contextlib.ExitStack() as cleanup:
         try:
-            _remove_left(place or Path(tempfile.gettempdir()), prefix, is_named=place is not None)
-            made = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
-            opened.callback(_remove, made, is_named=place is not None)
-            lock = os.open(made, os.O_RDONLY)
-            opened.callback(os.close, lock)
+            _remove_abandoned(place or Path(tempfile.gettempdir()), prefix, is_named=place is not None)
+            path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+            cleanup.callback(_remove, path, is_named=place is not None)
+            lock = os.open(path, os.O_RDONLY)
+            cleanup.callback(os.close, lock)
             fcntl.flock(lock, fcntl.LOCK_EX)
         except OSError as error:
             cause = error.strerror or str(error)
             raise WiretapeError(f"no directory for {purpose} can be made ({cause}): set TMPDIR to a place") from error
-        yield made
+        yield path
 
 
 def _remove(directory: Path, *, is_named: bool) -> None:
@@ -59,17 +59,17 @@ def _age_ns(directory: Path) -> int:
     return SYSTEM.wall_ns() - directory.lstat().st_mtime_ns
 
 
-def _remove_left(place: Path, prefix: str, *, is_named: bool) -> None:
-    for left in place.glob(f"{prefix}*"):
+def _remove_abandoned(place: Path, prefix: str, *, is_named: bool) -> None:
+    for path in place.glob(f"{prefix}*"):
         with contextlib.suppress(OSError):  # it is held, or another start has just removed it
-            found = left.lstat()
-            is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-            if not is_ours or _age_ns(left) < _LEFT_NS:
+            status = path.lstat()
+            is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+            if not is_ours or _age_ns(path) < _LEFT_NS:
                 continue
-            lock = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _remove(left, is_named=is_named)
+                _remove(path, is_named=is_named)
             finally:
                 os.close(lock)
 
@@ -84,14 +84,14 @@ def ending() -> Iterator[None]:
     def end(number: int, _: object) -> None:
         sys.exit(128 + number)
 
-    before = dict[signal.Signals, Any]()
+    previous = dict[signal.Signals, Any]()
     if threading.current_thread() is threading.main_thread():
         numbers = (signal.SIGTERM, signal.SIGHUP)
-        before = {number: signal.SIG_DFL for number in numbers if signal.getsignal(number) is signal.SIG_DFL}
-    for number in before:
+        previous = {number: signal.SIG_DFL for number in numbers if signal.getsignal(number) is signal.SIG_DFL}
+    for number in previous:
         signal.signal(number, end)
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)

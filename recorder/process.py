@@ -114,24 +114,24 @@ class _Socket(NamedTuple):
 
 def pids_started_with(text: str | bytes) -> list[int]:
     """Return the processes that were started with a text in their environment, and that this one may look into."""
-    wanted, found = os.fsencode(text), list[int]()
+    needle, pids = os.fsencode(text), list[int]()
     for pid in _pids():
         with contextlib.suppress(OSError):  # it has ended, or is another user's
-            if wanted in (_PROC / str(pid) / "environ").read_bytes():
-                found.append(pid)
-    return found
+            if needle in (_PROC / str(pid) / "environ").read_bytes():
+                pids.append(pid)
+    return pids
 
 
-def has_secret(peer: tuple[str, int], own: tuple[str, int], secret: bytes) -> bool:
+def has_secret(peer: tuple[str, int], local: tuple[str, int], secret: bytes) -> bool:
     """Return True if a process that has the peer's end of a connection was started with a secret in its environment.
 
-    `peer` and `own` are the addresses of its ends, of IPv4.
+    `peer` and `local` are the addresses of its ends, of IPv4.
     """
-    ends = [_table_address(peer), _table_address(own)]
+    ends = [_table_address(peer), _table_address(local)]
     inodes = {
-        one.inode
-        for one in _sockets()
-        if one.state == _ESTABLISHED and [address[-len(ends[0]) :] for address in (one.local, one.remote)] == ends
+        entry.inode
+        for entry in _sockets()
+        if entry.state == _ESTABLISHED and [address[-len(ends[0]) :] for address in (entry.local, entry.remote)] == ends
     }
     return bool(inodes) and any(not inodes.isdisjoint(_open_sockets(pid)) for pid in pids_started_with(secret))
 
@@ -150,24 +150,26 @@ def called_ports(callers: Collection[int]) -> dict[int, int]:
     Left out are those that listen themselves, and ports of another user's processes.
     """
     table = list(_sockets())
-    own = {inode for pid in callers for inode in _open_sockets(pid)}
-    called = {_port(one.remote) for one in table if one.inode in own and one.is_to_loopback}
-    listening = {one.inode: one.local_port for one in table if one.state == _LISTENS and one.local_port in called}
-    others = set(listening) - own
-    if not others:
+    caller_inodes = {inode for pid in callers for inode in _open_sockets(pid)}
+    ports = {_port(entry.remote) for entry in table if entry.inode in caller_inodes and entry.is_to_loopback}
+    listening = {
+        entry.inode: entry.local_port for entry in table if entry.state == _LISTENS and entry.local_port in ports
+    }
+    foreign_inodes = set(listening) - caller_inodes
+    if not foreign_inodes:
         return {}
-    return {listening[inode]: pid for pid in _pids() for inode in _open_sockets(pid) if inode in others}
+    return {listening[inode]: pid for pid in _pids() for inode in _open_sockets(pid) if inode in foreign_inodes}
 
 
 def listener(port: int) -> int | None:
     """Return a process that listens at a port of this machine; None if it is not known."""
-    inodes = {one.inode for one in _sockets() if one.state == _LISTENS and one.local_port == port}
+    inodes = {entry.inode for entry in _sockets() if entry.state == _LISTENS and entry.local_port == port}
     return next((pid for pid in _pids() for inode in _open_sockets(pid) if inode in inodes), None)
 
 
 def listening_ports() -> set[int]:
     """Return the ports of this machine at which processes of anybody listen."""
-    return {one.local_port for one in _sockets() if one.state == _LISTENS}
+    return {entry.local_port for entry in _sockets() if entry.state == _LISTENS}
 
 
 def _pids() -> Iterator[int]:

@@ -11,7 +11,7 @@ _BIDI = dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x061C, 0
 _ZERO_WIDTH = dict.fromkeys((0x200B, 0x2060, 0xFEFF, 0x00AD, 0x180E), 0x00B7)
 _LINES = dict.fromkeys((0x2028, 0x2029), 0x240A)
 _ONE_LINE = _PICTURES | _REPLACED | _BIDI | _ZERO_WIDTH | _LINES
-_MANY_LINES = {code: shown for code, shown in _ONE_LINE.items() if code != 0x0A}
+_MANY_LINES = {code: sign for code, sign in _ONE_LINE.items() if code != 0x0A}
 
 
 def safe(text: str, *, multiline: bool = False) -> str:

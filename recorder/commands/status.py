@@ -206,7 +206,7 @@ def summary(
     if 0 < totals.generations == tally.endings.total():
         found = owners(tally.stalled) if owners and tally.is_judged else {}
         slow = [part for part in (causes.stalls(tally.endings, found), causes.buffered(tally.endings)) if part]
-        parts = [f"{generations}: {causes.listed(tally.endings)}", ", ".join(slow)]
+        parts = [f"{generations}: {causes.summary(tally.endings)}", ", ".join(slow)]
     parts.append(", ".join(tally.latencies()))
     parts += [counted(totals.non_generations, "other request")] if totals.non_generations else []
     parts += [undecoded(tally.undecoded)] if tally.undecoded else []

@@ -25,7 +25,7 @@ LEAST_TEXT: Final = 1 << 20
 TEXTS_OF_BODY: Final = 2
 """Limit of the texts that declared rules make of one body: this multiple of its size, plus `LEAST_TEXT` characters."""
 
-_LOOK: Final = 256
+_LOOK_INTERVAL: Final = 256
 """Interval between readings of the clock, in lines; a reading takes as long as a line."""
 
 
@@ -44,22 +44,22 @@ class TooMuchError(Exception):
 class Allowance:
     """The remaining work allowed for one body of a size in bytes; `clock` measures its time."""
 
-    __slots__ = ("_left", "_look_at", "_now", "_text_left", "_until")
+    __slots__ = ("_lines_left", "_next_look", "_now", "_text_left", "_until")
 
     def __init__(self, clock: Clock = THREAD, size: int = 0) -> None:
         self._text_left = LEAST_TEXT + TEXTS_OF_BODY * size
         self._now = clock.now
         self._until = self._now() + round(MAX_SECONDS * 1e9)
-        self._left = MAX_LINES
-        self._look_at = max(self._left - _LOOK, -1)
+        self._lines_left = MAX_LINES
+        self._next_look = max(self._lines_left - _LOOK_INTERVAL, -1)
 
     def take(self, cost: int = 1) -> None:
         """Subtract the cost of a line, record or frame. Raises `TooMuchError` if less than that is left."""
-        self._left -= cost
-        if self._left <= self._look_at:
-            if self._left < 0 or self._now() >= self._until:
+        self._lines_left -= cost
+        if self._lines_left <= self._next_look:
+            if self._lines_left < 0 or self._now() >= self._until:
                 raise TooMuchError
-            self._look_at = max(self._left - _LOOK, -1)
+            self._next_look = max(self._lines_left - _LOOK_INTERVAL, -1)
 
     def take_text(self, size: int) -> None:
         """Subtract the length of texts that rules made. Raises `TooMuchError` if less than that is left."""

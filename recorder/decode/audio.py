@@ -27,8 +27,6 @@ _NAMES: Final[dict[str, Encoding]] = {
 _RATE: Final = re.compile(r";\s*rate\s*=\s*(\d{1,7})\s*(?:;|$)", re.IGNORECASE)
 _PCM_RATE: Final = 24_000
 """Samples per second of PCM where a message names no rate: the output of OpenAI's Realtime and of Gemini Live."""
-_G711_RATE: Final = 8_000
-_MAX_RATE: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,7 @@ class AudioPart(NamedTuple):
         return None if self.format is None else self.format.duration_ns(self.size)
 
 
-def named(name: object, rate: object = None, default: int = _PCM_RATE) -> AudioFormat | None:
+def format_named(name: object, rate: object = None, default: int = _PCM_RATE) -> AudioFormat | None:
     """Return the format with a name, or with a media type and its parameters; None if it is unknown.
 
     PCM has the `default` rate where the media type names none.
@@ -71,10 +69,10 @@ def named(name: object, rate: object = None, default: int = _PCM_RATE) -> AudioF
     if encoding is None:
         return None
     if encoding != "pcm16":
-        return AudioFormat(encoding, _G711_RATE)
-    given = _RATE.search(kind)
-    hertz = rate if type(rate) is int else int(given[1]) if given else default
-    return AudioFormat(encoding, hertz) if 0 < hertz <= _MAX_RATE else None
+        return AudioFormat(encoding, 8_000)  # G.711 has no other rate (RFC 3551)
+    rate_parameter = _RATE.search(kind)
+    hertz = rate if type(rate) is int else int(rate_parameter[1]) if rate_parameter else default
+    return AudioFormat(encoding, hertz) if 0 < hertz <= 1_000_000 else None
 
 
 def size_of(encoded: str) -> int:

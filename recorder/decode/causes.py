@@ -33,8 +33,8 @@ class Ending(NamedTuple):
             return "given up in a stall"
         # The frame's kind is enough for an HTTP/2 error: `rst`, `goaway`.
         details = (self.detail, (self.detail or "").partition("_")[0], None)
-        named = (_CAUSES.get((self.outcome, detail)) for detail in details)
-        return next(filter(None, named), None) or safe(self.outcome)
+        causes = (_CAUSES.get((self.outcome, detail)) for detail in details)
+        return next(filter(None, causes), None) or safe(self.outcome)
 
 
 def broken_off(ending: Ending, lasted_ms: float, *, is_quiet: bool, is_brief: bool = False) -> str:
@@ -57,7 +57,7 @@ def counts(endings: Mapping[Ending, int], most: int | None = None) -> str:
     return " · ".join(f"{part}: {failed}" if part.endswith(" failed") else part for part in parts)
 
 
-def listed(endings: Mapping[Ending, int]) -> str:
+def summary(endings: Mapping[Ending, int]) -> str:
     """Return the counts of complete exchanges, of each cause of failures, and of the others."""
     kinds = _by_kind(endings)
     parts = [causes(endings) if name == "failed" else f"{count:,} {name}" for name, count in kinds.items() if count]
@@ -70,10 +70,11 @@ def causes(endings: Mapping[Ending, int], most: int | None = None) -> str:
     for ending, count in endings.items():
         if _kind(ending) == "failed":
             failures[ending.cause] += count
-    ordered = sorted(failures.items(), key=lambda one: (-one[1], one[0]))
-    shown = [_times(count, cause) for cause, count in ordered[:most]]
-    others = len(ordered) - len(shown)
-    return ", ".join(shown) + (f" and {counted(others, 'other cause')}" if others else "")
+    ordered = sorted(failures.items(), key=lambda cause_count: (-cause_count[1], cause_count[0]))
+    # A cause that begins with a digit, as `429` does, would read as one number with its count.
+    visible = [f"{count:,} {'× ' if cause[:1].isdigit() else ''}{cause}" for cause, count in ordered[:most]]
+    other_count = len(ordered) - len(visible)
+    return ", ".join(visible) + (f" and {counted(other_count, 'other cause')}" if other_count else "")
 
 
 def stalls(endings: Mapping[Ending, int], owners: Mapping[str, int] | None = None) -> str:
@@ -94,16 +95,13 @@ def buffered(endings: Mapping[Ending, int]) -> str:
     return f"{count:,} buffered" if count else ""
 
 
-def _times(count: int, cause: str) -> str:
-    return f"{count:,} × {cause}" if cause[:1].isdigit() else f"{count:,} {cause}"
-
-
 def _kind(ending: Ending) -> str:
     return "given up in a stall" if ending.given_up else _KINDS.get(ending.outcome, "failed")
 
 
 def _by_kind(endings: Mapping[Ending, int]) -> dict[str, int]:
-    kinds = dict.fromkeys(_COUNTED, 0)
+    names = ("complete", "failed", "given up in a stall", "cancelled by the client", "running", "not measured")
+    kinds = dict.fromkeys(names, 0)
     for ending, count in endings.items():
         kinds[_kind(ending)] += count
     return kinds
@@ -114,9 +112,6 @@ _BROKEN_OFF: Final = {
     "client_closed": "gave up", "truncated": "cut by upstream", "connect_error": "cut by upstream",
     "timeout": "timed out",
 }  # fmt: skip
-_COUNTED: Final = (
-    "complete", "failed", "given up in a stall", "cancelled by the client", "running", "not measured",
-)  # fmt: skip
 _KINDS: Final = {
     "complete": "complete",
     "client_closed": "cancelled by the client",

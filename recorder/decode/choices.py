@@ -2,16 +2,11 @@
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import Final
 
 import msgspec
 
 from wiretape.recorder.decode.dialects import chat, completions
 from wiretape.recorder.decode.runs import ItemRun
-
-_APIS: Final = (chat.API, completions.API)
-_FEWEST: Final = 3
-"""Least number of indexes that count up, of a request that is not known."""
 
 
 class _Request(msgspec.Struct):
@@ -25,7 +20,7 @@ def merge(runs: list[ItemRun], request: bytes | None) -> None:
     """
     if not any([piece.index for run in runs for piece in run.chunk.pieces]):
         return  # as nearly always
-    numbered = [run for run in runs if run.chunk.api in _APIS and run.chunk.pieces]
+    numbered = [run for run in runs if run.chunk.api in (chat.API, completions.API) and run.chunk.pieces]
     if not numbered:
         return
     indexes = [run.chunk.pieces[0].index for run in numbered for _ in run.texts]
@@ -33,16 +28,12 @@ def merge(runs: list[ItemRun], request: bytes | None) -> None:
     is_one_each = all([len(run.chunk.pieces) == 1 for run in numbered])
     if not is_one_each or any(reasons) or indexes != sorted(indexes):
         return
-    asked = _choices_asked(request)
-    is_strict = len(indexes) >= _FEWEST and all([before < index for before, index in pairwise(indexes)])
-    if asked == 1 or (asked is None and is_strict):
+    try:
+        choice_count = msgspec.json.decode(request or b"", type=_Request).n or 1
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        choice_count = None  # the request is not known
+    # Two indexes that count up may well be two choices.
+    is_strict = len(indexes) >= 3 and all([previous < index for previous, index in pairwise(indexes)])
+    if choice_count == 1 or (choice_count is None and is_strict):
         for run in numbered:
             run.chunk = replace(run.chunk, pieces=(replace(run.chunk.pieces[0], index=0),))
-
-
-def _choices_asked(request: bytes | None) -> int | None:
-    """Return the number of choices that a request asks for; None if it is not known."""
-    try:
-        return msgspec.json.decode(request or b"", type=_Request).n or 1
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None

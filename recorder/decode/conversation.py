@@ -42,18 +42,13 @@ _HEADERS: Final = (
 _PARENT: Final = "x-parent-session-id"
 _AGENT: Final = "x-claude-code-agent-id"
 _RETRIES: Final = "x-stainless-retry-count"
+"""Of the SDKs that Stainless generates, such as OpenAI's and Anthropic's."""
 _NAMING: Final = frozenset({*_HEADERS, _PARENT, _AGENT, _RETRIES})
 _UNNAMED: Final[JsonObject] = dict.fromkeys(
     ("conversation_key", "conversation_key_from", "conversation_parent", "previous_response_id", "retries")
 )
 _COUNT: Final = re.compile("[0-9]{1,6}")
-_FIELDS: Final = ("session_id", "litellm_session_id")
-_METADATA: Final = ("session_id", "thread_id", "conversation_id")
-_MARK: Final = "REDACTED:sha256:"
 _SESSION_OF_USER: Final = re.compile(r"_session_([0-9a-f-]{36})$")
-_CONTINUATION: Final = b'"continuation_token"'
-_LONGEST_KEY: Final = 200
-_LONGEST_ASKED: Final = 200
 
 
 @dataclass(frozen=True)
@@ -76,11 +71,11 @@ class RecordedRequest:
     @property
     def continues_answer(self) -> bool:
         """True if it asks for more of an answer that stopped at a limit of tokens."""
-        return _CONTINUATION in self.plain and _is_continuation(self.value)
+        return b'"continuation_token"' in self.plain and _is_continuation(self.value)
 
 
 def belonging(
-    asked: RecordedRequest,
+    request: RecordedRequest,
     operation: Operation,
     content: str | None,
     calls: Sequence[Mapping[str, Any]] | None,
@@ -91,8 +86,8 @@ def belonging(
     `content` and `calls` are the text and the tool calls of the answer, `resumed` is the id of the response whose
     stream the request resumes.
     """
-    prompt = prompt_of(asked.value) if operation in PROMPTED else None
-    return belonging_of(prompt, asked.headers, operation, content, calls, resumed)
+    prompt = prompt_of(request.value) if operation in PROMPTED else None
+    return belonging_of(prompt, request.headers, operation, content, calls, resumed)
 
 
 def belonging_of(
@@ -105,52 +100,58 @@ def belonging_of(
 ) -> JsonObject:
     """Return the fields of `Measures` about the conversation of a request with this prompt, as `belonging` does."""
     fields = prompt.parameters if prompt is not None else {}
-    found: JsonObject = _named(headers, fields)
+    values: JsonObject = _conversation_named(headers, fields)
     if operation not in GENERATIONS:
-        return found | {"previous_response_id": None}
+        return values | {"previous_response_id": None}
     if resumed is not None:
-        return found | {"previous_response_id": _key(resumed)}
+        return values | {"previous_response_id": _key(resumed)}
     if prompt is None or not prompt.messages:
-        return found
-    found |= _hashes(prompt.messages) | {"asked": _asked(prompt.messages), "answers_tools": _answers(prompt.messages)}
-    if found["previous_response_id"] is not None or "conversation" in fields:
-        return found | {"messages_hash": None}  # the request has the new ones alone
+        return values
+    values |= _hashes(prompt.messages) | {
+        "asked": _last_question(prompt.messages),
+        "answers_tools": _answers(prompt.messages),
+    }
+    if values["previous_response_id"] is not None or "conversation" in fields:
+        return values | {"messages_hash": None}  # the request has the new ones alone
     if _is_continuation(fields):  # without a stored response, the answer is that to the same messages
-        found |= {"continues_hash": found["messages_hash"], "continued_answer_hash": None}
-    called = [ToolCall(call["id"] or "", call["name"] or "", call["arguments"] or "") for call in calls or ()]
-    return found | {"answer_hash": _of_answer([Text(content or ""), *called])}
+        values |= {"continues_hash": values["messages_hash"], "continued_answer_hash": None}
+    tool_calls = [ToolCall(call["id"] or "", call["name"] or "", call["arguments"] or "") for call in calls or ()]
+    return values | {"answer_hash": _answer_hash([Text(content or ""), *tool_calls])}
 
 
 def _is_continuation(body: object) -> bool:
     return isinstance(body, dict) and text(body.get("continuation_token")) != ""
 
 
-def _named(headers: Sequence[Sequence[str]], body: Mapping[str, object]) -> JsonObject:
+def _conversation_named(headers: Sequence[Sequence[str]], body: Mapping[str, object]) -> JsonObject:
     """Return the conversation that a request names, its source, its parent conversation, and the attempt's number.
 
     A header comes first: a client that has one sends it with every request, also with those whose body names none.
     """
-    sent: dict[str, str] = dict(reversed(headers))  # type: ignore[arg-type]
-    if not body and sent.keys().isdisjoint(_NAMING):  # as of nearly all short exchanges
+    header_values: dict[str, str] = dict(reversed(headers))  # type: ignore[arg-type]
+    if not body and header_values.keys().isdisjoint(_NAMING):  # as of nearly all short exchanges
         return _UNNAMED.copy()
-    named = chain([(sent[name], name) for name in _HEADERS if name in sent], _in_body(body) if body else ())
-    key, by = next(((key, by) for value, by in named if value is not None and (key := _key(value))), (None, None))
+    candidates = chain(
+        [(header_values[name], name) for name in _HEADERS if name in header_values],
+        _body_candidates(body) if body else (),
+    )
+    key, by = next(((key, by) for value, by in candidates if value is not None and (key := _key(value))), (None, None))
     return {
         "conversation_key": key,
         "conversation_key_from": by,
-        "conversation_parent": key if _AGENT in sent else _key(sent.get(_PARENT)),
+        "conversation_parent": key if _AGENT in header_values else _key(header_values.get(_PARENT)),
         "previous_response_id": _key(body.get("previous_response_id") or body.get("previous_interaction_id")),
-        "retries": int(tries) if _COUNT.fullmatch(tries := sent.get(_RETRIES, "")) else None,
+        "retries": int(attempt) if _COUNT.fullmatch(attempt := header_values.get(_RETRIES, "")) else None,
     }
 
 
-def _in_body(body: Mapping[str, object]) -> Iterator[tuple[Any, str]]:
+def _body_candidates(body: Mapping[str, object]) -> Iterator[tuple[Any, str]]:
     conversation, metadata = body.get("conversation"), body.get("metadata")
     yield (conversation.get("id") if isinstance(conversation, dict) else conversation), "conversation"
     if isinstance(metadata, dict):
         yield _session_of(metadata.get("user_id")), "metadata.user_id"
-        yield from ((metadata.get(name), f"metadata.{name}") for name in _METADATA)
-    yield from ((body.get(name), name) for name in _FIELDS)
+        yield from ((metadata.get(name), f"metadata.{name}") for name in ("session_id", "thread_id", "conversation_id"))
+    yield from ((body.get(name), name) for name in ("session_id", "litellm_session_id"))
 
 
 def _session_of(user: object) -> Any:
@@ -167,7 +168,7 @@ def _session_of(user: object) -> Any:
 
 
 def _key(value: object) -> str | None:
-    return _clean(value.strip().removeprefix(_MARK)[:_LONGEST_KEY]) if isinstance(value, str) else None
+    return _clean(value.strip().removeprefix("REDACTED:sha256:")[:200]) if isinstance(value, str) else None
 
 
 def _clean(text: str) -> str | None:
@@ -176,33 +177,33 @@ def _clean(text: str) -> str | None:
 
 def _hashes(messages: Sequence[Message]) -> dict[str, str | None]:
     """Return the hashes of all messages, of those before the last answer among them, and of that answer."""
-    compared = [(message, said) for message in messages if (said := canonical(message))]
-    end = len(compared) - sum(1 for _ in takewhile(lambda one: not one[0].by_model, reversed(compared)))
-    start = end - sum(1 for _ in takewhile(lambda one: one[0].by_model, reversed(compared[:end])))
-    beginning, whole = _both_hashes([said for _, said in compared], start)
+    comparable = [(message, form) for message in messages if (form := canonical(message))]
+    end = len(comparable) - sum(1 for _ in takewhile(lambda entry: not entry[0].by_model, reversed(comparable)))
+    start = end - sum(1 for _ in takewhile(lambda entry: entry[0].by_model, reversed(comparable[:end])))
+    beginning, all_messages = _prefix_and_full_hash([form for _, form in comparable], start)
     return {
-        "messages_hash": whole,
+        "messages_hash": all_messages,
         "continues_hash": beginning if start < end else None,
-        "continued_answer_hash": _of_answer([part for message, _ in compared[start:end] for part in message.parts]),
+        "continued_answer_hash": _answer_hash([part for message, _ in comparable[start:end] for part in message.parts]),
     }
 
 
-def _of_answer(parts: Sequence[Part]) -> str | None:
+def _answer_hash(parts: Sequence[Part]) -> str | None:
     """Return the hash of the texts and the tool calls of an answer, with the ids of these."""
     if not parts:
         return None
     calls = [part for part in parts if isinstance(part, ToolCall)]
-    said = canonical(Message("assistant", (*(part for part in parts if isinstance(part, Text)), *calls)))
-    return _hash([said, *(call.id.encode("utf-8", "surrogatepass") for call in calls)]) if said else None
+    form = canonical(Message("assistant", (*(part for part in parts if isinstance(part, Text)), *calls)))
+    return _hash([form, *(call.id.encode("utf-8", "surrogatepass") for call in calls)]) if form else None
 
 
-def _both_hashes(texts: Sequence[bytes], start: int) -> tuple[str | None, str | None]:
+def _prefix_and_full_hash(texts: Sequence[bytes], start: int) -> tuple[str | None, str | None]:
     """Return the hash of the first texts and that of all of them, each text being read once."""
-    found = hashlib.blake2b(b"\n".join(texts[:start]), digest_size=8)
-    beginning = found.hexdigest() if start else None
+    digest = hashlib.blake2b(b"\n".join(texts[:start]), digest_size=8)
+    beginning = digest.hexdigest() if start else None
     if start < len(texts):
-        found.update(b"\n".join([b"", *texts[start:]] if start else texts))
-    return beginning, found.hexdigest() if texts else None
+        digest.update(b"\n".join([b"", *texts[start:]] if start else texts))
+    return beginning, digest.hexdigest() if texts else None
 
 
 def _hash(texts: Sequence[bytes]) -> str | None:
@@ -221,9 +222,9 @@ def answers_tools(body: bytes) -> bool:
     return prompt is not None and _answers(prompt.messages)
 
 
-def _asked(messages: Sequence[Message]) -> str | None:
+def _last_question(messages: Sequence[Message]) -> str | None:
     """Return the last text of the user, without elements of markup before it, which a program put there."""
-    of_user = (part for message in messages if message.role == "user" for part in message.parts)
-    texts = [part.text for part in of_user if isinstance(part, Text) and part.text.strip()]
-    typed = (rest for text in reversed(texts) if not is_element(text) and (rest := without_elements(text)))
-    return _clean(" ".join(next(typed, texts[-1] if texts else "").split())[:_LONGEST_ASKED])
+    parts = (part for message in messages if message.role == "user" for part in message.parts)
+    texts = [part.text for part in parts if isinstance(part, Text) and part.text.strip()]
+    typed = (typed_text for text in reversed(texts) if not is_element(text) and (typed_text := without_elements(text)))
+    return _clean(" ".join(next(typed, texts[-1] if texts else "").split())[:200])

@@ -163,7 +163,7 @@ def _headers_of_others() -> tuple[frozenset[str], ...]:
     return tuple(
         {
             alternative.headers
-            for _, alternative in registry.ways(None)
+            for _, alternative in registry.alternatives(None)
             if alternative.headers and alternative.first is None
         }
     )

@@ -83,8 +83,12 @@ class _Settlement:
 
     def run(self) -> None:
         for number, run in enumerate(self._runs):
+            if len(run) > 1 and run.is_one_text:
+                self._add(run.chunk_of(0), number, None, "".join(run.texts))
+                continue
             if len(run) > 1:
-                self._extend(number)
+                for position, chunk in enumerate(run.chunks()):
+                    self._add(chunk, number, position)
                 continue
             chunk = run.chunk_of(0)
             if chunk.whole and chunk.pieces:
@@ -100,15 +104,6 @@ class _Settlement:
         if choice is None:
             choice = self._choices[index] = _Choice()
         return choice
-
-    def _extend(self, number: int) -> None:
-        """Note the texts of a run of several chunks."""
-        run = self._runs[number]
-        if not run.is_one_text:
-            for place, chunk in enumerate(run.chunks()):
-                self._add(chunk, number, place)
-            return
-        self._add(run.chunk_of(0), number, None, "".join(run.texts))
 
     def _add(self, chunk: Chunk, number: int, place: int | None = None, text: str = "") -> None:
         """Note the texts of a chunk; those of all chunks of its run are `text`."""
@@ -135,8 +130,8 @@ class _Settlement:
         for final in chunk.finals:
             choice = self._choice(final.choice)
             call = choice.calls.at(final.part, final.id) if final.name == _ARGUMENTS else None
-            known = choice.text(final.name, final.part) if call is None else choice.arguments_of(call)
-            addition, is_new = self._addition(known, final)
+            received = choice.text(final.name, final.part) if call is None else choice.arguments_of(call)
+            addition, is_new = self._addition(received, final)
             if not addition:
                 continue
             if final.name == _ARGUMENTS:
@@ -152,25 +147,25 @@ class _Settlement:
                 )
         return replace(chunk, pieces=tuple(pieces), content=content, reasoning=reasoning, tool=has_tool)
 
-    def _addition(self, known: _Text, final: FinalText) -> tuple[str, bool]:
+    def _addition(self, received: _Text, final: FinalText) -> tuple[str, bool]:
         """Return the addition of a finished text, "" if none, and whether it is new output.
 
         Of a text that differs, the addition is all of it, and the deltas are cleared.
         """
         level, text = final.level, final.text
-        start = min(known.settled.get(level, 0), len(known.parts))
-        pending = "".join(known.parts[start:])
-        is_repeat = not pending and known.last.get(level) == text
-        known.last[level] = text
+        start = min(received.settled.get(level, 0), len(received.parts))
+        pending = "".join(received.parts[start:])
+        is_repeat = not pending and received.last.get(level) == text
+        received.last[level] = text
         if is_repeat or _is_same(pending, text, final.name):
             addition = ""
         elif text.startswith(pending):
             addition = text[len(pending) :]
         else:
-            self._clear(known.cut(start), final.name)
-            known.settled[level] = start + 1
+            self._clear(received.cut(start), final.name)
+            received.settled[level] = start + 1
             return text, False
-        known.settled[level] = len(known.parts) + bool(addition)
+        received.settled[level] = len(received.parts) + bool(addition)
         return addition, True
 
     def _without_repeats(self, chunk: Chunk) -> Chunk:
@@ -180,13 +175,13 @@ class _Settlement:
             choice, texts = self._choice(piece.index), dict[str, str]()
             for name in _TEXTS:
                 texts[name] = text = getattr(piece, name)
-                known = choice.texts.get((name, piece.part))
-                if text and known is not None:
-                    texts[name], is_new = self._rest(known, text, name, is_last=piece.finish_reason is not None)
+                received = choice.texts.get((name, piece.part))
+                if text and received is not None:
+                    texts[name], is_new = self._new_text(received, text, name, is_last=piece.finish_reason is not None)
                     has_new[name] |= bool(texts[name]) and is_new
                 else:
                     has_new[name] |= bool(text)
-            tools = self._rest_of_calls(choice, piece.tools)
+            tools = self._new_calls(choice, piece.tools)
             has_new["tools"] |= any([is_new for _, is_new in tools])
             calls = tuple([tool for tool, _ in tools])
             pieces.append(Piece(piece.index, **texts, tools=calls, finish_reason=piece.finish_reason, part=piece.part))
@@ -195,38 +190,39 @@ class _Settlement:
             chunk,
             pieces=tuple(pieces),
             content=has_new["content"] or has_new["refusal"] or (chunk.content and not had_text),
-            reasoning=has_new["reasoning"] or (chunk.reasoning and not any([one.reasoning for one in chunk.pieces])),
+            reasoning=has_new["reasoning"]
+            or (chunk.reasoning and not any([piece.reasoning for piece in chunk.pieces])),
             tool=has_new["tools"],
         )
 
-    def _rest(self, known: _Text, text: str, name: str, *, is_last: bool) -> tuple[str, bool]:
+    def _new_text(self, received: _Text, text: str, name: str, *, is_last: bool) -> tuple[str, bool]:
         """Return the addition of a whole message to the text before it, and whether it is new output.
 
         Where all that came were messages, each is an addition, or repeats those before it and adds to them.
         """
-        if not known.is_whole:
-            return self._addition(known, FinalText(0, name, None, text))
-        before = "".join(known.parts)
-        if text == before:
-            return ("", False) if is_last and len(known.parts) > 1 else (text, True)
-        return text.removeprefix(before), True
+        if not received.is_whole:
+            return self._addition(received, FinalText(0, name, None, text))
+        previous = "".join(received.parts)
+        if text == previous:
+            return ("", False) if is_last and len(received.parts) > 1 else (text, True)
+        return text.removeprefix(previous), True
 
-    def _rest_of_calls(self, choice: _Choice, tools: Sequence[ToolPiece]) -> list[tuple[ToolPiece, bool]]:
+    def _new_calls(self, choice: _Choice, tools: Sequence[ToolPiece]) -> list[tuple[ToolPiece, bool]]:
         """Return the calls of a whole message that did not come before, and new arguments of those that did."""
-        rest: list[tuple[ToolPiece, bool]] = []
+        remaining: list[tuple[ToolPiece, bool]] = []
         for place, tool in enumerate(tools):
             call = choice.calls.calls[place] if place < len(choice.calls.calls) else None
             if call is None:
-                rest.append((tool, bool(tool.name or tool.arguments)))
+                remaining.append((tool, bool(tool.name or tool.arguments)))
                 continue
-            known, index = choice.arguments_of(call), choice.indexes.get(id(call))
+            received, index = choice.arguments_of(call), choice.indexes.get(id(call))
             name = tool.name if not call.name else ""
             addition, is_new = "", False
             if tool.arguments:
-                addition, is_new = self._addition(known, FinalText(0, _ARGUMENTS, None, tool.arguments))
+                addition, is_new = self._addition(received, FinalText(0, _ARGUMENTS, None, tool.arguments))
             if addition or name:
-                rest.append((ToolPiece(index, call.id, name, addition), is_new and bool(addition)))
-        return rest
+                remaining.append((ToolPiece(index, call.id, name, addition), is_new and bool(addition)))
+        return remaining
 
     def _clear(self, origins: Sequence[_Origin], name: str) -> None:
         """Remove the texts of replaced deltas from their runs."""

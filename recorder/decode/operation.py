@@ -95,13 +95,13 @@ def operation(exchange: Exchange, dialect: "Dialect | None" = None) -> Operation
 
     A declared dialect knows better than the path.
     """
-    named = _asked(exchange)
+    kind = _path_kind(exchange.path) if _may_ask(exchange) else None
     if exchange.method == "GET" and _STORED.search(_without_query(exchange.path)) and not resumed(exchange):
         return "other"  # its answer is stored, or its state is polled
-    if dialect is not None and (named is None or dialect.is_declared):
+    if dialect is not None and (kind is None or dialect.is_declared):
         return dialect.operation
-    if named is not None:
-        return named[0]
+    if kind is not None:
+        return kind[0]
     if exchange.method == "GET" and _MODELS.search(_without_query(exchange.path)):
         return "models"
     # A program that names a model wants an answer, wherever it sends that; one that was refused may want anything.
@@ -116,36 +116,32 @@ def api_asked(exchange: Exchange) -> str | None:
 
 def api_at(path: str) -> str | None:
     """Return the API whose calls are posted to a path, with or without a query; None of a path that names none."""
-    named = _named(path)
-    return named[1] if named else None
+    kind = _path_kind(path)
+    return kind[1] if kind else None
 
 
 def is_api(path: str) -> bool:
     """Return True if calls of a known API, or such that make text or vectors of text, are posted to a path."""
-    named = _named(path)
-    return named is not None and (named[1] is not None or named[0] in (*GENERATIONS, "embeddings", "rerank"))
+    kind = _path_kind(path)
+    return kind is not None and (kind[1] is not None or kind[0] in (*GENERATIONS, "embeddings", "rerank"))
 
 
 def resumed(exchange: Exchange) -> str | None:
     """Return the id of the response whose stream a request resumes; else None."""
-    found = _RESUMED.search(exchange.path) if exchange.method == "GET" else None
-    return unquote(found[1]) if found else None
+    match = _RESUMED.search(exchange.path) if exchange.method == "GET" else None
+    return unquote(match[1]) if match else None
 
 
 def model_in_query(path: str) -> str | None:
     """Return the model that the query of a request names for a Realtime session; else None."""
-    named = _MODEL_IN_QUERY.search(path)
-    return unquote(named[1]) if named else None
+    match = _MODEL_IN_QUERY.search(path)
+    return unquote(match[1]) if match else None
 
 
 def model_in_path(path: str) -> str | None:
     """Return the model that the path of a request to one names, as Gemini's, Bedrock's and Azure's do; else None."""
-    named = _MODEL_IN_PATH.search(path.partition("?")[0].rstrip("/"))
-    return unquote(named[named.lastindex or 0]) if named else None
-
-
-def _asked(exchange: Exchange) -> tuple[Operation, str | None] | None:
-    return _named(exchange.path) if _may_ask(exchange) else None
+    match = _MODEL_IN_PATH.search(path.partition("?")[0].rstrip("/"))
+    return unquote(match[match.lastindex or 0]) if match else None
 
 
 def _may_ask(exchange: Exchange) -> bool:
@@ -153,7 +149,7 @@ def _may_ask(exchange: Exchange) -> bool:
 
 
 @functools.lru_cache(256)
-def _named(path: str) -> tuple[Operation, str | None] | None:
+def _path_kind(path: str) -> tuple[Operation, str | None] | None:
     posted_to = _without_query(path)
     return next(((operation, api) for pattern, operation, api in _PATHS if pattern.search(posted_to)), None)
 

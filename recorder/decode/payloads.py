@@ -84,7 +84,7 @@ class PayloadReader:
             return
         # The exchange may tell the declared dialect; others have to see the first event.
         is_free = api_asked(exchange) is None
-        by_exchange, self._alternatives = registry.ways_of(exchange.dialects, exchange.method, exchange.path)
+        by_exchange, self._alternatives = registry.alternatives_of(exchange.dialects, exchange.method, exchange.path)
         names = _header_names(exchange)
         for dialect, alternative in by_exchange:
             # Most ways are left out without a test: this is done for each stream.

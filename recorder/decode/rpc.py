@@ -49,11 +49,11 @@ class CallStatus(NamedTuple):
 
 def message_type(content_type: str | None) -> MessageType | None:
     """Return the type of the messages that a content type names; None if it is of no stream of messages."""
-    named = _TYPE.fullmatch((content_type or "").partition(";")[0].strip().lower())
-    if named is None:
+    match = _TYPE.fullmatch((content_type or "").partition(";")[0].strip().lower())
+    if match is None:
         return None
-    framing: Any = named[1].removesuffix("-text")
-    return MessageType(framing, named[2] == "json")
+    framing: Any = match[1].removesuffix("-text")
+    return MessageType(framing, match[2] == "json")
 
 
 def message_coding(exchange: Exchange, framing: str) -> str | None:
@@ -72,7 +72,17 @@ def status_around(exchange: Exchange, framing: str, *, is_empty: bool) -> CallSt
 def status_in(payload: bytes, framing: str) -> CallStatus | None:
     """Return the status in the payload of the message that ends a stream; None if it has none."""
     if framing == "connect":
-        return _end_of_connect(payload)
+        try:
+            value = msgspec.json.decode(payload)
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            return None
+        if not isinstance(value, dict):
+            return None
+        error = value.get("error")
+        if error is None:
+            return CallStatus(None)
+        details = error if isinstance(error, dict) else {}
+        return CallStatus(ReportedError(text(details.get("code")) or "unknown", text(details.get("message")) or None))
     lines = (line.partition(":") for line in payload.decode("utf-8", "replace").splitlines())
     return _status((name.strip().lower(), value.strip()) for name, _, value in lines)
 
@@ -82,12 +92,12 @@ def coded_payloads(headers: Iterable[Sequence[str]], body: bytes) -> Iterator[by
 
     `body` is without its content coding. A payload that cannot be decoded is left out.
     """
-    named = {name: value for name, value in headers}
-    call = message_type(named.get("content-type"))
+    values = {name: value for name, value in headers}
+    call = message_type(values.get("content-type"))
     if call is None:
         return
-    coding = named.get(_CODINGS[call.framing])
-    is_base64 = encoding.is_base64(named["content-type"])
+    coding = values.get(_CODINGS[call.framing])
+    is_base64 = encoding.is_base64(values["content-type"])
     data = encoding.plain(encoding.BASE64, body, (len(body),)).data if is_base64 else body
     for message in length_prefixed.messages(data, call.framing):
         if message.flags & length_prefixed.COMPRESSED:
@@ -97,31 +107,12 @@ def coded_payloads(headers: Iterable[Sequence[str]], body: bytes) -> Iterator[by
 
 
 def _status(headers: Iterable[tuple[str, str]]) -> CallStatus | None:
-    found = dict(headers)
-    code = found.get("grpc-status")
+    values = dict(headers)
+    code = values.get("grpc-status")
     if code is None:
         return None
     if code == "0":
         return CallStatus(None)
-    message = unquote(found.get("grpc-message", ""), errors="replace")
-    return CallStatus(ReportedError(_name(code), message or None))
-
-
-def _name(code: str) -> str:
-    """Return the name of a status code; verbatim if it is none of gRPC's."""
+    message = unquote(values.get("grpc-message", ""), errors="replace")
     is_known = code.isascii() and code.isdigit() and len(code) <= 2 and int(code) < len(STATUSES)
-    return STATUSES[int(code)] if is_known else code or "unknown"
-
-
-def _end_of_connect(payload: bytes) -> CallStatus | None:
-    try:
-        found = msgspec.json.decode(payload)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return None
-    if not isinstance(found, dict):
-        return None
-    error = found.get("error")
-    if error is None:
-        return CallStatus(None)
-    described = error if isinstance(error, dict) else {}
-    return CallStatus(ReportedError(text(described.get("code")) or "unknown", text(described.get("message")) or None))
+    return CallStatus(ReportedError(STATUSES[int(code)] if is_known else code or "unknown", message or None))

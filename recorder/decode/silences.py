@@ -89,7 +89,7 @@ def _is_generation(exchange: Exchange, decoded: Decoded, succeeded: bool) -> boo
     recognised = decoded.declared if decoded.is_recognised else None
     dialect = decoded.dialect if succeeded and decoded.api is not None else recognised
     if dialect is None and not (succeeded and decoded.api is not None):
-        dialect = registry.named(api_asked(exchange))
+        dialect = registry.dialect_named(api_asked(exchange))
     return dialect is not None and operation(exchange, recognised or dialect) in GENERATIONS
 
 

@@ -35,6 +35,6 @@ def uncoded(body: Body) -> Body | None:
         starts.append(start)
         sizes.append(end - start)
     length = str(len(plain.data))
-    kept = [(name, length if name == "content-length" else value) for name, value in headers]
-    kept = [pair for pair in kept if pair[0] != "content-encoding"]
-    return Body(kept, Reads(reads.seq, reads.at_ns, reads.relayed_ns, starts, sizes), plain.data)
+    new_headers = [(name, length if name == "content-length" else value) for name, value in headers]
+    new_headers = [pair for pair in new_headers if pair[0] != "content-encoding"]
+    return Body(new_headers, Reads(reads.seq, reads.at_ns, reads.relayed_ns, starts, sizes), plain.data)

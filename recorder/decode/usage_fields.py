@@ -184,13 +184,13 @@ FIELDS: Final = {
 """The fields of each API's usage, with the documents that define them."""
 
 
-def _first_key(path: str) -> str:
+def _top_key(path: str) -> str:
     return path.partition(".")[0].partition("[")[0]
 
 
 _COUNTS: Final = tuple(place.name for place in fields(UsageFields) if not place.name.startswith("is_"))
 _READERS: Final[dict[str, dict[str, list[tuple[str, paths.Getter]]]]] = {
-    api: {name: [(_first_key(path), paths.number(path)) for path in getattr(places, name)] for name in _COUNTS}
+    api: {name: [(_top_key(path), paths.number(path)) for path in getattr(places, name)] for name in _COUNTS}
     for api, places in FIELDS.items()
 }
 """The readers of each count, with the field that each begins at: a usage has few of them."""
@@ -225,24 +225,27 @@ def is_from_timings(usage: JsonObject) -> bool:
 
 
 def _tokens(counts: dict[str, int | None], places: UsageFields) -> Tokens:
-    given, answered, total = _sum(counts["input"], counts["tools"]), counts["output"], counts["total"]
-    read, written, reasoning = counts["cache_read"], counts["cache_write"], counts["reasoning"]
-    cached = (read or 0) + (written or 0)
+    input_count, output_count, total = _sum(counts["input"], counts["tools"]), counts["output"], counts["total"]
+    cache_read, cache_write, reasoning = counts["cache_read"], counts["cache_write"], counts["reasoning"]
+    cached = (cache_read or 0) + (cache_write or 0)
     # Gateways to Anthropic's API pass its count on at times, which is without cached tokens: then the total shows it.
-    is_beside = total is not None and total == _sum(given, cached, answered) and cached != reasoning
-    if given is not None and cached and (places.is_without_cache or is_beside):
-        given = count(given + cached)
-    if places.is_without_reasoning and (not reasoning or total is None or _sum(given, answered) != total):
+    is_beside = total is not None and total == _sum(input_count, cached, output_count) and cached != reasoning
+    if input_count is not None and cached and (places.is_without_cache or is_beside):
+        input_count = count(input_count + cached)
+    if places.is_without_reasoning and (not reasoning or total is None or _sum(input_count, output_count) != total):
         # Vertex AI and gateways count thoughts within the answer at times: then both counts alone make the total.
-        answered = _sum(answered, reasoning)
+        output_count = _sum(output_count, reasoning)
+    # The parts by time are unknown unless they add up to all that were written.
+    hour, minutes = counts["cache_write_1h"], counts["cache_write_5m"]
+    is_split = (hour, minutes) != (None, None) and _sum(hour, minutes) == cache_write
     return Tokens(
-        input=given,
-        output=answered,
+        input=input_count,
+        output=output_count,
         total=total,
         reasoning=reasoning,
-        cache_read=read,
-        cache_write=written,
-        cache_write_1h=_kept_for_an_hour(counts["cache_write_1h"], counts["cache_write_5m"], written),
+        cache_read=cache_read,
+        cache_write=cache_write,
+        cache_write_1h=(hour or 0) if is_split else None,
     )
 
 
@@ -250,11 +253,6 @@ def _sum(*counts: int | None) -> int | None:
     """Add up the known counts; None if none is."""
     numbers = [number for number in counts if number is not None]
     return count(sum(numbers)) if numbers else None
-
-
-def _kept_for_an_hour(hour: int | None, minutes: int | None, written: int | None) -> int | None:
-    """Return the tokens that the cache keeps for an hour, unless the parts do not add up to all that were written."""
-    return (hour or 0) if (hour, minutes) != (None, None) and _sum(hour, minutes) == written else None
 
 
 def merge(api: str, total: JsonObject, usage: JsonObject) -> None:
@@ -265,10 +263,11 @@ def merge(api: str, total: JsonObject, usage: JsonObject) -> None:
     keys = _INPUT_KEYS.get(api)
     if keys is not None:
         # The order is the report's: a set has another order in each process.
-        before = {key: value for key, value in total.items() if key in keys}
-        last = before | {key: value for key, value in usage.items() if key in keys and value is not None}
-        is_less = (_input(api, last) or 0) < (_input(api, before) or 0)
-        total.update(before if is_less else last)
+        previous = {key: value for key, value in total.items() if key in keys}
+        latest = previous | {key: value for key, value in usage.items() if key in keys and value is not None}
+        count_tokens = reader(api)
+        is_less = (count_tokens(latest).input or 0) < (count_tokens(previous).input or 0)
+        total.update(previous if is_less else latest)
         usage = {key: value for key, value in usage.items() if key not in keys}
     _enlarge(total, usage, _DEEPEST)
 
@@ -277,17 +276,13 @@ _DEEPEST: Final = 8
 """Levels of objects in a usage that are merged; below them the last holds."""
 _INPUT_KEYS: Final = {
     api: frozenset(
-        _first_key(path)
+        _top_key(path)
         for name in ("input", "cache_read", "cache_write", "cache_write_5m", "cache_write_1h")
         for path in getattr(places, name)
     )
     for api, places in FIELDS.items()
     if places.is_without_cache
 }
-
-
-def _input(api: str, usage: JsonObject) -> int | None:
-    return reader(api)(usage).input
 
 
 def _enlarge(total: JsonObject, usage: JsonObject, depth: int) -> None:

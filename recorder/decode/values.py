@@ -25,6 +25,12 @@ def compact(value: object) -> str:
         return ""
 
 
+def object_at(holder: JsonObject, key: str) -> JsonObject:
+    """Return the object under a key; an empty one if there is none."""
+    value = holder.get(key)
+    return value if isinstance(value, dict) else {}
+
+
 def usage_in(holder: JsonObject, key: str = "usage") -> JsonObject | None:
     """Return the usage that an object holds; None if it holds none, or an empty one."""
     usage = holder.get(key)

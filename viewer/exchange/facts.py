@@ -236,7 +236,7 @@ def _complete(row: ListRow) -> str:
     if "unknown_payload" in row.flags:
         return "the body is whole; its stream is not decoded"
     signs = [f"finish reason {line(row.finish_reason)}"] if row.finish_reason else []
-    dialect = registry.named(row.api)
+    dialect = registry.dialect_named(row.api)
     has_done = dialect is not None and dialect.has_done and not {"no_done", "nonstream"} & set(row.flags)
     signs += ["[DONE]"] if has_done else []
     return f"all came: {', '.join([*signs, _AFTERWARDS.get(row.ended_by or '', 'then the end')])}"

@@ -316,7 +316,7 @@ def _cleaned(row: DetailRow, rule: Disclosure) -> DetailRow:
         error_code=rule.word(row.error_code) or (_LEFT_OUT if row.error_code or row.error_message else None),
         error_message=None,
         finish_reason=rule.word(row.finish_reason),
-        api=row.api if row.api in rpc.FRAMINGS or registry.named(row.api) is not None else None,
+        api=row.api if row.api in rpc.FRAMINGS or registry.dialect_named(row.api) is not None else None,
         operation=row.operation if row.operation in OPERATIONS else None,
         framing=row.framing if row.framing in _FRAMINGS else None,
         clock=row.clock if row.clock in _CLOCKS else None,

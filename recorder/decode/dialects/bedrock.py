@@ -15,7 +15,6 @@ from wiretape.recorder.decode.values import JsonObject, compact, index, text, us
 API: Final = "bedrock.converse"
 
 _OPAQUE = ("opaque_reasoning",)
-_MEDIA = ("image", "audio", "video", "document")
 
 
 def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
@@ -36,8 +35,8 @@ DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens)
 
 def read_event(api: str, event: str, payload: JsonObject, fault: ReportedError | None = None) -> Chunk | None:
     """Read the payload of an event of ConverseStream; None if it does not have the shape of that event."""
-    read = _EVENTS.get(event)
-    return read(api, payload, fault) if read is not None else None
+    reader = _EVENTS.get(event)
+    return reader(api, payload, fault) if reader is not None else None
 
 
 def read_exception(payload: JsonObject, event: str) -> Chunk:
@@ -87,9 +86,9 @@ class _Blocks:
         self.has_media = self.is_opaque = False
         for place, block in enumerate(blocks):
             if isinstance(block, dict):
-                self._read(block, place)
+                self._add(block, place)
 
-    def _read(self, block: JsonObject, place: int) -> None:
+    def _add(self, block: JsonObject, place: int) -> None:
         self.content.append(text(block.get("text")))
         cited, thought, call = block.get("citationsContent"), block.get("reasoningContent"), block.get("toolUse")
         if isinstance(cited, dict) and isinstance(cited.get("content"), list):
@@ -101,7 +100,8 @@ class _Blocks:
         if isinstance(call, dict):
             arguments = compact(call["input"]) if "input" in call else ""
             self.tools.append(ToolPiece(place, text(call.get("toolUseId")), text(call.get("name")), arguments))
-        self.has_media = self.has_media or any(isinstance(block.get(kind), dict) for kind in _MEDIA)
+        media = ("image", "audio", "video", "document")
+        self.has_media = self.has_media or any(isinstance(block.get(kind), dict) for kind in media)
 
 
 def _message_start(api: str, payload: JsonObject, fault: ReportedError | None) -> Chunk | None:

@@ -22,14 +22,13 @@ from wiretape.recorder.decode.values import JsonObject, compact, index, text
 API: Final = "bedrock.invoke"
 
 _METRICS: Final = "amazon-bedrock-invocationMetrics"
-_GUARDRAIL: Final = "amazon-bedrock-guardrailAction"
 
 
 def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
     """Read the payload of one event, or the whole answer of a Nova, Llama, Titan or Mistral model; None for others."""
     if event == "chunk":
         packed = payload.get("bytes")
-        return _unpacked(packed, fault) if isinstance(packed, str) else None
+        return _unpack(packed, fault) if isinstance(packed, str) else None
     if event.startswith((EXCEPTION, ERROR)):
         return bedrock.read_exception(payload, event)
     return _answer(payload, fault)
@@ -50,13 +49,13 @@ def parser(exchange: Exchange) -> Parse:
 
 def tokens(usage: JsonObject) -> Tokens:
     """Return the counts of `usage`, in the names of the model's API."""
-    for name, read in (
+    for name, reader in (
         ("inputTokens", bedrock.tokens),
         ("prompt_tokens", chat.tokens),
         ("input_tokens", messages.tokens),
     ):
         if name in usage:
-            return read(usage)
+            return reader(usage)
     return _tokens(usage)
 
 
@@ -64,7 +63,7 @@ _tokens: Final = usage_fields.reader(API)
 DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens, parser=parser)
 
 
-def _unpacked(packed: str, fault: ReportedError | None) -> Chunk:
+def _unpack(packed: str, fault: ReportedError | None) -> Chunk:
     """Read a packed object. Bytes that no model writes name no API: agents of AWS send text and JSON, too."""
     try:
         inner = msgspec.json.decode(binascii.a2b_base64(packed))
@@ -72,8 +71,8 @@ def _unpacked(packed: str, fault: ReportedError | None) -> Chunk:
         inner = None
     if not isinstance(inner, dict):
         return Chunk("", fault=fault, flags=("malformed",))
-    read = next((read for key, read in _SHAPES if key in inner), _nova)
-    return read(inner, fault) or Chunk("", fault=fault)
+    reader = next((reader for key, reader in _SHAPES if key in inner), _nova)
+    return reader(inner, fault) or Chunk("", fault=fault)
 
 
 def _chunk(
@@ -96,7 +95,7 @@ def _chunk(
 def _ends(inner: JsonObject, pieces: tuple[Piece, ...]) -> bool:
     # A guardrail's replacement of an answer has no finish reason.
     is_finished = bool(pieces) and all([piece.finish_reason for piece in pieces])
-    return is_finished or inner.get(_GUARDRAIL) == "INTERVENED"
+    return is_finished or inner.get("amazon-bedrock-guardrailAction") == "INTERVENED"
 
 
 def _metrics(inner: JsonObject) -> JsonObject | None:
@@ -198,14 +197,14 @@ def _answer(payload: JsonObject, fault: ReportedError | None) -> Chunk | None:
     if "embedding" in payload and "inputTextTokenCount" in payload:
         return Chunk(API, usage={"inputTextTokenCount": payload["inputTextTokenCount"]}, fault=fault)
     if isinstance(results, list) and "inputTextTokenCount" in payload:
-        found = [result for result in results if isinstance(result, dict)]
+        answers = [result for result in results if isinstance(result, dict)]
         pieces = [
             Piece(place, text(result.get("outputText")), "", "", (), text(result.get("completionReason")) or None)
-            for place, result in enumerate(found)
+            for place, result in enumerate(answers)
         ]
         usage = {"inputTextTokenCount": payload["inputTextTokenCount"]}
-        if len(found) == 1:
-            usage["tokenCount"] = found[0].get("tokenCount")
+        if len(answers) == 1:
+            usage["tokenCount"] = answers[0].get("tokenCount")
         return _chunk(payload, tuple(pieces), usage, fault)
     if isinstance(outputs, list) and outputs and isinstance(outputs[0], dict) and "stop_reason" in outputs[0]:
         return _mistral(payload, fault)

@@ -27,11 +27,13 @@ _REASONING: Final = ("reasoning_content", "reasoning", "reasoning_text")
 """Names of reasoning in a delta: of DeepSeek and vLLM, OpenRouter and Groq, GitHub Copilot; the first one counts."""
 _THOUGHTS: Final = ("thinking", "reasoning")
 """Types of the parts of a content with reasoning: Mistral's, Databricks'."""
-_BARE = frozenset({"choices", "id", "created"})
+_COMMON_KEYS = frozenset({"choices", "id", "created"})
 """Keys that a payload may have alone."""
-_ENVELOPE = frozenset({"object", "model", "usage", "error", "prompt_filter_results", "moderation", "x_groq", "timings"})
+_ENVELOPE_KEYS = frozenset(
+    {"object", "model", "usage", "error", "prompt_filter_results", "moderation", "x_groq", "timings"}
+)
 """Keys that identify a payload whose choices do not: it has at least one."""
-_OF_CHOICE = frozenset({
+_CHOICE_KEYS = frozenset({
     "delta", "message", "finish_reason", "stop_reason", "logprobs", "content_filter_results", "content_filter_offsets",
     "error",
 })  # fmt: skip
@@ -40,7 +42,7 @@ _USAGE_FIELDS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"}
 _OTHER_USAGE_FIELDS = frozenset({"input_tokens", "output_tokens"})
 _OTHER_FIELDS = frozenset({"type", "event_type", "event", "kind", "status", "jsonrpc", "output"})
 """Fields for the kind of an object, in other APIs with a total of the same name."""
-_HOLDERS = frozenset({"usage", "x_groq", "timings", "time_info", "prompt_filter_results", "data", "results"})
+_COMPOUND_FIELDS = frozenset({"usage", "x_groq", "timings", "time_info", "prompt_filter_results", "data", "results"})
 """Fields whose values are no scalars, of a chunk without choices and of whole answers that report the same usage."""
 
 
@@ -53,32 +55,32 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
         choices = []
     elif not are_choices(payload, choices) or is_legacy(payload, choices):
         return None
-    read = _Choices(choices)
+    answers = _Choices(choices)
     kind = payload.get("object")
-    if isinstance(kind, str) and kind not in _CHUNK_OBJECTS and not read.whole:
-        read.flags.append("object_mismatch")
+    if isinstance(kind, str) and kind not in _CHUNK_OBJECTS and not answers.whole:
+        answers.flags.append("object_mismatch")
     return Chunk(
         API,
         text(payload.get("id")),
         text(payload.get("model")),
-        tuple(read.pieces),
-        read.content,
-        read.reasoning,
-        read.tool,
+        tuple(answers.pieces),
+        answers.content,
+        answers.reasoning,
+        answers.tool,
         usage_of(payload, choices),
         fault,
-        tuple(read.flags),
-        whole=read.whole,
+        tuple(answers.flags),
+        whole=answers.whole,
     )
 
 
 def are_choices(payload: JsonObject, choices: list[object]) -> bool:
     """Return True if the choices of a payload are answers: other objects have choices, too, as polls do."""
-    if not _ENVELOPE.isdisjoint(payload):
+    if not _ENVELOPE_KEYS.isdisjoint(payload):
         return True
-    if payload.keys() <= _BARE:
+    if payload.keys() <= _COMMON_KEYS:
         return not choices or any([isinstance(choice, dict) for choice in choices])
-    return any([isinstance(choice, dict) and not _OF_CHOICE.isdisjoint(choice) for choice in choices])
+    return any([isinstance(choice, dict) and not _CHOICE_KEYS.isdisjoint(choice) for choice in choices])
 
 
 def is_legacy(payload: JsonObject, choices: list[object]) -> bool:
@@ -102,8 +104,8 @@ def usage_of(payload: JsonObject, choices: list[object]) -> JsonObject | None:
     for holder in (payload["x_groq"], *choices) if "x_groq" in payload else choices:
         if isinstance(holder, dict) and "usage" in holder and (more := usage_in(holder)) is not None:
             merged: JsonObject = {}
-            for one in (usage or {}, more):
-                usage_fields.merge(API, merged, one)
+            for usage_part in (usage or {}, more):
+                usage_fields.merge(API, merged, usage_part)
             usage = merged
     if usage is None and (timings := usage_in(payload, usage_fields.TIMINGS)) is not None:
         return {usage_fields.TIMINGS: timings}
@@ -132,7 +134,7 @@ def _is_chat(payload: JsonObject) -> bool:
         return False
     if _USAGE_FIELDS.isdisjoint(usage) or not _OTHER_USAGE_FIELDS.isdisjoint(usage):
         return False
-    is_bare = all(key in _HOLDERS or not isinstance(value, dict | list) for key, value in payload.items())
+    is_bare = all(key in _COMPOUND_FIELDS or not isinstance(value, dict | list) for key, value in payload.items())
     return is_bare and _OTHER_FIELDS.isdisjoint(payload)
 
 
@@ -148,9 +150,9 @@ class _Choices:
         self.whole = False
         for position, choice in enumerate(choices):
             if isinstance(choice, dict):
-                self._read(choice, position)
+                self._add(choice, position)
 
-    def _read(self, choice: JsonObject, position: int) -> None:
+    def _add(self, choice: JsonObject, position: int) -> None:
         delta = choice.get("delta")
         if not isinstance(delta, dict):
             message = choice.get("message")
@@ -185,15 +187,21 @@ class _Choices:
     def _full_piece(self, index: int, delta: JsonObject, content: str, thoughts: str, reason: str | None) -> Piece:
         reasoning = next(filter(None, (text(delta.get(name)) for name in _REASONING)), "")
         details = delta.get("reasoning_details")
-        if isinstance(details, list) and details:
-            reasoning = reasoning or self._details(details)
+        if isinstance(details, list) and details:  # OpenRouter's, beside the same text in `reasoning`
+            blocks = [detail for detail in details if isinstance(detail, dict)]
+            if any(isinstance(block.get("data"), str) and block["data"] for block in blocks):
+                self.reasoning = True
+                self.flags.append("opaque_reasoning")
+            reasoning = reasoning or "".join(text(block.get("text")) or text(block.get("summary")) for block in blocks)
         reasoning = reasoning or thoughts
         refusal = text(delta.get("refusal"))
         audio = delta.get("audio")
         if isinstance(audio, dict):
             content = content or text(audio.get("transcript"))
             self.content = self.content or bool(content or audio.get("data"))
-        if refusal or _has_media(delta):
+        # OpenRouter and LiteLLM stream images beside the content.
+        images = delta.get("images")
+        if refusal or (isinstance(images, list) and any(images)):
             self.content = True
         if reasoning:
             self.reasoning = True
@@ -205,21 +213,14 @@ class _Choices:
     def _parts(self, parts: list[object]) -> tuple[str, str]:
         thoughts = [part for part in parts if isinstance(part, dict) and part.get("type") in _THOUGHTS]
         answers = [part for part in parts if not isinstance(part, dict) or part.get("type") not in _THOUGHTS]
-        answer = _joined(answers, "text")
+        answer = _join_texts(answers, "text")
         # A part that is not text (an image, say) is output too, though it adds nothing to the text.
         if answer or any(isinstance(part, dict) and part.get("type") != "text" for part in answers):
             self.content = True
         return answer, "".join(_thinking(part) for part in thoughts)
 
-    def _details(self, details: list[object]) -> str:
-        blocks = [detail for detail in details if isinstance(detail, dict)]
-        if any(isinstance(block.get("data"), str) and block["data"] for block in blocks):
-            self.reasoning = True
-            self.flags.append("opaque_reasoning")
-        return "".join(text(block.get("text")) or text(block.get("summary")) for block in blocks)
 
-
-def _joined(parts: Iterable[object], key: str) -> str:
+def _join_texts(parts: Iterable[object], key: str) -> str:
     return "".join(
         part if isinstance(part, str) else text(part.get(key)) for part in parts if isinstance(part, str | dict)
     )
@@ -228,14 +229,8 @@ def _joined(parts: Iterable[object], key: str) -> str:
 def _thinking(part: JsonObject) -> str:
     for name in ("thinking", "summary", "reasoning", "text"):
         if thought := part.get(name):
-            return _joined(thought, "text") if isinstance(thought, list) else text(thought)
+            return _join_texts(thought, "text") if isinstance(thought, list) else text(thought)
     return ""
-
-
-def _has_media(delta: JsonObject) -> bool:
-    """Return True if a delta brings images, as OpenRouter and LiteLLM stream them."""
-    images = delta.get("images")
-    return isinstance(images, list) and any(images)
 
 
 def _tools(delta: JsonObject) -> tuple[ToolPiece, ...]:

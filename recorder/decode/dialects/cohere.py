@@ -11,7 +11,7 @@ from typing import Final
 
 from wiretape.recorder.decode import usage_fields
 from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, ToolPiece
-from wiretape.recorder.decode.values import JsonObject, compact, index, text, usage_in
+from wiretape.recorder.decode.values import JsonObject, compact, index, object_at, text, usage_in
 
 API: Final = "cohere.chat"
 
@@ -25,7 +25,15 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
     """Read one JSON object; None if it is not of this API."""
     kind = payload.get("type")
     if type(kind) is not str:
-        return _response(payload, fault) if _is_response(payload) else _billed(payload, fault)
+        if not _is_response(payload):
+            return _billed(payload, fault)
+        reason = text(payload.get("finish_reason")) or None
+        return _chunk(
+            _message(payload["message"], reason),
+            id=text(payload.get("id")),
+            usage=usage_in(payload),
+            fault=fault or _fault(reason, payload),
+        )
     delta = payload.get("delta")
     if kind in _WITHOUT_DELTA:
         return Chunk(API, fault=fault) if "index" in payload else None
@@ -53,21 +61,11 @@ def _is_response(payload: JsonObject) -> bool:
     return is_reason and message.get("role") in (None, "assistant")
 
 
-def _response(payload: JsonObject, fault: ReportedError | None) -> Chunk:
-    reason = text(payload.get("finish_reason")) or None
-    return _chunk(
-        _message(payload["message"], reason),
-        id=text(payload.get("id")),
-        usage=usage_in(payload),
-        fault=fault or _fault(reason, payload),
-    )
-
-
 def _billed(payload: JsonObject, fault: ReportedError | None) -> Chunk | None:
     """Read the answer of Cohere's other APIs, embeddings and orders of documents, for its usage."""
     if "embeddings" not in payload and "results" not in payload:
         return None
-    meta = _held(payload, "meta")
+    meta = object_at(payload, "meta")
     if not isinstance(meta.get("billed_units"), dict):
         return None
     usage: JsonObject = {name: meta[name] for name in ("tokens", "billed_units") if name in meta}
@@ -75,7 +73,7 @@ def _billed(payload: JsonObject, fault: ReportedError | None) -> Chunk | None:
 
 
 def _message_start(payload: JsonObject, delta: JsonObject, fault: ReportedError | None) -> Chunk:
-    return _chunk(_message(_held(delta, "message"), None), id=text(payload.get("id")), fault=fault)
+    return _chunk(_message(object_at(delta, "message"), None), id=text(payload.get("id")), fault=fault)
 
 
 def _message(message: JsonObject, reason: str | None) -> Piece:
@@ -96,12 +94,12 @@ def _message(message: JsonObject, reason: str | None) -> Piece:
 
 
 def _content(payload: JsonObject, delta: JsonObject, fault: ReportedError | None) -> Chunk:
-    content = _held(_held(delta, "message"), "content")
+    content = object_at(object_at(delta, "message"), "content")
     return _added(text(content.get("text")), text(content.get("thinking")), fault)
 
 
 def _plan(payload: JsonObject, delta: JsonObject, fault: ReportedError | None) -> Chunk:
-    return _added("", text(_held(delta, "message").get("tool_plan")), fault)
+    return _added("", text(object_at(delta, "message").get("tool_plan")), fault)
 
 
 def _added(content: str, reasoning: str, fault: ReportedError | None) -> Chunk:
@@ -112,12 +110,12 @@ def _added(content: str, reasoning: str, fault: ReportedError | None) -> Chunk:
 
 
 def _call(payload: JsonObject, delta: JsonObject, fault: ReportedError | None) -> Chunk:
-    call = _held(_held(delta, "message"), "tool_calls")
+    call = object_at(object_at(delta, "message"), "tool_calls")
     return _chunk(Piece(0, "", "", "", (_tool(call, index(payload.get("index"))),), None), fault=fault)
 
 
 def _tool(call: JsonObject, place: int | None) -> ToolPiece:
-    function = _held(call, "function")
+    function = object_at(call, "function")
     arguments = function.get("arguments")
     if isinstance(arguments, dict):
         arguments = compact(arguments)
@@ -164,9 +162,3 @@ def _chunk(piece: Piece, id: str = "", usage: JsonObject | None = None, fault: R
         fault=fault,
         ends=piece.finish_reason is not None,
     )
-
-
-def _held(holder: JsonObject, key: str) -> JsonObject:
-    """Return the object that another one holds under a key; an empty one if there is none."""
-    held = holder.get(key)
-    return held if isinstance(held, dict) else {}

@@ -19,13 +19,17 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
         return None
     if not chat.are_choices(payload, choices) or not chat.is_legacy(payload, choices):
         return None
-    read = [_piece(choice, position) for position, choice in enumerate(choices) if isinstance(choice, dict)]
-    pieces = tuple([piece for piece in read if piece is not None])
+    pieces = []
+    for position, choice in enumerate(choices):
+        if isinstance(choice, dict):
+            added, reason, number = choice.get("text"), chat.finish_reason(choice), index(choice.get("index"))
+            if reason is not None or isinstance(added, str):
+                pieces.append(Piece(position if number is None else number, text(added), "", "", (), reason))
     return Chunk(
         API,
         text(payload.get("id")),
         text(payload.get("model")),
-        pieces,
+        tuple(pieces),
         any(piece.content for piece in pieces),
         usage=chat.usage_of(payload, choices),
         fault=fault,
@@ -35,11 +39,3 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
 DIALECT: Final = Dialect(
     api=API, operation="text_completion", parse=parse, tokens=chat.tokens, finish_ends=True, has_done=True
 )
-
-
-def _piece(choice: JsonObject, position: int) -> Piece | None:
-    added, reason = choice.get("text"), chat.finish_reason(choice)
-    if reason is None and not isinstance(added, str):
-        return None
-    place = index(choice.get("index"))
-    return Piece(position if place is None else place, text(added), "", "", (), reason)

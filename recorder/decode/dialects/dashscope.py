@@ -31,7 +31,7 @@ _Grow = Callable[[_Key, str], str]
 
 def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
     """Read one JSON object, whose text is all new; None if it is not of this API."""
-    return _read(payload, fault, _all)
+    return _chunk(payload, fault, lambda key, text: text)
 
 
 def parser(exchange: Exchange) -> Parse:
@@ -48,27 +48,27 @@ DIALECT: Final = Dialect(
 
 
 class _DashscopeStream:
-    """Reads one stream; `_before` holds the current texts while they are cumulative."""
+    """Reads one stream; `_texts_so_far` are those that came, while they are cumulative."""
 
-    __slots__ = ("_before", "_is_incremental")
+    __slots__ = ("_is_incremental", "_texts_so_far")
 
     def __init__(self) -> None:
-        self._before: dict[_Key, str] = {}
+        self._texts_so_far: dict[_Key, str] = {}
         self._is_incremental = False
 
     def parse(self, payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
-        return _read(payload, fault, self._added)
+        return _chunk(payload, fault, self._addition)
 
-    def _added(self, key: _Key, new: str) -> str:
-        if self._is_incremental or not new:
-            return new
-        before = self._before.get(key, "")
-        if new.startswith(before):
-            self._before[key] = new
-            return new[len(before) :]
+    def _addition(self, key: _Key, text: str) -> str:
+        if self._is_incremental or not text:
+            return text
+        previous = self._texts_so_far.get(key, "")
+        if text.startswith(previous):
+            self._texts_so_far[key] = text
+            return text[len(previous) :]
         self._is_incremental = True
-        self._before.clear()
-        return new
+        self._texts_so_far.clear()
+        return text
 
 
 def _is_incremental(body: bytes | None) -> bool:
@@ -80,11 +80,7 @@ def _is_incremental(body: bytes | None) -> bool:
     return isinstance(parameters, dict) and parameters.get("incremental_output") is True
 
 
-def _all(key: _Key, new: str) -> str:
-    return new
-
-
-def _read(payload: JsonObject, fault: ReportedError | None, grow: _Grow) -> Chunk | None:
+def _chunk(payload: JsonObject, fault: ReportedError | None, grow: _Grow) -> Chunk | None:
     output, request_id = payload.get("output"), payload.get("request_id")
     if not isinstance(request_id, str):
         return None
@@ -96,16 +92,16 @@ def _read(payload: JsonObject, fault: ReportedError | None, grow: _Grow) -> Chun
         return None
     choices = output.get("choices")
     if isinstance(choices, list) and choices:
-        read = [_choice(choice, place, grow) for place, choice in enumerate(choices) if isinstance(choice, dict)]
+        answers = [_choice(choice, place, grow) for place, choice in enumerate(choices) if isinstance(choice, dict)]
     else:
-        read = [_text(output, grow)] if any([key in output for key in _TEXT_KEYS]) else []
+        answers = [_text(output, grow)] if any([key in output for key in _TEXT_KEYS]) else []
     content = reasoning = tool = False
-    for piece, has_media in read:
+    for piece, has_media in answers:
         content = content or has_media or piece.content != ""
         reasoning = reasoning or piece.reasoning != ""
         tool = tool or any([call.name != "" or call.arguments != "" for call in piece.tools])
     return Chunk(
-        API, request_id, "", tuple([piece for piece, _ in read]), content, reasoning, tool, usage_in(payload), fault
+        API, request_id, "", tuple([piece for piece, _ in answers]), content, reasoning, tool, usage_in(payload), fault
     )
 
 

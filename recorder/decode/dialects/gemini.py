@@ -17,8 +17,6 @@ from wiretape.recorder.decode.values import JsonObject, compact, index, text, us
 
 API: Final = "gemini"
 
-_VERTEX = ("/projects/", "/publishers/")
-"""Parts of the paths of Vertex AI, whose numbers of finish reasons are not those of the Gemini API."""
 _FOREIGN = frozenset({"choices", "done", "object", "type", "usage"})
 """Keys of other APIs' objects; no answer of this one has them."""
 _TEXTLESS = ("inlineData", "executableCode", "codeExecutionResult", "fileData", "toolCall", "toolResponse")
@@ -42,7 +40,8 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
 def parser(exchange: Exchange | None = None) -> Parse:
     """Return a parser for the objects of one stream: pieces of arguments continue those before them."""
     path = "" if exchange is None else exchange.path
-    return _GeminiStream(is_vertex=any(part in path for part in _VERTEX)).parse
+    # The numbers of finish reasons on Vertex AI are not those of the Gemini API.
+    return _GeminiStream(is_vertex="/projects/" in path or "/publishers/" in path).parse
 
 
 tokens: Final = usage_fields.reader(API)
@@ -62,11 +61,11 @@ DIALECT: Final = Dialect(
 class _GeminiStream:
     """Parses the objects of one stream; keeps the calls whose arguments are still to come, one for each candidate."""
 
-    __slots__ = ("_begun", "_blocks", "_calls", "_reasons")
+    __slots__ = ("_blocks", "_call_count", "_calls", "_reasons")
 
     def __init__(self, *, is_vertex: bool = False) -> None:
         self._calls: dict[int, _Call] = {}
-        self._begun = 0
+        self._call_count = 0
         self._reasons = finish_reasons.VERTEX if is_vertex else finish_reasons.GEMINI
         self._blocks = finish_reasons.VERTEX_BLOCKS if is_vertex else finish_reasons.GEMINI_BLOCKS
 
@@ -79,7 +78,9 @@ class _GeminiStream:
         wrapped = payload.get("response")
         if isinstance(wrapped, dict) and _FOREIGN.isdisjoint(wrapped) and _is_answer(wrapped):
             return self._answer(wrapped, fault)
-        if _is_embedding(payload):
+        embeddings = payload.get("embeddings")
+        embedding = embeddings[0] if isinstance(embeddings, list) and embeddings else payload.get("embedding")
+        if isinstance(embedding, dict) and isinstance(embedding.get("values"), list):
             return Chunk(API, usage=usage_in(payload, "usageMetadata"), fault=fault)
         if type(payload.get("totalTokens")) is int and _COUNTED.issuperset(payload):
             return Chunk(API, usage=payload, fault=fault)
@@ -128,11 +129,11 @@ class _GeminiStream:
         parts = content.get("parts") if isinstance(content, dict) else None
         if not isinstance(parts, list):
             parts = []
-        said, thought, tools = self._parts(parts, place, output)
-        pieces.append(Piece(place, said, thought, "", tools, reason))
+        text_content, reasoning, tools = self._parts(parts, place, output)
+        pieces.append(Piece(place, text_content, reasoning, "", tools, reason))
 
     def _parts(self, parts: list[object], candidate: int, output: "_Output") -> tuple[str, str, tuple[ToolPiece, ...]]:
-        said = thought = ""
+        content = reasoning = ""
         tools: list[ToolPiece] = []
         for part in parts:
             if not isinstance(part, dict):
@@ -142,39 +143,45 @@ class _GeminiStream:
             added = text(part.get("text"))
             if isinstance(part.get("functionCall"), dict):
                 self._call(part["functionCall"], candidate, output, tools)
-            elif not added and not _is_textless(part):
+            elif not added and not any(isinstance(part.get(name), dict) and part[name] for name in _TEXTLESS):
                 continue
             elif part.get("thought") is True:
-                thought += added
+                reasoning += added
                 output.reasoning = True
             else:
-                said += added
+                content += added
                 output.content = True
-        return said, thought, tuple(tools)
+        return content, reasoning, tuple(tools)
 
     def _call(self, call: JsonObject, candidate: int, output: "_Output", tools: list[ToolPiece]) -> None:
-        name, id, arguments, values = text(call.get("name")), text(call.get("id")), call.get("args"), _values(call)
-        begun = self._calls.get(candidate)
+        name, id, arguments, values = (
+            text(call.get("name")),
+            text(call.get("id")),
+            call.get("args"),
+            call.get("partialArgs"),
+        )
+        values = [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
+        open_call = self._calls.get(candidate)
         continues = call.get("willContinue") is True
-        is_end = begun is not None and name in ("", begun.name) and not arguments
+        is_end = open_call is not None and name in ("", open_call.name) and not arguments
         if not (continues or values or is_end):
             self._calls.pop(candidate, None)
-            whole = compact(arguments) if isinstance(arguments, dict) else ""
-            if name or whole:
+            arguments_text = compact(arguments) if isinstance(arguments, dict) else ""
+            if name or arguments_text:
                 output.tool = True
-                tools.append(ToolPiece(None, id, name, whole, True))
+                tools.append(ToolPiece(None, id, name, arguments_text, True))
             return
-        if begun is None or name not in ("", begun.name):
-            begun = self._calls[candidate] = _Call(self._begun, name)
-            self._begun += 1
+        if open_call is None or name not in ("", open_call.name):
+            open_call = self._calls[candidate] = _Call(self._call_count, name)
+            self._call_count += 1
         else:
             name = ""
-        added = "".join(map(begun.add, values))
+        added = "".join(map(open_call.add, values))
         output.tool = output.tool or bool(name or added)
         if not continues:
-            added += begun.end()
+            added += open_call.end()
             del self._calls[candidate]
-        tools.append(ToolPiece(begun.index, id, name, added))
+        tools.append(ToolPiece(open_call.index, id, name, added))
 
 
 class _Output:
@@ -205,31 +212,32 @@ class _Call:
     def add(self, value: JsonObject) -> str:
         """Return the text that a value adds, preceded by the JSON syntax between the previous value and its path."""
         path, string = _path(value.get("jsonPath")), value.get("stringValue")
-        written = compact(string)[1:-1] if isinstance(string, str) else _scalar(value)
-        if not path or written is None:
+        json_text = compact(string)[1:-1] if isinstance(string, str) else _scalar(value)
+        if not path or json_text is None:
             return ""
         if isinstance(string, str):
             if self._in_string and path == self._path:
-                return written
-            written = '"' + written
-        way = self._way_to(path)
+                return json_text
+            json_text = '"' + json_text
+        syntax = self._syntax_before(path)
         self._path, self._in_string = path, isinstance(string, str)
-        return way + written
+        return syntax + json_text
 
     def end(self) -> str:
         """Return the text that closes the object."""
         return self._closed(0) or "{}"
 
-    def _way_to(self, path: _Path) -> str:
+    def _syntax_before(self, path: _Path) -> str:
         common = 0
         if self._path:
-            most = min(len(self._path), len(path)) - 1
-            while common < most and self._path[common] == path[common]:
+            longest = min(len(self._path), len(path)) - 1
+            while common < longest and self._path[common] == path[common]:
                 common += 1
-            way = self._closed(common + 1) + ","
+            syntax = self._closed(common + 1) + ","
         else:
-            way = "{"
-        return way + _key(path[common]) + "".join(_opened(step) + _key(step) for step in path[common + 1 :])
+            syntax = "{"
+        inner = "".join("[" if isinstance(step, int) else "{" + _key(step) for step in path[common + 1 :])
+        return syntax + _key(path[common]) + inner
 
     def _closed(self, depth: int) -> str:
         """Return the end of the last value, and of the containers that hold its path from `depth` on."""
@@ -240,8 +248,8 @@ class _Call:
 def _is_answer(payload: JsonObject) -> bool:
     candidates = payload.get("candidates")
     if isinstance(candidates, list) and candidates and isinstance(candidates[0], dict):
-        first = candidates[0]
-        if isinstance(first.get("content"), dict) or type(first.get("finishReason")) in (str, int):
+        candidate = candidates[0]
+        if isinstance(candidate.get("content"), dict) or type(candidate.get("finishReason")) in (str, int):
             return True
     if isinstance(payload.get("promptFeedback"), dict):
         return True
@@ -249,21 +257,6 @@ def _is_answer(payload: JsonObject) -> bool:
     if isinstance(payload.get("modelVersion"), str):
         return has_usage or "candidates" in payload or isinstance(payload.get("responseId"), str)
     return has_usage and ("candidates" in payload or len(payload) == 1)
-
-
-def _is_embedding(payload: JsonObject) -> bool:
-    several = payload.get("embeddings")
-    one = several[0] if isinstance(several, list) and several else payload.get("embedding")
-    return isinstance(one, dict) and isinstance(one.get("values"), list)
-
-
-def _is_textless(part: JsonObject) -> bool:
-    return any(isinstance(part.get(name), dict) and part[name] for name in _TEXTLESS)
-
-
-def _values(call: JsonObject) -> list[JsonObject]:
-    values = call.get("partialArgs")
-    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
 
 
 def _scalar(value: JsonObject) -> str | None:
@@ -287,10 +280,6 @@ def _path(value: object) -> _Path:
         steps.append(int(place) if place else plain or _ESCAPED.sub(r"\1", quoted[0] or quoted[1] or ""))
         at = step.end()
     return tuple(steps) if steps and isinstance(steps[0], str) else ()
-
-
-def _opened(step: str | int) -> str:
-    return "[" if isinstance(step, int) else "{"
 
 
 def _key(step: str | int) -> str:

@@ -21,13 +21,9 @@ from wiretape.recorder.decode.values import JsonObject, compact, count, text
 API: Final = "gemini.live"
 
 _AUDIO: Final = "audio/"
-_MEDIA: Final = {"audio", "video", "mediaChunks", "media_chunks"}
 _RATE: Final = 24_000
 _INPUT_RATE: Final = 16_000
 """Samples per second of an answer, and of the client's audio, if a media type names none."""
-_CLEAN: Final = frozenset({None, 1000, 1001, 1005})
-"""Codes of a close that is no error: 1005 is that of a frame without a code, None of a close without a frame."""
-
 
 tokens: Final = usage_fields.reader(API)
 
@@ -49,9 +45,9 @@ class LiveReader:
         self.turns: list[TurnDraft] = []
         self.fault = None
         """No message reports an error: a close frame does."""
-        self._ask: tuple[int, str] | None = None
+        self._request: tuple[int, str] | None = None
         """The request that no turn has answered yet."""
-        self._is_sure = False
+        self._is_answer_due = False
         """The client requested an answer, and no sound decides whether one comes."""
         self._turn: TurnDraft | None = None
         self._is_stray = False
@@ -68,21 +64,23 @@ class LiveReader:
         if message is None:
             return None
         if (pieces := [*_sounds(message)]) and (size := sum(audio.size_of(encoded) for encoded, _ in pieces)):
-            self.audio[item] = AudioPart(size, audio.named(pieces[0][1], default=_INPUT_RATE if is_client else _RATE))
+            self.audio[item] = AudioPart(
+                size, audio.format_named(pieces[0][1], default=_INPUT_RATE if is_client else _RATE)
+            )
         if is_client:
             self._model = self._model or text(_field(_map(message, "setup"), "model")).removeprefix("models/")
             realtime = _map(message, "realtimeInput")
             if _field(_map(message, "clientContent"), "turnComplete") is True or text(_field(realtime, "text")):
-                self._ask, self._is_sure = (item, "text"), True
+                self._request, self._is_answer_due = (item, "text"), True
             elif _field(realtime, "activityEnd") is not None or _field(realtime, "audioStreamEnd") is True:
-                self._ask = item, "end_of_speech"
+                self._request = item, "end_of_speech"
             return None
         if _field(message, "setupComplete") is not None:
             return Chunk(API, model=self._model)
         activity = _map(message, "voiceActivity")
         content = _map(message, "serverContent")
         if _field(activity, "voiceActivityType") == "ACTIVITY_END":
-            self._ask = item, "end_of_speech"
+            self._request = item, "end_of_speech"
         if self._turn is None and text(_field(_map(content, "inputTranscription"), "text")):
             self._is_transcribed = True  # the user has spoken since: another turn follows
         chunks = [*self._calls(item, message), *self._content(item, content)]
@@ -90,9 +88,10 @@ class LiveReader:
 
     def finish(self, close_code: int | None) -> None:
         """Note the end of the session: a turn without an end is truncated, or an error if the close frame is one."""
-        if self._turn is None and self._is_sure and self._ask is not None:
-            self._begin(self._ask[0])
-        if self._turn is not None and close_code not in _CLEAN:
+        if self._turn is None and self._is_answer_due and self._request is not None:
+            self._begin(self._request[0])
+        # 1005 is the code of a close frame without one, None that of a WebSocket without a close frame.
+        if self._turn is not None and close_code not in (None, 1000, 1001, 1005):
             self._turn.outcome, self._turn.error = "error", str(close_code)
 
     # A turn
@@ -100,9 +99,9 @@ class LiveReader:
     def _begin(self, item: int) -> TurnDraft:
         if self._turn is None:
             self._turn = TurnDraft(item)
-            if self._ask is not None:
-                self._turn.start, self._turn.begun_by = self._ask
-            self._ask, self._is_sure, self._is_transcribed, self._is_stray = None, False, False, False
+            if self._request is not None:
+                self._turn.start, self._turn.begun_by = self._request
+            self._request, self._is_answer_due, self._is_transcribed, self._is_stray = None, False, False, False
             self.turns.append(self._turn)
         return self._turn
 
@@ -122,15 +121,15 @@ class LiveReader:
         for part in _list(_map(content, "modelTurn"), "parts"):
             yield from self._part(item, part)
         transcription = _map(content, "outputTranscription")
-        said, is_end = text(_field(transcription, "text")), _field(transcription, "finished") is True
+        transcript, is_end = text(_field(transcription, "text")), _field(transcription, "finished") is True
         # Behind the end of its turn, the transcript of audio still belongs to that.
-        is_late = self._turn is None and self._ask is None and bool(self.turns) and not self._is_transcribed
-        if said:
+        is_late = self._turn is None and self._request is None and bool(self.turns) and not self._is_transcribed
+        if transcript:
             turn = self.turns[-1] if is_late else self._begin(item)
-            turn.transcript.append(said)
+            turn.transcript.append(transcript)
             if not is_late:
                 turn.note_output(item)
-            yield Chunk(API, pieces=(self._piece(said),), content=True)
+            yield Chunk(API, pieces=(self._piece(transcript),), content=True)
         self._is_transcribed = self._is_transcribed or is_end
         if _field(content, "interrupted") is True:
             self._is_stray = self._turn is None
@@ -140,25 +139,25 @@ class LiveReader:
             yield from self._complete(item, text(_field(content, "turnCompleteReason")))
 
     def _part(self, item: int, part: JsonObject) -> Iterator[Chunk]:
-        said, data = text(_field(part, "text")), _map(part, "inlineData")
-        if said:
+        content, data = text(_field(part, "text")), _map(part, "inlineData")
+        if content:
             turn = self._begin(item)
             turn.note_output(item)
             is_thought = _field(part, "thought") is True
             if is_thought:
-                yield Chunk(API, pieces=(self._piece(reasoning=said),), reasoning=True)
+                yield Chunk(API, pieces=(self._piece(reasoning=content),), reasoning=True)
             else:
-                turn.texts.append(said)
-                yield Chunk(API, pieces=(self._piece(said),), content=True)
+                turn.texts.append(content)
+                yield Chunk(API, pieces=(self._piece(content),), content=True)
         if encoded := text(_field(data, "data")):
             turn, kind = self._begin(item), text(_field(data, "mimeType"))
             is_audio = kind.startswith(_AUDIO)
-            turn.format = (audio.named(kind) if is_audio else None) or turn.format
+            turn.format = (audio.format_named(kind) if is_audio else None) or turn.format
             turn.note_output(item, audio.size_of(encoded) if is_audio else 0)
             yield Chunk(API, content=True)
 
     def _complete(self, item: int, reason: str) -> Iterator[Chunk]:
-        if self._turn is None and (self._is_stray or not self._is_sure):
+        if self._turn is None and (self._is_stray or not self._is_answer_due):
             self._is_stray = False
             return
         turn = self._begin(item)
@@ -191,7 +190,7 @@ def _sounds(message: JsonObject) -> Iterator[tuple[str, str]]:
 def is_microphone(message: bytes) -> bool:
     """Return True if a message of the client brings nothing but audio or pictures of a camera."""
     fields = _map(_object(message) or {}, "realtimeInput").keys()
-    return bool(fields) and fields <= _MEDIA
+    return bool(fields) and fields <= {"audio", "video", "mediaChunks", "media_chunks"}
 
 
 def audio_in(message: bytes) -> bytes:
@@ -236,23 +235,25 @@ def _map(holder: JsonObject, name: str) -> JsonObject:
 
 def _list(holder: JsonObject, name: str) -> list[JsonObject]:
     value = _field(holder, name)
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _turn_tokens(usage: JsonObject) -> TurnTokens:
     counts = tokens(usage)
-    taken, given = (_by_modality(_list(usage, f"{side}TokensDetails")) for side in ("prompt", "response"))
+    input_counts, output_counts = (
+        _by_modality(_list(usage, f"{side}TokensDetails")) for side in ("prompt", "response")
+    )
     return TurnTokens(
         input=counts.input,
-        input_text=taken.get("TEXT"),
-        input_audio=taken.get("AUDIO"),
+        input_text=input_counts.get("TEXT"),
+        input_audio=input_counts.get("AUDIO"),
         input_cached=counts.cache_read,
         output=counts.output,
-        output_text=given.get("TEXT"),
-        output_audio=given.get("AUDIO"),
+        output_text=output_counts.get("TEXT"),
+        output_audio=output_counts.get("AUDIO"),
     )
 
 
 def _by_modality(details: list[JsonObject]) -> dict[str, int]:
-    counts = ((text(_field(one, "modality")), count(_field(one, "tokenCount"))) for one in details)
+    counts = ((text(_field(detail, "modality")), count(_field(detail, "tokenCount"))) for detail in details)
     return {modality: number for modality, number in counts if number is not None}

@@ -8,7 +8,6 @@ from wiretape.recorder.decode.values import JsonObject, text, usage_in
 
 API: Final = "openai.images"
 
-_KINDS = ("image_generation.", "image_edit.")
 _IMAGE_KEYS = ("b64_json", "url")
 _EVENT_KEYS = frozenset({"b64_json", "partial_image_index", "usage", "error", "created_at"})
 """Keys that identify an event: it has at least one."""
@@ -16,15 +15,15 @@ _EVENT_KEYS = frozenset({"b64_json", "partial_image_index", "usage", "error", "c
 
 def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
     """Read one JSON object, an event or a whole answer; None if it is not of this API."""
-    kind = text(payload.get("type"))
-    if kind.startswith(_KINDS) and not _EVENT_KEYS.isdisjoint(payload):
+    kind, data = text(payload.get("type")), payload.get("data")
+    if kind.startswith(("image_generation.", "image_edit.")) and not _EVENT_KEYS.isdisjoint(payload):
         images: list[object] = [payload]
-    elif (
-        type(payload.get("created")) is int
-        and payload.keys().isdisjoint(("choices", "object", "type"))
-        and _is_list(payload)
-    ):
-        images = payload["data"]
+    elif type(payload.get("created")) is int and payload.keys().isdisjoint(("choices", "object", "type")):
+        if not isinstance(data, list) or not data or not isinstance(data[0], dict):
+            return None
+        if not any(key in data[0] for key in _IMAGE_KEYS):
+            return None
+        images = data
     else:
         return None
     return Chunk(
@@ -40,10 +39,3 @@ tokens: Final = usage_fields.reader(API)
 
 
 DIALECT: Final = Dialect(api=API, operation="image", parse=parse, tokens=tokens)
-
-
-def _is_list(payload: JsonObject) -> bool:
-    images = payload.get("data")
-    if not isinstance(images, list) or not images or not isinstance(images[0], dict):
-        return False
-    return any(key in images[0] for key in _IMAGE_KEYS)

@@ -61,7 +61,7 @@ DIALECT: Final = Dialect(
 )
 
 
-class _Added:
+class _Output:
     """The output that one payload adds to the one choice that there is."""
 
     __slots__ = ("content", "has_content", "has_reasoning", "reasoning", "tools")
@@ -71,15 +71,15 @@ class _Added:
         self.has_content = self.has_reasoning = False
         self.tools: list[ToolPiece] = []
 
-    def say(self, said: str, *, is_thought: bool) -> None:
+    def add_text(self, text: str, *, is_thought: bool) -> None:
         if is_thought:
-            self.reasoning += said
-            self.has_reasoning = self.has_reasoning or said != ""
+            self.reasoning += text
+            self.has_reasoning = self.has_reasoning or text != ""
         else:
-            self.content += said
-            self.has_content = self.has_content or said != ""
+            self.content += text
+            self.has_content = self.has_content or text != ""
 
-    def show(self, *, is_thought: bool) -> None:
+    def add_media(self, *, is_thought: bool) -> None:
         """Add output without text."""
         self.has_reasoning, self.has_content = self.has_reasoning or is_thought, self.has_content or not is_thought
 
@@ -126,36 +126,36 @@ class _InteractionStream:
         if not isinstance(kind, str):
             return None
         if kind in _DELTAS and isinstance(payload.get("delta"), dict):
-            return _with_tool_run(self._delta(payload, payload["delta"], fault), payload["delta"])
+            return _with_tool_run(self._step_delta(payload, payload["delta"], fault), payload["delta"])
         if kind in _STARTS and isinstance(payload.get(_STARTS[kind]), dict):
             step = payload[_STARTS[kind]]
-            return _with_tool_run(self._start(payload, step, fault), step)
+            return _with_tool_run(self._step_start(payload, step, fault), step)
         if kind in _STOPS and "index" in payload:
-            place, added = index(payload.get("index")), _Added()
+            place, added = index(payload.get("index")), _Output()
             self._add_announced(place, added)
             return self._noted(added.chunk(usage=usage_in(payload), fault=fault))
         if kind in _STATES and not _STATE_KEYS.isdisjoint(payload):
             return self._state(payload, kind, fault)
         if payload.get("event_type") == "error":
             return Chunk(API, fault=fault if payload.get("error") and fault is not None else _EMPTY_ERROR)
-        return self._whole(payload, fault) if _is_interaction(payload) else None
+        return self._interaction(payload, fault) if _is_interaction(payload) else None
 
-    def _start(self, payload: JsonObject, step: JsonObject, fault: ReportedError | None) -> Chunk:
+    def _step_start(self, payload: JsonObject, step: JsonObject, fault: ReportedError | None) -> Chunk:
         place, kind = index(payload.get("index")), text(step.get("type"))
         self._kinds[place] = kind
-        added = _Added()
+        added = _Output()
         if kind.endswith("_call"):
             arguments = step.get("arguments")
             if isinstance(arguments, dict):
                 self._announced[place] = arguments
-            if (named := text(step.get("id"))) or _tool_name(step):  # before June 2026, a start has only the type
-                added.tools.append(ToolPiece(place, named, _tool_name(step), ""))
+            if (id := text(step.get("id"))) or _tool_name(step):  # before June 2026, a start has only the type
+                added.tools.append(ToolPiece(place, id, _tool_name(step), ""))
         else:
             _add_step(step, added)
         return self._noted(added.chunk(fault=fault))
 
-    def _delta(self, payload: JsonObject, delta: JsonObject, fault: ReportedError | None) -> Chunk:
-        place, kind, added = index(payload.get("index")), text(delta.get("type")), _Added()
+    def _step_delta(self, payload: JsonObject, delta: JsonObject, fault: ReportedError | None) -> Chunk:
+        place, kind, added = index(payload.get("index")), text(delta.get("type")), _Output()
         of_step = self._kinds.get(place, "")
         if kind == "thought_summary":
             _add_content(delta.get("content"), added, is_thought=True)
@@ -171,7 +171,7 @@ class _InteractionStream:
         usage = usage_in(metadata, "total_usage") if isinstance(metadata, dict) else None
         return self._noted(added.chunk(usage=usage, fault=fault))
 
-    def _add_announced(self, place: int | None, added: _Added) -> None:
+    def _add_announced(self, place: int | None, added: _Output) -> None:
         arguments = self._announced.pop(place, None)
         if arguments is not None:
             added.tools.append(ToolPiece(place, "", "", compact(arguments)))
@@ -181,7 +181,7 @@ class _InteractionStream:
         holder = payload.get("interaction")
         if not isinstance(holder, dict):
             holder = payload
-        added, ends = _Added(), kind in _COMPLETED
+        added, ends = _Output(), kind in _COMPLETED
         if ends:
             for place in [*self._announced]:
                 self._add_announced(place, added)
@@ -194,8 +194,8 @@ class _InteractionStream:
         finish = status if status not in _RUNNING and (ends or failed) else None
         return added.chunk(holder, finish, usage_in(holder) or usage_in(payload), fault, ends=ends)
 
-    def _whole(self, interaction: JsonObject, fault: ReportedError | None) -> Chunk:
-        added, status = _Added(), text(interaction.get("status"))
+    def _interaction(self, interaction: JsonObject, fault: ReportedError | None) -> Chunk:
+        added, status = _Output(), text(interaction.get("status"))
         _add_steps(interaction, added)
         if status == "failed" and fault is None:
             fault = _fault(interaction)
@@ -225,7 +225,7 @@ def _with_tool_run(chunk: Chunk, step: JsonObject) -> Chunk:
     return replace(chunk, provider_calls=int(is_call), provider_results=int(not is_call))
 
 
-def _add_steps(interaction: JsonObject, added: _Added) -> None:
+def _add_steps(interaction: JsonObject, added: _Output) -> None:
     """Add the steps of a whole interaction, or its outputs, as it was called before."""
     for key in ("steps", "outputs"):
         steps = interaction.get(key)
@@ -234,13 +234,13 @@ def _add_steps(interaction: JsonObject, added: _Added) -> None:
                 _add_step(step, added)
 
 
-def _add_step(step: JsonObject, added: _Added) -> None:
+def _add_step(step: JsonObject, added: _Output) -> None:
     kind = text(step.get("type"))
     if kind == "model_output":
-        for part in _listed(step.get("content")):
+        for part in _parts_in(step.get("content")):
             _add_content(part, added, is_thought=False)
     elif kind == "thought":
-        for part in _listed(step.get("summary")):
+        for part in _parts_in(step.get("summary")):
             _add_content(part, added, is_thought=True)
     elif kind == "text" or kind in _MEDIA:
         _add_content(step, added, is_thought=False)
@@ -250,21 +250,21 @@ def _add_step(step: JsonObject, added: _Added) -> None:
 
 def _whole_call(call: JsonObject, place: int | None = None) -> ToolPiece:
     arguments = call.get("arguments")
-    written = compact(arguments) if isinstance(arguments, dict) else text(arguments)
-    return ToolPiece(place, text(call.get("id")), _tool_name(call), written, place is None)
+    json_text = compact(arguments) if isinstance(arguments, dict) else text(arguments)
+    return ToolPiece(place, text(call.get("id")), _tool_name(call), json_text, place is None)
 
 
-def _add_content(part: object, added: _Added, *, is_thought: bool) -> None:
+def _add_content(part: object, added: _Output, *, is_thought: bool) -> None:
     if not isinstance(part, dict):
         return
     kind = part.get("type")
     if kind == "text":
-        added.say(text(part.get("text")), is_thought=is_thought)
+        added.add_text(text(part.get("text")), is_thought=is_thought)
     elif isinstance(kind, str) and kind in _MEDIA and (text(part.get("data")) or text(part.get("uri"))):
-        added.show(is_thought=is_thought)
+        added.add_media(is_thought=is_thought)
 
 
-def _listed(parts: object) -> Iterator[Any]:
+def _parts_in(parts: object) -> Iterator[Any]:
     yield from parts if isinstance(parts, list) else (parts,)
 
 

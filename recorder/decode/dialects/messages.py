@@ -22,14 +22,10 @@ API: Final = "anthropic.messages"
 
 _PROVIDER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
 _CALLS = frozenset({"tool_use"}) | _PROVIDER_CALLS
-_RESULT = "_tool_result"
-"""The end of the types of blocks with the results of tools that the provider runs: `web_search_tool_result`, …"""
 _MESSAGE_KEYS = frozenset({"stop_reason", "usage", "model"})
 # The Responses API reports errors of the same type, with more.
 _ERROR_KEYS = frozenset({"type", "error", "request_id"})
 _COUNT_KEYS = frozenset({"input_tokens", "context_management"})
-_PLACEHOLDERS = frozenset({"output_tokens", "output_tokens_details"})
-"""Counts of an answer that has not begun."""
 _IN_TOTAL = ("message", "fallback_message")
 """Kinds of iterations that the counts beside them include (docs.claude.com: compaction, BetaIterationsUsage)."""
 _OF_OTHER_MODELS = ("advisor_message", "fallback_message")
@@ -48,11 +44,17 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
         return None
     if kind in _HOLDS and _HOLDS[kind].isdisjoint(payload):
         return None
-    if (read := _EVENTS.get(kind)) is not None:
-        return read(payload, fault)
+    if (reader := _EVENTS.get(kind)) is not None:
+        return reader(payload, fault)
     if kind == "message":
-        return _message(payload, fault, whole=True) if _is_message(payload) else None
-    is_ours = _is_error(payload) if kind == "error" else kind.startswith("content_block_") and "index" in payload
+        # An item of OpenAI's conversations has this type, too, and none of these keys.
+        is_message = isinstance(payload.get("content"), list) and not _MESSAGE_KEYS.isdisjoint(payload)
+        return _message(payload, fault, whole=True) if is_message else None
+    if kind == "error":
+        error = payload.get("error")
+        is_ours = isinstance(error, dict) and "type" in error and "code" not in error and payload.keys() <= _ERROR_KEYS
+    else:
+        is_ours = kind.startswith("content_block_") and "index" in payload
     return Chunk(API, fault=fault) if is_ours else None
 
 
@@ -63,23 +65,13 @@ def tokens(usage: JsonObject) -> Tokens:
     if not runs:
         return _tokens(usage)
     models = {text(run.get("model")) for run in runs if run.get("model")}
-    apart = [run for run in runs if run.get("type") not in _IN_TOTAL and not run.get("model")]
+    uncounted = [run for run in runs if run.get("type") not in _IN_TOTAL and not run.get("model")]
     has_other_models = len(models) > 1 or any(run.get("type") in _OF_OTHER_MODELS for run in runs)
-    return replace(_tokens(usage_fields.summed(usage, *apart)), has_other_models=has_other_models)
+    return replace(_tokens(usage_fields.summed(usage, *uncounted)), has_other_models=has_other_models)
 
 
 _tokens: Final = usage_fields.reader(API)
 DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens)
-
-
-def _is_message(payload: JsonObject) -> bool:
-    # An item of OpenAI's conversations has this type, too, and none of these keys.
-    return isinstance(payload.get("content"), list) and not _MESSAGE_KEYS.isdisjoint(payload)
-
-
-def _is_error(payload: JsonObject) -> bool:
-    error = payload.get("error")
-    return isinstance(error, dict) and "type" in error and "code" not in error and payload.keys() <= _ERROR_KEYS
 
 
 def _message_start(payload: JsonObject, fault: ReportedError | None) -> Chunk:
@@ -87,7 +79,9 @@ def _message_start(payload: JsonObject, fault: ReportedError | None) -> Chunk:
     if not isinstance(message, dict):
         return Chunk(API, fault=fault)
     if "output_tokens" in (usage := usage_in(message) or {}) and not message.get("stop_reason"):
-        message = message | {"usage": {name: usage[name] for name in usage if name not in _PLACEHOLDERS}}
+        # Nothing has been generated yet: these counts are placeholders.
+        counts = {name: usage[name] for name in usage if name not in ("output_tokens", "output_tokens_details")}
+        message = message | {"usage": counts}
     return _message(message, fault)
 
 
@@ -141,14 +135,16 @@ def _block(block: JsonObject, place: int | None, fault: ReportedError | None = N
     if kind == "redacted_thinking":
         return Chunk(API, reasoning=True, fault=fault, flags=("opaque_reasoning",))
     if isinstance(kind, str) and kind in _CALLS:
-        given = block.get("input")
+        input = block.get("input")
         # At the start of a block an empty input is a placeholder for the deltas.
         # One that is not may come again in deltas, which hold.
-        arguments = compact(given) if isinstance(given, dict) and (given or whole) else ""
+        arguments = compact(input) if isinstance(input, dict) and (input or whole) else ""
         is_whole = arguments != "" and not whole
         call = _call(ToolPiece(place, text(block.get("id")), text(block.get("name")), arguments, is_whole), fault)
         return replace(call, provider_calls=1) if kind in _PROVIDER_CALLS else call
-    return Chunk(API, fault=fault, provider_results=int(isinstance(kind, str) and kind.endswith(_RESULT)))
+    # The result of a tool that the provider ran: `web_search_tool_result`, …
+    has_result = isinstance(kind, str) and kind.endswith("_tool_result")
+    return Chunk(API, fault=fault, provider_results=int(has_result))
 
 
 def _block_delta(payload: JsonObject, fault: ReportedError | None) -> Chunk:

@@ -7,7 +7,7 @@ from typing import Final
 
 from wiretape.recorder.decode import usage_fields
 from wiretape.recorder.decode.dialect import Chunk, Dialect, Piece, ReportedError, ToolPiece
-from wiretape.recorder.decode.values import JsonObject, compact, text
+from wiretape.recorder.decode.values import JsonObject, compact, object_at, text
 
 API: Final = "ollama"
 
@@ -39,7 +39,12 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
     if not (has_mark or done) or not (isinstance(message, dict) or not _ADDED.isdisjoint(payload)):
         return None
     if isinstance(message, dict):
-        content, reasoning, tools = text(message.get("content")), text(message.get("thinking")), _tools(message)
+        content, reasoning, calls = (
+            text(message.get("content")),
+            text(message.get("thinking")),
+            message.get("tool_calls"),
+        )
+        tools = tuple(_tool(call) for call in calls if isinstance(call, dict)) if isinstance(calls, list) else ()
     else:
         content, reasoning, tools = text(payload.get("response")), text(payload.get("thinking")), ()
     return Chunk(
@@ -67,15 +72,8 @@ def _usage(payload: JsonObject) -> JsonObject | None:
     return {name: payload[name] for name in _COUNTERS if name in payload} or None
 
 
-def _tools(message: JsonObject) -> tuple[ToolPiece, ...]:
-    calls = message.get("tool_calls")
-    return tuple(_tool(call) for call in calls if isinstance(call, dict)) if isinstance(calls, list) else ()
-
-
 def _tool(call: JsonObject) -> ToolPiece:
-    function = call.get("function")
-    if not isinstance(function, dict):
-        function = {}
+    function = object_at(call, "function")
     arguments = function.get("arguments")
-    written = compact(arguments) if isinstance(arguments, dict) else text(arguments)
-    return ToolPiece(None, text(call.get("id")), text(function.get("name")), written, True)
+    json_text = compact(arguments) if isinstance(arguments, dict) else text(arguments)
+    return ToolPiece(None, text(call.get("id")), text(function.get("name")), json_text, True)

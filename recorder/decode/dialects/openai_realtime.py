@@ -58,8 +58,7 @@ _WAITS: Final = {
 
 The last end of speech counts, or without one the first of the others.
 """
-_BUSY: Final = "conversation_already_has_active_response"
-_DEFAULT_FORMAT: Final = audio.named("pcm16")
+_DEFAULT_FORMAT: Final = audio.format_named("pcm16")
 
 
 class _Message(msgspec.Struct):
@@ -113,7 +112,7 @@ class RealtimeReader:
         """The indexes of the turns in `turns`."""
         self._argued: set[tuple[TurnDraft, int | None]] = set()
         """The calls with deltas of arguments, by their turns and places."""
-        self._last: TurnDraft | None = None
+        self._current: TurnDraft | None = None
         self._format = self._input_format = _DEFAULT_FORMAT
         self.audio: dict[int, AudioPart] = {}
         """The messages of both sides with audio, by their items."""
@@ -141,11 +140,11 @@ class RealtimeReader:
         model = self._session(message.session) if kind.startswith("session.") else ""
         return Chunk(API, model=model)
 
-    def note_output(self, item: int, said: str) -> None:
+    def note_output(self, item: int, text: str) -> None:
         """Note output of the current response whose message another reader has parsed."""
-        if self._last is not None and self._last.end is None:
-            self._last.note_output(item)
-            self._last.texts.append(said)
+        if self._current is not None and self._current.end is None:
+            self._current.note_output(item)
+            self._current.texts.append(text)
 
     def finish(self, close_code: int | None) -> None:
         """Note the end of the session: turns without an end are truncated, also those that never began.
@@ -175,7 +174,7 @@ class RealtimeReader:
         if kind == responses.CREATED:
             return self._created(item, response)
         id = text(message.response_id) or text(response.get("id"))
-        turn = self._by_id.get(id, self._last) if id else self._last
+        turn = self._by_id.get(id, self._current) if id else self._current
         if turn is None:
             return Chunk(API)
         if kind in _ENDS:
@@ -185,8 +184,8 @@ class RealtimeReader:
             turn.outcome, turn.finish_reason, fault = _end(status, response)
             turn.error = fault.code if fault is not None else None
             piece = Piece(self._places[turn], "", "", "", (), turn.finish_reason)
-            given = usage if isinstance(usage, dict) and usage else None
-            return Chunk(API, pieces=(piece,), usage=given, fault=fault, ends=True)
+            reported_usage = usage if isinstance(usage, dict) and usage else None
+            return Chunk(API, pieces=(piece,), usage=reported_usage, fault=fault, ends=True)
         if kind == "response.output_item.added":
             added = message.item if isinstance(message.item, dict) else {}
             name = text(added.get("name"))
@@ -197,12 +196,12 @@ class RealtimeReader:
             return Chunk(API, pieces=self._piece(turn, tool=tool), tool=True)
         if kind in _WHOLE:
             field = _WHOLE[kind]
-            into, whole = (turn.texts, message.text) if field == "text" else (turn.transcript, message.transcript)
-            if into or not text(whole):
+            texts, whole_text = (turn.texts, message.text) if field == "text" else (turn.transcript, message.transcript)
+            if texts or not text(whole_text):
                 return Chunk(API)
-            into.append(text(whole))
+            texts.append(text(whole_text))
             turn.note_output(item)
-            return Chunk(API, pieces=self._piece(turn, text(whole)), content=True)
+            return Chunk(API, pieces=self._piece(turn, text(whole_text)), content=True)
         if kind == _WHOLE_ARGUMENTS:  # some servers send no deltas of them
             arguments, place = text(message.arguments), index(message.output_index)
             if not arguments:
@@ -222,9 +221,9 @@ class RealtimeReader:
         elif self._wait is not None:
             turn.start, turn.begun_by = self._wait
         self._wait = None
-        self._last = None if ask is not None and not ask.generates else turn
-        self._by_id[turn.id] = self._last
-        if self._last is None:
+        self._current = None if ask is not None and not ask.generates else turn
+        self._by_id[turn.id] = self._current
+        if self._current is None:
             return Chunk(API)
         self._places[turn] = len(self.turns)
         self.turns.append(turn)
@@ -255,16 +254,16 @@ class RealtimeReader:
 
     def _error(self, item: int, error: object) -> None:
         """Note an error: of the request that it names, or of the session if no turn has begun."""
-        given = error if isinstance(error, dict) else {}
-        code = text(given.get("code")) or text(given.get("type")) or None
-        running = self._last is not None and self._last.end is None
-        if self._errors_end_turns and self._last is not None and running:
-            self._last.end, self._last.outcome, self._last.error = item, "error", code
-        elif (ask := self._refused(text(given.get("event_id")), code)) is not None:
+        fields = error if isinstance(error, dict) else {}
+        code = text(fields.get("code")) or text(fields.get("type")) or None
+        is_running = self._current is not None and self._current.end is None
+        if self._errors_end_turns and self._current is not None and is_running:
+            self._current.end, self._current.outcome, self._current.error = item, "error", code
+        elif (ask := self._refused(text(fields.get("event_id")), code)) is not None:
             del self._asks[ask.item]
             self.turns.append(TurnDraft(item, responses.REQUEST, ask.item, item, "error", error=code))
         elif not self.turns:
-            self.fault = item, ReportedError(code, text(given.get("message")) or None)
+            self.fault = item, ReportedError(code, text(fields.get("message")) or None)
 
     def _refused(self, id: str, code: str | None) -> _Ask | None:
         """Return the request for a response that an error refuses."""
@@ -272,7 +271,9 @@ class RealtimeReader:
             return next(iter(self._asks.values()), None)
         if id:
             return self._asks.get(self._items_by_event.get(id, -1))
-        return next(reversed(self._asks.values()), None) if code == _BUSY else None
+        # An error that names no event refuses the last request only if another response is running.
+        is_busy = code == "conversation_already_has_active_response"
+        return next(reversed(self._asks.values()), None) if is_busy else None
 
 
 def _message(data: bytes) -> _Message:
@@ -286,12 +287,12 @@ def _message(data: bytes) -> _Message:
 
 def _format(holder: JsonObject, side: str) -> AudioFormat | None:
     """Return the format of the audio of one side (`input`, `output`), as a session or a response names it."""
-    found: Any = holder.get("audio")
+    format: Any = holder.get("audio")
     for name in (side, "format"):
-        found = found.get(name) if isinstance(found, dict) else None
-    if isinstance(found, dict):
-        return audio.named(found.get("type"), found.get("rate"))
-    return audio.named(holder.get(f"{side}_audio_format"))
+        format = format.get(name) if isinstance(format, dict) else None
+    if isinstance(format, dict):
+        return audio.format_named(format.get("type"), format.get("rate"))
+    return audio.format_named(holder.get(f"{side}_audio_format"))
 
 
 def is_microphone(message: bytes) -> bool:
@@ -300,8 +301,8 @@ def is_microphone(message: bytes) -> bool:
 
 
 def audio_in(message: bytes) -> bytes:
-    found = _message(message)
-    return audio.bytes_of(text(found.audio if found.type == _APPEND else found.delta))
+    fields = _message(message)
+    return audio.bytes_of(text(fields.audio if fields.type == _APPEND else fields.delta))
 
 
 def _end(status: str, response: JsonObject) -> tuple[TurnOutcome, str | None, ReportedError | None]:
@@ -326,13 +327,13 @@ def _details(usage: JsonObject, side: str) -> JsonObject:
 
 
 def _turn_tokens(usage: JsonObject) -> TurnTokens:
-    counts, taken, given = tokens(usage), _details(usage, "input"), _details(usage, "output")
+    counts, input_counts, output_counts = tokens(usage), _details(usage, "input"), _details(usage, "output")
     return TurnTokens(
         input=counts.input,
-        input_text=count(taken.get("text_tokens")),
-        input_audio=count(taken.get("audio_tokens")),
+        input_text=count(input_counts.get("text_tokens")),
+        input_audio=count(input_counts.get("audio_tokens")),
         input_cached=counts.cache_read,
         output=counts.output,
-        output_text=count(given.get("text_tokens")),
-        output_audio=count(given.get("audio_tokens")),
+        output_text=count(output_counts.get("text_tokens")),
+        output_audio=count(output_counts.get("audio_tokens")),
     )

@@ -61,8 +61,12 @@ BY_API: Final = {dialect.api: dialect for dialect in (*DIALECTS, *VOICE)}
 
 def shipped_texts() -> dict[str, str]:
     """Return the declarations of this package as TOML, by the names of their files."""
-    found = sorted(files(compiler.__package__).joinpath("wires").iterdir(), key=lambda one: one.name)
-    return {one.name.removesuffix(".toml"): one.read_text("utf-8") for one in found if one.name.endswith(".toml")}
+    files_in_order = sorted(files(compiler.__package__).joinpath("wires").iterdir(), key=lambda file: file.name)
+    return {
+        file.name.removesuffix(".toml"): file.read_text("utf-8")
+        for file in files_in_order
+        if file.name.endswith(".toml")
+    }
 
 
 @functools.cache
@@ -78,67 +82,73 @@ def declared(declarations: str | None) -> tuple[DeclaredDialect, ...]:
 
     One with the name of a dialect of this package replaces that.
     """
-    own: dict[str, DeclaredDialect] = {}
-    for table in _listed(declarations):
+    dialects: dict[str, DeclaredDialect] = {}
+    for table in _declared_tables(declarations):
         try:
             dialect = compiler.compile(table, [*BY_API])
         except (DeclarationError, RecursionError):  # they were checked when they were given: the tape was changed
             continue
-        own[dialect.api] = dialect
-    return *own.values(), *(one for one in shipped() if one.api not in own)
+        dialects[dialect.api] = dialect
+    return *dialects.values(), *(dialect for dialect in shipped() if dialect.api not in dialects)
 
 
 @functools.lru_cache(64)
-def ways(declarations: str | None) -> tuple[tuple[DeclaredDialect, Alternative], ...]:
+def alternatives(declarations: str | None) -> tuple[tuple[DeclaredDialect, Alternative], ...]:
     """Return the ways to recognise each declared dialect, in their order."""
-    return tuple((dialect, way) for dialect in declared(declarations) for way in dialect.match)
+    return tuple((dialect, alternative) for dialect in declared(declarations) for alternative in dialect.match)
 
 
-class Ways(NamedTuple):
+class Alternatives(NamedTuple):
     """Ways to recognise a declared dialect: those that need no event, and those that have to see the first one."""
 
     by_exchange: tuple[tuple[DeclaredDialect, Alternative], ...]
     by_event: tuple[tuple[DeclaredDialect, Alternative], ...]
 
 
-def ways_of(declarations: str | None, method: str, path: str) -> Ways:
+def alternatives_of(declarations: str | None, method: str, path: str) -> Alternatives:
     """Return the ways by which requests of a method to a path may be recognised."""
     # Paths may differ in each request, by a tenant, a model or an id in them.
-    return _ways_of(declarations, method, _path_words(declarations).known_part(path))
+    return _alternatives_of(declarations, method, _path_words(declarations).known_part(path))
 
 
 @functools.lru_cache(64)
 def _path_words(declarations: str | None) -> matching.PathWords:
-    return matching.PathWords([pattern for _, way in ways(declarations) for pattern in way.patterns])
+    return matching.PathWords(
+        [pattern for _, alternative in alternatives(declarations) for pattern in alternative.patterns]
+    )
 
 
 @functools.lru_cache(256)
-def _ways_of(declarations: str | None, method: str, path: str) -> Ways:
-    fitting = [(dialect, way) for dialect, way in ways(declarations) if way.may_ask(method, path)]
-    return Ways(
-        tuple((dialect, way) for dialect, way in fitting if way.first is None),
-        tuple((dialect, way) for dialect, way in fitting if way.first is not None),
+def _alternatives_of(declarations: str | None, method: str, path: str) -> Alternatives:
+    possible = [
+        (dialect, alternative)
+        for dialect, alternative in alternatives(declarations)
+        if alternative.may_ask(method, path)
+    ]
+    return Alternatives(
+        tuple((dialect, alternative) for dialect, alternative in possible if alternative.first is None),
+        tuple((dialect, alternative) for dialect, alternative in possible if alternative.first is not None),
     )
 
 
 def is_posted_to(path: str, declarations: str | None = None) -> bool:
     """Return True if calls of a decoded API are posted to a path, on any server."""
-    return operation.is_api(path) or any(way.is_at(path) for _, way in ways(declarations))
+    return operation.is_api(path) or any(alternative.is_at(path) for _, alternative in alternatives(declarations))
 
 
-def _listed(declarations: str | None) -> list[dict[str, object]]:
+def _declared_tables(declarations: str | None) -> list[dict[str, object]]:
     try:
-        found = json.loads(declarations or "[]")
+        tables = json.loads(declarations or "[]")
     except (ValueError, TypeError, RecursionError):  # on a tape that was changed, a number may stand here
         return []
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    return [table for table in tables if isinstance(table, dict)] if isinstance(tables, list) else []
 
 
-def named(api: str | None, declarations: str | None = None) -> Dialect | None:
+def dialect_named(api: str | None, declarations: str | None = None) -> Dialect | None:
     """Return the dialect with a name, built in or declared; None if there is none."""
     if api is None or api == "unknown" or api in BY_API:
         return BY_API.get(api or "")
-    return next((one for one in declared(declarations) if one.api == api), None)
+    return next((dialect for dialect in declared(declarations) if dialect.api == api), None)
 
 
 def tokens(chunk: Chunk) -> Tokens:

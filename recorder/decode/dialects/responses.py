@@ -99,8 +99,6 @@ _PROVIDER_RUN: Final = frozenset({
     "tool_search_call", "web_search_call",
 })  # fmt: skip
 """The items that are finished when the provider has run their tool."""
-_RESULT: Final = "_call_output"
-"""The end of the types of items with the result of a tool: `shell_call_output`, …"""
 
 _ENDS: Final = frozenset({
     "response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done",
@@ -140,10 +138,10 @@ class _Stream:
     Items that are known by their ids only have places of their own, from the highest down.
     """
 
-    __slots__ = ("_calls", "_given", "_places", "_seen")
+    __slots__ = ("_calls", "_givers", "_places", "_seen")
 
     def __init__(self) -> None:
-        self._given: dict[tuple[str, int | None], str] = {}
+        self._givers: dict[tuple[str, int | None], str] = {}
         self._seen: Counter[str] = Counter()
         self._calls: set[str] = set()
         self._places: dict[str, int] = {}
@@ -181,7 +179,7 @@ class _Stream:
         place = index(payload.get("output_index"))
         if place is None:
             place = self._place(payload, payload.get("item_id"))
-        if (field, place) not in self._given:
+        if (field, place) not in self._givers:
             self._give(field, place, kind)
         if field == _CONTENT:
             return Chunk(API, "", "", (Piece(0, delta, "", "", (), None, place),), True, False, False, None, fault)
@@ -255,11 +253,11 @@ class _Stream:
 
     def _give(self, field: str, place: int | None, kind: str) -> str:
         """Note that an event of this kind gives a field; return the kind of the first that did."""
-        first = self._given.get((field, place))
-        if first is None:
-            first = self._given[field, place] = kind
+        giver = self._givers.get((field, place))
+        if giver is None:
+            giver = self._givers[field, place] = kind
             self._seen[field] += kind not in _WHOLE
-        return first
+        return giver
 
     def _missing(self, parts: list[_Part], kind: str) -> list[_Part]:
         """Return those of a response's parts that have not come yet.
@@ -267,12 +265,13 @@ class _Stream:
         If at least as many items brought a field as there are in the response, all of it has come, at any place; so has
         a call whose id has come, where servers give several items one place.
         """
-        whole = Counter(field for field, _ in {(part.field, part.place) for part in parts})
-        called = {part.place for part in parts if part.field == _CALL and part.id in self._calls}
+        item_counts = Counter(field for field, _ in {(part.field, part.place) for part in parts})
+        called_places = {part.place for part in parts if part.field == _CALL and part.id in self._calls}
         missing = [
             part
             for part in parts
-            if self._seen[part.field] < whole[part.field] and not (part.place in called and self._seen[part.field])
+            if self._seen[part.field] < item_counts[part.field]
+            and not (part.place in called_places and self._seen[part.field])
         ]
         return self._unseen(missing, kind)
 
@@ -280,7 +279,7 @@ class _Stream:
         """Return the texts of a whole response that came before, where its items have the places of those that came."""
         finals: list[FinalText] = []
         for field in _NAMES:
-            received = {place for name, place in self._given if name == field}
+            received = {place for name, place in self._givers if name == field}
             texts = [part for part in parts if part.field == field and part.text]
             if received and received == {part.place for part in texts}:
                 finals += _joined(texts, 3)
@@ -323,7 +322,7 @@ def _is_run_by_provider(item: object) -> bool:
 
 def _is_result(item: object) -> bool:
     """Return True if an item is the result of a tool: one in an answer is of a tool that the provider ran."""
-    return isinstance(item, dict) and text(item.get("type")).endswith(_RESULT)
+    return isinstance(item, dict) and text(item.get("type")).endswith("_call_output")  # `shell_call_output`, …
 
 
 def _item(item: Any, place: int | None) -> Iterator[_Part]:
@@ -334,7 +333,7 @@ def _item(item: Any, place: int | None) -> Iterator[_Part]:
         name, key = _BUILT_IN[kind] if kind in _BUILT_IN else (text(item.get("name")), _CALLS[kind])
         yield _Part(_CALL, place, name, text(item.get("call_id")) or text(item.get("id")))
         # A call of the computer has one action, or a list of them.
-        yield _Part(_ARGUMENTS, place, _written(item.get(key)) or _written(item.get(f"{key}s")))
+        yield _Part(_ARGUMENTS, place, _text_or_json(item.get(key)) or _text_or_json(item.get(f"{key}s")))
     elif kind == "message" and item.get("role") in (None, "assistant"):
         yield from _parts(item.get("content"), place)
     elif kind == "reasoning":
@@ -353,7 +352,7 @@ def _parts(parts: object, place: int | None) -> Iterator[_Part]:
             yield _Part(field, place, text(part.get(key)))
 
 
-def _written(value: object) -> str:
+def _text_or_json(value: object) -> str:
     return compact(value) if isinstance(value, dict | list) else text(value)
 
 

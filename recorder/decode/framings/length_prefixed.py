@@ -41,14 +41,14 @@ class Message(NamedTuple):
 def messages(data: bytes, framing: str) -> Iterator[Message]:
     """Yield the messages of a body, up to the one that ends the stream. One that the end cuts off is left out."""
     start, size = 0, len(data)
-    last, _ = _LAST.get(framing, (0, ""))
+    last_flag, _ = _LAST.get(framing, (0, ""))
     while size - start >= PREFIX.size:
         flags, length = PREFIX.unpack_from(data, start)
         end = start + PREFIX.size + length
         if end > size:
             return
-        yield Message(start, end, flags, bool(flags & last))
-        if flags & last:
+        yield Message(start, end, flags, bool(flags & last_flag))
+        if flags & last_flag:
             return
         start = end
 
@@ -58,10 +58,10 @@ def fields(raw: bytes, framing: str, coding: str | None) -> tuple[str, str]:
 
     `coding` is that of compressed payloads.
     """
-    last, name = _LAST.get(framing, (0, ""))
+    last_flag, name = _LAST.get(framing, (0, ""))
     payload = raw[PREFIX.size :]
-    shown = text(raw, coding)
-    return name if raw and raw[0] & last else "message", payload.hex() if shown is None else shown
+    content = text(raw, coding)
+    return name if raw and raw[0] & last_flag else "message", payload.hex() if content is None else content
 
 
 def text(raw: bytes, coding: str | None) -> str | None:
@@ -73,9 +73,9 @@ def text(raw: bytes, coding: str | None) -> str | None:
             return None
         payload = plain.data
     try:
-        found = payload.decode()
+        decoded = payload.decode()
     except UnicodeDecodeError as error:
         if error.reason != "unexpected end of data":
             return None
-        found = payload[: error.start].decode()  # the beginning of a longer text may end within a character
-    return None if _CONTROLS.search(found) else found
+        decoded = payload[: error.start].decode()  # the beginning of a longer text may end within a character
+    return None if _CONTROLS.search(decoded) else decoded

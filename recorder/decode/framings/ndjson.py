@@ -44,15 +44,15 @@ def looks_like(data: bytes) -> bool:
 
     A stream that was cut after its first line is recognised if that line says that more was to come.
     """
-    head, _, rest = data.removeprefix(_BOM).lstrip(_SPACE).partition(b"\n")
-    is_followed = rest.lstrip(_SPACE).startswith(b"{")
+    head, _, remainder = data.removeprefix(_BOM).lstrip(_SPACE).partition(b"\n")
+    is_followed = remainder.lstrip(_SPACE).startswith(b"{")
     # Most answers are one document on one line, which is parsed once: a key may hide behind escapes.
     if not head.startswith(b"{") or not (is_followed or b"done" in head or b"\\" in head):
         return False
-    first = _object(_text(head))
-    if first is None:
+    line_object = _object(_text(head))
+    if line_object is None:
         return False
-    return is_followed or (first.get("done") is False and isinstance(first.get("model"), str))
+    return is_followed or (line_object.get("done") is False and isinstance(line_object.get("model"), str))
 
 
 def is_document(data: bytes) -> bool:
@@ -61,10 +61,10 @@ def is_document(data: bytes) -> bool:
     A line of such a stream is a whole object, so that one of a bracket alone begins a document.
     """
     body = data.removeprefix(_BOM).lstrip(_SPACE)
-    head, newline, rest = body.partition(b"\n")
+    head, newline, remainder = body.partition(b"\n")
     if newline and head.rstrip(_SPACE) in (b"{", b"["):
         return True
-    return bool(rest.strip(_SPACE)) and _object(_text(head)) is None and _object(_text(body)) is not None
+    return bool(remainder.strip(_SPACE)) and _object(_text(head)) is None and _object(_text(body)) is not None
 
 
 def is_object(data: bytes) -> bool:

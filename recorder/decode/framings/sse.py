@@ -1,8 +1,19 @@
 """Bytes in, server-sent events and comments out, each with the byte range it came from.
 
-Follows the event stream format of the WHATWG HTML standard, section 9.2 (parsing and interpretation), to the letter. A
-block that the standard discards at the end of the stream is not an event; `Cursor.finish` returns it separately for
-lenient callers. No clock, no JSON and no dialect: `payloads` reads the data, `decoder` adds the timestamps.
+Follows the event stream format of the WHATWG HTML standard, section 9.2 (parsing and interpretation), to the letter:
+
+- The bytes are UTF-8, whatever the content type says; invalid ones become U+FFFD and are never an error. One BOM at
+  the start is skipped, a second is part of a field's name.
+- A line ends at CRLF, LF or CR, and at no other character. A CR ends it at once, and an LF behind it belongs to it:
+  so an event is not held back until the next byte.
+- A line that begins with a colon is a comment. Else the name ends at the first colon, and one space behind that goes;
+  without a colon all of it is the name. Names are literal, and unknown fields are ignored, `error` and bare JSON too.
+- `data` lines are joined by LF; of `event` the last holds, for one block; `id` holds for all later events, and one
+  with NUL is ignored; `retry` is digits only.
+- A blank line dispatches the block, if it has data: `data` alone is an event with "", a block without any is none.
+- A block that the end of the stream cuts off is no event; `EventCursor.finish` returns it for lenient callers.
+
+No clock, no JSON and no dialect: `payloads` reads the data, `decoder` adds the timestamps.
 """
 
 import re
@@ -14,8 +25,6 @@ _BLANK_LINES = re.compile(rb"[\r\n]++")
 # Nearly every event of nearly every API: one data line, with its type before it or not, then the blank line.
 # Possessive, so that a miss costs one scan.
 _TYPICAL = re.compile(rb"(?:event: ([^\r\n]*+)(?:\n|\r\n))?+data: ([^\r\n]*+)(?:\n\n|\r\n\r(\n?))")
-# A retry time is in milliseconds; 18 digits are 30 million years and always fit 64 bits.
-_RETRY_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +130,7 @@ class EventCursor:
             self.id = value.decode("utf-8", "replace")
         elif name == b"error":
             self.has_error = True
-        elif name == b"retry" and value.isdigit() and len(value) <= _RETRY_DIGITS:
+        elif name == b"retry" and value.isdigit() and len(value) <= 18:  # in ms: 18 digits always fit 64 bits
             self.retry = int(value)
 
     def _dispatch(self, end: int) -> Event | None:

@@ -64,7 +64,7 @@ class Incoming:
     def feed(self, data: bytes) -> list[WebSocketMessage]:
         """Return the messages that these bytes complete."""
         self._data += data
-        return list(self._parser.run(whole=False))
+        return list(self._parser.run(is_final=False))
 
 
 def frame_ends(data: bytes) -> list[int]:
@@ -84,7 +84,7 @@ def payloads(data: bytes) -> Iterator[tuple[int, list[tuple[int, int, bytes]]]]:
     Each has its byte range and the key that masks it, "" for none; before them, the first byte of the first frame: its
     opcode, and `COMPRESSED`. A message that was cut off is the last.
     """
-    start, first, frames = 0, 0, list[tuple[int, int, bytes]]()
+    start, first_byte, frames = 0, 0, list[tuple[int, int, bytes]]()
     for end in frame_ends(data):
         at = start + {126: 4, 127: 10}.get(data[start + 1] & 0x7F, 2)
         key = data[at : at + 4] if data[start + 1] & 0x80 else b""
@@ -92,20 +92,20 @@ def payloads(data: bytes) -> Iterator[tuple[int, list[tuple[int, int, bytes]]]]:
         if data[start] & 0x08:
             yield data[start], [frame]
         else:
-            first = first if frames else data[start]
+            first_byte = first_byte if frames else data[start]
             frames.append(frame)
             if data[start] & 0x80:
-                yield first, frames
+                yield first_byte, frames
                 frames = []
         start = end
-    rest = data[start:]
-    if len(rest) > 14:  # the longest head
-        at = {126: 4, 127: 10}.get(rest[1] & 0x7F, 2)
-        key = rest[at : at + 4] if rest[1] & 0x80 else b""
-        first = first if frames else rest[0]
+    remainder = data[start:]
+    if len(remainder) > 14:  # the longest head
+        at = {126: 4, 127: 10}.get(remainder[1] & 0x7F, 2)
+        key = remainder[at : at + 4] if remainder[1] & 0x80 else b""
+        first_byte = first_byte if frames else remainder[0]
         frames.append((start + at + len(key), len(data), key))
     if frames:
-        yield first, frames
+        yield first_byte, frames
 
 
 def masked(payload: bytes, key: bytes) -> bytes:
@@ -134,13 +134,13 @@ class _FrameParser:
         self._parts: list[bytes] = []
         self._inflated = 0
 
-    def run(self, *, whole: bool = True) -> Iterator[WebSocketMessage]:
-        """Yield all messages that there are; unless the data are the `whole`, a frame waits for the rest of it."""
+    def run(self, *, is_final: bool = True) -> Iterator[WebSocketMessage]:
+        """Yield all messages that there are; unless the data are `is_final`, a frame waits for the rest of it."""
         size = len(self._data)
         while (start := self._at) < size:
             is_control = bool(self._data[start] & 0x08)
             end = _end(self._data, start)
-            if end > size and not whole:
+            if end > size and not is_final:
                 return
             end = self._at = min(end, size + 1)
             try:
@@ -174,14 +174,11 @@ class _FrameParser:
                     return WebSocketMessage(start, len(self._data), "limit", b"")
                 self._parts.append(payload)
                 if frame.message_finished:
-                    return self._whole("text" if frame.opcode is Opcode.TEXT else "binary", end)
+                    kind: Kind = "text" if frame.opcode is Opcode.TEXT else "binary"
+                    message = WebSocketMessage(self._start, end, kind, b"".join(self._parts))
+                    self._start, self._parts = None, []
+                    return message
         return None
-
-    def _whole(self, kind: Kind, end: int) -> WebSocketMessage:
-        assert self._start is not None
-        message = WebSocketMessage(self._start, end, kind, b"".join(self._parts))
-        self._start, self._parts = None, []
-        return message
 
 
 def _end(data: bytes | bytearray, start: int) -> int:

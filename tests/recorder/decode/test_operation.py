@@ -86,7 +86,7 @@ def exchange(path: str, method: str = "POST", model: str | None = None) -> Excha
 @each_case(("path", "name"), [(path, name) for name, paths in PATHS.items() for path in paths])
 def test_the_path_of_a_post_names_the_operation_for_any_answer(path: str, name: str) -> None:
     for api in (None, "unknown", "openai.chat", "openai.embeddings"):
-        assert operation(exchange(path, model="m"), registry.named(api)) == name
+        assert operation(exchange(path, model="m"), registry.dialect_named(api)) == name
 
 
 def test_every_operation_is_described_and_every_generation_is_one() -> None:
@@ -111,7 +111,7 @@ def test_what_only_looks_whether_a_server_is_there_is_no_generation(method: str,
 )  # fmt: skip
 def test_a_list_of_models_and_a_look_at_one_are_no_generations(path: str) -> None:
     for api in (None, "unknown"):
-        assert operation(exchange(path, "GET"), registry.named(api)) == "models"
+        assert operation(exchange(path, "GET"), registry.dialect_named(api)) == "models"
 
 
 @each_case("path", ["/", "/health", "/api/version", "/v1/chat/completions", f"{GEMINI}:generateContent"])
@@ -128,12 +128,12 @@ def test_a_get_without_an_answer_of_a_known_api_is_something_else(path: str) -> 
 )  # fmt: skip
 def test_behind_a_path_that_is_not_known_the_answer_decides(api: str, name: str) -> None:
     for path in ("/invocations", "/", "/v2/anything", "/endpoints/e/invocations-response-stream"):
-        assert operation(exchange(path, model="m"), registry.named(api)) == name
-    assert operation(exchange("/v1/responses/resp_1?stream=true", "GET"), registry.named(api)) == name
+        assert operation(exchange(path, model="m"), registry.dialect_named(api)) == name
+    assert operation(exchange("/v1/responses/resp_1?stream=true", "GET"), registry.dialect_named(api)) == name
 
 
 def test_an_interaction_is_a_generation_where_it_is_streamed_not_where_it_is_polled_or_cancelled() -> None:
-    dialect = registry.named("gemini.interactions")
+    dialect = registry.dialect_named("gemini.interactions")
     for path, method, name in (
         ("/v1beta/interactions/v1_x?stream=true&last_event_id=e7", "GET", "generate_content"),
         ("/v1beta/interactions/v1_x?include_input=true", "GET", "other"),
@@ -155,7 +155,7 @@ def test_an_interaction_is_a_generation_where_it_is_streamed_not_where_it_is_pol
 )
 def test_a_stored_answer_that_is_read_or_changed_is_no_generation(path: str, method: str, name: str) -> None:
     for api in ("openai.responses", "openai.chat"):
-        assert operation(exchange(path, method), registry.named(api)) == name
+        assert operation(exchange(path, method), registry.dialect_named(api)) == name
 
 
 @each_case(
@@ -176,9 +176,9 @@ def test_a_resumed_stream_names_its_response(path: str, method: str, id: str | N
 
 def test_without_an_answer_a_post_that_names_a_model_wanted_one() -> None:
     for api in (None, "unknown"):
-        assert operation(exchange("/v2/anything", model="m"), registry.named(api)) == "chat"
-        assert operation(exchange("/v2/anything"), registry.named(api)) == "other"
-        assert operation(exchange("/v2/anything", "PUT", model="m"), registry.named(api)) == "other"
+        assert operation(exchange("/v2/anything", model="m"), registry.dialect_named(api)) == "chat"
+        assert operation(exchange("/v2/anything"), registry.dialect_named(api)) == "other"
+        assert operation(exchange("/v2/anything", "PUT", model="m"), registry.dialect_named(api)) == "other"
 
 
 @each_case(

@@ -379,7 +379,7 @@ def test_the_size_of_audio_is_read_from_its_base64(size: int) -> None:
     ],
 )
 def test_a_format_is_known_by_its_name_and_rate(name: object, rate: object, bytes_a_second: int | None) -> None:
-    format = audio.named(name, rate)
+    format = audio.format_named(name, rate)
     assert (None if format is None else 1_000_000_000 * 1000 // format.duration_ns(1000)) == bytes_a_second
 
 

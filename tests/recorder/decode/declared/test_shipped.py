@@ -428,8 +428,8 @@ def test_a_token_alone_is_not_of_tgi_nor_a_content_of_llamacpp() -> None:
     ["/{}/v1/chat/completions?{}", "/v1/{}/tasks/t:subscribe?{}", "/ai/run/{}/{}/m", "/runs/{}/stream", "/{}/{}"],
 )
 def test_paths_that_differ_in_ids_alone_are_looked_up_once_and_right(path):
-    found = [registry.ways_of(None, "POST", path.format(id, id)) for id in ("a", "b-1", "")]
+    found = [registry.alternatives_of(None, "POST", path.format(id, id)) for id in ("a", "b-1", "")]
     assert found[0] is found[1]
     for id, ways in zip(("a", "b-1", ""), found, strict=True):
-        expected = [one for one in registry.ways(None) if one[1].may_ask("POST", path.format(id, id))]
+        expected = [one for one in registry.alternatives(None) if one[1].may_ask("POST", path.format(id, id))]
         assert sorted([*ways.by_exchange, *ways.by_event], key=expected.index) == expected
