@@ -4,8 +4,9 @@ Entries and reads are gathered first, and become one frame when they are sent. E
 ones have not acknowledged: the last of them are those that the present writer has not got yet.
 """
 
+import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol
 
@@ -49,12 +50,15 @@ _Read = tuple[ReadSource, int, int | None, bytes]
 
 
 class FrameQueue:
-    """Gathered entries and reads, and the frames that are not acknowledged; `size` are the bytes of all."""
+    """Gathered entries and reads, and the frames that are not acknowledged; `size` are the bytes of all.
 
-    __slots__ = ("_clock", "_entries", "_frames", "_gathered", "_reads", "_unsent", "seq", "size")
+    Reads are refused where `size` would pass `limit`. `on_read` is called with the first read that is gathered.
+    """
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    __slots__ = ("_clock", "_entries", "_frames", "_gathered", "_reads", "_unsent", "limit", "on_read", "seq", "size")
+
+    def __init__(self, clock: Clock, limit: int = sys.maxsize, on_read: Callable[[], None] = lambda: None) -> None:
+        self._clock, self.limit, self.on_read = clock, limit, on_read
         self._frames: deque[UnacknowledgedFrame] = deque()
         self._entries, self._reads = list[journal.Entry](), list[_Read]()
         """Gathered entries, and reads in their order. Reads are sorted when they are sent: each stream's own lists
@@ -91,13 +95,26 @@ class FrameQueue:
         if self._gathered > _JOINED_BYTES:
             self.encode()
 
-    def read(self, source: ReadSource, at_ns: int, relayed_ns: int | None, data: bytes, size: int) -> None:
-        """Gather a read of `size` bytes."""
+    def read(self, source: ReadSource, at_ns: int, relayed_ns: int | None, data: bytes, size: int) -> bool:
+        """Gather a read of `size` bytes; return False if there is no room for it. Every read comes this way."""
+        if self.size + size > self.limit:
+            return False
+        if not self._reads:
+            self.on_read()
         self._reads.append((source, at_ns, relayed_ns, data))
         self.size += size
         self._gathered += size
         if self._gathered > _JOINED_BYTES:
             self.encode()
+        return True
+
+    def has_room_for_request(self, size: int) -> bool:
+        """Return True if a request body may be kept: bodies leave a quarter of the room to responses."""
+        return self.size + size <= self.limit // 4 * 3
+
+    def admits(self) -> bool:
+        """Return True if another exchange may be recorded: frames that must not be lost have a bound, too."""
+        return self.size <= 2 * self.limit
 
     def encode(self) -> None:
         """Make one frame of all that was gathered."""

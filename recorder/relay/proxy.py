@@ -72,7 +72,7 @@ _RESUMED_NS = 20_000_000
 _STALL_NS = 60_000_000_000
 _STALL_LOOK_SECONDS = 5.0
 _LAG_NS = int(LAG_SECONDS * 1e9)
-_KEPT_OFF = frozenset((b"host", b"content-length", b"expect", b"x-wiretape-label"))
+_KEPT_OFF = guard.HOP_BY_HOP | {b"host", b"content-length", b"expect", b"x-wiretape-label"}
 """Headers of a request that upstream does not get as they came."""
 _ACCEPT = b"accept-encoding"
 _INFORMED_OFF = frozenset((b"x-wiretape-id", b"content-length"))
@@ -398,7 +398,9 @@ class RelayedExchange(Responder):
     def _passed_headers(self) -> Headers:
         """Return the request's headers for upstream, without those of the connection."""
         request, authorization = self._request, self._upstream.authorization
-        headers = guard.end_to_end(self._headers, without=_KEPT_OFF)
+        headers = [pair for pair in self._headers if pair[0] not in _KEPT_OFF]
+        if b"connection" in request.spelling and (names := guard.named_by_connection(request.headers)):
+            headers = [pair for pair in headers if pair[0] not in names]
         if authorization and b"authorization" not in request.spelling:
             headers.append((b"authorization", authorization))
         if b"content-length" in request.spelling:

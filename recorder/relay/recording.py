@@ -53,7 +53,7 @@ class ClientSide:
         self.bytes += size
         relayed_ns = None if relayed is None else relayed - self._t0
         is_kept = self.bytes <= self._storable
-        if not is_kept or not self._tap.offer(self, at - self._t0, relayed_ns, data, size):
+        if not is_kept or not self._tap.frames.read(self, at - self._t0, relayed_ns, data, size):
             self._storable = -1
             self.gap += size
             self._tap.counts.dropped_bytes += size
@@ -67,15 +67,17 @@ class ExchangeFrames(ConnectionFacts):
     """
 
     __slots__ = (
-        "_client", "_clock", "_described", "_end", "_gap", "_head", "_request", "_started_ns", "_storable", "_tap",
-        "_unrecorded", "_upload", "boot_ns", "bytes", "client_closed_ns", "id", "seq",
+        "_client", "_clock", "_described", "_end", "_frames", "_gap", "_head", "_put", "_request", "_started_ns",
+        "_storable", "_tap", "_unrecorded", "_upload", "boot_ns", "bytes", "client_closed_ns", "id", "seq",
     )  # fmt: skip
 
     is_client = False
 
     def __init__(self, tap: Tap, clock: Clock, id: str) -> None:
         super().__init__(clock.now())
-        self._tap, self._clock, self.id = tap, clock, id
+        self._tap, self._clock, self.id, self._frames = tap, clock, id, tap.frames
+        self._put: Callable[[journal.Entry], None] = tap.put
+        """Sends a frame."""
         self._storable = STORED_BYTES
         self._gap = self.bytes = self.seq = 0
         self._upload: _UploadProgress | None = None
@@ -105,17 +107,17 @@ class ExchangeFrames(ConnectionFacts):
         Where there is no room, its body is left out, but not its size and hash. Without body and size, the body comes
         in pieces: `upload`, `uploaded`.
         """
-        has_room = self._tap.has_room_for_request(min(len(frame.body or b""), REQUEST_STORED_BYTES))
+        has_room = self._frames.has_room_for_request(min(len(frame.body or b""), REQUEST_STORED_BYTES))
         if frame.body and not has_room:
             frame = msgspec.structs.replace(frame, body=None)
         if frame.body_size is None:
             self._upload = _UploadProgress(_length(frame.headers))
         elif frame.body is None:
             self._tap.counts.dropped_bytes += min(frame.body_size, REQUEST_STORED_BYTES)
-        self._unrecorded = not (has_room or self._tap.admits())
+        self._unrecorded = not (has_room or self._frames.admits())
         if self._unrecorded:
             self._tap.counts.unrecorded += 1
-            self._storable = -1
+            self._storable, self._put = -1, _send_nothing
         self._request = _begun(frame)
         self._tap.unstored.follow(self)
         if self._unrecorded:
@@ -138,7 +140,7 @@ class ExchangeFrames(ConnectionFacts):
         kept = data[: max(REQUEST_STORED_BYTES - start, 0)]
         if not kept:
             return
-        if upload.has_gap or self._unrecorded or not self._tap.has_room_for_request(len(kept)):
+        if upload.has_gap or self._unrecorded or not self._frames.has_room_for_request(len(kept)):
             upload.has_gap = True
             self._tap.counts.dropped_bytes += len(kept)
         else:
@@ -178,7 +180,7 @@ class ExchangeFrames(ConnectionFacts):
         t0, size = self.t0, len(data)
         self.bytes += size
         relayed_ns = None if relayed is None else relayed - t0
-        if self.bytes > self._storable or not self._tap.offer(self, at - t0, relayed_ns, data, size):
+        if self.bytes > self._storable or not self._frames.read(self, at - t0, relayed_ns, data, size):
             self._storable = -1
             self._gap += size
             self._tap.counts.dropped_bytes += size
@@ -266,10 +268,9 @@ class ExchangeFrames(ConnectionFacts):
         path, upstream = request["path"].partition("?")[0], request["upstream"]
         return Began(**request | {"path": _REDACTOR.path(path), "upstream": _REDACTOR.url(upstream)})
 
-    def _put(self, frame: journal.Entry) -> None:
-        """Send a frame."""
-        if not self._unrecorded:
-            self._tap.put(frame)
+
+def _send_nothing(frame: journal.Entry) -> None:
+    pass
 
 
 def _length(headers: list[tuple[bytes, bytes]]) -> int | None:
@@ -286,8 +287,9 @@ class _Unentered(ClientSide):
 class Unrecorded(ExchangeFrames):
     """An exchange that is relayed, but neither recorded nor counted as missing."""
 
-    def begin(self, frame: journal.Entry) -> None:
-        """Enter nothing."""
+    def begin(self, frame: journal.Begin) -> None:
+        """Enter nothing, from now on either."""
+        self._put = _send_nothing
 
     def read(self, at: int, relayed: int | None, data: bytes) -> None:
         """Enter nothing."""
@@ -295,6 +297,3 @@ class Unrecorded(ExchangeFrames):
     def switch(self) -> ClientSide:
         """Return a client's side that records nothing."""
         return _Unentered(self._tap, self.id, self.t0, storable=0)
-
-    def _put(self, frame: journal.Entry) -> None:
-        """Send nothing."""

@@ -275,9 +275,6 @@ class Http1Client:
 
     # httptools callbacks; each resets `_head_bytes` by the bytes of its read, which held more than a head
 
-    def on_message_begin(self) -> None:
-        self._target, self._headers, self._spelling = b"", [], {}
-
     def on_url(self, url: bytes) -> None:
         self._target += url
 
@@ -295,6 +292,7 @@ class Http1Client:
         method, version = parser.get_method().decode("ascii"), parser.get_http_version()
         keeps = parser.should_keep_alive()
         self._requests.append(Request(method, self._target, self._headers, version, keeps, self._spelling))
+        self._target, self._headers, self._spelling = b"", [], {}
 
     def on_body(self, body: bytes) -> None:
         self._head_bytes = -self._read_bytes
@@ -774,7 +772,7 @@ class _Listener:
             connection.setblocking(False)
             self.accepted += 1
             if len(self.clients) < self._limit:
-                stamped = Socket(connection, self._clock, self._kernel_time)
+                stamped = Socket(connection, self._clock, self._kernel_time, asks=False)
                 client = Http1Client(stamped, self._app, self._clock, self.clients.discard)
                 self.clients.add(client)
                 client.open()

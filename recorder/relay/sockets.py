@@ -200,6 +200,7 @@ class Socket:
     Nothing can have come before the time `since`: the kernel's times are checked by it.
     `unsent` counts the bytes that wait to be taken by the kernel, `written` all that were written. `has_ended`: the
     peer closed in good order, with nothing left unread, for which its kernel would have broken the connection.
+    It `asks` for receive times, unless its listening socket has: an accepted one inherits that.
     """
 
     __slots__ = (
@@ -208,7 +209,9 @@ class Socket:
         "has_kernel_time", "is_closed", "is_reading", "kernel_time", "loop", "since", "stamp", "unsent", "written",
     )  # fmt: skip
 
-    def __init__(self, sock: socket.socket, clock: Clock, kernel_time: KernelTime | None = None) -> None:
+    def __init__(
+        self, sock: socket.socket, clock: Clock, kernel_time: KernelTime | None = None, *, asks: bool = True
+    ) -> None:
         self._sock, self._clock, self.kernel_time = sock, clock, kernel_time
         self._now, self._receive_into, self._send = clock.now, sock.recvmsg_into, sock.send
         self.loop = asyncio.get_running_loop()
@@ -227,7 +230,7 @@ class Socket:
         self.unsent = self.written = 0
         self.stamp = self.since = 0
         self._poller = _Poller.of(self.loop)
-        if kernel_time is not None:
+        if kernel_time is not None and asks:
             ask_for_times(sock)
 
     def start(self, handler: Handler, *, is_read_to_end: bool = False) -> None:

@@ -23,7 +23,7 @@ from wiretape.recorder.decode.operation import is_covered
 from wiretape.recorder.errors import BY_EXIT_CODE, LASTING, TapeError, TapeGone, WiretapeError, WriterFailed
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.relay import link, sharing
-from wiretape.recorder.relay.frame_queue import FrameQueue, ReadSource
+from wiretape.recorder.relay.frame_queue import FrameQueue
 from wiretape.recorder.relay.link import Link
 from wiretape.recorder.relay.sharing import Share, WorkerPlace
 from wiretape.recorder.relay.unstored import UnstoredExchanges
@@ -88,8 +88,8 @@ class Tap:
         self._place = place or WorkerPlace()
         self._announced: journal.Deleting | None = None
         self._on_finished, self._on_trouble, self._on_notice = on_finished, on_trouble, on_notice
-        self._clock, self.queue_bytes = clock, queue_bytes
-        self._frames = FrameQueue(clock)
+        self._clock = clock
+        self.frames = FrameQueue(clock, queue_bytes, self._flush_reads)
         self._lost = self._flush_due = 0
         self._flush_at: asyncio.TimerHandle | None = None
         self._flush_wait = math.inf
@@ -175,7 +175,7 @@ class Tap:
         self._loop.call_later(_JOINING_SECONDS if process.pid is None else 0, self._reached.set)
         # The session comes first, and all kept frames follow at once, so that no flush comes between.
         process.sink.write(b"".join(journal.encode(0, frame) for frame in self._preamble()))
-        self._frames.send_again()
+        self.frames.send_again()
         self._flush()
         try:
             answer = await self._read_ready(process, attempt)
@@ -238,11 +238,11 @@ class Tap:
                 attempt = 0 if await self._handle_answers(self._process) else attempt
                 await _ended(self._process)
                 self._process = None
-            if self._gave_up or (self._closing and not self._frames):
+            if self._gave_up or (self._closing and not self.frames):
                 return
             self.counts.restarts += 1
             if was_own:  # else the relay that started it reports that
-                again = counted(len(self._frames), "frame")
+                again = counted(len(self.frames), "frame")
                 self._report(f"the writer ended; starting another (to be sent again: {again})")
             await asyncio.sleep(_BACKOFF_SECONDS[min(attempt, len(_BACKOFF_SECONDS) - 1)])
             attempt += 1
@@ -304,7 +304,7 @@ class Tap:
             self._count_finished(one)
 
     def _acknowledge(self, seq: int) -> None:
-        frames = self._frames.acknowledge(seq)
+        frames = self.frames.acknowledge(seq)
         if frames:
             self.counts.lag_ns = self._clock.now() - frames[0].at
         for frame in frames:
@@ -312,7 +312,7 @@ class Tap:
             self.counts.stored_exchanges += frame.begins
             for id in frame.ends:
                 self.unstored.drop(id)
-        if not self._frames:
+        if not self.frames:
             self._all_stored.set()
         if self.counts.trouble:
             self._report("")
@@ -357,13 +357,13 @@ class Tap:
 
     def give_up(self) -> None:
         """Stop storing: streams go on, and their unstored bytes are counted."""
-        self._frames.encode()
-        self._gave_up = True
+        self.frames.encode()
+        self._gave_up, self.frames.limit = True, -1
         self._count_pending_as_lost()
         self._all_stored.set()
 
     def _count_pending_as_lost(self) -> None:
-        for frame in self._frames.clear():
+        for frame in self.frames.clear():
             self._lost += frame.entries
             self.counts.dropped_bytes += frame.body
             self.counts.unrecorded += frame.begins
@@ -422,18 +422,13 @@ class Tap:
             return
         if isinstance(entry, journal.Begin):
             self._unfinished.add(entry.id)
-        self._frames.put(entry)
+        self.frames.put(entry)
         if self._flush_wait > PROMPT_SECONDS:
             self._flush_soon(GATHER_SECONDS if isinstance(entry, _MAY_WAIT) else PROMPT_SECONDS)
 
-    def offer(self, source: ReadSource, at_ns: int, relayed_ns: int | None, data: bytes, size: int) -> bool:
-        """Queue a read of `size` bytes; return False if there is no room for it. Every read comes this way."""
-        if self._frames.size + size > self.queue_bytes or self._gave_up:
-            return False
+    def _flush_reads(self) -> None:
         if self._flush_wait > GATHER_SECONDS:
             self._flush_soon(GATHER_SECONDS)
-        self._frames.read(source, at_ns, relayed_ns, data, size)
-        return True
 
     def _flush_soon(self, seconds: float) -> None:
         due = self._clock.now() + int(seconds * 1e9)
@@ -444,20 +439,12 @@ class Tap:
             self._flush_at.cancel()
         self._flush_due, self._flush_at = due, self._loop.call_later(seconds, self._flush)
 
-    def has_room_for_request(self, size: int) -> bool:
-        """Return True if a request body may be kept: bodies leave a quarter of the room to responses."""
-        return not self._gave_up and self._frames.size + size <= self.queue_bytes // 4 * 3
-
-    def admits(self) -> bool:
-        """Return True if another exchange may be recorded: frames that must not be lost have a bound, too."""
-        return not self._gave_up and self._frames.size <= 2 * self.queue_bytes
-
     def lag_ns(self) -> int:
         """Return the time from a frame's queueing to its commit: the last one's, or the oldest waiting one's age."""
         return max(self.counts.lag_ns, self._waiting_ns(self._clock.now()))
 
     def _waiting_ns(self, now: int) -> int:
-        oldest_at = self._frames.oldest_at
+        oldest_at = self.frames.oldest_at
         return 0 if oldest_at is None else now - oldest_at
 
     def totals(self) -> Totals:
@@ -475,13 +462,13 @@ class Tap:
             self._flush_at, self._flush_wait = None, math.inf
             if (late_ns := self._clock.now() - self._flush_due - _TIMER_NS) > _TIMER_NS:
                 self.on_late(self._flush_due, late_ns)
-        self._frames.encode()
+        self.frames.encode()
         if self._process is None or self._process.is_over or self._process.sink.is_closing():
             return  # the next writer gets all kept frames
         pipe = self._process.sink
-        while not self._frames.is_sent and pipe.get_write_buffer_size() <= _PIPE_BYTES:
-            pipe.write(self._frames.take_piece())
-        if not self._frames.is_sent:
+        while not self.frames.is_sent and pipe.get_write_buffer_size() <= _PIPE_BYTES:
+            pipe.write(self.frames.take_piece())
+        if not self.frames.is_sent:
             self._flush_soon(_LATER_SECONDS)
 
     async def close(self, grace: float = 10.0) -> int:
@@ -500,15 +487,15 @@ class Tap:
         if self._deadline_ns < self._heard_ns + int(_CUT_SECONDS * 1e9):
             self.cut()  # it was cut before, and the end of the workers has used up that time
         telling = asyncio.create_task(self._tell_what_is_left())
-        while self._frames and self._goes_on(grace):
+        while self.frames and self._goes_on(grace):
             self._all_stored.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_SECONDS):
                     await self._all_stored.wait()
-        if self._frames:
+        if self.frames:
             is_cut = self._clock.now() >= self._deadline_ns
             why = "recording was cut" if is_cut else f"for {grace:.2g} s the writer acknowledged nothing"
-            self._report(f"{counted(self._frames.entries, 'frame')} could not be stored: {why}")
+            self._report(f"{counted(self.frames.entries, 'frame')} could not be stored: {why}")
             self._watch()
         await self._end_writer(grace)
         telling.cancel()
@@ -518,7 +505,7 @@ class Tap:
 
     def _has_nothing(self) -> bool:
         """Return True if nothing was put but the session's end."""
-        return self._frames.seq == self._frames.entries == 1 and not self.counts.unrecorded
+        return self.frames.seq == self.frames.entries == 1 and not self.counts.unrecorded
 
     async def _leave(self) -> int:
         """Leave the writer before it is loaded: the frames are in its socket, and its answers of no use."""
@@ -562,13 +549,13 @@ class Tap:
         began = self._clock.now()
         until, leave_at = began + int(_LAST_SECONDS * 1e9), began + int(MEASURING_SECONDS * 1e9)
         while any(not task.done() for task in self._tasks[:1]) and (self._goes_on(grace) or self._clock.now() < until):
-            if self._is_hurried and not self._frames and self._clock.now() >= leave_at:
+            if self._is_hurried and not self.frames and self._clock.now() >= leave_at:
                 break
             await asyncio.wait(self._tasks[:1], timeout=_LOOK_SECONDS)
         async with self._starting:  # a start cancelled half-way would leave a process without an owner
             await self._cancel_tasks()
         if self._process is not None:
-            if self._frames or not self._is_hurried:  # else it ends by itself, and well
+            if self.frames or not self._is_hurried:  # else it ends by itself, and well
                 self._process.kill()
             await self._process.wait()
 

@@ -83,7 +83,7 @@ class ResponseHead:
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     named: guard.Named = field(default_factory=dict)
     """The values of the headers that its relaying depends on, as `guard.read_answer` has them."""
-    passed: Headers = field(default_factory=list)
+    passed: Sequence[tuple[bytes, bytes]] = ()
     """The headers to pass on."""
     framing: Framing | None = None
     keeps: bool = False

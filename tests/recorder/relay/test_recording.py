@@ -12,8 +12,9 @@ import pytest
 import uvloop
 
 from tests.support.frames import BODY, SESSION, STREAM, begin, bodies_of, reading, reads_of, upload
-from wiretape.recorder.clock import Clock
+from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.relay import recording
+from wiretape.recorder.relay.frame_queue import FrameQueue
 from wiretape.recorder.relay.recording import ExchangeFrames
 from wiretape.recorder.relay.tap import Tap
 from wiretape.recorder.tape.schema import FROM_CLIENT
@@ -80,7 +81,7 @@ def test_reads_without_room_are_a_counted_gap_and_the_body_is_an_exact_prefix(ta
         recording.begin(begin("e1"))
         for no, data in enumerate(pieces):
             recording.read(2000 + no, 2000 + no, data)
-        tap.queue_bytes += 100_000
+        tap.frames.limit += 100_000
         recording.read(3000, 3000, b"there is room again, but a hole would be before it")
         recording.end("end", None, 4000)
         dropped.append(tap.counts.dropped_bytes)
@@ -198,10 +199,7 @@ def test_the_protocol_the_trailers_and_the_error_of_a_stream_are_noted(tape: Pat
 def test_the_boot_clock_is_read_with_the_wall_clock_at_the_start() -> None:
     clock = Clock(now=lambda: 5, wall_ns=lambda: 0, boot_ns=lambda: 77)
     one = ExchangeFrames(
-        SimpleNamespace(
-            **dict.fromkeys(("admits", "put", "has_room_for_request"), lambda *_: True),
-            unstored=SimpleNamespace(follow=lambda _: None),
-        ),
+        SimpleNamespace(put=lambda _: None, frames=FrameQueue(clock), unstored=SimpleNamespace(follow=lambda _: None)),
         clock,
         "e1",
     )  # type: ignore[arg-type]
@@ -233,8 +231,7 @@ def test_without_room_for_a_whole_exchange_it_is_counted_and_forgotten_at_its_en
     calls: list[str] = []
     full: Any = SimpleNamespace(
         counts=counts,
-        has_room_for_request=lambda size: False,
-        admits=lambda: False,
+        frames=FrameQueue(SYSTEM, limit=-1),
         unstored=SimpleNamespace(
             follow=lambda one: calls.append("follow"),
             note_lack=lambda one: calls.append("lack"),

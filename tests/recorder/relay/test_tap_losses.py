@@ -44,13 +44,13 @@ def test_past_the_bound_reads_are_not_kept_but_what_was_kept_is_stored(tape: Pat
             for frame in (begin("e1"), head("e1")):
                 running.put(frame)
             source = Source("e1")
-            kept = [running.offer(source, seq, None, piece, len(piece)) for seq, piece in enumerate(pieces)]
+            kept = [running.frames.read(source, seq, None, piece, len(piece)) for seq, piece in enumerate(pieces)]
             assert kept == sorted(kept, reverse=True)
             assert 40 < sum(kept) < 50
             running.put(end("e1", pieces[: sum(kept)], gap=1000 * kept.count(False)))
             os.kill(running.pid or 0, signal.SIGCONT)
             await until(lambda: running.counts.recorded == 1)
-            assert running.offer(Source("e2"), 0, None, b"", 50_000)
+            assert running.frames.read(Source("e2"), 0, None, b"", 50_000)
 
     play(scenario())
 
