@@ -14,27 +14,23 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import httptools
-
 from wiretape.recorder.clock import SYSTEM, Clock, KernelTime
 from wiretape.recorder.plurals import counted
-from wiretape.recorder.relay import guard, local
+from wiretape.recorder.relay import local
 from wiretape.recorder.relay.client import FAULT, LINGER_SECONDS, App, P, R, guarded
 from wiretape.recorder.relay.guard import Refusal
-from wiretape.recorder.relay.hello import HANDSHAKE
 from wiretape.recorder.relay.http2 import UNREAD_BYTES
 from wiretape.recorder.relay.http2_server import Http2Client
 from wiretape.recorder.relay.http2_upstream import Http2Connection
 from wiretape.recorder.relay.providers import Upstream
 from wiretape.recorder.relay.request import Headers, Request
+from wiretape.recorder.relay.request_reader import HEAD_BYTES, RequestReader
 from wiretape.recorder.relay.responder import Responder, Takeover
 from wiretape.recorder.relay.sockets import Ends, Socket, ask_for_times, send_at_once
-from wiretape.recorder.relay.states import INBOUND, OUTBOUND, Flow, Inbound, Outbound, raise_illegal
+from wiretape.recorder.relay.states import INBOUND, OUTBOUND, Flow, Inbound, Outbound
 from wiretape.recorder.relay.timers import LazyTimer
 from wiretape.recorder.relay.upstream import IDLE_CONNECTIONS, Carrier, Connection, ConnectionFacts, Transport
 
-HEAD_BYTES = 256 << 10
-"""Limit of a request's head, in bytes: API servers take 8 KiB to 1 MiB. Also of trailers."""
 HEAD_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 75.0
 KEEP_ALIVE_MOST_SECONDS = 600.0
@@ -60,7 +56,6 @@ _STOP_LOOK_SECONDS = 0.02
 _REASONS = {status.value: status.phrase.encode() for status in http.HTTPStatus}
 _HTTP2 = b"PRI"
 """The first bytes of HTTP/2's preface, which begins no request of HTTP/1.1 (RFC 9113, 3.4)."""
-_TLS_MET = "a client speaks TLS to this plain port: its URL must begin with http://, not https://"
 _LAST_CHUNK = b"0\r\n\r\n"
 _ANSWERED = (Outbound.ASKED, Outbound.ANSWERING, Outbound.LAST)
 _ENDING = (Outbound.FLUSHING, Outbound.LINGERING, Outbound.CLOSED)
@@ -75,30 +70,21 @@ class Http1Client:
 
     __slots__ = (
         "__weakref__",
-        "_after",
         "_app",
         "_clock",
         "_deadline",
         "_flow",
-        "_head_bytes",
-        "_headers",
-        "_inbound",
         "_is_chunked",
-        "_is_new",
         "_is_reset",
         "_kept",
         "_on_closed",
         "_out",
         "_outbound",
-        "_parser",
-        "_read_bytes",
-        "_rejection",
+        "_reader",
         "_requests",
         "_responder",
         "_socket",
-        "_spelling",
         "_takeover",
-        "_target",
         "_timer",
         "keep_seconds",
         "opened",
@@ -106,22 +92,14 @@ class Http1Client:
 
     def __init__(self, sock: Socket, app: App, clock: Clock, on_closed: Callable[["Http1Client"], None]) -> None:
         self._socket, self._app, self._clock, self._on_closed = sock, app, clock, on_closed
-        self._inbound, self._outbound, self._flow = Inbound.HEAD, Outbound.IDLE, Flow.OPEN
-        self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
-        self._requests = list[Request]()
+        self._outbound, self._flow = Outbound.IDLE, Flow.OPEN
+        self._reader = RequestReader()
+        self._requests = self._reader.requests
         self._responder: Responder | None = None
         self._takeover: Takeover | None = None
-        self._rejection: Refusal | None = None
-        self._target = b""
-        self._is_new, self._is_reset = True, False
+        self._is_reset = False
         self.opened: Http2Connection | None = None
         """The connection to the API server that mirrors this one, if it speaks HTTP/2 and was opened before it."""
-        self._headers: Headers = []
-        self._spelling: dict[bytes, bytes] = {}
-        self._head_bytes = self._read_bytes = 0
-        """Bytes of a head, or of trailers, in reads that held nothing else; bytes of the current read."""
-        self._after = b""
-        """Bytes after a request for another protocol; they are in that protocol if the server switches to it."""
         self._out: list[bytes] = []
         self._is_chunked = False
         self._deadline: int | None = None
@@ -142,83 +120,37 @@ class Http1Client:
 
     def received(self, at: int, data: memoryview) -> None:
         """Continue parsing requests."""
-        state = self._inbound
+        reader = self._reader
+        state = reader.state
         if state is Inbound.HEAD or state is Inbound.BODY:
-            if self._is_new:
-                self._open(at, data)
-            else:
-                self._parse(data)
+            reader.feed(data)
+            self._advance()
+        elif state is Inbound.NEW:
+            self._open(at, data)
         elif self._takeover is not None:
             self._takeover.received(at, data)
         elif state is Inbound.UPGRADE:
-            self._after += data
+            reader.early += data
             self._regulate()
 
     def _open(self, at: int, data: memoryview) -> None:
         """Detect HTTP/2 by the first bytes of a connection, and hand it over; else parse them."""
-        came, self._after = self._after + bytes(data), b""
+        reader = self._reader
+        came, reader.early = reader.early + bytes(data), b""
         if len(came) < len(_HTTP2) and _HTTP2.startswith(came):
-            self._after = came
+            reader.early = came
             return
-        self._is_new = False
         if not came.startswith(_HTTP2):
-            self._parse(memoryview(came))
+            reader.state = INBOUND[reader.state, "HTTP/1.1"]
+            reader.feed(memoryview(came))
+            self._advance()
             return
-        self._inbound = INBOUND[self._inbound, "switch"]
+        reader.switch()
         self._outbound = OUTBOUND[self._outbound, "switch"]
-        self._parser, self._deadline = None, None
+        self._deadline = None
         opened, self.opened = self.opened, None
         self._takeover = Http2Client(self, self._socket, self._app, self._clock, opened)
         self._takeover.received(at, memoryview(came))
-
-    def _parse(self, data: memoryview) -> None:
-        """Parse data; a request that only offers another protocol is parsed again without the offer."""
-        self._read_bytes = len(data)
-        rest = data
-        try:
-            while rest:
-                assert self._parser is not None  # None after the end of the connection, or of HTTP on it
-                try:
-                    self._parser.feed_data(rest)
-                    break
-                except httptools.HttpParserUpgrade as upgrade:
-                    rest = rest[upgrade.args[0] :]
-                request = self._requests[-1]
-                if request.method == "CONNECT" or guard.asks_for_websocket(request.headers):
-                    self._hold_back(bytes(rest))
-                    break
-                self._ignore_offer(self._requests.pop())
-        except httptools.HttpParserError as error:
-            raise_illegal(error)
-            is_tls = self._inbound is Inbound.HEAD and not self._target and data[0] == HANDSHAKE
-            self._reject(Refusal(400, _TLS_MET if is_tls else "the request is not valid HTTP"))
-        self._head_bytes += self._read_bytes
-        if self._head_bytes > HEAD_BYTES:
-            self._reject_oversized()
-        self._advance()
-
-    def _ignore_offer(self, request: Request) -> None:
-        """Parse a head again without its offer of another protocol, which a server may ignore (RFC 9110, 7.8).
-
-        The parser took the body for the new protocol. The request keeps the client's headers, for the tape.
-        """
-        spelled = request.spelling.get
-        kept = [pair for pair in request.headers if pair[0] != b"upgrade"]
-        lines = [b"%s %s HTTP/%s\r\n" % (request.method.encode(), request.target, request.version.encode())]
-        lines += (b"%s: %s\r\n" % (spelled(name, name), value) for name, value in kept)
-        self._parser = httptools.HttpRequestParser(self)
-        self._parser.feed_data(b"".join([*lines, b"\r\n"]))
-        self._requests[-1].headers, self._requests[-1].spelling = request.headers, request.spelling
-
-    def _hold_back(self, data: bytes) -> None:
-        """Keep the bytes after a request for another protocol; after one with a body they are neither that nor HTTP."""
-        request = self._requests[-1]
-        if any(name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
-               for name, value in request.headers):  # fmt: skip
-            request.keeps = False
-            self._deafen()
-        else:
-            self._inbound, self._after = INBOUND[self._inbound, "upgrade"], data
 
     def progressed(self) -> None:
         """Notify the responder, or close after the last answer."""
@@ -273,39 +205,6 @@ class Http1Client:
         self._responder = self._takeover = None
         return released
 
-    # httptools callbacks; each resets `_head_bytes` by the bytes of its read, which held more than a head
-
-    def on_url(self, url: bytes) -> None:
-        self._target += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self._inbound is Inbound.HEAD:  # else it is a trailer
-            lower = name.lower()
-            self._headers.append((lower, value))
-            self._spelling[lower] = name
-
-    def on_headers_complete(self) -> None:
-        parser = self._parser
-        assert parser is not None  # it calls
-        self._head_bytes = -self._read_bytes
-        self._inbound = INBOUND[self._inbound, "head"]
-        method, version = parser.get_method().decode("ascii"), parser.get_http_version()
-        keeps = parser.should_keep_alive()
-        self._requests.append(Request(method, self._target, self._headers, version, keeps, self._spelling))
-        self._target, self._headers, self._spelling = b"", [], {}
-
-    def on_body(self, body: bytes) -> None:
-        self._head_bytes = -self._read_bytes
-        request = self._requests[-1]
-        request.pieces.append(body)
-        request.has_news = True
-
-    def on_message_complete(self) -> None:
-        self._head_bytes = -self._read_bytes
-        self._inbound = INBOUND[self._inbound, "end"]
-        request = self._requests[-1]
-        request.complete = request.has_news = True
-
     # requests
 
     def _advance(self) -> None:
@@ -314,17 +213,17 @@ class Http1Client:
         if self._outbound is not Outbound.IDLE:
             if self._responder is not None:
                 self._tell_responder(self._responder, requests[0])
-        elif requests and (requests[0].complete or self._rejection is None):
+        elif requests and (requests[0].complete or self._reader.rejection is None):
             request = requests[0]
             request.has_news = False
             self._outbound = OUTBOUND[self._outbound, "ask"]
             responder = self._app.serve(self, request)
             if requests and requests[0] is request and self._outbound in _ANSWERED:
                 self._responder = responder
-        elif self._rejection is not None:
+        elif (rejection := self._reader.rejection) is not None:
             self._outbound = OUTBOUND[self._outbound, "ask"]
-            self._app.client_rejected(self._rejection)
-            self.answer(self._rejection.status, f"wiretape: {self._rejection.message}\n".encode(), "text/plain")
+            self._app.client_rejected(rejection)
+            self.answer(rejection.status, f"wiretape: {rejection.message}\n".encode(), "text/plain")
         self._regulate()
 
     def _tell_responder(self, responder: Responder, request: Request) -> None:
@@ -332,29 +231,9 @@ class Http1Client:
         if request.has_news:
             request.has_news = False
             responder.body_came()
-        if self._rejection is not None and not request.complete and self._responder is responder:
-            responder.request_failed(self._rejection)
-
-    def _reject(self, refusal: Refusal) -> None:
-        """End the connection by a refusal, after the pending answers."""
-        self._deafen()
-        if self._rejection is None:
-            self._rejection = refusal
-
-    def _reject_oversized(self) -> None:
-        """End the connection by the refusal of a head, which the app gets as far as it has come, or of trailers."""
-        refusal = Refusal(431, f"the head or the trailers of the request are larger than {HEAD_BYTES} bytes")
-        if self._inbound is not Inbound.HEAD or self._parser is None or not self._headers:
-            self._reject(refusal)
-            return
-        method = self._parser.get_method().decode("ascii")
-        request = Request(method, self._target, self._headers, "1.1", keeps=False, spelling=self._spelling)
-        request.complete, request.refusal = True, refusal
-        self._requests.append(request)
-        self._deafen()
-
-    def _deafen(self) -> None:
-        self._inbound = INBOUND[self._inbound, "deafen"]
+        rejection = self._reader.rejection
+        if rejection is not None and not request.complete and self._responder is responder:
+            responder.request_failed(rejection)
 
     def hold_body(self, held: bool) -> None:
         """Hold the request's body back, or release it."""
@@ -370,7 +249,7 @@ class Http1Client:
             self._socket.resume()
             return
         current = requests[0] if requests else None
-        is_ahead = len(requests) > 1 or len(self._after) > UPLOAD_BYTES
+        is_ahead = len(requests) > 1 or len(self._reader.early) > UPLOAD_BYTES
         if current is not None and not is_ahead:
             pieces = current.pieces
             is_ahead = (self._flow is Flow.HELD and not current.complete) or (
@@ -386,7 +265,7 @@ class Http1Client:
             self._set_deadline(BODY_PAUSE_SECONDS)
         elif out in _ANSWERED:
             self._deadline = None
-        elif self._head_bytes and out is Outbound.IDLE:
+        elif out is Outbound.IDLE and self._reader.has_partial_head:
             self._set_deadline(HEAD_SECONDS, only_sooner=True)
 
     # deadlines
@@ -444,24 +323,22 @@ class Http1Client:
     @property
     def may_switch(self) -> bool:
         """True if the request that is answered now asks for another protocol."""
-        return self._inbound is Inbound.UPGRADE and len(self._requests) == 1
+        return self._reader.state is Inbound.UPGRADE and len(self._requests) == 1
 
     @property
     def can_switch(self) -> bool:
         """True if the last request asks for another protocol, and has no body that would come first."""
-        return self._inbound is Inbound.UPGRADE
+        return self._reader.state is Inbound.UPGRADE
 
     def switch(self, status: int, reason: bytes, headers: Headers, takeover: Takeover) -> tuple[Socket, bytes]:
         """Answer a request with a head after which the connection speaks another protocol, and hand it to `takeover`.
 
         Return the socket to write to, and the bytes that the client has already sent in the new protocol.
         """
-        self._inbound = INBOUND[self._inbound, "switch"]
+        early = self._reader.switch()
         self._outbound = OUTBOUND[self._outbound, "switch"]
         self._socket.write(b"".join([*_head_lines(status, reason, headers), b"\r\n"]))
-        early, self._after, self._parser = self._after, b"", None
         self._takeover, self._responder, self._deadline = takeover, None, None
-        self._requests.clear()
         self._close_kept()
         self._socket.resume()
         return self._socket, early
@@ -481,10 +358,9 @@ class Http1Client:
 
     def read_on(self, app: App, early: bytes) -> None:
         """Read requests again after another protocol had the connection, for another app; `early` has come already."""
-        self._inbound = INBOUND[self._inbound, "resume"]
+        self._reader.resume()
         self._outbound = OUTBOUND[self._outbound, "resume"]
         self._app, self._takeover = app, None
-        self._parser, self._is_new = httptools.HttpRequestParser(self), True
         self._set_deadline(HEAD_SECONDS)
         self.received(self._socket.stamp, memoryview(early))
 
@@ -577,33 +453,27 @@ class Http1Client:
         if self._outbound is Outbound.CLOSED:
             return
         if self._outbound is Outbound.LAST:
-            is_met = self._inbound is Inbound.DEAF or not request.complete or self._requests or self._after
+            reader = self._reader
+            is_met = reader.state is Inbound.DEAF or not request.complete or self._requests or reader.early
             self._end(linger=bool(is_met))
         elif not request.complete:
             self._end(linger=True)
         else:
             self._outbound = OUTBOUND[self._outbound, "finish"]
             self._set_deadline(self.keep_seconds)
-            if self._inbound is Inbound.UPGRADE and not self._requests:
-                self._stay()
-            if self._requests or self._rejection is not None or self._head_bytes:
+            reader = self._reader
+            if reader.state is Inbound.UPGRADE and not self._requests:
+                reader.resume()
+            if self._requests or reader.rejection is not None or reader.has_partial_head:
                 self._advance()
             elif not self._socket.is_reading:
                 self._socket.resume()
-
-    def _stay(self) -> None:
-        """Continue parsing HTTP: the request for another protocol got an ordinary answer."""
-        self._inbound = INBOUND[self._inbound, "resume"]
-        after, self._after = self._after, b""
-        self._parser = httptools.HttpRequestParser(self)
-        if after:
-            self._parse(memoryview(after))
 
     def _end(self, *, linger: bool) -> None:
         """End the connection when all is sent."""
         if self._outbound in _ENDING:
             return
-        self._deafen()
+        self._reader.deafen()
         if linger:
             self._outbound = OUTBOUND[self._outbound, "linger"]
             self._close_kept()
@@ -685,7 +555,7 @@ class Http1Client:
         if self._kept or not self.is_idle or not connection.reused:
             return
         self._socket.look()
-        if self._outbound not in _ANSWERED and not self._head_bytes:
+        if self._outbound not in _ANSWERED and not self._reader.has_partial_head:
             self._is_reset = error is not None
             self.close()
 
@@ -715,7 +585,7 @@ class Http1Client:
         self._close_kept()
         if self.opened is not None:
             self.opened.close()
-        self._parser = None  # which refers to this connection
+        self._reader.close()
         self._timer.cancel()
         self._on_closed(self)
 

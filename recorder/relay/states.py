@@ -21,6 +21,7 @@ class State(Enum):
 class Inbound(State):
     """The input of a client's connection."""
 
+    NEW = "the first bytes, which show whether HTTP/2 is spoken"
     HEAD = "the head of a request, or nothing between two requests"
     BODY = "the body of a request"
     UPGRADE = "bytes after a request for another protocol, which wait for the answer"
@@ -113,12 +114,13 @@ class Table(dict[tuple[S, str], S]):
 
 INBOUND = Table[Inbound](
     {
+        (Inbound.NEW, "HTTP/1.1"): Inbound.HEAD,
         (Inbound.HEAD, "head"): Inbound.BODY,
         (Inbound.BODY, "end"): Inbound.HEAD,
         (Inbound.HEAD, "upgrade"): Inbound.UPGRADE,
-        **{(state, "switch"): Inbound.TAKEN for state in (Inbound.HEAD, Inbound.UPGRADE)},
+        **{(state, "switch"): Inbound.TAKEN for state in (Inbound.NEW, Inbound.UPGRADE)},
         (Inbound.UPGRADE, "resume"): Inbound.HEAD,
-        (Inbound.TAKEN, "resume"): Inbound.HEAD,
+        (Inbound.TAKEN, "resume"): Inbound.NEW,
         **{(state, "deafen"): Inbound.DEAF for state in Inbound},
     }
 )

@@ -503,7 +503,7 @@ def test_a_tape_removed_while_no_writer_ran_is_not_made_anew(tape: Path) -> None
         kill(running)
         running.put(begin("e2"))
         await until(lambda: any("was removed or replaced while no writer ran" in line for line in said))
-        assert not running.admits()
+        assert not running.frames.admits()
         await running.close()
         assert (running.counts.unrecorded, running.totals().is_whole) == (1, False)
 

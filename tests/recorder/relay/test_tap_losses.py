@@ -136,7 +136,7 @@ def test_what_cannot_be_read_from_the_tape_at_the_end_is_missing(
         fault(tape)
         if not with_writer:
             kill(running)
-            await until(lambda: not running.admits())
+            await until(lambda: not running.frames.admits())
         await running.close()
         totals = running.totals()
         assert (totals.recorded, totals.missing_exchanges) == (0, 1)
