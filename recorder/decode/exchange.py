@@ -299,7 +299,7 @@ class Exchange(Begun, Connected, Answered, Ended):
         return "no_timing" if self.clock == "none" else None
 
 
-class Recording(NamedTuple):
+class RecordedExchange(NamedTuple):
     """A recorded exchange: its facts, the reads of its body, and the body as it came."""
 
     exchange: Exchange

@@ -28,7 +28,7 @@ from sqlalchemy.types import NullType
 
 from wiretape.recorder import facts
 from wiretape.recorder.decode import encoding
-from wiretape.recorder.decode.exchange import Exchange, Headers, Reads, Recording, Sent
+from wiretape.recorder.decode.exchange import Exchange, Headers, Reads, RecordedExchange, Sent
 from wiretape.recorder.errors import NotShipped, TapeDamaged
 from wiretape.recorder.facts import FACTS, Answered, Begun, Connected, Ended, kinds
 from wiretape.recorder.process import LOST_MS, RecorderRun, is_gone
@@ -126,10 +126,10 @@ _REQUEST = select(REQUEST_BODY, IS_REQUEST_IN_PARTS.label("is_in_parts")).where(
 _RUN = select(*(sessions.c[name] for name in ("pid", "boot_id", "heartbeat_at", "ended_at", "listen", "upstreams")))
 
 
-def answer(connection: Connection, no: int) -> Recording:
+def answer(connection: Connection, no: int) -> RecordedExchange:
     """Read an exchange as the decoder takes it. Raises `NoResultFound`."""
     exchange = facts_of(connection, row_of(connection, no))
-    return Recording(exchange, reads_of(connection, no), readable_body(connection, no))
+    return RecordedExchange(exchange, reads_of(connection, no), readable_body(connection, no))
 
 
 def facts_of(connection: Connection, row: Row[Any]) -> Exchange:

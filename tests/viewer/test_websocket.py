@@ -11,12 +11,12 @@ from tests.support.frames import websocket as frames
 from tests.support.websockets import ASK, CAME, CLIENT, SENT, UPSTREAM, response, websocket
 from wiretape.recorder.decode.attribution import Attribution
 from wiretape.recorder.decode.decoder import decode
-from wiretape.recorder.decode.exchange import Recording
+from wiretape.recorder.decode.exchange import RecordedExchange
 from wiretape.recorder.decode.stalls import DEFAULT
 from wiretape.viewer.cli import group
 from wiretape.viewer.exchange import events
 from wiretape.viewer.exchange.clocks import Times
-from wiretape.viewer.exchange.opened import StoredExchange
+from wiretape.viewer.exchange.opened import StoredAnswer
 from wiretape.viewer.exchange.opened import opened as open_exchange
 from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.timing.verdicts import verdicts
@@ -74,7 +74,7 @@ def test_the_time_between_two_responses_is_no_stall() -> None:
         decoded = decode(facts, reads, body)
         found = verdicts(Attribution(facts, reads, decoded), "complete", DEFAULT)
         assert [verdict.lasted_ns // 1_000_000 for verdict in found] == stalls
-        whole = open_exchange(StoredExchange("id", Recording(facts, reads, body), "complete"), DEFAULT)
+        whole = open_exchange(StoredAnswer("id", RecordedExchange(facts, reads, body), "complete"), DEFAULT)
         assert [voice.content.text for voice in whole.transcript.voices] == ["Hello", "ab"]
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.attribution import Attribution, Slowness
 from wiretape.recorder.decode.decoder import Decoded, decode
-from wiretape.recorder.decode.exchange import Exchange, Reads, Recording, Standing
+from wiretape.recorder.decode.exchange import Exchange, Reads, RecordedExchange, Standing
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.process import RecorderRun
 from wiretape.viewer.exchange import markers
@@ -40,11 +40,11 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredExchange:
+class StoredAnswer:
     """An exchange as stored on the tape, raw, and its outcome."""
 
     id: str
-    recording: Recording = field(repr=False)
+    recording: RecordedExchange = field(repr=False)
     outcome: Standing
     decoded: Decoded | None = field(default=None, repr=False)
 
@@ -104,7 +104,7 @@ class OpenedExchange:
         return replace(self, judged=True, verdicts=stage.verdicts, markers=stage.markers)
 
 
-def opened(answer: StoredExchange, limits: Thresholds) -> OpenedExchange:
+def opened(answer: StoredAnswer, limits: Thresholds) -> OpenedExchange:
     """Decode an answer, or its data until now, and judge it: slow for a long one, and it needs no tape."""
     opened, stages = begin(answer, limits)
     for stage in stages:
@@ -113,7 +113,7 @@ def opened(answer: StoredExchange, limits: Thresholds) -> OpenedExchange:
 
 
 def begin(
-    answer: StoredExchange, limits: Thresholds
+    answer: StoredAnswer, limits: Thresholds
 ) -> tuple[OpenedExchange, tuple[Callable[[], Stage], Callable[[], Stage]]]:
     """Decode an answer; return what that brings, and two stages that take longer: judging it, and who was slow."""
     with _gc_paused():

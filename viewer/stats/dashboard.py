@@ -183,7 +183,7 @@ class DashboardCounts(Generic[H]):
         """Count an exchange."""
         numbers, error = measured(one)
         labels, error = self._bounded(labels_of(one), error)
-        self.outcomes[*labels, one.judged.outcome or "open"] += 1
+        self.outcomes[*labels, one.judged.outcome] += 1
         self.times.update({(*labels, part): took_ns for part, took_ns in one.own_time.items()})
         self.flags.update(one.flags)
         known = _figures(one, numbers, error)
@@ -237,13 +237,10 @@ def _folded(labels: Labels) -> Labels:
 
 def measured(one: Ended) -> tuple[Numbers | None, str]:
     """Return the numbers of OpenTelemetry's rule, None if the client left; and the kind of error, if it failed."""
-    exchange, judged = one.exchange, one.judged
+    exchange = one.exchange
     is_answer = exchange.status is not None and exchange.status < 300 and exchange.framing != "websocket"
     has_chunks = is_answer and one.body.stream and is_whole(exchange, one.body)
-    request = MeasuredRequest(
-        exchange.status, exchange.ended_by, exchange.end_ns, judged.outcome or "open", judged.error_code,
-        judged.duration_ns, one.body if has_chunks else None,
-    )  # fmt: skip
+    request = MeasuredRequest(exchange, one.judged, one.body if has_chunks else None)
     try:
         return otel.otel(request), ""
     except ClientLeft:

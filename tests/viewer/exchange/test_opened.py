@@ -8,10 +8,10 @@ from sqlalchemy import Connection
 
 from tests.support.exchanges import opened
 from tests.support.sample_tape import COMPLETE, LIVE, MS, TOOLS, TRUNCATED, event
-from wiretape.recorder.decode.exchange import Exchange, Read, Reads, Recording
+from wiretape.recorder.decode.exchange import Exchange, Read, Reads, RecordedExchange
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.viewer.exchange import opened as opening
-from wiretape.viewer.exchange.opened import StoredExchange
+from wiretape.viewer.exchange.opened import StoredAnswer
 from wiretape.viewer.exchange.transcript import UNKNOWN
 
 ID = "e" * 16
@@ -59,7 +59,8 @@ def test_compressed_body_has_no_borders() -> None:
         end_ns=9,
     )
     found = opening.opened(
-        StoredExchange(ID, Recording(facts, Reads.of([Read(0, 5, 6, 0, len(body))]), body), "complete"), Thresholds()
+        StoredAnswer(ID, RecordedExchange(facts, Reads.of([Read(0, 5, 6, 0, len(body))]), body), "complete"),
+        Thresholds(),
     )
     assert (list(found.borders), found.transcript.voices[0].content.text) == ([], "x")
 
@@ -75,7 +76,8 @@ def test_bytes_missing_from_the_tape_are_counted() -> None:
         gap_bytes=7,
     )
     assert (
-        opening.opened(StoredExchange(ID, Recording(facts, Reads.of([]), b""), "truncated"), Thresholds()).missing == 7
+        opening.opened(StoredAnswer(ID, RecordedExchange(facts, Reads.of([]), b""), "truncated"), Thresholds()).missing
+        == 7
     )
 
 
@@ -85,10 +87,10 @@ def test_bytes_without_a_read_have_no_owner() -> None:
     facts = Exchange(
         status=200, content_type="text/event-stream", ended_by="end", connected_ns=0, headers_ns=0, end_ns=99
     )
-    found = opening.opened(StoredExchange(ID, Recording(facts, Reads.of(reads), body), "truncated"), Thresholds())
+    found = opening.opened(StoredAnswer(ID, RecordedExchange(facts, Reads.of(reads), body), "truncated"), Thresholds())
     assert list(found.borders) == [0, 9, 27, 36, 45]
     assert list(found.owners) == [0, UNKNOWN, 3, 4, UNKNOWN]
-    none = opening.opened(StoredExchange(ID, Recording(facts, Reads.of([]), body), "truncated"), Thresholds())
+    none = opening.opened(StoredAnswer(ID, RecordedExchange(facts, Reads.of([]), body), "truncated"), Thresholds())
     assert (list(none.borders), list(none.owners)) == ([0], [UNKNOWN])
 
 

@@ -23,7 +23,7 @@ _OWN: Final[Select[Any]] = select(sessions.c.version, measures.c.retries, *_SAME
 )
 
 
-class Recording(NamedTuple):
+class RequestAttempts(NamedTuple):
     """The recording version of wiretape, the attempts (None: unknown), and the count of them by the client."""
 
     version: str | None
@@ -31,12 +31,12 @@ class Recording(NamedTuple):
     retry_count: int | None
 
 
-def recording(connection: Connection, no: int) -> Recording:
+def recording(connection: Connection, no: int) -> RequestAttempts:
     """Read the attempts around an exchange at its request. Raises sqlalchemy's `NoResultFound`."""
     with connection.begin():
         version, count, *same, size = connection.execute(_OWN.where(exchanges.c.no == no)).one()
         if not size or None in same:
-            return Recording(version, None, count)
+            return RequestAttempts(version, None, count)
         is_alike = and_(*(column == value for column, value in zip(_SAME, same, strict=True)))
         is_own = exchanges.c.no == no  # on a damaged tape, a value may not even equal itself
         near = exchanges.c.no.between(max(no - _NEARBY, -_LARGEST), min(no + _NEARBY, _LARGEST))
@@ -45,7 +45,7 @@ def recording(connection: Connection, no: int) -> Recording:
             exchanges.c.no, exchanges.c.id, exchanges.c.started_at, exchanges.c.end_ns, outcome, exchanges.c.status
         ).select_from(JOINED)
         found = connection.execute(statement.where(near, or_(is_alike, is_own)).order_by(exchanges.c.no)).all()
-    return Recording(version, retries.around(no, [_attempt(*row) for row in found]), count)
+    return RequestAttempts(version, retries.around(no, [_attempt(*row) for row in found]), count)
 
 
 def _attempt(no: int, id: str, started_at: str, end_ns: int | None, outcome: Outcome, status: int | None) -> Attempt:

@@ -36,7 +36,7 @@ from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer.exchange import changes, opened
 from wiretape.viewer.exchange import turn as turns
 from wiretape.viewer.exchange.changes import RequestDifference
-from wiretape.viewer.exchange.opened import Known, StoredExchange
+from wiretape.viewer.exchange.opened import Known, StoredAnswer
 from wiretape.viewer.exchange.transcript import Transcript
 from wiretape.viewer.exchange.turn import Turn, TurnContent
 from wiretape.viewer.record import units
@@ -148,7 +148,7 @@ def recorder(connection: Connection, no: int) -> RecorderRun:
         return reading.run_of(connection, no)
 
 
-def stored(connection: Connection, no: int) -> StoredExchange:
+def stored(connection: Connection, no: int) -> StoredAnswer:
     """Read an exchange's answer. Raises sqlalchemy's `NoResultFound`."""
     known = select(exchanges.c.id, measures.c.outcome).outerjoin(measures).where(exchanges.c.no == no)
     with connection.begin():
@@ -157,10 +157,10 @@ def stored(connection: Connection, no: int) -> StoredExchange:
     exchange, _, body = recording
     is_measured = exchange.ended_by is None and live.is_short(exchange, body)  # so it has been decoded by now
     decoded = live.decoded(*recording) if is_measured else None
-    return StoredExchange(id, recording, outcome or "open", decoded)
+    return StoredAnswer(id, recording, outcome or "open", decoded)
 
 
-def is_final(connection: Connection, no: int, answer: StoredExchange) -> bool:
+def is_final(connection: Connection, no: int, answer: StoredAnswer) -> bool:
     """Return True if an answer read before had ended and been measured, and still is the one of this number."""
     now = select(exchanges.c.id, exchanges.c.ended_by, measures.c.outcome).outerjoin(measures)
     with connection.begin():
@@ -266,7 +266,7 @@ def decode_asked() -> None:
 
     An exchange that stdin names before its request is read ahead.
     """
-    ahead: dict[int, StoredExchange] = {}
+    ahead: dict[int, StoredAnswer] = {}
     try:
         while True:
             tape, limits, no, is_asked = pickle.load(sys.stdin.buffer)
@@ -295,7 +295,7 @@ def _tell(what: object) -> None:
     sys.stdout.buffer.flush()
 
 
-def _ahead(tape: Path, no: int) -> dict[int, StoredExchange]:
+def _ahead(tape: Path, no: int) -> dict[int, StoredAnswer]:
     # An error is reported in the answer to its request.
     with contextlib.suppress(WiretapeError, NoResultFound), queries.opened(tape) as connection:
         return {no: stored(connection, no)}

@@ -67,7 +67,7 @@ def observed(
                 headers=Headers(response=tuple((name.lower(), value) for name, value in row.headers or ())),
             )
             requested = _requested_tokens(connection, row.no) if requests else None
-            judged = Judged(row.outcome, row.error_code, row.duration_ns, (row.flags or "").split())
+            judged = Judged(row.outcome or "open", row.error_code, row.duration_ns, (row.flags or "").split())
             yield Observed(exchange, decoded, judged, wall_ns(row.started_at), requested)
 
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, and_, func, select
 
 from wiretape.recorder.decode import encoding
-from wiretape.recorder.decode.exchange import NOT_SHIPPED, Outcome, Recording
+from wiretape.recorder.decode.exchange import NOT_SHIPPED, Outcome, RecordedExchange
 from wiretape.recorder.facts import EndedBy, Framing
 from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.schema import REQUEST_BODY, exchanges
@@ -132,8 +132,8 @@ def _uncoded(headers: Headers | None, stored: bytes | None, size: int | None) ->
     return encoding.uncoded(headers or [], body)
 
 
-def answer(connection: Connection, no: int) -> Recording:
+def answer(connection: Connection, no: int) -> RecordedExchange:
     """Read the answer of an exchange. Raises `TapeDamaged`, and sqlalchemy's `NoResultFound`."""
     with connection.begin():
         exchange = reading.facts_of(connection, reading.row_of(connection, no))
-        return Recording(exchange, reading.reads_of(connection, no), reading.stored_body(connection, no))
+        return RecordedExchange(exchange, reading.reads_of(connection, no), reading.stored_body(connection, no))

@@ -61,7 +61,7 @@ def traced(connection: Connection, numbers: Sequence[int], *, of_spans: bool = F
         )
         counted = Ended(
             exchange=exchange,
-            judged=Judged(row.outcome, row.error_code, row.duration_ns),
+            judged=Judged(row.outcome or "open", row.error_code, row.duration_ns),
             body=body,
             flags=(row.flags or "").split(),
             own_time=own_time(_facts(row)),

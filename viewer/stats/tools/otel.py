@@ -18,14 +18,14 @@ def otel(request: MeasuredRequest) -> Numbers:
     if request.client_left:
         raise ClientLeft
     at = request.chunk_times(output=False)
-    duration_s = request.duration_ns / 1e9 if request.duration_ns is not None else None
+    duration_s = request.judged.duration_ns / 1e9 if request.judged.duration_ns is not None else None
     numbers: Numbers = {
         "time_to_first_chunk_s": at[0] / 1e9 if at else None,
         "time_per_output_chunk_s": [(later - earlier) / 1e9 for earlier, later in pairwise(at)],
         "operation_duration_s": duration_s,
         "output_tokens": request.reported_tokens(),
     }
-    if request.outcome != "complete":
+    if request.judged.outcome != "complete":
         failed: Numbers = {"operation_duration_s": None, "failed_operation_duration_s": duration_s}
         raise ToolError(f"error.type {error_type(request)}", numbers=numbers | failed)
     return numbers
@@ -33,6 +33,6 @@ def otel(request: MeasuredRequest) -> Numbers:
 
 def error_type(request: MeasuredRequest) -> str:
     """Return the `error.type` of an operation that failed: a status, the upstream's own code, or the outcome."""
-    if request.outcome == "http_error":
-        return str(request.status)
-    return (request.outcome == "error_event" and request.error_code) or request.outcome
+    if request.judged.outcome == "http_error":
+        return str(request.exchange.status)
+    return (request.judged.outcome == "error_event" and request.judged.error_code) or request.judged.outcome

@@ -22,7 +22,6 @@ from wiretape.recorder.decode.exchange import NOT_SHIPPED, Exchange, Outcome
 from wiretape.recorder.decode.runs import ItemRun
 from wiretape.recorder.decode.usage_fields import is_from_timings
 from wiretape.recorder.decode.values import JsonObject
-from wiretape.recorder.facts import EndedBy
 
 Numbers = dict[str, "float | list[float] | array[float] | None"]
 """A tool's own numbers for one exchange, by its own names, in ms unless the name says otherwise; None is unknown.
@@ -46,7 +45,7 @@ LEFT: Final = "the client left"
 class Judged(NamedTuple):
     """The measures of an exchange that tools need: `duration_ns` is from T0 to `[DONE]`, else to the end."""
 
-    outcome: Outcome | None
+    outcome: Outcome
     error_code: str | None
     duration_ns: int | None
     flags: Sequence[str] = ()
@@ -89,19 +88,15 @@ class Frame:
 
 @dataclass(frozen=True)
 class MeasuredRequest:
-    """The input of a tool's rule: one exchange. Timestamps are ns since T0.
+    """The input of a tool's rule: one exchange.
 
-    `decoded` is the body, None where no tool looks at it, and `api` its API; `is_litellm`: LiteLLM's proxy answered, as
-    its headers say. `requested_tokens` is the limit of the
-    answer's tokens in the request. `count_tokens` is None without a tokenizer.
+    `decoded` is the body, None where no tool looks at it, and `api` its API; `is_litellm`: LiteLLM's proxy answered, by
+    its headers. `requested_tokens` is the request's limit of the answer's tokens. `count_tokens` is None without a
+    tokenizer.
     """
 
-    status: int | None
-    ended_by: EndedBy | None
-    end_ns: int | None
-    outcome: Outcome
-    error_code: str | None = None
-    duration_ns: int | None = None
+    exchange: Exchange
+    judged: Judged
     decoded: Decoded | None = None
     api: str = chat.API
     is_litellm: bool = False
@@ -125,16 +120,16 @@ class MeasuredRequest:
     @property
     def client_left(self) -> bool:
         """True if the client left before the stream was complete."""
-        return self.outcome == "client_closed"
+        return self.judged.outcome == "client_closed"
 
     def check_status(self, successes: range = range(200, 201)) -> None:
         """Raise `ToolError` if no response came, or one whose status is not a success."""
-        if self.status is None:
+        if self.exchange.status is None:
             if self.client_left:
                 raise ClientLeft
-            raise ToolError(f"no answer ({self.ended_by})")
-        if self.status not in successes:
-            raise ToolError(f"HTTP {self.status}")
+            raise ToolError(f"no answer ({self.exchange.ended_by})")
+        if self.exchange.status not in successes:
+            raise ToolError(f"HTTP {self.exchange.status}")
 
     def check_end(self) -> None:
         """Raise `ToolError` if the connection broke within the body, or `ClientLeft` if the client left before its end.
@@ -144,8 +139,8 @@ class MeasuredRequest:
         """
         if self.client_left:
             raise ClientLeft
-        if self.ended_by not in _CLEAN_ENDS:
-            raise ToolError(f"connection broke ({self.ended_by})")
+        if self.exchange.ended_by not in _CLEAN_ENDS:
+            raise ToolError(f"connection broke ({self.exchange.ended_by})")
 
     def tokens_of(self, texts: Sequence[str]) -> int | None:
         """Count the tokens of texts put together; None without a tokenizer."""
@@ -181,8 +176,7 @@ def request(
     A stream that no dialect has recognised is taken for one of chat completions. A tool that `has_whole` measures
     answers that are not streamed, too.
     """
-    facts = exchange.status, exchange.ended_by, exchange.end_ns, judged.outcome or "open"
-    seen = MeasuredRequest(*facts, judged.error_code, judged.duration_ns)
+    seen = MeasuredRequest(exchange, judged)
     api = body.api if body.api is not None and body.api in apis else chat.API
     is_known = body.framing == "sse" and (body.api in (api, None) or "malformed" in body.flags)
     is_litellm = any(name.startswith("x-litellm-") for name, _ in exchange.headers.response)
@@ -203,9 +197,9 @@ def admitted(
 
     `is_known`: the body is server-sent events of an API that the tool measures.
     """
-    if seen.outcome == "open":
+    if seen.judged.outcome == "open":
         return "still open"
-    if seen.status is None or seen.status >= _FIRST_BAD_STATUS:
+    if (status := seen.exchange.status) is None or status >= _FIRST_BAD_STATUS:
         return seen
     if not is_stream:
         return "not streamed"
@@ -304,7 +298,7 @@ def _frames(decoded: Decoded, seen: MeasuredRequest) -> Iterator[Frame]:
         at_ns = decoded.at_ns[last] if is_rest else decoded.ended_ns
         lines = [line[5:].removeprefix(b" ") for line in rest.splitlines() if line.startswith(b"data:")]
         data = b"\n".join(lines).decode("utf-8", "replace")
-        at_ns = (seen.end_ns or 0) if at_ns is None else at_ns
+        at_ns = (seen.exchange.end_ns or 0) if at_ns is None else at_ns
         yield Frame([at_ns], rest.startswith(b":"), "message", data, rest, False)
 
 

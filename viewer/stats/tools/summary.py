@@ -325,7 +325,7 @@ def measure_observed(tool: str, observed: Observed, count_tokens: CountTokens | 
     exchange, body, judged, started_ns, requested = observed
     measured = measure(tool, exchange, body, judged, requested_tokens=requested, count_tokens=count_tokens)
     end_ns = None if started_ns is None or exchange.end_ns is None else started_ns + exchange.end_ns
-    return measured, judged.outcome or "open", started_ns, end_ns
+    return measured, judged.outcome, started_ns, end_ns
 
 
 def report_of(tool: str, measured: Iterable[Addend], *, is_tokenized: bool = False) -> ToolReport:

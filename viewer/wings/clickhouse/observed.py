@@ -7,13 +7,13 @@ from typing import Final
 from sqlalchemy import Connection, select
 
 from wiretape.recorder.clock import wall_ns
-from wiretape.recorder.decode.exchange import Outcome
+from wiretape.recorder.decode.exchange import Exchange
 from wiretape.recorder.tape.schema import exchanges, measures
 from wiretape.viewer.source.base import Unsupported
 from wiretape.viewer.source.tape import queries
 from wiretape.viewer.source.tape.columns import JOINED
 from wiretape.viewer.source.tape.conditions import Condition
-from wiretape.viewer.stats.tools.request import MeasuredRequest, admitted
+from wiretape.viewer.stats.tools.request import Judged, MeasuredRequest, admitted
 from wiretape.viewer.stats.tools.summary import Addend, measure_seen
 from wiretape.viewer.stats.tools.tools import authority
 
@@ -68,13 +68,18 @@ def measured(connection: Connection, tool: str, where: Condition | None = None) 
     for batch in queries.in_batches(connection, _FACTS, where, fetch=lambda centre, facts: centre.execute(facts).all()):
         for row in batch:
             flags = set((row.flags or "").split())
-            outcome: Outcome = row.outcome or "open"
-            facts = row.status, row.ended_by, row.end_ns, outcome, row.error_code, row.duration_ns
-            output_ns = row.ttft_ns, row.latency_ns
-            counted = _Counted(*facts, first_ns=row.ttfc_ns, output_ns=output_ns, tokens=row.output_tokens)
+            exchange = Exchange(status=row.status, ended_by=row.ended_by, end_ns=row.end_ns)
+            judged = Judged(row.outcome or "open", row.error_code, row.duration_ns)
+            counted = _Counted(
+                exchange,
+                judged,
+                first_ns=row.ttfc_ns,
+                output_ns=(row.ttft_ns, row.latency_ns),
+                tokens=row.output_tokens,
+            )
             is_of_api = not row.chunks if not row.events else row.api in apis or "malformed" in flags
             request = admitted(
-                MeasuredRequest(*facts),
+                MeasuredRequest(exchange, judged),
                 counted,
                 is_stream="nonstream" not in flags,
                 is_whole=not row.gap_bytes and not flags & {"decode_limit", "undecoded", "no_timing"},
@@ -82,4 +87,4 @@ def measured(connection: Connection, tool: str, where: Condition | None = None) 
             )
             started_ns = wall_ns(row.started_at)
             end_ns = None if started_ns is None or row.end_ns is None else started_ns + row.end_ns
-            yield measure_seen(tool, request), outcome, started_ns, end_ns
+            yield measure_seen(tool, request), judged.outcome, started_ns, end_ns

@@ -179,7 +179,7 @@ def _unix_ns(started_ns: int, at_ns: int = 0) -> int:
 
 def _failure(exchange: Traced) -> str:
     """Return the failure of an exchange, in wiretape's words."""
-    return ending(exchange.counted.judged.outcome or "open", exchange.outcome_detail)
+    return ending(exchange.counted.judged.outcome, exchange.outcome_detail)
 
 
 def _seconds(ns: int | None) -> float | None:

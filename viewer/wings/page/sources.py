@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import NoResultFound
 
 from wiretape.recorder.clock import SYSTEM
-from wiretape.recorder.decode.exchange import Recording
+from wiretape.recorder.decode.exchange import RecordedExchange
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.errors import NotFound, TapeDamaged
 from wiretape.recorder.tape.masking import Masker
@@ -75,8 +75,8 @@ def exchange(
         known = replace(known, row=tape_exchange.masked_row(known.row, mask), request=full.request)
     message = document.without_credentials(known.row.error_message)
     known = replace(known, row=replace(known.row, error_message=message))
-    recording = Recording(full.exchange, full.reads, full.body)
-    stored = opened.StoredExchange(full.row.id, recording, known.row.outcome, full.decoded)
+    recording = RecordedExchange(full.exchange, full.reads, full.body)
+    stored = opened.StoredAnswer(full.row.id, recording, known.row.outcome, full.decoded)
     return stream.StreamPage(
         known,
         full,

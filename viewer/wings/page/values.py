@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import NoResultFound
 
 from wiretape.recorder.clock import SYSTEM
-from wiretape.recorder.decode.exchange import Recording
+from wiretape.recorder.decode.exchange import RecordedExchange
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.decode.values import JsonObject
 from wiretape.recorder.errors import NotFound
@@ -22,7 +22,7 @@ from wiretape.recorder.process import RecorderRun
 from wiretape.recorder.tape import reading
 from wiretape.recorder.tape.schema import exchanges
 from wiretape.viewer.exchange import states
-from wiretape.viewer.exchange.opened import StoredExchange
+from wiretape.viewer.exchange.opened import StoredAnswer
 from wiretape.viewer.listing import notices
 from wiretape.viewer.query.syntax import Filter
 from wiretape.viewer.record.rows import ListRow
@@ -169,7 +169,7 @@ class ExchangeSource:
 
     def __init__(self, settings: Settings, id: str) -> None:
         self._settings, self._id = settings, id
-        self._ended: tuple[StoredExchange, JsonObject] | None = None
+        self._ended: tuple[StoredAnswer, JsonObject] | None = None
         self._whole: JsonObject = {}
         self._whole_ns = 0
         self._has_begun = False
@@ -206,7 +206,7 @@ class ExchangeSource:
         asked, body = one.known.request.plain or b"", one.opened.transcript.data
         bodies = {"body": body, "asked": asked} if settings.bodies else {}
         value["parts"] = {name: [_pieces(data)] for name, data in bodies.items()}
-        ended = StoredExchange(row.id, Recording(one.full.exchange, one.full.reads, b""), row.outcome)
+        ended = StoredAnswer(row.id, RecordedExchange(one.full.exchange, one.full.reads, b""), row.outcome)
         is_final = belonging and row.ended_by is not None and row.outcome != "open"
         self._ended = (ended, value) if is_final else None
         return value

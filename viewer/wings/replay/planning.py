@@ -14,7 +14,7 @@ from typing import Final, Literal, Protocol
 import msgspec
 
 from wiretape.recorder.decode import encoding, uncoding
-from wiretape.recorder.decode.exchange import Recording, reset_number
+from wiretape.recorder.decode.exchange import RecordedExchange, reset_number
 from wiretape.recorder.errors import NotFound, WiretapeError
 from wiretape.recorder.relay import guard
 from wiretape.recorder.relay.guard import Refusal
@@ -67,7 +67,7 @@ class Recordings(Protocol):
     def request_bodies(self, heads: Sequence[ExchangeHead]) -> Iterator[bytes | None]:
         """Yield the body of each request without its content coding; None if not all of it is there."""
 
-    def answer(self, head: ExchangeHead) -> Recording:
+    def answer(self, head: ExchangeHead) -> RecordedExchange:
         """Return the answer to a request. Raises `TapeError`, and `NotFound` if it was deleted meanwhile."""
 
     def close(self) -> None:
@@ -172,7 +172,7 @@ class Planner:
             kind="WebSocket",
             redaction=options.redaction,
         )
-        self._cached: OrderedDict[tuple[int, bool], tuple[Recording, AnswerPlan]] = OrderedDict()
+        self._cached: OrderedDict[tuple[int, bool], tuple[RecordedExchange, AnswerPlan]] = OrderedDict()
         """Answers by number, with (True) and without their content coding."""
         self._held = 0
         self._served: dict[int, int] = {}
@@ -232,11 +232,13 @@ class Planner:
             return ToRecord(miss, self._library.key(asked))
         return replace(miss, message=f"{miss.message} (to record missing requests: --record new)")
 
-    def _base(self, head: ExchangeHead) -> tuple[Recording, AnswerPlan]:
+    def _base(self, head: ExchangeHead) -> tuple[RecordedExchange, AnswerPlan]:
         """Return an exchange's answer, and the plan of serving it without faults."""
         return self._planned(head, (head.no, True), lambda: self._source.answer(head))
 
-    def _accepted(self, head: ExchangeHead, headers: Sequence[tuple[bytes, bytes]]) -> tuple[Recording, AnswerPlan]:
+    def _accepted(
+        self, head: ExchangeHead, headers: Sequence[tuple[bytes, bytes]]
+    ) -> tuple[RecordedExchange, AnswerPlan]:
         """Return the same, without the answer's content coding if a client with these headers does not take it."""
         answer, plan = self._base(head)
         codings = encoding.codings_of(encoding.coding_of(answer.exchange.headers.response))
@@ -245,8 +247,8 @@ class Planner:
         return self._planned(head, (head.no, False), lambda: _uncoded(answer))
 
     def _planned(
-        self, head: ExchangeHead, key: tuple[int, bool], read: Callable[[], Recording]
-    ) -> tuple[Recording, AnswerPlan]:
+        self, head: ExchangeHead, key: tuple[int, bool], read: Callable[[], RecordedExchange]
+    ) -> tuple[RecordedExchange, AnswerPlan]:
         if key in self._cached:
             self._cached.move_to_end(key)
             return self._cached[key]
@@ -347,20 +349,20 @@ class Planner:
         self._source.close()
 
 
-def _uncoded(answer: Recording) -> Recording:
+def _uncoded(answer: RecordedExchange) -> RecordedExchange:
     """Return an answer without its content coding, at the same reads; verbatim if it cannot be decoded."""
     body = uncoding.uncoded(uncoding.Body(answer.exchange.headers.response, answer.reads, answer.body))
     if body is None:
         return answer
     headers = answer.exchange.headers._replace(response=tuple((name, value) for name, value in body.headers))
-    return Recording(replace(answer.exchange, content_encoding=None, headers=headers), body.reads, body.data)
+    return RecordedExchange(replace(answer.exchange, content_encoding=None, headers=headers), body.reads, body.data)
 
 
-def _weight(answer: Recording) -> int:
+def _weight(answer: RecordedExchange) -> int:
     return len(answer.body) + len(answer.reads) * _READ_BYTES
 
 
-def _planned(head: ExchangeHead, answer: Recording, options: ServingOptions) -> AnswerPlan:
+def _planned(head: ExchangeHead, answer: RecordedExchange, options: ServingOptions) -> AnswerPlan:
     facts = answer.exchange
     made = schedule.recorded(answer)
     if options.rechunk == "event":
@@ -403,7 +405,7 @@ def passed(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     ]
 
 
-def _framing(answer: Recording, made: Schedule) -> tuple[bool, int | None]:
+def _framing(answer: RecordedExchange, made: Schedule) -> tuple[bool, int | None]:
     """Return a pair: True if an answer is sent in HTTP chunks, and the length for its head, or None.
 
     The length of a body that ends too early is larger than the body, so that the client notices.
@@ -427,7 +429,7 @@ def _framing(answer: Recording, made: Schedule) -> tuple[bool, int | None]:
     return (True, None) if known is None else (False, max(known, len(made.body)))
 
 
-def _with_faults(plan: AnswerPlan, answer: Recording, struck: Sequence[Fault]) -> AnswerPlan:
+def _with_faults(plan: AnswerPlan, answer: RecordedExchange, struck: Sequence[Fault]) -> AnswerPlan:
     status = next((fault for fault in struck if fault.kind == "status"), None)
     if status is not None:
         return _failure(plan, status)

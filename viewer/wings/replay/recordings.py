@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from wiretape.recorder import paths
-from wiretape.recorder.decode.exchange import Recording
+from wiretape.recorder.decode.exchange import RecordedExchange
 from wiretape.recorder.tape import cut
 from wiretape.recorder.tape.redact import Redactor
 from wiretape.viewer.query.parser import parse
@@ -116,7 +116,7 @@ class TapeRecordings:
         for head in heads:
             yield self._keep(("request", head.no), lambda: next(missing), lambda body: len(body or b""))
 
-    def answer(self, head: ExchangeHead) -> Recording:
+    def answer(self, head: ExchangeHead) -> RecordedExchange:
         """Return the answer to a request. Raises `TapeError` and `NotFound`."""
         return self._keep(("answer", head.no), lambda: self._source.answer(head), lambda answer: len(answer.body))
 

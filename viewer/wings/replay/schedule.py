@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from wiretape.recorder.decode import encoding
 from wiretape.recorder.decode.decoder import Decoded, decode
-from wiretape.recorder.decode.exchange import Exchange, Recording
+from wiretape.recorder.decode.exchange import Exchange, RecordedExchange
 
 End = Literal["end", "close", "reset", "garbage", "silence"]
 """The end of an answer: as it is framed; cut by a close or a TCP reset; by bytes that are not HTTP; or never."""
@@ -45,7 +45,7 @@ class Schedule:
     joins_end: bool = False
 
 
-def recorded(answer: Recording) -> Schedule:
+def recorded(answer: RecordedExchange) -> Schedule:
     """Return the schedule of an answer as it came."""
     facts, reads = answer.exchange, answer.reads
     ends, places = encoding.spans(reads.start, reads.size, len(answer.body))
@@ -91,12 +91,12 @@ def in_pieces(body: bytes, size: int) -> Sequence[int]:
     return [*range(size, len(body), size), len(body)]
 
 
-def event_ends(answer: Recording) -> Sequence[int]:
+def event_ends(answer: RecordedExchange) -> Sequence[int]:
     ends = sorted({end for _, end in events(answer)} | {len(answer.body)})
     return [end for end in ends if end]
 
 
-def events(answer: Recording) -> Sequence[tuple[int, int]]:
+def events(answer: RecordedExchange) -> Sequence[tuple[int, int]]:
     """Return the span of each event in the body, in the order in which `show` numbers them.
 
     Of a compressed body, an event is where the read that completed it is.

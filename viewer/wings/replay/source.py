@@ -7,7 +7,7 @@ from pathlib import Path
 from sqlalchemy import Connection
 from sqlalchemy.exc import NoResultFound
 
-from wiretape.recorder.decode.exchange import Recording
+from wiretape.recorder.decode.exchange import RecordedExchange
 from wiretape.recorder.errors import NotFound
 from wiretape.viewer.source.tape import columns, queries, replayed
 from wiretape.viewer.source.tape.conditions import Condition
@@ -58,7 +58,7 @@ class ReplaySource:
         with queries.explained(self._path):
             yield from replayed.request_bodies(self._connection, heads)
 
-    def answer(self, head: ExchangeHead) -> Recording:
+    def answer(self, head: ExchangeHead) -> RecordedExchange:
         """Return the answer to a request. Raises `TapeError`, and `NotFound` if it was deleted meanwhile."""
         try:
             with queries.explained(self._path):

@@ -14,7 +14,7 @@ from itertools import accumulate, pairwise
 from wsproto.frame_protocol import FrameProtocol
 
 from wiretape.recorder.decode import websocket
-from wiretape.recorder.decode.exchange import Recording
+from wiretape.recorder.decode.exchange import RecordedExchange
 from wiretape.recorder.decode.framings.websocket import frame_ends
 from wiretape.recorder.decode.operation import api_asked
 from wiretape.recorder.decode.websocket import TimedMessage
@@ -46,13 +46,13 @@ class Turns:
         return sorted({end for _, end in self.spans})
 
 
-def first(answer: Recording) -> bytes | None:
+def first(answer: RecordedExchange) -> bytes | None:
     found, api = websocket.messages(*answer), api_asked(answer.exchange)
     asks = (one.message for one in found if one.is_client and one.message.kind in ("text", "binary"))
     return next((message.data for message in asks if not websocket.is_microphone(api, message)), None)
 
 
-def of(answer: Recording, *, as_recorded: bool) -> Turns:
+def of(answer: RecordedExchange, *, as_recorded: bool) -> Turns:
     """Return the turns of a recorded WebSocket, with its bytes as they were, or its messages in new frames."""
     came = list(websocket.messages(*answer))
     whole = schedule.recorded(answer)

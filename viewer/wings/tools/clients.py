@@ -101,7 +101,7 @@ def guidellm(request: MeasuredRequest) -> Numbers:
         raise ToolError("ValueError: empty response payload")
     # An answer without usage has as many tokens as lines with output.
     count = len(at) if tokens is None else tokens
-    end_ns = request.end_ns or 0 if end_ns is None else end_ns
+    end_ns = request.exchange.end_ns or 0 if end_ns is None else end_ns
     return {
         "ttft": ms(at[0]) if at else None,
         "ttfot": ms(answers[0]) if answers else None,

@@ -35,7 +35,7 @@ def langfuse(request: MeasuredRequest) -> Numbers:
     if request.client_left:
         raise ClientLeft
     request.check_status(_SUCCESSES)
-    at, end_ns, tokens = request.chunk_times(output=False), request.duration_ns, request.reported_tokens()
+    at, end_ns, tokens = request.chunk_times(output=False), request.judged.duration_ns, request.reported_tokens()
     streaming_ns = end_ns - at[0] if at and end_ns is not None else None
     return {
         "ttft": ms(at[0]) if at else None,
@@ -85,14 +85,14 @@ def _chat(request: MeasuredRequest, texts: list[str]) -> _Times:
     request.check_end()
     if not is_finished:
         raise ToolError("RemoteProtocolError: stream ended before a finish_reason")
-    return first_ns, request.duration_ns
+    return first_ns, request.judged.duration_ns
 
 
 def _messages(request: MeasuredRequest) -> _Times:
     """Measure Messages: the first output is the first token; in answers of LiteLLM itself, any event is."""
     if request.is_litellm:
         request.check_end()
-        return _first_event(request), request.duration_ns
+        return _first_event(request), request.judged.duration_ns
     _check_faults(request)
     request.check_end()
     end_ns = request.finish_ns()
@@ -105,7 +105,7 @@ def _gemini(request: MeasuredRequest) -> _Times:
     """Measure Gemini: the first output is the first token; a stream without a finish reason is a success."""
     _check_faults(request)
     request.check_end()
-    return next(iter(request.chunk_times(output=True)), None), request.duration_ns
+    return next(iter(request.chunk_times(output=True)), None), request.judged.duration_ns
 
 
 def _responses(request: MeasuredRequest) -> _Times:
@@ -114,14 +114,14 @@ def _responses(request: MeasuredRequest) -> _Times:
     request.check_end()
     if request.decoded is None or request.decoded.end_item is None:
         raise ToolError("APIConnectionError: the stream was closed before any terminal event")
-    return _first_event(request), request.duration_ns
+    return _first_event(request), request.judged.duration_ns
 
 
 def _whole(request: MeasuredRequest) -> _Times:
     """Return the end of an answer that is not streamed, which has no first token."""
     _check_faults(request)
     request.check_end()
-    return None, request.duration_ns
+    return None, request.judged.duration_ns
 
 
 _LITELLM: Final = {messages.API: _messages, gemini.API: _gemini, responses.API: _responses}
@@ -138,7 +138,7 @@ def _first_event(request: MeasuredRequest) -> int | None:
 
 def traceloop(request: MeasuredRequest) -> Numbers:
     """Measure as OpenLLMetry: any chunk is the first token; failed streams have all but the time to generate."""
-    first_ns, end_ns = None, request.duration_ns
+    first_ns, end_ns = None, request.judged.duration_ns
     numbers: Numbers = {
         "ttft_s": None,
         "duration_s": None if end_ns is None else end_ns / 1e9,

@@ -72,7 +72,7 @@ def test_usage_is_that_of_the_last_chunk_that_has_it():
 )
 def test_a_client_raises_on_the_status_and_on_a_broken_connection(facts, reason):
     found = request(CHUNK, b"data: [DONE]\n\n", **facts)
-    checks = found.check_end if found.status == 200 else found.check_status
+    checks = found.check_end if found.exchange.status == 200 else found.check_status
     with pytest.raises(ToolError, match=reason):
         checks()
 

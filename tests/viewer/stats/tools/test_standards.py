@@ -4,8 +4,9 @@ import pytest
 
 from tests.support.cases import each_case
 from tests.support.tools import CHUNK, request
+from wiretape.recorder.decode.exchange import Exchange
 from wiretape.viewer.stats.tools.otel import otel
-from wiretape.viewer.stats.tools.request import MeasuredRequest, ToolError
+from wiretape.viewer.stats.tools.request import Judged, MeasuredRequest, ToolError
 
 DONE = b"data: [DONE]\n\n"
 ROLE = b'data: {"choices":[{"delta":{"role":"assistant"}}]}\n\n'
@@ -23,7 +24,7 @@ ROLE = b'data: {"choices":[{"delta":{"role":"assistant"}}]}\n\n'
 )
 def test_the_type_of_an_error_is_its_status_its_code_or_its_outcome(outcome, status, code, kind):
     with pytest.raises(ToolError) as failure:
-        otel(MeasuredRequest(status, "end", 9, outcome, code, 5_000_000_000))
+        otel(MeasuredRequest(Exchange(status=status, ended_by="end"), Judged(outcome, code, 5_000_000_000)))
     assert str(failure.value) == f"error.type {kind}"
     assert failure.value.numbers["failed_operation_duration_s"] == 5
     assert failure.value.numbers["operation_duration_s"] is None

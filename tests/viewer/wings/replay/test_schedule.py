@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from wiretape.recorder.decode.exchange import Exchange, Reads, Recording
+from wiretape.recorder.decode.exchange import Exchange, Reads, RecordedExchange
 from wiretape.viewer.wings.replay import faults, schedule
 from wiretape.viewer.wings.replay.schedule import Schedule
 
@@ -13,12 +13,12 @@ PIECES = [b'data: {"a":1}\n\ndata: {"b"', b":2}\n\n", b": note\n\n", b"data: [DO
 AT = [100, 150, 400, 450]
 
 
-def answer(**facts: Any) -> Recording:
+def answer(**facts: Any) -> RecordedExchange:
     given = dict(status=200, content_type="text/event-stream", content_encoding=None, ended_by="end", connected_ns=1,
                  headers_ns=90, end_ns=450, framing="chunked") | facts  # fmt: skip
     sizes = [len(piece) for piece in PIECES]
     starts = [sum(sizes[:place]) for place in range(len(sizes))]
-    return Recording(Exchange(**given), Reads(range(4), AT, [None] * 4, starts, sizes), b"".join(PIECES))
+    return RecordedExchange(Exchange(**given), Reads(range(4), AT, [None] * 4, starts, sizes), b"".join(PIECES))
 
 
 def writes(made: Schedule) -> list[tuple[int, bytes]]:
@@ -79,7 +79,7 @@ def test_events_bytes_or_pieces_may_be_the_writes() -> None:
 
 def test_what_no_read_covers_is_sent_too() -> None:
     whole = answer()
-    lacking = Recording(whole.exchange, Reads.of(whole.reads[:1] + whole.reads[2:]), whole.body)
+    lacking = RecordedExchange(whole.exchange, Reads.of(whole.reads[:1] + whole.reads[2:]), whole.body)
     assert writes(schedule.recorded(lacking))[1] == (100, PIECES[1])
 
 

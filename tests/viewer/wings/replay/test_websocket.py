@@ -18,7 +18,7 @@ from tests.support.relay import dial, on_loop, post, until
 from tests.support.websockets import ASK, MS, response, side
 from tests.viewer.wings.replay.test_cassette import session
 from tests.viewer.wings.replay.test_serve import Serving, serving
-from wiretape.recorder.decode.exchange import Recording
+from wiretape.recorder.decode.exchange import RecordedExchange
 from wiretape.recorder.decode.framings.websocket import messages
 from wiretape.recorder.errors import NotShipped
 from wiretape.recorder.tape import journal
@@ -296,7 +296,7 @@ async def test_a_request_that_is_no_handshake_is_refused(tape: Path) -> None:
 class Pulled(ReplaySource):
     """A tape on which the bytes of one exchange are not."""
 
-    def answer(self, head: ExchangeHead) -> Recording:
+    def answer(self, head: ExchangeHead) -> RecordedExchange:
         if head.id == "a1":
             raise NotShipped(head.id)
         return super().answer(head)
