@@ -255,7 +255,7 @@ class Tap:
         except WiretapeError as error:
             if not self._place.is_worker:
                 # A writer that was killed while it loaded says nothing about the tape; the third in a row does.
-                is_replaced = isinstance(error, _EndedEarly) and attempt <= 1 and (self._frames or not self._closing)
+                is_replaced = isinstance(error, _EndedEarly) and attempt <= 1 and (self.frames or not self._closing)
                 self._report("the writer ended before it was ready; starting another" if is_replaced else str(error))
             if isinstance(error, LASTING):
                 self.give_up()
