@@ -19,7 +19,10 @@ _CLOCK_NS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One of several exchanges with the same request; `started_ns` is wall time, `end_ns` None while it runs."""
+    """One of several exchanges with the same request; `started_ns` is wall time, `end_ns` None while it runs.
+
+    It holds no `Exchange`, as hundreds of neighbours may be attempts, and few are.
+    """
 
     no: int
     id: str
