@@ -11,7 +11,7 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -102,8 +102,15 @@ def _serve(place: "Place", with_text: bool, max_bytes: int) -> None:
         called, described = _one_by_one(tool, lock), inspect.getdoc(tool)
         made = Tool.from_function(called, description=described, annotations=read_only, structured_output=False)
         offered.append(_strict(made))
-    server = MCPServer("wiretape", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR", tools=offered)
-    threading.Thread(target=_one_by_one(tools.load, turn), daemon=True).start()
+
+    @contextlib.asynccontextmanager
+    async def loading(_: object) -> AsyncIterator[None]:
+        # Not earlier: it captures standard output, in which the first answer would be lost if the server takes it then.
+        threading.Thread(target=_one_by_one(tools.load, turn), daemon=True).start()
+        yield
+
+    about: dict[str, Any] = {"version": __version__, "instructions": _INSTRUCTIONS, "log_level": "ERROR"}
+    server = MCPServer("wiretape", tools=offered, lifespan=loading, **about)
     threading.Thread(target=_end_with_client, args=(os.dup(0), tools.queries), daemon=True).start()
     for number in heeded(signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)  # an interrupt would wait for the next line of standard input
