@@ -2,17 +2,18 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 from anyio.from_thread import start_blocking_portal
 from mcp import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.server.stdio import stdio_server
 from mcp.types import CallToolResult, TextContent, Tool
 
-from tests.support.commands import RUN
-from tests.support.forked import ROOT
+from tests.support.forked import CLI, Forked
 
 
 class Agent:
@@ -50,11 +51,21 @@ class Agent:
         return content.text, bool(result.is_error)
 
 
+@contextlib.asynccontextmanager
+async def streams(process: Any) -> AsyncIterator[Any]:
+    """Hold a server's standard streams as a client's transport: the library's own would start an interpreter."""
+    async with stdio_server(anyio.wrap_file(process.stdout), anyio.wrap_file(process.stdin)) as both:
+        yield both
+        process.stdin.close()  # with which the server ends, and then its output
+
+
 @contextlib.contextmanager
 def agent(tape: Path, *options: str) -> Iterator[Agent]:
     """Start a server for a tape."""
-    program, *arguments = RUN
-    command = [*arguments, "mcp", "--db", str(tape), *options]
-    server = StdioServerParameters(command=program, args=command, cwd=ROOT, env={"PYTHONPATH": f"{ROOT}/.package"})
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(Client(stdio_client(server))) as client:
+    command = [*CLI, "mcp", "--db", str(tape), *options]
+    with (
+        Forked(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process,
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(Client(streams(process))) as client,
+    ):
         yield Agent(client, portal.call)

@@ -39,9 +39,21 @@ _LOADED = (
     "wiretape.viewer.tui.app",
     "wiretape.viewer.source.tape.live",
     "wiretape.viewer.source.tape.overview",
+    "wiretape.viewer.source.tape.source",
+    "wiretape.viewer.commands.cut",
+    "wiretape.viewer.commands.output",
+    "wiretape.recorder.commands.record",
+    "wiretape.recorder.commands.run",
+    "wiretape.recorder.commands.local_apis",
+    "wiretape.recorder.decode.framings.websocket",
+    "cryptography.hazmat.primitives.serialization.pkcs12",
+    "rich.progress",
     "textual.layouts.factory",
     "pandas",
+    "uvloop",
 )
+_AGENTS_SERVER = "mcp.server"
+"""Loaded before the first program that needs it: it takes longer than all others together."""
 _REQUEST_BYTES = 1 << 17
 _PASSED = 256
 """First number for received descriptors, above all their final numbers."""
@@ -211,10 +223,13 @@ def serve(number: int) -> None:
             request, received, *_ = socket.recv_fds(asked, _REQUEST_BYTES, 16)
             if not request:
                 return
+            command, *options = pickle.loads(request)
+            if tuple(command[:3]) == (*CLI, "mcp"):
+                importlib.import_module(_AGENTS_SERVER)
             reading, writing = os.pipe()
             if (between := os.fork()) == 0:  # it ends at once: its child is an orphan, which is adopted
                 if (pid := os.fork()) == 0:
-                    _be_program(received, *pickle.loads(request))
+                    _be_program(received, command, *options)
                 os.write(writing, str(pid).encode())
                 os._exit(0)
             os.waitpid(between, 0)

@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 from tests.support.agent import Agent, agent
-from tests.support.commands import RUN, run
+from tests.support.commands import run
+from tests.support.forked import CLI, Forked
 from tests.support.growing_tape import recorder
 from tests.support.sample_tape import COMPLETE_READS, HOSTILE, begin, end, event, frames, recorded, response
 from wiretape.viewer.commands import topics
@@ -208,21 +209,18 @@ class Server:
     """A server of a tape that a test talks to line by line."""
 
     def __init__(self, tape: Path) -> None:
-        self.process = subprocess.Popen(
-            [*RUN, "mcp", "--db", str(tape)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        command, pipe = [*CLI, "mcp", "--db", str(tape)], subprocess.PIPE
+        self.process: Any = Forked(command, stdin=pipe, stdout=pipe, text=True)
         client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "old", "version": "1"}}
         self.send(id=1, method="initialize", params=client)
         assert self.answer()["result"]["protocolVersion"] == "2025-06-18"
         self.send(method="notifications/initialized")
 
     def send(self, **message: Any) -> None:
-        assert self.process.stdin is not None
         self.process.stdin.write(f"{json.dumps({'jsonrpc': '2.0'} | message)}\n")
         self.process.stdin.flush()
 
     def answer(self) -> Any:
-        assert self.process.stdout is not None
         return json.loads(self.process.stdout.readline())
 
 
@@ -231,7 +229,6 @@ def server(demo: tuple[Path, str]) -> Iterator[Server]:
     one = Server(demo[0])
     with one.process:
         yield one
-        one.process.kill()
 
 
 def test_an_interrupt_ends_the_server_while_its_input_is_open(server: Server) -> None:
@@ -248,7 +245,6 @@ def test_other_tools_answer_beside_a_query_and_nothing_outlives_the_client(serve
     assert not answers[3]["isError"]
     assert "stopped after 1 s" in answers[2]["content"][0]["text"]
     server.send(id=4, method="tools/call", params=query)
-    assert server.process.stdin is not None
     server.process.stdin.close()
     server.process.wait(60)
 
