@@ -15,7 +15,7 @@ from tests.support.growth import grows_too_fast, hostile
 ROOT = Path(__file__).parent.parent
 METHODS = ("search", "match", "fullmatch", "findall", "sub", "split")
 AS_FINDALL = {"finditer": "findall", "subn": "sub"}
-SIZE = 6_000
+SIZE = 2_000
 
 Use = tuple[re.Pattern[Any], str]
 

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-SIZE = 16_000
-_QUICK_SECONDS = 0.01
+_PAIR_S = 2.5e-10
+"""Least time that quadratic work takes for each pair of characters: C compares about four bytes in a nanosecond."""
 _MOST = 9.0
 """Linear time grows 4 times with 4 times the length, quadratic time 16 times."""
 
@@ -38,14 +38,15 @@ def hostile(words: Iterable[str] = WORDS, characters: Iterable[str] = CHARACTERS
                 yield lambda size, first=first, repeated=repeated, end=end: first + repeated * size + end  # type: ignore[misc]
 
 
-def grows_too_fast(call: Callable[[str], object], made: Callable[[int], str], size: int = SIZE) -> bool:
+def grows_too_fast(call: Callable[[str], object], made: Callable[[int], str], size: int) -> bool:
     """Return True if a call takes more than linear time. A call that is quick at the full size does not."""
-    if (many := _seconds(call, made(size))) < _QUICK_SECONDS:
+    quick_s = _PAIR_S * size**2
+    if (many := _seconds(call, made(size))) < quick_s:
         return False
     few = min(_seconds(call, made(size // 4)) for _ in range(3))
     if many > _MOST * few:  # which a disturbance may have caused
         many = min(_seconds(call, made(size)) for _ in range(2))
-    return many > max(_MOST * few, _QUICK_SECONDS)
+    return many > max(_MOST * few, quick_s)
 
 
 def _seconds(call: Callable[[str], object], text: str) -> float:
