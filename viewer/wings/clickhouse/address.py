@@ -29,11 +29,6 @@ EMBEDDED_FORM: Final = "chdb:DIR"
 DATABASE: Final = "wiretape"
 USER, PASSWORD, PASSWORD_FILE = "WIRETAPE_FLEET_USER", "WIRETAPE_FLEET_PASSWORD", "WIRETAPE_FLEET_PASSWORD_FILE"
 
-_PORTS: Final = {True: 8443, False: 8123}
-_NODE: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
-_SHOWN: Final = 40
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Credentials:
@@ -63,7 +58,7 @@ class Target(Destination):
         """The server in a few words, without credentials: the database and the first node; of a directory its hash."""
         if self.directory is not None:
             url = self.nodes[0]
-            return f"{clipped(safe(url), _SHOWN)} {hashlib.sha256(url.encode('utf-8', 'replace')).hexdigest()[:8]}"
+            return f"{clipped(safe(url), 40)} {hashlib.sha256(url.encode('utf-8', 'replace')).hexdigest()[:8]}"
         return f"{self.database} at {self.nodes[0].partition('://')[2]}"
 
     @property
@@ -91,10 +86,10 @@ def parse(text: str) -> Target:
     if not text.startswith(CENTRE):
         raise ValueError(f"a server is {CENTRE_FORM}, or {EMBEDDED_FORM}")
     location, _, query = text.removeprefix(CENTRE).partition("?")
-    user, at, rest = location.rpartition("@")
+    user, at, place = location.rpartition("@")
     if ":" in user:
         raise ValueError(f"a password does not belong in a URL: set {PASSWORD} or {PASSWORD_FILE}")
-    hosts, _, database = rest.partition("/")
+    hosts, _, database = place.partition("/")
     options = dict(parse_qsl(query, keep_blank_values=True))
     if unknown := options.keys() - {"tls", "quorum"}:
         raise ValueError(f"unknown in a URL: {', '.join(sorted(unknown))}; there are tls and quorum")
@@ -121,16 +116,16 @@ def _embedded(path: str) -> Target:
 
 
 def _node(text: str, tls: str | None) -> str:
-    match = _NODE.fullmatch(text)
+    match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?", text)
     if match is None or int(match[2] or 0) > 65535:
         raise ValueError(f"{text[:80]!r} is not HOST or HOST:PORT: a server is {CENTRE_FORM}")
     is_secure = not is_loopback(match[1]) if tls is None else tls == "yes"
-    return f"http{'s' if is_secure else ''}://{match[1]}:{match[2] or _PORTS[is_secure]}"
+    return f"http{'s' if is_secure else ''}://{match[1]}:{match[2] or (8443 if is_secure else 8123)}"
 
 
 def identifier(name: str) -> str:
     """Return a name if it needs no quotes in a statement. Raises `ValueError` for any other."""
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", name):
         raise ValueError(f"{name[:80]!r} is no name of letters, digits and underscores")
     return name
 

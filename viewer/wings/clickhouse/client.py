@@ -1,12 +1,14 @@
 """The client of ClickHouse: queries and inserts, by clickhouse-connect, of servers and of the engine in this process.
 
-A batch is sent to one node, and again with the same token to the next if that fails: the engine drops a repetition. A
-server answers when the requested number of replicas has the batch (`wait_end_of_query`, `insert_quorum`), also those
-behind a `Distributed` table. A permanent error is `UnusableServer`, a transient one `Unavailable`: then the next node
-is tried, and later all of them again.
+The rules:
 
-An engine in this process (`chdb`) is opened by the first query, and locks its directory until `close`: one process at a
-time may have it open, so a process at rest closes it. A second directory in one process is refused by the engine.
+- A batch is sent to one node, and again with the same token to the next if that fails: the engine drops a repetition.
+- A server answers when the requested number of replicas has the batch (`wait_end_of_query`, `insert_quorum`), also
+  those behind a `Distributed` table: by default, an insert into one returns 200 with the shard dead.
+- A permanent error is `UnusableServer`, a transient one `Unavailable`: then the next node is tried, and later all of
+  them again.
+- An engine in this process (`chdb`) is opened by the first query, and locks its directory until `close`: one process at
+  a time may have it open, so a process at rest closes it. A second directory in one process is refused by the engine.
 """
 
 import contextlib
@@ -19,6 +21,7 @@ import ssl
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
@@ -43,15 +46,10 @@ LOCK_SECONDS: Final = 10.0
 """Time that a process waits for a directory which another one has open."""
 LOCK_FILE: Final = "wiretape.lock"
 """The file to lock before the engine opens a directory: the engine does not wait for another process, but fails."""
-_LOCK_POLL_SECONDS: Final = 0.05
 _CLUSTER_SECONDS: Final = 45
 """Timeout of a node for the hosts of its cluster: shorter than ours, so that the node reports the missing ones."""
-_QUORUM_MS: Final = 30_000
-_NO_LIMIT_SECONDS: Final = 10**6
-_SHOWN: Final = 300
-_MESSAGE: Final = re.compile(r"DB::\w*Exception: (.*?)(?:: Insertion status:|\s*\(version |$)", re.DOTALL)
+_EXCERPT_CHARACTERS: Final = 300
 _HOSTS_MISSING: Final = "distributed_ddl_task_timeout"
-_STATUS: Final = re.compile(r"HTTP status (\d+)(?:, server response: (.*))?", re.DOTALL)
 common.set_setting("invalid_setting_action", "drop")  # an account that may only read has limits of its own
 logging.getLogger("clickhouse_connect").setLevel(logging.CRITICAL)  # our errors say it
 
@@ -71,9 +69,9 @@ class MemoryExceeded(Unavailable):
 class NotAtCentre(Unsupported):
     """A query needs data that the server's table `exchanges` does not have."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, data: str) -> None:
         super().__init__(
-            f"a server cannot search {what}: use other fields, such as model:NAME, or copy exchanges to a tape with "
+            f"a server cannot search {data}: use other fields, such as model:NAME, or copy exchanges to a tape with "
             "'wiretape pull'"
         )
 
@@ -94,13 +92,17 @@ class _Nodes(urllib3.PoolManager):
         node = "{0.scheme}://{0.netloc}".format(urlsplit(url))
         if location := response.get_redirect_location():
             raise UnusableServer(
-                f"{node} answered {response.status} and names {_shown(location)!r} instead, which is not followed: "
+                f"{node} answered {response.status} and names {_excerpt(location)!r} instead, which is not followed: "
                 "name the ClickHouse server itself"
             )
         if response.status == 200 and not any(name.lower().startswith("x-clickhouse-") for name in response.headers):
-            text = response.read(_SHOWN, decode_content=False) if not more.get("preload_content") else response.data
+            text = (
+                response.read(_EXCERPT_CHARACTERS, decode_content=False)
+                if not more.get("preload_content")
+                else response.data
+            )
             raise Unavailable(
-                f"{node} answered {_shown(text.decode('utf-8', 'replace'))!r}: something else than ClickHouse did"
+                f"{node} answered {_excerpt(text.decode('utf-8', 'replace'))!r}: something else than ClickHouse did"
             )
         return response
 
@@ -172,7 +174,10 @@ class Centre:
         """
         settings: dict[str, Any] = {"wait_end_of_query": 1, "insert_distributed_sync": 1}
         if quorum:
-            settings |= {"insert_quorum": quorum, "insert_quorum_timeout": _QUORUM_MS}
+            settings |= {
+                "insert_quorum": quorum,
+                "insert_quorum_timeout": 30_000,
+            }  # ms: within our own timeout of an answer
         if token:
             settings["insert_deduplication_token"] = token
         previous, directory = tempfile.tempdir, self.target.directory
@@ -218,7 +223,7 @@ class Centre:
                     interface=parts.scheme, host=(parts.hostname or "").strip("[]"), port=parts.port or 0,
                     username=self._credentials.user or "default", password=self._credentials.password or "",
                     # Longer than the node's own limit, so that the node reports it; the client takes no None.
-                    connect_timeout=CONNECT_SECONDS, send_receive_timeout=limit + 1 if limit else _NO_LIMIT_SECONDS,
+                    connect_timeout=CONNECT_SECONDS, send_receive_timeout=limit + 1 if limit else 10**6,
                     autogenerate_session_id=False, query_retries=0, pool_mgr=self._pool,
                     show_clickhouse_errors="scrub", client_name="wiretape", settings=settings,
                 )  # fmt: skip
@@ -235,7 +240,6 @@ class Centre:
             raise _explanation(self.node, self.target, error, self._seconds) from error
 
 
-_NO_SPACE: Final = "errno: 28,"
 _DISK_FULL: Final = "the disk of {node} is full: free some space there"
 _MEANINGS: Final[Sequence[tuple[type[WiretapeError], set[int], str]]] = (
     (UnusableServer, {192, 193, 194, 516},
@@ -271,16 +275,17 @@ def _explanation(node: str, target: Target, error: Exception, seconds: float) ->
         return _unreachable(node, error, seconds)
     if code is None and isinstance(error.__cause__, urllib3.exceptions.HTTPError):
         return _unreachable(node, error.__cause__, seconds)
-    if code is None and (match := _STATUS.search(text)):  # a proxy answered, or another server
-        status, words = int(match[1]), _shown(match[2] or "") or f"status {match[1]}"
+    response = re.search(r"HTTP status (\d+)(?:, server response: (.*))?", text, re.DOTALL)
+    if code is None and (match := response):  # a proxy answered, or another server
+        status, words = int(match[1]), _excerpt(match[2] or "") or f"status {match[1]}"
         if status in (408, 429) or status >= 500:
             return Unavailable(f"{node} answered {status} ({words})")
         return UnusableServer(
             f"{node} answered {status}, and is no ClickHouse server, or not for this account ({words})"
         )
-    match = _MESSAGE.search(text)
-    words = _shown(match[1] if match else text)
-    if _NO_SPACE in text:
+    match = re.search(r"DB::\w*Exception: (.*?)(?:: Insertion status:|\s*\(version |$)", text, re.DOTALL)
+    words = _excerpt(match[1] if match else text)
+    if "errno: 28," in text:  # ENOSPC, whatever the code
         return Unavailable(_DISK_FULL.format(node=node))
     if _HOSTS_MISSING in text:
         return UnusableServer(
@@ -305,7 +310,7 @@ def _unreachable(node: str, error: BaseException, seconds: float) -> WiretapeErr
         if isinstance(cause, ssl.SSLError) and cause.reason == "WRONG_VERSION_NUMBER":
             return UnusableServer(f"{node} speaks no TLS: name its port for HTTPS, or add ?tls=no to the URL")
         cause = cause.__cause__ or cause.__context__
-    words = _shown(str(error).rpartition(": ")[2])
+    words = _excerpt(str(error).rpartition(": ")[2])
     match error:
         case urllib3.exceptions.NewConnectionError() | urllib3.exceptions.ConnectTimeoutError():
             return Unavailable(f"{node} cannot be reached ({words or 'no answer'})")
@@ -314,25 +319,32 @@ def _unreachable(node: str, error: BaseException, seconds: float) -> WiretapeErr
     return Unavailable(f"{node} broke the connection ({words or type(error).__name__})")
 
 
-def _shown(text: str) -> str:
-    return clipped(safe(" ".join(text.split())), _SHOWN)
+def _excerpt(text: str) -> str:
+    return clipped(safe(" ".join(text.split())), _EXCERPT_CHARACTERS)
 
 
-_LOCKS: Final[dict[Path, list[int]]] = {}
-"""The descriptor of each directory's lock, and the number of clients in this process that have it open."""
+@dataclass(slots=True)
+class _DirectoryLock:
+    """The descriptor of a directory's lock, and the number of clients in this process that have it open."""
+
+    descriptor: int
+    client_count: int = 1
+
+
+_LOCKS: Final[dict[Path, _DirectoryLock]] = {}
 _LOCKS_GUARD: Final = threading.Lock()
 
 
 def _engine(directory: Path, settings: Mapping[str, Any]) -> Client:
     """Open the engine of a directory that exists. Raises `Unavailable` while another process has it open."""
-    shown = safe(str(directory))
+    name = safe(str(directory))
     if not paths.exists(directory / LOCK_FILE):
-        raise UnusableServer(f"{shown} is no directory of shipped exchanges: run 'wiretape ship --to chdb:DIR' first")
+        raise UnusableServer(f"{name} is no directory of shipped exchanges: run 'wiretape ship --to chdb:DIR' first")
     until = SYSTEM.now() + round(LOCK_SECONDS * 1e9)
     while not _is_locked(directory):
         if SYSTEM.now() > until:
-            raise Unavailable(f"{shown} is in use by another process, and was for {LOCK_SECONDS:g} s: try again later")
-        SYSTEM.sleep(_LOCK_POLL_SECONDS)
+            raise Unavailable(f"{name} is in use by another process, and was for {LOCK_SECONDS:g} s: try again later")
+        SYSTEM.sleep(0.05)
     with contextlib.ExitStack() as stack:
         stack.callback(_unlock, directory)
         try:
@@ -340,7 +352,7 @@ def _engine(directory: Path, settings: Mapping[str, Any]) -> Client:
                 interface="chdb", path=str(directory), settings=dict(settings), show_clickhouse_errors="scrub"
             )
         except ClickHouseError as error:
-            raise Unavailable(f"{shown} cannot be opened ({_shown(str(error))}): is it open elsewhere?") from error
+            raise Unavailable(f"{name} cannot be opened ({_excerpt(str(error))}): is it open elsewhere?") from error
         stack.pop_all()
         return client
 
@@ -349,7 +361,7 @@ def _is_locked(directory: Path) -> bool:
     """Lock a directory for this process; return True if that succeeded. Raises `UnusableServer`."""
     with _LOCKS_GUARD:
         if directory in _LOCKS:
-            _LOCKS[directory][1] += 1
+            _LOCKS[directory].client_count += 1
             return True
         try:
             descriptor = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_NOFOLLOW)
@@ -360,12 +372,12 @@ def _is_locked(directory: Path) -> bool:
         except OSError:
             os.close(descriptor)
             return False
-        _LOCKS[directory] = [descriptor, 1]
+        _LOCKS[directory] = _DirectoryLock(descriptor)
         return True
 
 
 def _unlock(directory: Path) -> None:
     with _LOCKS_GUARD:
-        _LOCKS[directory][1] -= 1
-        if not _LOCKS[directory][1]:
-            os.close(_LOCKS.pop(directory)[0])
+        _LOCKS[directory].client_count -= 1
+        if not _LOCKS[directory].client_count:
+            os.close(_LOCKS.pop(directory).descriptor)

@@ -111,8 +111,8 @@ def hours(target: Target, ca_file: Path | None, since: "timedelta") -> None:
     from wiretape.viewer.wings.clickhouse import hours
 
     with connected_to(target, ca_file) as centre:
-        first = hours.count(centre, int(since.total_seconds()), SYSTEM)
-    click.echo(f"counted the exchanges that began at {first} or later")
+        start = hours.count(centre, int(since.total_seconds()), SYSTEM)
+    click.echo(f"counted the exchanges that began at {start} or later")
 
 
 @fleet.command()
@@ -123,12 +123,12 @@ def status(target: Target, ca_file: Path | None, out: Output) -> None:
     from wiretape.viewer.wings.clickhouse import status
 
     with connected_to(target, ca_file) as centre:
-        found = [*status.rows(centre, lambda line: click.echo(message(line), err=True))]
+        fleet_rows = [*status.rows(centre, lambda line: click.echo(message(line), err=True))]
     if not out.is_table:
-        out.put(status.FIELDS, found)
+        out.put(status.FIELDS, fleet_rows)
         return
     for kind in ("host", "table"):
-        rows = [row for row in found if row["kind"] == kind]
+        rows = [row for row in fleet_rows if row["kind"] == kind]
         columns = [
             name for name in status.FIELDS if any(row[name] not in (None, "") for row in rows) and name != "kind"
         ]
@@ -140,5 +140,5 @@ def status(target: Target, ca_file: Path | None, out: Output) -> None:
             out.put_rounded(
                 columns, cells, important=("name", "tenant", "waiting", "lag_ms", "silent_ms", "rows", "bytes")
             )
-    if not found:
+    if not fleet_rows:
         click.echo(f"{target.shown} holds nothing yet: ship a tape with 'wiretape ship --to …'", file=sys.stderr)

@@ -15,9 +15,6 @@ SHIPPER, ANALYST = "wiretape_ship", "wiretape_read"
 """The accounts: one may only insert, the other only read, and of `streams` nothing."""
 
 _LOCAL: Final = "_local"
-_READ_OF_SYSTEM: Final = ("tables", "clusters", "parts", "columns")
-_REMEMBERED: Final = "non_replicated_deduplication_window = 10000"
-"""Number of batches whose tokens a table without replication keeps, to drop a batch that it has."""
 
 
 def literal(text: str) -> str:
@@ -37,16 +34,18 @@ def create(table: EngineTable, name: str, cluster: str | None = None, *, expires
     Unless it `expires`, it keeps all rows: those of a directory are its owner's to remove.
     """
     ttl = f"\nTTL started + INTERVAL {table.keep}" if table.keep and (expires or cluster) else ""
-    stored = (
+    storage = (
         f"\nPARTITION BY {table.partition}\nORDER BY ({', '.join(table.key)}){ttl}"
         f"\nSETTINGS index_granularity = {table.granularity}"
     )
     if cluster is None:
-        yield f"{_head(table, table.name, name, None)}ReplacingMergeTree(row_version){stored}, {_REMEMBERED}"
+        # A table without replication remembers no batch by itself: so many tokens are kept, to drop one that it has.
+        window = "non_replicated_deduplication_window = 10000"
+        yield f"{_head(table, table.name, name, None)}ReplacingMergeTree(row_version){storage}, {window}"
         return
     path = f"/clickhouse/tables/{{shard}}/{name}/{table.name}"
     engine = f"ReplicatedReplacingMergeTree({literal(path)}, '{{replica}}', row_version)"
-    yield f"{_head(table, table.name + _LOCAL, name, cluster)}{engine}{stored}"
+    yield f"{_head(table, table.name + _LOCAL, name, cluster)}{engine}{storage}"
     spread = f"Distributed({identifier(cluster)}, {name}, {table.name}{_LOCAL}, {table.shard_by})"
     yield f"{_head(table, table.name, name, cluster)}{spread}"
 
@@ -57,12 +56,12 @@ def names(table: EngineTable, cluster: str | None) -> list[str]:
 
 
 def migrate(
-    table: EngineTable, each: str, present: Container[str], name: str, cluster: str | None = None
+    table: EngineTable, table_name: str, present: Container[str], name: str, cluster: str | None = None
 ) -> Iterator[str]:
     """Yield the statement that adds the columns which one of a table's `names` lacks; no row is ever dropped."""
     if missing := [column for column in table.columns if column.name not in present]:
         added = ", ".join(f"ADD COLUMN {_column(column)}" for column in missing)
-        yield f"ALTER TABLE {name}.{each}{_on(cluster)} {added}"
+        yield f"ALTER TABLE {name}.{table_name}{_on(cluster)} {added}"
 
 
 def accounts(name: str, hashes: Mapping[str, str], tables: Sequence[EngineTable], cluster: str | None) -> Iterator[str]:
@@ -71,14 +70,14 @@ def accounts(name: str, hashes: Mapping[str, str], tables: Sequence[EngineTable]
         identified = f"IDENTIFIED WITH sha256_hash BY {literal(hashed)}"
         yield f"CREATE USER IF NOT EXISTS {account}{_on(cluster)} {identified}"
         yield f"ALTER USER {account}{_on(cluster)} {identified}"
-        of_system = ", ".join(f"SELECT ON system.{one}" for one in _READ_OF_SYSTEM)
-        yield f"GRANT{_on(cluster)} {of_system} TO {account}"
+        privileges = ", ".join(f"SELECT ON system.{name}" for name in ("tables", "clusters", "parts", "columns"))
+        yield f"GRANT{_on(cluster)} {privileges} TO {account}"
     for table in tables:
-        for each in names(table, cluster):
+        for table_name in names(table, cluster):
             if table in SHIPPED:
-                yield f"GRANT{_on(cluster)} SHOW COLUMNS, INSERT ON {name}.{each} TO {SHIPPER}"
+                yield f"GRANT{_on(cluster)} SHOW COLUMNS, INSERT ON {name}.{table_name} TO {SHIPPER}"
             if table is not STREAMS:
-                yield f"GRANT{_on(cluster)} SELECT ON {name}.{each} TO {ANALYST}"
+                yield f"GRANT{_on(cluster)} SELECT ON {name}.{table_name} TO {ANALYST}"
 
 
 def _on(cluster: str | None) -> str:

@@ -23,11 +23,11 @@ _COUNTED: Final = f"""{_INSERT}
         SELECT tenant, toStartOfHour(started) AS hour, host, upstream, ifNull(api, '') AS api_of,
             ifNull(request_model, ifNull(response_model, '')) AS model_of, ifNull(operation, '') AS operation_of,
             outcome, input_tokens, output_tokens, ttft_ns, gap_hist
-        FROM exchanges FINAL WHERE started >= toDateTime({{first}})
+        FROM exchanges FINAL WHERE started >= toDateTime({{start}})
     ) GROUP BY {_KINDS}"""
 _EMPTIED: Final = f"""{_INSERT}
     SELECT {", ".join(HOURS.key)}, {{version}}, 0, 0, 0, NULL, NULL, 0, 0, NULL, NULL, NULL, CAST([] AS Array(UInt64))
-    FROM {HOURS.name} FINAL WHERE started >= toDateTime({{first}}) AND row_version < {{version}} AND exchanges > 0"""
+    FROM {HOURS.name} FINAL WHERE started >= toDateTime({{start}}) AND row_version < {{version}} AND exchanges > 0"""
 """Rows of no exchanges for the kinds that were counted before: where one is counted now, that has a higher version."""
 
 
@@ -37,7 +37,7 @@ def count(centre: Centre, seconds: int, clock: Clock) -> str:
     Raises as `Centre.execute` does.
     """
     version = clock.wall_ns() // 1000
-    first = (clock.wall_ns() // 10**9 - seconds) // 3600 * 3600
-    centre.execute(_COUNTED.format(version=version + 1, first=first))
-    centre.execute(_EMPTIED.format(version=version, first=first))
-    return datetime.fromtimestamp(first, UTC).strftime("%Y-%m-%dT%H:%MZ")
+    start = (clock.wall_ns() // 10**9 - seconds) // 3600 * 3600
+    centre.execute(_COUNTED.format(version=version + 1, start=start))
+    centre.execute(_EMPTIED.format(version=version, start=start))
+    return datetime.fromtimestamp(start, UTC).strftime("%Y-%m-%dT%H:%MZ")

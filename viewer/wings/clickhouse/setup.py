@@ -13,8 +13,6 @@ from wiretape.viewer.wings.clickhouse import ddl
 from wiretape.viewer.wings.clickhouse.client import LOCK_FILE, Centre, UnusableServer
 from wiretape.viewer.wings.clickhouse.tables import EXCHANGES, EngineTable
 
-_CLUSTER: Final = re.compile(r"Distributed\('?([A-Za-z_][A-Za-z0-9_]*)'?,")
-_MOST_QUORUM: Final = 2
 LEAST_VERSION: Final = 23
 
 
@@ -45,23 +43,23 @@ def setup_statements(name: str, tables: tuple[EngineTable, ...], cluster: str | 
 
 def prepare(centre: Centre, tables: tuple[EngineTable, ...], cluster: str | None, tell: Callable[[str], None]) -> None:
     """Create the missing tables, and add the missing columns. Raises `UnusableServer` and `Unavailable`."""
-    name, shown = centre.target.database, centre.target.shown
+    name, server = centre.target.database, centre.target.shown
     version = str(centre.rows("SELECT version()", "default")[0][0])
     if int(version.partition(".")[0]) < LEAST_VERSION:
-        raise UnusableServer(f"{shown} is ClickHouse {version:.20}: wiretape needs {LEAST_VERSION} or later")
+        raise UnusableServer(f"{server} is ClickHouse {version:.20}: wiretape needs {LEAST_VERSION} or later")
     if cluster is not None:
         clusters = {str(row[0]) for row in centre.rows("SELECT DISTINCT cluster FROM system.clusters", "default")}
         if cluster not in clusters:
-            there = ", ".join(sorted(clusters)) or "none"
-            raise UnusableServer(f"{centre.node} knows no cluster {cluster}: there is {there} (system.clusters)")
+            known = ", ".join(sorted(clusters)) or "none"
+            raise UnusableServer(f"{centre.node} knows no cluster {cluster}: there is {known} (system.clusters)")
     centre.execute(ddl.database(name, cluster), "default")
-    listed = centre.rows(f"SELECT name FROM system.tables WHERE database = {ddl.literal(name)}", "default")
-    present = {str(row[0]) for row in listed}
+    rows = centre.rows(f"SELECT name FROM system.tables WHERE database = {ddl.literal(name)}", "default")
+    present = {str(table) for (table,) in rows}
     if EXCHANGES.name in present:
         existing = tables_cluster(centre)
         if cluster not in (None, existing):
-            where = "on one server" if existing is None else f"in the cluster {existing}"
-            raise UnusableServer(f"the tables of {shown} are {where}, and are not moved: use another database")
+            place = "on one server" if existing is None else f"in the cluster {existing}"
+            raise UnusableServer(f"the tables of {server} are {place}, and are not moved: use another database")
         cluster = existing
     for table in tables:
         if table.name not in present:
@@ -70,10 +68,10 @@ def prepare(centre: Centre, tables: tuple[EngineTable, ...], cluster: str | None
             tell(f"{name}.{table.name} made")
             continue
         added = 0
-        for each in ddl.names(table, cluster):
-            columns = _columns(centre, table, each)
+        for table_name in ddl.names(table, cluster):
+            columns = _columns(centre, table, table_name)
             added = max(sum(column.name not in columns for column in table.columns), added)
-            for statement in ddl.migrate(table, each, columns, name, cluster):
+            for statement in ddl.migrate(table, table_name, columns, name, cluster):
                 centre.execute(statement)
         tell(f"{name}.{table.name} " + (f"has {counted(added, 'more column')}" if added else "is up to date"))
 
@@ -107,17 +105,17 @@ def _columns(centre: Centre, table: EngineTable, name: str) -> list[str]:
 
 def check_tables(centre: Centre, tables: Iterable[EngineTable], note: Callable[[str], object]) -> None:
     """Raise `UnusableServer` unless the tables have the shipped columns; columns of a newer version are noted."""
-    newer_count, shown = 0, centre.target.shown
+    newer_count, server = 0, centre.target.shown
     for table in tables:
         columns = _columns(centre, table, table.name)
         if missing := [column.name for column in table.columns if column.name not in columns]:
             raise UnusableServer(
-                f"{table.name} of {shown} has an older schema, without {missing[0]}: run 'wiretape fleet init --to …' "
+                f"{table.name} of {server} has an older schema, without {missing[0]}: run 'wiretape fleet init --to …' "
                 "of this version, which adds it"
             )
         newer_count += len(columns) - len(table.columns)
     if newer_count:
-        note(f"{shown} has {counted(newer_count, 'column')} of a newer version, which stay empty")
+        note(f"{server} has {counted(newer_count, 'column')} of a newer version, which stay empty")
 
 
 def tables_cluster(centre: Centre) -> str | None:
@@ -125,7 +123,7 @@ def tables_cluster(centre: Centre) -> str | None:
     rows = centre.rows(
         "SELECT engine_full FROM system.tables WHERE database = currentDatabase() AND name = 'exchanges'"
     )
-    match = _CLUSTER.match(str(rows[0][0])) if rows else None
+    match = re.match(r"Distributed\('?([A-Za-z_][A-Za-z0-9_]*)'?,", str(rows[0][0])) if rows else None
     return match[1] if match else None
 
 
@@ -137,4 +135,4 @@ def write_quorum(centre: Centre) -> int:
         return 0
     rows = centre.rows(f"SELECT count() FROM system.clusters WHERE cluster = '{name}' GROUP BY shard_num")
     replicas = min((int(count) for (count,) in rows), default=0)
-    return min(replicas, _MOST_QUORUM) if replicas > 1 else 0
+    return min(replicas, 2) if replicas > 1 else 0

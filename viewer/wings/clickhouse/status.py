@@ -24,13 +24,6 @@ MEANINGS: Final = {
 """The fields of a row; one that is of no use for its kind is unknown."""
 FIELDS: Final = tuple(MEANINGS)
 
-_HEARD: Final = """SELECT tenant, host, max(heard), sum(rest), max(late), toUnixTimestamp(now()) FROM
-    (SELECT tenant, host, tape, max(shipped_at) AS heard, argMax(waiting, row_version) AS rest,
-    argMax(ifNull(lag_ms, -1), row_version) AS late FROM sessions FINAL GROUP BY tenant, host, tape)
-    GROUP BY tenant, host ORDER BY tenant, host"""
-"""The newest row of a tape's runs has its progress; `argMax` would pass over a lag that is NULL."""
-_SHIPPED: Final = "SELECT tenant, host, count(), max(started_at) FROM exchanges GROUP BY tenant, host"
-
 
 def rows(centre: Centre, note: Callable[[str], None]) -> Iterator[dict[str, Any]]:
     """Yield the hosts that ship to a server, and its tables. Raises `UnusableServer` and `Unavailable`.
@@ -38,13 +31,20 @@ def rows(centre: Centre, note: Callable[[str], None]) -> Iterator[dict[str, Any]
     A query of all servers of a cluster needs a privilege that an account for reading may lack: then `note` reports it.
     """
     unknown = dict.fromkeys(FIELDS)
-    shipped = {(tenant, host): (count, newest) for tenant, host, count, newest in centre.rows(_SHIPPED)}
-    for tenant, host, heard_at, waiting, lag_ms, now in centre.rows(_HEARD):
+    counts = centre.rows("SELECT tenant, host, count(), max(started_at) FROM exchanges GROUP BY tenant, host")
+    shipped = {(tenant, host): (count, newest) for tenant, host, count, newest in counts}
+    # The newest row of a tape's runs has its progress; `argMax` would pass over a lag that is NULL.
+    progress = """SELECT tenant, host, max(heard), sum(rest), max(late), toUnixTimestamp(now()) FROM
+        (SELECT tenant, host, tape, max(shipped_at) AS heard, argMax(waiting, row_version) AS rest,
+        argMax(ifNull(lag_ms, -1), row_version) AS late FROM sessions FINAL GROUP BY tenant, host, tape)
+        GROUP BY tenant, host ORDER BY tenant, host"""
+    for tenant, host, heard_at, unshipped, lag_ms, now in centre.rows(progress):
         count, newest = shipped.get((tenant, host), (0, None))
         silent_ms = max(round(1000 * (now - datetime.fromisoformat(heard_at).timestamp())), 0)
         yield unknown | {
             "kind": "host", "name": host, "tenant": tenant, "rows": count, "newest_at": newest or None,
-            "heard_at": heard_at, "silent_ms": silent_ms, "waiting": waiting, "lag_ms": lag_ms if lag_ms >= 0 else None,
+            "heard_at": heard_at, "silent_ms": silent_ms, "waiting": unshipped,
+            "lag_ms": lag_ms if lag_ms >= 0 else None,
         }  # fmt: skip
     cluster = setup.tables_cluster(centre)  # the parts of one are those of its local tables
     parts = "system.parts" if cluster is None else f"cluster('{cluster}', system, parts)"

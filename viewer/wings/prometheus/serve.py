@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 
 import msgspec
@@ -42,11 +42,6 @@ from wiretape.viewer.stats import conventions
 from wiretape.viewer.stats.conventions import RELEASED, Conventions, Labels
 from wiretape.viewer.stats.dashboard import OWN, TIME, DashboardCounts, Histogram
 
-_NICENESS = 10
-_GZIP_LEVEL = 1
-"""The fastest: text of metrics shrinks to a fiftieth, and higher levels take more time than they save."""
-_TEXT = "text/plain; version=0.0.4; charset=utf-8"
-
 
 class Exposition(Collector):
     """The metrics of a recorder: its `figures`, and the latest `pulse`, if one came."""
@@ -61,26 +56,38 @@ class Exposition(Collector):
         return generate_latest(self)
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the metrics."""
-        yield from _measured(self.figures)
-        yield from _counted(self.figures)
-        if self.pulse is not None:
-            yield from _state_lines(self.pulse)
+        """Yield the metrics: those of exchanges, and the state that the recorder reported."""
+        figures, pulse = self.figures, self.pulse
+        for family, histograms in figures.histograms.items():
+            metric = HistogramMetricFamily(family.prometheus, family.prometheus_meaning, labels=family.labels)
+            for labels, histogram in histograms.items():
+                buckets = [(_bound(bound), count) for bound, count in histogram.cumulative]
+                metric.add_metric(labels, buckets, histogram.sum)
+            yield metric
+        for family, counts in figures.counters.items():
+            yield _counter(family.prometheus, family.meaning, counts, family.labels)
+        flags: dict[tuple[str, ...], int] = {(flag,): count for flag, count in figures.flags.items()}
+        times = {labels: time_ns / 1e9 for labels, time_ns in figures.times.items()}
+        yield _wiretape_counter("wiretape_exchanges_total", figures.outcomes, (*Labels._fields, "outcome"))
+        yield _wiretape_counter(TIME, times, (*Labels._fields, "part"))
+        yield _wiretape_counter("wiretape_flagged_exchanges_total", flags, ("flag",))
+        yield _wiretape_counter("wiretape_folded_exchanges_total", {(): figures.folded})
+        if pulse is not None:
+            gauges = {
+                "wiretape_open_exchanges": pulse.open,
+                "wiretape_event_loop_lag_seconds": pulse.event_loop_lag_ns / 1e9,
+                "wiretape_write_lag_seconds": pulse.write_lag_ns / 1e9,
+            }
+            yield from (GaugeMetricFamily(name, OWN[name], value) for name, value in gauges.items())
+            yield _wiretape_counter("wiretape_unstored_bytes_total", {(): pulse.unstored_bytes})
+            yield _wiretape_counter("wiretape_unstored_exchanges_total", {(): pulse.unstored_exchanges})
+            yield _wiretape_counter("wiretape_writer_restarts_total", {(): pulse.writer_restarts})
         about = {
             "version": self._setup.version,
             "session": self._setup.session,
             "semconv": self.figures.conventions.version,
         }
         yield InfoMetricFamily("wiretape", OWN["wiretape_info"], about)
-
-
-def _measured(figures: DashboardCounts[Histogram]) -> Iterator[Metric]:
-    for family, histograms in figures.histograms.items():
-        metric = HistogramMetricFamily(family.prometheus, family.prometheus_meaning, labels=family.labels)
-        for labels, histogram in histograms.items():
-            buckets = [(_bound(bound), count) for bound, count in histogram.cumulative]
-            metric.add_metric(labels, buckets, histogram.sum)
-        yield metric
 
 
 def _bound(bound: float) -> str:
@@ -92,31 +99,7 @@ def _bound(bound: float) -> str:
     return exact
 
 
-def _counted(figures: DashboardCounts[Histogram]) -> Iterator[Metric]:
-    for family, counts in figures.counters.items():
-        yield _counter(family.prometheus, family.meaning, counts, family.labels)
-    flags: dict[tuple[str, ...], int] = {(flag,): count for flag, count in figures.flags.items()}
-    yield _own("wiretape_exchanges_total", figures.outcomes, (*Labels._fields, "outcome"))
-    times = {labels: took_ns / 1e9 for labels, took_ns in figures.times.items()}
-    yield _own(TIME, times, (*Labels._fields, "part"))
-    yield _own("wiretape_flagged_exchanges_total", flags, ("flag",))
-    yield _own("wiretape_folded_exchanges_total", {(): figures.folded})
-
-
-def _state_lines(pulse: RecorderState) -> Iterator[Metric]:
-    """Yield the state that the recorder reported."""
-    gauges = {
-        "wiretape_open_exchanges": pulse.open,
-        "wiretape_event_loop_lag_seconds": pulse.event_loop_lag_ns / 1e9,
-        "wiretape_write_lag_seconds": pulse.write_lag_ns / 1e9,
-    }
-    yield from (GaugeMetricFamily(name, OWN[name], value) for name, value in gauges.items())
-    yield _own("wiretape_unstored_bytes_total", {(): pulse.unstored_bytes})
-    yield _own("wiretape_unstored_exchanges_total", {(): pulse.unstored_exchanges})
-    yield _own("wiretape_writer_restarts_total", {(): pulse.writer_restarts})
-
-
-def _own(name: str, counts: Mapping[tuple[str, ...], float], labels: Sequence[str] = ()) -> Metric:
+def _wiretape_counter(name: str, counts: Mapping[tuple[str, ...], float], labels: Sequence[str] = ()) -> Metric:
     return _counter(name, OWN[name], counts, labels)
 
 
@@ -144,9 +127,9 @@ class Metrics(HttpApp):
         from wiretape.viewer.source.tape import queries, session
 
         with queries.opened(setup.tape) as connection:
-            for one in session.ended(connection, setup.session):
+            for exchange in session.ended(connection, setup.session):
                 with self._lock:
-                    self._exposition.figures.add(one.counted)
+                    self._exposition.figures.add(exchange.counted)
 
     def update(self, pulse: RecorderState) -> None:
         self._exposition.pulse = pulse
@@ -167,9 +150,10 @@ class Metrics(HttpApp):
             text = self._exposition.text()
         headers = [(b"vary", b"accept-encoding")]
         if guard.accepts(request.headers, "gzip"):
-            text = gzip.compress(text, _GZIP_LEVEL)
+            # The fastest level: metrics shrink to a fiftieth, and higher ones take more time than they save.
+            text = gzip.compress(text, 1)
             headers.append((b"content-encoding", b"gzip"))
-        client.answer(200, text, _TEXT, headers)
+        client.answer(200, text, "text/plain; version=0.0.4; charset=utf-8", headers)
 
 
 def _say(line: str) -> None:
@@ -181,46 +165,42 @@ async def _main(descriptor: int) -> int:
     lines = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     setup = msgspec.json.decode(await lines.readline(), type=Setup, dec_hook=paths.from_json)
-    app, ended = Metrics(setup, conventions.chosen(os.environ)), asyncio.Event()
-    codes: list[int] = []
+    app, is_over = Metrics(setup, conventions.chosen(os.environ)), asyncio.Event()
+    exit_codes: list[int] = []
 
     def end(code: int) -> None:
-        codes.append(code)
-        ended.set()
+        exit_codes.append(code)
+        is_over.set()
 
-    # These threads only read: ending them loses no data.
-    threading.Thread(target=_follow, args=(app, setup, lambda: loop.call_soon_threadsafe(end, 1)), daemon=True).start()
-    front = Server(app, socket.socket(fileno=descriptor))
-    listening = asyncio.create_task(_listen(lines, app, end))
-    await ended.wait()
+    def follow() -> None:
+        try:
+            app.follow(setup)
+        except BaseException as error:
+            loop.call_soon_threadsafe(end, 1)
+            if not isinstance(error, WiretapeError):
+                raise
+            _say(f"metrics: {error}")
+
+    async def listen() -> None:
+        while line := await lines.readline():
+            app.update(msgspec.json.decode(line, type=RecorderState))
+        end(0)
+
+    threading.Thread(target=follow, daemon=True).start()  # it only reads: ending it loses no data
+    server = Server(app, socket.socket(fileno=descriptor))
+    listening = asyncio.create_task(listen())
+    await is_over.wait()
     listening.cancel()
-    front.close()
-    await front.wait_closed(0)
-    return codes[0]
-
-
-def _follow(app: Metrics, setup: Setup, fail: Callable[[], object]) -> None:
-    try:
-        app.follow(setup)
-    except WiretapeError as error:
-        _say(f"metrics: {error}")
-        fail()
-    except BaseException:
-        fail()
-        raise
-
-
-async def _listen(lines: asyncio.StreamReader, app: Metrics, end: Callable[[int], None]) -> None:
-    while line := await lines.readline():
-        app.update(msgspec.json.decode(line, type=RecorderState))
-    end(0)
+    server.close()
+    await server.wait_closed(0)
+    return exit_codes[0]
 
 
 def main(arguments: list[str]) -> int:
     """Serve until the recorder ends; return the exit code."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    os.nice(_NICENESS)
+    os.nice(10)  # behind the relay, and the writer with 5
     from wiretape.recorder.relay import loop
 
     return loop.run(lambda: _main(int(arguments[0])))

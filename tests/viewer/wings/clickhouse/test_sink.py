@@ -120,7 +120,7 @@ def test_with_bodies_all_texts_are_shipped_also_of_exchanges_that_were_shipped_w
         damage(tape, "UPDATE bodies SET at_ns = 'null', relayed_ns = 'null' WHERE exchange_no = 2")
         ship(tape, engine)
         waiting: list[int] = []
-        assert ship(tape, engine, bodies=True, tell=lambda report: waiting.append(report.waiting)) == (0, [])
+        assert ship(tape, engine, bodies=True, tell=lambda report: waiting.append(report.unshipped)) == (0, [])
     assert (waiting[0], waiting[-1]) == (3, 0)  # an exchange waits until all that is shipped of it is there
     rows = engine.final("streams")
     one = rows["e1"]
