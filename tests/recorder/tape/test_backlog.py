@@ -23,7 +23,7 @@ def test_exchanges_that_a_relay_waits_for_come_first() -> None:
     assert (waiting and list(waiting), backlog.is_reported) == ([1, 2], False)
 
 
-def test_the_next_wait_for_the_spacing_and_while_frames_come() -> None:
+def test_settling_waits_for_its_spacing_and_for_frames() -> None:
     now = 0
     backlog = Backlog(Clock(now=lambda: now), SPACING_NS)
     backlog.add([1])

@@ -8,7 +8,7 @@ from wiretape.recorder.tape import cells, file
 from wiretape.recorder.tape.schema import exchanges
 
 
-def test_the_least_and_the_greatest_of_no_rows_are_unknown_and_no_damage(tmp_path: Path) -> None:
+def test_extremes_of_no_rows_are_unknown(tmp_path: Path) -> None:
     column = exchanges.c.started_at
     with file.writing(tmp_path / "tape.db", "a test") as connection:
         ends = connection.execute(select(cells.least(column), cells.greatest(column))).one()

@@ -31,7 +31,7 @@ def test_a_tape_as_it_was_written_has_no_problems(recorded: Path) -> None:
     assert problems(recorded) == []
 
 
-def test_checking_twenty_exchanges_takes_as_many_statements_as_checking_one(tmp_path: Path) -> None:
+def test_checks_take_the_same_statements_for_any_count(tmp_path: Path) -> None:
     def statements(tape: Path, exchanges: int) -> int:
         with opened(tape) as store:
             record(store, [frame for number in range(exchanges) for frame in exchange(f"e{number}")])
@@ -111,9 +111,7 @@ def test_a_limited_check_stops_where_sqlite_finds_something(recorded: Path) -> N
 
 
 @pytest.mark.damages
-def test_a_limited_check_tells_the_first_few_problems_of_the_newest_exchanges(
-    tape: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_limited_check_reports_problems_of_the_newest_exchanges(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "EXCHANGES_SECONDS", 60)
     with opened(tape) as store:
         for number in range(8):
@@ -134,7 +132,7 @@ def test_a_check_that_takes_too_long_is_left(tape: Path) -> None:
         assert checks.damage(connection, 0, Clock(now=iter(range(0, 10**18, 10**17)).__next__)) == []
 
 
-def test_what_is_held_of_a_session_is_read_from_the_file(recorded: Path) -> None:
+def test_a_session_is_counted_in_the_file_itself(recorded: Path) -> None:
     assert checks.verify(recorded, SESSION.uuid, 60) == Verified(2, 0, 2 * SIZE, [])
 
 
@@ -156,7 +154,7 @@ def test_what_cannot_be_read_is_not_held(recorded: Path) -> None:
             assert checks.verify(other, SESSION.uuid, 60) == Verified(None, None, None, ["database is locked"])
 
 
-def test_an_exchange_that_is_measured_while_it_is_checked_is_no_damage(tape: Path) -> None:
+def test_measuring_during_a_check_is_no_damage(tape: Path) -> None:
     with opened(tape) as store, file.reader_beside_writer(tape).connect() as connection:
         ended = store.append(exchange("e1"))
         calls = list[int]()

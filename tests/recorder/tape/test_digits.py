@@ -15,7 +15,7 @@ def test_numbers_are_what_they_were(numbers: list[int | None]) -> None:
     assert digits.unpacked(data, 2 * len(data) + (None in numbers and set(numbers) == {None}) * len(numbers)) == numbers
 
 
-def test_numbers_of_a_narrow_range_take_half_a_byte_a_digit() -> None:
+def test_a_digit_of_close_numbers_takes_half_a_byte() -> None:
     data = digits.packed([321, 326, 323, 321])
     assert data == b"[4,1,321]\n" + bytes.fromhex("0520")
 

@@ -96,7 +96,7 @@ REFUSED = [
 @pytest.mark.damages
 @pytest.mark.parametrize("access", [write, read])
 @pytest.mark.parametrize(("make", "error", "code", "words"), REFUSED, ids=lambda it: getattr(it, "__name__", None))
-def test_what_is_no_tape_for_us_is_refused_in_one_line_and_left_as_it_is(  # type: ignore[no-untyped-def]
+def test_a_foreign_file_is_refused_and_stays_unchanged(  # type: ignore[no-untyped-def]
     tape: Path, access, make, error, code, words
 ) -> None:
     make(tape)
@@ -110,7 +110,7 @@ def test_what_is_no_tape_for_us_is_refused_in_one_line_and_left_as_it_is(  # typ
 
 
 @pytest.mark.damages
-def test_a_newer_tape_with_a_wal_is_left_as_it_is(tape: Path) -> None:
+def test_a_newer_tape_with_a_wal_stays_unchanged(tape: Path) -> None:
     make_newer(tape)
     with closing(sqlite3.connect(tape)) as other:  # keeps the -wal from being merged
         other.execute("UPDATE alembic_version SET version_num = '9998'")
@@ -122,7 +122,7 @@ def test_a_newer_tape_with_a_wal_is_left_as_it_is(tape: Path) -> None:
 
 
 @pytest.mark.parametrize("access", [read, lambda path: write_existing(path)])
-def test_a_tape_that_is_not_there_is_not_made_by_looking(tape: Path, access) -> None:  # type: ignore[no-untyped-def]
+def test_looking_for_a_tape_does_not_make_one(tape: Path, access) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(NotFound, match="no tape at"):
         access(tape)
     assert snapshot(tape.parent) == {}
@@ -133,13 +133,13 @@ def write_existing(path: Path) -> None:
         pass
 
 
-def test_no_tape_is_made_with_the_name_of_a_text_which_nobody_could_read(tmp_path: Path) -> None:
+def test_a_new_tape_may_not_have_a_texts_name(tmp_path: Path) -> None:
     with pytest.raises(ForeignFile, match="name another, such as tape"):
         write(tmp_path / "tape.jsonl")
     assert not list(tmp_path.iterdir())
 
 
-def test_a_read_only_tape_is_not_written_not_even_by_root(tape: Path) -> None:
+def test_even_root_does_not_write_a_read_only_tape(tape: Path) -> None:
     write(tape)
     tape.chmod(0o444)
     before = snapshot(tape.parent)
@@ -149,9 +149,7 @@ def test_a_read_only_tape_is_not_written_not_even_by_root(tape: Path) -> None:
     assert snapshot(tape.parent) == before
 
 
-def test_a_tape_that_was_not_closed_cannot_be_read_where_nothing_can_be_written(
-    tape: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_read_only_directory_hides_an_unclosed_tape(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tape)
     Path(f"{tape}-wal").touch()
     monkeypatch.setattr("os.access", lambda *_: False)
@@ -161,7 +159,7 @@ def test_a_tape_that_was_not_closed_cannot_be_read_where_nothing_can_be_written(
         raise refused
 
 
-def test_a_tape_has_one_writer_which_the_refusal_of_a_second_names(tape: Path) -> None:
+def test_the_refusal_of_a_second_writer_names_the_first(tape: Path) -> None:
     link = tape.with_name("link.db")
     with opened(tape) as store:
         link.symlink_to(tape)
@@ -186,7 +184,7 @@ def test_a_tape_that_another_program_locks_is_busy(tape: Path, monkeypatch: pyte
     assert tape.read_bytes() == before
 
 
-def test_a_new_tape_is_private_in_all_its_files_from_the_first_byte(tape: Path, umask_0: None) -> None:
+def test_a_new_tapes_files_are_private_at_once(tape: Path, umask_0: None) -> None:
     new = tape.parent / "a" / "tape.db"
     with opened(new) as store:
         record(store, exchange("e1"))
@@ -198,7 +196,7 @@ def test_a_new_tape_is_private_in_all_its_files_from_the_first_byte(tape: Path, 
     assert file.too_open(new)
 
 
-def test_the_writer_syncs_each_commit_to_a_wal_and_leaves_none_behind(tape: Path) -> None:
+def test_each_commit_is_synced_and_no_wal_remains(tape: Path) -> None:
     with file.writing(tape, "a test") as connection:
         found = {
             name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
@@ -214,7 +212,7 @@ def test_the_writer_syncs_each_commit_to_a_wal_and_leaves_none_behind(tape: Path
     assert {path.name for path in tape.parent.iterdir()} == {"tape.db", "tape.db.lock"}
 
 
-def test_a_reader_sees_what_is_committed_and_can_change_nothing(tape: Path) -> None:
+def test_a_reader_sees_commits_and_can_change_nothing(tape: Path) -> None:
     with opened(tape) as store:
         record(store, exchange("e1"))
         assert outcomes_of(tape) == {"e1": "complete"}
@@ -231,9 +229,7 @@ def test_a_tape_may_have_any_name(tape: Path) -> None:
 
 
 @pytest.mark.parametrize("statements", [(), (f"PRAGMA application_id={APPLICATION_ID}",)])
-def test_a_tape_whose_making_was_cut_short_is_finished_by_the_next_writer(
-    tape: Path, statements: tuple[str, ...]
-) -> None:
+def test_the_next_writer_finishes_a_half_made_tape(tape: Path, statements: tuple[str, ...]) -> None:
     tape.touch(0o600)
     sqlite(tape, *statements)
     with pytest.raises(SchemaMismatch, match="was stopped before it began"):
@@ -296,7 +292,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("what", FOREIGN)
-def test_a_tape_whose_schema_is_not_ours_is_read_but_never_written(tape: Path, what: str) -> None:
+def test_a_tape_with_a_foreign_schema_is_only_read(tape: Path, what: str) -> None:
     statement, reason = FOREIGN[what]
     altered(tape, statement)
     before = snapshot(tape.parent)
@@ -309,20 +305,20 @@ def test_a_tape_whose_schema_is_not_ours_is_read_but_never_written(tape: Path, w
 
 
 @pytest.mark.parametrize("what", ["TABLE theirs (it)", "VIEW theirs AS SELECT 1", "INDEX theirs ON bodies (size)"])
-def test_a_look_at_a_tape_tells_names_that_are_not_ours(tape: Path, what: str) -> None:
+def test_a_look_at_a_tape_finds_foreign_names(tape: Path, what: str) -> None:
     write(tape)
     assert peek.check_writable(tape)
     sqlite(tape, f"CREATE {what}")
     assert not peek.check_writable(tape)
 
 
-def test_plain_indexes_and_statistics_of_a_users_own_are_let_pass(tape: Path) -> None:
+def test_a_users_plain_indexes_and_statistics_are_allowed(tape: Path) -> None:
     write(altered(tape, "CREATE INDEX mine ON exchanges (path, status)", "ANALYZE"))
 
 
 @pytest.mark.damages
 @pytest.mark.parametrize("name", ["measures", "EXCHANGES", "alembic_version"])
-def test_a_view_by_the_name_of_a_table_is_not_read(tmp_path: Path, name: str) -> None:
+def test_a_view_in_place_of_a_table_is_refused(tmp_path: Path, name: str) -> None:
     tape = altered(tmp_path / "tape.db", f"DROP TABLE {name}", f"CREATE VIEW {name} AS {ENDLESS}")
     with pytest.raises(ForeignFile, match=f"holds {name} as a view, not as a table of rows") as raised:
         file.read_engine(tape)
@@ -372,7 +368,7 @@ def test_a_time_limit_that_is_none_is_refused(tape: Path, monkeypatch: pytest.Mo
         "CREATE TABLE reads (start BIGINT, size INTEGER NOT NULL) /* to the end",
     ],
 )
-def test_comments_quotes_blanks_and_the_order_of_columns_mean_nothing(written: str) -> None:
+def test_comments_quotes_blanks_and_column_order_mean_nothing(written: str) -> None:
     assert definitions.normalized(written) == definitions.normalized(
         "CREATE TABLE reads (start BIGINT, size INTEGER NOT NULL)"
     )
@@ -388,7 +384,7 @@ def test_comments_quotes_blanks_and_the_order_of_columns_mean_nothing(written: s
         '"size INTEGER" NOT NULL',
     ],
 )
-def test_what_only_looks_like_a_comment_is_not_taken_for_one(trick: str) -> None:
+def test_a_comment_within_a_string_is_no_comment(trick: str) -> None:
     plain = "CREATE TABLE reads (start BIGINT, size INTEGER NOT NULL)"
     written = plain.replace("size INTEGER NOT NULL", trick)
     with closing(sqlite3.connect(":memory:")) as connection:
@@ -396,7 +392,7 @@ def test_what_only_looks_like_a_comment_is_not_taken_for_one(trick: str) -> None
     assert definitions.normalized(written) != definitions.normalized(plain)
 
 
-def test_the_tables_that_must_be_plain_are_those_of_the_schema() -> None:
+def test_the_schemas_tables_must_be_plain() -> None:
     assert tuple(sorted([*metadata.tables, "alembic_version"])) == definitions.TABLES
 
 
@@ -423,7 +419,7 @@ def test_sqlites_errors_are_explained_by_their_codes(
     assert type(raised.value) is error
 
 
-def test_what_is_no_fault_of_the_tape_is_not_explained_away(tape: Path) -> None:
+def test_bugs_of_ours_are_not_explained_as_damage(tape: Path) -> None:
     with pytest.raises(sqlite3.IntegrityError), peek.explained(tape):
         raise sqlite3.IntegrityError("a bug of ours")
 
@@ -437,7 +433,7 @@ def test_what_is_no_fault_of_the_tape_is_not_explained_away(tape: Path) -> None:
         ("DROP TABLE segments", "segments.exchange_no"),
     ],
 )
-def test_a_tape_that_lacks_a_column_is_refused_in_one_line(tape: Path, statement: str, missing: str) -> None:
+def test_a_missing_column_is_refused_in_one_line(tape: Path, statement: str, missing: str) -> None:
     altered(tape, statement)
     with pytest.raises(SchemaMismatch, match=f"lacks {missing}:.*name another tape"):
         file.read_engine(tape).connect()

@@ -26,7 +26,7 @@ def test_each_kind_of_frame_comes_back_as_it_was() -> None:
     assert {type(frame) for frame in FRAMES} == set(journal.Frame.__args__) - {journal.Entries}
 
 
-def test_what_was_gathered_comes_back_as_its_entries_under_one_number() -> None:
+def test_gathered_entries_come_back_under_one_number() -> None:
     entries = exchange("e1")
     data = journal.encode(7, journal.Entries(entries)) + journal.encode(8, journal.Heartbeat(AT))
     assert list(journal.decode(bytearray(data))) == [*((7, entry) for entry in entries), (8, journal.Heartbeat(AT))]
@@ -43,7 +43,7 @@ def test_frames_survive_any_cutting_of_the_pipe(cuts: list[int]) -> None:
     assert not buffer
 
 
-def test_the_beginning_of_a_frame_is_left_for_the_next_piece() -> None:
+def test_half_a_frame_waits_for_the_next_piece() -> None:
     whole, cut = journal.encode(1, FRAMES[1]), journal.encode(2, FRAMES[2])[:-1]
     buffer = bytearray(whole + cut)
     assert list(journal.decode(buffer)) == [(1, FRAMES[1])]
@@ -73,7 +73,7 @@ def test_a_frame_that_is_none_is_refused() -> None:
         journal.Fatal(6, "taken"),
     ],
 )
-def test_an_answer_is_one_line_and_comes_back_as_it_was(answer: journal.Answer) -> None:
+def test_an_answer_is_one_line_and_decodes_unchanged(answer: journal.Answer) -> None:
     line = journal.encode_answer(answer)
     assert line.count(b"\n") == 1
     assert line.endswith(b"\n")

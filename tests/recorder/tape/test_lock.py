@@ -63,7 +63,7 @@ def test_a_taken_lock_is_reported_with_its_holder(tape: Path, lock_file: Path, p
     assert (lock_file.stat().st_mtime_ns, lock_file.stat().st_size) == (before.st_mtime_ns, before.st_size)
 
 
-def test_a_hard_link_to_a_tape_that_is_held_is_held(tape: Path, process: subprocess.Popen[str]) -> None:
+def test_a_hard_link_to_a_held_tape_is_held(tape: Path, process: subprocess.Popen[str]) -> None:
     link = tape.with_name("link.db")
     link.hardlink_to(tape)
     with pytest.raises(TapeBusy, match=rf"link\.db is being written by process {process.pid} \("):
@@ -90,9 +90,7 @@ def test_a_holder_puts_a_removed_lock_file_back(tape: Path, lock_file: Path, pro
     assert locking.holder(tape) == "wiretape record (pid 1)"
 
 
-def test_a_holder_of_the_tape_goes_on_while_another_start_has_the_removed_lock_file(
-    tape: Path, lock_file: Path
-) -> None:
+def test_a_holder_survives_the_loss_of_its_lock_file(tape: Path, lock_file: Path) -> None:
     with locking.held(tape, "mine") as lock, lock.on_file():
         lock_file.unlink()
         claimed = locking.claim(tape)
@@ -108,7 +106,7 @@ def test_a_holder_of_the_tape_goes_on_while_another_start_has_the_removed_lock_f
         lock.renew()
 
 
-def test_a_holder_of_the_lock_file_alone_ends_if_another_start_has_taken_it(tape: Path, lock_file: Path) -> None:
+def test_without_the_tapes_own_lock_a_replaced_holder_ends(tape: Path, lock_file: Path) -> None:
     with locking.held(tape, "mine") as lock:
         lock_file.unlink()
         claimed = locking.claim(tape)
@@ -132,7 +130,7 @@ def test_the_words_of_an_earlier_holder_are_not_shown(
         take(tape)
 
 
-def test_a_writer_without_its_lock_file_is_named_by_its_last_argument(tape: Path, lock_file: Path) -> None:
+def test_a_missing_lock_file_names_the_writers_argument(tape: Path, lock_file: Path) -> None:
     for _ in holding(tape, HOLD, "wiretape.recorder.tape.writer", "wiretape demo (pid 3)"):
         lock_file.unlink()
         assert locking.holder(tape) == "wiretape demo (pid 3)"
@@ -147,7 +145,7 @@ def test_a_dead_holder_holds_nothing_any_more(tape: Path, lock_file: Path, proce
         assert locking.holder(tape) == f"mine (pid {os.getpid()})"
 
 
-def test_the_lock_is_free_after_the_block_however_it_ends(tape: Path, lock_file: Path) -> None:
+def test_the_lock_is_free_however_the_block_ends(tape: Path, lock_file: Path) -> None:
     with pytest.raises(ZeroDivisionError), locking.held(tape, "mine") as lock, lock.on_file():
         raise ZeroDivisionError
     assert lock_file.read_text() == ""
@@ -155,7 +153,7 @@ def test_the_lock_is_free_after_the_block_however_it_ends(tape: Path, lock_file:
     assert locking.holder(tape) == ""
 
 
-def test_a_holder_that_has_not_spoken_yet_is_another_wiretape(tape: Path, lock_file: Path) -> None:
+def test_a_holder_without_a_text_is_another_wiretape(tape: Path, lock_file: Path) -> None:
     with locking.held(tape, "mine"):
         os.truncate(lock_file, 0)
         with pytest.raises(TapeBusy, match="by another wiretape"), locking.held(tape, "yours"):
@@ -195,7 +193,7 @@ def test_a_tape_that_cannot_be_opened_is_explained(tmp_path: Path) -> None:
         pass
 
 
-def test_a_tape_that_may_not_be_written_has_no_writer_and_gets_no_lock_file(tape: Path) -> None:
+def test_a_tape_without_write_permission_gets_no_lock_file(tape: Path) -> None:
     tape.chmod(0o400)
     with pytest.raises(TapeBusy, match="is read-only"):
         locking.claim(tape)
@@ -205,7 +203,7 @@ def test_a_tape_that_may_not_be_written_has_no_writer_and_gets_no_lock_file(tape
     assert [path.name for path in tape.parent.iterdir()] == [tape.name]
 
 
-def test_the_lock_goes_from_the_client_that_claims_it_to_another_process(tape: Path) -> None:
+def test_a_claimed_lock_is_handed_to_another_process(tape: Path) -> None:
     claimed = locking.claim(tape)
     assert isinstance(claimed, locking.Claim)
     claimed.name("a test", Path("/tmp/wiretape-x/writer"))
@@ -219,7 +217,7 @@ def test_the_lock_goes_from_the_client_that_claims_it_to_another_process(tape: P
     again.close()
 
 
-def test_a_lock_file_that_names_another_file_for_the_socket_does_not_remove_that(tape: Path) -> None:
+def test_a_lock_file_removes_no_file_but_a_socket(tape: Path) -> None:
     precious = tape.parent / "wiretape-x" / "writer"
     precious.parent.mkdir()
     precious.write_text("precious")

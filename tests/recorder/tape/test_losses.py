@@ -30,7 +30,7 @@ def test_the_totals_are_the_tapes() -> None:
     assert Totals(5, 2, 0, 0).is_whole
 
 
-def test_acknowledged_data_that_is_not_on_the_tape_is_missing_and_reported() -> None:
+def test_acknowledged_data_that_is_gone_is_missing_and_reported() -> None:
     totals = reconcile(STORED, Verified(4, 2, 1, ["page 7 is never used"]))
     assert (totals.missing_exchanges, totals.missing_bytes) == (3, 1029)
     assert totals.problems == [
@@ -39,11 +39,11 @@ def test_acknowledged_data_that_is_not_on_the_tape_is_missing_and_reported() -> 
     ]
 
 
-def test_what_was_given_up_and_is_on_the_tape_all_the_same_is_not_missing() -> None:
+def test_data_on_the_tape_is_never_missing() -> None:
     assert reconcile(STORED, Verified(6, 2, 1030, [])) == Totals(6, 2, 0, 1)
 
 
-def test_a_tape_that_could_not_be_read_leaves_what_was_acknowledged() -> None:
+def test_acknowledgements_count_where_the_tape_cannot_be_read() -> None:
     assert reconcile(STORED, None) == Totals(5, 1, 30, 2, unmeasured=2)
     assert reconcile(STORED, Verified(None, None, None, ["it is gone"])).problems == ["the tape is damaged: it is gone"]
     assert reconcile(STORED, Verified(5, 2, None, [])).missing_bytes == 30
@@ -53,12 +53,12 @@ def test_exchanges_on_the_tape_without_measures_are_counted() -> None:
     assert reconcile(STORED, Verified(6, 2, 1030, [], unmeasured=4)).unmeasured == 4
 
 
-def test_a_writer_that_acknowledges_late_is_not_reported_as_stuck() -> None:
+def test_late_acknowledgements_are_not_reported_as_stuck() -> None:
     late = LossReporter().report(0, Counts(), 2 * REPORT_NS, LATE_NS, lacking=False)
     assert late == "writing is behind by 20 s; new data is kept in memory"
 
 
-def test_losses_are_reported_at_once_then_every_ten_seconds_and_when_they_are_over() -> None:
+def test_losses_are_reported_at_once_then_every_ten_seconds() -> None:
     reporter, counts = LossReporter(), Counts()
     second = 1_000_000_000
 
@@ -77,7 +77,7 @@ def test_losses_are_reported_at_once_then_every_ten_seconds_and_when_they_are_ov
     assert report(34, 12_500) == "2 exchanges and 12,500 bytes could not be stored; streams go on"
 
 
-def test_a_writer_that_does_not_answer_is_reported_once_though_nothing_is_lost_yet() -> None:
+def test_a_silent_writer_is_reported_once_before_any_loss() -> None:
     reporter, counts = LossReporter(), Counts()
     lags = [LATE_NS, REPORT_NS, REPORT_NS + 1, 2 * REPORT_NS, 0, 0]
     assert [reporter.report(0, counts, lag, lag, lacking=False) for lag in lags] == [
@@ -127,7 +127,7 @@ def test_what_is_kept_last_is_read(tape: Path) -> None:
     assert KNOWN
 
 
-def test_the_file_is_private_has_all_of_its_room_and_keeps_it(tape: Path) -> None:
+def test_the_file_is_private_and_keeps_its_room(tape: Path) -> None:
     losses.path_of(tape).touch(0o644)
     losses.prepare(tape, "session-1")
     before = losses.path_of(tape).stat()
@@ -139,7 +139,7 @@ def test_the_file_is_private_has_all_of_its_room_and_keeps_it(tape: Path) -> Non
 
 
 @pytest.mark.parametrize("slot", [0, 1])
-def test_a_slot_that_was_written_in_part_leaves_the_one_before(tape: Path, slot: int) -> None:
+def test_a_torn_slot_leaves_the_previous_one(tape: Path, slot: int) -> None:
     losses.prepare(tape, "session-1")
     before, last = (
         Unstored("session-1", [Relayed(id="e1", bytes=1)]),
@@ -159,7 +159,7 @@ def test_a_file_of_another_kind_holds_nothing(tape: Path, content: bytes) -> Non
     assert losses.read(tape) is None
 
 
-def test_more_exchanges_than_fit_are_kept_shorter_and_then_counted(tape: Path) -> None:
+def test_exchanges_that_do_not_fit_are_shortened_then_counted(tape: Path) -> None:
     losses.prepare(tape, "session-1")
     instants = dict.fromkeys(("connected_ns", "sent_ns", "headers_ns", "end_ns"), 1 << 40)
     many = [
@@ -184,7 +184,7 @@ def test_a_disk_without_room_stops_the_start(tape: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.damages
-def test_a_link_in_the_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
+def test_a_link_in_the_files_place_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "other").write_text("precious")
     losses.path_of(tmp_path / "tape.db").symlink_to(tmp_path / "other")
     with pytest.raises(TapeBusy, match="mend or remove it"):

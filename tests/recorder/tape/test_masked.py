@@ -124,7 +124,7 @@ def measures(decoded: Decoded) -> object:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_a_key_that_is_split_over_events_is_masked_and_measured_alike(wire: str) -> None:
+def test_a_key_split_over_events_is_masked(wire: str) -> None:
     make, path, type = WIRES[wire]
     exchange, body = recorded(make(PIECES), path, type)
     mask = Masker()
@@ -140,7 +140,7 @@ def test_a_key_that_is_split_over_events_is_masked_and_measured_alike(wire: str)
     assert decode(facts, *there[1:]).flags == set()
 
 
-def test_a_key_in_the_arguments_of_a_call_is_masked_over_its_pieces() -> None:
+def test_a_key_split_over_a_calls_arguments_is_masked() -> None:
     exchange, body = recorded(chat_call(PIECES), *WIRES["chat"][1:])
     mask = Masker()
     _, there = masked.answer(exchange, body, mask)
@@ -149,7 +149,7 @@ def test_a_key_in_the_arguments_of_a_call_is_masked_over_its_pieces() -> None:
 
 
 @pytest.mark.parametrize("coding", COMPRESS)
-def test_a_compressed_answer_with_a_key_is_kept_without_its_coding(coding: str) -> None:
+def test_a_compressed_answer_with_a_key_loses_its_coding(coding: str) -> None:
     packed = [piece for piece in COMPRESS[coding](chat(PIECES), True) if piece]
     exchange, body = recorded(packed, *WIRES["chat"][1:], coding)
     facts, there = masked.answer(exchange, body, Masker())
@@ -197,7 +197,7 @@ def test_messages_of_a_websocket_are_masked_on_both_sides(extensions: str | None
 
 @pytest.mark.parametrize("is_whole_frame", [True, False])
 @pytest.mark.parametrize("is_client", [True, False])
-def test_a_message_of_a_websocket_that_was_cut_off_is_masked(is_client: bool, is_whole_frame: bool) -> None:
+def test_a_cut_off_websocket_message_is_masked(is_client: bool, is_whole_frame: bool) -> None:
     side = websockets.side(None, client=is_client)
     text = json.dumps({"text": f"Use {KEY}", "more": "x" * 90})
     frame = bytes(side.send_data(text, fin=False))
@@ -221,7 +221,7 @@ def test_ids_and_signatures_of_an_answer_stay() -> None:
     assert masked.answer(exchange, body, Masker()) == (exchange, body)
 
 
-def test_the_tokens_of_log_probabilities_lose_their_parts_of_a_key() -> None:
+def test_tokens_of_log_probabilities_lose_parts_of_a_key() -> None:
     events = [
         {"id": "c", "object": "chat.completion.chunk", "choices": [
             {"index": 0, "delta": {"content": piece}, "logprobs": {"content": [{"token": piece, "logprob": -0.5}]}}]}

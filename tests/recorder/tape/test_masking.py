@@ -19,7 +19,7 @@ def nested(text: str, depth: int) -> str:
 @pytest.mark.parametrize(
     "name", ["api_key", "apiKey", "password", "client_secret", "authorization_token", "X-Api-Key", "accessToken"]
 )
-def test_a_field_named_like_a_credential_is_masked_at_every_depth_of_json(name: str, depth: int) -> None:
+def test_a_credentials_field_is_masked_at_any_depth(name: str, depth: int) -> None:
     value = 'a\\"hunter"\\2'
     text = nested(json.dumps({name: value, "city": "Rome"}), depth)
     masked = Masker()(text.encode()).decode()
@@ -57,7 +57,7 @@ def test_a_field_named_like_a_credential_is_masked_at_every_depth_of_json(name: 
         "-----BEGIN RSA PRIVATE KEY-----\nMIIE\nabc\n-----END RSA PRIVATE KEY-----",
     ],
 )
-def test_a_key_within_a_text_is_masked_and_line_ends_stay(secret: str) -> None:
+def test_masking_a_text_keeps_its_line_ends(secret: str) -> None:
     text = f"use {secret} and ü go on"
     masked = Masker()(text.encode()).decode()
     assert masked == f"use {''.join(c if c == chr(10) else '*' for c in secret)} and ü go on"
@@ -110,12 +110,12 @@ def test_a_key_within_a_text_is_masked_and_line_ends_stay(secret: str) -> None:
         ("redis://:$word9@cache:6379", ":$word9"),
     ],
 )
-def test_a_value_that_a_text_gives_to_a_credential_is_masked(text: str, secret: str, depth: int) -> None:
+def test_a_credentials_value_in_a_text_is_masked(text: str, secret: str, depth: int) -> None:
     masked = Masker()(nested(text, depth).encode()).decode()
     assert masked == nested(text.replace(secret, "*" * len(secret)), depth)
 
 
-def test_a_field_of_multipart_form_data_that_is_named_like_a_credential_is_masked() -> None:
+def test_a_credentials_field_of_a_multipart_form_is_masked() -> None:
     form = 'Content-Disposition: form-data; name="{}"\r\n\r\n{}\r\n--b'
     assert Masker()(form.format("password", "swordfish").encode()).decode() == form.format("password", "*" * 9)
     assert Masker()(form.format("purpose", "swordfish").encode()).decode() == form.format("purpose", "swordfish")

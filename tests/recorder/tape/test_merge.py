@@ -59,13 +59,13 @@ def test_exchanges_of_several_tapes_are_numbered_by_time(tape: Path, sources: li
     assert set(outcomes_of(tape).values()) == {"complete"}
 
 
-def test_what_a_tape_holds_stays_before_what_is_merged_onto_it(tape: Path, sources: list[Path]) -> None:
+def test_merged_exchanges_follow_those_of_the_tape(tape: Path, sources: list[Path]) -> None:
     record(tape, 9, session="own")
     merged(tape, sources)
     assert in_order(tape) == ["own-9", "a-1", "b-2", "a-3", "b-4"]
 
 
-def test_what_is_merged_is_numbered_as_settled_after_all_that_is_there(tape: Path, sources: list[Path]) -> None:
+def test_merged_exchanges_are_settled_after_all_others(tape: Path, sources: list[Path]) -> None:
     record(tape, 5, session="own")
     merged(tape, sources)
     with reading(tape) as connection:
@@ -82,7 +82,7 @@ def test_a_merge_that_is_repeated_copies_nothing(tape: Path, sources: list[Path]
     assert in_order(tape) == ["a-1", "a-3", "b-2", "b-4"]
 
 
-def test_an_exchange_that_a_recorder_still_runs_is_left_out(tape: Path, sources: list[Path]) -> None:
+def test_a_merge_leaves_running_exchanges_out(tape: Path, sources: list[Path]) -> None:
     with opened(sources[0], other_session("a")) as store:
         store.append([begin("running")])
         plan = merged(tape, sources)
@@ -90,7 +90,7 @@ def test_an_exchange_that_a_recorder_still_runs_is_left_out(tape: Path, sources:
     assert "running" not in in_order(tape)
 
 
-def test_an_exchange_of_a_recorder_that_died_is_copied_as_far_as_it_is(tape: Path, sources: list[Path]) -> None:
+def test_a_dead_recorders_exchange_is_copied_as_it_is(tape: Path, sources: list[Path]) -> None:
     with opened(sources[0], other_session("a")) as store:
         store.append([begin("orphan"), head("orphan"), *body("orphan", STREAM[:1])])
     merged(tape, sources)
@@ -137,7 +137,7 @@ def test_exchanges_of_a_damaged_session_are_left_out(tape: Path, sources: list[P
         store.append([begin("own-5")])  # the session that comes next takes its key from a whole one
 
 
-def test_what_went_from_a_source_after_the_plan_is_not_copied(tape: Path, sources: list[Path]) -> None:
+def test_exchanges_deleted_after_the_plan_are_not_copied(tape: Path, sources: list[Path]) -> None:
     with file.writing(tape, "a test") as connection:
         plan = merge.plan(connection, sources)
         with file.writing(sources[0], "a test") as other:
@@ -146,7 +146,7 @@ def test_what_went_from_a_source_after_the_plan_is_not_copied(tape: Path, source
     assert in_order(tape) == ["b-2", "a-3", "b-4"]
 
 
-def test_a_merge_onto_a_full_disk_copies_nothing_and_says_so(tape: Path, tmp_path: Path) -> None:
+def test_a_merge_onto_a_full_disk_copies_nothing(tape: Path, tmp_path: Path) -> None:
     with opened(tmp_path / "large.db") as store:
         store_all(store, [begin("large", body=os.urandom(100_000)), head("large"), end("large", [])])
     with file.writing(tape, "a test") as connection:

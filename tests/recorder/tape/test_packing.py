@@ -35,11 +35,11 @@ def test_gaps_are_what_they_were(gaps: list[int]) -> None:
 
 
 @pytest.mark.parametrize(("gap", "size"), [((1 << 32) - 1, 4), (1 << 32, 8), (-1, 8)])
-def test_a_gap_takes_four_bytes_unless_one_beside_it_does_not_fit(gap: int, size: int) -> None:
+def test_a_gap_takes_four_bytes_unless_one_is_long(gap: int, size: int) -> None:
     assert len(packing.pack_gaps(packed_gaps([0, 20_000_000, gap]))) == 1 + 3 * size
 
 
-def test_a_missing_read_is_null_and_those_after_it_keep_their_number_time_and_place() -> None:
+def test_reads_after_a_missing_one_keep_number_and_time() -> None:
     reads = [Read(0, 5, 7, 0, 10), Read(3, 9, None, 25, 1)]
     packed = packing.pack(Reads.of(reads))
     assert [packing.listed(array) for array in packed[2:]] == [
@@ -84,7 +84,7 @@ def test_the_view_has_the_reads_of_an_open_exchange() -> None:
     assert viewed("segments", first, next_one) == [(0, 5, 7, 0, 1), (1, 5, None, 1, 2), (2, 9, 9, 3, 4)]
 
 
-def test_the_view_has_no_reads_of_a_body_without_timestamps_or_of_none() -> None:
+def test_the_view_has_no_reads_without_timestamps() -> None:
     assert viewed("bodies", packing.untimed(9)) == viewed("bodies", packing.pack(Reads.of([]))) == []
 
 
@@ -93,7 +93,7 @@ def test_the_view_leaves_out_missing_reads() -> None:
     assert viewed("bodies", packing.pack(Reads.of(reads))) == reads
 
 
-def test_the_reads_of_a_steady_stream_take_eight_bytes_each() -> None:
+def test_reads_of_a_steady_stream_take_eight_bytes() -> None:
     random, at_ns, position, reads = Random(1), 400_000_000, 0, list[Read]()
     for seq in range(500):
         at_ns += 20_000_000 + round(random.gauss(0, 1_000_000))

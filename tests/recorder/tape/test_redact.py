@@ -115,7 +115,7 @@ OPAQUE = "4f9cCANARY1b2e8d7a60315c9b7e2f4d"
         ("warning", '199 - "key {} is deprecated"'),
     ],
 )
-def test_a_key_that_an_answer_names_is_redacted_in_any_header(name: str, value: str, key: str) -> None:
+def test_a_key_in_an_answers_headers_is_redacted(name: str, value: str, key: str) -> None:
     stored = header(name, value.replace("{}", key))
     assert key not in stored
     assert MARK in stored
@@ -174,7 +174,7 @@ def test_a_challenge_without_a_key_is_kept(value: str) -> None:
         ("x-request-id", "{}"),
     ],
 )
-def test_a_key_that_was_sent_is_redacted_wherever_an_answer_repeats_it(name: str, echo: str, value: str) -> None:
+def test_a_sent_key_is_redacted_in_the_answer(name: str, echo: str, value: str) -> None:
     redactor, key = Redactor(b"salt"), OPAQUE + "+/="
     redactor.headers([(name.encode(), f"Bearer {key}".encode())])
     for spelling in (key, quote(key, safe="")):
@@ -182,7 +182,7 @@ def test_a_key_that_was_sent_is_redacted_wherever_an_answer_repeats_it(name: str
         assert stored == value.replace("{}", redactor.mark(key))
 
 
-def test_an_answer_can_be_decoded_with_any_text_sent_as_a_key() -> None:
+def test_any_text_sent_as_a_key_leaves_answers_decodable() -> None:
     redactor = Redactor(b"salt")
     answer = [[b"content-type", b"text/event-stream;charset=utf-8"], [b"x-a", b"application/json"]]
     keys = [(b"x-api-key", value) for _, value in answer] + [(b"authorization", b"Bearer "), (b"x-api-key", b"")]
@@ -195,7 +195,7 @@ def test_an_answer_can_be_decoded_with_any_text_sent_as_a_key() -> None:
 @each_case(
     "token", [f"bot123456:{PLAIN}", "bot123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw1", "bot123456%3AAAHdqTcvCH1v"]
 )
-def test_the_token_of_a_bot_in_a_path_is_redacted(token: str) -> None:
+def test_a_bots_token_in_a_path_is_redacted(token: str) -> None:
     assert REDACTOR.path(f"/{token}/sendMessage") == f"/{REDACTOR.mark(unquote(token))}/sendMessage"
     for text in (f"https://api.telegram.test/{token}/getMe", f"/file/{token}/a"):
         assert token not in header("location", text)
@@ -309,7 +309,7 @@ def test_a_harmless_path_is_kept(path: str) -> None:
         f"bearer%20{PLAIN}",
     ],
 )  # fmt: skip
-def test_what_looks_like_a_key_in_a_path_is_redacted(key: str) -> None:
+def test_a_key_in_a_path_is_redacted_by_looks(key: str) -> None:
     stored = REDACTOR.path(f"/proxy/{key}/v1/chat?a=1")
     assert PLAIN not in stored
     assert MARK in stored
@@ -317,12 +317,12 @@ def test_what_looks_like_a_key_in_a_path_is_redacted(key: str) -> None:
     assert stored.endswith("/v1/chat?a=1")
 
 
-def test_the_same_key_has_the_same_mark_plain_and_encoded() -> None:
+def test_a_key_has_one_mark_plain_and_encoded() -> None:
     mark = REDACTOR.mark(f"sk-{PLAIN}")
     assert REDACTOR.path(f"/sk-{PLAIN}/a") == REDACTOR.path(f"/%73k-{PLAIN}/a") == f"/{mark}/a"
 
 
-def test_labels_that_carry_a_credential_are_redacted_and_all_others_kept() -> None:
+def test_only_labels_with_a_credential_are_redacted() -> None:
     kept = {"run": "a", "key": "c-major", "pass": "2", "prompt": "v3", "max_tokens": "5", "sha": "0af7651916cd43dd8448"}
     secret = {
         "a": f"sk-{PLAIN}",
@@ -414,7 +414,7 @@ def test_a_key_in_the_path_itself_is_redacted() -> None:
     assert REDACTOR.path("/proxy/sk-CANARYp4ssw0rd/v1") == f"/proxy/{REDACTOR.mark('sk-CANARYp4ssw0rd')}/v1"
 
 
-def test_user_info_is_taken_out_of_urls_and_the_rest_is_kept() -> None:
+def test_only_the_user_info_of_urls_is_redacted() -> None:
     assert REDACTOR.path("/proxy/https://me:pass@host/v1") == f"/proxy/https://{REDACTOR.mark('me:pass')}@host/v1"
     assert REDACTOR.url("https://me:pa@ss@host:8443/v1?a=1") == f"https://{REDACTOR.mark('me:pa@ss')}@host:8443/v1?a=1"
     assert REDACTOR.url("https://host/a@b?c=d@e") == "https://host/a@b?c=d@e"

@@ -110,7 +110,7 @@ def test_exchanges_of_one_batch_share_what_they_repeat(tape: Path) -> None:
     assert in_parts(tape)[0] == 10
 
 
-def test_a_request_that_comes_in_pieces_shares_with_one_that_came_whole(tape: Path) -> None:
+def test_a_request_in_pieces_shares_with_a_whole_one(tape: Path) -> None:
     requests = named(turns(6))
     with opened(tape) as store:
         for id, request in requests.items():
@@ -122,7 +122,7 @@ def test_a_request_that_comes_in_pieces_shares_with_one_that_came_whole(tape: Pa
 
 
 @pytest.mark.parametrize("gone", [[0], [5], [9], [0, 1, 2, 3], [3, 7, 8, 9], list(range(10))])
-def test_deleting_turns_keeps_the_others_whole_and_leaves_nothing_of_the_deleted(tape: Path, gone: list[int]) -> None:
+def test_deleting_turns_leaves_exactly_the_other_turns(tape: Path, gone: list[int]) -> None:
     requests = named([request[:-1] + b',"user":"only in %d"}' % turn for turn, request in enumerate(turns(10))])
     with file.writing(tape, "a test") as connection:
         store = Store(connection)
@@ -139,7 +139,7 @@ def test_deleting_turns_keeps_the_others_whole_and_leaves_nothing_of_the_deleted
 
 
 @pytest.mark.parametrize("gone", [slice(0, 5), slice(3, 7), slice(6, 7), slice(0, 7)])
-def test_a_session_goes_on_after_turns_of_it_were_deleted(tape: Path, gone: slice) -> None:
+def test_a_session_goes_on_after_turns_were_deleted(tape: Path, gone: slice) -> None:
     requests = named(turns(12, marks=True))
     first, later = dict(list(requests.items())[:7]), dict(list(requests.items())[7:])
     with opened(tape) as store:
@@ -158,7 +158,7 @@ def test_a_recorder_that_starts_again_stores_a_session_on(tape: Path) -> None:
     assert requests_of(tape) == requests
 
 
-def test_after_a_batch_that_failed_requests_are_what_they_were(tape: Path) -> None:
+def test_a_failed_batch_leaves_requests_unchanged(tape: Path) -> None:
     requests = named(turns(4))
     with opened(tape) as store:
         store_all(store, dict(list(requests.items())[:2]))
@@ -173,7 +173,7 @@ def test_after_a_batch_that_failed_requests_are_what_they_were(tape: Path) -> No
     assert {id: request for id, request in requests_of(tape).items() if id != "open"} == requests
 
 
-def test_requests_that_did_not_come_whole_stay_as_they_are(tape: Path) -> None:
+def test_incomplete_requests_stay_as_they_are(tape: Path) -> None:
     whole = turns(3)
     with opened(tape) as store:
         record(store, [*upload("e1", [whole[0]], truncated=True), end("e1", [])])
@@ -202,7 +202,7 @@ def test_binary_requests_are_shared_byte_for_byte(tape: Path) -> None:
     assert in_parts(tape)[1] < len(noise) + 1000
 
 
-def test_requests_with_zero_bytes_stay_whole_as_older_sqlite_joins_parts_to_the_first(tape: Path) -> None:
+def test_requests_with_zero_bytes_are_not_cut_into_parts(tape: Path) -> None:
     request = b"a" * 5000 + b"\0" + b"b" * 5000
     requests = {"e1": request, "e2": request + b"more" * 30, "e3": request.replace(b"\0", b"") + b"more"}
     with opened(tape) as store:
@@ -289,7 +289,7 @@ def test_damaged_parts_are_found(tape: Path, statement: str) -> None:
 
 
 @pytest.mark.damages
-def test_a_request_that_lacks_a_part_is_unknown_not_shorter(tape: Path, tmp_path: Path) -> None:
+def test_a_request_without_a_part_is_unknown(tape: Path, tmp_path: Path) -> None:
     requests = named(turns(8))
     with opened(tape) as store:
         store_all(store, requests)
@@ -308,7 +308,7 @@ def test_a_request_that_lacks_a_part_is_unknown_not_shorter(tape: Path, tmp_path
 
 
 @pytest.mark.parametrize("seed", seeds(6))
-def test_when_relay_and_writer_are_killed_each_request_is_whole_or_not_there(tape: Path, seed: int) -> None:
+def test_a_double_kill_leaves_requests_whole_or_absent(tape: Path, seed: int) -> None:
     chance = random.Random(seed)
     requests = named(turns(40, marks=True, seed=seed))
     frames = [frame for id, request in requests.items() for frame in (begin(id, body=request), head(id), end(id, []))]
@@ -331,7 +331,7 @@ def test_when_relay_and_writer_are_killed_each_request_is_whole_or_not_there(tap
     assert len(stored) >= kept // 3
 
 
-def test_a_full_tape_deletes_the_oldest_turns_until_it_fits(tape: Path) -> None:
+def test_a_full_tape_deletes_its_oldest_turns(tape: Path) -> None:
     requests = named(turns(40, new=6000))
     with opened(tape) as store:
         store_all(store, requests)

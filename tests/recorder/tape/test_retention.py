@@ -68,19 +68,19 @@ def past(connection: Connection, limits: retention.TapeLimits, settled: bool = F
         return retention.past(connection, limits, Time().clock, settled=settled)
 
 
-def test_past_an_age_is_what_began_before_it_the_oldest_first(writing: Connection) -> None:
+def test_exchanges_past_an_age_come_oldest_first(writing: Connection) -> None:
     assert past(writing, retention.TapeLimits(timedelta(days=7))) == ["day1", "day2"]
     assert past(writing, retention.TapeLimits(timedelta(days=7, seconds=-1))) == ["day1", "day2", "day3"]
     assert past(writing, retention.TapeLimits(timedelta(days=1))) == ["day1", "day2", "day3", "day4", "day5"]
 
 
-def test_of_what_is_past_the_limits_no_more_is_named_than_asked_for(writing: Connection) -> None:
+def test_no_more_exchanges_are_named_than_requested(writing: Connection) -> None:
     with writing.begin():
         for limits in (retention.TapeLimits(age=timedelta(days=1)), retention.TapeLimits(size=1)):
             assert retention.past(writing, limits, Time().clock, most=2) == ["day1", "day2"]
 
 
-def test_what_has_not_been_settled_is_past_no_limit_of_a_recorder(writing: Connection) -> None:
+def test_a_recorders_limits_spare_unsettled_exchanges(writing: Connection) -> None:
     assert past(writing, retention.TapeLimits(timedelta(days=1)), settled=True) == ["day1", "day2", "day3", "day4"]
     assert past(writing, retention.TapeLimits(size=1), settled=True) == ["day1", "day2", "day3", "day4"]
 
@@ -89,14 +89,14 @@ def test_a_tape_that_fits_has_nothing_beyond_its_size(writing: Connection) -> No
     assert past(writing, retention.TapeLimits(size=10**9)) == []
 
 
-def test_erasing_deletes_all_rows_of_an_exchange_and_of_no_other(days: Path) -> None:
+def test_erasing_deletes_exactly_the_rows_of_an_exchange(days: Path) -> None:
     with file.writing(days, "a test") as connection:
         assert list(retention.erase(connection, ["day1", "day3", "unknown"])) == [2]
     assert ids(days) == {"day2", "day4", "day5"}
     # That the tape is whole, with no row that belongs to nothing, is checked after each test.
 
 
-def test_the_number_of_a_deleted_exchange_is_not_used_again(days: Path) -> None:
+def test_a_deleted_exchanges_number_is_not_used_again(days: Path) -> None:
     with file.writing(days, "a test") as connection:
         assert sum(retention.erase(connection, sorted(ids(days)))) == 5
     with opened(days) as store:
@@ -105,7 +105,7 @@ def test_the_number_of_a_deleted_exchange_is_not_used_again(days: Path) -> None:
         assert connection.execute(select(exchanges.c.no)).scalars().all() == [6]
 
 
-def test_a_tape_shrinks_to_its_size_by_its_oldest_exchanges(tape: Path) -> None:
+def test_a_tape_shrinks_by_its_oldest_exchanges(tape: Path) -> None:
     record_noise(tape, 10)
     with file.writing(tape, "a test") as connection:
         limit = retention.size(connection).used - 150_000
@@ -120,7 +120,7 @@ def test_what_died_is_deleted_by_age_with_the_rest(writing: Connection) -> None:
     assert sum(retention.enforce(writing, retention.TapeLimits(timedelta(days=1)), Time().clock)) == 5
 
 
-def test_a_vacuum_leaves_nothing_of_what_was_deleted_in_any_file(tape: Path) -> None:
+def test_a_vacuum_leaves_no_deleted_data_in_any_file(tape: Path) -> None:
     secret = b"the quick brown canary"
     pieces = [b'data: {"object":"chat.completion.chunk","choices":[{"delta":{"content":"' + secret + b'"}}]}\n\n']
     with opened(tape) as store:
@@ -146,7 +146,7 @@ def test_a_vacuum_that_has_no_room_changes_nothing(days: Path, monkeypatch: pyte
     assert len(ids(days)) == 5
 
 
-def test_a_vacuum_beside_a_reader_does_not_claim_that_the_file_is_clean(days: Path) -> None:
+def test_a_vacuum_beside_a_reader_reports_remaining_data(days: Path) -> None:
     with reading(days) as reader, file.writing(days, "a test") as connection:
         reader.exec_driver_sql("BEGIN")
         reader.execute(select(exchanges.c.no)).all()
@@ -155,7 +155,7 @@ def test_a_vacuum_beside_a_reader_does_not_claim_that_the_file_is_clean(days: Pa
             retention.vacuum(connection, days)
 
 
-def test_a_recorder_deletes_what_grows_too_old_and_leaves_what_still_runs(writing: Connection) -> None:
+def test_a_recorder_deletes_old_exchanges_but_no_running_ones(writing: Connection) -> None:
     time = Time()
     pruner = retention.Pruner(writing, retention.TapeLimits(timedelta(days=8)), time.clock)
     size = sum(map(len, STREAM))
@@ -170,13 +170,13 @@ def test_a_recorder_deletes_what_grows_too_old_and_leaves_what_still_runs(writin
         assert writing.execute(select(exchanges.c.id)).scalars().all() == ["day5"]
 
 
-def test_what_other_recorders_stored_is_not_counted_as_this_ones(writing: Connection) -> None:
+def test_deletions_are_counted_for_their_own_recorder(writing: Connection) -> None:
     removed = retention.Pruner(writing, retention.TapeLimits(timedelta(days=8)), Time().clock).step()
     assert removed.of(2, all=True) == Deleted(1, 0, 0, 0)
     assert removed.of(2, all=False) == Deleted(0, 0, 0, 0)
 
 
-def test_a_recorder_whose_tape_is_full_makes_some_room_at_once(tape: Path) -> None:
+def test_a_full_tape_gets_some_room_at_once(tape: Path) -> None:
     record_noise(tape, 30)
     with file.writing(tape, "a test") as connection:
         limit = retention.size(connection).used - 1

@@ -16,13 +16,13 @@ from wiretape.recorder.tape import schema
 from wiretape.recorder.tape.schema import measures, metadata
 
 
-def test_every_measure_has_its_column_and_no_column_is_without_one() -> None:
+def test_measures_and_columns_are_the_same() -> None:
     fields = {field.name for field in dataclasses.fields(Measures)}
     assert {column.name for column in measures.columns} == {"exchange_no", *fields}
 
 
 @pytest.mark.parametrize("table", metadata.sorted_tables, ids=lambda table: table.name)
-def test_every_table_and_column_has_a_meaning_and_postgresql_could_have_it(table: Table) -> None:
+def test_tables_have_meanings_and_fit_postgresql(table: Table) -> None:
     assert table.comment
     assert [column.name for column in table.c if not column.comment] == []
     assert "CREATE TABLE" in str(CreateTable(table).compile(dialect=postgresql.dialect()))
@@ -34,7 +34,7 @@ def test_timestamps_are_named_for_their_unit() -> None:
             assert not column.name.endswith(("_ms", "_s", "_us")), column
 
 
-def test_a_tape_explains_each_column_with_its_unit_to_plain_sqlite(tape: Path) -> None:
+def test_plain_sqlite_shows_each_columns_meaning_and_unit(tape: Path) -> None:
     with opened(tape):
         pass
     with closing(sqlite3.connect(tape)) as connection:
@@ -58,7 +58,7 @@ def test_the_statements_are_those_of_a_new_tape(tape: Path) -> None:
             assert other.execute(query).fetchall() == connection.execute(query).fetchall()
 
 
-def test_the_view_has_a_row_for_each_exchange_with_times_in_ms(tape: Path) -> None:
+def test_the_view_has_each_exchange_with_times_in_ms(tape: Path) -> None:
     with opened(tape) as store:
         record(store, [*exchange("e1"), begin("e2")])
     with closing(sqlite3.connect(tape)) as connection:
@@ -72,7 +72,7 @@ def test_the_view_has_a_row_for_each_exchange_with_times_in_ms(tape: Path) -> No
     assert not any(isinstance(value, bytes) for value in ended)
 
 
-def test_the_views_of_reads_go_to_the_exchange_that_is_asked_for(tape: Path) -> None:
+def test_views_of_reads_read_the_requested_exchange_only(tape: Path) -> None:
     with opened(tape) as store:
         record(store, exchange("e1"))
     with closing(sqlite3.connect(tape)) as connection:

@@ -81,7 +81,7 @@ def is_alive(pid: int) -> bool:
 
 @pytest.mark.parametrize("ends", ["in order", "the relay is killed", "relay and writer are killed"])
 @on_loop
-async def test_no_credential_is_in_any_byte_that_is_left_behind(tmp_path: Path, ends: str) -> None:
+async def test_no_file_holds_a_byte_of_a_credential(tmp_path: Path, ends: str) -> None:
     canaries, tape, release = Canaries(), tmp_path / "tape.db", asyncio.Event()
     headers, answered = canaries.pairs(HEADERS), canaries.pairs(ANSWERED)
     targets = [canaries.fill(target) for target in TARGETS]

@@ -93,9 +93,7 @@ def test_an_exchange_is_on_the_tape_as_it_was(tape: Path) -> None:
 
 
 @pytest.mark.parametrize("is_reset", [False, True])
-def test_the_facts_of_an_http2_stream_are_read_back_alike_from_memory_and_from_the_tape(
-    tape: Path, is_reset: bool
-) -> None:
+def test_facts_of_http2_are_alike_in_memory_and_stored(tape: Path, is_reset: bool) -> None:
     with opened(tape) as store:
         store.append(http2("e1", is_reset=is_reset))
         (kept,) = store.settling.take(deque([1]), 1, 0)
@@ -116,7 +114,7 @@ def test_trailers_are_on_the_tape_without_credentials(tape: Path) -> None:
     assert b"c4n4ry" not in tape.read_bytes()
 
 
-def test_the_status_of_a_call_is_its_outcome_also_when_measures_are_derived_again(tape: Path) -> None:
+def test_a_calls_status_is_its_outcome_when_derived_again(tape: Path) -> None:
     _, answer, *others = http2("e1", [message(b"\x0a\x01x")])
     answer = msgspec.structs.replace(answer, headers=[(b"content-type", b"application/grpc")])
     with opened(tape) as store:
@@ -127,7 +125,7 @@ def test_the_status_of_a_call_is_its_outcome_also_when_measures_are_derived_agai
     assert (row["error_code"], row["events"]) == ("resource_exhausted", 1)
 
 
-def test_the_body_of_an_ended_exchange_is_packed_and_its_measures_derived(tape: Path) -> None:
+def test_an_ended_exchange_is_packed_and_measured(tape: Path) -> None:
     with opened(tape) as store:
         frames = exchange("e1", [b"x" * 10_000])
         record(store, frames[:-1])
@@ -141,7 +139,7 @@ def test_the_body_of_an_ended_exchange_is_packed_and_its_measures_derived(tape: 
     assert [row["decoder_version"] for row in rows(tape, measures)] == [DECODER_VERSION]
 
 
-def test_a_key_that_an_api_repeats_in_its_error_is_in_the_body_only(tape: Path) -> None:
+def test_a_key_in_an_error_stays_in_bodies(tape: Path) -> None:
     key = "sk-proj-c4n4ryc4n4ry"
     body = f'data: {{"error": {{"message": "Incorrect API key provided: {key}.", "code": "{key}"}}}}\n\n'.encode()
     with opened(tape) as store:
@@ -176,7 +174,7 @@ def test_frames_of_an_unknown_exchange_are_passed_over(tape: Path) -> None:
     assert rows(tape, exchanges) == []
 
 
-def test_a_batch_that_fails_leaves_nothing_and_may_be_tried_again(tape: Path) -> None:
+def test_a_failed_batch_leaves_nothing_and_may_be_repeated(tape: Path) -> None:
     noise = random.Random(1).randbytes(200_000)
     with opened(tape) as store:
         record(store, exchange("e1"))
@@ -194,7 +192,7 @@ def test_a_batch_that_fails_leaves_nothing_and_may_be_tried_again(tape: Path) ->
     assert bodies_of(tape) == {"e1": b"".join(STREAM), "e2": b"".join(STREAM), "e3": noise}
 
 
-def test_a_session_says_when_it_was_heard_of_and_when_it_ended(tape: Path) -> None:
+def test_a_session_has_its_last_sign_and_its_end(tape: Path) -> None:
     with opened(tape) as store:
         record(store, [journal.Heartbeat("2026-03-01T12:00:05.000000Z")])
         (row,) = rows(tape, sessions)
@@ -205,7 +203,7 @@ def test_a_session_says_when_it_was_heard_of_and_when_it_ended(tape: Path) -> No
     assert row["ended_at"] == row["heartbeat_at"] == "2026-03-01T12:00:09.000000Z"
 
 
-def test_a_recorder_that_comes_again_goes_on_and_another_ends_what_it_left(tape: Path) -> None:
+def test_a_returning_recorder_goes_on_and_another_ends_exchanges(tape: Path) -> None:
     frames = exchange("e1")
     with opened(tape) as store:
         record(store, frames[:-2])
@@ -219,7 +217,7 @@ def test_a_recorder_that_comes_again_goes_on_and_another_ends_what_it_left(tape:
     assert len(rows(tape, sessions)) == 2
 
 
-def test_all_sessions_of_a_tape_share_one_salt_and_tapes_differ(tape: Path) -> None:
+def test_sessions_of_a_tape_share_one_salt(tape: Path) -> None:
     headers = [(b"authorization", b"Bearer secret"), (b"x-api-key", b"secret")]
     for session in ("session-1", "session-2"):
         with opened(tape, other_session(session)) as store:
@@ -239,13 +237,13 @@ def test_all_sessions_of_a_tape_share_one_salt_and_tapes_differ(tape: Path) -> N
         (b'{"model":"\\ud800"}', None), (b'{"model":"\xff"}', None), (b"[" * 100_000, None), (b"", None),
     ],
 )  # fmt: skip
-def test_the_model_asked_for_is_taken_from_any_request_body(tape: Path, asked: bytes, model: str | None) -> None:
+def test_the_requested_model_is_read_from_any_body(tape: Path, asked: bytes, model: str | None) -> None:
     with opened(tape) as store:
         record(store, [begin("e1", body=asked)])
     assert [(row["request_model"], row["request_body"]) for row in rows(tape, exchanges)] == [(model, asked)]
 
 
-def test_the_model_is_taken_from_a_compressed_request_that_came_whole_or_in_pieces(tape: Path) -> None:
+def test_the_model_is_read_from_compressed_requests_and_pieces(tape: Path) -> None:
     packed, coding = zstd.compress(b'{"model":"m"}'), [(b"content-encoding", b"zstd")]
     start, *pieces = upload("e2", [packed[:9], packed[9:]])
     with opened(tape) as store:
@@ -254,7 +252,7 @@ def test_the_model_is_taken_from_a_compressed_request_that_came_whole_or_in_piec
     assert [(row["request_model"], row["request_body"]) for row in rows(tape, exchanges)] == [("m", packed)] * 2
 
 
-def test_a_key_in_the_place_of_a_model_in_the_path_is_not_stored(tape: Path) -> None:
+def test_a_key_in_a_models_place_is_redacted(tape: Path) -> None:
     key = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEF"
     paths = [f"/openai/deployments/{name}/chat/completions" for name in (key, "gpt-4o")]
     with opened(tape) as store:
@@ -306,9 +304,7 @@ def test_rebuilding_changes_nothing(tape: Path) -> None:
     assert rows(tape, measures) == before
 
 
-def test_what_is_decoded_up_to_a_limit_is_derived_again_with_the_same_result(
-    tape: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_partly_decoded_exchanges_are_derived_again_alike(tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allowance, "MAX_LINES", 100)
     with opened(tape) as store:
         record(store, exchange("lines", [STREAM[0], b"x\n" * 200, *STREAM]))
@@ -334,7 +330,7 @@ def test_rebuilding_restores_measures_that_were_altered_or_lost(tape: Path) -> N
     assert rows(tape, measures) == before
 
 
-def test_what_is_settled_or_derived_again_gets_a_number_above_all_before_it_even_if_the_clock_goes_back(
+def test_settlements_increase_even_if_the_clock_goes_back(
     tape: Path,
 ) -> None:
     def numbered() -> list[tuple[str, int]]:
@@ -366,7 +362,7 @@ def test_rebuilding_settles_what_ended_and_was_not_settled(tape: Path) -> None:
 
 
 @pytest.mark.damages
-def test_rebuilding_keeps_the_measures_of_a_body_that_cannot_be_unpacked(tape: Path) -> None:
+def test_rebuilding_keeps_the_measures_of_a_damaged_body(tape: Path) -> None:
     with opened(tape) as store:
         record(store, exchange("e1"))
     before = rows(tape, measures)
@@ -383,7 +379,7 @@ MOVES = st.sampled_from(["next", "next", "next", "commit", "commit", "restart", 
 
 @settings(max_examples=settings.default.max_examples // 5)  # each is a tape of its own
 @given(data=st.data(), streams=st.lists(PIECES, min_size=1, max_size=3))
-def test_a_tape_equals_its_model_with_any_frames_sent_again(
+def test_a_tape_equals_its_model_with_repeated_frames(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, streams: list[list[bytes]]
 ) -> None:
     """The relay sends frames in any interleaving; after a failure or a restart, it sends all that was not committed."""
@@ -472,7 +468,7 @@ def of_all_kinds(id: str) -> list[journal.Frame]:
     ]
 
 
-def test_exchanges_that_left_memory_are_read_back_as_they_were_kept(tape: Path) -> None:
+def test_exchanges_read_back_equal_those_in_memory(tape: Path) -> None:
     with opened(tape) as store:
         numbers = store.append(of_all_kinds("a"))
         frames = exchange("in-pieces")
@@ -488,14 +484,14 @@ def test_exchanges_that_left_memory_are_read_back_as_they_were_kept(tape: Path) 
     assert len(from_tape) == 5
 
 
-def test_many_exchanges_are_read_back_with_as_many_statements_as_a_few(tape: Path) -> None:
+def test_reading_back_takes_the_same_statements_for_any_count(tape: Path) -> None:
     with opened(tape) as store:
         few = store.append(of_all_kinds("few"))
         many = store.append([frame for number in range(50) for frame in of_all_kinds(f"{number}")])
         assert read_back(store, many)[1] == read_back(store, few)[1]
 
 
-def test_exchanges_are_taken_in_order_wherever_they_are_and_up_to_a_limit(tape: Path) -> None:
+def test_exchanges_are_taken_in_order_up_to_a_limit(tape: Path) -> None:
     sizes = [300, 500, 0, 400, 200]
     with opened(tape) as store:
         numbers = [no for number, size in enumerate(sizes) for no in store.append(exchange(f"{number}", [b"x" * size]))]
@@ -511,7 +507,7 @@ def test_exchanges_are_taken_in_order_wherever_they_are_and_up_to_a_limit(tape: 
 
 
 @pytest.mark.damages
-def test_damage_to_one_of_the_exchanges_read_back_is_noted_and_harms_no_other(tape: Path) -> None:
+def test_damage_to_one_exchange_harms_no_other(tape: Path) -> None:
     with opened(tape) as store:
         numbers = store.append([frame for id in ("good", "headers") for frame in exchange(id)])
         for frame in exchange("reads"):
@@ -533,7 +529,7 @@ def test_damage_to_one_of_the_exchanges_read_back_is_noted_and_harms_no_other(ta
 BEGAN = Began(started_at=AT, method="POST", path="/v1/chat/completions", upstream="https://api.test", boot_ns=77)
 
 
-def test_what_a_recorder_knew_and_could_not_store_is_entered_by_the_next(tape: Path) -> None:
+def test_the_next_recorder_enters_unstored_exchanges(tape: Path) -> None:
     with opened(tape) as store:
         store.append([begin("e1"), head("e1"), *body("e1", STREAM[:1]), begin("e2"), *exchange("e3"), begin("e4")])
     size = len(b"".join(STREAM))
@@ -608,7 +604,7 @@ def request_of(tape: Path) -> tuple[Any, ...]:
     return (*(row[name] for name in names), row["request_sha256"])
 
 
-def test_a_request_body_in_pieces_is_as_if_it_had_come_whole(tape: Path) -> None:
+def test_a_request_in_pieces_equals_a_whole_one(tape: Path) -> None:
     body = b"".join(REQUEST)
     with opened(tape) as store:
         for frame in upload("e1", REQUEST):
@@ -621,7 +617,7 @@ def test_a_request_body_in_pieces_is_as_if_it_had_come_whole(tape: Path) -> None
     assert [found[0][name] for name in ("request_body", "request_size", "request_model")] == [body, len(body), "gpt-x"]
 
 
-def test_a_request_body_that_is_not_stored_to_its_end_is_a_prefix_with_the_size_and_hash_of_all(tape: Path) -> None:
+def test_a_prefix_of_a_request_has_the_whole_size(tape: Path) -> None:
     with opened(tape) as store:
         record(store, [*upload("e1", REQUEST[:1], whole=b"".join(REQUEST)), end("e1", [])])
     size, sha256 = len(b"".join(REQUEST)), hashlib.sha256(b"".join(REQUEST)).hexdigest()
@@ -629,7 +625,7 @@ def test_a_request_body_that_is_not_stored_to_its_end_is_a_prefix_with_the_size_
     assert "request_not_stored" in rows(tape, measures)[0]["flags"]
 
 
-def test_of_a_request_body_that_was_coming_when_its_recorder_died_the_beginning_is_kept(tape: Path) -> None:
+def test_a_dead_recorders_upload_keeps_its_beginning(tape: Path) -> None:
     with opened(tape) as store:
         store.append(upload("e1", REQUEST)[:2])
         assert rows(tape, uploads) == [{"exchange_no": 1, "start": 0, "data": REQUEST[0]}]
@@ -638,7 +634,7 @@ def test_of_a_request_body_that_was_coming_when_its_recorder_died_the_beginning_
         assert request_of(tape) == (b"".join(REQUEST[:2]), None, True, None, None)
 
 
-def test_facts_about_the_connection_and_the_clock_are_on_the_tape(tape: Path) -> None:
+def test_facts_of_connection_and_clock_are_stored(tape: Path) -> None:
     facts = {"connection_reused": True, "clock": "kernel"}
     with opened(tape) as store:
         first = [begin("e1"), msgspec.structs.replace(head("e1"), **facts)]
@@ -648,7 +644,7 @@ def test_facts_about_the_connection_and_the_clock_are_on_the_tape(tape: Path) ->
     assert rows(tape, exchanges)[0] | facts | {"clock_error_ns": 7} == rows(tape, exchanges)[0]
 
 
-def test_free_pages_go_back_to_the_file_system_a_few_at_a_time(tape: Path) -> None:
+def test_a_few_free_pages_are_returned_at_a_time(tape: Path) -> None:
     with opened(tape) as store:
         numbers = store.append([frame for k in range(60) for frame in exchange(f"e{k}", [os.urandom(8192)])])
         full = store.size()
@@ -664,9 +660,7 @@ def test_free_pages_go_back_to_the_file_system_a_few_at_a_time(tape: Path) -> No
 
 
 @pytest.mark.damages
-def test_what_a_client_sent_over_a_websocket_is_kept_checked_copied_and_deleted_with_its_exchange(
-    tape: Path, tmp_path: Path
-) -> None:
+def test_client_bytes_of_a_websocket_share_their_exchanges_fate(tape: Path, tmp_path: Path) -> None:
     sent = [b"\x81\x85mask-one", b"\x88\x80mask"]
     with opened(tape) as store:
         record(store, websocket("ws", STREAM, sent)[:-1])  # its recorder dies
@@ -697,7 +691,7 @@ def test_an_exchange_that_is_queued_twice_is_settled_once(tape: Path) -> None:
         assert (list(queue), store.settling.unsettled()) == ([], [])
 
 
-def test_a_small_body_is_packed_with_a_window_of_its_size(tape: Path) -> None:
+def test_a_small_body_is_packed_with_a_small_window(tape: Path) -> None:
     with opened(tape) as store:
         for id, pieces in (("e1", [b"a" * 100]), ("e2", [b"b" * 5000])):
             record(store, exchange(id, pieces))
@@ -707,7 +701,7 @@ def test_a_small_body_is_packed_with_a_window_of_its_size(tape: Path) -> None:
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_an_exchange_that_comes_whole_is_stored_packed_and_measured_as_any(tape: Path, is_restarted: bool) -> None:
+def test_an_exchange_in_one_batch_is_stored_packed(tape: Path, is_restarted: bool) -> None:
     with opened(tape) as store:
         settled = store.append(exchange("e1"))
         with reading(tape) as connection:

@@ -47,7 +47,7 @@ class Tape:
 
 
 @given(TEXT, TEXT)
-def test_what_two_bodies_share_is_in_both_and_in_one_order(old: bytes, new: bytes) -> None:
+def test_matches_are_in_both_bodies_in_one_order(old: bytes, new: bytes) -> None:
     at = (0, 0)
     for place, other, size in matches(old, new):
         assert size >= LEAST
@@ -72,9 +72,7 @@ def test_every_version_is_byte_for_byte_what_it_was(bodies: list[bytes]) -> None
 
 
 @given(TEXT, st.lists(st.tuples(st.integers(0, 400), st.integers(0, 50), TEXT), max_size=12))
-def test_every_version_of_a_body_that_changes_here_and_there_is_what_it_was(
-    first: bytes, edits: list[tuple[int, int, bytes]]
-) -> None:
+def test_versions_with_any_edits_stay_what_they_were(first: bytes, edits: list[tuple[int, int, bytes]]) -> None:
     body = first + bytes(range(256)) * 8
     family, tape, versions = Family(1, body), Tape(), {1: body}
     for at, gone, text in edits:
@@ -105,12 +103,12 @@ def test_a_session_takes_little_more_than_its_last_request() -> None:
             assert stored(bodies) < 1.1 * len(bodies[-1]), (marks, system_first)
 
 
-def test_a_date_that_changes_with_each_request_does_not_use_up_the_room() -> None:
+def test_a_changing_date_does_not_use_up_positions() -> None:
     bodies = [b"%s%04d%s" % (b"a" * 9000, number, b"b" * 9000) for number in range(LAST_VERSION)]
     assert stored(bodies) < 18_000 + 5 * LAST_VERSION
 
 
-def test_a_body_that_lacks_much_of_the_one_before_is_of_another_family() -> None:
+def test_a_body_with_much_missing_is_another_family() -> None:
     assert Family(1, bytes(100) * 100 + b"a" * 2000).extended(2, bytes(100) * 100) is None
 
 
@@ -123,7 +121,7 @@ def test_the_session_that_a_request_continues_is_the_nearest() -> None:
     assert recent.nearest(own + b"more" * 99)[0].body == own
 
 
-def test_memory_has_the_families_that_were_extended_last_within_a_limit() -> None:
+def test_memory_holds_the_last_families_within_a_limit() -> None:
     recent, size = Recent(), 1 << 20
     bodies = [bytes([number]) * size for number in range(40)]
     for number, body in enumerate(bodies):

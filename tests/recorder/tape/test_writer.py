@@ -102,7 +102,7 @@ asyncio.run(main())
 """A relay: starts a writer, and notes each read after it was sent."""
 
 
-def test_what_a_relay_has_sent_before_its_writer_was_loaded_outlives_it(tape: Path, tmp_path: Path) -> None:
+def test_frames_sent_while_the_writer_loads_outlive_their_relay(tape: Path, tmp_path: Path) -> None:
     pieces, loaded = [b"." * (1 << 20)] * 8, tmp_path / "loaded"  # more than any socket holds
     with writer(tape, code=loading(loaded), is_fresh=True) as started:
         started.connection.settimeout(60)
@@ -124,7 +124,7 @@ def connected(process: WriterProcess) -> Iterator[WriterProcess]:
         yield WriterProcess(process.process, connection)
 
 
-def test_what_is_sent_is_committed_and_acknowledged_without_being_asked_for(tape: Path) -> None:
+def test_frames_are_committed_and_acknowledged_by_themselves(tape: Path) -> None:
     with writer(tape, is_fresh=True) as process:
         ready = process.answer()
         assert ready == journal.Ready(str(tape), [])
@@ -146,7 +146,7 @@ def test_what_is_sent_is_committed_and_acknowledged_without_being_asked_for(tape
 
 
 @pytest.mark.parametrize("size", [1, WINDOW_BYTES // 4 + 1])
-def test_a_batch_is_committed_when_it_is_large_enough_and_not_before(tape: Path, size: int) -> None:
+def test_a_batch_is_committed_when_it_is_large(tape: Path, size: int) -> None:
     count = WINDOW_FRAMES - 1 if size == 1 else 4
     with writer(tape, code=FROZEN) as process:
         process.answer()
@@ -160,7 +160,7 @@ def test_a_batch_is_committed_when_it_is_large_enough_and_not_before(tape: Path,
     assert outcomes_of(tape) == dict.fromkeys(("e1", "e2"), "interrupted")
 
 
-def test_a_relay_that_reconnects_before_its_old_connection_ends_keeps_its_exchanges(tape: Path) -> None:
+def test_a_relay_that_reconnects_early_keeps_its_exchanges(tape: Path) -> None:
     session = msgspec.structs.replace(SESSION, pid=os.getpid())
     hello = [journal.Relay("wiretape record (pid 1)", running_ids=["e1"]), session]
     with writer(tape, code=LEAPING) as process, connected(process) as old, connected(process) as new:
@@ -183,7 +183,7 @@ def test_a_relay_that_reconnects_before_its_old_connection_ends_keeps_its_exchan
     assert outcomes_of(tape) == {"e1": "complete"}
 
 
-def test_a_client_that_leaves_without_a_session_does_not_end_the_writer_of_others(tape: Path) -> None:
+def test_a_client_without_a_session_ends_no_writer(tape: Path) -> None:
     with writer(tape, has_guest=True) as process:
         assert isinstance(process.answer(), journal.Ready)
         process.send(exchange("e1"))
@@ -192,7 +192,7 @@ def test_a_client_that_leaves_without_a_session_does_not_end_the_writer_of_other
     assert outcomes_of(tape) == {"e1": "complete"}
 
 
-def test_a_relay_that_has_connected_is_served_also_if_all_others_leave_before_it_sends(tape: Path) -> None:
+def test_a_connected_relay_is_served_though_all_others_leave(tape: Path) -> None:
     with writer(tape) as process, connected(process) as silent, connected(process) as last:
         process.answer()
         last.send([journal.Relay("wiretape record (pid 2)"), other_session("s2")])
@@ -208,7 +208,7 @@ def test_a_relay_that_has_connected_is_served_also_if_all_others_leave_before_it
         assert process.end() == 0
 
 
-def test_a_writer_that_was_stopped_before_its_first_relay_came_still_serves_it(tape: Path) -> None:
+def test_a_stopped_writer_still_serves_its_first_relay(tape: Path) -> None:
     with writer(tape, code=HURRIED, has_guest=True) as process:
         assert process.answer() == journal.Ready(str(tape), [])
 
@@ -220,7 +220,7 @@ def test_frames_are_committed_in_groups(tape: Path) -> None:
         assert process.acknowledged() < 50
 
 
-def test_signals_do_not_end_a_writer_but_the_end_of_file_does(tape: Path) -> None:
+def test_signals_end_no_writer_end_of_file_does(tape: Path) -> None:
     with writer(tape, is_fresh=True) as process:
         process.answer()
         for name in (signal.SIGINT, signal.SIGTERM):
@@ -231,7 +231,7 @@ def test_signals_do_not_end_a_writer_but_the_end_of_file_does(tape: Path) -> Non
     assert outcomes_of(tape) == {"e1": "complete"}
 
 
-def test_the_end_of_file_without_a_farewell_interrupts_what_is_open(tape: Path) -> None:
+def test_an_end_without_a_close_interrupts_open_exchanges(tape: Path) -> None:
     with writer(tape, is_fresh=True) as process:
         process.send([*exchange("e1"), begin("e2"), head("e2"), *body("e2", STREAM[:2])])
         cut = journal.encode(99, next(iter(body("e2", STREAM))))[:-1]
@@ -244,7 +244,7 @@ def test_the_end_of_file_without_a_farewell_interrupts_what_is_open(tape: Path) 
 
 
 @pytest.mark.parametrize("seed", seeds(3))
-def test_when_the_relay_is_killed_all_that_it_wrote_is_on_the_tape(tape: Path, seed: int) -> None:
+def test_a_killed_relay_leaves_all_it_wrote_stored(tape: Path, seed: int) -> None:
     after = random.Random(seed).randrange(1, 6000)
     with subprocess.Popen((sys.executable, "-c", RELAY, str(tape)), stdout=subprocess.PIPE) as relay:
         assert relay.stdout is not None
@@ -261,9 +261,7 @@ def test_when_the_relay_is_killed_all_that_it_wrote_is_on_the_tape(tape: Path, s
 
 
 @pytest.mark.parametrize("seed", seeds(3))
-def test_when_relay_and_writer_are_killed_the_next_start_interrupts_what_was_acknowledged(
-    tape: Path, seed: int
-) -> None:
+def test_after_a_double_kill_acknowledged_exchanges_are_interrupted(tape: Path, seed: int) -> None:
     chance = random.Random(seed)
     pieces = [chance.randbytes(chance.randrange(1, 2000)) for _ in range(chance.randrange(1, 3000))]
     with writer(tape, is_fresh=True) as process:
@@ -286,7 +284,7 @@ def test_when_relay_and_writer_are_killed_the_next_start_interrupts_what_was_ack
     assert b"".join(pieces).startswith(bodies_of(tape)["e1"])
 
 
-def test_what_ends_now_is_settled_before_what_an_earlier_recorder_left(tape: Path) -> None:
+def test_new_ends_are_settled_before_leftovers(tape: Path) -> None:
     slow = [b"data:{}\n\n" * 120_000]
     with opened(tape) as store:
         for number in range(4):
@@ -300,7 +298,7 @@ def test_what_ends_now_is_settled_before_what_an_earlier_recorder_left(tape: Pat
         assert None in outcomes_of(tape).values()
 
 
-def test_a_full_disk_is_waited_out_and_nothing_is_lost(tape: Path) -> None:
+def test_nothing_is_lost_while_the_disk_is_full(tape: Path) -> None:
     noise = random.Random(7).randbytes(100_000)
     with writer(tape, code=FULL_DISK) as process:
         process.answer()
@@ -324,7 +322,7 @@ def test_a_full_disk_is_waited_out_and_nothing_is_lost(tape: Path) -> None:
         ("UPDATE alembic_version SET version_num='9999'", 5, "newer than this wiretape's"),
     ],
 )
-def test_a_writer_that_may_not_write_says_so_in_one_line_and_leaves_all_as_it_was(
+def test_a_writer_without_permission_fails_in_one_line(
     tape: Path, statement: str, code: int, words: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with tapefile.writing(tape, "a test"):
@@ -343,7 +341,7 @@ def test_a_writer_that_may_not_write_says_so_in_one_line_and_leaves_all_as_it_wa
     assert capfd.readouterr().err == ""
 
 
-def test_whoever_comes_to_a_tape_with_a_writer_is_sent_to_its_socket(tape: Path) -> None:
+def test_clients_of_a_written_tape_get_its_socket(tape: Path) -> None:
     with writer(tape) as first:
         assert lock.claim(tape) == first.place  # also before it has opened the tape
         assert isinstance(first.answer(), journal.Ready)
@@ -351,7 +349,7 @@ def test_whoever_comes_to_a_tape_with_a_writer_is_sent_to_its_socket(tape: Path)
 
 
 @pytest.mark.parametrize("way", ["a hard link", "a removed lock file"])
-def test_a_second_writer_is_refused_by_a_hard_link_and_without_a_lock_file(tape: Path, way: str) -> None:
+def test_a_hard_link_lets_no_second_writer_in(tape: Path, way: str) -> None:
     with writer(tape, is_fresh=True) as first:
         assert isinstance(first.answer(), journal.Ready)
         first.send(exchange("e1"))
@@ -446,7 +444,7 @@ def test_a_removed_tape_ends_the_writer_with_a_message(tape: Path) -> None:
     assert not tape.exists()
 
 
-def test_a_tape_that_was_moved_has_its_rows_in_its_own_file(tape: Path) -> None:
+def test_a_moved_tape_has_its_rows_in_its_file(tape: Path) -> None:
     moved = tape.with_name("moved.db")
     with writer(tape) as process:
         assert process.answer() == journal.Ready(str(tape), [])
@@ -469,7 +467,7 @@ def finished_before(process: WriterProcess, id: str) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["-wal", "-shm"])
-def test_what_a_removed_log_held_is_saved_before_another_writer_goes_on(tape: Path, suffix: str) -> None:
+def test_a_removed_logs_contents_are_saved_first(tape: Path, suffix: str) -> None:
     sent = [*exchange("e1"), begin("e2"), head("e2"), *body("e2", STREAM[:2])]
     with writer(tape) as process:
         process.answer()
@@ -492,7 +490,7 @@ def test_what_a_removed_log_held_is_saved_before_another_writer_goes_on(tape: Pa
     assert bodies_of(tape) == dict.fromkeys(("e1", "e2"), b"".join(STREAM))
 
 
-def test_frames_of_an_exchange_that_the_tape_does_not_know_are_reported(tape: Path) -> None:
+def test_frames_of_an_unknown_exchange_are_reported(tape: Path) -> None:
     with writer(tape) as process:
         process.answer()
         process.send([head("e1"), *body("e1", STREAM), *exchange("e2")])
@@ -505,7 +503,7 @@ def test_frames_of_an_exchange_that_the_tape_does_not_know_are_reported(tape: Pa
     assert bodies_of(tape) == {"e2": b"".join(STREAM)}
 
 
-def test_reads_that_follow_a_missing_one_are_reported_and_a_gap_of_the_exchange(tape: Path) -> None:
+def test_reads_behind_a_missing_one_are_a_reported_gap(tape: Path) -> None:
     sent = list(body("e1", STREAM))
     with writer(tape) as process:
         process.answer()
@@ -536,7 +534,7 @@ def test_a_huge_model_name_makes_a_short_answer(tape: Path) -> None:
 
 @pytest.mark.damages
 @pytest.mark.parametrize("fault", ["truncated", "overwritten", "changed"])
-def test_a_damaged_tape_is_refused_and_left_as_it_is(tape: Path, fault: str) -> None:
+def test_a_damaged_tape_is_refused_and_stays_unchanged(tape: Path, fault: str) -> None:
     with opened(tape) as store:
         for number in range(50):
             record(store, exchange(f"e{number}"))
@@ -559,7 +557,7 @@ def test_a_damaged_tape_is_refused_and_left_as_it_is(tape: Path, fault: str) -> 
 
 
 @pytest.mark.damages
-def test_a_tape_that_is_cut_short_ends_the_writer_with_a_message(tape: Path) -> None:
+def test_a_shortened_tape_ends_the_writer_with_a_message(tape: Path) -> None:
     with opened(tape) as store:
         record(store, exchange("e0", [random.Random(1).randbytes(100_000)]))
     with writer(tape) as process:
@@ -574,7 +572,7 @@ def test_a_tape_that_is_cut_short_ends_the_writer_with_a_message(tape: Path) -> 
         assert "cut short" in said.message
 
 
-def test_the_end_says_what_the_tape_holds_of_this_session(tape: Path) -> None:
+def test_the_end_reports_the_sessions_exchanges_on_tape(tape: Path) -> None:
     with opened(tape, other_session("before")) as store:
         record(store, exchange("e0"))
     with writer(tape) as process:
@@ -593,7 +591,7 @@ def keep_beside(tape: Path, left: Unstored) -> None:
     keeper.close(10)
 
 
-def test_losses_of_a_killed_recorder_are_entered_and_reported_by_the_next(tape: Path) -> None:
+def test_the_next_writer_enters_a_killed_ones_losses(tape: Path) -> None:
     with writer(tape) as process:
         process.answer()
         process.send([begin("e1"), head("e1"), *body("e1", STREAM[:1])])
@@ -631,7 +629,7 @@ def test_losses_of_a_killed_recorder_are_entered_and_reported_by_the_next(tape: 
     assert outcomes_of(tape)["e3"] == "connect_error"
 
 
-def test_a_second_writer_of_a_recorder_leaves_what_its_relay_keeps(tape: Path) -> None:
+def test_a_recorders_second_writer_leaves_its_losses_file(tape: Path) -> None:
     left = Unstored(SESSION.uuid, [Relayed(id="e1", bytes=500)])
     with writer(tape) as process:
         process.answer()
@@ -649,7 +647,7 @@ def test_a_second_writer_of_a_recorder_leaves_what_its_relay_keeps(tape: Path) -
         assert connection.execute(select(exchanges.c.gap_bytes)).scalar_one() == 500
 
 
-def test_a_writer_deletes_what_is_past_the_limits_and_says_so(tape: Path) -> None:
+def test_a_writer_deletes_past_the_limits_and_reports_it(tape: Path) -> None:
     with opened(tape, other_session("older")) as store:
         record(store, exchange("old"))
     with writer(tape) as process:
@@ -664,7 +662,7 @@ def test_a_writer_deletes_what_is_past_the_limits_and_says_so(tape: Path) -> Non
     assert outcomes_of(tape) == {"running": "interrupted"}
 
 
-def test_what_ends_last_does_not_leave_a_tape_past_its_limit(tape: Path) -> None:
+def test_the_last_exchanges_leave_the_tape_within_its_limit(tape: Path) -> None:
     with writer(tape) as process:
         process.send([journal.Keep(size=1), *(frame for number in range(50) for frame in exchange(f"e{number}"))])
         process.send([journal.Close(AT)])
@@ -684,7 +682,7 @@ def test_an_announced_deletion_is_reported_if_it_was_committed(tape: Path, first
     assert (announced.deleted in process.answers) == is_reported
 
 
-def test_a_value_that_cannot_be_stored_costs_its_own_exchange_only(tape: Path) -> None:
+def test_an_unstorable_value_costs_its_own_exchange_only(tape: Path) -> None:
     too_late = read("e2", 1, 1 << 63, None, b"y" * 50)
     refused = [begin("e2"), head("e2"), *body("e2", [b"first"]), too_late, end("e2", [b"first", b"y" * 50])]
     with writer(tape, code=FROZEN) as process:
@@ -710,7 +708,7 @@ def test_a_row_without_its_exchange_is_damage(tape: Path) -> None:
 
 
 @pytest.mark.damages
-def test_a_table_dropped_while_it_is_written_ends_the_writer_with_a_message(tape: Path) -> None:
+def test_a_dropped_table_ends_the_writer_with_a_message(tape: Path) -> None:
     with writer(tape) as process:
         process.send(exchange("e1"))
         process.acknowledged()
