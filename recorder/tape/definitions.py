@@ -21,12 +21,9 @@ TABLES: Final = (
 Entries = dict[tuple[str, str], str]
 """The entries of a schema: kind and name, and the normalized definition."""
 
-_OF_SQLITE: Final = ("sqlite_sequence", "sqlite_stat1", "sqlite_stat4")
 _TOKEN: Final = re.compile(
     r"""--[^\n]*|/\*.*?(?:\*/|\Z)|'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^]]*(?:\]|\Z)|\s+|\w+|.""", re.DOTALL
 )
-_PLAIN_NAME: Final = re.compile(r'"([A-Za-z_]\w*)"')
-_WIDTH: Final = 40
 
 
 def commented(sql: str, about: str, meanings: Mapping[str, str]) -> str:
@@ -44,9 +41,7 @@ def commented(sql: str, about: str, meanings: Mapping[str, str]) -> str:
 def lined(items: Sequence[tuple[str, str]]) -> str:
     """Return a list with each item on a line of its own and its meaning behind it as a comment; "" is none."""
     texts = [f"{item}," for item, _ in items[:-1]] + [items[-1][0]]
-    lines = (
-        f"  {text:<{_WIDTH}} -- {note}" if note else f"  {text}" for text, (_, note) in zip(texts, items, strict=True)
-    )
+    lines = (f"  {text:<40} -- {note}" if note else f"  {text}" for text, (_, note) in zip(texts, items, strict=True))
     return "\n".join(lines)
 
 
@@ -56,7 +51,7 @@ def normalized(sql: str) -> str:
 
     Two definitions that are normalized to the same text are the same to SQLite.
     """
-    tokens = [_PLAIN_NAME.sub(r"\1", token) for token in _TOKEN.findall(sql) if not _is_blank(token)]
+    tokens = [re.sub(r'"([A-Za-z_]\w*)"', r"\1", token) for token in _TOKEN.findall(sql) if not _is_blank(token)]
     if tokens[:2] != ["CREATE", "TABLE"] or not {"(", ")"} <= set(tokens):
         return " ".join(tokens)
     start, end = tokens.index("("), len(tokens) - 1 - tokens[::-1].index(")")
@@ -93,8 +88,8 @@ def unreadable(connection: sqlite3.Connection) -> str | None:
 
 def lacking(connection: sqlite3.Connection, columns: Iterable[tuple[str, str]]) -> str | None:
     """Return the first of these columns (table and name) that the tables lack; None if they have all."""
-    listed = "SELECT lower(m.name), lower(c.name) FROM sqlite_master AS m, pragma_table_info(m.name) AS c"
-    present = set(connection.execute(f"{listed} WHERE m.type = 'table'"))
+    names = "SELECT lower(m.name), lower(c.name) FROM sqlite_master AS m, pragma_table_info(m.name) AS c"
+    present = set(connection.execute(f"{names} WHERE m.type = 'table'"))
     return next((".".join(column) for column in columns if column not in present), None)
 
 
@@ -116,7 +111,8 @@ def foreign(connection: sqlite3.Connection, expected: Entries, ignored: Sequence
         if present[kind, name] != definition:
             return f"has another definition of the {kind} {name}"
     for kind, name in present:
-        if (kind, name) not in expected and name not in _OF_SQLITE and not _is_plain_index(connection, kind, name):
+        is_sqlites = name in ("sqlite_sequence", "sqlite_stat1", "sqlite_stat4")
+        if (kind, name) not in expected and not is_sqlites and not _is_plain_index(connection, kind, name):
             return f"holds the {kind} {name!s:.40}"
     return None
 

@@ -18,14 +18,14 @@ def report(error: BaseException) -> None:
 def report_all() -> None:
     """Report what ends this process, or a thread of it, by `report`."""
 
-    def ended(_kind: type[BaseException], error: BaseException, _trace: TracebackType | None) -> None:
+    def report_of_process(_kind: type[BaseException], error: BaseException, _trace: TracebackType | None) -> None:
         report(error)
 
-    def thread_ended(ended: threading.ExceptHookArgs) -> None:
-        if ended.exc_value is not None:
-            report(ended.exc_value)
+    def report_of_thread(end: threading.ExceptHookArgs) -> None:
+        if end.exc_value is not None:
+            report(end.exc_value)
 
-    sys.excepthook, threading.excepthook = ended, thread_ended
+    sys.excepthook, threading.excepthook = report_of_process, report_of_thread
 
 
 def report_of_loop(_loop: object, context: dict[str, Any]) -> None:

@@ -27,6 +27,7 @@ from wiretape.recorder.tape.masking import Masker, Span, joined, masked
 _BASE64: Final = re.compile(rb'"bytes"\s*:\s*"([A-Za-z0-9+/]+={0,2})"')
 """Bedrock's events hold the model provider's, in base64."""
 _STRING: Final = re.compile(rb'"((?:[^"\\]|\\.)*+)("\s*:)?', re.DOTALL)
+"""A string of JSON, and its colon if it is a name; the end may be missing, where a body was cut off."""
 _CHARACTER: Final = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
 _OF_STRUCTURE: Final = frozenset({b"type", b"id", b"role", b"object", b"model", b"name", b"event", b"status"})
 """Names of fields whose values are words of an API, which may be equal to a part of a secret."""

@@ -25,8 +25,6 @@ _STEM = re.compile(
 _WORDS = frozenset({
     "access", "csrf", "hmac", "jwt", "keys", "otp", "pass", "pat", "pin", "psk", "pwd", "sas", "sid", "sig", "xsrf",
 })  # fmt: skip
-_ONE_TIME_CODE = "code"
-_CHALLENGES = frozenset({"www-authenticate", "proxy-authenticate"})
 _SENT = re.compile(
     r"(?:^|[-_])(?:authorization|(?:access|api|auth|functions|subscription)[-_]?(?:key|token)|security-token|secret)$"
 )
@@ -81,9 +79,7 @@ _PAIR = re.compile(r"""(?<![\w%\[\]-])([\w%\[\]-]+)["'\\]*\s*[=:]\s*["'\\]*([^\s
 # The variable that holds the password of our own proxy is no password: commands to copy name it.
 _USER_INFO = re.compile(r"(?<=[:/]/)(?!wiretape:\$WIRETAPE_PROXY_PASSWORD@)[^/?#\s<>@]+(?:@[^/?#\s<>@]+)*(?=@)")
 _ORIGIN = re.compile(r"\s*<?[a-z][a-z0-9+.-]*://[^/?#]*", re.IGNORECASE)
-_BETWEEN_FIELDS = re.compile(r"([?&;#])")
 _KEY_LIKE = re.compile(r"(?=.*\d)[\w.~+=-]{16,}")
-_LITERALS = frozenset({"null", "none", "true", "false"})
 _OPAQUE = re.compile(r"(?<![\w.-])(?=[\w-]{0,64}\d)[\w-]{16,}(?![\w-]|\.\w)")
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 _BEFORE_KEY = frozenset({"key", "api-key", "apikey", "token", "access-token", "secret"})
@@ -93,6 +89,7 @@ _PLAIN_PATH = re.compile(r"(?:/[A-Za-z0-9_.~-]{0,15})*")
 _SENTENCE = re.compile(r"[\w%\[\]-]+: [a-z]{1,6} [a-z]")
 """A path's last word and the first words of a sentence about it: `/etc/passwd: its format is …` has no password."""
 _ENCODED_LEVELS = 3
+"""Levels of percent-encoding that are looked through: a proxy may encode a second time, no known client a third."""
 _CACHE_SIZE = 512
 """Headers, URLs and texts remembered: a program sends the same ones again and again."""
 
@@ -138,11 +135,14 @@ class Redactor:
         """Return a name and a value without credentials, and the spellings of its key, which others may repeat."""
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
         stored_name = self.mark(name) if _LOOKS_SECRET.search(name) else name
-        key = _sent_key(name, value)
+        words = value.split() if _SENT.search(name) else []
+        # A key that is short, or has no digit, could be a word of any other header.
+        is_key = bool(words) and 16 <= len(words[-1]) < 4096 and any(map(str.isdigit, words[-1]))
+        key = words[-1] if is_key else ""
         return stored_name, self._value(name, value), tuple(dict.fromkeys((key, quote(key, safe="")))) if key else ()
 
     def _value(self, name: str, value: str) -> str:
-        if name in _CHALLENGES:
+        if name in ("www-authenticate", "proxy-authenticate"):
             return self._challenge(value)
         if is_secret(name, value):
             return self.mark(_bare(value))
@@ -193,7 +193,7 @@ class Redactor:
         return self._known_path(path)
 
     def _path(self, path: str) -> str:
-        segments, *query = _BETWEEN_FIELDS.split(self._without_user_info(path))
+        segments, *query = re.split(r"([?&;#])", self._without_user_info(path))
         fields = (piece if index % 2 == 0 else self._field(piece) for index, piece in enumerate(query))
         return "/".join(self._segments(segments)) + "".join(fields)
 
@@ -259,14 +259,8 @@ def _names_credential(name: str, value: str) -> bool:
     if _KEY_LIKE.fullmatch(value):
         return True
     _, names_quantity = _judged(name)
-    is_word = value.lower() in _LITERALS or "://" in value
+    is_word = value.lower() in ("null", "none", "true", "false") or "://" in value
     return not names_quantity and not is_word and _STEM.search(_normal(name)) is not None
-
-
-def _sent_key(name: str, value: str) -> str:
-    """Return the key that a header sends; "" if it sends none that could be recognised later."""
-    words = value.split() if _SENT.search(name) else []
-    return words[-1] if words and len(words[-1]) in range(16, 4096) and any(map(str.isdigit, words[-1])) else ""
 
 
 def _is_key_like(text: str) -> bool:
@@ -287,7 +281,7 @@ def _judged(name: str) -> tuple[bool, bool]:
         return False, False
     words = (word.rstrip("0123456789") for word in plain.split("-"))
     is_word = any(word in _WORDS or word.endswith("key") for word in words)
-    return is_word or plain == _ONE_TIME_CODE or _STEM.search(plain) is not None, _QUANTITY.search(plain) is not None
+    return is_word or plain == "code" or _STEM.search(plain) is not None, _QUANTITY.search(plain) is not None
 
 
 def shows_secret(text: str) -> bool:

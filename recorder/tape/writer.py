@@ -238,7 +238,7 @@ class Writer:
                 self._close(relay)
 
     def _verify(self, relay: Channel) -> None:
-        """Count a recorder's exchanges in a thread of its own, and close its channel."""
+        """Count a recorder's exchanges in a thread of its own, as a file may be large; then close its channel."""
         verified = verify(self._path, relay)
 
         def close() -> None:
@@ -419,7 +419,7 @@ class Writer:
 
     def _prune(self) -> bool:
         """Delete some exchanges past the limits; return True if there were any."""
-        # Exchanges that are being counted may not be deleted meanwhile.
+        # Exchanges that are being counted for a recorder's end may not be deleted meanwhile.
         if self._pruner is None or any(main.is_verified for main in self._relays.mains()):
             return False
         try:
@@ -528,15 +528,6 @@ def verify(path: Path, relay: Channel) -> journal.Verified:
     return checks.verify(path, relay.session.uuid, _CHECK_SECONDS, relay.newest_no)
 
 
-def _refuse_damaged(path: Path) -> None:
-    """Raise `TapeDamaged` if a check of the tape finds anything within its time."""
-    with peek.explained(path), file.reader_beside_writer(path).connect() as connection:
-        problems = checks.damage(connection, _CHECK_SECONDS)
-    if problems:
-        more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
-        raise peek.damaged(path, f"{problems[0]}{more}")
-
-
 def _yield_to_relay() -> None:
     """Lower this process's priority below the relay's, and keep permanent objects out of garbage collection."""
     os.nice(_NICENESS)
@@ -570,7 +561,11 @@ def _write(claimed: Claim, relays: Channels, earlier_identity: Sequence[str], pu
             if earlier_identity and earlier_identity[0] != str(identity(path)):
                 raise TapeGone(f"{path} was removed or replaced while no writer ran: nothing more is stored")
             with file.writing(path, purpose, create=not earlier_identity, claimed=claimed) as connection:
-                _refuse_damaged(path)
+                with peek.explained(path), file.reader_beside_writer(path).connect() as reader:
+                    problems = checks.damage(reader, _CHECK_SECONDS)
+                if problems:
+                    more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
+                    raise peek.damaged(path, f"{problems[0]}{more}")
                 keep_lock, name_holder = partial(file.keep_lock, connection), partial(file.name_holder, connection)
                 Writer(Store(connection), path, relays, SYSTEM, keep_lock, name_holder).run()
                 for relay in relays.mains():

@@ -84,6 +84,7 @@ def span(exchange: Traced, conventions: Conventions) -> Span | None:
     events = list(_events(exchange.started_ns, first_s, stalled))
     labels = labels_of(exchange.counted)
     model = labels.gen_ai_request_model or labels.gen_ai_response_model
+    failure = ending(exchange.counted.judged.outcome, exchange.outcome_detail)
     return Span(
         trace_id=place.trace,
         span_id=place.span,
@@ -104,7 +105,7 @@ def span(exchange: Traced, conventions: Conventions) -> Span | None:
         ),
         events=events,
         dropped_events_count=max(len(stalled) - MOST_STALLS, 0),
-        status=Status(code=Status.STATUS_CODE_ERROR, message=label(_failure(exchange))) if error else Status(),
+        status=Status(code=Status.STATUS_CODE_ERROR, message=label(failure)) if error else Status(),
     )
 
 
@@ -175,11 +176,6 @@ def _lasted_ns(counted: Ended) -> int:
 def _unix_ns(started_ns: int, at_ns: int = 0) -> int:
     """Return a time within the limits of a message, even from a damaged tape."""
     return min(max(started_ns + at_ns, 0), (1 << 64) - 1)
-
-
-def _failure(exchange: Traced) -> str:
-    """Return the failure of an exchange, in wiretape's words."""
-    return ending(exchange.counted.judged.outcome, exchange.outcome_detail)
 
 
 def _seconds(ns: int | None) -> float | None:
