@@ -16,6 +16,8 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from wiretape.recorder import children
 from wiretape.recorder.clock import SYSTEM
 from wiretape.recorder.errors import TapeBusy, WriterFailed
@@ -38,7 +40,7 @@ class Link:
         self, answers: "_Answers", sink: asyncio.WriteTransport, process: "subprocess.Popen[bytes] | None"
     ) -> None:
         self._answers, self.sink, self._process = answers, sink, process
-        self.stdout = answers.reader
+        self.answers = answers.reader
 
     @property
     def pid(self) -> int | None:
@@ -66,6 +68,26 @@ class Link:
         self.sink.close()
         async with asyncio.timeout(_CLOSE_SECONDS):
             await self._answers.closed.wait()
+
+    async def ended(self) -> None:
+        """Wait until a writer that answers no more has ended; kill it if that takes too long."""
+        try:
+            await self.wait()
+        except TimeoutError:
+            self.kill()
+            await self.wait()
+
+
+async def read_answer(answers: asyncio.StreamReader) -> journal.Answer | None:
+    """Wait for a writer's next answer; None at its end, even if that came in the middle of a line.
+
+    Raises `WriterFailed` for anything that is no answer: the committed frames are unknown then.
+    """
+    try:
+        line = await answers.readline()
+        return journal.decode_answer(line) if line.endswith(b"\n") else None
+    except (ValueError, msgspec.MsgspecError) as error:  # a line that is too long, or junk
+        raise WriterFailed(f"the writer process sent an invalid answer: {error}") from error
 
 
 class _Answers(asyncio.StreamReaderProtocol):

@@ -167,7 +167,7 @@ async def test_a_recorder_waits_for_the_writer_of_another_while_that_is_alive_an
     program.write_text(f'#!/bin/sh\nexec {sys.executable} {script} "$@"\n')
     program.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(program))
-    monkeypatch.setattr("wiretape.recorder.relay.tap.READY_SECONDS", 5)
+    monkeypatch.setattr("wiretape.recorder.relay.writers.READY_SECONDS", 5)
     troubles = list[str]()
     first, second, third = (recorder(tape, uuid, on_trouble=troubles.append) for uuid in "abc")
     await first.start()

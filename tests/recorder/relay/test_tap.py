@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import msgspec
 import pytest
@@ -31,7 +29,7 @@ from tests.support.frames import (
 from tests.support.taps import PURPOSE, is_alive, kill, play, started, until
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.errors import ForeignFile, SchemaMismatch, TapeBusy, WiretapeError, WriterFailed
-from wiretape.recorder.relay import tap
+from wiretape.recorder.relay import link, tap
 from wiretape.recorder.relay.recording import ExchangeFrames
 from wiretape.recorder.relay.tap import Tap
 from wiretape.recorder.tape import file, journal, lock, window
@@ -376,9 +374,8 @@ def test_an_answer_cut_short_is_the_end_of_the_writer() -> None:
         line = journal.encode_answer(journal.Trouble("full"))
         reader.feed_data(line + line[:-3])
         reader.feed_eof()
-        process: Any = SimpleNamespace(stdout=reader)
-        assert await tap.read_answer(process) == journal.Trouble("full")
-        assert await tap.read_answer(process) is None
+        assert await link.read_answer(reader) == journal.Trouble("full")
+        assert await link.read_answer(reader) is None
 
     play(scenario())
 
@@ -440,9 +437,8 @@ def test_a_line_that_is_no_answer_is_a_failure_of_the_writer(line: bytes) -> Non
     async def scenario() -> None:
         reader = asyncio.StreamReader()
         reader.feed_data(line)
-        process: Any = SimpleNamespace(stdout=reader)
         with pytest.raises(WriterFailed):
-            await tap.read_answer(process)
+            await link.read_answer(reader)
 
     play(scenario())
 
