@@ -119,7 +119,7 @@ class LanesScreen(Screen[None], inherit_bindings=False):
         return offers.copies(host(self), self._query, self._row, [])
 
     def exports(self) -> list[tuple[str, list[str]]]:
-        return offers.exports(host(self).listed.place, self._query, self._row, [], self._listing.fitting)
+        return offers.exports(host(self).listed.place, self._query, self._row, [], self._listing.match_count)
 
     @property
     def _row(self) -> ListRow | None:
@@ -179,5 +179,5 @@ class LanesScreen(Screen[None], inherit_bindings=False):
             self._selected = None
         filter_text = self._query.text if self._query.filter else ""
         trouble: list[Part] = [(f" · {safe(str(listing.trouble))}", "error")] if listing.trouble else []
-        self._header.show([*lanes.heading(shown, self._name, listing.fitting, filter_text), *trouble], lanes.LEGEND)
+        self._header.show([*lanes.heading(shown, self._name, listing.match_count, filter_text), *trouble], lanes.LEGEND)
         self.refresh_bindings()

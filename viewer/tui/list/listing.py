@@ -100,7 +100,7 @@ class Listing:
         return replace(look, wall_ns=wall_ns, recording=run is not None and run.state(wall_ns) == "running")
 
     @property
-    def fitting(self) -> int:
+    def match_count(self) -> int:
         """The number of matching exchanges, with new arrivals; for a server, those that were read."""
         if self._counts is not None:
             return self._counts[1]

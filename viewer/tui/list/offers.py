@@ -54,20 +54,20 @@ def copies(host: Host, query: Query, row: ListRow | None, marked: Sequence[str])
 
 
 def exports(
-    place: Place, query: Query, row: ListRow | None, marked: Sequence[str], fitting: int
+    place: Place, query: Query, row: ListRow | None, marked: Sequence[str], match_count: int
 ) -> list[tuple[str, list[str]]]:
-    """Return the exports: (label, arguments); `fitting` is the number of exchanges in the list."""
+    """Return the exports: (label, arguments); `match_count` is that of the list."""
     listed, has_bodies = arguments(place, "export", *query.arguments), place.supports("bodies")
-    offered = [(counted(fitting, "exchange"), listed)]
+    offered = [(counted(match_count, "exchange"), listed)]
     if has_bodies:
-        offered.append((f"their texts, {fitting:,}", [*listed, "--table", "texts"]))
+        offered.append((f"their texts, {match_count:,}", [*listed, "--table", "texts"]))
     if marked:
         picked = arguments(place, "export", *marked)
         offered.append((f"marked, {len(marked)}", picked))
         formats = [("page", "html"), *[("GIF", "gif"), ("asciicast", "asciicast")] * (len(marked) == 2)] * has_bodies
         offered += [(f"{name} of the marked, {len(marked)}", [*picked, "--format", of]) for name, of in formats]
     if has_bodies:
-        offered.append((f"page of all, {fitting:,}", [*listed, "--format", "html"]))
+        offered.append((f"page of all, {match_count:,}", [*listed, "--format", "html"]))
     if row is not None and has_bodies:
         one, short = arguments(place, "export", row.id), row.id[:8]
         offered.append((f"bytes of {short}", [*one, "--format", "sse"]))

@@ -136,7 +136,7 @@ def test_a_filter_is_completed_and_remembered(tape: Path) -> None:
             screen = pilot.app.screen
             assert isinstance(screen, StreamsScreen)
             box = await type_filter(pilot, "")
-            await wait_for(pilot, lambda: screen.listing.vocabulary.values)
+            await wait_for(pilot, lambda: screen.streams.listing.vocabulary.values)
             press(pilot, *"mod")
             await shows(pilot, "   model:  the model asked for")
             press(pilot, "tab")
@@ -207,13 +207,13 @@ def test_while_a_filter_is_unfinished_the_last_list_stays_until_enter_applies_it
             screen = pilot.app.screen
             assert isinstance(screen, StreamsScreen)
             box = await type_filter(pilot, "is:live")
-            await wait_for(pilot, lambda: screen.listing.vocabulary.values)
+            await wait_for(pilot, lambda: screen.streams.listing.vocabulary.values)
             for more, told in UNFINISHED.items():
                 await shows(pilot, "1 / 7 · ")
                 press(pilot, *more)
                 await shows(pilot, f"is:live{more}", told, LIVE[:8])
                 assert screen.filter.text.strip() == "is:live"
-                assert len(screen.listing.catalog) == 1
+                assert len(screen.streams.listing.catalog) == 1
                 box.value = "is:live"
             box.value = "mod"
             await shows(pilot, "unfinished: enter applies it as it stands", LIVE[:8])

@@ -34,8 +34,8 @@ def test_what_is_compared_is_looked_up_by_its_id(tmp_path: Path) -> None:
             await shows(pilot, "1 marked")
             screen = pilot.app.screen
             assert isinstance(screen, StreamsScreen)
-            screen.marks.clear()
-            screen.marks.toggle(2, "another one")
+            screen.streams.marks.clear()
+            screen.streams.marks.toggle(2, "another one")
             press(pilot, "c")
             await shows(pilot, "1 marked exchange is not on this tape")
             assert pilot.app.screen is screen
