@@ -118,17 +118,19 @@ def of(table: str, by: Sequence[str] = ()) -> tuple[ExportField, ...]:
         from wiretape.viewer.stats import summary  # numpy is slow to load, and only a summary needs it
 
         return (*map(_group, by), *(_statistic(name, meaning) for name, meaning in summary.schema().items()))
-    own = {"chunks": _chunk, "reads": _read, "turns": _turn, "conversations": _conversation}.get(table, exchange_field)
     names = text.TABLES[table][0]
-    return tuple(exchange_field(name) if name == "id" and own is not _conversation else own(name) for name in names)
+    if table == "conversations":
+        return tuple(map(_conversation, names))
+    column_field = {"chunks": _chunk, "reads": _read, "turns": _turn}.get(table, exchange_field)
+    return tuple(exchange_field(name) if name == "id" else column_field(name) for name in names)
 
 
 def choosable(table: str, by: Sequence[str] = ()) -> tuple[ExportField, ...]:
     """Return the fields that a table can have: its own, and the computed ones of exchanges."""
-    own = of(table, by)
-    known = {field.name for field in own}
+    table_fields = of(table, by)
+    names = {field.name for field in table_fields}
     more = WORKED_OUT if table in ("exchanges", "texts") else ()
-    return (*own, *(exchange_field(name) for name in more if name not in known))
+    return (*table_fields, *(exchange_field(name) for name in more if name not in names))
 
 
 def aliases(table: str) -> Mapping[str, str]:
@@ -155,7 +157,7 @@ def meanings(names: Iterable[str]) -> dict[str, str]:
 
 def described(fields: Iterable[ExportField]) -> dict[str, str]:
     """Return the meanings of fields by name, each followed by its unit: `T0 → first output chunk (ms)`."""
-    return {one.name: f"{one.meaning} ({one.unit})" if one.unit else one.meaning for one in fields}
+    return {field.name: f"{field.meaning} ({field.unit})" if field.unit else field.meaning for field in fields}
 
 
 def conversations() -> dict[str, str]:
@@ -186,9 +188,9 @@ def exchange_field(name: str) -> ExportField:
     if name in _WORKED_OUT:
         unit = _COMPUTED_UNITS.get(name)
         return ExportField(name, "number" if unit else "text", unit, _WORKED_OUT[name])
-    stored = "request_model" if name == "model" else stored_name(name)
-    column = measures.c[stored] if stored in measures.c else exchanges.c[stored]
-    meaning = _OWN.get(name) or _MEASURED.get(stored) or _comment(column)
+    column_name = "request_model" if name == "model" else stored_name(name)
+    column = measures.c[column_name] if column_name in measures.c else exchanges.c[column_name]
+    meaning = _OWN.get(name) or _MEASURED.get(column_name) or _comment(column)
     return _field(name, _kind(name, column), meaning)
 
 
@@ -217,12 +219,12 @@ def _statistic(name: str, meaning: str) -> ExportField:
     kinds: dict[str, Kind] = {
         "first_at": "timestamp", "last_at": "timestamp", "warnings": "words", "currency": "text",
     }  # fmt: skip
-    counted = name in TOKENS or name == "n" or name.startswith("n_") or name.endswith("_n")
-    kind = kinds.get(name, "integer" if counted else "number")
+    is_count = name in TOKENS or name == "n" or name.startswith("n_") or name.endswith("_n")
+    kind = kinds.get(name, "integer" if is_count else "number")
     rates = {quantity.name: quantity.unit for quantity in QUANTITIES.values() if not quantity.suffix}
-    rate = next((rates[one] for one in rates if name.startswith(f"{one}_")), None) if kind == "number" else None
-    rate = "currency" if name in ("cost", "cost_mean") else rate
-    return ExportField(name, kind, rate, meaning) if rate else _field(name, kind, meaning)
+    units = [unit for quantity, unit in rates.items() if name.startswith(f"{quantity}_")]
+    unit = "currency" if name in ("cost", "cost_mean") else units[0] if units and kind == "number" else None
+    return ExportField(name, kind, unit, meaning) if unit else _field(name, kind, meaning)
 
 
 def _group(name: str) -> ExportField:
@@ -239,13 +241,13 @@ def _field(name: str, kind: Kind, meaning: str) -> ExportField:
 def _kind(name: str, column: Column[Any]) -> Kind:
     if name.endswith("_ms"):
         return "number"
-    named: dict[str, Kind] = {"started_at": "timestamp", "flags": "words"}
-    stored: tuple[tuple[type, Kind], ...] = (
+    kinds_by_name: dict[str, Kind] = {"started_at": "timestamp", "flags": "words"}
+    kinds_by_type: tuple[tuple[type, Kind], ...] = (
         (JSON, "json"), (Boolean, "boolean"), (Integer, "integer"), (Float, "number"),
     )  # fmt: skip
     declared = cells.declared(column)
-    found: Kind = next((kind for type, kind in stored if isinstance(declared, type)), "text")
-    return named.get(name, found)
+    kind: Kind = next((kind for type, kind in kinds_by_type if isinstance(declared, type)), "text")
+    return kinds_by_name.get(name, kind)
 
 
 def _unit(name: str, kind: Kind) -> str | None:

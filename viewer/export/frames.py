@@ -75,9 +75,9 @@ def open_tape(path: str | Path | None = None) -> "Tape":
     Nothing is kept open: each call of the tape's methods connects for reading and sees the exchanges recorded by then.
     Raises `wiretape.recorder.errors.NotFound` or `ForeignFile` if there is no tape.
     """
-    found = options.tape_path(None if path is None else Path(os.path.expanduser(path)))
-    peek.identify(found)
-    return Tape(found)
+    tape = options.tape_path(None if path is None else Path(os.path.expanduser(path)))
+    peek.identify(tape)
+    return Tape(tape)
 
 
 @dataclass(frozen=True)
@@ -129,18 +129,18 @@ class Tape:
         """Return one row for each socket read: timestamps in ms since T0, `start` and `size` in bytes of the body."""
         import numpy as np
 
-        ids, parts, left = list[str](), [np.empty((5, 0))], limit
+        ids, parts, remaining = list[str](), [np.empty((5, 0))], limit
         with self._selected(filter) as (connection, condition):
-            for id, found in queries.all_reads_packed(connection, condition):
-                if left is not None and left <= 0:
+            for id, reads in queries.all_reads_packed(connection, condition):
+                if remaining is not None and remaining <= 0:
                     break
-                columns = (found.seq, found.at_ns, found.relayed_ns, found.start, found.size)
-                parts.append(np.array(columns, np.float64)[:, :left])  # None becomes NaN, which is masked below
+                columns = (reads.seq, reads.at_ns, reads.relayed_ns, reads.start, reads.size)
+                parts.append(np.array(columns, np.float64)[:, :remaining])  # None becomes NaN, which is masked below
                 ids.append(id)
-                left = None if left is None else left - parts[-1].shape[1]
+                remaining = None if remaining is None else remaining - parts[-1].shape[1]
         place = np.repeat(np.arange(len(ids)), [part.shape[1] for part in parts[1:]])
         seq, at, relayed, start, size = np.concatenate(parts, axis=1)
-        arrays = _category(place, ids), _whole(seq), _ms(at), _ms(relayed), _whole(start), _whole(size)
+        arrays = _category(place, ids), _integers(seq), _ms(at), _ms(relayed), _integers(start), _integers(size)
         return _described("reads", fields.of("reads"), arrays)
 
     def turns(self, filter: str | None = None, *, limit: int | None = None) -> "pd.DataFrame":
@@ -161,13 +161,13 @@ class Tape:
         import numpy as np
 
         with self._selected(filter) as (connection, condition):
-            found = [(id, _whole_gaps(packed)) for id, packed in queries.packed_gaps(connection, condition)]
-        counts = np.array([len(packed) // 8 for _, packed in found], np.int64)
-        gaps = np.frombuffer(b"".join(packed for _, packed in found), "<i8")
+            exchanges = [(id, _gap_bytes(packed)) for id, packed in queries.packed_gaps(connection, condition)]
+        counts = np.array([len(packed) // 8 for _, packed in exchanges], np.int64)
+        gaps = np.frombuffer(b"".join(packed for _, packed in exchanges), "<i8")
         ends = np.cumsum(counts)
         seq = np.arange(len(gaps)) - np.repeat(ends - counts, counts)
-        place = np.repeat(np.arange(len(found)), counts)
-        return _described("gaps", GAPS, (_category(place, [id for id, _ in found]), _whole(seq), _ms(gaps)))
+        place = np.repeat(np.arange(len(exchanges)), counts)
+        return _described("gaps", GAPS, (_category(place, [id for id, _ in exchanges]), _integers(seq), _ms(gaps)))
 
     def stats(
         self,
@@ -190,8 +190,8 @@ class Tape:
         measuring = Measuring(percentile_method, metrics.objective(slo) if slo else (), include_failed)
         with TapePlace(self.path).opened() as source:
             selection = Selection(_filter(filter))
-            found = source.figures(keys, selection.covered(all_operations), measuring)
-            frame = _frame("summary", (summary.row_of(one, keys) for one in found), fields.of("summary", keys))
+            groups = source.figures(keys, selection.covered(all_operations), measuring)
+            frame = _frame("summary", (summary.row_of(figures, keys) for figures in groups), fields.of("summary", keys))
             frame.attrs["notes"] = _notes(source, selection, all_operations)
         return frame
 
@@ -229,8 +229,8 @@ class Tape:
                 notes += _notes(source, selection, all_operations)
                 if not sides[-1].size:
                     raise NotFound(f"nothing to compare: {name} selects no exchange")
-        before, after = sides
-        frame = _frame("compared", compare.groups(before, after, seed), _columns(compare.FIELDS))
+        base_sample, new_sample = sides
+        frame = _frame("compared", compare.groups(base_sample, new_sample, seed), _columns(compare.FIELDS))
         frame.attrs["notes"] = list(dict.fromkeys(notes))
         return frame
 
@@ -241,8 +241,8 @@ class Tape:
         failed). Raises `wiretape.recorder.errors.NotFound`.
         """
         with TapePlace(self.path).opened() as source:
-            found = source.exchange(source.find(id))
-            record = rows.record(found.worked_out(), found.headers())
+            exchange = source.exchange(source.find(id))
+            record = rows.record(exchange.worked_out(), exchange.headers())
             return cells.rounded(record, filter(is_rounded, record))
 
     def _exchanges(self, table: str, limit: int | None, filter: str | None) -> "pd.DataFrame":
@@ -252,23 +252,23 @@ class Tape:
 
     @contextlib.contextmanager
     def _selected(self, filter: str | None) -> Iterator[tuple[Connection, Condition | None]]:
-        where = _filter(filter)
-        condition = None if where is None else conditions.condition(where)
+        filter_tree = _filter(filter)
+        condition = None if filter_tree is None else conditions.condition(filter_tree)
         with queries.opened(self.path) as connection:
             yield connection, condition
 
 
 def _filter(*texts: str | None) -> Filter | None:
     """Return the conjunction of these filters, None for no filter. Raises `ValueError`."""
-    given = [parse(text) for text in texts if text and not text.isspace()]
-    return every(given) if given else None
+    filters = [parse(text) for text in texts if text and not text.isspace()]
+    return every(filters) if filters else None
 
 
 def _notes(source: Source, selection: Selection, all_operations: bool) -> list[str]:
     """Return the messages of `wiretape stats` about old and missing measures and about excluded exchanges."""
     left_out = source.left_out(selection) if selection.covered(all_operations).generations else {}
-    found = (source.advice(), source.unmeasured(), coverage.described(left_out) if left_out else None)
-    return [note for note in found if note is not None]
+    notes = (source.advice(), source.unmeasured(), coverage.described(left_out) if left_out else None)
+    return [note for note in notes if note is not None]
 
 
 def _columns(meanings: Mapping[str, str]) -> tuple[ExportField, ...]:
@@ -276,16 +276,16 @@ def _columns(meanings: Mapping[str, str]) -> tuple[ExportField, ...]:
     return tuple(ExportField(name, _COMPARED.get(name, "number"), None, meaning) for name, meaning in meanings.items())
 
 
-def _frame(table: str, found: Iterable[TableRow], columns_of: Sequence[ExportField] = ()) -> "pd.DataFrame":
+def _frame(table: str, table_rows: Iterable[TableRow], columns_of: Sequence[ExportField] = ()) -> "pd.DataFrame":
     """Make a frame of the rows of a table; only the columns are held, not the rows."""
-    given = columns_of or fields.of(table)
-    columns: dict[str, list[Any]] = {field.name: [] for field in given}
+    export_fields = columns_of or fields.of(table)
+    columns: dict[str, list[Any]] = {field.name: [] for field in export_fields}
     appends = [(name, column.append) for name, column in columns.items()]
-    for row in found:
+    for row in table_rows:
         for name, append in appends:
             append(row[name])
-    kinds = [(field, _dtype(table, field)) for field in given]
-    return _described(table, given, [as_array(dtype, columns[field.name]) for field, dtype in kinds])
+    kinds = [(field, _dtype(table, field)) for field in export_fields]
+    return _described(table, export_fields, [as_array(dtype, columns[field.name]) for field, dtype in kinds])
 
 
 def _dtype(table: str, field: ExportField) -> str:
@@ -304,8 +304,8 @@ def as_array(dtype: Any, values: list[Any]) -> Any:
     if dtype == "object":
         values = [pd.NA if value is None else value for value in values]
     if dtype == _DTYPES["timestamp"]:
-        known = [pd.NaT if value is None else units.timestamp(value) for value in values]
-        return pd.DatetimeIndex(known, tz="UTC").as_unit("us")
+        timestamps = [pd.NaT if value is None else units.timestamp(value) for value in values]
+        return pd.DatetimeIndex(timestamps, tz="UTC").as_unit("us")
     if dtype == "Int64":
         values = [None if value is None or abs(value) >= _LARGEST else value for value in values]
     if dtype == "string":
@@ -313,7 +313,7 @@ def as_array(dtype: Any, values: list[Any]) -> Any:
     return pd.array(values, dtype=dtype)
 
 
-def _whole_gaps(packed: bytes) -> bytes:
+def _gap_bytes(packed: bytes) -> bytes:
     """Return the gaps of a blob; a damaged tape may have a part of another behind them."""
     return packed[: len(packed) // 8 * 8]
 
@@ -327,7 +327,7 @@ def _category(places: "NDArray[Any]", names: list[str]) -> Any:
     )
 
 
-def _whole(values: "NDArray[Any]") -> "IntegerArray":
+def _integers(values: "NDArray[Any]") -> "IntegerArray":
     import numpy as np
     from pandas.arrays import IntegerArray
 

@@ -24,12 +24,12 @@ _CHARACTERS: Final = 1 << 22
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
 
-def write(out: BinaryIO, fields: Sequence[ExportField], found: Iterable[TableRow]) -> int:
+def write(out: BinaryIO, fields: Sequence[ExportField], table_rows: Iterable[TableRow]) -> int:
     """Write rows and return their count. Raises `WiretapeError` if pyarrow is not installed."""
     arrow = pyarrow()
     schema, count = _schema(arrow, fields), 0
     with arrow.parquet.ParquetWriter(out, schema, compression="zstd") as writer:
-        for group in _groups(found, [field.name for field in fields if field.kind in ("text", "json")]):
+        for group in _groups(table_rows, [field.name for field in fields if field.kind in ("text", "json")]):
             arrays = [_array(arrow, field, column.type, group) for field, column in zip(fields, schema, strict=True)]
             writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
             count += len(group)
@@ -63,10 +63,10 @@ def _metadata(field: ExportField) -> dict[str, str]:
     return {"type": field.kind, **unit, "meaning": field.meaning}
 
 
-def _groups(found: Iterable[TableRow], texts: Sequence[str]) -> Iterator[list[TableRow]]:
+def _groups(table_rows: Iterable[TableRow], texts: Sequence[str]) -> Iterator[list[TableRow]]:
     group: list[TableRow] = []
     size = 0
-    for row in found:
+    for row in table_rows:
         group.append(row)
         size += sum([_size(row[name]) for name in texts])
         if len(group) >= _ROWS or size >= _CHARACTERS:
@@ -81,9 +81,9 @@ def _size(value: object) -> int:
 
 
 def _array(arrow: ModuleType, field: ExportField, type: object, group: Sequence[TableRow]) -> Any:
-    values, written = [row[field.name] for row in group], _WRITTEN.get(field.kind)
-    if written is not None:
-        values = [None if value is None else written(value) for value in values]
+    values, converter = [row[field.name] for row in group], _WRITTEN.get(field.kind)
+    if converter is not None:
+        values = [None if value is None else converter(value) for value in values]
     return arrow.array(values, type)
 
 

@@ -23,7 +23,7 @@ class ExportTask:
     format: str
     source: Source
     selection: Selection
-    where: Filter | None
+    filter: Filter | None
     limit: int | None = None
     options: Any = None
     every_operation: bool = False

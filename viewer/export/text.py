@@ -101,7 +101,7 @@ def write(
     out: BinaryIO,
     format: Format,
     fields: Sequence[str],
-    found: Iterable[TableRow],
+    entries: Iterable[TableRow],
     *,
     raw_csv: bool = False,
     terminal: bool = False,
@@ -120,15 +120,15 @@ def write(
         out.write(_encoded(_MARK))
     match format:
         case "csv":
-            return _write_csv(out, fields, found, _Csv(*ending, raw_csv), header)
+            return _write_csv(out, fields, entries, _Csv(*ending, raw_csv), header)
         case "tsv":
-            return _write_tsv(out, fields, found, is_safe, header)
+            return _write_tsv(out, fields, entries, is_safe, header)
         case "jsonl":
-            return _write_text(out, (f"{_json(row, is_safe)}\n" for row in _rounded(fields, found)))
+            return _write_text(out, (f"{_json(row, is_safe)}\n" for row in _rounded(fields, entries)))
         case "json":
-            return _write_json(out, _rounded(fields, found), is_safe)
+            return _write_json(out, _rounded(fields, entries), is_safe)
         case "markdown":
-            return _write_markdown(out, fields, _rounded(fields, found))
+            return _write_markdown(out, fields, _rounded(fields, entries))
 
 
 def write_object(out: BinaryIO, row: TableRow) -> None:
@@ -141,9 +141,9 @@ def guarded(text: str) -> str:
     return _INNER_FORMULA.sub("'", text) if ";" in text or "\t" in text else text
 
 
-def _rounded(fields: Sequence[str], found: Iterable[TableRow]) -> Iterator[TableRow]:
+def _rounded(fields: Sequence[str], entries: Iterable[TableRow]) -> Iterator[TableRow]:
     names = [field for field in fields if is_rounded(field)]
-    return (rounded(row, names) for row in found) if names else iter(found)
+    return (rounded(row, names) for row in entries) if names else iter(entries)
 
 
 class _Csv(NamedTuple):
@@ -154,19 +154,19 @@ class _Csv(NamedTuple):
     raw: bool
 
 
-def _write_csv(out: BinaryIO, fields: Sequence[str], found: Iterable[TableRow], form: _Csv, header: bool) -> int:
+def _write_csv(out: BinaryIO, fields: Sequence[str], entries: Iterable[TableRow], form: _Csv, header: bool) -> int:
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer, lineterminator=form.end)
     if header:
         writer.writerow(fields)
-    if isinstance(found, Chunks) and tuple(fields) == CHUNK_FIELDS and form.shown is None:
+    if isinstance(entries, Chunks) and tuple(fields) == CHUNK_FIELDS and form.shown is None:
         _drain(buffer, out)
-        return _write_lines(out, found, form)
-    if isinstance(found, Exchanges) and tuple(fields) == found.fields and len(fields) > 1:
+        return _write_lines(out, entries, form)
+    if isinstance(entries, Exchanges) and tuple(fields) == entries.fields and len(fields) > 1:
         _drain(buffer, out)
-        return _write_columns(out, found, ",", form.end, functools.partial(_csv_texts, form=form))
+        return _write_columns(out, entries, ",", form.end, functools.partial(_csv_texts, form=form))
     count = 0
-    for row in _rounded(fields, found):
+    for row in _rounded(fields, entries):
         cells = _cells([row[field] for field in fields], form)
         if any(type(cell) is str and (";" in cell or "\t" in cell) for cell in cells):  # `csv` would not quote them
             buffer.write(",".join("" if cell is None else _in_quotes(str(cell)) for cell in cells) + form.end)
@@ -179,58 +179,58 @@ def _write_csv(out: BinaryIO, fields: Sequence[str], found: Iterable[TableRow], 
     return count
 
 
-def _write_columns(out: BinaryIO, found: Exchanges, separator: str, end: str, texts: Texts) -> int:
+def _write_columns(out: BinaryIO, exchanges: Exchanges, separator: str, end: str, texts: Texts) -> int:
     """Write exchanges a batch at a time, column by column: most columns need no conversion for each cell."""
     count = 0
-    for batch in found.batches:
-        _, *stored = zip(*batch, strict=True)
-        columns = map(_column, found.fields, stored, itertools.repeat(texts))
-        out.write(_encoded(end.join(map(separator.join, zip(*columns, strict=True))) + end))
+    for batch in exchanges.batches:
+        _, *columns = zip(*batch, strict=True)
+        cells = map(_column, exchanges.fields, columns, itertools.repeat(texts))
+        out.write(_encoded(end.join(map(separator.join, zip(*cells, strict=True))) + end))
         count += len(batch)
     return count
 
 
-def _column(field: str, stored: Sequence[Any], texts: Texts) -> Sequence[str]:
+def _column(field: str, values: Sequence[Any], texts: Texts) -> Sequence[str]:
     """Write a column's values as the cells of them; `texts` writes those of a column that is not all numbers."""
     if field.endswith("_ms"):
-        return milliseconds(stored)
+        return milliseconds(values)
     if field == "flags":
-        stored = [" ".join((flags or "").split()) for flags in stored]
-    kinds = set(map(type, stored))
+        values = [" ".join((flags or "").split()) for flags in values]
+    kinds = set(map(type, values))
     if float in kinds and is_rounded(field):
-        stored = [round(value, DECIMALS) if type(value) is float else value for value in stored]
+        values = [round(cell, DECIMALS) if type(cell) is float else cell for cell in values]
     if kinds <= _ASIS_THERE:
-        return ["" if value is None else str(value) for value in stored]
+        return ["" if cell is None else str(cell) for cell in values]
     if kinds <= _TRUTH:
-        return [_TRUTHS[value] for value in stored]
+        return [_TRUTHS[cell] for cell in values]
     if field == "labels":
-        stored = [*map(_label_words, stored)]
-    return texts(stored)
+        values = [*map(_label_words, values)]
+    return texts(values)
 
 
 @functools.lru_cache(maxsize=1024)  # labels are the same in many exchanges
-def _label_words(stored: str) -> Any:
-    return words(json.loads(stored))
+def _label_words(labels: str) -> Any:
+    return words(json.loads(labels))
 
 
-def _csv_texts(stored: Sequence[Any], form: _Csv) -> Sequence[str]:
+def _csv_texts(values: Sequence[Any], form: _Csv) -> Sequence[str]:
     """Write a column's values as `csv.writer` writes the cells of them."""
-    return _texts(stored, _QUOTED_IN_LINES, functools.partial(_quoted, form=form), is_safe=form.shown is not None)
+    return _texts(values, _QUOTED_IN_LINES, functools.partial(_quoted, form=form), is_safe=form.shown is not None)
 
 
-def _tsv_texts(stored: Sequence[Any], is_safe: bool) -> Sequence[str]:
+def _tsv_texts(values: Sequence[Any], is_safe: bool) -> Sequence[str]:
     """Write a column's values as `_unquoted` does."""
-    return _texts(stored, _ESCAPED_IN_LINES, functools.partial(_unquoted, is_safe=is_safe), is_safe=is_safe)
+    return _texts(values, _ESCAPED_IN_LINES, functools.partial(_unquoted, is_safe=is_safe), is_safe=is_safe)
 
 
-def _texts(stored: Sequence[Any], special: str, cell: Callable[[Any], str], *, is_safe: bool) -> Sequence[str]:
+def _texts(values: Sequence[Any], special: str, cell: Callable[[Any], str], *, is_safe: bool) -> Sequence[str]:
     """Write a column's values with `cell`, unless all are texts of one line without a `special` sign or a formula.
 
     If they have to be safe, all of them are ASCII that can be printed, too.
     """
-    if not set(map(type, stored)) <= _TEXT:
-        return [*map(cell, stored)]
-    texts = ["" if text is None else text for text in stored]
+    if not set(map(type, values)) <= _TEXT:
+        return [*map(cell, values)]
+    texts = ["" if text is None else text for text in values]
     lines = "\n".join(texts)
     is_ordinary = lines.count("\n") == len(texts) - 1 and not any(sign in lines for sign in special)
     if is_safe and is_ordinary:
@@ -238,8 +238,8 @@ def _texts(stored: Sequence[Any], special: str, cell: Callable[[Any], str], *, i
         is_ordinary = joined.isascii() and joined.isprintable()
     if is_ordinary and not _GUARDED_LINE(f"\n{lines}"):  # which is searched for a single sign: that is fast
         return texts
-    written = {text: cell(text) for text in set(texts)}  # often few distinct ones, such as labels
-    return [*map(written.__getitem__, texts)]
+    cells = {text: cell(text) for text in set(texts)}  # often few distinct ones, such as labels
+    return [*map(cells.__getitem__, texts)]
 
 
 def _cells(values: Iterable[Any], form: _Csv) -> list[Any]:
@@ -254,16 +254,16 @@ def _cells(values: Iterable[Any], form: _Csv) -> list[Any]:
     ]
 
 
-def _write_lines(out: BinaryIO, found: Chunks, form: _Csv) -> int:
+def _write_lines(out: BinaryIO, exchanges: Chunks, form: _Csv) -> int:
     count = 0
     cell = functools.partial(_quoted, form=form)
-    for id, decoded in found.found:
+    for id, decoded in exchanges.found:
         lines = chunk_lines(id, decoded, cell, form.end)
-        if found.limit is not None:
-            del lines[found.limit - count :]
+        if exchanges.limit is not None:
+            del lines[exchanges.limit - count :]
         out.write(_encoded("".join(lines)))
         count += len(lines)
-        if count == found.limit:
+        if count == exchanges.limit:
             break
     return count
 
@@ -277,18 +277,18 @@ def chunk_lines(id: str, decoded: "Decoded", cell: Callable[[Any], str], end: st
     at_ns = list(itertools.chain.from_iterable(decoded.at_ns[run.items] for run in decoded.runs))
     at_ms, gap_ms = milliseconds(at_ns), ["", *milliseconds(chunks.gaps(at_ns))]
     lines: list[str] = []
-    own, seq = cell(id), 0
+    id_cell, seq = cell(id), 0
     for run in decoded.runs:
-        around = [_around(row, run.part, cell, end) for row in chunks.chunk(id, run.chunk)]
-        here = slice(seq, seq + len(run))
+        surroundings = [_surroundings(row, run.part, cell, end) for row in chunks.chunk(id, run.chunk)]
+        span = slice(seq, seq + len(run))
         reads = ["" if read is None else read for read in decoded.reads[run.items]]
         texts = [text if _ORDINARY(text) else cell(text) for text in run.texts]
         lines += [
-            f"{own},{number},{at},{gap},{read},{item},{before}{text}{after}"
+            f"{id_cell},{number},{at},{gap},{read},{item},{before}{text}{after}"
             for number, (at, gap, read, item, text) in enumerate(
-                zip(at_ms[here], gap_ms[here], reads, itertools.count(run.item), texts), seq
+                zip(at_ms[span], gap_ms[span], reads, itertools.count(run.item), texts), seq
             )
-            for before, after in around
+            for before, after in surroundings
         ]
         seq += len(run)
     return lines
@@ -299,38 +299,38 @@ def milliseconds(ns: Sequence[float | None]) -> list[str]:
 
     Raises `TapeDamaged` where one is no number.
     """
-    known = [value for value in ns if value is not None]
-    if not _are_usual(known):
+    numbers = [value for value in ns if value is not None]
+    if not _are_usual(numbers):
         return ["" if value is None else repr(ms(value)) for value in ns]
-    whole = set(map(type, known)) == {int}
-    written = msgspec.json.encode(
-        [value / 1e6 for value in known] if whole else [round(value / 1e6, 6) for value in known]
+    are_integers = set(map(type, numbers)) == {int}
+    encoded = msgspec.json.encode(
+        [value / 1e6 for value in numbers] if are_integers else [round(value / 1e6, 6) for value in numbers]
     )
     # It writes the same as Python, and faster, except for numbers that Python writes with an exponent.
-    if b"e" in written or b"n" in written or b",0.0000" in written or written.startswith(b"[0.0000"):
+    if b"e" in encoded or b"n" in encoded or b",0.0000" in encoded or encoded.startswith(b"[0.0000"):
         return ["" if value is None else repr(ms(value)) for value in ns]
-    texts = written[1:-1].decode().split(",")
+    texts = encoded[1:-1].decode().split(",")
     if len(texts) == len(ns):
         return texts
-    following = iter(texts)
-    return ["" if value is None else next(following) for value in ns]
+    next_texts = iter(texts)
+    return ["" if value is None else next(next_texts) for value in ns]
 
 
-def _are_usual(known: Sequence[float]) -> bool:
+def _are_usual(numbers: Sequence[float]) -> bool:
     try:
-        return bool(known) and min(known) >= 0 and max(known) < EXACT
+        return bool(numbers) and min(numbers) >= 0 and max(numbers) < EXACT
     except TypeError:  # a text: `rows.ms` raises the error
         return False
 
 
-def _around(row: TableRow, part: str | None, cell: Callable[[Any], str], end: str) -> tuple[str, str]:
+def _surroundings(row: TableRow, part: str | None, cell_of: Callable[[Any], str], end: str) -> tuple[str, str]:
     """Return the cells of a line between the event and the open text, and those after the text with the line's end."""
     fields = CHUNK_FIELDS[_FIRST:]
-    cells = [cell(row[field]) for field in fields]
+    cells = [cell_of(row[field]) for field in fields]
     if part is None:
         return ",".join(cells), end
     place = fields.index(PART_FIELDS[part])
-    return "".join(f"{one}," for one in cells[:place]), "".join(f",{one}" for one in cells[place + 1 :]) + end
+    return "".join(f"{cell}," for cell in cells[:place]), "".join(f",{cell}" for cell in cells[place + 1 :]) + end
 
 
 def _quoted(value: Any, form: _Csv) -> str:
@@ -365,26 +365,27 @@ def _drain(buffer: io.StringIO, out: BinaryIO) -> None:
     buffer.truncate()
 
 
-def _write_json(out: BinaryIO, found: Iterable[TableRow], is_safe: bool) -> int:
+def _write_json(out: BinaryIO, entries: Iterable[TableRow], is_safe: bool) -> int:
     out.write(b"[")
-    count = _write_text(out, (f"{',' if at else ''}\n{_json(row, is_safe)}" for at, row in enumerate(found)))
+    count = _write_text(out, (f"{',' if at else ''}\n{_json(row, is_safe)}" for at, row in enumerate(entries)))
     out.write(b"\n]\n")
     return count
 
 
-def _write_tsv(out: BinaryIO, fields: Sequence[str], found: Iterable[TableRow], is_safe: bool, header: bool) -> int:
+def _write_tsv(out: BinaryIO, fields: Sequence[str], entries: Iterable[TableRow], is_safe: bool, header: bool) -> int:
     if header:
         out.write(_encoded("\t".join(fields) + "\n"))
-    if isinstance(found, Exchanges) and tuple(fields) == found.fields:
-        return _write_columns(out, found, "\t", "\n", functools.partial(_tsv_texts, is_safe=is_safe))
+    if isinstance(entries, Exchanges) and tuple(fields) == entries.fields:
+        return _write_columns(out, entries, "\t", "\n", functools.partial(_tsv_texts, is_safe=is_safe))
     return _write_text(
-        out, ("\t".join(_unquoted(row[field], is_safe) for field in fields) + "\n" for row in _rounded(fields, found))
+        out,
+        ("\t".join(_unquoted(row[field], is_safe) for field in fields) + "\n" for row in _rounded(fields, entries)),
     )
 
 
-def _write_markdown(out: BinaryIO, fields: Sequence[str], found: Iterable[TableRow]) -> int:
+def _write_markdown(out: BinaryIO, fields: Sequence[str], entries: Iterable[TableRow]) -> int:
     out.write(_encoded(f"{_markdown(fields)}{_markdown(['---'] * len(fields))}"))
-    return _write_text(out, (_markdown([row[field] for field in fields]) for row in found))
+    return _write_text(out, (_markdown([row[field] for field in fields]) for row in entries))
 
 
 def _markdown(values: Sequence[Any]) -> str:

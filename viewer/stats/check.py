@@ -48,17 +48,21 @@ def rule(bound: str, text: str) -> Rule:
 
 def judge(rules: Iterable[Rule], statistics: TableRow) -> list[TableRow]:
     """Judge each rule by a row of statistics."""
-    return [
-        {
-            "rule": one.text,
-            "value": statistics[one.field],
-            "unit": one.unit or None,
-            "n": statistics[one.count],
-            "verdict": _verdict(one, statistics[one.field]),
-            "unknown": statistics["objective_unknown_n"] if one.field == "goodput_pct" else None,
-        }
-        for one in rules
-    ]
+    rows: list[TableRow] = []
+    for rule in rules:
+        value = statistics[rule.field]
+        holds = value is not None and (value <= rule.limit if rule.is_highest else value >= rule.limit)
+        rows.append(
+            {
+                "rule": rule.text,
+                "value": value,
+                "unit": rule.unit or None,
+                "n": statistics[rule.count],
+                "verdict": NOTHING if value is None else HOLDS if holds else FAILS,
+                "unknown": statistics["objective_unknown_n"] if rule.field == "goodput_pct" else None,
+            }
+        )
+    return rows
 
 
 def exit_code(judged: Sequence[TableRow], unmeasured: int = 0) -> int:
@@ -98,15 +102,8 @@ def _figure(name: str) -> tuple[str, str, str]:
     if name in RATES:
         return f"{name}_pct", f"{name}_n", "%"
     stem, _, statistic = name.rpartition(".")
-    quantity = NAMES.get(stem)
-    if quantity is None or statistic not in STATISTICS:
-        known = f"n, {', '.join(RATES)}, or one of {', '.join(QUANTITIES)} with .{', .'.join(STATISTICS)}"
-        raise ValueError(f"{name!r} is no figure: choose {known}")
-    one = QUANTITIES[quantity]
-    return field_name(one, statistic), field_name(one, "n"), "" if statistic == "n" else one.unit
-
-
-def _verdict(one: Rule, value: float | None) -> str:
-    if value is None:
-        return NOTHING
-    return HOLDS if (value <= one.limit if one.is_highest else value >= one.limit) else FAILS
+    if stem not in NAMES or statistic not in STATISTICS:
+        names = f"n, {', '.join(RATES)}, or one of {', '.join(QUANTITIES)} with .{', .'.join(STATISTICS)}"
+        raise ValueError(f"{name!r} is no figure: choose {names}")
+    quantity = QUANTITIES[NAMES[stem]]
+    return field_name(quantity, statistic), field_name(quantity, "n"), "" if statistic == "n" else quantity.unit

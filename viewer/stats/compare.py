@@ -14,7 +14,7 @@ has a seed.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, Final
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from wiretape.viewer.record.rows import DetailRow, TableRow, value
 from wiretape.viewer.stats.metrics import QUANTITIES
-from wiretape.viewer.stats.summary import Attempts, Sample, Values, field_name, known, percentiles
+from wiretape.viewer.stats.summary import Attempts, Sample, Values, field_name, percentiles, without_nan
 
 LEAST: Final = 20
 """Fewest values of a side for a verdict; a percentile also needs 5 values beyond it."""
@@ -86,16 +86,37 @@ def pair(a: DetailRow, b: DetailRow) -> list[TableRow]:
     nothing: TableRow = {"difference": None, "change_pct": None}
     sides = ((name, value(a, name), value(b, name)) for name in PAIRED)
     return [
-        {"metric": name, "a": before, "b": after, **(nothing if name == "status" else change(before, after))}
-        for name, before, after in sides
+        {"metric": name, "a": a_value, "b": b_value, **(nothing if name == "status" else change(a_value, b_value))}
+        for name, a_value, b_value in sides
     ]
 
 
 def groups(base: Sample, new: Sample, seed: int = 0) -> list[TableRow]:
-    percentiles, rates = list(_percentiles(base, new)), list(_rates(base, new))
-    level = _joint_level(percentiles, rates, seed)
-    judged: list[_Percentile | _Rate] = [*percentiles, *rates]
-    return [one.row(level) for one in judged]
+    """Compare two groups, metric by metric, with intervals that hold together at `_LEVEL`."""
+    percentiles = [
+        _Percentile(
+            field_name(quantity, f"p{percent}"),
+            quantity.low_is_good,
+            percent,
+            (base.columns[quantity.name][base.measured], new.columns[quantity.name][new.measured]),
+        )
+        for quantity in QUANTITIES.values()
+        if quantity.column is not None
+        for percent in _PERCENTS
+    ]
+    rates = []
+    for name, outcomes in (("error_rate", "outcomes"), ("stream_error_rate", "after_2xx")):
+        sides = [Attempts.of(getattr(sample, outcomes)) for sample in (base, new)]
+        rates.append(_Rate(f"{name}_pct", *((side.failed, side.judged) for side in sides)))
+    judged = [percentile for percentile in percentiles if not percentile.too_few]
+    percents = [percentile.percent for percentile in judged]
+    base_covariance, new_covariance = (
+        percentile_covariance([percentile.columns[side] for percentile in judged], percents) for side in (0, 1)
+    )
+    trials = [(rate.base[0] + rate.new[0], rate.base[1] + rate.new[1]) for rate in rates if not rate.too_few]
+    # Percentiles are those of complete exchanges, and rates count the others, so that both are independent.
+    level = joint_level([correlation_of(base_covariance + new_covariance), nested_correlation(trials)], _LEVEL, seed)
+    return [*(percentile.row(level) for percentile in percentiles), *(rate.row(level) for rate in rates)]
 
 
 def exit_code(compared: Iterable[TableRow]) -> int:
@@ -115,13 +136,13 @@ class _Percentile:
 
     @property
     def too_few(self) -> bool:
-        return min(len(known(column)) for column in self.columns) < _least(self.percent)
+        return min(len(without_nan(column)) for column in self.columns) < _least(self.percent)
 
     def row(self, level: float) -> TableRow:
-        base, new = map(known, self.columns)
+        base, new = map(without_nan, self.columns)
         interval = None if self.too_few else difference(base, new, self.percent, level)
-        shown = [percentiles(values, (self.percent,))[0] if len(values) else None for values in (base, new)]
-        return _row(self.metric, (len(base), len(new)), shown, interval, self.low_is_good)
+        estimates = [percentiles(values, (self.percent,))[0] if len(values) else None for values in (base, new)]
+        return _row(self.metric, (len(base), len(new)), estimates, interval, self.low_is_good)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,63 +158,32 @@ class _Rate:
         return min(self.base[1], self.new[1]) < LEAST
 
     def row(self, level: float) -> TableRow:
-        shown = [100 * failed / n if n else None for failed, n in (self.base, self.new)]
+        rates = [100 * failed / n if n else None for failed, n in (self.base, self.new)]
         low, high = (0.0, 0.0) if self.too_few else share_difference(self.base, self.new, level)
         interval = None if self.too_few else (100 * low, 100 * high)
-        return _row(self.metric, (self.base[1], self.new[1]), shown, interval, True)
-
-
-def _percentiles(base: Sample, new: Sample) -> Iterator[_Percentile]:
-    for quantity in QUANTITIES.values():
-        if quantity.column is not None:
-            before, after = (one.columns[quantity.name][one.measured] for one in (base, new))
-            for percent in _PERCENTS:
-                metric = field_name(quantity, f"p{percent}")
-                yield _Percentile(metric, quantity.low_is_good, percent, (before, after))
-
-
-def _rates(base: Sample, new: Sample) -> Iterator[_Rate]:
-    for name, outcomes in (("error_rate", "outcomes"), ("stream_error_rate", "after_2xx")):
-        sides = [Attempts.of(getattr(one, outcomes)) for one in (base, new)]
-        before, after = ((side.failed, side.judged) for side in sides)
-        yield _Rate(f"{name}_pct", before, after)
-
-
-def _joint_level(percentiles: Sequence[_Percentile], rates: Sequence[_Rate], seed: int) -> float:
-    """Return the level of each interval at which all of one comparison hold together at `_LEVEL`.
-
-    Percentiles are those of complete exchanges, and rates count the others, so that both are independent.
-    """
-    judged = [one for one in percentiles if not one.too_few]
-    percents = [one.percent for one in judged]
-    sides = [percentile_covariance([one.columns[side] for one in judged], percents) for side in (0, 1)]
-    trials = [(one.base[0] + one.new[0], one.base[1] + one.new[1]) for one in rates if not one.too_few]
-    return joint_level([correlation_of(sides[0] + sides[1]), nested_correlation(trials)], _LEVEL, seed)
+        return _row(self.metric, (self.base[1], self.new[1]), rates, interval, True)
 
 
 def _row(
-    name: str, sizes: tuple[int, int], shown: Sequence[float | None], interval: Interval | None, low_is_good: bool
+    name: str, sizes: tuple[int, int], values: Sequence[float | None], interval: Interval | None, low_is_good: bool
 ) -> TableRow:
-    (base, new), (low, high) = shown, interval or (None, None)
+    (base, new), (low, high) = values, interval or (None, None)
     row: TableRow = {"metric": name, "base_n": sizes[0], "new_n": sizes[1], "base": base, "new": new}
-    row |= {**change(base, new), "low": low, "high": high, "verdict": _verdict(interval, low_is_good)}
+    if interval is None:
+        verdict = TOO_FEW
+    elif interval[0] <= 0 <= interval[1]:
+        verdict = UNCLEAR
+    else:
+        verdict = BETTER if (interval[1] < 0) == low_is_good else WORSE
+    row |= {**change(base, new), "low": low, "high": high, "verdict": verdict}
     return {field: round(value, 6) if isinstance(value, float) else value for field, value in row.items()}
 
 
-def _verdict(interval: Interval | None, low_is_good: bool) -> str:
-    if interval is None:
-        return TOO_FEW
-    low, high = interval
-    if low <= 0 <= high:
-        return UNCLEAR
-    return BETTER if (high < 0) == low_is_good else WORSE
-
-
-def change(before: Any, after: Any) -> TableRow:
+def change(base: Any, new: Any) -> TableRow:
     """Return the difference of two numbers, and that in percent of the first; None where either is none."""
-    numbers = all(isinstance(value, int | float) for value in (before, after))
-    difference = after - before if numbers else None
-    change = 100 * difference / before if difference is not None and before else None
+    numbers = all(isinstance(value, int | float) for value in (base, new))
+    difference = new - base if numbers else None
+    change = 100 * difference / base if difference is not None and base else None
     return {"difference": difference, "change_pct": change}
 
 
@@ -203,12 +193,13 @@ def difference(base: Values, new: Values, percent: int, level: float = 0.95) -> 
     It is at least as wide as the 95 % interval by ranks around each percentile: if the percentile lies between two
     clusters of values, a standard error is too small.
     """
-    (before, low_0, high_0), (after, low_1, high_1) = (_estimate(np.sort(values), percent) for values in (base, new))
+    base_estimate, low_0, high_0 = _estimate(np.sort(base), percent)
+    new_estimate, low_1, high_1 = _estimate(np.sort(new), percent)
     z = NormalDist().inv_cdf((1 + level) / 2)
     reach = z / (2 * _ALONE) * float(np.hypot(high_0 - low_0, high_1 - low_1))
-    below = max(reach, float(np.hypot(after - low_1, high_0 - before)))
-    above = max(reach, float(np.hypot(high_1 - after, before - low_0)))
-    return after - before - below, after - before + above
+    below = max(reach, float(np.hypot(new_estimate - low_1, high_0 - base_estimate)))
+    above = max(reach, float(np.hypot(high_1 - new_estimate, base_estimate - low_0)))
+    return new_estimate - base_estimate - below, new_estimate - base_estimate + above
 
 
 def percentile_interval(values: Values, percent: int) -> Interval | None:
@@ -233,19 +224,19 @@ def _estimate(ordered: Values, percent: int) -> tuple[float, float, float]:
     """Return a percentile of ascending values, and the values `_ALONE` standard errors of its rank below and above."""
     n, share = len(ordered), percent / 100
     (estimate,) = percentiles(ordered, (percent,))
-    around = _ALONE * float(np.sqrt(n * share * (1 - share)))
-    places = n * share - 0.5 - around, n * share - 0.5 + around
+    rank_error = _ALONE * float(np.sqrt(n * share * (1 - share)))
+    places = n * share - 0.5 - rank_error, n * share - 0.5 + rank_error
     below, above = _beyond_ties(ordered, *map(float, np.interp(places, np.arange(n), ordered)))
     return estimate, min(below, estimate), max(above, estimate)
 
 
 def _beyond_ties(ordered: Values, below: float, above: float) -> tuple[float, float]:
     """Widen a range with tied ends to the next different values: the true distance between ties is unknown."""
-    first, last = np.searchsorted(ordered, below, "left"), np.searchsorted(ordered, above, "right")
-    if first > 0 and np.searchsorted(ordered, below, "right") - first > 1:
-        below = float(ordered[first - 1])
-    if last < len(ordered) and last - np.searchsorted(ordered, above, "left") > 1:
-        above = float(ordered[last])
+    start, stop = np.searchsorted(ordered, below, "left"), np.searchsorted(ordered, above, "right")
+    if start > 0 and np.searchsorted(ordered, below, "right") - start > 1:
+        below = float(ordered[start - 1])
+    if stop < len(ordered) and stop - np.searchsorted(ordered, above, "left") > 1:
+        above = float(ordered[stop])
     return below, above
 
 
@@ -264,8 +255,8 @@ def joint_level(correlations: Sequence[Matrix], level: float = 0.95, seed: int =
         if len(correlation):
             variances, axes = np.linalg.eigh(correlation)
             root = axes * np.sqrt(np.maximum(variances, 0.0))
-            drawn = np.abs(random.standard_normal((_JOINT_DRAWS, len(root))) @ root.T)
-            largest = np.maximum(largest, drawn.max(axis=1))
+            deviations = np.abs(random.standard_normal((_JOINT_DRAWS, len(root))) @ root.T)
+            largest = np.maximum(largest, deviations.max(axis=1))
     return 2 * NormalDist().cdf(float(np.quantile(largest, level))) - 1
 
 
@@ -292,16 +283,16 @@ def nested_correlation(trials: Sequence[tuple[int, int]]) -> Matrix:
     """
     shares = np.array([(failed + 0.5) / (n + 1) for failed, n in trials])
     variances = np.array([n for _, n in trials]) * shares * (1 - shares)
-    found: Matrix = np.sqrt(np.minimum.outer(variances, variances) / np.maximum.outer(variances, variances))
-    return found
+    correlation: Matrix = np.sqrt(np.minimum.outer(variances, variances) / np.maximum.outer(variances, variances))
+    return correlation
 
 
 def correlation_of(covariance: Matrix) -> Matrix:
     """Return the correlation of a covariance, without the statistics that do not vary."""
     varies = np.diagonal(covariance) > 0
-    kept = covariance[np.ix_(varies, varies)]
-    deviations = np.sqrt(np.diagonal(kept))
-    correlation: Matrix = kept / np.outer(deviations, deviations)
+    varying = covariance[np.ix_(varies, varies)]
+    deviations = np.sqrt(np.diagonal(varying))
+    correlation: Matrix = varying / np.outer(deviations, deviations)
     return correlation
 
 

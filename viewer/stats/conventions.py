@@ -50,8 +50,8 @@ def provider_of(api: str | None, host: str) -> str:
     """Return OpenTelemetry's name of the provider at a host; of an unknown host, that of the API's form."""
     if host.endswith(_AZURE_OPENAI):
         return "azure.ai.openai"
-    if (known := at_host(host)) is not None:
-        return _AT_HOST.get(known.name, known.name)
+    if (provider := at_host(host)) is not None:
+        return _AT_HOST.get(provider.name, provider.name)
     family = (api or "").partition(".")[0]
     return _OF_API.get(family, family)
 

@@ -172,26 +172,36 @@ class DashboardCounts(Generic[H]):
     histograms: dict[Family, dict[tuple[str, ...], H]] = field(default_factory=dict)
     counters: dict[Family, Counter[tuple[str, ...]]] = field(default_factory=dict)
     folded: int = 0
-    known: set[tuple[Labels, str]] = field(default_factory=set)
+    label_sets: set[tuple[Labels, str]] = field(default_factory=set)
     """The labels, and kinds of error, that are kept apart."""
 
     def __post_init__(self) -> None:
         self.histograms |= {family: {} for family in self.conventions.families if family.bounds}
         self.counters |= {family: Counter() for family in self.conventions.families if not family.bounds}
 
-    def add(self, one: Ended) -> None:
+    def add(self, ended: Ended) -> None:
         """Count an exchange."""
-        numbers, error = measured(one)
-        labels, error = self._bounded(labels_of(one), error)
-        self.outcomes[*labels, one.judged.outcome] += 1
-        self.times.update({(*labels, part): took_ns for part, took_ns in one.own_time.items()})
-        self.flags.update(one.flags)
-        known = _figures(one, numbers, error)
+        numbers, error = measured(ended)
+        labels = labels_of(ended)
+        if (labels, error) not in self.label_sets and len(self.label_sets) >= LABEL_SETS:
+            self.folded += 1
+            labels = labels._replace(
+                gen_ai_request_model=OTHER, gen_ai_response_model=OTHER, server_address=OTHER, server_port=""
+            )
+            error = OTHER_ERROR if error else ""
+        else:
+            self.label_sets.add((labels, error))
+        self.outcomes[*labels, ended.judged.outcome] += 1
+        self.times.update({(*labels, part): took_ns for part, took_ns in ended.own_time.items()})
+        self.flags.update(ended.flags)
+        values = _figures(ended, numbers, error)
         for family in self.conventions.families:
             for figure in family.figures:
-                own = {"error_type": error, "gen_ai_token_type": figure, "gen_ai_token_modality": UNKNOWN}
-                if one.operation in family.operations and known[figure]:
-                    self._count(family, (*labels, own[family.label]) if family.label else labels, known[figure])
+                label_values = {"error_type": error, "gen_ai_token_type": figure, "gen_ai_token_modality": UNKNOWN}
+                if ended.operation in family.operations and values[figure]:
+                    self._count(
+                        family, (*labels, label_values[family.label]) if family.label else labels, values[figure]
+                    )
 
     def _count(self, family: Family, labels: tuple[str, ...], values: Sequence[float]) -> None:
         if not family.bounds:
@@ -202,45 +212,29 @@ class DashboardCounts(Generic[H]):
             histograms[labels] = self.new(family)
         histograms[labels].add(values)
 
-    def _bounded(self, labels: Labels, error: str) -> tuple[Labels, str]:
-        """Return the labels if they are known or below the limit of combinations, else the folded ones."""
-        if (labels, error) not in self.known:
-            if len(self.known) >= LABEL_SETS:
-                self.folded += 1
-                return _folded(labels), OTHER_ERROR if error else ""
-            self.known.add((labels, error))
-        return labels, error
 
-
-def _figures(one: Ended, numbers: Numbers | None, error: str) -> dict[Figure, list[float]]:
+def _figures(ended: Ended, numbers: Numbers | None, error: str) -> dict[Figure, list[float]]:
     numbers = numbers or {}
     gaps = numbers.get("time_per_output_chunk_s")
     values: dict[Figure, Sequence[object]] = {
         "duration": [numbers.get("failed_operation_duration_s" if error else "operation_duration_s")],
         "first_chunk": [numbers.get("time_to_first_chunk_s")],
         "per_chunk": gaps if isinstance(gaps, list) else [],
-        "input": [one.input_tokens],
-        "output": [one.output_tokens],
-        "cache_read": [one.cache_read_input_tokens],
-        "cache_write": [one.cache_write_input_tokens],
-        "reasoning": [one.reasoning_tokens],
+        "input": [ended.input_tokens],
+        "output": [ended.output_tokens],
+        "cache_read": [ended.cache_read_input_tokens],
+        "cache_write": [ended.cache_write_input_tokens],
+        "reasoning": [ended.reasoning_tokens],
     }
     return {figure: [value for value in all_ if isinstance(value, int | float)] for figure, all_ in values.items()}
 
 
-def _folded(labels: Labels) -> Labels:
-    """Return labels with `OTHER` for the models and the server."""
-    return labels._replace(
-        gen_ai_request_model=OTHER, gen_ai_response_model=OTHER, server_address=OTHER, server_port=""
-    )
-
-
-def measured(one: Ended) -> tuple[Numbers | None, str]:
+def measured(ended: Ended) -> tuple[Numbers | None, str]:
     """Return the numbers of OpenTelemetry's rule, None if the client left; and the kind of error, if it failed."""
-    exchange = one.exchange
+    exchange = ended.exchange
     is_answer = exchange.status is not None and exchange.status < 300 and exchange.framing != "websocket"
-    has_chunks = is_answer and one.body.stream and is_whole(exchange, one.body)
-    request = MeasuredRequest(exchange, one.judged, one.body if has_chunks else None)
+    has_chunks = is_answer and ended.body.stream and is_whole(exchange, ended.body)
+    request = MeasuredRequest(exchange, ended.judged, ended.body if has_chunks else None)
     try:
         return otel.otel(request), ""
     except ClientLeft:
@@ -249,17 +243,17 @@ def measured(one: Ended) -> tuple[Numbers | None, str]:
         return failed.numbers, label(otel.error_type(request)) or OTHER_ERROR
 
 
-def labels_of(one: Ended) -> Labels:
+def labels_of(ended: Ended) -> Labels:
     """Return the labels of an exchange, without a limit on their combinations."""
-    address, port = _server(one.upstream)
+    address, port = _server(ended.upstream)
     return Labels(
-        one.operation or "",
-        provider_of(one.api, address),
-        label(one.request_model),
-        label(one.response_model),
+        ended.operation or "",
+        provider_of(ended.api, address),
+        label(ended.request_model),
+        label(ended.response_model),
         label(address),
         port,
-        one.api or "",
+        ended.api or "",
     )
 
 

@@ -44,12 +44,12 @@ class Quantity:
 
 def _of(metric: Metric) -> Quantity:
     name, field = metric.name.removesuffix("_ns"), fields.field_name(metric.name)
-    own = "each exchange's own " if name.startswith("icl_") else ""
+    prefix = "each exchange's own " if name.startswith("icl_") else ""
     unit = "ms" if metric.unit == "ns" else metric.unit
     is_whole = metric.unit == "ns" and metric.name in _WHOLE
-    aliases = tuple(other for other in others(field) if other != name)
+    aliases = tuple(alias for alias in others(field) if alias != name)
     names = (field, *aliases)
-    return Quantity(name, metric.name, unit, own + metric.meaning, is_whole, names, metric.of_every_outcome)
+    return Quantity(name, metric.name, unit, prefix + metric.meaning, is_whole, names, metric.of_every_outcome)
 
 
 _WHOLE: Final = {one.name for one in dataclasses.fields(Measures) if one.type in (int, int | None)}
@@ -115,10 +115,10 @@ class Bound:
 def groups(text: str) -> tuple[str, ...]:
     """Return the keys of groups that a text names, such as `model,label.run`. Raises `ValueError`."""
     keys = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
-    known = (*GROUPS, "label.KEY")
+    names = (*GROUPS, "label.KEY")
     for key in keys:
         if key not in GROUPS and not _LABEL.fullmatch(key):
-            raise ValueError(f"{key!r} is no group: choose from {', '.join(closest_first(key, known))}")
+            raise ValueError(f"{key!r} is no group: choose from {', '.join(closest_first(key, names))}")
     return keys
 
 

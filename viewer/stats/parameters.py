@@ -75,21 +75,21 @@ def _number(values: Iterable[Any]) -> float | None:
 
 def _stops(values: Iterable[Any]) -> tuple[str, ...]:
     for value in values:
-        listed = value if isinstance(value, list) else [value]
-        if listed and all(isinstance(one, str) for one in listed):
-            return tuple(listed[:MOST_STOPS])
+        texts = value if isinstance(value, list) else [value]
+        if texts and all(isinstance(text, str) for text in texts):
+            return tuple(texts[:MOST_STOPS])
     return ()
 
 
 def _output_type(holders: Iterable[Mapping[str, Any]]) -> OutputType | None:
     """Return the type of output that a request asks for; None if it asks for none in particular."""
     holders = list(holders)
-    for asked in _values(holders, _MODALITIES):
-        names = [one.lower() for one in asked if isinstance(one, str)] if isinstance(asked, list) else []
+    for modalities in _values(holders, _MODALITIES):
+        names = [name.lower() for name in modalities if isinstance(name, str)] if isinstance(modalities, list) else []
         if spoken := next((_SPOKEN[name] for name in names if name in _SPOKEN), None):
             return spoken
-    found = (_format(value) for value in [*_values(holders, _FORMATS), *_values(holders, _MIME_TYPES)])
-    return next((one for one in found if one is not None), None)
+    types = (_format(value) for value in [*_values(holders, _FORMATS), *_values(holders, _MIME_TYPES)])
+    return next((output_type for output_type in types if output_type is not None), None)
 
 
 def _format(value: object, depth: int = 3) -> OutputType | None:
@@ -100,4 +100,4 @@ def _format(value: object, depth: int = 3) -> OutputType | None:
     if not isinstance(value, dict) or not depth:
         return None
     inner = (_format(value[name], depth - 1) for name in (*_MIME_TYPES, "type", *_FORMATS) if name in value)
-    return next((one for one in inner if one is not None), None)
+    return next((output_type for output_type in inner if output_type is not None), None)

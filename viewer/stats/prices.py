@@ -90,7 +90,7 @@ class Paid:
     def together(cls, parts: Sequence["Paid"]) -> "Paid":
         """Add up parts, at least one, in one currency."""
         names = ("cost", "cost_n", "unknown_n", "cached", "input", "cached_n")
-        sums = {name: sum(getattr(one, name) for one in parts) for name in names}
+        sums = {name: sum(getattr(part, name) for part in parts) for name in names}
         return cls(**sums, currency=parts[0].currency)
 
 
@@ -114,15 +114,15 @@ class Price:
 
     def cost(self, usage: Usage) -> int | None:
         """Return the cost of the tokens, or None if a count with a price is unknown."""
-        written = usage.cache_write or 0
-        hour = usage.cache_write_1h if written else 0
-        if hour and (self.cache_write_1h is None or hour > written):
+        cache_write = usage.cache_write or 0
+        hour = usage.cache_write_1h if cache_write else 0
+        if hour and (self.cache_write_1h is None or hour > cache_write):
             return None
         parts = (
             (usage.uncached, self.input),
             (usage.output, self.output),
             (usage.cache_read or 0, self.cached_input),
-            (written, self.cache_write),
+            (cache_write, self.cache_write),
             (hour, 0 if self.cache_write_1h is None else self.cache_write_1h - self.cache_write),
         )
         if any(tokens is None and price for tokens, price in parts):
@@ -136,7 +136,8 @@ class Prices:
     def __init__(self, entries: Iterable[Price] = (), currency: str = DEFAULT_CURRENCY) -> None:
         self._entries = tuple(entries)
         self.currency = currency
-        self._fitting = functools.lru_cache(1000)(self._find)
+        # The names of a tape's exchanges are few, and each pattern costs microseconds: most look-ups are repeats.
+        self._matches = functools.lru_cache(1000)(lambda names: [entry for entry in self._entries if entry.fits(names)])
 
     def __bool__(self) -> bool:
         return bool(self._entries)
@@ -144,29 +145,26 @@ class Prices:
     @property
     def since(self) -> list[str]:
         """The times from which entries apply, in their order: between two of them, prices are constant."""
-        return sorted({one.since for one in self._entries} - {""})
+        return sorted({entry.since for entry in self._entries} - {""})
 
     def cost(self, names: Names, started_at: str, usage: Usage) -> int | None:
-        price = next((one for one in self._fitting(names) if one.since <= started_at), None)
+        price = next((entry for entry in self._matches(names) if entry.since <= started_at), None)
         return None if price is None else price.cost(usage)
-
-    def _find(self, names: Names) -> list[Price]:
-        return [one for one in self._entries if one.fits(names)]
 
 
 def entry(values: Mapping[str, object]) -> Price:
     """Read an entry of the configuration. Raises `ValueError`."""
-    found = {name: setting(name, value) for name, value in values.items()}
+    settings = {name: setting(name, value) for name, value in values.items()}
     if missing := [name for name in _REQUIRED if name not in values]:
         raise ValueError(f"{missing[0]} is missing: the price of {AMOUNTS[missing[0]].partition(';')[0]}")
     return Price(
-        tuple((name, found[name]) for name in PATTERNS if name in found),
-        found.get("since", ""),
-        found["input"],
-        found["output"],
-        found.get("cached_input", found["input"]),
-        found.get("cache_write", found["input"]),
-        found.get("cache_write_1h"),
+        tuple((name, settings[name]) for name in PATTERNS if name in settings),
+        settings.get("since", ""),
+        settings["input"],
+        settings["output"],
+        settings.get("cached_input", settings["input"]),
+        settings.get("cache_write", settings["input"]),
+        settings.get("cache_write_1h"),
     )
 
 
@@ -196,8 +194,8 @@ def setting(name: str, value: object) -> Any:
         if isinstance(value, date):
             return value.isoformat()
         raise ValueError("since must be a date without quotes, such as 2026-11-21")
-    known = ", ".join((*PATTERNS, *AMOUNTS, "since"))
-    raise ValueError(f"{safe(clipped(name, 100))} is not a key of a price: choose from {known}")
+    keys = ", ".join((*PATTERNS, *AMOUNTS, "since"))
+    raise ValueError(f"{safe(clipped(name, 100))} is not a key of a price: choose from {keys}")
 
 
 def currency(value: object) -> str:
@@ -208,11 +206,11 @@ def currency(value: object) -> str:
 
 def _expression(text: str) -> str:
     """Return the expression for a text with `*`; the text between two of them is searched without backtracking."""
-    first, *rest = map(re.escape, text.split("*"))
-    if not rest:
-        return first
-    *middle, last = rest
-    return first + "".join(f"(?>.*?{part})" for part in middle) + f".*{last}"
+    start, *parts = map(re.escape, text.split("*"))
+    if not parts:
+        return start
+    *middle, end = parts
+    return start + "".join(f"(?>.*?{part})" for part in middle) + f".*{end}"
 
 
 def _texts(name: str, value: str | None) -> list[str]:

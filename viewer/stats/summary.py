@@ -156,33 +156,33 @@ class Sample:
     @classmethod
     def together(cls, samples: Sequence["Sample"]) -> "Sample":
         """Join samples, at least one, into one. They give up their gaps, so that many millions are not held twice."""
-        gaps, at = np.empty(sum(len(one.gaps) for one in samples), np.int64), 0
-        for one in samples:
-            gaps[at : at + len(one.gaps)] = one.gaps
-            at, one.gaps = at + len(one.gaps), gaps[:0]
-        starts = [start for one in samples for start in (one.first_at, one.last_at) if start is not None]
+        gaps, at = np.empty(sum(len(sample.gaps) for sample in samples), np.int64), 0
+        for sample in samples:
+            gaps[at : at + len(sample.gaps)] = sample.gaps
+            at, sample.gaps = at + len(sample.gaps), gaps[:0]
+        starts = [start for sample in samples for start in (sample.first_at, sample.last_at) if start is not None]
         together = cls(
             (),
-            sum((one.outcomes for one in samples), Counter()),
-            sum((one.after_2xx for one in samples), Counter()),
-            np.concatenate([one.complete for one in samples]),
-            np.concatenate([one.answered for one in samples]),
-            np.concatenate([one.measured for one in samples]),
-            {name: np.concatenate([one.columns[name] for one in samples]) for name in samples[0].columns},
+            sum((sample.outcomes for sample in samples), Counter()),
+            sum((sample.after_2xx for sample in samples), Counter()),
+            np.concatenate([sample.complete for sample in samples]),
+            np.concatenate([sample.answered for sample in samples]),
+            np.concatenate([sample.measured for sample in samples]),
+            {name: np.concatenate([sample.columns[name] for sample in samples]) for name in samples[0].columns},
             gaps,
             min(starts, default=None),
             max(starts, default=None),
-            *(sum(getattr(one, name) for one in samples) for name in _COUNTS.values()),
+            *(sum(getattr(sample, name) for sample in samples) for name in _COUNTS.values()),
         )
-        together.paid = Paid.together([one.paid for one in samples])
-        together.ends = AnswerEnds(*map(sum, zip(*(one.ends for one in samples), strict=True)))
+        together.paid = Paid.together([sample.paid for sample in samples])
+        together.ends = AnswerEnds(*map(sum, zip(*(sample.ends for sample in samples), strict=True)))
         return together
 
 
 class AnswerEnds(NamedTuple):
     """Counts of answers that have ended: all, those that stalled, that were given up, and that broke off in a stall."""
 
-    ended: int = 0
+    answers: int = 0
     stalled: int = 0
     given_up: int = 0
     silent: int = 0
@@ -228,7 +228,7 @@ def expanded(names: Sequence[str]) -> tuple[str, ...]:
     fields = list[str]()
     for name in names:
         is_statistic = name in STATISTICS and name != "n"
-        fields += [field_name(one, name) for one in QUANTITIES.values()] if is_statistic else [name]
+        fields += [field_name(quantity, name) for quantity in QUANTITIES.values()] if is_statistic else [name]
     return tuple(dict.fromkeys(fields))
 
 
@@ -282,11 +282,11 @@ class Figures:
 
 
 def measure(
-    sample: Sample, method: Method = "linear", bounds: Sequence[Bound] = (), drawn: Quantity | None = None
+    sample: Sample, method: Method = "linear", bounds: Sequence[Bound] = (), histogram_of: Quantity | None = None
 ) -> Figures:
     """Return the figures of a sample, with the histogram of a quantity. Its gaps are reordered in place."""
     reported = ~np.isnan(sample.columns["output_tokens"])
-    tokens = {name: known(sample.columns[name]) for name in TOKENS}
+    tokens = {name: without_nan(sample.columns[name]) for name in TOKENS}
     return Figures(
         key=sample.key,
         size=sample.size,
@@ -301,12 +301,12 @@ def measure(
         objective=_objective(sample, bounds),
         gaps_of_0=len(sample.gaps) - int(np.count_nonzero(sample.gaps)),
         # Each exchange with output has one chunk more than gaps.
-        chunks=len(sample.gaps) + len(_own(sample, QUANTITIES["latency"])),
+        chunks=len(sample.gaps) + len(_values(sample, QUANTITIES["latency"])),
         statistics={name: _figures_of(sample, quantity, method) for name, quantity in QUANTITIES.items()},
         flagged=[getattr(sample, name) for name in _COUNTS.values()],
         paid=sample.paid,
         ends=sample.ends,
-        histogram=buckets(_values_of(sample, drawn)) if drawn else (),
+        histogram=buckets(_values_of(sample, histogram_of)) if histogram_of else (),
     )
 
 
@@ -320,49 +320,49 @@ def _rounded(value: float) -> float:
     return round(round(value, _DECIMALS + 3), _DECIMALS)
 
 
-def row_of(given: Figures, by: Sequence[str]) -> TableRow:
+def row_of(figures: Figures, by: Sequence[str]) -> TableRow:
     """Return the statistics that figures are laid out as."""
-    attempts, after_2xx = Attempts.of(given.outcomes), Attempts.of(given.after_2xx)
-    met, missed, unknown = given.objective or (0, 0, None)
+    attempts, after_2xx = Attempts.of(figures.outcomes), Attempts.of(figures.after_2xx)
+    met, missed, unknown = figures.objective or (0, 0, None)
     values: TableRow = {
-        **dict(zip(by, given.key, strict=True)),
-        "n": given.size,
-        "first_at": given.first_at,
-        "last_at": given.last_at,
-        **{f"n_{outcome}": given.outcomes.get(outcome, 0) for outcome in _COUNTED},
+        **dict(zip(by, figures.key, strict=True)),
+        "n": figures.size,
+        "first_at": figures.first_at,
+        "last_at": figures.last_at,
+        **{f"n_{outcome}": figures.outcomes.get(outcome, 0) for outcome in _COUNTED},
         "error_rate_pct": _percent(attempts.failed, attempts.judged),
         "error_rate_all_pct": _percent(attempts.failed, attempts.count),
         "stream_error_rate_pct": _percent(after_2xx.failed, after_2xx.judged),
         "cancel_rate_pct": _percent(attempts.cancelled, attempts.count),
-        **given.tokens,
-        "usage_n": given.with_usage,
-        "usage_missing_n": given.without_usage,
+        **figures.tokens,
+        "usage_n": figures.with_usage,
+        "usage_missing_n": figures.without_usage,
         # A complete exchange whose objective is undecided is neither good nor bad: it is left out.
         "goodput_pct": None if unknown is None else _percent(met, met + missed + attempts.failed),
         "objective_unknown_n": unknown,
-        "coalesced_pct": _percent(given.gaps_of_0, given.chunks),
-        "measured_n": given.measured,
+        "coalesced_pct": _percent(figures.gaps_of_0, figures.chunks),
+        "measured_n": figures.measured,
         **{
             field_name(quantity, name): value
             for quantity in QUANTITIES.values()
-            for name, value in given.statistics[quantity.name].items()
+            for name, value in figures.statistics[quantity.name].items()
         },
     }
     values = {name: _rounded(value) if isinstance(value, float) else value for name, value in values.items()}
     return {
         **values,
-        "warnings": _warnings(values, dict(zip(FLAGS, given.flagged, strict=True)), given.is_estimated),
+        "warnings": _warnings(values, dict(zip(FLAGS, figures.flagged, strict=True)), figures.is_estimated),
         "error_rate_n": attempts.judged,
         "error_rate_all_n": attempts.count,
         "stream_error_rate_n": after_2xx.judged,
         "cancel_rate_n": attempts.count,
         "goodput_n": None if unknown is None else attempts.judged - unknown,
-        **_paid(given.paid),
-        "stalled_pct": _share(given.ends.stalled, given.ends.ended),
-        "stalled_n": given.ends.ended,
-        "given_up_pct": _share(given.ends.given_up, given.ends.ended),
-        "given_up_n": given.ends.ended,
-        "silent_end_n": given.ends.silent,
+        **_paid(figures.paid),
+        "stalled_pct": _share(figures.ends.stalled, figures.ends.answers),
+        "stalled_n": figures.ends.answers,
+        "given_up_pct": _share(figures.ends.given_up, figures.ends.answers),
+        "given_up_n": figures.ends.answers,
+        "silent_end_n": figures.ends.silent,
     }
 
 
@@ -422,10 +422,10 @@ def percentiles(values: Values, percents: Sequence[int], method: Method = "linea
 
 def _values_of(sample: Sample, quantity: Quantity) -> Values:
     """Return the known values of a quantity, in its unit: one for each measured exchange, or all pooled gaps."""
-    return _pooled(sample, quantity) / 1e6 if quantity.column is None else _own(sample, quantity)
+    return _pooled(sample, quantity) / 1e6 if quantity.column is None else _values(sample, quantity)
 
 
-def known(values: Values) -> Values:
+def without_nan(values: Values) -> Values:
     return values[~np.isnan(values)]
 
 
@@ -455,13 +455,13 @@ def _figures_of(sample: Sample, quantity: Quantity, method: Method) -> dict[str,
     if quantity.column is None:
         return figures(_pooled(sample, quantity), method, unit=1e6)
     if quantity.is_whole:  # of whole nanoseconds, sums are exact
-        return figures(np.rint(_own(sample, quantity) * 1e6), method, unit=1e6)
-    return figures(_own(sample, quantity), method)
+        return figures(np.rint(_values(sample, quantity) * 1e6), method, unit=1e6)
+    return figures(_values(sample, quantity), method)
 
 
-def _own(sample: Sample, quantity: Quantity) -> Values:
+def _values(sample: Sample, quantity: Quantity) -> Values:
     values = sample.columns[quantity.name]
-    return known(values if quantity.of_every_outcome else values[sample.measured])
+    return without_nan(values if quantity.of_every_outcome else values[sample.measured])
 
 
 def _pooled(sample: Sample, quantity: Quantity) -> Values:

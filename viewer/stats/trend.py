@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from wiretape.viewer.stats.summary import known, percentiles
+from wiretape.viewer.stats.summary import percentiles, without_nan
 
 _STEPS_S: Final = (
     1, 2, 3, 5, 10, 15, 20, 30, 60, 120, 180, 300, 600, 900, 1200, 1800, 3600, 7200, 10800, 14400, 21600, 28800, 43200,
@@ -42,21 +42,24 @@ class Trend:
     longest_gap: Sequence[float | None]
 
 
-def trend(found: StartedExchanges, room: int) -> Trend | None:
+def trend(exchanges: StartedExchanges, room: int) -> Trend | None:
     """Return the trend of exchanges in at most `room` intervals; None if there are no exchanges."""
-    if not len(found.start_s):
+    if not len(exchanges.start_s):
         return None
-    start, step_s, count = intervals(int(found.start_s.min()), int(found.start_s.max()), room)
-    places = (found.start_s - start) // step_s
-    ttfts = [_percentiles(values) for values in _by_place(found.ttft_ms, places, count)]
+    start, step_s, count = intervals(int(exchanges.start_s.min()), int(exchanges.start_s.max()), room)
+    places = (exchanges.start_s - start) // step_s
+    ttfts = [
+        percentiles(values, (50, 95)) if len(values) else (None, None)
+        for values in _by_place(exchanges.ttft_ms, places, count)
+    ]
     return Trend(
         start,
         step_s,
         np.bincount(places, minlength=count).tolist(),
-        np.bincount(places[found.failed], minlength=count).tolist(),
+        np.bincount(places[exchanges.failed], minlength=count).tolist(),
         [median for median, _ in ttfts],
         [high for _, high in ttfts],
-        [float(values.max()) if len(values) else None for values in _by_place(found.max_gap_ms, places, count)],
+        [float(values.max()) if len(values) else None for values in _by_place(exchanges.max_gap_ms, places, count)],
     )
 
 
@@ -64,14 +67,7 @@ def _by_place(values: NDArray[np.float64], places: NDArray[np.int64], count: int
     """Return the known values of each interval."""
     order = np.argsort(places, kind="stable")
     ends = np.searchsorted(places[order], np.arange(1, count))
-    return [known(part) for part in np.split(values[order], ends)]
-
-
-def _percentiles(values: NDArray[np.float64]) -> tuple[float | None, float | None]:
-    if not len(values):
-        return None, None
-    median, high = percentiles(values, (50, 95))
-    return median, high
+    return [without_nan(part) for part in np.split(values[order], ends)]
 
 
 def intervals(first_s: int, last_s: int, room: int) -> tuple[int, int, int]:

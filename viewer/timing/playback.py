@@ -33,8 +33,8 @@ class Playback:
         self._at = at
         self._now = now
         self.end_ns = max(end_ns, at[-1] if at else 0)
-        self._shown: Sequence[int] = at
-        self._shown_end = self.end_ns
+        self._capped: Sequence[int] = at
+        self._capped_end = self.end_ns
         self.cap_ns: int | None = None
         self.speed = 1.0
         self.playing = self.following = False
@@ -49,7 +49,7 @@ class Playback:
         if not self.playing:
             return self._base_shown
         if self.speed == float("inf"):
-            return self._shown[self.position - 1] if self.position else 0
+            return self._capped[self.position - 1] if self.position else 0
         passed = int((self._now() - self._base_clock) * self.speed)
         return min(self._base_shown + passed, self._stop[1])
 
@@ -58,21 +58,21 @@ class Playback:
         """The position at which playing stops, and its place on the shown time line."""
         until_ns = self._until_ns
         if until_ns is None:
-            return len(self._at), self._shown_end
+            return len(self._at), self._capped_end
         return bisect_right(self._at, until_ns), self._cut(until_ns)
 
     @property
     def media_ns(self) -> int:
         """The playhead's position, in ns since T0."""
-        before = bisect_right(self._shown, self.shown_ns)
-        real, shown = (self._at[before - 1], self._shown[before - 1]) if before else (0, 0)
-        if self.shown_ns >= self._shown_end:
+        count = bisect_right(self._capped, self.shown_ns)
+        real_ns, capped_ns = (self._at[count - 1], self._capped[count - 1]) if count else (0, 0)
+        if self.shown_ns >= self._capped_end:
             return self.end_ns
-        return real + self.shown_ns - shown
+        return real_ns + self.shown_ns - capped_ns
 
     @property
     def at_end(self) -> bool:
-        return self.position >= len(self._at) and self.shown_ns >= self._shown_end
+        return self.position >= len(self._at) and self.shown_ns >= self._capped_end
 
     def play(self) -> None:
         self._until_ns = None
@@ -89,9 +89,9 @@ class Playback:
     def pause(self) -> None:
         if self.speed != float("inf"):
             self.advance()
-        shown = self.shown_ns
+        playhead_ns = self.shown_ns
         self.playing, self._until_ns = False, None
-        self._rebase(shown)
+        self._rebase(playhead_ns)
 
     def toggle(self, *, is_live: bool = False) -> None:
         """Play or pause; stop following the end, or follow it again from there if the stream `is_live`."""
@@ -112,7 +112,7 @@ class Playback:
     def seek(self, position: int) -> None:
         self._until_ns = None
         self.position = max(0, min(position, len(self._at)))
-        self._rebase(self._shown[self.position - 1] if self.position else 0)
+        self._rebase(self._capped[self.position - 1] if self.position else 0)
 
     def seek_to(self, at_ns: int) -> None:
         """Go to a timestamp, in ns since T0: all events up to it have come."""
@@ -155,52 +155,49 @@ class Playback:
 
     def deadline(self) -> int | None:
         """Return the clock's time at which the next event, or the end, is due; None if nothing is."""
-        last, stop = self._stop
-        if not self.playing or (self.position >= last and self.shown_ns >= stop):
+        limit, stop = self._stop
+        if not self.playing or (self.position >= limit and self.shown_ns >= stop):
             return None
         if self.speed == float("inf"):
             return self._now()
-        due = self._shown[self.position] if self.position < last else stop
+        due = self._capped[self.position] if self.position < limit else stop
         return self._base_clock + int((due - self._base_shown) / self.speed)
 
     def advance(self, at_most: int | None = None) -> int:
         """Play the events that are due, up to `at_most`, and return their number; at the end playing stops."""
         if not self.playing:
             return 0
-        before = self.position
-        last, stop = self._stop
-        due = last if self.speed == float("inf") else bisect_right(self._shown, self.shown_ns)
-        self.position = max(before, due if at_most is None else min(due, before + at_most))
-        if self.position >= last and (self.speed == float("inf") or self.shown_ns >= stop):
+        start = self.position
+        limit, stop = self._stop
+        due = limit if self.speed == float("inf") else bisect_right(self._capped, self.shown_ns)
+        self.position = max(start, due if at_most is None else min(due, start + at_most))
+        if self.position >= limit and (self.speed == float("inf") or self.shown_ns >= stop):
             self.playing, self._until_ns = False, None
             self._rebase(stop)
-        return self.position - before
+        return self.position - start
 
     def _cap(self) -> None:
         """Lay out the shown time line, on which no silence is longer than the cap."""
-        cap = self.cap_ns
-        self._shown = self._at if cap is None else _capped(self._at, cap)
-        tail = self.end_ns - (self._at[-1] if self._at else 0)
-        self._shown_end = (self._shown[-1] if self._shown else 0) + (tail if cap is None else min(tail, cap))
+        cap, tail = self.cap_ns, self.end_ns - (self._at[-1] if self._at else 0)
+        if cap is None:
+            self._capped = self._at
+        else:
+            self._capped, offset, previous = array("q"), 0, 0
+            for at_ns in self._at:
+                offset += max(at_ns - previous - cap, 0)
+                self._capped.append(at_ns - offset)
+                previous = at_ns
+        self._capped_end = (self._capped[-1] if self._capped else 0) + (tail if cap is None else min(tail, cap))
 
     def _rebase(self, shown_ns: int) -> None:
         self._base_shown, self._base_clock = shown_ns, self._now()
 
     def _cut(self, at_ns: int) -> int:
         """Return the position of a timestamp on the shown time line."""
-        before = bisect_right(self._at, at_ns)
-        real, shown = (self._at[before - 1], self._shown[before - 1]) if before else (0, 0)
-        following = self._shown[before] if before < len(self._at) else self._shown_end
-        return min(shown + at_ns - real, following)
-
-
-def _capped(at: Sequence[int], cap_ns: int) -> Sequence[int]:
-    shown, offset, before = array("q"), 0, 0
-    for instant in at:
-        offset += max(instant - before - cap_ns, 0)
-        shown.append(instant - offset)
-        before = instant
-    return shown
+        count = bisect_right(self._at, at_ns)
+        real_ns, capped_ns = (self._at[count - 1], self._capped[count - 1]) if count else (0, 0)
+        following = self._capped[count] if count < len(self._at) else self._capped_end
+        return min(capped_ns + at_ns - real_ns, following)
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,70 +115,78 @@ def verdicts(timed: Attribution, outcome: Standing, limits: Thresholds) -> list[
         return []
     answers = awaited(timed.exchange, timed.decoded)
     gaps = list(_gaps(timed, answers, limits))
-    late = (one for one in _deliveries(timed, limits.stall_ns) if not any(_is_same(one, gap) for gap in gaps))
+    late = (
+        delivery for delivery in _deliveries(timed, limits.stall_ns) if not any(_is_same(delivery, gap) for gap in gaps)
+    )
     stalls = [*gaps, *late, *_ends(timed, answers, outcome, limits)]
     return [*sorted(stalls, key=lambda verdict: verdict.from_ns), *_bursts(timed, limits)]
 
 
-def longest_stall(found: Sequence[Verdict]) -> Verdict | None:
-    stalls = (verdict for verdict in found if verdict.kind == "stall")
+def longest_stall(judged: Sequence[Verdict]) -> Verdict | None:
+    stalls = (verdict for verdict in judged if verdict.kind == "stall")
     return max(stalls, key=lambda verdict: verdict.lasted_ns, default=None)
 
 
 def _gaps(timed: Attribution, answers: Sequence[AwaitedAnswer], limits: Thresholds) -> Iterator[Verdict]:
     stalls = {stall for answer in answers for stall in answer.stalls(limits)}
     tools = sorted(span for answer in answers for span in answer.tools)
-    at = [_at(one) for one in timed.outputs]
+    at = [_at(chunk) for chunk in timed.outputs]
     for nth, lasted in output_gaps(at, timed.places):
         silence = without_tools(at[nth - 1], at[nth], tools) if limits.is_stall(lasted) else None
         if silence in stalls and nth not in timed.later:
-            before, after = timed.outputs[nth - 1 : nth + 1]
-            first, last = timed.places[nth - 1 : nth + 1]
-            cause = timed.silent(first, last)
-            held = timed.longest_steps(first, last)
+            chunk_before, chunk_after = timed.outputs[nth - 1 : nth + 1]
+            start, end = timed.places[nth - 1 : nth + 1]
+            cause = timed.silent(start, end)
+            waits = timed.longest_steps(start, end)
             yield Verdict(
                 kind="stall",
                 form="gap",
                 who=cause.who,
                 from_ns=silence[0],
                 lasted_ns=silence[1] - silence[0],
-                output_chunks=timed.brought_by(last),
+                output_chunks=timed.brought_by(end),
                 unclear=cause.unclear,
-                **_where(timed, before, after),
-                **timed.items_between(first, last, before.end, after.end),
-                **(held | {"client_ns": cause.paused_ns} if cause.who == "client" else held),
+                **_place(timed, chunk_before, chunk_after),
+                **timed.items_between(start, end, chunk_before.end, chunk_after.end),
+                **(waits | {"client_ns": cause.paused_ns} if cause.who == "client" else waits),
             )
 
 
 def _deliveries(timed: Attribution, limit: int) -> Iterator[Verdict]:
     """Yield late deliveries: data handed on long after the data before it, though it had come in time."""
     relayed = timed.reads.relayed_ns
-    for nth, (first, last) in enumerate(pairwise(timed.places)):
-        began, ended = relayed[first], relayed[last]
-        if first == last or began is None or ended is None or ended - began <= limit or nth + 1 in timed.later:
+    for nth, (start, end) in enumerate(pairwise(timed.places)):
+        began_ns, ended_ns = relayed[start], relayed[end]
+        if (
+            start == end
+            or began_ns is None
+            or ended_ns is None
+            or ended_ns - began_ns <= limit
+            or nth + 1 in timed.later
+        ):
             continue
-        before, after = timed.outputs[nth : nth + 2]
-        if _at(after) - _at(before) <= limit:
-            longest = max(timed.steps[first + 1 : last + 1], key=lambda step: step.ns or 0, default=None)
-            who = None if longest is None or timed.lacks_reads(first, last) else longest.who
+        chunk_before, chunk_after = timed.outputs[nth : nth + 2]
+        if _at(chunk_after) - _at(chunk_before) <= limit:
+            longest = max(timed.steps[start + 1 : end + 1], key=lambda step: step.ns or 0, default=None)
+            who = None if longest is None or timed.lacks_reads(start, end) else longest.who
             yield Verdict(
                 kind="stall",
                 form="delivery",
                 who=who,
-                from_ns=began,
-                lasted_ns=ended - began,
-                unclear=_doubt(timed, first, last) if who is None else None,
-                **_where(timed, before, after),
-                **timed.items_between(first, last, before.end, after.end),
-                **timed.longest_steps(first + 1, last),
+                from_ns=began_ns,
+                lasted_ns=ended_ns - began_ns,
+                unclear=_doubt(timed, start, end) if who is None else None,
+                **_place(timed, chunk_before, chunk_after),
+                **timed.items_between(start, end, chunk_before.end, chunk_after.end),
+                **timed.longest_steps(start + 1, end),
             )
 
 
-def _doubt(timed: Attribution, first: int, last: int) -> Unclear:
+def _doubt(timed: Attribution, start: int, end: int) -> Unclear:
     """Return the reason why the cause of a late delivery between two places is unclear."""
     if timed.exchange.coarse_clock:
         return "instants"
-    return "missing" if timed.lacks_reads(first, last) else "handing_on"
+    return "missing" if timed.lacks_reads(start, end) else "handing_on"
 
 
 def _is_same(late: Verdict, gap: Verdict) -> bool:
@@ -205,7 +213,7 @@ def _ends(
             unclear=_doubt(timed, 0, 0) if cause.who is None else None,
             until="cut",
         )
-        answers = [one for one in answers if not one.is_pending]
+        answers = [answer for answer in answers if not answer.is_pending]
     for answer in answers:
         if answer.last is not None and answer.stalls(limits)[-1:] == [answer.last]:
             yield _silent_end(timed, answer, answer.last, outcome, limits)
@@ -218,10 +226,10 @@ def _silent_end(
     error = timed.error if outcome == "error_event" else None
     if error is not None and error.at_ns != silence[1]:
         error = None
-    output = next((one for one in reversed(timed.outputs) if [one.at_ns] == [*answer.outputs[-1:]]), None)
-    first, last = timed.places_around(silence)
+    output = next((chunk for chunk in reversed(timed.outputs) if [chunk.at_ns] == [*answer.outputs[-1:]]), None)
+    start, end = timed.places_around(silence)
     is_cut = answer.is_pending and outcome in _CUT
-    cause = cause_of_end(timed, silence, limits) if is_cut else timed.cause(first, last, silence[1] - silence[0])
+    cause = cause_of_end(timed, silence, limits) if is_cut else timed.cause(start, end, silence[1] - silence[0])
     return Verdict(
         kind="stall",
         form="end",
@@ -234,31 +242,31 @@ def _silent_end(
         unclear=cause.unclear,
         until="error" if error else "cut" if is_cut else "end",
         **timed.items_between(
-            first, last, output.end if output else -1, error.end if error else len(timed.decoded.data) + 1
+            start, end, output.end if output else -1, error.end if error else len(timed.decoded.data) + 1
         ),
-        **timed.longest_steps(max(first, 0), max(first, 0)),
+        **timed.longest_steps(max(start, 0), max(start, 0)),
     )
 
 
 def _bursts(timed: Attribution, limits: Thresholds) -> Iterator[Verdict]:
     answering_ns = timed.decoded.answering_ns
-    at = [at_ns for one in timed.outputs if (at_ns := answering_ns[one.item]) is not None]
+    at = [at_ns for chunk in timed.outputs if (at_ns := answering_ns[chunk.item]) is not None]
     reads, count = len(timed.brought), len(timed.outputs)
     is_held = is_held_by_compression(count, reads, timed.decoded.flush_count)
     if not at or len(at) < count or not (is_held or limits.is_burst(at, timed.places)):
         return
     buffered: Literal["buffered", "fake"] = "buffered" if count - reads >= count / 2 else "fake"
-    first = timed.outputs[0]
+    first_chunk = timed.outputs[0]
     yield Verdict(
         kind="burst",
         form="compressed" if is_held else buffered,
         who=None if timed.exchange.coarse_clock else "upstream",
         unclear="instants" if timed.exchange.coarse_clock else None,
-        from_ns=_at(first),
+        from_ns=_at(first_chunk),
         lasted_ns=at[-1] - at[0],
-        read=first.read,
-        event=first.item,
-        chunk=first.no,
+        read=first_chunk.read,
+        event=first_chunk.item,
+        chunk=first_chunk.no,
         output_chunks=count,
         output_reads=reads,
         chunks_per_read=count / reads,
@@ -267,17 +275,17 @@ def _bursts(timed: Attribution, limits: Thresholds) -> Iterator[Verdict]:
     )
 
 
-def _where(timed: Attribution, before: ChunkTime, after: ChunkTime) -> TableRow:
+def _place(timed: Attribution, chunk_before: ChunkTime, chunk_after: ChunkTime) -> TableRow:
     chunk = timed.decoded.chunk
-    words = {"before": _words(chunk(before.no), last=True), "after": _words(chunk(after.no))}
-    return {"read": after.read, "event": after.item, "chunk": after.no, **words}
+    words = {"before": _words(chunk(chunk_before.no), last=True), "after": _words(chunk(chunk_after.no))}
+    return {"read": chunk_after.read, "event": chunk_after.item, "chunk": chunk_after.no, **words}
 
 
 def _words(chunk: Chunk, *, last: bool = False) -> str | None:
     """Return the end of a chunk's text, or its beginning, from any of its fields; None if it has no text."""
     for piece in chunk.pieces:
-        called = "".join(tool.name + tool.arguments for tool in piece.tools)
-        if text := piece.content or piece.reasoning or piece.refusal or called:
+        calls = "".join(tool.name + tool.arguments for tool in piece.tools)
+        if text := piece.content or piece.reasoning or piece.refusal or calls:
             return text[-WORDS:] if last else text[:WORDS]
     return None
 

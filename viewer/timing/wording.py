@@ -59,17 +59,17 @@ def by(stall: Verdict) -> str:
 
 
 def _stall(verdict: Verdict, timestamp: Callable[[int], str]) -> tuple[str, str]:
-    judged = f"{_ms(verdict.lasted_ns)} ms from {timestamp(verdict.from_ns)}, {_where(verdict)}"
+    judged = f"{_ms(verdict.lasted_ns)} ms from {timestamp(verdict.from_ns)}, {_place(verdict)}"
     relayed = "" if verdict.relay_ns is None else f", relay {_ms(verdict.relay_ns)} ms"
     return judged, f"{_blamed(verdict)}{relayed}{_waited(verdict)}"
 
 
-def _where(verdict: Verdict) -> str:
+def _place(verdict: Verdict) -> str:
     if verdict.form == "end" and verdict.read is not None:
         return f"until it was cut off: read {verdict.read} was never handed on"
     if verdict.form == "end":
-        ended = {"error": "an error came", "end": "the stream ended"}.get(verdict.until or "", "it was cut off")
-        return f"until {ended}" + (f": {_quoted(verdict.before, last=True)} …" if verdict.before else "")
+        event = {"error": "an error came", "end": "the stream ended"}.get(verdict.until or "", "it was cut off")
+        return f"until {event}" + (f": {_quoted(verdict.before, last=True)} …" if verdict.before else "")
     place = f"read {verdict.read}" if verdict.event is None else f"event #{verdict.event}"
     handed = " was handed on" if verdict.form == "delivery" else ""
     words = f": {_quoted(verdict.before, last=True)} … {_quoted(verdict.after)}"
@@ -87,16 +87,16 @@ def _blamed(verdict: Verdict) -> str:
             paused = "reading from upstream was paused for it" if verdict.form == "gap" else late
             return f"the client read slowly: {paused}"
     if verdict.unclear == "at_once":
-        came = f"what ended it brought {counted(verdict.output_chunks or 0, 'output chunk')} at once"
-        return f"unclear: {came}: held back before the relay, or the relay did not run"
+        burst = f"what ended it brought {counted(verdict.output_chunks or 0, 'output chunk')} at once"
+        return f"unclear: {burst}: held back before the relay, or the relay did not run"
     return f"unclear: {_UNCLEAR[verdict.unclear or 'handing_on']}"
 
 
 def _sent(verdict: Verdict) -> str:
-    came = [(verdict.comments_meanwhile, "comment"), (verdict.events_meanwhile, "other event")]
-    listed = " and ".join(counted(number, thing) for number, thing in came if number)
-    if listed:
-        return f"sent no output meanwhile, only {listed}"
+    counts = [(verdict.comments_meanwhile, "comment"), (verdict.events_meanwhile, "other event")]
+    arrivals = " and ".join(counted(number, thing) for number, thing in counts if number)
+    if arrivals:
+        return f"sent no output meanwhile, only {arrivals}"
     if verdict.reads_meanwhile:
         return f"sent only parts of an event meanwhile, in {counted(verdict.reads_meanwhile, 'read')}"
     return "silent"
@@ -114,17 +114,17 @@ def _burst(verdict: Verdict) -> tuple[str, str]:
     reads = counted(verdict.output_reads or 0, "read")
     judged = f"{name}: {count(verdict.output_chunks)} output chunks in {reads} within {_ms(verdict.lasted_ns)} ms"
     share = 100 * (verdict.ttft_ns or 0) / verdict.latency_ns if verdict.latency_ns else 100.0
-    first = f"ttft {_ms(verdict.ttft_ns)} ms is {share:.1f} % of the latency"
-    return judged, f"{verdict.chunks_per_read or 0:,.1f} chunks a read, {first}: {cause}"
+    wait = f"ttft {_ms(verdict.ttft_ns)} ms is {share:.1f} % of the latency"
+    return judged, f"{verdict.chunks_per_read or 0:,.1f} chunks a read, {wait}: {cause}"
 
 
 def _quoted(text: str | None, *, last: bool = False) -> str:
     if text is None:
         return UNKNOWN
-    shown = line(text)
-    if len(shown) > _QUOTED:
-        shown = f"…{shown[-_QUOTED:]}" if last else clipped(shown, _QUOTED)
-    return f"'{shown}'"
+    words = line(text)
+    if len(words) > _QUOTED:
+        words = f"…{words[-_QUOTED:]}" if last else clipped(words, _QUOTED)
+    return f"'{words}'"
 
 
 def _ms(ns: float | None) -> str:

@@ -68,7 +68,7 @@ class ToolError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """An event, a comment, or the unterminated rest of a body (`whole` is False), with its raw bytes.
+    """An event, a comment, or the unterminated rest of a body (`is_terminated` is False), with its raw bytes.
 
     One frame stands for several events in a row that differ only in one text, which is never empty; its bytes are those
     of one of them. `at_ns` has the timestamp of each event.
@@ -79,7 +79,7 @@ class Frame:
     type: str
     data: str
     raw: bytes
-    whole: bool = True
+    is_terminated: bool = True
 
     def lines(self) -> list[bytes]:
         """Return its lines that are not blank, without the white space around them."""
@@ -191,9 +191,9 @@ def request(
 
 
 def admitted(
-    seen: MeasuredRequest, whole: MeasuredRequest, *, is_stream: bool, is_whole: bool, is_known: bool
+    seen: MeasuredRequest, with_body: MeasuredRequest, *, is_stream: bool, is_whole: bool, is_known: bool
 ) -> MeasuredRequest | str:
-    """Return an exchange as `seen` without its body, or with the `whole` of it, or the reason of its exclusion.
+    """Return an exchange as `seen` without its body, or with the `with_body` of it, or the reason of its exclusion.
 
     `is_known`: the body is server-sent events of an API that the tool measures.
     """
@@ -207,7 +207,7 @@ def admitted(
         return "not wholly on the tape"
     if not is_known:
         return LEFT if seen.client_left else _FOREIGN
-    return whole
+    return with_body
 
 
 def load(text: bytes | str, place: str) -> JsonObject:
@@ -288,18 +288,18 @@ def _frames(decoded: Decoded, seen: MeasuredRequest) -> Iterator[Frame]:
         raw = decoded.data[item.start : item.end]
         yield Frame(times, item.kind == "comment", item.type, item.data, raw)
         covered = max(covered, decoded.ends[items.stop - 1])
-    rest = decoded.data[covered:]
+    remainder = decoded.data[covered:]
     if seen.client_left:
         # The client left in the middle of a line, before a tool could read it.
-        rest = rest[: max(rest.rfind(b"\n"), rest.rfind(b"\r")) + 1]
-    if rest.strip():
-        last = decoded.runs[-1].items.stop - 1 if decoded.runs else -1
-        is_rest = last >= 0 and decoded.kinds[last] == RECORD
-        at_ns = decoded.at_ns[last] if is_rest else decoded.ended_ns
-        lines = [line[5:].removeprefix(b" ") for line in rest.splitlines() if line.startswith(b"data:")]
+        remainder = remainder[: max(remainder.rfind(b"\n"), remainder.rfind(b"\r")) + 1]
+    if remainder.strip():
+        last_item = decoded.runs[-1].items.stop - 1 if decoded.runs else -1
+        is_remainder = last_item >= 0 and decoded.kinds[last_item] == RECORD
+        at_ns = decoded.at_ns[last_item] if is_remainder else decoded.ended_ns
+        lines = [line[5:].removeprefix(b" ") for line in remainder.splitlines() if line.startswith(b"data:")]
         data = b"\n".join(lines).decode("utf-8", "replace")
         at_ns = (seen.exchange.end_ns or 0) if at_ns is None else at_ns
-        yield Frame([at_ns], rest.startswith(b":"), "message", data, rest, False)
+        yield Frame([at_ns], remainder.startswith(b":"), "message", data, remainder, False)
 
 
 def _undispatched(decoded: Decoded, start: int, end: int) -> Iterator[Frame]:
@@ -313,10 +313,10 @@ def _undispatched(decoded: Decoded, start: int, end: int) -> Iterator[Frame]:
 
 def _items(decoded: Decoded, runs: Sequence[ItemRun]) -> Iterator[tuple[Item, slice]]:
     """Yield the events and comments with their places; of each run one event, whose text is not blank if any is not."""
-    begun = {run.item: run for run in runs}
+    runs_by_item = {run.item: run for run in runs}
     no = 0
     while no < len(decoded.kinds):
-        run = begun.get(no)
+        run = runs_by_item.get(no)
         items = run.items if run else slice(no, no + 1)
         if decoded.kinds[no] in (EVENT, COMMENT):
             texts = run.texts if run else ()
@@ -324,14 +324,14 @@ def _items(decoded: Decoded, runs: Sequence[ItemRun]) -> Iterator[tuple[Item, sl
         no = items.stop
 
 
-def _apart(found: Sequence[tuple[Item, slice]]) -> list[tuple[Item, slice]]:
+def _apart(items: Sequence[tuple[Item, slice]]) -> list[tuple[Item, slice]]:
     """Leave out the comments between the lines of an event: they are among that event's bytes."""
-    kept: list[tuple[Item, slice]] = []
+    separate: list[tuple[Item, slice]] = []
     block: int | None = None
-    for item, items in reversed(found):
+    for item, span in reversed(items):
         if item.kind == "event":
             block = item.start
         elif block is not None and item.end > block:
             continue
-        kept.append((item, items))
-    return kept[::-1]
+        separate.append((item, span))
+    return separate[::-1]

@@ -22,7 +22,7 @@ class ToolMetric:
     weight: str | None = None
     weight_less: int = 0
     needs_tokens: bool = False
-    way: str | None = None
+    summary: str | None = None
 
     def weight_of(self, numbers: Numbers) -> float | None:
         """Return the weight of an exchange with these numbers; None where all weigh the same."""
@@ -47,7 +47,7 @@ class Total:
 class MeasuringTool:
     """A tool: the releases read, its rule, its summaries, its metrics, and its differences.
 
-    `last` is the key in `Numbers` of the ms from a request's start to its last timestamp in the tool's run duration;
+    `end_key` is the key in `Numbers` of the ms from a request's start to its last timestamp in the tool's run duration;
     without it, a run lasts from the first request's start to the last one's end, failures included. `apis` are the APIs
     that the tool measures; `has_whole`: also their answers that are not streamed. `is_older` tells a request to a
     server that is older than the tool's releases, and `older_rule` is the rule that is nearer to those. One that
@@ -57,11 +57,11 @@ class MeasuringTool:
     source: str
     releases: Sequence[str]
     measure: Callable[[MeasuredRequest], Numbers]
-    way: str
+    summary: str
     metrics: tuple[ToolMetric, ...]
     note: str
     totals: tuple[Total, ...] = ()
-    last: str | None = None
+    end_key: str | None = None
     reads_request: bool = False
     apis: Collection[str] = (chat.API,)
     has_whole: bool = False

@@ -84,16 +84,16 @@ class Series:
             self.weights.append(weight)
 
 
-def summarise(way: str, metric: str, unit: str, series: Series, factor: float = 1.0) -> MetricSummary:
-    """Summarise a series in one of the `WAYS`; `factor` turns its values into the unit."""
+def summarise(method: str, metric: str, unit: str, series: Series, factor: float = 1.0) -> MetricSummary:
+    """Summarise a series in one of the `SUMMARIES`; `factor` turns its values into the unit."""
     values = np.frombuffer(series.values, dtype=np.float64) * factor
     weights = np.frombuffer(series.weights, dtype=np.float64) if series.weights else None
     if not len(values) or (weights is not None and weights.sum() <= 0):
         return MetricSummary(metric, unit, 0)
     common = {"n": len(values), "mean": values.mean(), "min": values.min(), "max": values.max()}
-    own = WAYS[way](values, weights)
-    percentiles = zip(_PERCENTS, own.pop("percentiles"), strict=True)
-    statistics = {**common, **own, **{f"p{percent}": value for percent, value in percentiles}}
+    figures = SUMMARIES[method](values, weights)
+    percentiles = zip(_PERCENTS, figures.pop("percentiles"), strict=True)
+    statistics = {**common, **figures, **{f"p{percent}": value for percent, value in percentiles}}
     count = round(statistics.pop("n"))
     return MetricSummary(metric, unit, count, **{name: float(value) for name, value in statistics.items()})
 
@@ -129,16 +129,16 @@ def _buckets(values: Values, _: Values | None, bounds: Sequence[float]) -> JsonO
 
 
 def _quantile(counts: Sequence[int], bounds: Sequence[float], share: float) -> float:
-    rank, before = share * sum(counts), 0
+    rank, rank_below = share * sum(counts), 0
     for place, count in enumerate(counts[:-1]):
-        if count and before + count >= rank:
+        if count and rank_below + count >= rank:
             lower = bounds[place - 1] if place else 0.0
-            return lower + (bounds[place] - lower) * (rank - before) / count
-        before += count
+            return lower + (bounds[place] - lower) * (rank - rank_below) / count
+        rank_below += count
     return bounds[-1]
 
 
-WAYS: Final[dict[str, Callable[[Values, Values | None], JsonObject]]] = {
+SUMMARIES: Final[dict[str, Callable[[Values, Values | None], JsonObject]]] = {
     "numpy": _numpy,
     "inverse_cdf": _inverse_cdf,
     "buckets": partial(_buckets, bounds=OTEL_SECONDS),
@@ -253,10 +253,10 @@ class ToolReport:
         return any(metric.key == key and not metric.needs_tokens for metric in self.rule.metrics)
 
     def _add_span(self, measured: Measured, started_ns: int | None, end_ns: int | None) -> None:
-        if self.rule.last is not None:
-            last_ms = measured.numbers.get(self.rule.last) if measured.failed is None else None
-            known = isinstance(last_ms, int | float) and started_ns is not None
-            end_ns = started_ns + round(last_ms * 1e6) if known else None  # type: ignore[operator]
+        if self.rule.end_key is not None:
+            last_ms = measured.numbers.get(self.rule.end_key) if measured.failed is None else None
+            is_known = isinstance(last_ms, int | float) and started_ns is not None
+            end_ns = started_ns + round(last_ms * 1e6) if is_known else None  # type: ignore[operator]
         if started_ns is not None and end_ns is not None:
             first, last = self._span or (started_ns, end_ns)
             self._span = min(first, started_ns), max(last, end_ns)
@@ -275,7 +275,7 @@ class ToolReport:
         for metric in self.rule.metrics:
             if metric.name not in (*self.unknown, *self.absent):
                 series = self._series.get(metric.name, Series())
-                yield summarise(metric.way or self.rule.way, metric.name, metric.unit, series, metric.factor)
+                yield summarise(metric.summary or self.rule.summary, metric.name, metric.unit, series, metric.factor)
 
     def _totals(self) -> Iterator[MetricSummary]:
         succeeded = self.attempts - self.failed
@@ -330,6 +330,6 @@ def measure_observed(tool: str, observed: Observed, count_tokens: CountTokens | 
 
 def report_of(tool: str, measured: Iterable[Addend], *, is_tokenized: bool = False) -> ToolReport:
     report = ToolReport(tool, authority(tool), is_tokenized)
-    for one in measured:
-        report.add(*one)
+    for addend in measured:
+        report.add(*addend)
     return report

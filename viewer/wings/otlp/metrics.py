@@ -156,7 +156,7 @@ class _StoredSeries(msgspec.Struct):
             outcomes=list(counted.outcomes.items()),
             flags=counted.flags,
             folded=counted.folded,
-            known=list(counted.known),
+            known=list(counted.label_sets),
             histograms={family.name: list(values.items()) for family, values in counted.histograms.items()},
             counters={family.name: list(counts.items()) for family, counts in counted.counters.items()},
             times=list(counted.times.items()),
@@ -169,7 +169,7 @@ class _StoredSeries(msgspec.Struct):
         counted = new_figures(conventions)
         counted.outcomes, counted.flags = Counter(dict(self.outcomes)), Counter(self.flags)
         counted.folded, counted.times = self.folded, Counter(dict(self.times))
-        counted.known = {(Labels(*labels), error) for labels, error in self.known}
+        counted.label_sets = {(Labels(*labels), error) for labels, error in self.known}
         for family in conventions.families:
             if family.bounds:
                 counted.histograms[family] = dict(self.histograms.get(family.name, ()))

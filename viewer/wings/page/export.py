@@ -69,7 +69,7 @@ def write(task: ExportTask, file: BinaryIO) -> int:
                 "--with-bodies is of the page of one exchange: name its ID, such as @ for the newest"
             )
         content = sources.PageContent(
-            task.where, condition(task.selection), chosen.sides, chosen.with_text, task.every_operation, mask=task.mask
+            task.filter, condition(task.selection), chosen.sides, chosen.with_text, task.every_operation, mask=task.mask
         )
         return sources.write_run(connection, content, limits, file)
     if chosen.sides is not None:

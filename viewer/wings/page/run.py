@@ -32,7 +32,7 @@ from wiretape.viewer.report.stats import explained
 from wiretape.viewer.source.tape.run import NUMBERS, TEXTS, Columns, OutputText
 from wiretape.viewer.stats import compare
 from wiretape.viewer.stats.metrics import QUANTITIES
-from wiretape.viewer.stats.summary import Attempts, Sample, field_name, known, moving, row
+from wiretape.viewer.stats.summary import Attempts, Sample, field_name, moving, row, without_nan
 from wiretape.viewer.stats.trend import Trend
 from wiretape.viewer.text import formatting
 from wiretape.viewer.wings.page import document, sessions, stream
@@ -194,7 +194,7 @@ def _headline(sample: Sample, figures: TableRow, name: str, of: str, statistic: 
     """Return a figure; a pooled one has no interval, as gaps of one exchange are correlated."""
     quantity, interval = QUANTITIES[of], None
     if quantity.column is not None:
-        values = known(sample.columns[of][sample.measured])
+        values = without_nan(sample.columns[of][sample.measured])
         interval = compare.percentile_interval(values, int(statistic.removeprefix("p")))
     return {
         "name": name,

@@ -95,7 +95,7 @@ TOOLS: Final[dict[str, MeasuringTool]] = {
             Total("Request Throughput", "requests/sec"),
             Total("Output Token Throughput", "tokens/sec", "output_tokens"),
         ),
-        last="request_latency",
+        end_key="request_latency",
         apis=(chat.API, completions.API, responses.API, messages.API),
     ),
     "guidellm": MeasuringTool(
@@ -129,7 +129,7 @@ TOOLS: Final[dict[str, MeasuringTool]] = {
             ToolMetric("time_per_output_chunk_s", "gen_ai.client.operation.time_per_output_chunk", "s"),
             ToolMetric("operation_duration_s", "gen_ai.client.operation.duration", "s"),
             ToolMetric("failed_operation_duration_s", "gen_ai.client.operation.duration{error.type}", "s"),
-            ToolMetric("output_tokens", "gen_ai.client.token.usage{output}", "tokens", way="token_buckets"),
+            ToolMetric("output_tokens", "gen_ai.client.token.usage{output}", "tokens", summary="token_buckets"),
         ),
         "Every chunk is a chunk, role and usage included, of failed streams too; percentiles are estimates within"
         " histogram buckets, the first of which ends at 10 ms; only durations carry error.type.",
@@ -159,7 +159,7 @@ TOOLS: Final[dict[str, MeasuringTool]] = {
         (
             ToolMetric("ttft_s", "litellm_llm_api_time_to_first_token_metric", "s"),
             ToolMetric("latency_s", "litellm_llm_api_latency_metric", "s"),
-            ToolMetric("per_token_s", "gen_ai.server.time_per_output_token", "s", way="numpy", needs_tokens=True),
+            ToolMetric("per_token_s", "gen_ai.server.time_per_output_token", "s", summary="numpy", needs_tokens=True),
         ),
         "The first token is the first chunk with a role or output, so the role chunk; any event of Responses, and of"
         " Messages that its proxy answers. Time per token has the first one in its divisor, not in its time; a stream"

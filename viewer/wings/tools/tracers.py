@@ -158,7 +158,7 @@ def traceloop(request: MeasuredRequest) -> Numbers:
 def _items(request: MeasuredRequest) -> Iterator[tuple[Frame, JsonObject]]:
     """Yield the payloads up to `[DONE]`, as OpenAI's SDK does; it raises on one with an error."""
     for frame in request.frames:
-        if frame.comment or not frame.whole or not frame.data:
+        if frame.comment or not frame.is_terminated or not frame.data:
             continue
         if frame.data.startswith("[DONE]"):
             return

@@ -33,9 +33,9 @@ def test_the_lines_of_a_frame_are_those_of_the_wire():
 
 def test_the_rest_of_a_body_is_a_frame_that_is_not_whole():
     first, rest = request(CHUNK, CHUNK.strip()).frames
-    assert (first.whole, rest.whole, rest.at_ns, rest.data) == (True, False, [20], first.data)
+    assert (first.is_terminated, rest.is_terminated, rest.at_ns, rest.data) == (True, False, [20], first.data)
     cut = request(CHUNK, CHUNK[:20]).frames[-1]
-    assert (cut.whole, cut.at_ns, cut.lines()) == (False, [99], [CHUNK[:20]])
+    assert (cut.is_terminated, cut.at_ns, cut.lines()) == (False, [99], [CHUNK[:20]])
 
 
 def test_the_answer_to_a_failed_request_is_not_looked_at():

@@ -5,7 +5,7 @@ import statistics
 import pytest
 
 from tests.support.cases import each_case
-from wiretape.viewer.stats.tools.summary import WAYS, Series, summarise
+from wiretape.viewer.stats.tools.summary import SUMMARIES, Series, summarise
 
 TTFT = [400.0, 100.0, 110.0, 120.0, 115.0]
 
@@ -31,13 +31,13 @@ def test_each_way_has_its_percentiles_and_its_deviation(way, std, percentiles):
     assert (found.p50, found.p90, found.p95, found.p99) == pytest.approx(percentiles)
 
 
-@each_case("way", WAYS)
+@each_case("way", SUMMARIES)
 def test_no_values_have_no_figures(way):
     found = summarise(way, "TTFT", "ms", Series())
     assert (found.n, found.mean, found.std, found.p50, found.max) == (0, None, None, None, None)
 
 
-@each_case("way", WAYS)
+@each_case("way", SUMMARIES)
 def test_one_value_is_every_figure_and_a_histogram_has_no_deviation(way):
     found = summarise(way, "x", "s", series([0.01]))
     assert (found.n, found.min, found.max) == (1, 0.01, 0.01)
