@@ -157,7 +157,7 @@ def moment(started_at: str, look: Look, width: int) -> str:
     of_day = f"{local_time.day(time, look.today)} {time:%H:%M:%S}" if is_dated else f"{time:%H:%M:%S}"
     behind = "Z" if look.times == "utc" else local_time.distinction(time)
     texts = (f"{of_day}.{time.microsecond // 1000:03}", of_day, of_day[:-3])
-    return formatting.fitting([f"{text}{behind}" for text in texts], width)
+    return formatting.first_that_fits([f"{text}{behind}" for text in texts], width)
 
 
 def with_room(look: Look, starts: Collection[str]) -> Look:

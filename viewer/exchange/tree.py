@@ -74,7 +74,7 @@ def _message(transcript: Transcript, event: int) -> list[JsonNode]:
     if place < 0 or not _is_json(transcript.data, place, place + len(payload)):
         return [*nodes, _part("data", payload, transcript, event)]
     values = json_spans.scan(transcript.data, place, place + len(payload))
-    return [*nodes, JsonNode("data", place, values[0].end, 1, values[0].shown), *_nested(values[1:])]
+    return [*nodes, JsonNode("data", place, values[0].end, 1, values[0].text), *_nested(values[1:])]
 
 
 def _part(label: str, part: bytes, transcript: Transcript, event: int) -> JsonNode:
@@ -136,7 +136,7 @@ def _line(data: bytes, start: int, stop: int, end: int, *, is_sound: bool) -> li
         text = line[skipped : skipped + _SHORT].decode("utf-8", "replace")
         return [JsonNode(label, start, start + len(line), 1, clipped(text, _SHORT - 1))]
     values = json_spans.scan(data, start + skipped, last)
-    return [JsonNode(label, start, values[0].end, 1, values[0].shown), *_nested(values[1:])]
+    return [JsonNode(label, start, values[0].end, 1, values[0].text), *_nested(values[1:])]
 
 
 def _is_json(data: bytes, start: int, end: int) -> bool:

@@ -192,7 +192,7 @@ def bar(row: ListRow, look: Look) -> Bar:
 def timeline(row: ListRow, look: Look, width: int) -> list[Part]:
     """Draw the phases of an exchange on the axis of all lines, or on its own."""
     stands = state(row, recording=look.recording)
-    drawn = waterfall.drawn(bar(row, look), look.axis, width, stands.sign)
+    drawn = waterfall.draw(bar(row, look), look.axis, width, stands.sign)
     return [(text, stands.tone if phase == "end" else waterfall.TONES[phase]) for text, phase in drawn]
 
 
@@ -251,7 +251,7 @@ def _duration(row: ListRow, look: Look, width: int) -> Sequence[Part]:
         return [(formatting.UNKNOWN, "muted")]
     growing: list[Part] = [("+", "accent")] if _runs(row, look) else []
     texts = (formatting.seconds(ms, 1), f"{ms / 1000:,.0f}", f"{ms / 1000:.0f}", formatting.span(ms))
-    return [(formatting.fitting(texts, width - len(growing)), "plain"), *growing]
+    return [(formatting.first_that_fits(texts, width - len(growing)), "plain"), *growing]
 
 
 def _happened(row: ListRow, look: Look, width: int) -> Sequence[Part]:
@@ -262,7 +262,7 @@ def _happened(row: ListRow, look: Look, width: int) -> Sequence[Part]:
     if row.outcome != "complete":
         ending = Ending(row.outcome, row.outcome_detail, row.error_code, row.status)
         words = (facts.broken_off(row, is_brief=is_brief) or ending.cause for is_brief in (False, True))
-        cause = formatting.fitting(tuple(words), width)
+        cause = formatting.first_that_fits(tuple(words), width)
         said.append((stands.word if stands is ORPHAN else cause, stands.tone))
         told |= {"stall", "given_up"} if row.silent_end_by == "upstream" else set()
         if row.outcome == "http_error" and row.outcome_detail:

@@ -209,7 +209,7 @@ def _at(one: Line, look: Look, bars: Bars) -> Sequence[Part]:
 
 def _took(one: Line, look: Look, bars: Bars) -> Sequence[Part]:
     took_ms = one.duration_ms if isinstance(one, TurnRow) else ms(bars.wall_ns.get(one.conversation))
-    return [(formatting.fitting((formatting.seconds(took_ms), formatting.seconds(took_ms, 1)), 9), "plain")]
+    return [(formatting.first_that_fits((formatting.seconds(took_ms), formatting.seconds(took_ms, 1)), 9), "plain")]
 
 
 def _bar(cells: int, is_named: bool, one: Line, look: Look, bars: Bars) -> Sequence[Part]:

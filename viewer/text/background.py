@@ -25,16 +25,16 @@ class Answers:
     """Takes a terminal's answers out of its input; the beginning of one is held until its end has come."""
 
     def __init__(self) -> None:
-        self._held = ""
+        self._remainder = ""
 
     def split(self, text: str) -> tuple[str, list[Background]]:
         """Return the keys in the next input, and the backgrounds in its answers. No text is a pause in the input."""
-        whole = self._held + text
-        told = [background for answer in _ANSWER.findall(whole) if (background := parse(answer)) is not None]
-        keys = _ANSWER.sub("", whole)
-        begun = _BEGUN.search(keys)
-        self._held = begun[0] if begun and (text or len(begun[0]) > _LONGEST_OTHER) else ""
-        return keys[: len(keys) - len(self._held)], told
+        data = self._remainder + text
+        backgrounds = [background for answer in _ANSWER.findall(data) if (background := parse(answer)) is not None]
+        keys = _ANSWER.sub("", data)
+        start = _BEGUN.search(keys)
+        self._remainder = start[0] if start and (text or len(start[0]) > _LONGEST_OTHER) else ""
+        return keys[: len(keys) - len(self._remainder)], backgrounds
 
 
 def parse(answer: str) -> Background | None:

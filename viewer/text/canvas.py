@@ -67,13 +67,13 @@ class Canvas:
 
     def take(self, data: str) -> str:
         """Store what `data` draws; return the control sequences in it that draw nothing, to be passed on."""
-        others, sgr, drawn = [], "", 0
+        sequences, sgr, drawn_cells = [], "", 0
         y, x = self._cursor
         for token in _TOKEN.finditer(data):
             kind, text = token.lastgroup, token[0]
             if kind == "text":
                 width = self._put(y, x, text, sgr)
-                x, drawn = x + width, drawn + width
+                x, drawn_cells = x + width, drawn_cells + width
             elif kind == "sgr":
                 sgr = token["sgr"].removeprefix("0;") if token["sgr"] != "0" else ""
             elif kind == "place":
@@ -82,11 +82,11 @@ class Canvas:
             elif kind == "sync":
                 self._is_synchronized = True
             elif kind == "other":
-                others.append(text)
+                sequences.append(text)
         self._cursor = y, x
-        if drawn and drawn >= self._size[0] * self._size[1]:
+        if drawn_cells and drawn_cells >= self._size[0] * self._size[1]:
             self.forget()
-        return "".join(others)
+        return "".join(sequences)
 
     def _put(self, y: int, x: int, text: str, sgr: str) -> int:
         cells = _cells(text, sgr)
@@ -104,15 +104,15 @@ class Canvas:
 
     def changes(self) -> str:
         """Return the sequences that bring the terminal up to date, and assume that they are sent."""
-        drawn = "".join(self._drawn())
-        if not drawn and self._cursor == self._cursor_sent:
+        output = "".join(self._sequences())
+        if not output and self._cursor == self._cursor_sent:
             return ""
         self._cursor_sent = self._cursor
         y, x = self._cursor
-        drawn += f"\x1b[{y + 1};{x + 1}H"
-        return drawn.join(_SYNC) if self._is_synchronized else drawn
+        output += f"\x1b[{y + 1};{x + 1}H"
+        return output.join(_SYNC) if self._is_synchronized else output
 
-    def _drawn(self) -> Iterator[str]:
+    def _sequences(self) -> Iterator[str]:
         pen = ""
         yield self._scrolled()
         for y in sorted(self._changed):
@@ -134,16 +134,16 @@ class Canvas:
     def _scrolled(self) -> str:
         """Return the sequence that moves rows to their places, if that leaves less than half of their cells to draw."""
         for shift in _SHIFTS:
-            moved = [y for y in sorted(self._changed) if self._is_moved(y, shift)]
-            if not moved:
+            places = [y for y in sorted(self._changed) if self._is_moved(y, shift)]
+            if not places:
                 continue
-            top, end = moved[0] + min(shift, 0), moved[-1] + 1 + max(shift, 0)
+            top, end = places[0] + min(shift, 0), places[-1] + 1 + max(shift, 0)
             blank = [[_UNKNOWN] * self._size[0] for _ in range(abs(shift))]
-            before = self._sent[top:end]
-            after = before[shift:] + blank if shift > 0 else blank + before[:shift]
+            sent = self._sent[top:end]
+            moved_rows = sent[shift:] + blank if shift > 0 else blank + sent[:shift]
             target = self._target[top:end]
-            if 2 * _differing(after, target) < _differing(before, target):
-                self._sent[top:end] = after
+            if 2 * _differing(moved_rows, target) < _differing(sent, target):
+                self._sent[top:end] = moved_rows
                 self._changed.update(range(top, end))
                 return f"\x1b[{top + 1};{end}r\x1b[{top + 1};1H\x1b[{abs(shift)}{'M' if shift > 0 else 'L'}\x1b[r"
         return ""
@@ -219,7 +219,7 @@ def _is_near(target: list[Cell], end: int, place: int) -> bool:
 def _turn(pen: str, sgr: str) -> str:
     """Return the sequence that changes from one SGR to another: only the additions, if no more than bold has to go."""
     old, new = ({part[:3]: part for part in _PARAMETER.findall(look)} for look in (pen, sgr))
-    gone = old.keys() - new.keys()
-    if not pen or not gone <= {"1"} or "2" in new:
+    removed = old.keys() - new.keys()
+    if not pen or not removed <= {"1"} or "2" in new:
         return f"\x1b[0;{sgr}m" if pen and sgr else f"\x1b[{sgr}m"
-    return f"\x1b[{';'.join(['22'] * len(gone) + [part for kind, part in new.items() if old.get(kind) != part])}m"
+    return f"\x1b[{';'.join(['22'] * len(removed) + [part for kind, part in new.items() if old.get(kind) != part])}m"

@@ -28,13 +28,13 @@ def cut(text: str, width: int) -> str:
 def laid_out(parts: Sequence[Part], width: int, *, right: bool) -> Iterator[Part]:
     """Cut parts to a width in cells, `…` standing for the rest, and fill it up with blanks."""
     room = width
-    shown: list[Part] = []
+    line: list[Part] = []
     for text, tone in parts:
         text = cut(text, room)
-        shown.append((text, tone))
+        line.append((text, tone))
         room -= len(text) if text.isascii() else cell_len(text)
     blank: Part = (" " * room, "plain")
-    yield from (blank, *shown) if right else (*shown, blank)
+    yield from (blank, *line) if right else (*line, blank)
 
 
 def in_lines(items: Iterable[Sequence[Part]], width: int) -> Iterator[list[Part]]:

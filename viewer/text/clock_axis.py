@@ -68,8 +68,9 @@ class ClockAxis:
 
     @property
     def cuts(self) -> Iterator[IdleCut]:
-        for before, after in pairwise(self.periods):
-            yield IdleCut(before.at + before.end_ns - before.start_ns, after.at, after.start_ns - before.end_ns)
+        for period, following in pairwise(self.periods):
+            start = period.at + period.end_ns - period.start_ns
+            yield IdleCut(start, following.at, following.start_ns - period.end_ns)
 
     def at(self, wall_ns: int) -> int:
         """Return the position of a timestamp; one in an idle time has that of the period's end before it."""
@@ -102,7 +103,7 @@ def clock_axis(spans: Iterable[tuple[int, int]], *, grows: bool = False) -> Cloc
     busy_ns = sparkline.scale_ns(busy_ns) if grows else busy_ns
     room_ns = busy_ns // _IDLE_SHARE
     longest_ns = 0
-    for idle_ns, equal in groupby(sorted(after[0] - before[1] for before, after in pairwise(merged))):
+    for idle_ns, equal in groupby(sorted(next_span[0] - span[1] for span, next_span in pairwise(merged))):
         room_ns -= sum(equal)
         if room_ns < 0:
             break
@@ -115,16 +116,16 @@ def clock_axis(spans: Iterable[tuple[int, int]], *, grows: bool = False) -> Cloc
 
 def _merged(ordered: Iterable[tuple[int, int]], idle_ns: int) -> Iterator[tuple[int, int]]:
     """Yield times with those joined whose distance is not longer than an idle time."""
-    begun: tuple[int, int] | None = None
+    current: tuple[int, int] | None = None
     for start, end in ordered:
-        if begun is not None and start - begun[1] <= idle_ns:
-            begun = begun[0], max(begun[1], end)
+        if current is not None and start - current[1] <= idle_ns:
+            current = current[0], max(current[1], end)
             continue
-        if begun is not None:
-            yield begun
-        begun = start, end
-    if begun is not None:
-        yield begun
+        if current is not None:
+            yield current
+        current = start, end
+    if current is not None:
+        yield current
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +152,9 @@ class ClockZoom:
         """Return the view of an axis that takes `whole_ns` with the room at its end."""
         if self.length_ns is None or self.length_ns >= axis.length_ns:
             return ClockView(0, whole_ns, cells)
-        last = axis.length_ns - self.length_ns
-        start = last if self.middle_ns is None else axis.at(self.middle_ns) - self.length_ns // 2
-        return ClockView(max(0, min(start, last)), self.length_ns, cells)
+        latest = axis.length_ns - self.length_ns
+        start = latest if self.middle_ns is None else axis.at(self.middle_ns) - self.length_ns // 2
+        return ClockView(max(0, min(start, latest)), self.length_ns, cells)
 
     def zoomed(self, axis: ClockAxis, wall_ns: int, *, closer: bool) -> "ClockZoom":
         length_ns = self.length_ns or axis.length_ns
@@ -182,14 +183,14 @@ class ClockLine:
         """The cuts in sight by their cells, the longest of those for which there is room, with their lengths."""
         view, line = self.view, [" "] * self.view.cells
         in_sight = [cut for cut in self.axis.cuts if cut.end > view.start and cut.start < view.start + view.length]
-        found: dict[int, str] = {}
+        labels: dict[int, str] = {}
         for cut in sorted(in_sight, key=lambda cut: -cut.idle_ns):
             cell, text = view.cell((cut.start + cut.end) // 2), f"{CUT}{_length(cut.idle_ns)}"
-            said = next((said for said in (text, CUT) if _put(line, cell, said)), "")
-            found |= {cell: said} if said else {}
-            if len(found) > view.cells // _CELLS_PER_CUT:
+            label = next((label for label in (text, CUT) if _put(line, cell, label)), "")
+            labels |= {cell: label} if label else {}
+            if len(labels) > view.cells // _CELLS_PER_CUT:
                 break
-        return found
+        return labels
 
     @cached_property
     def ground(self) -> str:
@@ -211,16 +212,16 @@ class ClockLine:
     def _ticks(self) -> Iterator[tuple[int, str]]:
         view = self.view
         for start_ns, end_ns, at in self.axis.periods:
-            first, last = (view.cell(place) for place in (at, at + end_ns - start_ns))
-            if last <= 0 or first >= view.cells or last <= first:
+            first_cell, end_cell = (view.cell(place) for place in (at, at + end_ns - start_ns))
+            if end_cell <= 0 or first_cell >= view.cells or end_cell <= first_cell:
                 continue
             skipped = max(view.start - at, 0)
             shown_ns = min(end_ns - start_ns, view.start + view.length - at) - skipped
-            first = max(first, 0)
-            ticks = sparkline.day_axis(shown_ns, min(last, view.cells) - first, _of_day(start_ns + skipped))
+            first_cell = max(first_cell, 0)
+            ticks = sparkline.day_axis(shown_ns, min(end_cell, view.cells) - first_cell, _of_day(start_ns + skipped))
             for label in ticks.split(sparkline.TICK)[1:]:
                 text = f"{sparkline.TICK}{label.strip()}"
-                yield first + ticks.index(text), text
+                yield first_cell + ticks.index(text), text
 
     def _begins(self) -> Iterator[tuple[int, str]]:
         for start_ns, _, at in self.axis.periods:
@@ -243,15 +244,15 @@ def _put(line: list[str], place: int, text: str) -> bool:
     """Write a text where it has a blank on each side, and return True; its first sign gives way to a pointer."""
     if not 0 <= place <= len(line) - len(text):
         return False
-    kept = line[place].strip() or text[0]
-    around = [*line[max(place - 1, 0) : place], *line[place + 1 : place + len(text) + 1]]
-    fits = kept in (POINTER, text[0]) and not "".join(around).strip()
+    sign = line[place].strip() or text[0]
+    neighbours = [*line[max(place - 1, 0) : place], *line[place + 1 : place + len(text) + 1]]
+    fits = sign in (POINTER, text[0]) and not "".join(neighbours).strip()
     if fits:
-        line[place : place + len(text)] = kept + text[1:]
+        line[place : place + len(text)] = sign + text[1:]
     return fits
 
 
 def _of_day(wall_ns: int) -> int:
-    seconds, rest = divmod(wall_ns, _SECOND_NS)
+    seconds, fraction_ns = divmod(wall_ns, _SECOND_NS)
     local = datetime.fromtimestamp(seconds).astimezone()
-    return (local.hour * 3600 + local.minute * 60 + local.second) * _SECOND_NS + rest
+    return (local.hour * 3600 + local.minute * 60 + local.second) * _SECOND_NS + fraction_ns

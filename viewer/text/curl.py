@@ -46,11 +46,11 @@ _ANY_KEY: Final = "API_KEY"
 _KEY_HEADERS: Final = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
 
 
-def of(one: RequestRow) -> str:
+def of(row: RequestRow) -> str:
     """Return the command for a request, over several lines."""
-    exchange = one.exchange
+    exchange = row.exchange
     url = exchange.upstream, exchange.path
-    return command(exchange.method, *url, one.headers, one.body, one.size, exchange.protocol)
+    return command(exchange.method, *url, row.headers, row.body, row.size, exchange.protocol)
 
 
 def command(

@@ -26,8 +26,8 @@ def sampled(count: Callable[[int], int], axis_ns: int, cells: int, end_ns: int) 
     `count` returns how many things had come by a timestamp. One on the border of two columns is in the first.
     """
     columns = WIDE * cells
-    begun = (column for column in range(columns) if column * axis_ns < end_ns * columns)
-    return [count((column + 1) * axis_ns // columns) for column in begun]
+    started_columns = (column for column in range(columns) if column * axis_ns < end_ns * columns)
+    return [count((column + 1) * axis_ns // columns) for column in started_columns]
 
 
 def dots(counts: Sequence[int], most: int, cells: int, rows: int) -> list[list[int]]:
@@ -35,15 +35,15 @@ def dots(counts: Sequence[int], most: int, cells: int, rows: int) -> list[list[i
 
     Each column is joined to the one before it, so that a step is a vertical line.
     """
-    drawn = [[0] * cells for _ in range(rows)]
-    before = 0
+    grid = [[0] * cells for _ in range(rows)]
+    previous = 0
     for column, count in enumerate(counts[: WIDE * cells]):
         level = -(-count * HIGH * rows // most) if most else 0
-        for dot in range(min(before + 1, level), level + 1) if level else ():
+        for dot in range(min(previous + 1, level), level + 1) if level else ():
             row, place = divmod(dot - 1, HIGH)
-            drawn[rows - 1 - row][column // WIDE] |= _DOTS[column % WIDE][place]
-        before = level
-    return drawn
+            grid[rows - 1 - row][column // WIDE] |= _DOTS[column % WIDE][place]
+        previous = level
+    return grid
 
 
 def signs(dots: Dots) -> Iterator[str]:

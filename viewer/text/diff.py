@@ -33,12 +33,12 @@ Opcode = tuple[str, int, int, int, int]
 class Divergence:
     """The divergence of two texts: the first `at` characters are the same.
 
-    `before` is the end of those, `a` and `b` are the continuations. `is_cut` is true if the common beginning is longer
-    than `before`; `more_a` and `more_b` count the characters after the quotation.
+    `shared` is the end of those, `a` and `b` are the continuations. `is_cut` is true if the common beginning is longer
+    than `shared`; `more_a` and `more_b` count the characters after the quotation.
     """
 
     at: int
-    before: str
+    shared: str
     a: str
     b: str
     is_cut: bool
@@ -96,33 +96,33 @@ class Edit:
     pieces: tuple[tuple[str, bool], ...]
 
 
-def parted(before: str, own: str, width: int, height: int) -> list[list[Piece]]:
+def parted(shared: str, remainder: str, width: int, height: int) -> list[list[Piece]]:
     """Wrap the common end of two texts and the rest of one, a sign between them, in the middle of `height` lines."""
-    left, lines, place = before.count(_PARTING), list[list[Piece]](), 0  # signs of the text itself before ours
-    for line in wrap.wrapped(f"{before}{_PARTING}{own}", width):
+    earlier_signs, lines, place = shared.count(_PARTING), list[list[Piece]](), 0  # signs of the text itself before ours
+    for line in wrap.wrapped(f"{shared}{_PARTING}{remainder}", width):
         signs = [at for at, sign in enumerate(line) if sign == _PARTING]
-        if 0 <= left < len(signs):
-            cut = signs[left]
+        if 0 <= earlier_signs < len(signs):
+            cut = signs[earlier_signs]
             lines.append([("content", line[:cut]), ("caret", _PARTING), ("parting", line[cut + 1 :])])
             place = len(lines)
         else:
-            lines.append([("content" if left >= 0 else "parting", line)])
-        left -= len(signs)
+            lines.append([("content" if earlier_signs >= 0 else "parting", line)])
+        earlier_signs -= len(signs)
     start = max(min(place - height // 2, len(lines) - height), 0)
     return lines[start : start + height]
 
 
 def edits(a: str, b: str) -> Iterator[Edit]:
     """Yield the lines of two texts: those they share once, of others those of `a` before those of `b`."""
-    before, after = a.split("\n"), b.split("\n")
-    for kind, a_start, a_end, b_start, b_end in opcodes(before, after):
+    a_lines, b_lines = a.split("\n"), b.split("\n")
+    for kind, a_start, a_end, b_start, b_end in opcodes(a_lines, b_lines):
         if kind == "equal":
-            yield from (Edit("same", ((text, False),)) for text in before[a_start:a_end])
+            yield from (Edit("same", ((text, False),)) for text in a_lines[a_start:a_end])
             continue
-        pairs = list(zip_longest(before[a_start:a_end], after[b_start:b_end]))
+        pairs = list(zip_longest(a_lines[a_start:a_end], b_lines[b_start:b_end]))
         compared = [_words(*pair) for pair in pairs]
-        yield from (Edit("removed", left) for left, _ in compared if left)
-        yield from (Edit("added", right) for _, right in compared if right)
+        yield from (Edit("removed", old) for old, _ in compared if old)
+        yield from (Edit("added", new) for _, new in compared if new)
 
 
 def opcodes(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[Opcode]:
@@ -132,23 +132,21 @@ def opcodes(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[Opcode]:
     room = shorter - start
     end = next((at for at in range(room) if a[-1 - at] != b[-1 - at]), room)
     a_end, b_end = len(a) - end, len(b) - end
-    found: list[Opcode] = [("equal", 0, start, 0, start)] if start else []
+    codes: list[Opcode] = [("equal", 0, start, 0, start)] if start else []
     if max(a_end, b_end) - start > MOST_ALIGNED:
-        found.append(("replace", start, a_end, start, b_end))
+        codes.append(("replace", start, a_end, start, b_end))
     elif max(a_end, b_end) > start:
         matcher = SequenceMatcher(None, a[start:a_end], b[start:b_end])
-        found += [(kind, i + start, j + start, k + start, n + start) for kind, i, j, k, n in matcher.get_opcodes()]
-    return [*found, ("equal", a_end, len(a), b_end, len(b))] if end else found
+        codes += [(kind, i + start, j + start, k + start, n + start) for kind, i, j, k, n in matcher.get_opcodes()]
+    return [*codes, ("equal", a_end, len(a), b_end, len(b))] if end else codes
 
 
 def _words(a: str | None, b: str | None) -> tuple[tuple[tuple[str, bool], ...], tuple[tuple[str, bool], ...]]:
     """Return the pieces of a line and of the one that replaces it; none of a line that is not there."""
     if a is None or b is None:
         return ((a, True),) if a is not None else (), ((b, True),) if b is not None else ()
-    before, after = _WORDS.findall(a), _WORDS.findall(b)
-    parts = [
-        ("".join(before[i:j]), "".join(after[k:n]), kind != "equal") for kind, i, j, k, n in opcodes(before, after)
-    ]
+    old, new = _WORDS.findall(a), _WORDS.findall(b)
+    parts = [("".join(old[i:j]), "".join(new[k:n]), kind != "equal") for kind, i, j, k, n in opcodes(old, new)]
     return tuple((text, differs) for text, _, differs in parts if text), tuple(
         (text, differs) for _, text, differs in parts if text
     )

@@ -53,10 +53,10 @@ def span(ms: float | None) -> str:
 
 
 def whole_ms(ms: float, width: int) -> str:
-    return fitting((f"{ms:,.0f}", f"{ms:.0f}", f"{ms / 1000:,.0f}s"), width)
+    return first_that_fits((f"{ms:,.0f}", f"{ms:.0f}", f"{ms / 1000:,.0f}s"), width)
 
 
-def fitting(texts: Sequence[str], width: int) -> str:
+def first_that_fits(texts: Sequence[str], width: int) -> str:
     """Return the first text that fits a width in cells, or the last."""
     return next((text for text in texts if len(text) <= width), texts[-1])
 
@@ -83,9 +83,9 @@ def timestamp(ns: int, beside_ns: int = 0) -> str:
     It is in minutes, too, if the time `beside_ns` that it is shown with is.
     """
     text = f"{abs(ns) / 1e9:.3f}"
-    whole, fraction = text.split(".")
+    seconds, fraction = text.split(".")
     if max(float(text), abs(beside_ns) / 1e9) >= LEAST_MINUTES:
-        text = f"{minutes(int(whole))}.{fraction}"
+        text = f"{minutes(int(seconds))}.{fraction}"
     return f"{MINUS}{text}" if ns < 0 and text.strip("0.") else text
 
 

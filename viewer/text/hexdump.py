@@ -101,8 +101,8 @@ class TextDump:
     @property
     def known_reads(self) -> tuple[int, int] | None:
         """The first and the last known read that is shown; None if none is."""
-        known = [row.read for row in self.rows if row.read is not None and row.read != UNKNOWN]
-        return (known[0], known[-1]) if known else None
+        numbers = [row.read for row in self.rows if row.read is not None and row.read != UNKNOWN]
+        return (numbers[0], numbers[-1]) if numbers else None
 
     def row_of(self, offset: int) -> int:
         """Return the number of the row that shows a byte, or of the row before it if none does."""
@@ -112,9 +112,9 @@ class TextDump:
         if not self._borders:
             yield from self._text(self._start, self._end, mine=True)
             return
-        first = max(bisect_right(self._borders, self._start) - 1, 0)
-        last = max(bisect_left(self._borders, self._end) - 1, first)
-        for number in range(max(first - 1, 0), min(last + 2, len(self._borders))):
+        first_read = max(bisect_right(self._borders, self._start) - 1, 0)
+        last_read = max(bisect_left(self._borders, self._end) - 1, first_read)
+        for number in range(max(first_read - 1, 0), min(last_read + 2, len(self._borders))):
             yield from self._read(number)
 
     def _read(self, number: int) -> Iterator[HexRow]:
@@ -123,10 +123,10 @@ class TextDump:
         if self._reads[number] == UNKNOWN and start == end:
             return
         yield HexRow(start, start, read=self._reads[number])
-        first, last = (min(max(place, start), end) for place in (self._start, self._end))
-        yield from self._beside(start, first)
-        yield from self._text(first, last, mine=True)
-        yield from self._beside(last, end)
+        own_start, own_end = (min(max(place, start), end) for place in (self._start, self._end))
+        yield from self._beside(start, own_start)
+        yield from self._text(own_start, own_end, mine=True)
+        yield from self._beside(own_end, end)
 
     def _beside(self, start: int, end: int) -> Iterator[HexRow]:
         """Yield the rows of bytes that are not the event's: the last ones before it, the first ones after it."""

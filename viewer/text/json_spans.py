@@ -25,7 +25,7 @@ class JsonNode:
     start: int
     end: int
     depth: int
-    shown: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +81,9 @@ def scan(data: bytes, start: int = 0, end: int | None = None) -> list[JsonNode]:
         if sign is None and inner.key is None and inner.is_object:
             inner.key = _text(match[2]).strip('"')
         elif sign is None or sign in b"{[":
-            shown = _text(match[2]) if sign is None else "object" if sign == b"{" else "array"
+            text = _text(match[2]) if sign is None else "object" if sign == b"{" else "array"
             label = (inner.key or "") if inner.is_object else f"[{inner.count}]"
-            nodes.append(JsonNode(label, match.start(match.lastindex or 0), start, len(containers) - 1, shown))
+            nodes.append(JsonNode(label, match.start(match.lastindex or 0), start, len(containers) - 1, text))
         elif sign == b"," and len(containers) > 1:
             inner.count, inner.key = inner.count + 1, None
         if sign is not None and not _enter_or_leave(containers, sign, nodes, start):

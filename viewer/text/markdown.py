@@ -93,14 +93,14 @@ def rendered(text: str, width: int, most: int = MOST) -> list[Line]:
 
     A line before them reports omitted characters, or a text that is shown verbatim since rendering failed.
     """
-    start, shown = _end_of(text, most)
+    start, end = _end_of(text, most)
     notes = [[StyledPiece(f"… {start:,} characters before this are left out: M shows them", "muted")]] if start else []
     try:
-        lines = _lines(shown, max(width, NARROWEST))
+        lines = _lines(end, max(width, NARROWEST))
     except Exception:  # noqa: BLE001 - a hostile text is shown even if the library fails
         failure = [StyledPiece("this cannot be rendered as Markdown", "warning")]
-        return [*notes, failure, *([StyledPiece(line)] for line in shown.split("\n"))]
-    if _alphanumerics("".join(piece.text for line in lines for piece in line)) < _alphanumerics(shown):
+        return [*notes, failure, *([StyledPiece(line)] for line in end.split("\n"))]
+    if _alphanumerics("".join(piece.text for line in lines for piece in line)) < _alphanumerics(end):
         notes.append([StyledPiece("not all of this can be rendered as Markdown: M shows it plain", "warning")])
     return [*notes, *lines]
 
@@ -112,8 +112,8 @@ def _end_of(text: str, most: int) -> tuple[int, str]:
         places = (text.find(mark, start, start + most // 2) for mark in ("\n\n", "\n", " "))
         start = next((place + 1 for place in places if place >= 0), start)
     is_code = len(_FENCE.findall(text, max(start - _FENCES_BEFORE, 0), start)) % 2 if start else 0
-    shown = safe(text[start:].replace("\r\n", "\n").expandtabs(_TAB), multiline=True)
-    return start, f"```\n{shown}" if is_code else shown
+    end = safe(text[start:].replace("\r\n", "\n").expandtabs(_TAB), multiline=True)
+    return start, f"```\n{end}" if is_code else end
 
 
 def _lines(text: str, width: int) -> list[Line]:

@@ -53,9 +53,9 @@ class WrappedPage:
 
     def matches(self, words: str) -> list[int]:
         """Return the rows in which some words begin, ascending; upper and lower case are the same."""
-        pattern, found = re.compile(re.escape(words), re.IGNORECASE), dict[int, None]()
+        pattern, match_rows = re.compile(re.escape(words), re.IGNORECASE), dict[int, None]()
         for line in self._lines:
             text = "".join(piece for piece, _ in line.head) + line.tail
             for match in pattern.finditer(text) if words else ():
-                found[line.row + bisect_right(line.starts, match.start()) - 1] = None
-        return [*found]
+                match_rows[line.row + bisect_right(line.starts, match.start()) - 1] = None
+        return [*match_rows]

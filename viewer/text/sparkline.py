@@ -61,18 +61,18 @@ def line(at: Sequence[int], end_ns: int | None, axis_ns: int, cells: int) -> str
     """
     if axis_ns <= 0:
         return ""
-    drawn = list(sparkline(at, cells, (0, axis_ns))) if at else []
-    return with_ends(drawn or [" "] * cells, (at[0], at[-1]) if at else None, end_ns, axis_ns)
+    signs = list(sparkline(at, cells, (0, axis_ns))) if at else []
+    return with_ends(signs or [" "] * cells, (at[0], at[-1]) if at else None, end_ns, axis_ns)
 
 
-def with_ends(drawn: list[str], outputs: tuple[int, int] | None, end_ns: int | None, axis_ns: int) -> str:
+def with_ends(signs: list[str], outputs: tuple[int, int] | None, end_ns: int | None, axis_ns: int) -> str:
     """Mark the first output, and the end unless it is in the cell of the last output."""
-    first, last = (cell(at_ns, axis_ns, len(drawn)) for at_ns in outputs) if outputs else (len(drawn), -1)
-    end = -1 if end_ns is None else cell(end_ns, axis_ns, len(drawn))
-    for place, sign in ((first, FIRST), *([(end, END)] if end > last else [])):
-        if place < len(drawn) and drawn[place] == " ":
-            drawn[place] = sign
-    return "".join(drawn).rstrip(" ")
+    first_cell, last_cell = (cell(at_ns, axis_ns, len(signs)) for at_ns in outputs) if outputs else (len(signs), -1)
+    end = -1 if end_ns is None else cell(end_ns, axis_ns, len(signs))
+    for place, sign in ((first_cell, FIRST), *([(end, END)] if end > last_cell else [])):
+        if place < len(signs) and signs[place] == " ":
+            signs[place] = sign
+    return "".join(signs).rstrip(" ")
 
 
 def scale_ns(longest_ns: int) -> int:
@@ -119,27 +119,27 @@ def _minutes(ns: int) -> str:
 
 def day_axis(axis_ns: int, cells: int, began_ns: int) -> str:
     """Draw an axis whose ticks are round times of day: it begins at `began_ns`, in ns since midnight."""
-    fitting = (step for step in _CLOCK_STEPS_NS if step * cells >= axis_ns * (len(_time_of_day(0, step)) + 3))
-    step = next(fitting, _CLOCK_STEPS_NS[-1])
+    steps = (step for step in _CLOCK_STEPS_NS if step * cells >= axis_ns * (len(_time_of_day(0, step)) + 3))
+    step = next(steps, _CLOCK_STEPS_NS[-1])
     return _ticks(axis_ns, cells, began_ns, step, lambda ns: _time_of_day(ns, step))
 
 
-def _ticks(axis_ns: int, cells: int, start_ns: int, step: int, written: Callable[[int], str]) -> str:
+def _ticks(axis_ns: int, cells: int, start_ns: int, step: int, time_of: Callable[[int], str]) -> str:
     """Draw a tick at each multiple of a step on an axis that begins at `start_ns`, with its time if there is room."""
-    drawn = ""
+    axis = ""
     for at in range(-(-start_ns // step) * step, start_ns + max(axis_ns, 0) + 1, step):
         place = (at - start_ns) * cells // axis_ns if axis_ns > 0 else 0
-        label = f"{TICK}{written(at)}"
-        if len(drawn) <= place and place + len(label) <= cells:
-            drawn += " " * (place - len(drawn)) + label
-    return drawn
+        label = f"{TICK}{time_of(at)}"
+        if len(axis) <= place and place + len(label) <= cells:
+            axis += " " * (place - len(axis)) + label
+    return axis
 
 
 def _time_of_day(ns: int, step_ns: int) -> str:
     """Return a time of day as precise as steps of it need."""
-    seconds, rest = divmod(ns, 10**9)
+    seconds, fraction_ns = divmod(ns, 10**9)
     hours, minutes = divmod(seconds // 60, 60)
-    fraction = f".{rest // 10**6:03}" if step_ns < 10**9 else ""
+    fraction = f".{fraction_ns // 10**6:03}" if step_ns < 10**9 else ""
     return f"{hours % 24:02}:{minutes:02}:{seconds % 60:02}{fraction}"
 
 
@@ -148,9 +148,9 @@ def unit_ns(gaps: Iterable[int]) -> int:
 
     It is within `UNITS_NS`: of a stream with hardly any gap but a stall, that is no unit.
     """
-    known = sorted(gap for gap in gaps if gap > 0)
+    lengths = sorted(gap for gap in gaps if gap > 0)
     least, most = UNITS_NS
-    return min(max(known[(len(known) - 1) // 2] if known else 0, least), most)
+    return min(max(lengths[(len(lengths) - 1) // 2] if lengths else 0, least), most)
 
 
 def height(gap_ns: int, rows: int, unit_ns: int) -> int:

@@ -86,10 +86,10 @@ UNKNOWN: Final = Axis()
 
 
 def axis(lengths_ns: Iterable[int]) -> Axis:
-    known = [length for length in lengths_ns if length > 0]
-    if not known:
+    lengths = [length for length in lengths_ns if length > 0]
+    if not lengths:
         return UNKNOWN
-    shortest, longest = min(known), max(known)
+    shortest, longest = min(lengths), max(lengths)
     return Axis(rounded(longest), shortest if longest > _WIDE_RANGE * shortest else None)
 
 
@@ -99,14 +99,14 @@ def rounded(ns: int) -> int:
     return next(size for step in _ROUND if (size := round(step * decade)) >= ns)
 
 
-def drawn(bar: Bar, axis: Axis | None, cells: int, ending: str) -> list[tuple[str, Phase]]:
+def draw(bar: Bar, axis: Axis | None, cells: int, ending: str) -> list[tuple[str, Phase]]:
     """Draw a bar in at most `cells` cells, then the sign of its ending; on its own axis if there is none."""
     room = cells - len(ending)
     axis = Axis(max(bar.end_ns, 1)) if axis is None else axis
     if room < 1 or not axis.length_ns:
         return []
-    drawn = signs(bar, lambda at_ns: axis.cell(at_ns, room), range(max(axis.cell(bar.end_ns, room), 1)))
-    return joined([*drawn, (ending, "end")])
+    line = signs(bar, lambda at_ns: axis.cell(at_ns, room), range(max(axis.cell(bar.end_ns, room), 1)))
+    return joined([*line, (ending, "end")])
 
 
 def joined(signs: Iterable[Sign]) -> list[tuple[str, Phase]]:
@@ -118,39 +118,39 @@ def signs(bar: Bar, cell: Callable[[int], int], seen: range) -> list[Sign]:
 
     A stall has its length where there is room.
     """
-    drawn: list[Sign] = [(SIGNS["wait"], "wait")] * len(seen)
+    line: list[Sign] = [(SIGNS["wait"], "wait")] * len(seen)
     end = max(cell(bar.end_ns), cell(0) + 1)
     for phase, begin_ns, end_ns in bar.phases:
-        first = min(cell(begin_ns), end - 1)
-        last = min(max(min(cell(end_ns), end), first + 1), seen.stop) - seen.start
-        first = max(first - seen.start, 0)
-        if first < last:
+        start = min(cell(begin_ns), end - 1)
+        stop = min(max(min(cell(end_ns), end), start + 1), seen.stop) - seen.start
+        start = max(start - seen.start, 0)
+        if start < stop:
             label = formatting.duration(end_ns - begin_ns) if phase == "stall" else ""
-            text = _first_fitting(last - first - 2, f" {label} ", label) if label else ""
-            drawn[first:last] = [(sign, phase) for sign in f"{text:{SIGNS[phase]}^{last - first}}"]
-    return drawn
+            text = _first_that_fits(stop - start - 2, f" {label} ", label) if label else ""
+            line[start:stop] = [(sign, phase) for sign in f"{text:{SIGNS[phase]}^{stop - start}}"]
+    return line
 
 
 def head(title: str, axis: Axis | None, cells: int) -> str:
     """Return the line above bars: a title, the ticks of the axis with their times, and its length at the right."""
     if axis is None:
-        return _first_fitting(cells, f"{title}, each on its own scale", f"{title}: own scale", "own scale")
+        return _first_that_fits(cells, f"{title}, each on its own scale", f"{title}: own scale", "own scale")
     if not axis.length_ns:
         return title[:cells]
     length = f"{scale(axis.length_ns)}{TICK}"
     kind = "" if axis.bend_ns is None else "log "
-    named = _first_fitting(cells - len(length) - 1, f"{title} {kind}", kind)
-    line = list(f"{named.ljust(cells - len(length))}{length}"[:cells])
+    heading = _first_that_fits(cells - len(length) - 1, f"{title} {kind}", kind)
+    line = list(f"{heading.ljust(cells - len(length))}{length}"[:cells])
     for at_ns in _ticks(axis, cells):
         label = f"{TICK}{scale(at_ns)}"
         place = axis.cell(at_ns, cells - 1)
-        around = slice(max(place - 1, 0), place + len(label) + 1)
-        if not "".join(line[around]).strip() and place + len(label) < cells - len(length):
+        neighbours = slice(max(place - 1, 0), place + len(label) + 1)
+        if not "".join(line[neighbours]).strip() and place + len(label) < cells - len(length):
             line[place : place + len(label)] = label
     return "".join(line)
 
 
-def _first_fitting(cells: int, *texts: str) -> str:
+def _first_that_fits(cells: int, *texts: str) -> str:
     return next((text for text in texts if len(text) <= cells), "")
 
 

@@ -72,7 +72,7 @@ class WrappedText:
     def _following(self, start: int) -> int | None:
         """Return the start of the line after the one from `start`; None if that is the last."""
         text = self.text
-        room = start + self._fitting(start)
+        room = start + self._line_length(start)
         feed = text.find("\n", start, room + 1)
         if feed >= 0:
             return feed + 1
@@ -83,13 +83,13 @@ class WrappedText:
             space = text.rfind(" ", start + 1, space)
         return space + 1 if space > 0 else room
 
-    def _fitting(self, start: int) -> int:
+    def _line_length(self, start: int) -> int:
         """Return the number of characters from an offset that fit into a line: whole graphemes, one at least."""
         piece = self.text[start : start + self.width + 1]
         if piece.isascii():
             return min(len(piece), self.width)
         if not are_graphemes(piece):
-            return self._fitting_graphemes(start)
+            return self._grapheme_length(start)
         used = 0
         for at, sign in enumerate(safe(piece, multiline=True)):  # as it will be shown
             used += get_character_cell_size(sign)
@@ -97,19 +97,19 @@ class WrappedText:
                 return max(at, 1)
         return len(piece)
 
-    def _fitting_graphemes(self, start: int) -> int:
+    def _grapheme_length(self, start: int) -> int:
         most = start + _CHARACTERS_PER_CELL * self.width + LONGEST_GRAPHEME
         piece = safe(self.text[start:most], multiline=True)
-        used = fitting = 0
+        used = length = 0
         for end in grapheme_ends(piece):
-            used += cell_len(piece[fitting:end])
+            used += cell_len(piece[length:end])
             is_whole = end < len(piece) or most >= len(self.text)
-            if fitting and (used > self.width or not is_whole):
+            if length and (used > self.width or not is_whole):
                 break
-            fitting = end
+            length = end
             if piece[end - 1] == "\n":
                 break
-        return fitting
+        return length
 
 
 def wrapped(text: str, width: int) -> list[str]:
@@ -126,8 +126,8 @@ def tail(parts: Iterable[tuple[str, str, int]], width: int, height: int) -> list
     """
     lines: list[tuple[str, str]] = []
     for kind, text, length in parts:
-        shown = text[_tail_start(text, length, width * height) : length]
-        lines += [(kind, line) for line in wrapped(shown, width)]
+        end = text[_tail_start(text, length, width * height) : length]
+        lines += [(kind, line) for line in wrapped(end, width)]
     return lines[-height:] if height > 0 else []
 
 
@@ -146,9 +146,9 @@ def _with_bases(text: str) -> str:
     """
     if text.isascii():
         return text
-    pairs = zip("\n" + text, text, strict=False)
     return "".join(
-        _CIRCLE + sign if before in " \n" and unicodedata.category(sign) in _MARKS else sign for before, sign in pairs
+        _CIRCLE + sign if previous in " \n" and unicodedata.category(sign) in _MARKS else sign
+        for previous, sign in zip("\n" + text, text, strict=False)
     )
 
 

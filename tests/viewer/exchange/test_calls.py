@@ -87,7 +87,7 @@ def test_the_table_of_events_has_index_size_and_payload_in_hex() -> None:
 
 
 def told(transcript: Transcript) -> list[tuple[str, str, bytes]]:
-    return [(node.label, node.shown, transcript.data[node.start : node.end]) for node in tree.of(transcript, 0)[1:]]
+    return [(node.label, node.text, transcript.data[node.start : node.end]) for node in tree.of(transcript, 0)[1:]]
 
 
 def test_an_opaque_message_is_taken_apart_to_its_payload() -> None:

@@ -28,8 +28,8 @@ def transcript(connection: Connection) -> Transcript:
 
 def test_the_event_comes_first_and_then_its_lines_and_values(transcript: Transcript) -> None:
     nodes = tree.of(transcript, 1)
-    assert nodes[0].shown.startswith("(read 1, bytes ")
-    assert [(node.depth, node.label, node.shown) for node in nodes[1:]] == [
+    assert nodes[0].text.startswith("(read 1, bytes ")
+    assert [(node.depth, node.label, node.text) for node in nodes[1:]] == [
         (1, "data", "object"), (2, "id", '"r1"'), (2, "object", '"chat.completion.chunk"'),
         (2, "model", '"gpt-x-2026"'), (2, "choices", "array"), (3, "[0]", "object"), (4, "index", "0"),
         (4, "delta", "object"), (5, "content", '"Hel"'), (4, "finish_reason", "null"),
@@ -42,17 +42,17 @@ def test_each_part_has_its_bytes(transcript: Transcript) -> None:
 
 
 def test_comments_and_bare_lines_are_taken_apart_too(transcript: Transcript, connection: Connection) -> None:
-    assert [(node.label, node.shown) for node in tree.of(transcript, 2)][1:] == [("comment", "keep-alive")]
+    assert [(node.label, node.text) for node in tree.of(transcript, 2)][1:] == [("comment", "keep-alive")]
     limited = Transcript(queries.observed(connection, queries.find(connection, LIMITED))[2])
     nodes = tree.of(limited, 0)
-    assert nodes[0].shown.startswith("(read 0, bytes 0–")
+    assert nodes[0].text.startswith("(read 0, bytes 0–")
     assert [node.label for node in nodes][1:4] == ["(no field)", "error", "message"]
 
 
 def told(body: bytes, event: int = 0) -> list[tuple[str, str, bytes]]:
     transcript = Transcript(decode(FACTS, [], body))
     nodes = tree.of(transcript, event)[1:]
-    return [(node.label, node.shown, transcript.data[node.start : node.end]) for node in nodes]
+    return [(node.label, node.text, transcript.data[node.start : node.end]) for node in nodes]
 
 
 def test_malformed_event_has_the_reason_and_its_place_instead_of_values() -> None:
@@ -80,4 +80,4 @@ def test_a_value_printed_over_several_lines_is_one() -> None:
 
 def test_truncated_body_is_shown_in_lines() -> None:
     assert [node.label for node in tree.of_body(b'{"a": 1}')] == ["body", "", "a"]
-    assert [node.shown for node in tree.of_body(b'{"a": 1')][1:] == ['{"a": 1']
+    assert [node.text for node in tree.of_body(b'{"a": 1')][1:] == ['{"a": 1']

@@ -63,7 +63,7 @@ def test_divergence_of_ten_million_characters_quotes_only_its_context() -> None:
     found = diff.divergence(f"{same}A{'x' * 1000}", f"{same}B")
     assert found is not None
     assert found.at == len(same)
-    assert found.before == same[-CONTEXT:]
+    assert found.shared == same[-CONTEXT:]
     assert (len(found.a), found.b) == (CONTEXT, "B")
     assert (found.is_cut, found.more_a, found.more_b) == (True, 601, 0)
 

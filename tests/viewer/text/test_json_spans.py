@@ -37,7 +37,7 @@ def test_the_bytes_of_a_value_are_that_value(value: object, plain: bool) -> None
 
 def test_invalid_json_gives_the_values_that_could_be_read() -> None:
     nodes = json_spans.scan(b'{"a": 1, "b": [tru')
-    assert [(node.label, node.shown) for node in nodes] == [("", "object"), ("a", "1"), ("b", "array"), ("[0]", "tru")]
+    assert [(node.label, node.text) for node in nodes] == [("", "object"), ("a", "1"), ("b", "array"), ("[0]", "tru")]
     assert json_spans.scan(b"") == []
 
 

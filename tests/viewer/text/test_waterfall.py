@@ -9,12 +9,12 @@ MS = 1_000_000
 
 
 def text(bar: Bar, axis: Axis | None, cells: int, ending: str = "✓") -> str:
-    return "".join(part for part, _ in waterfall.drawn(bar, axis, cells, ending))
+    return "".join(part for part, _ in waterfall.draw(bar, axis, cells, ending))
 
 
 def test_a_bar_has_its_wait_its_reasoning_its_content_and_its_end() -> None:
     bar = Bar(10 * S, first_ns=2 * S, answer_ns=5 * S, thought_ns=3 * S, last_ns=9 * S)
-    assert waterfall.drawn(bar, Axis(20 * S), 21, "✓") == [
+    assert waterfall.draw(bar, Axis(20 * S), 21, "✓") == [
         ("░░", "wait"), ("▓▓▓", "reasoning"), ("████", "content"), ("░", "wait"), ("✓", "end"),
     ]  # fmt: skip
 

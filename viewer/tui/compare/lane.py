@@ -67,7 +67,7 @@ class LanePane(Toned):
     def show_parting(self, head: str, status: Sequence[cells.Part], divergence: Divergence, own: str) -> None:
         """Show the first difference of the texts instead: the end of the common part, and the rest of this text."""
         self._head, self._status = head, status
-        self._parting = (f"{'…' if divergence.is_cut else ''}{divergence.before}", own)
+        self._parting = (f"{'…' if divergence.is_cut else ''}{divergence.shared}", own)
         self._lines = None
         self.refresh()
 

@@ -82,7 +82,7 @@ class TreePane(Pane):
             ("  " * node.depth + ("▾ " if has_parts else "  "), self.look("muted")),
             (node.label, self.look("accent" if has_parts else "plain")),
             (" : " if node.depth else " ", self.look("muted")),
-            (node.shown, self.look("muted" if has_parts else "plain")),
+            (node.text, self.look("muted" if has_parts else "plain")),
         ]
 
 

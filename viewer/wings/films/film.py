@@ -171,7 +171,7 @@ class _Take:
         drawn = waterfall.Bar(now_ns, first_ns, answer_ns, thought_ns or None, last_ns, stalls)
         how = state(self.row)
         ending = how.sign if at_ns >= lane.end_ns else ""
-        shown = waterfall.drawn(drawn, axis, cells, ending or " ")
+        shown = waterfall.draw(drawn, axis, cells, ending or " ")
         return [(text, how.tone if phase == "end" else waterfall.TONES[phase]) for text, phase in shown]
 
 
