@@ -164,7 +164,7 @@ def _memory() -> float:
 def play(path: Path, result: Path) -> None:
     """Play the stream of a tape in this terminal."""
     TimedScreen.result = result
-    ViewerApp(path, opened=lambda: TimedScreen(1)).run()
+    ViewerApp(path, first_screen=lambda: TimedScreen(1)).run()
 
 
 def replay(path: Path, result: Path) -> None:

@@ -53,7 +53,7 @@ async def _viewer_at_the_stall(tape: Path) -> str:
         stalled = connection.exec_driver_sql(
             "SELECT exchanges.no FROM exchanges JOIN exchange_metrics USING (id) ORDER BY max_gap_ms DESC LIMIT 1"
         ).scalar_one()
-    app = ViewerApp(tape, SYSTEM, opened=lambda: InspectorScreen(stalled, None))
+    app = ViewerApp(tape, SYSTEM, first_screen=lambda: InspectorScreen(stalled, None))
     async with app.run_test(size=_CELLS) as pilot:
         await pilot.pause(1)
         await pilot.press("right_curly_bracket")

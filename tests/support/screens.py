@@ -42,7 +42,7 @@ class Stage(ViewerApp):
     """The viewer with one screen over its list; `filtering.sql` are the filters that the screen applied."""
 
     def __init__(self, tape: Path, screen: Callable[[], Screen[Any]], watch: Watch, *, ascii: bool = False) -> None:
-        super().__init__(tape, watch.clock, opened=screen, ascii=ascii)
+        super().__init__(tape, watch.clock, first_screen=screen, ascii=ascii)
         self.watch = watch
         self.filters: list[str] = []
         self.toasts: list[str] = []

@@ -128,7 +128,7 @@ def _show(
     place: "Place",
     filter_text: str,
     follow: bool,
-    opened: "Callable[[], Screen[Any]] | None",
+    first_screen: "Callable[[], Screen[Any]] | None",
     selected: int | None,
     thresholds: Thresholds,
     no_mouse: bool,
@@ -149,7 +149,7 @@ def _show(
         config=configured,
         filter_text=filter_text,
         follow=follow,
-        opened=opened,
+        first_screen=first_screen,
         selected=selected,
         ascii=ascii or not terminals.has_utf8(),
     )

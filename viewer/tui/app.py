@@ -103,21 +103,21 @@ class ViewerApp(App[int]):
         *,
         filter_text: str = "",
         follow: bool = False,
-        opened: Callable[[], Screen[Any]] | None = None,
+        first_screen: Callable[[], Screen[Any]] | None = None,
         selected: int | None = None,
         place: Place | None = None,
         limits: Thresholds = DEFAULTS,
         config: Config | None = None,
         ascii: bool = False,
     ) -> None:
-        """Show the list, filtered and followed, with the cursor on the exchange `selected`, and over it `opened`.
+        """Show the list, filtered and followed, with the cursor on the exchange `selected`, below the `first_screen`.
 
         `limits` are those of the verdicts, `config` is the configuration. The source at a `place` is listed
         instead of the tape, and opened exchanges are copied from it to the tape.
         """
         super().__init__()
         self.tape = TapeReader(tape)
-        self.listed: Reader = self.tape if place is None or place.file == tape else SourceReader(place)
+        self.list_reader: Reader = self.tape if place is None or place.file == tape else SourceReader(place)
         self.clock = clock
         self.lag = Lag(clock)
         self.limits = limits
@@ -125,12 +125,12 @@ class ViewerApp(App[int]):
         self.ascii = ascii
         self.failure: WiretapeError | None = None
         self._streams = StreamsScreen(filter_text, follow=follow, selected=selected)
-        self._first = opened
+        self._first_screen = first_screen
         self._config = config or Config()
         self._warnings = set[str]()
         self._away: Worker[None] | None = None
         self._has_crashed = False
-        self._kept = contextlib.ExitStack()
+        self._cleanup = contextlib.ExitStack()
         self._ending: asyncio.Task[None] | None = None
         self._typed_ahead = keys.TypedAhead(self)
         for theme in themes.THEMES:
@@ -155,7 +155,7 @@ class ViewerApp(App[int]):
 
     def on_terminal_driver_background(self, message: TerminalDriver.Background) -> None:
         if self.follows_terminal:
-            self.theme = themes.NAMES[message.found]
+            self.theme = themes.NAMES[message.color_scheme]
 
     def on_terminal_driver_gone(self) -> None:
         self._end(signal.SIGHUP)
@@ -166,11 +166,11 @@ class ViewerApp(App[int]):
             with contextlib.suppress(RuntimeError, ValueError):  # not in the main thread
                 asyncio.get_running_loop().add_signal_handler(number, self._end, number)
         self.set_keymap(self._config.keys)
-        first = None if self._first is None else self._first()
-        is_covered = first is not None and not first.is_modal
+        first_screen = None if self._first_screen is None else self._first_screen()
+        is_covered = first_screen is not None and not first_screen.is_modal
         self.push_screen(_ListPlaceholder(self._streams) if is_covered else self._streams)
-        if first is not None:
-            self.push_screen(first)
+        if first_screen is not None:
+            self.push_screen(first_screen)
         self.call_after_refresh(self._check_keys)
         self.call_after_refresh(_enable_gc)
         self.set_timer(_LOADED_S, self._freeze)
@@ -212,9 +212,9 @@ class ViewerApp(App[int]):
     def on_unmount(self) -> None:
         self._typed_ahead.stop()
         self.tape.close()
-        self.listed.close()
+        self.list_reader.close()
         self.decoders.close()
-        self._kept.close()
+        self._cleanup.close()
 
     async def on_event(self, event: Event) -> None:
         """Hold back a key until the one before it has finished."""
@@ -267,7 +267,7 @@ class ViewerApp(App[int]):
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return the filters that every line passes last: no colours, and ASCII only, if the options are set."""
         greys = (Monochrome, NoColor) if self.no_color else ()  # Textual's own answer to NO_COLOR is shades of grey
-        filters = [one for one in super().get_line_filters() if not isinstance(one, greys)]
+        filters = [line_filter for line_filter in super().get_line_filters() if not isinstance(line_filter, greys)]
         return [*filters, *[themes.WITHOUT_COLORS] * self.no_color, *[ASCII] * self.ascii]
 
     def handle_bindings_clash(self, clashed_bindings: set[Binding], node: DOMNode) -> None:
@@ -330,25 +330,25 @@ class ViewerApp(App[int]):
         from wiretape.viewer.tui.dialogs import menus
 
         if not self.screen.is_modal:
-            self.push_screen(menus.copy_menu(self, self._shown.copies(), self.screen))
+            self.push_screen(menus.copy_menu(self, self._acting_screen.copies(), self.screen))
 
     def action_export_menu(self) -> None:
         from wiretape.viewer.tui.dialogs import menus, offers
 
         if not self.screen.is_modal:
-            self.push_screen(menus.export_menu(self, offers.possible(self._shown.exports())))
+            self.push_screen(menus.export_menu(self, offers.possible(self._acting_screen.exports())))
 
     def action_browse(self) -> None:
         """Write the page of this screen's exchanges, and open it in the browser."""
         from wiretape.viewer.tui.dialogs import offers
         from wiretape.viewer.tui.dialogs.menus import browse
 
-        exports = (arguments for _, arguments in offers.possible(self._shown.exports()))
+        exports = (arguments for _, arguments in offers.possible(self._acting_screen.exports()))
         page = next((arguments for arguments in exports if arguments[-2:] == ["--format", "html"]), None)
         if page is None:
             self.notify("there is no page of this")
         else:
-            self.run_worker(browse(self.screen, page, self._kept))
+            self.run_worker(browse(self.screen, page, self._cleanup))
 
     def open_outside(self, program: Callable[..., Awaitable[str | None]], screen: Screen[Any]) -> None:
         if not self._is_away:
@@ -366,7 +366,7 @@ class ViewerApp(App[int]):
         self.notify(self.theme, title="theme", markup=False, timeout=2)
 
     @property
-    def _shown(self) -> Any:
+    def _acting_screen(self) -> Any:
         """The screen; `check_action` ensures that it has the methods that an action needs."""
         return self.screen
 
@@ -410,14 +410,14 @@ def report_crash(error: BaseException | None, clock: Clock) -> str:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.touch(mode=0o600)  # a traceback may quote recorded text
         path.write_text("".join(traceback.format_exception(error)) if error else "", "utf-8", "backslashreplace")
-        where = f"The traceback is in {path}"
+        outcome = f"The traceback is in {path}"
     except OSError as failure:
-        where = f"The traceback could not be kept: {path}: {failure.strerror}"
+        outcome = f"The traceback could not be kept: {path}: {failure.strerror}"
     return "\n".join(
         (
             "wiretape: the viewer broke. This is a fault of wiretape, not of the tape; the tape was only read.",
             f"  {safe(type(error).__name__)}: {safe(str(error))[:200]}",
-            safe(where),
+            safe(outcome),
             "It may quote recorded text: look it through before you hand it on.",
             "Everything else goes on: 'wiretape ls' and 'wiretape show' read the same tape.",
         )

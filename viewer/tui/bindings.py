@@ -19,7 +19,7 @@ GROUPS: Final[tuple[str, ...]] = ("on this screen", "playing", "the playhead", "
 class Action:
     """An action: its name, its keys, its meaning, the method that it calls, and its word in the last line, if any.
 
-    Without a method it is that of its name. `shown` stands for the keys in the last line.
+    Without a method it is that of its name. `key_display` stands for the keys in the last line.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Action:
     group: Group = "on this screen"
     word: str = ""
     call: str = ""
-    shown: str | None = None
+    key_display: str | None = None
 
     def on(self, meaning: str, word: str | None = None) -> "Action":
         """Return the action with its meaning on one screen, and perhaps another word."""
@@ -42,7 +42,7 @@ class Action:
             self.call or self.name,
             self.word or self.meaning,
             show=bool(self.word),
-            key_display=self.shown,
+            key_display=self.key_display,
             priority=self.name == "interrupt",
             tooltip=self.meaning,
             id=self.name,
@@ -61,7 +61,7 @@ HELP: Final = Action(
 BACK: Final = Action("back", "escape", "undo one step, then back", "everywhere", call="app.back")
 LEAVE: Final = Action("leave", "q", "back a screen; from the first, quit", "everywhere", "back", "app.leave")
 
-_OPEN: Final = Action("open", "enter", "open the item under the cursor", word="open", shown="enter")
+_OPEN: Final = Action("open", "enter", "open the item under the cursor", word="open", key_display="enter")
 _FILTER: Final = Action("filter", "slash", "type a filter (search, find)", word="filter")
 _VIEWS: Final = Action("views", "apostrophe", "saved views")
 _ORDER: Final = Action("order", "o", "order by a column (sort)", word="order")
@@ -72,7 +72,7 @@ _VIEW: Final = Action("view", "v", "the next view of it")
 _ZOOM: Final = Action("zoom", "z", "each timeline on its own scale, or all on one (zoom)")
 _GROUP: Final = Action("group", "b", "group by the next field", word="group")
 _ALL: Final = Action("all", "a", "all, or one after the other")
-_PLAY: Final = Action("play", "space", "play or pause", "playing", "play", shown="space")
+_PLAY: Final = Action("play", "space", "play or pause", "playing", "play", key_display="space")
 _PLAY_STALL: Final = Action("play_stall", "p", "play the stall: from 3 s before it to 1 s after", "playing")
 _ERRORS: Final = Action("errors", "e", "errors only, or all again", word="errors")
 _TIMES: Final = Action("times", "T", "times in the next format")
@@ -143,11 +143,11 @@ LANES: Final = (
         "half of the time around the cursor (zoom)",
         word="zoom",
         call="scale(True)",
-        shown="+ -",
+        key_display="+ -",
     ),
     Action("wider", "minus", "twice the time (zoom out)", call="scale(False)"),
     _GROUP.on("lanes by the next label, or by model", "by label"),
-    Action("later", "L,shift+right", "half a screen later", word="pan", call="pan(1)", shown="H L"),
+    Action("later", "L,shift+right", "half a screen later", word="pan", call="pan(1)", key_display="H L"),
     Action("earlier", "H,shift+left", "half a screen earlier", call="pan(-1)"),
     LEAVE,
 )  # fmt: skip
@@ -260,12 +260,12 @@ FILTER_LINE: Final = (
     Action("complete", "tab", "take the chosen completion, or the first", word="complete"),
     Action("choose", "down", "next completion, or filter", word="choose", call="choose(1)"),
     Action("recall", "up", "choose up, or the filter before", word="earlier", call="choose(-1)"),
-    Action("submit", "enter", "take the chosen completion, or apply", word="apply", shown="enter"),
+    Action("submit", "enter", "take the chosen completion, or apply", word="apply", key_display="enter"),
     replace(BACK, meaning="leave the filter as it was", word="cancel", call="abandon"),
 )
 """The line in which a filter is typed."""
 
 
-def known() -> dict[str, Action]:
-    listed: Iterable[Action] = (action for actions in SCREENS.values() for action in actions)
-    return {action.name: action for action in (*listed, *FILTER_LINE, *APPLICATION, *TERMINAL)}
+def by_name() -> dict[str, Action]:
+    of_screens: Iterable[Action] = (action for actions in SCREENS.values() for action in actions)
+    return {action.name: action for action in (*of_screens, *FILTER_LINE, *APPLICATION, *TERMINAL)}

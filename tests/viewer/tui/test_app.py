@@ -55,7 +55,7 @@ def test_the_keys_of_all_screens_open_their_menus(tape: Path) -> None:
 
 def test_another_screen_opens_a_list_that_leads_back_to_it(tape: Path) -> None:
     async def steps() -> None:
-        app = ViewerApp(tape, Watch().clock, opened=lambda: StatsScreen(""))
+        app = ViewerApp(tape, Watch().clock, first_screen=lambda: StatsScreen(""))
         async with app.run_test(size=(120, 40)) as pilot:
             below = await wait_for(pilot, lambda: isinstance(app.screen, StatsScreen) and app.screen)
             for key in ("escape", "q"):
@@ -104,7 +104,7 @@ def test_the_list_under_a_screen_that_is_opened_first_is_loaded_on_the_way_back_
     tape: Path,
 ) -> None:
     async def steps() -> None:
-        app = ViewerApp(tape, Watch().clock, opened=lambda: StatsScreen(""))
+        app = ViewerApp(tape, Watch().clock, first_screen=lambda: StatsScreen(""))
         async with app.run_test(size=(120, 40)) as pilot:
             await wait_for(pilot, lambda: isinstance(app.screen, StatsScreen))
             assert not any(isinstance(screen, StreamsScreen) for screen in app.screen_stack)

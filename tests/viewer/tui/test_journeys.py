@@ -69,7 +69,7 @@ def test_a_fault_of_the_viewer_is_reported_in_five_lines_and_kept_in_a_file(tape
     program = (
         "import sys; from pathlib import Path; from wiretape.viewer.tui.app import ViewerApp\n"
         "def broken(): raise RuntimeError('odd \\x1b]0;title\\x07 [/x]')\n"
-        f"app = ViewerApp(Path({str(tape)!r}), opened=broken); sys.exit(app.run() or app.return_code)"
+        f"app = ViewerApp(Path({str(tape)!r}), first_screen=broken); sys.exit(app.run() or app.return_code)"
     )
     with Terminal(["-c", program], 200, environment={"XDG_STATE_HOME": str(tmp_path)}) as terminal:
         assert terminal.ended() == 1
@@ -92,7 +92,7 @@ from wiretape.viewer.tui.app import ViewerApp
 def broken():
     raise RuntimeError("odd")
 
-app = ViewerApp(Path(sys.argv[1]), Clock(wall_ns=lambda: 7 * 10**6), opened=broken)
+app = ViewerApp(Path(sys.argv[1]), Clock(wall_ns=lambda: 7 * 10**6), first_screen=broken)
 sys.exit(app.run() or app.return_code)
 """
 

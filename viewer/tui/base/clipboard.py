@@ -28,13 +28,13 @@ def copy(app: App[Any], label: str, text: str, instead: str = "") -> None:
     data, path = text.encode("utf-8", "replace"), save(text)
     if len(data) <= MOST:
         app.copy_to_clipboard(data.decode())
-        where = "the terminal's clipboard" + (f" and {path}" if path is not None else "")
-        app.notify(f"{safe(label)}: {counted(len(text), 'character')}, to {where}", markup=False)
+        destination = "the terminal's clipboard" + (f" and {path}" if path is not None else "")
+        app.notify(f"{safe(label)}: {counted(len(text), 'character')}, to {destination}", markup=False)
         return
-    where = f"only to {path}" if path is not None else "not copied"
+    destination = f"only to {path}" if path is not None else "not copied"
     hint = f"{instead} gives them" if instead else "x exports them"
     limit = f"{len(data):,} bytes are more than a terminal's clipboard takes ({MOST:,})"
-    app.notify(f"{safe(label)}: {limit}: {where}. {hint}", severity="warning", markup=False)
+    app.notify(f"{safe(label)}: {limit}: {destination}. {hint}", severity="warning", markup=False)
 
 
 def save(text: str) -> Path | None:

@@ -38,10 +38,10 @@ _STEPS: Final = 10_000
 
 
 class Host(Protocol):
-    """The application, as a screen sees it: `listed` is the tape, or the source from which it is filled."""
+    """The application, as a screen sees it: `list_reader` reads the tape, or the source from which it is filled."""
 
     tape: "TapeReader"
-    listed: "Reader"
+    list_reader: "Reader"
     clock: Clock
     lag: Lag
     limits: Thresholds
@@ -101,7 +101,7 @@ class Superseded(Exception):
 
 @dataclass(eq=False, slots=True)
 class _Question:
-    ask: "Callable[[Browsed], Any]"
+    function: "Callable[[Browsed], Any]"
     key: str | None
     answer: "asyncio.Future[Any]"
 
@@ -116,23 +116,23 @@ class Reader:
         self.place, self.name = place, place.name
         self._questions: queue.SimpleQueue[_Question | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="tape", daemon=True)
-        self._opened = contextlib.ExitStack()
+        self._cleanup = contextlib.ExitStack()
         self._source: Browsed | None = None
         self._newest: dict[str, _Question] = {}
-        self._running: _Question | None = None
+        self._current: _Question | None = None
         self._closed = False
 
     async def read(self, question: "Callable[[Browsed], T]", key: str | None = None) -> T:
         """Answer a question. Raise `WiretapeError`, or `Superseded` after a newer one with its key."""
         if self._closed:
             raise Superseded
-        waiting = _Question(question, key, asyncio.get_running_loop().create_future())
+        pending = _Question(question, key, asyncio.get_running_loop().create_future())
         if key is not None:
-            self._newest[key] = waiting
+            self._newest[key] = pending
         if not self._thread.is_alive():
             self._thread.start()
-        self._questions.put(waiting)
-        return cast(T, await waiting.answer)
+        self._questions.put(pending)
+        return cast(T, await pending.answer)
 
     def close(self) -> None:
         """Close the tape; a question that is being answered is abandoned, and is not waited for if it goes on."""
@@ -147,38 +147,38 @@ class Reader:
         self._disconnect()
 
     def _answer(self, question: _Question) -> Any:
-        self._running = question
+        self._current = question
         try:
             if self._is_stale():
                 raise Superseded
-            return self._asked(question.ask)
+            return self._evaluate(question.function)
         except WiretapeError as error:
             if self._is_stale():
                 raise Superseded from error
             self._disconnect()
             raise
         finally:
-            self._running = None
-            self._rest()
+            self._current = None
+            self._release_locks()
 
-    def _rest(self) -> None:
+    def _release_locks(self) -> None:
         """Release the locks of the last question."""
 
     def _is_stale(self) -> bool:
         """Return True if the running question was superseded; SQLite calls it repeatedly."""
-        question = self._running
+        question = self._current
         if question is None:
             return False
         is_replaced = question.key is not None and self._newest[question.key] is not question
         return self._closed or is_replaced or question.answer.cancelled()
 
-    def _asked(self, ask: "Callable[[Browsed], Any]") -> Any:
+    def _evaluate(self, function: "Callable[[Browsed], Any]") -> Any:
         raise NotImplementedError
 
     def _disconnect(self) -> None:
         self._source = None
         with contextlib.suppress(WiretapeError):  # it was reported when the question failed
-            self._opened.close()
+            self._cleanup.close()
 
 
 class TapeReader(Reader):
@@ -195,13 +195,13 @@ class TapeReader(Reader):
         """Answer a question about the tape's connection, as `read` does."""
         return await self.read(lambda source: question(source.tape("bodies")), key)
 
-    def _asked(self, ask: "Callable[[Browsed], Any]") -> Any:
+    def _evaluate(self, function: "Callable[[Browsed], Any]") -> Any:
         from wiretape.viewer.source.tape import queries
 
         with queries.explained(self.path):
-            return ask(self._connected())
+            return function(self._connected())
 
-    def _rest(self) -> None:
+    def _release_locks(self) -> None:
         if self._source is not None and (connection := self._source.tape("bodies")).in_transaction():
             connection.rollback()  # an open one would keep the writer's log from being reset
 
@@ -214,7 +214,7 @@ class TapeReader(Reader):
         if self._source is not None and file != self._file:
             self._disconnect()
         if self._source is None:
-            self._source = self._opened.enter_context(self.place.opened())
+            self._source = self._cleanup.enter_context(self.place.opened())
             driver: Any = self._source.tape("bodies").connection.driver_connection
             driver.set_progress_handler(self._is_stale, _STEPS)
             self._file = file
@@ -224,11 +224,11 @@ class TapeReader(Reader):
 class SourceReader(Reader):
     """The reader of a source whose exchanges are opened elsewhere; a question that was begun is answered."""
 
-    def _rest(self) -> None:
+    def _release_locks(self) -> None:
         if self._source is not None:
             self._source.release()
 
-    def _asked(self, ask: "Callable[[Browsed], Any]") -> Any:
+    def _evaluate(self, function: "Callable[[Browsed], Any]") -> Any:
         if self._source is None:
-            self._source = self._opened.enter_context(self.place.opened())
-        return ask(self._source)
+            self._source = self._cleanup.enter_context(self.place.opened())
+        return function(self._source)

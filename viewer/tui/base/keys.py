@@ -38,10 +38,10 @@ def _exists(key: str) -> bool:
 
 def mistakes(key_map: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the errors of a key map: unknown names of actions, and keys that do not exist."""
-    known = bindings.known()
+    actions = bindings.by_name()
     for name, keys in key_map.items():
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
+        if name not in actions:
+            near = difflib.get_close_matches(name, actions, 1)
             yield name, f"{safe(name)} under [keys] is no action{f': did you mean {near[0]}?' if near else ''}"
         elif not all(_exists(key.strip()) for key in keys.split(",")):
             yield name, f"{safe(name)} = {safe(keys)}: there is no such key; write x, X, f5, ctrl+x, space, pageup, …"
@@ -63,7 +63,7 @@ class TypedAhead:
 
     def __init__(self, app: App[Any]) -> None:
         self._app = app
-        self._waiting: deque[Key] = deque()
+        self._queue: deque[Key] = deque()
         self._next: Key | None = None
         self._settling: asyncio.Task[None] | None = None
 
@@ -79,13 +79,13 @@ class TypedAhead:
         if is_passed_on:
             self._next = None
         else:
-            self._waiting.append(event)
+            self._queue.append(event)
         if self._settling is None:
             self._settling = asyncio.create_task(self._pass_on())
         return not is_passed_on
 
     def stop(self) -> None:
-        self._waiting.clear()
+        self._queue.clear()
         if self._settling is not None:
             self._settling.cancel()
 
@@ -93,23 +93,23 @@ class TypedAhead:
         while True:
             with contextlib.suppress(ScreenStackError):  # the application ends
                 await self._settle()
-            if not self._waiting:
+            if not self._queue:
                 self._settling = None
                 return
-            self._next = self._waiting.popleft()
+            self._next = self._queue.popleft()
             self._app.post_message(self._next)
 
     async def _settle(self) -> None:
         app = self._app
         for turn in range(_MOST_ROUNDS):
-            before = app.screen, app.focused
+            focus = app.screen, app.focused
             for node in (app, *list((app.focused or app.screen).ancestors_with_self)):
                 done = asyncio.Event()
                 if node.call_later(done.set):
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(_GONE_SECONDS):
                             await done.wait()
-            if turn >= _ROUNDS - 1 and (app.screen, app.focused) == before:
+            if turn >= _ROUNDS - 1 and (app.screen, app.focused) == focus:
                 break
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_HELD_SECONDS):

@@ -82,23 +82,23 @@ class TerminalDriver(LinuxDriver):
     class Background(Message):
         """The terminal has told its background."""
 
-        found: background.Background
+        color_scheme: background.Background
 
     def __init__(self, app: Any, **settings: Any) -> None:
         super().__init__(app, **settings)
         self._lag: Lag = app.lag
         self._canvas = Canvas()
-        self._waiting = bytearray()
+        self._unsent = bytearray()
         self._is_gone = False
         self._is_drawing = False
         self._terminal: int | None = None
         self._is_own = False
-        self._running: asyncio.AbstractEventLoop | None = None
+        self._main_loop: asyncio.AbstractEventLoop | None = None
         self._look: asyncio.TimerHandle | None = None
 
     def start_application_mode(self) -> None:
         """Open the terminal, switch to the alternate screen, and draw all that was drawn before."""
-        self._running = asyncio.get_running_loop()
+        self._main_loop = asyncio.get_running_loop()
         self._terminal, self._is_own = open_nonblocking(2)
         self._canvas.forget()
         super().start_application_mode()  # type: ignore[no-untyped-call]
@@ -110,7 +110,7 @@ class TerminalDriver(LinuxDriver):
 
     def stop_application_mode(self) -> None:
         """Restore the terminal; what still waits is dropped, except for the rest of a sequence that was cut in two."""
-        self._waiting[:] = cut_short(self._waiting)
+        self._unsent[:] = cut_short(self._unsent)
         self._is_drawing = False
         self._lag.end()
         self.write(_REORDERED)
@@ -129,27 +129,27 @@ class TerminalDriver(LinuxDriver):
     def write(self, data: str) -> None:
         """Draw, and send control sequences; drawing done while another program has the terminal is sent later."""
         if threading.current_thread() is not threading.main_thread():
-            if self._running is not None:
-                self._running.call_soon_threadsafe(self.write, data)
+            if self._main_loop is not None:
+                self._main_loop.call_soon_threadsafe(self.write, data)
             return
         if self._terminal is not None:
             with contextlib.suppress(OSError):  # it has no size: keep the last one
                 self._canvas.resize(*os.get_terminal_size(self._terminal))
-        others = self._canvas.take(data)
+        sequences = self._canvas.take(data)
         if self._terminal is not None:
-            self._waiting += others.encode("utf-8", "replace")
+            self._unsent += sequences.encode("utf-8", "replace")
             self._send()
 
     def run_input_thread(self) -> None:
         """Read keys and answers; where there is nothing to read from any more, the terminal is gone."""
-        parser, answers = XTermParser(self._debug), background.Answers()
+        parser, reader = XTermParser(self._debug), background.Answers()
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         with contextlib.suppress(OSError):
             while not self.exit_event.is_set():
                 has_more = bool(select.select([self.fileno], [], [], _PAUSE_SECONDS)[0])
-                keys, told = answers.split(decode(os.read(self.fileno, _READ_BYTES)) if has_more else "")
-                for found in told:
-                    self.send_message(self.Background(found))
+                keys, answers = reader.split(decode(os.read(self.fileno, _READ_BYTES)) if has_more else "")
+                for answer in answers:
+                    self.send_message(self.Background(answer))
                 # The parser itself would wait for the rest of a sequence once more.
                 events = parser.feed(keys) if has_more or keys != _ESCAPE else [Key("escape", _ESCAPE)]
                 for event in (*(events if keys else ()), *parser.tick()):
@@ -159,14 +159,14 @@ class TerminalDriver(LinuxDriver):
 
     def _send(self) -> None:
         """Send pending data, then the changes since; continue when the terminal can take more."""
-        loop, terminal = self._running, self._terminal
+        loop, terminal = self._main_loop, self._terminal
         if loop is None or terminal is None or self._is_gone:
             return
         if self._is_drawing and self._canvas.is_behind:
             self._lag.begin()
         try:
-            while self._waiting or self._has_next_frame():
-                del self._waiting[: os.write(terminal, self._waiting[:_PIECE_BYTES])]
+            while self._unsent or self._has_next_frame():
+                del self._unsent[: os.write(terminal, self._unsent[:_PIECE_BYTES])]
         except BlockingIOError:
             loop.add_writer(terminal, self._send)
         except OSError:
@@ -176,38 +176,38 @@ class TerminalDriver(LinuxDriver):
 
     def _has_next_frame(self) -> bool:
         if self._is_drawing:
-            self._waiting += self._canvas.changes().encode("utf-8", "replace")
-        if not self._waiting:
+            self._unsent += self._canvas.changes().encode("utf-8", "replace")
+        if not self._unsent:
             self._lag.end()
-        return bool(self._waiting)
+        return bool(self._unsent)
 
     def _drain(self) -> None:
         deadline = asyncio.get_running_loop().time() + _DRAIN_SECONDS
         self._send()
-        while self._waiting and self._terminal is not None and not self._is_gone:
+        while self._unsent and self._terminal is not None and not self._is_gone:
             seconds = deadline - asyncio.get_running_loop().time()
             if seconds <= 0:
                 break
             select.select([], [self._terminal], [], seconds)
             self._send()
-        self._waiting.clear()
+        self._unsent.clear()
 
     def _watch(self) -> None:
         """Look every second whether there still is a terminal: outside its session, no signal says so."""
-        if self._running is None or self._terminal is None:
+        if self._main_loop is None or self._terminal is None:
             return
         poll = select.poll()
         poll.register(self._terminal, 0)
         if poll.poll(0):
             self._hang_up()
         else:
-            self._look = self._running.call_later(_LOOK_SECONDS, self._watch)
+            self._look = self._main_loop.call_later(_LOOK_SECONDS, self._watch)
 
     def _unwatch(self) -> None:
         if self._look is not None:
             self._look.cancel()
-        if self._running is not None and self._terminal is not None:
-            self._running.remove_writer(self._terminal)
+        if self._main_loop is not None and self._terminal is not None:
+            self._main_loop.remove_writer(self._terminal)
 
     def _hang_up(self) -> None:
         if not self._is_gone:
@@ -216,9 +216,9 @@ class TerminalDriver(LinuxDriver):
             self.send_message(self.Gone())
 
 
-def cut_short(waiting: bytes | bytearray) -> bytes:
+def cut_short(unsent: bytes | bytearray) -> bytes:
     """Return the rest of the sequence or text that output stopped in, and the end of its frame: colours, sync mode."""
-    return bytes(waiting).partition(b"\x1b")[0] + _FRAME_END
+    return bytes(unsent).partition(b"\x1b")[0] + _FRAME_END
 
 
 def open_nonblocking(descriptor: int) -> tuple[int, bool]:

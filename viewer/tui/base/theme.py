@@ -32,9 +32,9 @@ _CURSORS: Final = (
 
 def _mixed(key: str, plain: str, muted: str, cursor: str, **grounds: str) -> dict[str, str]:
     """Return the colours whose contrast would be too low if Textual mixed them: muted texts, cursors, backgrounds."""
-    own = {"footer-key-foreground": key, "block-cursor-foreground": plain, "block-cursor-text-style": "none"}
-    own |= {f"{name}-muted": ground for name, ground in grounds.items()}
-    return {**own, **dict.fromkeys(_MUTED, muted), **dict.fromkeys(_CURSORS, cursor)}
+    colors = {"footer-key-foreground": key, "block-cursor-foreground": plain, "block-cursor-text-style": "none"}
+    colors |= {f"{name}-muted": ground for name, ground in grounds.items()}
+    return {**colors, **dict.fromkeys(_MUTED, muted), **dict.fromkeys(_CURSORS, cursor)}
 
 
 DARK: Final = Theme(
@@ -166,14 +166,14 @@ class ThemeStyles(Vertical):
         """The styles by their names; all empty before the container is shown."""
         if self._styles:
             return self._styles
-        named = styles(self)
-        named |= {name: behind(self, f"style--{name}") for name in _GROUNDS}
-        named |= {name: Style(color=style(self, f"style--{name}").color) for name in _TEXTS}
-        named["thought"] += Style(italic=True)
-        named["hot"] += Style(underline=True)
-        if named["ground"]:
-            self._styles = named
-        return named
+        looks = styles(self)
+        looks |= {name: behind(self, f"style--{name}") for name in _GROUNDS}
+        looks |= {name: Style(color=style(self, f"style--{name}").color) for name in _TEXTS}
+        looks["thought"] += Style(italic=True)
+        looks["hot"] += Style(underline=True)
+        if looks["ground"]:
+            self._styles = looks
+        return looks
 
     def _renew(self) -> None:
         self._styles.clear()

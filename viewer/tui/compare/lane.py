@@ -54,20 +54,20 @@ class LanePane(Toned):
         """Return the number of lines that texts take, at most `most`."""
         return len(wrap.tail(((part.kind, part.text, part.length) for part in parts), max(self.room - 1, 1), most))
 
-    def show(self, head: str, status: Sequence[cells.Part], parts: Sequence[LanePart], running: bool) -> None:
-        """Show a lane: its head, its status and its texts; `running`: it has not ended."""
-        has_grown = self._parting is not None or (parts, running) != (self._parts, self._moving)
+    def show(self, head: str, status: Sequence[cells.Part], parts: Sequence[LanePart], is_running: bool) -> None:
+        """Show a lane: its head, its status and its texts; `is_running`: it has not ended."""
+        has_grown = self._parting is not None or (parts, is_running) != (self._parts, self._moving)
         has_changed = has_grown or (head, status) != (self._head, self._status)
-        self._head, self._status, self._parts, self._moving, self._parting = head, status, parts, running, None
+        self._head, self._status, self._parts, self._moving, self._parting = head, status, parts, is_running, None
         if has_grown:
             self._lines = None
         if has_changed:
             self.refresh()
 
-    def show_parting(self, head: str, status: Sequence[cells.Part], divergence: Divergence, own: str) -> None:
+    def show_parting(self, head: str, status: Sequence[cells.Part], divergence: Divergence, remainder: str) -> None:
         """Show the first difference of the texts instead: the end of the common part, and the rest of this text."""
         self._head, self._status = head, status
-        self._parting = (f"{'…' if divergence.is_cut else ''}{divergence.shared}", own)
+        self._parting = (f"{'…' if divergence.is_cut else ''}{divergence.shared}", remainder)
         self._lines = None
         self.refresh()
 
@@ -92,10 +92,10 @@ class LanePane(Toned):
         if self._parting is not None:
             return diff.parted(*self._parting, width, height)
         lines = wrap.tail(((part.kind, part.text, part.length) for part in self._parts), width, height)
-        drawn: list[list[Piece]] = [[line] for line in lines] or [[]]
+        pieces: list[list[Piece]] = [[line] for line in lines] or [[]]
         if self._moving:
-            drawn[-1].append(("caret", CARET))
-        return drawn
+            pieces[-1].append(("caret", CARET))
+        return pieces
 
 
 class ScoreTable(Toned):
@@ -111,9 +111,9 @@ class ScoreTable(Toned):
     def render_line(self, y: int) -> Strip:
         """Draw the names, A, B or the difference."""
         parts: list[cells.Part] = [(f" {_SIDES[y]:<{_SIDE - 1}}", "strong")]
-        for one in ranking.fitting(self.scores, self.size.width - _SIDE) if self.scores else ():
-            text = (one.label, one.a, one.b, one.difference)[y]
+        for score in ranking.fitting(self.scores, self.size.width - _SIDE) if self.scores else ():
+            text = (score.label, score.a, score.b, score.difference)[y]
             parts.append(
-                (f"{text:>{one.width}} ", "muted" if y == 0 else "success" if one.better == y - 1 else "plain")
+                (f"{text:>{score.width}} ", "muted" if y == 0 else "success" if score.better == y - 1 else "plain")
             )
         return self.drawn(parts, None if y else theme.style(self, "scores--titles"))

@@ -58,34 +58,34 @@ class Side:
         self.lane: Lane | None = None
         self.trouble: str | None = None
         self._clock, self._fails = host.clock, fails
-        self._known: DetailRow | None = None
+        self._lane_row: DetailRow | None = None
 
     @property
     def row(self) -> DetailRow:
         """Its row when its lane was made; of a running one with its duration, of a lost one an orphan's."""
-        assert self._known is not None
-        if self._known.outcome != "open":
-            return self._known
-        outcome: Standing = "orphan" if self.pulse.died else self._known.outcome
-        return dataclasses.replace(self._known, duration_ms=self.pulse.end_ns / 1e6, outcome=outcome)
+        assert self._lane_row is not None
+        if self._lane_row.outcome != "open":
+            return self._lane_row
+        outcome: Standing = "orphan" if self.pulse.died else self._lane_row.outcome
+        return dataclasses.replace(self._lane_row, duration_ms=self.pulse.end_ns / 1e6, outcome=outcome)
 
     def take(self) -> bool:
         """Make a lane of the data read; return True if anything has changed."""
-        known, opened = self.loader.known, self.loader.opened
-        if known is None or opened is None:
+        facts, exchange = self.loader.facts, self.loader.opened
+        if facts is None or exchange is None:
             return False
         lane, runs = self.lane, self.pulse.runs
-        is_same = lane is not None and lane.transcript is opened.transcript and lane.is_live == runs
-        if is_same and self._known == known.row:
+        is_same = lane is not None and lane.transcript is exchange.transcript and lane.is_live == runs
+        if is_same and self._lane_row == facts.row:
             return False
-        self._known = known.row
-        first_ns = units.ns(known.row.others["ttf_byte_ms"])
-        self.lane = Lane(opened.transcript, self.pulse.end_ns, first_ns, is_live=runs)
+        self._lane_row = facts.row
+        first_ns = units.ns(facts.row.others["ttf_byte_ms"])
+        self.lane = Lane(exchange.transcript, self.pulse.end_ns, first_ns, is_live=runs)
         return True
 
-    def _know(self, known: Known) -> None:
+    def _know(self, facts: Known) -> None:
         self.trouble = None
-        self.pulse.know(known.row.started_at, died=pages.is_dead(known, self._clock.wall_ns()))
+        self.pulse.know(facts.row.started_at, died=pages.is_dead(facts, self._clock.wall_ns()))
 
     def _fail(self, trouble: str) -> None:
         self.trouble = trouble
@@ -144,10 +144,10 @@ class CompareScreen(PlaybackScreen):
         """Return the texts to copy: the command for these figures, the ids, the texts, as soon as each is known."""
         if not (ids := self._ids):
             return []
-        said = () if self._race is None else self._race.texts
-        texts = [(f"text of {name}", text) for name, text in zip("AB", said, strict=False)]
-        named = [(f"id of {name}", id) for name, id in zip("AB", ids, strict=True)]
-        return [("command", offers.command(host(self).tape.place, "compare", *ids)), *named, *texts]
+        answers = () if self._race is None else self._race.texts
+        texts = [(f"text of {name}", text) for name, text in zip("AB", answers, strict=False)]
+        ids_by_name = [(f"id of {name}", id) for name, id in zip("AB", ids, strict=True)]
+        return [("command", offers.command(host(self).tape.place, "compare", *ids)), *ids_by_name, *texts]
 
     def exports(self) -> list[tuple[str, list[str]]]:
         """Return the exports: both exchanges, their chunks, their reads."""
@@ -155,13 +155,13 @@ class CompareScreen(PlaybackScreen):
             return []
         exported = offers.arguments(host(self).tape.place, "export", *ids)
         tables = [(f"{table} of both", [*exported, "--table", table]) for table in ("chunks", "reads", "texts")]
-        named = ("HAR", "har"), ("page", "html"), ("GIF", "gif"), ("asciicast", "asciicast")
-        formats = [(f"{name} of both", [*exported, "--format", of]) for name, of in named]
+        names = ("HAR", "har"), ("page", "html"), ("GIF", "gif"), ("asciicast", "asciicast")
+        formats = [(f"{name} of both", [*exported, "--format", of]) for name, of in names]
         return [("both exchanges", exported), *tables, *formats]
 
     @property
     def _ids(self) -> list[str]:
-        ids = [side.loader.known.row.id for side in self._sides if side.loader.known is not None]
+        ids = [side.loader.facts.row.id for side in self._sides if side.loader.facts is not None]
         return ids if len(ids) == len(self._numbers) else []
 
     def action_align(self) -> None:
@@ -288,8 +288,8 @@ class CompareScreen(PlaybackScreen):
         if (race := self._race) is not None:
             room = self.size.height - _FIXED - _STRIPS
             texts = (
-                pane.rows_of(one.parts(len(one.transcript)), room // 2 - 2)
-                for pane, one in zip(self._panes, race.lanes, strict=True)
+                pane.rows_of(lane.parts(len(lane.transcript)), room // 2 - 2)
+                for pane, lane in zip(self._panes, race.lanes, strict=True)
             )
             rows = 0 if self._parted else room - 2 - max(*texts, _LEAST_TEXT)
             self._strips.styles.height = _STRIPS + (rows if rows >= _LEAST_CURVES else 0)
@@ -307,8 +307,8 @@ class CompareScreen(PlaybackScreen):
             head = f"{name} {row.id[:_SHORT_ID]} {formatting.line(row.model)}"
             parting = self._divergence
             if self._parted and parting is not None:
-                same = diff.description(parting, race.texts[at])
-                pane.show_parting(head, [(same, "muted")], parting, (parting.a, parting.b)[at])
+                agreement = diff.description(parting, race.texts[at])
+                pane.show_parting(head, [(agreement, "muted")], parting, (parting.a, parting.b)[at])
                 continue
             stands = status(
                 lane,
@@ -334,7 +334,7 @@ class CompareScreen(PlaybackScreen):
     def _show_title(self) -> None:
         a, b = (side.trouble for side in self._sides)
         if a or b:
-            trouble = a if a == b else " · ".join(f"{name}: {one}" for name, one in (("A", a), ("B", b)) if one)
+            trouble = a if a == b else " · ".join(f"{name}: {text}" for name, text in (("A", a), ("B", b)) if text)
             self._head.show([("compare", "strong"), (f" · {trouble}", "error")])
         elif self._race is not None:
             self._head.show([("compare", "strong"), (self._title(self._race), "plain")])

@@ -60,18 +60,18 @@ class RankedTable(CursorTable):
     def show(self, entries: Sequence[RankedExchange], by: str | None, *, reverse: bool = False) -> None:
         selected = self.selected
         self._entries, self._by, self._reverse = entries, by, reverse
-        places = [at for at, one in enumerate(entries) if selected is not None and one.no == selected.no]
+        places = [at for at, entry in enumerate(entries) if selected is not None and entry.no == selected.no]
         self.go_to(places[0] if places else self.cursor)
 
     def render_line(self, y: int) -> Strip:
         """Draw the titles with the axis, or an exchange."""
         entries, item = self._entries, self.top + y - 1
-        laid, axis = ranking.layout(entries, self.size.width - len(MARGIN)), ranking.axis_ns(entries)
+        columns, axis = ranking.layout(entries, self.size.width - len(MARGIN)), ranking.axis_ns(entries)
         if y == 0:
-            return self.drawn_titles(ranking.head(laid, self._by, axis, reverse=self._reverse))
+            return self.drawn_titles(ranking.head(columns, self._by, axis, reverse=self._reverse))
         if item >= self.count:
             return self.drawn([])
-        return self.drawn_item(item, ranking.line(entries[item], laid, ranking.best(entries), axis))
+        return self.drawn_item(item, ranking.line(entries[item], columns, ranking.best(entries), axis))
 
 
 class CompareManyScreen(Screen[None]):
@@ -87,9 +87,9 @@ class CompareManyScreen(Screen[None]):
     def __init__(self, numbers: Sequence[int]) -> None:
         super().__init__()
         self._numbers = tuple(numbers)
-        self._read: list[RankedExchange] = []
+        self._rows: list[RankedExchange] = []
         self._entries: list[RankedExchange] = []
-        self._known: dict[int, str] = {}
+        self._ids_by_number: dict[int, str] = {}
         self._version: Version | None = None
         self._by: str | None = None
         self._reverse = False
@@ -113,9 +113,9 @@ class CompareManyScreen(Screen[None]):
         if self._table.selected is None:
             return []
         id, ids, command = self._table.selected.row.id, self._ids, partial(offers.command, host(self).tape.place)
-        listed = command("ls", "-f", f"id:{','.join(ids)}", "--spark")
+        list_command = command("ls", "-f", f"id:{','.join(ids)}", "--spark")
         verbs = [(verb, command(verb, id)) for verb in ("show", "view")]
-        return [("id", id), *verbs, ("all ids", "\n".join(ids)), ("their list", listed)]
+        return [("id", id), *verbs, ("all ids", "\n".join(ids)), ("their list", list_command)]
 
     def exports(self) -> list[tuple[str, list[str]]]:
         """Return the exports: all exchanges, their chunks, their reads."""
@@ -150,10 +150,10 @@ class CompareManyScreen(Screen[None]):
 
     @property
     def _ids(self) -> list[str]:
-        return [one.row.id for one in self._entries]
+        return [entry.row.id for entry in self._entries]
 
     def _poll(self) -> None:
-        grows = any(one.row.outcome == "open" for one in self._read)
+        grows = any(entry.row.outcome == "open" for entry in self._rows)
         if grows and is_seen(self) and not self._is_reading:
             _: Worker[None] = self.run_worker(self._load, group="load")
 
@@ -162,7 +162,7 @@ class CompareManyScreen(Screen[None]):
         try:
             with ErrorReporter(self._fail):
                 version, entries = await host(self).tape.ask(self._question)
-                self._take(version, self._read if entries is None else entries)
+                self._take(version, self._rows if entries is None else entries)
         finally:
             self._is_reading = False
 
@@ -176,8 +176,9 @@ class CompareManyScreen(Screen[None]):
     def _take(self, version: "Version", entries: list[RankedExchange]) -> None:
         """Show the entries read; a number that belongs to another exchange now, on another tape, is gone."""
         self._version = version
-        self._read = [one for one in entries if self._known.setdefault(one.no, one.row.id) == one.row.id]
-        self._entries = [one.by_now(host(self).clock) for one in self._read]
+        ids = self._ids_by_number
+        self._rows = [entry for entry in entries if ids.setdefault(entry.no, entry.row.id) == entry.row.id]
+        self._entries = [entry.by_now(host(self).clock) for entry in self._rows]
         self._show()
 
     def _show(self) -> None:
@@ -186,11 +187,11 @@ class CompareManyScreen(Screen[None]):
         if not entries:
             self._fail(GONE)
             return
-        gone = len(self._numbers) - len(entries)
-        hosts = {formatting.line(formatting.host(one.row.upstream)) for one in entries}
+        missing_count = len(self._numbers) - len(entries)
+        hosts = {formatting.line(formatting.host(entry.row.upstream)) for entry in entries}
         by = "" if self._by is None else f" · by {LABELS[self._by]}"
         together = f" · all {hosts.pop()}" if len(hosts) == 1 else ""
-        missing = f" · {gone} more: not on the tape any more" if gone else ""
+        missing = f" · {missing_count} more: not on the tape any more" if missing_count else ""
         title = f" · {counted(len(entries), 'exchange')}{by}{together}"
         self._head.show([("compare", "strong"), (title, "plain"), (missing, "warning")])
 
@@ -200,8 +201,8 @@ class CompareManyScreen(Screen[None]):
 
 def comparison(numbers: Sequence[int]) -> Screen[None]:
     """Return the screen that compares exchanges, at least two: two race, more stand in a table."""
-    first, second, *more = numbers
-    return CompareManyScreen(list(numbers)) if more else CompareScreen(first, second)
+    a, b, *others = numbers
+    return CompareManyScreen(list(numbers)) if others else CompareScreen(a, b)
 
 
 def _description(row: ListRow) -> str:

@@ -26,8 +26,8 @@ class Entry:
     names: list[str] = field(default_factory=list)
 
     def matches(self, text: str) -> bool:
-        own = " ".join((*self.keys, *self.names, self.meaning)).lower()
-        return all(word in own for word in text.lower().split())
+        texts = " ".join((*self.keys, *self.names, self.meaning)).lower()
+        return all(word in texts for word in text.lower().split())
 
 
 class HelpScreen(Menu[None]):
@@ -46,7 +46,7 @@ class HelpScreen(Menu[None]):
         super().__init__()
         self._below = dict(bindings)
         self._entries: list[Entry] = []
-        self._shown: list[Entry | None] = []
+        self._options: list[Entry | None] = []
 
     def compose(self) -> ComposeResult:
         self._entries = entries(self.app, self._below)
@@ -64,36 +64,37 @@ class HelpScreen(Menu[None]):
     def _list(self) -> None:
         text = self.query_one(Input).value
         options: list[Option] = []
-        self._shown = []
-        width = max(len(" ".join(one.keys)) for one in self._entries)
-        for group, found in groupby((entry for entry in self._entries if entry.matches(text)), lambda one: one.group):
+        self._options = []
+        width = max(len(" ".join(entry.keys)) for entry in self._entries)
+        matches = (entry for entry in self._entries if entry.matches(text))
+        for group, group_entries in groupby(matches, lambda entry: entry.group):
             options.append(Option(paint.content(group, "bold $text-accent"), disabled=True))
-            self._shown.append(None)
-            for entry in found:
+            self._options.append(None)
+            for entry in group_entries:
                 options.append(Option(paint.content(f"  {' '.join(entry.keys):>{width}}  {entry.meaning}")))
-                self._shown.append(entry)
+                self._options.append(entry)
         if not options:
             options = [Option(paint.content(f"no action for '{text}' on this screen"), disabled=True)]
         self.options.clear_options()
         self.options.add_options(options)
-        self.options.highlighted = 1 if self._shown else None
+        self.options.highlighted = 1 if self._options else None
 
     def choose(self, at: int) -> None:
-        entry = self._shown[at] if at < len(self._shown) else None
+        entry = self._options[at] if at < len(self._options) else None
         if entry is not None and self.finish(None):
             self.app.call_later(self.app.run_action, entry.bound.binding.action, entry.bound.node)
 
 
 def entries(app: App[object], bindings: Mapping[str, ActiveBinding]) -> list[Entry]:
     """Return the actions of some bindings, each with all of its keys, in their groups."""
-    found: dict[str, Entry] = {}
+    entries_by_id: dict[str, Entry] = {}
     for bound in bindings.values():
         binding = bound.binding
         if binding.id is None or binding.group is None or binding.system or not bound.enabled:
             continue
-        entry = found.setdefault(binding.id, Entry(binding.group.description, binding.tooltip, bound))
+        entry = entries_by_id.setdefault(binding.id, Entry(binding.group.description, binding.tooltip, bound))
         # The current keys, one by one: a binding's own display text covers all of its keys.
-        shown = app.get_key_display(binding.with_key(binding.key))
-        entry.keys.append("enter" if binding.key == "enter" else shown)
+        key_text = app.get_key_display(binding.with_key(binding.key))
+        entry.keys.append("enter" if binding.key == "enter" else key_text)
         entry.names.append(binding.key)
-    return sorted(found.values(), key=lambda entry: GROUPS.index(entry.group))
+    return sorted(entries_by_id.values(), key=lambda entry: GROUPS.index(entry.group))

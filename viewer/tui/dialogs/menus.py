@@ -181,8 +181,9 @@ def _row(entry: Entry, width: int) -> Table:
     row = Table.grid(padding=(0, 2, 0, 0))
     row.add_column(width=width, no_wrap=True)
     row.add_column(overflow="fold")
-    shown = formatting.line(entry.description)
-    row.add_row(Text(safe(entry.label)), Text(shown if shown.startswith("wiretape ") else clipped(shown, _SHOWN)))
+    description = formatting.line(entry.description)
+    is_command = description.startswith("wiretape ")
+    row.add_row(Text(safe(entry.label)), Text(description if is_command else clipped(description, _SHOWN)))
     return row
 
 
@@ -190,9 +191,10 @@ def copy_menu(app: App[Any], copies: Sequence[Copy], screen: Screen[Any] | None 
     """Return the menu of texts to copy; the text of a `screen` is offered to the user's pager and editor, too."""
     entries = [Entry(label, *_copying(app, label, text)) for label, text in copies]
     if screen is not None and outside.has_page(screen):
-        opened = host(screen).open_outside
+        open_outside = host(screen).open_outside
         for name, program in (("pager", outside.show), ("editor", outside.edit)):
-            entries.append(Entry(name, f"the text of this screen, in your {name}", partial(opened, program, screen)))
+            description = f"the text of this screen, in your {name}"
+            entries.append(Entry(name, description, partial(open_outside, program, screen)))
     return ActionMenu("copy", entries)
 
 
@@ -208,11 +210,11 @@ def export_menu(app: App[Any], exports: Sequence[tuple[str, list[str]]]) -> Acti
 
 def _ask_and_export(app: App[Any], label: str, arguments: list[str]) -> None:
     """Ask for a file name, and run the command."""
-    named = _named(app.screen, arguments)
+    with_tape = _with_tape(app.screen, arguments)
 
     def export(name: str | None) -> None:
         if name is not None:
-            app.run_worker(_export(app.notify, [*named, "-o", os.path.expanduser(name)]))
+            app.run_worker(_export(app.notify, [*with_tape, "-o", os.path.expanduser(name)]))
 
     app.push_screen(AskScreen(f"{label}: write to", file_name(label, arguments), _no_file), export)
 
@@ -265,20 +267,20 @@ def _no_file(name: str) -> str | None:
     return "that is there already: another name, please" if os.path.lexists(os.path.expanduser(name)) else None
 
 
-def _named(screen: Screen[Any], arguments: Sequence[str]) -> list[str]:
+def _with_tape(screen: Screen[Any], arguments: Sequence[str]) -> list[str]:
     return [*arguments, *([] if "--db" in arguments else ["--db", str(host(screen).tape.path)])]
 
 
-async def browse(screen: Screen[Any], arguments: Sequence[str], kept: contextlib.ExitStack) -> None:
-    """Open a page in the browser; its file stays while `kept` is open."""
+async def browse(screen: Screen[Any], arguments: Sequence[str], cleanup: contextlib.ExitStack) -> None:
+    """Open a page in the browser; its file stays while `cleanup` is open."""
     notify = partial(screen.app.notify, title="page", markup=False)
     notify("opening it …")
     try:
-        told = await opening.open_page(host(screen).tape.path, _named(screen, arguments), kept)
+        message = await opening.open_page(host(screen).tape.path, _with_tape(screen, arguments), cleanup)
     except WiretapeError as error:
         notify(safe(str(error)), severity="error")
     else:
-        notify(safe(told), timeout=_READ_SECONDS)
+        notify(safe(message), timeout=_READ_SECONDS)
 
 
 async def _export(notify: Callable[..., None], arguments: Sequence[str]) -> None:
@@ -299,7 +301,7 @@ class ViewsMenu(Menu[str]):
         super().__init__()
         self._views: dict[str, str] = {}
         self._counts: dict[str, int] = {}
-        self._shown: list[str] = []
+        self._names: list[str] = []
         self._note = Static(paint.content(""), id="note")
 
     def compose(self) -> ComposeResult:
@@ -322,8 +324,8 @@ class ViewsMenu(Menu[str]):
         self._list()
         for name, text in self._views.items():
             with contextlib.suppress(Superseded, WiretapeError):  # a view without its count can be chosen as well
-                question = partial(_fitting_count, text=text, clock=host(self).clock)
-                self._counts[name] = await host(self).listed.read(question, "views")
+                question = partial(_match_count, text=text, clock=host(self).clock)
+                self._counts[name] = await host(self).list_reader.read(question, "views")
                 self._list()
 
     def on_input_changed(self) -> None:
@@ -331,16 +333,16 @@ class ViewsMenu(Menu[str]):
         self._list()
 
     def choose(self, at: int) -> None:
-        if at < len(self._shown):
-            self.finish(self._views[self._shown[at]])
+        if at < len(self._names):
+            self.finish(self._views[self._names[at]])
 
     def _list(self) -> None:
         typed, at = self.query_one(Input).value.strip(), self.options.highlighted
-        self._shown = _matching(self._views, typed)
+        self._names = _matching(self._views, typed)
         self.options.clear_options()
-        self.options.add_options([Option(self._line(name)) for name in self._shown])
-        self.options.display = bool(self._shown)
-        self.options.highlighted = min(at or 0, len(self._shown) - 1) if self._shown else None
+        self.options.add_options([Option(self._line(name)) for name in self._names])
+        self.options.display = bool(self._names)
+        self.options.highlighted = min(at or 0, len(self._names) - 1) if self._names else None
         self._note.update(self._help(typed))
 
     def _line(self, name: str) -> Content:
@@ -360,7 +362,7 @@ class ViewsMenu(Menu[str]):
             places = f"Write some into {config.LOCAL_FILE} of this directory{alternative}:"
             empty: Part = ("No view is saved yet. ", "strong")
             return content([empty, (f"{places}\n\n", "plain"), (_VIEW_EXAMPLES, "accent")])
-        if not self._shown:
+        if not self._names:
             return content([(f"no view for '{formatting.line(typed)}'", "muted")])
         return content([("enter: show it · esc: close · the numbers are how many exchanges fit", "muted")])
 
@@ -374,7 +376,7 @@ def _matching(views: dict[str, str], typed: str) -> list[str]:
     return sorted((name for name in views if any(scores[name])), key=lambda name: scores[name], reverse=True)
 
 
-def _fitting_count(source: "Source", text: str, clock: Clock) -> int:
+def _match_count(source: "Source", text: str, clock: Clock) -> int:
     from wiretape.viewer.query.parser import parse
     from wiretape.viewer.source.base import Selection
 

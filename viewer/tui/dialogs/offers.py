@@ -43,7 +43,7 @@ def command(place: Place, *words: str) -> str:
 
 def possible(exports: Sequence[tuple[str, list[str]]]) -> list[tuple[str, list[str]]]:
     """Return the exports, as (label, arguments), but those in formats of wings that this installation lacks."""
-    formats = {"sse", *(one.name for wing in contracts.built_in().values() for one in wing.exports)}
+    formats = {"sse", *(export.name for wing in contracts.built_in().values() for export in wing.exports)}
     return [
         (label, arguments)
         for label, arguments in exports
@@ -53,5 +53,5 @@ def possible(exports: Sequence[tuple[str, list[str]]]) -> list[tuple[str, list[s
 
 def part_command(place: Place, id: str, part: str) -> str:
     """Return the command that prints a part of an exchange, however long it is."""
-    verb, *rest = _PARTS.get(part, ("export", "--table", "texts"))
-    return command(place, verb, id, *rest)
+    verb, *options = _PARTS.get(part, ("export", "--table", "texts"))
+    return command(place, verb, id, *options)

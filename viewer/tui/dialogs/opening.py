@@ -28,16 +28,16 @@ _WAIT_SECONDS: Final = 3.0
 
 def is_reachable() -> bool:
     """Return True if a browser can be shown: it is named, or there is a display, which SSH has only if forwarded."""
-    named = any(os.environ.get(name) for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"))
-    return named or (sys.platform == "darwin" and not os.environ.get("SSH_CONNECTION"))
+    has_display = any(os.environ.get(name) for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"))
+    return has_display or (sys.platform == "darwin" and not os.environ.get("SSH_CONNECTION"))
 
 
-async def open_page(tape: Path, arguments: Sequence[str], kept: contextlib.ExitStack) -> str:
+async def open_page(tape: Path, arguments: Sequence[str], cleanup: contextlib.ExitStack) -> str:
     """Open the live page that an export's page would show a moment of, or else that page; return a message.
 
-    Files are private, and are removed when `kept` is closed. Raises `WiretapeError` if there is no page.
+    Files are private, and are removed when `cleanup` is closed. Raises `WiretapeError` if there is no page.
     """
-    file, is_live = await asyncio.to_thread(_prepared, tape, arguments, kept)
+    file, is_live = await asyncio.to_thread(_prepared, tape, arguments, cleanup)
     if not is_live:
         failed, line = await beside.run([*arguments, "--with-text", "-o", str(file)])
         if failed:
@@ -48,9 +48,9 @@ async def open_page(tape: Path, arguments: Sequence[str], kept: contextlib.ExitS
     return f"no browser here: the {kind} is {file}, which the viewer removes at its end"
 
 
-def _prepared(tape: Path, arguments: Sequence[str], kept: contextlib.ExitStack) -> tuple[Path, bool]:
+def _prepared(tape: Path, arguments: Sequence[str], cleanup: contextlib.ExitStack) -> tuple[Path, bool]:
     """Return the path of a private file, and True if it leads to a live page by now."""
-    file = kept.enter_context(private.directory("wiretape-page-", "pages")) / "page.html"
+    file = cleanup.enter_context(private.directory("wiretape-page-", "pages")) / "page.html"
     url = _live(tape, arguments)
     if url is not None:
         # Its address is a secret, and everybody on this machine sees the arguments of a browser.

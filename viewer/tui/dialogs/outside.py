@@ -111,12 +111,12 @@ async def _run(app: App[Any], variable: str, command: list[str], file: IO[bytes]
         return f"there is no program {safe(command[0])}: set {variable} to one that is there"
     try:
         with app.suspend():
-            return await _ended(command, file)
+            return await _run_until_end(command, file)
     except SuspendNotSupported:
         return "this terminal cannot be given to another program"
 
 
-async def _ended(command: list[str], file: IO[bytes] | None) -> str | None:
+async def _run_until_end(command: list[str], file: IO[bytes] | None) -> str | None:
     """Run a program until it ends; it is ended if the viewer ends before it."""
     program = safe(Path(command[0]).name)
     try:

@@ -50,7 +50,7 @@ class EventsPane(Pane):
         self._transcript: Transcript | None = None
         self._only: Sequence[int] = range(0)
         self._selected = UNKNOWN
-        self._drawn: LRUCache[tuple[int, int, bool], Strip] = LRUCache(_KEPT)
+        self._strips: LRUCache[tuple[int, int, bool], Strip] = LRUCache(_KEPT)
         self._limit_ns = 0
         self._times = Times()
         self._is_still = True
@@ -58,7 +58,7 @@ class EventsPane(Pane):
         self._note = ""
 
     @property
-    def shown(self) -> int:
+    def row_count(self) -> int:
         return len(self._only)
 
     def show(
@@ -77,15 +77,15 @@ class EventsPane(Pane):
         self._only = range(len(transcript)) if self.matches is None else self.matches
         self._selected = position - 1
         self._widths = events.widths(transcript, times)
-        self._drawn.clear()
+        self._strips.clear()
         self._lay_out()
         self.redraw()
 
     def move(self, position: int) -> None:
-        before, self._selected = self._row(self._selected), position - 1
+        previous, self._selected = self._row(self._selected), position - 1
         row = self._row(self._selected)
-        self.redraw((min(before, row), max(before, row)))
-        self.reveal(row, 2, ahead=before < row)
+        self.redraw((min(previous, row), max(previous, row)))
+        self.reveal(row, 2, ahead=previous < row)
 
     def beside(self, rows: int) -> int | None:
         """Return the event a number of rows below the selected one, or above it."""
@@ -95,7 +95,7 @@ class EventsPane(Pane):
         return self._only[max(0, min(row, len(self._only) - 1))]
 
     def on_resize(self, event: Resize) -> None:
-        self._drawn.clear()
+        self._strips.clear()
         self._lay_out()
         self.post_message(self.Resized())
 
@@ -110,8 +110,8 @@ class EventsPane(Pane):
 
     def titles(self) -> str:
         number, at, size, read = self._widths
-        way = "  " if self._transcript is not None and self._transcript.framing == "websocket" else ""
-        titles = f"{'#':>{number + 1}} {self._times.title:>{at}} {'Δ ms':>7}   {way}{'kind':<{_KIND}} "
+        arrow = "  " if self._transcript is not None and self._transcript.framing == "websocket" else ""
+        titles = f"{'#':>{number + 1}} {self._times.title:>{at}} {'Δ ms':>7}   {arrow}{'kind':<{_KIND}} "
         titles += f"{'B':>{size}} " if self.size.width >= _WIDE else ""
         return titles + (f"{'read':>{read}} " if self.size.width >= _MIDDLING else "") + "data"
 
@@ -119,7 +119,7 @@ class EventsPane(Pane):
         """Set off the selected event and show those after it, or, while it is played, only point at it."""
         if is_still != self._is_still:
             self._is_still = is_still
-            self._drawn.clear()
+            self._strips.clear()
             self.redraw()
 
     def behind(self, number: int) -> Style:
@@ -134,13 +134,13 @@ class EventsPane(Pane):
             return super().render_line(y)
         event = self._only[number]
         key = (event, (event > self._selected) - (event == self._selected), self.active)
-        strip = self._drawn.get(key)
+        strip = self._strips.get(key)
         if strip is None:
-            strip = self._drawn[key] = super().render_line(y)
+            strip = self._strips[key] = super().render_line(y)
         return strip
 
     def forget(self) -> None:
-        self._drawn.clear()
+        self._strips.clear()
         self.refresh()
 
     def line(self, number: int) -> Iterable[Part]:
@@ -156,7 +156,7 @@ class EventsPane(Pane):
         gap, glyph, gap_tone = events.gap(transcript, event)
         at = self._times.of(transcript, event)
         number_width, at_width, size_width, read_width = self._widths
-        drawn: list[Part] = [
+        parts: list[Part] = [
             (">" if event == self._selected else " ", self.look("accent")),
             (f"{event:>{number_width}} ", muted),
             (f"{at:>{at_width}} ", self.look("ghost" if to_come else "plain")),
@@ -164,15 +164,15 @@ class EventsPane(Pane):
             (f"{kind:<{_KIND}} ", tone),
         ]
         if arrow := transcript.arrow(event):
-            drawn.insert(-1, (f"{arrow} ", self.look("accent" if arrow == "→" else "muted")))
+            parts.insert(-1, (f"{arrow} ", self.look("accent" if arrow == "→" else "muted")))
         if self.size.width >= _WIDE:
-            drawn.append((f"{transcript.ends[event] - transcript.starts[event]:>{size_width}} ", muted))
+            parts.append((f"{transcript.ends[event] - transcript.starts[event]:>{size_width}} ", muted))
         if self.size.width >= _MIDDLING:
             read = transcript.reads[event]
-            drawn.append((f"{formatting.UNKNOWN if read == UNKNOWN else read:>{read_width}} ", muted))
+            parts.append((f"{formatting.UNKNOWN if read == UNKNOWN else read:>{read_width}} ", muted))
         if (transcript.gap_ns(event) or 0) > self._limit_ns > 0 and event not in transcript.sent:
-            drawn.append(("STALL ", self.look("error")))
-        return [*drawn, (events.summary(transcript, event), self.look("ghost") if to_come else tone)]
+            parts.append(("STALL ", self.look("error")))
+        return [*parts, (events.summary(transcript, event), self.look("ghost") if to_come else tone)]
 
     def _row(self, event: int) -> int:
         if isinstance(self._only, range):

@@ -43,7 +43,7 @@ class PagePane(Pane):
         super().__init__(id=id)
         self._make: Callable[[int], Iterable[Line]] = lambda _: ()
         self._sources: tuple[object, ...] = ()
-        self._page, self._found = WrappedPage(), -1
+        self._page, self._match_row = WrappedPage(), -1
 
     def show(self, make: Callable[[int], Iterable[Line]], *sources: object) -> None:
         """Show the lines of `make` for the pane's width, unless they were made from the same `sources` before."""
@@ -58,16 +58,16 @@ class PagePane(Pane):
         return [(" ", None), *((piece, self.look(tone)) for piece, tone in self._page.rows[number])]
 
     def behind(self, number: int) -> Style:
-        return self.look("lit" if number == self._found else "ground")
+        return self.look("lit" if number == self._match_row else "ground")
 
     def find(self, words: str, *, back: bool) -> str:
         """Show the next row with some words, or the one before, round the end. Return its place of how many, or ""."""
         rows = self._page.matches(words)
         if not rows:
             return ""
-        place = (bisect_left(rows, self._found) - 1 if back else bisect_right(rows, self._found)) % len(rows)
-        self._found = rows[place]
-        self.reveal(self._found, 2)
+        place = (bisect_left(rows, self._match_row) - 1 if back else bisect_right(rows, self._match_row)) % len(rows)
+        self._match_row = rows[place]
+        self.reveal(self._match_row, 2)
         self.redraw()
         return f"{place + 1} / {len(rows)}"
 
@@ -75,7 +75,7 @@ class PagePane(Pane):
         width = self.size.width - 3
         if width <= 0:
             return
-        self._page, self._found = WrappedPage(self._make(width), width), -1
+        self._page, self._match_row = WrappedPage(self._make(width), width), -1
         self.set_lines(len(self._page.rows))
         self.redraw()
 
@@ -88,7 +88,7 @@ class RequestPane(PagePane):
 
     def __init__(self) -> None:
         super().__init__("request")
-        self._known: Known | None = None
+        self._facts: Known | None = None
         self._turn: Turn | None = None
         self._turn_state: tuple[object, ...] = ()
         self._is_folded, self._match = True, ""
@@ -110,8 +110,8 @@ class RequestPane(PagePane):
         """The title above the pane, with the place of the words that were found."""
         return f"request · {'as sent' if self.is_as_sent else 'messages (v: as sent)'}{self._match}"
 
-    def show_known(self, known: Known) -> None:
-        self._known = known
+    def show_facts(self, facts: Known) -> None:
+        self._facts = facts
         self._write()
 
     def show_turn(self, turn: Turn) -> None:
@@ -120,9 +120,9 @@ class RequestPane(PagePane):
 
     def want_turn(self) -> None:
         """Ask for the reading of the request, and again when more of it is known."""
-        if self._known is None:
+        if self._facts is None:
             return
-        row, request = self._known.row, self._known.request
+        row, request = self._facts.row, self._facts.request
         if (state := (request.size, row.outcome, row.content, row.tool_calls)) != self._turn_state:
             self._turn_state = state
             self.post_message(self.TurnWanted())
@@ -146,11 +146,11 @@ class RequestPane(PagePane):
         return place
 
     def _write(self) -> None:
-        known, turn = self._known, self._turn
-        if known is None:
+        facts, turn = self._facts, self._turn
+        if facts is None:
             return
         if self.is_as_sent:
-            self.show(lambda _: request_lines(known), known)
+            self.show(lambda _: request_lines(facts), facts)
         elif turn is None:
             self.show(lambda _: [[("reading …", "muted")]])
         else:
@@ -158,24 +158,24 @@ class RequestPane(PagePane):
             self.show(lambda width: conversation.lines(turn, Folding(width, remedy), "3 shows it"), turn, remedy)
 
 
-def copies(place: Place, known: Known, opened: OpenedExchange | None, decoded: Decoding, position: int) -> list[Copy]:
+def copies(place: Place, facts: Known, exchange: OpenedExchange | None, decoded: Decoding, position: int) -> list[Copy]:
     """Return the texts to copy as (label, text): the id, equivalent commands, the texts, the event."""
-    row, command = known.row, functools.partial(offers.part_command, place, known.row.id)
+    row, command = facts.row, functools.partial(offers.part_command, place, facts.row.id)
     verb = "show" if place.supports("bodies") else "view"
     copies: list[Copy] = [("id", row.id), ("command", offers.command(place, verb, row.id))]
-    texts = [("text", row.content), ("reasoning", row.reasoning), ("request body", known.request.text)]
+    texts = [("text", row.content), ("reasoning", row.reasoning), ("request body", facts.request.text)]
     for call in (row.tool_calls or [])[:_MOST_CALLS]:
         texts.append((f"arguments of {clipped(formatting.line(call['name']), _NAME)}", call["arguments"]))
     copies += [(label, _short_or_later(text, command(label))) for label, text in texts if text]
-    curled = _later("its request, as a command", lambda: curl.of(known.request), command("curl"))
+    curled = _later("its request, as a command", lambda: curl.of(facts.request), command("curl"))
     copies.append(("curl", curled))
     if row.outcome == "open":
         copies.append(("text", _of_transcript("the text so far", decoded, plain.answer, command("text"))))
     body = _of_transcript("the answer, as it came", decoded, plain.body, command("body"))
     copies.append(("body", body))
-    if opened is not None and 0 < position <= len(opened.transcript):
+    if exchange is not None and 0 < position <= len(exchange.transcript):
         copies.append(
-            (f"event #{position - 1}", _short_or_later(plain.event(opened.transcript, position), body.command))
+            (f"event #{position - 1}", _short_or_later(plain.event(exchange.transcript, position), body.command))
         )
         copies.append(("place", offers.command(place, "view", row.id, "--at", f"#{position - 1}")))
     return copies
@@ -185,8 +185,8 @@ def _of_transcript(label: str, decoded: Decoding, text: Callable[[Transcript], s
     """Return a text that is made of the transcript once it is chosen and decoded."""
 
     async def read() -> str:
-        opened = await decoded()
-        return await asyncio.to_thread(text, opened.transcript)
+        exchange = await decoded()
+        return await asyncio.to_thread(text, exchange.transcript)
 
     return Later(label, read, instead)
 
@@ -201,8 +201,8 @@ def _short_or_later(text: str, instead: str) -> str | Later:
 
 
 def exports(tape: Place, id: str) -> list[tuple[str, list[str]]]:
-    one = offers.arguments(tape, "export", id)
-    tables = [(f"its {table}", [*one, "--table", table]) for table in ("chunks", "reads", "texts")]
+    exported = offers.arguments(tape, "export", id)
+    tables = [(f"its {table}", [*exported, "--table", table]) for table in ("chunks", "reads", "texts")]
     formats = [("bytes", "sse"), ("HAR", "har"), ("asciicast", "asciicast"), ("GIF", "gif"), ("page", "html")]
-    whole = ("page with text and bodies", [*one, "--format", "html", "--with-bodies"])
-    return [("its row", one), *tables, *((name, [*one, "--format", of]) for name, of in formats), whole]
+    full_page = ("page with text and bodies", [*exported, "--format", "html", "--with-bodies"])
+    return [("its row", exported), *tables, *((name, [*exported, "--format", of]) for name, of in formats), full_page]

@@ -115,7 +115,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self._seek = seek
         self.tab = OpenTab()
         self.times = Times()
-        self._known: Known | None = None
+        self._facts: Known | None = None
         self._opened: OpenedExchange | None = None
         self._position = 0
         self._died = False
@@ -147,22 +147,22 @@ class InspectorPanes(ThemeStyles, can_focus=True):
 
     @property
     def active(self) -> Pane:
-        shown = self._shown()
-        return self._boxes[shown[min(self.tab.slot, len(shown) - 1)]].pane
+        names = self._visible_panes()
+        return self._boxes[names[min(self.tab.slot, len(names) - 1)]].pane
 
-    def show_known(self, known: Known, *, died: bool) -> None:
+    def show_facts(self, facts: Known, *, died: bool) -> None:
         """Show the facts that need no decoding."""
-        self._known, self._died = known, died
-        self._set_times(dataclasses.replace(self.times, started_at=known.row.started_at))
+        self._facts, self._died = facts, died
+        self._set_times(dataclasses.replace(self.times, started_at=facts.row.started_at))
         self._write_head()
         if self._opened is None:
-            transcript = exchange.preliminary(known.row)
-            is_played = known.exchange.end_ns and known.row.events != 1  # from the start, as `InspectorScreen` begins
+            transcript = exchange.preliminary(facts.row)
+            is_played = facts.exchange.end_ns and facts.row.events != 1  # from the start, as `InspectorScreen` begins
             self.replay.show(transcript, 0 if is_played else 1, 0, _DECODING)
             self.events.show(transcript, 0, 0, self.times, _DECODING)
         self.titles()
 
-    def show_opened(self, opened: OpenedExchange, position: int) -> None:
+    def show_exchange(self, opened: OpenedExchange, position: int) -> None:
         """Show all of it."""
         self._opened, self._position = opened, position
         self.timeline.legend = strips.legend(opened.transcript)
@@ -187,7 +187,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
     def filter_events(self, text: str) -> None:
         """List only the events that match a valid filter, all of them if it is empty."""
         self.events.filter_text = text
-        if text and "events" not in self._shown():
+        if text and "events" not in self._visible_panes():
             self.action_pane(EVENTS)
         self._match()
 
@@ -208,7 +208,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
 
     def _note(self, opened: OpenedExchange) -> str:
         """Return the words for an answer without text."""
-        return "nothing was said" if self._known is None else pages.silence(self._known, opened)
+        return "nothing was said" if self._facts is None else pages.silence(self._facts, opened)
 
     def move(self, position: int, *, jumped: bool = False) -> None:
         """Move the playhead; if it `jumped`, unfold the text that it is in."""
@@ -244,7 +244,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
             return self.action_zoom
         return None if self.tab.opened_from is None else functools.partial(self.action_pane, self.tab.opened_from)
 
-    def _shown(self) -> tuple[str, ...]:
+    def _visible_panes(self) -> tuple[str, ...]:
         """Return the names of the panes of the open tab, from left to right; if it is zoomed, only one."""
         if self.tab.number == RAW:
             return ("bytes",) if self.tab.zoomed else ("tree", "bytes")
@@ -252,12 +252,12 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         return ("replay", "events") if is_double else (TABS[self.tab.number],)
 
     def _lay_out(self) -> None:
-        shown = self._shown()
+        names = self._visible_panes()
         self._timeline_heading.display = not self.tab.zoomed and self.size.height >= _LOW
         self.timeline.display = not self.tab.zoomed and self.size.height >= _LOWEST
-        self.set_class(len(shown) > 1, "-wide")
+        self.set_class(len(names) > 1, "-wide")
         for name, box in self._boxes.items():
-            box.display = name in shown  # not a class: that would style all within it again
+            box.display = name in names  # not a class: that would style all within it again
             box.pane.active = box.pane is self.active
         self._write_tabs()
         self.titles()
@@ -270,10 +270,10 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         if opened is None:
             texts |= {"replay": f"text · {_DECODING}", "events": f"events · {_DECODING}"}
         else:
-            listed = f"events {self.events.shown:,} / {len(opened.transcript):,}"
+            counts = f"events {self.events.row_count:,} / {len(opened.transcript):,}"
             settings = "" if self.times.is_plain else self.times.name, self.events.filter_text
-            texts |= {"replay": self._text_title(opened), "events": " · ".join(filter(None, (listed, *settings)))}
-        for name in self._shown():
+            texts |= {"replay": self._text_title(opened), "events": " · ".join(filter(None, (counts, *settings)))}
+        for name in self._visible_panes():
             heading = self._boxes[name].heading
             heading.text, heading.active = texts.get(name, name), name == self.active.id
         self._timeline_heading.text = self._timeline_title()
@@ -294,8 +294,8 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         length = formatting.timestamp_with_unit(self.timeline.axis_ns)
         clock = "" if self.times.is_plain else self.times.clock_name
         parts = (f"gaps × {formatting.duration(self.timeline.strips.unit_ns)}", length, clock, self.timeline.legend)
-        shown = parts, parts[1:], parts[:3], parts[1:3]
-        texts = [" · ".join(filter(None, ("timeline", *some))) for some in shown]
+        choices = parts, parts[1:], parts[:3], parts[1:3]
+        texts = [" · ".join(filter(None, ("timeline", *some))) for some in choices]
         texts.append(f"timeline · {length}")
         return next((text for text in texts if len(text) <= self.size.width - 4), texts[-1])
 
@@ -310,7 +310,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self.refresh_bindings()
 
     def action_part(self, by: int) -> None:
-        if 0 <= self.tab.slot + by < len(self._shown()):
+        if 0 <= self.tab.slot + by < len(self._visible_panes()):
             self.tab.slot += by
             self._lay_out()
         else:
@@ -363,10 +363,10 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self.action_move(pages * max(self.active.size.height - 1, 1))
 
     def action_open(self) -> None:
-        before = self.tab.number
-        if before in (REPLAY, EVENTS):
+        number = self.tab.number
+        if number in (REPLAY, EVENTS):
             self.action_pane(RAW)
-            self.tab.opened_from = before
+            self.tab.opened_from = number
 
     def next_time_format(self) -> None:
         self._set_times(self.times.following)
@@ -381,7 +381,7 @@ class InspectorPanes(ThemeStyles, can_focus=True):
 
     def on_events_pane_selected(self, message: EventsPane.Selected) -> None:
         """Go to the event that was clicked; a double click shows its parts."""
-        self.tab.slot = self._shown().index("events")
+        self.tab.slot = self._visible_panes().index("events")
         self._lay_out()
         self._seek(message.event + 1)
         if message.twice:
@@ -410,21 +410,21 @@ class InspectorPanes(ThemeStyles, can_focus=True):
         self._bars["tabs"].pieces = pieces
 
     def _write_head(self) -> None:
-        if self._known is not None:
-            self._bars["head"].pieces = pages.heading(self._known, self._opened, self._died)
-            self._show_trouble(pages.trouble(self._known, self._opened, self._died))
+        if self._facts is not None:
+            self._bars["head"].pieces = pages.heading(self._facts, self._opened, self._died)
+            self._show_trouble(pages.trouble(self._facts, self._opened, self._died))
 
     def _show_trouble(self, line: Line | None) -> None:
         self._bars["trouble"].pieces = line or []
         self._bars["trouble"].display = line is not None
 
     def _write_pages(self) -> None:
-        known, opened, times = self._known, self._opened, self.times
-        if known is not None:
-            self.request.show_known(known)
+        facts, opened, times = self._facts, self._opened, self.times
+        if facts is not None:
+            self.request.show_facts(facts)
             if self.tab.number == REQUEST:
                 self.request.want_turn()
-            self._timing.show(lambda width: pages.timing(known, opened, width, times), known, opened, times)
+            self._timing.show(lambda width: pages.timing(facts, opened, width, times), facts, opened, times)
 
     def find(self, words: str, *, back: bool) -> bool:
         """Show the next place of some words in the request, which is unfolded for that; False if there is none."""

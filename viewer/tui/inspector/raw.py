@@ -60,8 +60,8 @@ class TreePane(Pane):
         """Choose the part a number of rows below, or above."""
         if not self._parts:
             return
-        before, self._selected = self._selected, max(0, min(self._selected + rows, len(self._parts) - 1))
-        self.redraw((before, before), (self._selected, self._selected))
+        previous, self._selected = self._selected, max(0, min(self._selected + rows, len(self._parts) - 1))
+        self.redraw((previous, previous), (self._selected, self._selected))
         self.reveal(self._selected)
         self.post_message(self.Chosen(self._parts[self._selected]))
 
@@ -159,9 +159,9 @@ class BytesPane(Pane):
         if row.read is not None:
             if row.read == UNKNOWN:
                 return self._rule(self._unread(row.start), "warning")
-            text, known = f"read {row.read}", self._known(row.read)
-            if known is not None:
-                at_ns, size = known
+            text, time_and_size = f"read {row.read}", self._time_and_size(row.read)
+            if time_and_size is not None:
+                at_ns, size = time_and_size
                 text += f" ─ {size:,} B ─ {self._times.with_unit(at_ns, '+')}"
                 text += self._relayed(row.read) if self.view == "wire" else ""
             return self._rule(text, "accent")
@@ -180,8 +180,8 @@ class BytesPane(Pane):
         self.set_lines(self._rows(self._opened))
         self.scroll_to(y=0, animate=False, force=True)
         if self.view == "wire" and isinstance(self._dump, TextDump):
-            own = next((number for number, row in enumerate(self._dump.rows) if row.mine), 0)
-            self.reveal(len(self._notes) + own, 2)
+            first_row = next((number for number, row in enumerate(self._dump.rows) if row.mine), 0)
+            self.reveal(len(self._notes) + first_row, 2)
         self.redraw()
 
     def _rows(self, opened: OpenedExchange) -> int:
@@ -190,16 +190,16 @@ class BytesPane(Pane):
         self._notes, self._missing = [], opened.missing if end == len(self._data) else 0
         if self.view == "JSON":
             data = self._data[start:end]
-            own = self._event
-            payload = json_spans.payload(data) if own is None else opened.transcript.payload(own)
+            event = self._event
+            payload = json_spans.payload(data) if event is None else opened.transcript.payload(event)
             self._json = WrappedText(json_spans.pretty(payload, data), self.size.width - 3)
             self._json.more(_MOST_LINES)
             return len(self._json)
         if self.view == "hex":
             self._dump = HexDump(start, end, self._row_size, opened.borders, opened.owners)
             if not self._has_all_reads:
-                first, last = max(bisect_right(opened.borders, start) - 1, 0), bisect_left(opened.borders, end)
-                self._want([seq for seq in opened.owners[first:last] if seq != UNKNOWN])
+                start_read, end_read = max(bisect_right(opened.borders, start) - 1, 0), bisect_left(opened.borders, end)
+                self._want([seq for seq in opened.owners[start_read:end_read] if seq != UNKNOWN])
         else:
             self._dump = self._text_dump(opened)
         return len(self._notes) + len(self._dump) + bool(self._missing)
@@ -239,8 +239,8 @@ class BytesPane(Pane):
             yield from self._cut(row, self.look("strong" if row.mine else "muted"))
 
     def _rule(self, text: str, tone: Tone) -> Iterable[Part]:
-        rest = "─" * max(self.size.width - len(text) - 4, 0)
-        return [("─ ", self.look(tone)), (text, self.look(tone)), (f" {rest}", self.look("muted"))]
+        line = "─" * max(self.size.width - len(text) - 4, 0)
+        return [("─ ", self.look(tone)), (text, self.look(tone)), (f" {line}", self.look("muted"))]
 
     def _relayed(self, seq: int) -> str:
         """Return the time from a read to passing its bytes to the client, in words."""
@@ -260,7 +260,7 @@ class BytesPane(Pane):
         size = (borders[at] if at < len(borders) else len(self._data)) - borders[at - 1]
         return f"no read: {size:,} B" if self.size.width < _WIDE else f"no read on the tape brought these {size:,} B"
 
-    def _known(self, seq: int) -> tuple[int, int] | None:
+    def _time_and_size(self, seq: int) -> tuple[int, int] | None:
         """Return the time and the size of a read; where reads are missing, their positions are not their seqs."""
         read, opened = self._reads.get(seq), self._opened
         if read is not None:
@@ -285,6 +285,6 @@ class BytesPane(Pane):
 
     def _spans(self, row: HexRow) -> tuple[tuple[int, int, Style], ...]:
         """Return the spans of a row before, in, and after the highlight, and the style to add to each."""
-        first = min(max(self._lit[0], row.start), row.end)
-        last = min(max(self._lit[1], first), row.end)
-        return (row.start, first, Style()), (first, last, self.look("lit")), (last, row.end, Style())
+        lit_start = min(max(self._lit[0], row.start), row.end)
+        lit_end = min(max(self._lit[1], lit_start), row.end)
+        return (row.start, lit_start, Style()), (lit_start, lit_end, self.look("lit")), (lit_end, row.end, Style())

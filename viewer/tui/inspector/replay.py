@@ -94,16 +94,16 @@ class ReplayPane(Pane):
 
     def move(self, position: int, *, unfold: bool = False) -> None:
         """Move the playhead; `unfold` its place, unless the user has folded it."""
-        before, self._position = self._position, position
-        if self._answer is None or before == position:
+        previous, self._position = self._position, position
+        if self._answer is None or previous == position:
             return
-        old, self._is_steady = self._row_of(before), not unfold
+        old, self._is_steady = self._row_of(previous), not unfold
         self._request_rendering()
         if unfold and not self._is_fold_chosen and self._answer.hides(position):
             self._fold()
             return
         row = self._row_of(position)
-        self.redraw(*self._answer.changed(before, position), (old, old), (row, row))
+        self.redraw(*self._answer.changed(previous, position), (old, old), (row, row))
         self.reveal(row, 2)
 
     def _row_of(self, position: int) -> int:
@@ -137,7 +137,7 @@ class ReplayPane(Pane):
         parts = answer.parts if answer is not None else []
         texts = [(part.track.text, part.track.length(position)) if part.kind == "content" else None for part in parts]
         width = self.size.width - _GUTTER - _MARGIN
-        rendered = await in_thread(functools.partial(_render_texts, texts, width, whole=is_still))
+        rendered = await in_thread(functools.partial(_render_texts, texts, width, is_entire=is_still))
         if self.view == "Markdown" and self._answer is not None:
             self.rendered = rendered
             self._answer.render(rendered)
@@ -204,7 +204,7 @@ class ReplayPane(Pane):
             self.call_later(self._extend, answer)
 
     def _heading(self, part: AnswerPart) -> Iterator[paint.Part]:
-        length, whole = part.track.length(self._position), len(part.track)
+        length, full_length = part.track.length(self._position), len(part.track)
         has_begun = part.began < self._position
         if not has_begun and not self._shows_ahead:
             return
@@ -214,7 +214,7 @@ class ReplayPane(Pane):
         if part.name is not None:
             name = part.name.text[: part.name.length(self._position)] if has_begun else part.name.text
             yield f" {name}", self.look("accent") if has_begun else style
-        size = f"{length:,}/{whole:,}" if length < whole else f"{whole:,}"
+        size = f"{length:,}/{full_length:,}" if length < full_length else f"{full_length:,}"
         yield f"  {size} chars{self._duration(part)}", muted if has_begun else style
         if part.kind == "tool":
             standing = part.standing(self._position)
@@ -264,9 +264,9 @@ class ReplayPane(Pane):
         return self.look("hot" if gap >= strips.LEAST_NS else "warm")
 
 
-def _render_texts(texts: Sequence[tuple[str, int] | None], width: int, *, whole: bool) -> "list[list[Line] | None]":
+def _render_texts(texts: Sequence[tuple[str, int] | None], width: int, *, is_entire: bool) -> "list[list[Line] | None]":
     """Render texts up to a length; None stays None."""
     from wiretape.viewer.text import markdown
 
-    most = markdown.MOST if whole else markdown.VISIBLE
+    most = markdown.MOST if is_entire else markdown.VISIBLE
     return [None if text is None else markdown.rendered(text[0][: text[1]], width, most) for text in texts]

@@ -53,7 +53,7 @@ class InspectorScreen(PlaybackScreen):
         self.playback = Playback((), 0, lambda: 0)
         self.driver: Driver | None = None
         self._no = no
-        self._known: Known | None = None
+        self._facts: Known | None = None
         self._opened: OpenedExchange | None = None
         self._search = Search(self._warn)
         self._pulse = Pulse(SYSTEM)
@@ -68,7 +68,7 @@ class InspectorScreen(PlaybackScreen):
 
     def compose(self) -> ComposeResult:
         """Start to decode, and lay out the panes."""
-        self._loader = Loader(host(self), self._no, self._show_known, self._show_opened, self.panes.show_failure)
+        self._loader = Loader(host(self), self._no, self._show_facts, self._show_exchange, self.panes.show_failure)
         self._loader.begin()
         yield self.panes
         yield self._footer
@@ -97,10 +97,10 @@ class InspectorScreen(PlaybackScreen):
         return self._pulse.runs
 
     def copies(self) -> list[Copy]:
-        if self._known is None:
+        if self._facts is None:
             return []
-        place, position = host(self).listed.place, self.playback.position
-        return pages.copies(place, self._known, self._opened, self._decoded, position)
+        place, position = host(self).list_reader.place, self.playback.position
+        return pages.copies(place, self._facts, self._opened, self._decoded, position)
 
     async def _decoded(self) -> OpenedExchange:
         """Return the decoded exchange; wait for it, and say so. Raises `Superseded` if this screen is left before."""
@@ -112,23 +112,23 @@ class InspectorScreen(PlaybackScreen):
         return self._opened
 
     def exports(self) -> list[tuple[str, list[str]]]:
-        return [] if self._known is None else pages.exports(host(self).tape.place, self._known.row.id)
+        return [] if self._facts is None else pages.exports(host(self).tape.place, self._facts.row.id)
 
     def pages(self) -> tuple[str, str]:
         """Return the contents of the active pane, as the name of a file and its text."""
-        if self._known is None:
+        if self._facts is None:
             return "text.txt", ""
         panes, position = self.panes, self.playback.position
-        shown = (
+        contents = (
             panes.active.id,
-            self._known,
+            self._facts,
             self._opened,
             panes.times,
             position,
             panes.events.matches,
             panes.request.turn,
         )
-        return plain.pane(*shown)
+        return plain.pane(*contents)
 
     @property
     def undo(self) -> Callable[[], object] | None:
@@ -166,16 +166,16 @@ class InspectorScreen(PlaybackScreen):
         if self._loader is not None and self._loader.is_live and is_seen(self):
             self.run_worker(self._loader.again(), group="load")
 
-    def _show_known(self, known: Known) -> None:
-        self._known = known
-        self._pulse.know(known.row.started_at, died=is_dead(known, host(self).clock.wall_ns()))
+    def _show_facts(self, facts: Known) -> None:
+        self._facts = facts
+        self._pulse.know(facts.row.started_at, died=is_dead(facts, host(self).clock.wall_ns()))
         self.playback.following = self.playback.following and not self._pulse.died
-        self.panes.show_known(known, died=self._pulse.died)
+        self.panes.show_facts(facts, died=self._pulse.died)
         if self._opened is None:
-            self.playback.grow((), known.exchange.end_ns or 0)
+            self.playback.grow((), facts.exchange.end_ns or 0)
             self._draw()
 
-    def _show_opened(self, opened: OpenedExchange) -> None:
+    def _show_exchange(self, opened: OpenedExchange) -> None:
         playback, pulse = self.playback, self._pulse
         is_first = self._opened is None
         self._opened = opened
@@ -184,7 +184,7 @@ class InspectorScreen(PlaybackScreen):
         playback.following = playback.following or (is_first and (pulse.runs or len(opened.transcript) < 2))
         playback.grow(opened.transcript.at, pulse.end_ns)
         playback.following = playback.following and pulse.runs
-        self.panes.show_opened(opened, playback.position)
+        self.panes.show_exchange(opened, playback.position)
         self._draw()
         self.key_queue.catch_up()
         self._moved()
@@ -220,8 +220,8 @@ class InspectorScreen(PlaybackScreen):
 
     @work(group="strips", exclusive=True)
     async def _draw(self) -> None:
-        if self._known is not None:
-            await self.panes.timeline.draw(self._known, self._opened, self.playback)
+        if self._facts is not None:
+            await self.panes.timeline.draw(self._facts, self._opened, self.playback)
             self.panes.titles()
 
     def command(self, change: Move, *, seeks: bool = False) -> None:

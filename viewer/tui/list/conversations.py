@@ -72,7 +72,7 @@ class ConversationTree(CursorTable):
     def __init__(self) -> None:
         super().__init__(id="conversations")
         self.lines: list[Line] = []
-        self.opened: Collection[str] = ()
+        self.open_names: Collection[str] = ()
         self.look = Look()
         self.bars = Bars()
 
@@ -84,12 +84,12 @@ class ConversationTree(CursorTable):
     def line(self) -> Line | None:
         return self.lines[self.cursor] if self.lines else None
 
-    def show(self, lines: list[Line], opened: Collection[str]) -> None:
+    def show(self, lines: list[Line], open_names: Collection[str]) -> None:
         """Show other lines; the cursor stays on its conversation or exchange, if that is still there."""
-        here = self.line
-        self.lines, self.opened = lines, opened
-        if here is not None and (self.cursor >= self.count or _key(here) != _key(lines[self.cursor])):
-            self.cursor = next((at for at, one in enumerate(lines) if _key(one) == _key(here)), self.cursor)
+        selected = self.line
+        self.lines, self.open_names = lines, open_names
+        if selected is not None and (self.cursor >= self.count or _key(selected) != _key(lines[self.cursor])):
+            self.cursor = next((at for at, line in enumerate(lines) if _key(line) == _key(selected)), self.cursor)
         self.cursor = max(min(self.cursor, self.count - 1), 0)
         self.refresh()
 
@@ -101,9 +101,9 @@ class ConversationTree(CursorTable):
             return self.drawn_titles(outline.titles(columns, width, self.bars))
         if item >= self.count:
             return self.drawn([])
-        one = self.lines[item]
-        is_opened = isinstance(one, ConversationRow) and one.conversation in self.opened
-        return self.drawn_item(item, outline.line(one, columns, width, self.look, self.bars, opened=is_opened))
+        line = self.lines[item]
+        is_open = isinstance(line, ConversationRow) and line.conversation in self.open_names
+        return self.drawn_item(item, outline.line(line, columns, width, self.look, self.bars, opened=is_open))
 
 
 class ConversationsScreen(Screen[None]):
@@ -115,12 +115,12 @@ class ConversationsScreen(Screen[None]):
     def __init__(self, filter_text: str) -> None:
         super().__init__()
         self._filter_text = filter_text
-        self._opened: set[str] = set()
+        self._open_names: set[str] = set()
         self._of_context = False
         self._noted: int | None = None
         self._notes: list[list[Part]] = []
         self._trouble: str | None = None
-        self.shown = ConversationsData()
+        self.data = ConversationsData()
         self._header, self._tree, self._legend = HeaderLine(), ConversationTree(), Legend()
 
     def compose(self) -> ComposeResult:
@@ -133,12 +133,12 @@ class ConversationsScreen(Screen[None]):
 
     def copies(self) -> list[tuple[str, str]]:
         """Return the texts to copy: the command that lists these conversations, and the one under the cursor."""
-        name = self._here
+        name = self._conversation
         copied = [("command", offers.command(host(self).tape.place, "ls", "--by", "conversation", *self._selection()))]
         return copied if name is None else [*copied, ("conversation", name)]
 
     def exports(self) -> list[tuple[str, list[str]]]:
-        name = self._here
+        name = self._conversation
         text = self._filter_text if name is None else self._only(name)
         exported = offers.arguments(host(self).tape.place, "export", *(["-f", text] if text else []))
         tables = [(table, [*exported, "--table", table]) for table in ("exchanges", "texts", "chunks", "reads")]
@@ -151,14 +151,14 @@ class ConversationsScreen(Screen[None]):
         return drilling.joined(self._filter_text, drilling.group("conversation", name))
 
     @property
-    def _here(self) -> str | None:
+    def _conversation(self) -> str | None:
         above = self._tree.lines[: self._tree.cursor + 1]
-        return next((one.conversation for one in reversed(above) if isinstance(one, ConversationRow)), None)
+        return next((line.conversation for line in reversed(above) if isinstance(line, ConversationRow)), None)
 
     def on_cursor_list_moved(self) -> None:
         """Show the shares of the conversation under the cursor; read the bars of those that come into view."""
         self._show_legend()
-        if not self._wanted.is_in(self.shown):
+        if not self._query.is_in(self.data):
             self._read_soon()
 
     def on_cursor_list_opened(self) -> None:
@@ -169,26 +169,26 @@ class ConversationsScreen(Screen[None]):
 
                 self.app.push_screen(InspectorScreen(no))
             case ConversationRow(conversation=name):
-                self._open({name}, is_open=name not in self._opened)
+                self._open({name}, is_open=name not in self._open_names)
 
     def action_open(self) -> None:
         self._tree.open()
 
     def action_aside(self, by: int) -> None:
         """Open the conversation under the cursor, or close it; from an exchange, go to its conversation."""
-        name, is_open = self._here, by > 0
+        name, is_open = self._conversation, by > 0
         if name is None:
             return
         if not is_open and isinstance(self._tree.line, TurnRow):
-            at = next(at for at, one in enumerate(self._tree.lines) if _key(one) == ("conversation", name))
+            at = next(at for at, line in enumerate(self._tree.lines) if _key(line) == ("conversation", name))
             self._tree.go_to(at)
         else:
             self._open({name}, is_open=is_open)
 
     def action_all(self) -> None:
         """Open the newest conversations; where any is open, close all."""
-        names = {*islice(self.shown.rows, _MOST_OPENED)}
-        self._open(self._opened or names, is_open=not self._opened)
+        names = {*islice(self.data.rows, _MOST_OPENED)}
+        self._open(self._open_names or names, is_open=not self._open_names)
 
     def action_view(self) -> None:
         self._of_context = not self._of_context
@@ -196,18 +196,18 @@ class ConversationsScreen(Screen[None]):
         self._read_soon()
 
     def action_trees(self) -> None:
-        if (name := self._here) is not None:
+        if (name := self._conversation) is not None:
             host(self).show_streams(self._only(name))
 
     def action_reload(self) -> None:
-        self.shown = replace(self.shown, version=None, times={}, contexts={})
+        self.data = replace(self.data, version=None, times={}, contexts={})
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hide actions from footer and help that do not apply to an empty list."""
-        return action not in ("open", "all", "trees") or bool(self.shown.rows)
+        return action not in ("open", "all", "trees") or bool(self.data.rows)
 
     def _open(self, names: set[str], *, is_open: bool) -> None:
-        self._opened = self._opened | names if is_open else self._opened - names
+        self._open_names = self._open_names | names if is_open else self._open_names - names
         self._show()
         if is_open and names:
             self._read_soon()
@@ -216,11 +216,11 @@ class ConversationsScreen(Screen[None]):
         self.run_worker(self._read(), group="read", exclusive=True)
 
     @property
-    def _wanted(self) -> Wanted:
+    def _query(self) -> Wanted:
         cursor, height = self._tree.cursor, self.app.size.height
         lines = self._tree.lines[max(cursor - height, 0) : cursor + height]
-        near = frozenset(one.conversation for one in lines if isinstance(one, ConversationRow))
-        return Wanted(frozenset(self._opened), near, self._of_context)
+        near = frozenset(line.conversation for line in lines if isinstance(line, ConversationRow))
+        return Wanted(frozenset(self._open_names), near, self._of_context)
 
     async def _watch(self) -> None:
         clock = host(self).clock
@@ -231,17 +231,17 @@ class ConversationsScreen(Screen[None]):
             await asyncio.sleep(pause_s("screen", clock.now() - began))
 
     async def _read(self) -> None:
-        app, shown, trouble = host(self), self.shown, self._trouble
+        app, data, trouble = host(self), self.data, self._trouble
         question = partial(
-            read, text=self._filter_text, clock=app.clock, limits=app.limits, known=shown, wanted=self._wanted
+            read, text=self._filter_text, clock=app.clock, limits=app.limits, data=data, wanted=self._query
         )
         try:
-            self.shown, self._trouble = await app.tape.ask(question), None
+            self.data, self._trouble = await app.tape.ask(question), None
         except Superseded:
             return
         except (WiretapeError, FilterError) as error:
             self._trouble = str(error)
-        if self.shown is not shown or self._trouble != trouble:
+        if self.data is not data or self._trouble != trouble:
             is_first = not self._tree.lines
             self._show()
             self.refresh_bindings()
@@ -249,14 +249,14 @@ class ConversationsScreen(Screen[None]):
                 self._read_soon()
 
     def _show(self) -> None:
-        said: list[Part] = [(f" · {self.shown.totals}", "plain")]
-        said += [(f" · {self._filter_text}", "accent")] if self._filter_text else []
+        totals: list[Part] = [(f" · {self.data.totals}", "plain")]
+        totals += [(f" · {self._filter_text}", "accent")] if self._filter_text else []
         self._header.show(
-            [("conversations", "strong"), *([(f" · {self._trouble}", "error")] if self._trouble else said)], []
+            [("conversations", "strong"), *([(f" · {self._trouble}", "error")] if self._trouble else totals)], []
         )
         self._tree.look = Look(wall_ns=host(self).clock.wall_ns())
-        self._tree.bars = self.shown.bars(of_context=self._of_context)
-        self._tree.show(outline.lines([*self.shown.rows.values()], self._opened, self.shown.turns), self._opened)
+        self._tree.bars = self.data.bars(of_context=self._of_context)
+        self._tree.show(outline.lines([*self.data.rows.values()], self._open_names, self.data.turns), self._open_names)
         self._show_legend()
 
     def _show_legend(self) -> None:
@@ -265,7 +265,7 @@ class ConversationsScreen(Screen[None]):
         if noted != self._noted:
             self._noted, self._notes = noted, []
             self.run_worker(self._note(noted), group="note", exclusive=True)
-        name = self._here
+        name = self._conversation
         self._legend.show([] if name is None else [*self._tree.bars.legend(name), *self._notes])
 
     @property
@@ -275,7 +275,7 @@ class ConversationsScreen(Screen[None]):
             case TurnRow(no=no):
                 return no
             case ConversationRow(conversation=name):
-                return max((turn.no for turn in self.shown.turns.get(name, ()) if turn.sources), default=None)
+                return max((turn.no for turn in self.data.turns.get(name, ()) if turn.sources), default=None)
             case _:
                 return None
 
@@ -285,12 +285,12 @@ class ConversationsScreen(Screen[None]):
             return
         await asyncio.sleep(_NOTE_SECONDS)
         try:
-            found = await host(self).tape.read(lambda source: source.exchange(no).context(), "note")
+            context = await host(self).tape.read(lambda source: source.exchange(no).context(), "note")
         except (Superseded, WiretapeError):  # the request is not on the tape as a whole, or not any more
             return
-        self._notes = [*content.largest_results(found)]
+        self._notes = [*content.largest_results(context)]
         self._show_legend()
 
 
-def _key(one: Line) -> tuple[str, str | int]:
-    return ("exchange", one.no) if isinstance(one, TurnRow) else ("conversation", one.conversation)
+def _key(line: Line) -> tuple[str, str | int]:
+    return ("exchange", line.no) if isinstance(line, TurnRow) else ("conversation", line.conversation)

@@ -105,7 +105,7 @@ class FilterLine(Vertical):
         self._wrong = Static("", classes="wrong")
         self._timer: Timer | None = None
         self._applied = safe(text)
-        self._before = text, True
+        self._previous = text, True
         self._has_failed = False
 
     def compose(self) -> ComposeResult:
@@ -174,7 +174,7 @@ class FilterLine(Vertical):
 
     def enter(self) -> None:
         """Focus the box, and list completions."""
-        self._before = self.text, self.is_on
+        self._previous = self.text, self.is_on
         self.box.can_focus = True
         self.box.focus()
         self.add_class("-typing")
@@ -190,11 +190,11 @@ class FilterLine(Vertical):
 
     def abandon(self) -> None:
         """Leave the box, and the filter as it was when the box was entered."""
-        text, is_on = self._before
+        text, is_on = self._previous
         self._stop()
         self._applied = self.box.value = safe(text)
         self._show_error(None)
-        if self._before != (self.text, self.is_on):
+        if self._previous != (self.text, self.is_on):
             self.post_message(self.Edited(text, is_on))
         self._return()
 
@@ -256,10 +256,10 @@ class FilterLine(Vertical):
 
     def _report(self, trouble: str, error: Exception) -> None:
         """Show the first trouble with the file; a list without it is no worse."""
-        where = f" ({error.filename})" if isinstance(error, OSError) and error.filename else ""
+        place = f" ({error.filename})" if isinstance(error, OSError) and error.filename else ""
         reason = (isinstance(error, OSError) and error.strerror) or error
         if not self._has_failed:
-            self.notify(safe(f"{trouble}: {reason}{where}"), markup=False)
+            self.notify(safe(f"{trouble}: {reason}{place}"), markup=False)
         self._has_failed = True
 
     def _show_error(self, error: FilterError | None) -> None:
@@ -402,12 +402,12 @@ class Completions(Toned):
 
     def __init__(self) -> None:
         super().__init__()
-        self._listed: Sequence[tuple[str, str]] = ()
+        self._texts: Sequence[tuple[str, str]] = ()
         self._head: Part = ("", "plain")
         self.chosen: int | None = None
 
-    def show(self, listed: Sequence[tuple[str, str]]) -> None:
-        self._listed, self.chosen = listed, None
+    def show(self, texts: Sequence[tuple[str, str]]) -> None:
+        self._texts, self.chosen = texts, None
         self.refresh()
 
     def head(self, text: str, tone: Tone = "muted") -> None:
@@ -416,24 +416,24 @@ class Completions(Toned):
 
     def move(self, by: int) -> None:
         at = (-1 if self.chosen is None else self.chosen) + by
-        self.chosen = None if at < 0 or not self._listed else min(at, len(self._listed) - 1)
+        self.chosen = None if at < 0 or not self._texts else min(at, len(self._texts) - 1)
         self.refresh()
 
     def on_click(self, event: Click) -> None:
         at = self._top + event.y - 1
-        if event.y and at < len(self._listed):
+        if event.y and at < len(self._texts):
             self.post_message(self.Chosen(at))
 
     def render_line(self, y: int) -> Strip:
         """Draw the head with the range of texts in sight, if not all are; or a text with its note."""
-        at, room, count = self._top + y - 1, self.size.height - 1, len(self._listed)
+        at, room, count = self._top + y - 1, self.size.height - 1, len(self._texts)
         if y == 0:
             counted = f"{'  ' if self._head[0] else ''}{self._top + 1}–{self._top + room} of {count}"
             return self._line([self._head, (counted if count > room else "", "muted")])
         if at >= count:
             return self.drawn([])
-        wide = min(max(len(text) for text, _ in self._listed), _WIDEST)
-        text, note = self._listed[at]
+        wide = min(max(len(text) for text, _ in self._texts), _WIDEST)
+        text, note = self._texts[at]
         parts: list[Part] = [(f"{cells.cut(text, wide):<{wide}}", "accent"), (f"  {note}", "muted")]
         return self._line(parts, chosen=at == self.chosen)
 
@@ -472,18 +472,18 @@ def read_history(path: Path) -> list[str]:
     return [text for text in filters if isinstance(text, str) and 0 < len(text) <= _LONGEST_FILTER][-MOST_FILTERS:]
 
 
-def with_filters(known: Sequence[str], *texts: str) -> list[str]:
+def with_filters(history: Sequence[str], *texts: str) -> list[str]:
     """Return a history with filters added at the end, each once; an empty one is left out."""
     new = [text for text in dict.fromkeys(reversed(texts)) if text.strip() and len(text) <= _LONGEST_FILTER][::-1]
-    return [*(text for text in known if text not in new), *new][-MOST_FILTERS:]
+    return [*(text for text in history if text not in new), *new][-MOST_FILTERS:]
 
 
 def add_filters(path: Path, text: str) -> None:
     """Add a filter to the history, which is made where there is none, or a broken one. Raises `OSError`."""
     try:
-        known = read_history(path)
+        history = read_history(path)
     except ValueError:  # `read_history` reports it
-        known = []
-    if (filters := with_filters(known, text)) != known:
+        history = []
+    if (filters := with_filters(history, text)) != history:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         outfile.replace_private(path, json.dumps(filters, indent=0).encode())

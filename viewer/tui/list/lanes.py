@@ -42,52 +42,52 @@ class LaneTable(CursorTable):
 
     def __init__(self) -> None:
         super().__init__(id="lanes")
-        self.shown, self.look, self.zoom = ClockLanes(), Look(), ClockZoom()
-        self._chart = LaneChart(self.shown, self.look, 0, 0, None, self.zoom)
+        self.clock_lanes, self.look, self.zoom = ClockLanes(), Look(), ClockZoom()
+        self._chart = LaneChart(self.clock_lanes, self.look, 0, 0, None, self.zoom)
 
     @property
     def count(self) -> int:
-        return len(self.shown.bars)
+        return len(self.clock_lanes.bars)
 
     @property
-    def here(self) -> ClockBar | None:
-        return self.shown.bars[self.cursor] if self.count else None
+    def bar(self) -> ClockBar | None:
+        return self.clock_lanes.bars[self.cursor] if self.count else None
 
     @property
     def chart(self) -> LaneChart:
         """The picture of the lanes as of now."""
-        now = LaneChart(self.shown, self.look, self.size.width, self.size.height, self.here, self.zoom)
+        now = LaneChart(self.clock_lanes, self.look, self.size.width, self.size.height, self.bar, self.zoom)
         if now != self._chart:
             self._chart = now
         return self._chart
 
-    def show(self, shown: ClockLanes, look: Look, no: int | None) -> None:
-        self.shown, self.look = shown, look
-        numbers = [one.row.no for one in shown.bars]
+    def show(self, clock_lanes: ClockLanes, look: Look, no: int | None) -> None:
+        self.clock_lanes, self.look = clock_lanes, look
+        numbers = [bar.row.no for bar in clock_lanes.bars]
         self.cursor = numbers.index(no) if no in numbers else max(len(numbers) - 1, 0)
         self.refresh()
 
     def go_to(self, item: int) -> None:
         super().go_to(item)
-        if self.here is not None and self.chart.is_off:
-            self.zoom = self.zoom.centred(self.shown.axis, self.here.start_ns)
+        if self.bar is not None and self.chart.is_off:
+            self.zoom = self.zoom.centred(self.clock_lanes.axis, self.bar.start_ns)
 
     def action_move(self, by: int) -> None:
-        self._go(self.here and self.shown.beside(self.here, by))
+        self._go(self.bar and self.clock_lanes.beside(self.bar, by))
 
     def action_page(self, pages: int) -> None:
         self.action_move(pages * self.chart.room)
 
     def action_aside(self, by: int) -> None:
-        self._go(self.here and self.shown.after(self.here, by))
+        self._go(self.bar and self.clock_lanes.after(self.bar, by))
 
-    def _go(self, one: ClockBar | None) -> None:
-        if one is not None:
-            self.go_to(self.shown.bars.index(one))
+    def _go(self, bar: ClockBar | None) -> None:
+        if bar is not None:
+            self.go_to(self.clock_lanes.bars.index(bar))
 
     def item_at(self, x: int, y: int) -> int | None:
-        one = self.chart.bar_at(x, y)
-        return None if one is None else self.shown.bars.index(one)
+        bar = self.chart.bar_at(x, y)
+        return None if bar is None else self.clock_lanes.bars.index(bar)
 
     def render_line(self, y: int) -> Strip:
         parts, ground = self.chart.line(y)
@@ -95,13 +95,13 @@ class LaneTable(CursorTable):
 
 
 class LanesScreen(Screen[None], inherit_bindings=False):
-    """The exchanges of a `query` around one of them; `opened` is called with the one to open."""
+    """The exchanges of a `query` around one of them; `open_exchange` is called with the one to open."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings.of(*bindings.LANES)
 
-    def __init__(self, query: Query, selected: int | None, opened: Callable[[int], None]) -> None:
+    def __init__(self, query: Query, selected: int | None, open_exchange: Callable[[int], None]) -> None:
         super().__init__()
-        self._query, self._selected, self._opened = query, selected, opened
+        self._query, self._selected, self._open_exchange = query, selected, open_exchange
         self._name: str | None = None
         self._rows: list[ListRow] = []
         self._header, self._table = HeaderLine(), LaneTable()
@@ -119,27 +119,27 @@ class LanesScreen(Screen[None], inherit_bindings=False):
         return offers.copies(host(self), self._query, self._row, [])
 
     def exports(self) -> list[tuple[str, list[str]]]:
-        return offers.exports(host(self).listed.place, self._query, self._row, [], self._listing.match_count)
+        return offers.exports(host(self).list_reader.place, self._query, self._row, [], self._listing.match_count)
 
     @property
     def _row(self) -> ListRow | None:
-        return None if self._table.here is None else self._table.here.row
+        return None if self._table.bar is None else self._table.bar.row
 
     def on_cursor_list_opened(self) -> None:
         if self._row is not None:
-            self._opened(self._row.no)
+            self._open_exchange(self._row.no)
 
     def action_open(self) -> None:
         self._table.open()
 
     def action_scale(self, closer: bool) -> None:
-        if (here := self._table.here) is not None:
-            wall_ns = here.end_ns if here.row.outcome == "open" else here.start_ns
-            self._table.zoom = self._table.zoom.zoomed(self._table.shown.axis, wall_ns, closer=closer)
+        if (bar := self._table.bar) is not None:
+            wall_ns = bar.end_ns if bar.row.outcome == "open" else bar.start_ns
+            self._table.zoom = self._table.zoom.zoomed(self._table.clock_lanes.axis, wall_ns, closer=closer)
             self._table.refresh()
 
     def action_pan(self, by: int) -> None:
-        self._table.zoom = self._table.zoom.panned(self._table.shown.axis, by)
+        self._table.zoom = self._table.zoom.panned(self._table.clock_lanes.axis, by)
         self._table.refresh()
 
     async def _watch(self) -> None:
@@ -173,11 +173,12 @@ class LanesScreen(Screen[None], inherit_bindings=False):
 
     def _show(self) -> None:
         listing, look = self._listing, self._listing.at_present(self._table.look)
-        shown = lanes.lanes(self._rows, look, self._name_of)
-        self._table.show(shown, look, self._selected if self._row is None else self._row.no)
+        clock_lanes = lanes.lanes(self._rows, look, self._name_of)
+        self._table.show(clock_lanes, look, self._selected if self._row is None else self._row.no)
         if self._rows and not listing.catalog.around(self._selected, MOST).start:
             self._selected = None
         filter_text = self._query.text if self._query.filter else ""
         trouble: list[Part] = [(f" · {safe(str(listing.trouble))}", "error")] if listing.trouble else []
-        self._header.show([*lanes.heading(shown, self._name, listing.match_count, filter_text), *trouble], lanes.LEGEND)
+        heading = lanes.heading(clock_lanes, self._name, listing.match_count, filter_text)
+        self._header.show([*heading, *trouble], lanes.LEGEND)
         self.refresh_bindings()

@@ -76,8 +76,8 @@ class Listing:
 
     @property
     def is_busy(self) -> bool:
-        waiting = self._asked_ns is not None and self._host.clock.now() - self._asked_ns > _BUSY_NS
-        return waiting or isinstance(self.trouble, TapeBusy)
+        is_late = self._asked_ns is not None and self._host.clock.now() - self._asked_ns > _BUSY_NS
+        return is_late or isinstance(self.trouble, TapeBusy)
 
     @property
     def is_unread(self) -> bool:
@@ -106,16 +106,16 @@ class Listing:
             return self._counts[1]
         return len(self.catalog) + self.catalog.arrived
 
-    async def load(self, known: Sequence[int] = ()) -> Mapping[int, str] | None:
-        """Read the list; return the ids of the exchanges `known` by number, None if there is trouble.
+    async def load(self, numbers: Sequence[int] = ()) -> Mapping[int, str] | None:
+        """Read the list; return the ids of the exchanges `numbers` by number, None if there is trouble.
 
         Raises `Superseded`.
         """
         query = self.query
         self._asked_ns = self._host.clock.now()
         try:
-            loaded, found = await self._host.listed.read(
-                partial(_load, query=query, clock=self._host.clock, known=known), f"list {self._name}"
+            loaded, ids = await self._host.list_reader.read(
+                partial(_load, query=query, clock=self._host.clock, numbers=numbers), f"list {self._name}"
             )
         except WiretapeError as error:
             self._asked_ns = None
@@ -126,7 +126,7 @@ class Listing:
         self._page, self._counts = loaded.page, None
         self.catalog = Catalog(loaded.numbers, by_time=query.order is None and loaded.page is None)
         self.catalog.put(loaded.rows)
-        return found
+        return ids
 
     async def count(self) -> None:
         """Count a server's exchanges, and the matches; that may take longer than the list itself."""
@@ -134,20 +134,20 @@ class Listing:
         if page is None:
             return
         with contextlib.suppress(Superseded, WiretapeError):  # then it stays unknown
-            fitting = len(self.catalog)
+            matches = len(self.catalog)
             if page.goes_on:
-                fitting = await self._host.listed.read(partial(_count, query=query), f"count {self._name}")
-            total = fitting
+                matches = await self._host.list_reader.read(partial(_count, query=query), f"count {self._name}")
+            total = matches
             if query.filter is not None:
-                total = await self._host.listed.read(partial(_count, query=Query()), f"count {self._name}")
+                total = await self._host.list_reader.read(partial(_count, query=Query()), f"count {self._name}")
             if self._page is page:
-                self._counts = total, fitting
+                self._counts = total, matches
 
     def goes_on(self, numbers: Sequence[int]) -> bool:
         """Return True if there is more to list, and one of these exchanges is near the end of the part read."""
         if self._page is None or not self._page.goes_on:
             return False
-        return any((self.catalog.place(one) or 0) >= len(self.catalog) - 2 * PAGE for one in numbers)
+        return any((self.catalog.place(number) or 0) >= len(self.catalog) - 2 * PAGE for number in numbers)
 
     async def extend(self) -> bool:
         """Read the next numbers of a server; return True if there are any. Raises `Superseded`."""
@@ -155,7 +155,7 @@ class Listing:
         if page is None:
             return False
         try:
-            further = await self._host.listed.read(
+            next_page = await self._host.list_reader.read(
                 lambda source: source.further(query.filter, query.order, page), f"extend {self._name}"
             )
         except WiretapeError as error:
@@ -163,14 +163,14 @@ class Listing:
             return False
         if self._page is not page:
             return False
-        self._page = further
-        self.catalog.extend(further.numbers)
-        return bool(further.numbers)
+        self._page = next_page
+        self.catalog.extend(next_page.numbers)
+        return bool(next_page.numbers)
 
-    async def holds(self, known: Mapping[int, str]) -> bool:
+    async def holds(self, ids: Mapping[int, str]) -> bool:
         """Return True if numbers still belong to the same exchanges; False if the tape cannot be read."""
         with contextlib.suppress(Superseded, WiretapeError):
-            return await self._host.listed.read(lambda source: source.ids(list(known))) == known
+            return await self._host.list_reader.read(lambda source: source.ids(list(ids))) == ids
         return False
 
     async def look(self, visible: Sequence[int]) -> "Change | None":
@@ -178,11 +178,11 @@ class Listing:
 
         A tape that was replaced, or that lost exchanges, has to be loaded again: `change` is None then.
         """
-        query, known = self.query, self.change
-        if known is None or not self._host.listed.place.supports("changes"):
+        query, previous = self.query, self.change
+        if previous is None or not self._host.list_reader.place.supports("changes"):
             return None
         try:
-            change = await self._host.listed.read(lambda source: source.changes(query.filter, known, visible))
+            change = await self._host.list_reader.read(lambda source: source.changes(query.filter, previous, visible))
         except Superseded:
             return None
         except WiretapeError as error:
@@ -190,7 +190,7 @@ class Listing:
             return None
         if change is not None and change.deleted:
             self.change = None
-        if change is None or self.change is not known or self.query is not query:
+        if change is None or self.change is not previous or self.query is not query:
             return None
         self.change = change
         return change
@@ -199,7 +199,8 @@ class Listing:
         """Put changes into the catalog; return the maximum number of places that other rows moved down."""
         self.catalog.drop(change.unfit)
         above = self.catalog.add(change.fits)
-        self.catalog.end((one for one in change.fits if one not in change.seen.unsettled), moves=self.query.settles)
+        settled = (number for number in change.fits if number not in change.seen.unsettled)
+        self.catalog.end(settled, moves=self.query.settles)
         self.catalog.put(change.rows) if above else self.catalog.refresh(change.rows)
         starts = [*(self.started or ()), *(row.started_at for row in change.rows)]
         self.started = (min(starts), max(starts)) if starts else None
@@ -209,35 +210,35 @@ class Listing:
         """Read the rows of these exchanges; return True if some are gone. Raises `Superseded`."""
         catalog = self.catalog
         try:
-            rows = await self._host.listed.read(lambda source: source.visible(numbers), f"pages {self._name}")
+            rows = await self._host.list_reader.read(lambda source: source.visible(numbers), f"pages {self._name}")
         except WiretapeError as error:
             self._fail(error)
             return False
         if self.stays:
             self.trouble = None
         catalog.put(rows)
-        gone = set(numbers) - {row.no for row in rows}
-        catalog.drop(list(gone))
-        return bool(gone)
+        missing = set(numbers) - {row.no for row in rows}
+        catalog.drop(list(missing))
+        return bool(missing)
 
     async def read_around(self, number: int | None, most: int) -> list[ListRow]:
         """Return `most` rows around an exchange, or from the top: running ones are measured. Raises `Superseded`."""
-        places, before = self.catalog.around(number, most), most + 1
+        places, previous_count = self.catalog.around(number, most), most + 1
         for page in self.catalog.missing(places.start, places.stop - 1):
             await self.read(page)
         while True:
             rows = [row for place in places if (row := self.catalog.row(place)) is not None]
             unmeasured = [row.no for row in rows if row.outcome == "open" and row.bytes and row.events is None]
-            if not unmeasured or len(unmeasured) >= before:  # those that are too large stay so
+            if not unmeasured or len(unmeasured) >= previous_count:  # those that are too large stay so
                 return rows
-            before = len(unmeasured)
+            previous_count = len(unmeasured)
             await self.read(unmeasured)
 
     async def read_labels(self, rows: Sequence[ListRow]) -> None:
         self.labels = {row.id: self.labels[row.id] for row in rows if row.id in self.labels}
         new = tuple(row.no for row in rows if row.id not in self.labels)
         with contextlib.suppress(WiretapeError):  # `look` reports the trouble
-            self.labels |= await self._host.listed.read(partial(_labels, numbers=new)) if new else {}
+            self.labels |= await self._host.list_reader.read(partial(_labels, numbers=new)) if new else {}
 
     @property
     def label_keys(self) -> list[str]:
@@ -249,7 +250,7 @@ class Listing:
         if query.filter is None or change is None:
             return None
         with contextlib.suppress(Superseded, WiretapeError):
-            terms = await self._host.listed.read(partial(_terms, filter=query.filter), f"terms {self._name}")
+            terms = await self._host.list_reader.read(partial(_terms, filter=query.filter), f"terms {self._name}")
             if self.query is query and self.change is not None:
                 return notices.none_match(self.change.total, terms, self.change.running)
         return None
@@ -260,11 +261,11 @@ class Listing:
         A decoder is made ready for a large one: it is likely to be opened.
         """
         with contextlib.suppress(Superseded, WiretapeError):  # `look` reports the trouble
-            details = await self._host.listed.read(
+            details = await self._host.list_reader.read(
                 lambda source: source.details(number, self._host.limits), f"preview {self._name}"
             )
             row = None if details.preview is None else details.preview.row
-            is_here = self._host.listed.place.supports("bodies")
+            is_here = self._host.list_reader.place.supports("bodies")
             if row is not None and row.bytes is not None and row.bytes > LARGE and is_here:
                 ahead = number if row.outcome != "open" else None
                 await in_thread(partial(self._host.decoders.ready, ahead, row.bytes))
@@ -274,13 +275,13 @@ class Listing:
     async def advice(self) -> str | None:
         """Return advice about measures of an older decoder, if there are any."""
         with contextlib.suppress(Superseded, WiretapeError):  # then the list reports the trouble with the tape
-            return await self._host.listed.read(lambda source: source.advice())
+            return await self._host.list_reader.read(lambda source: source.advice())
         return None
 
     async def read_vocabulary(self) -> None:
         if not self.vocabulary.values:
             with contextlib.suppress(Superseded, WiretapeError):  # then only names are completed
-                self.vocabulary = await self._host.listed.read(_vocabulary)
+                self.vocabulary = await self._host.list_reader.read(_vocabulary)
 
     def _fail(self, error: WiretapeError) -> None:
         self.trouble = error
@@ -290,8 +291,8 @@ class Listing:
             self.change, self.catalog = None, Catalog()
 
 
-def _load(source: "Browsed", query: Query, clock: Clock, known: Sequence[int]) -> tuple["Listed", dict[int, str]]:
-    return source.listed(query.filter, query.order, clock), source.ids(known)
+def _load(source: "Browsed", query: Query, clock: Clock, numbers: Sequence[int]) -> tuple["Listed", dict[int, str]]:
+    return source.listed(query.filter, query.order, clock), source.ids(numbers)
 
 
 def _count(source: "Browsed", query: Query) -> int:

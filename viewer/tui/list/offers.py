@@ -38,7 +38,7 @@ PARTS: Final = {
 
 def copies(host: Host, query: Query, row: ListRow | None, marked: Sequence[str]) -> list[Copy]:
     """Return the texts to copy: (label, text). `row` is the one under the cursor, `marked` are ids."""
-    place = host.listed.place
+    place = host.list_reader.place
     offered: list[Copy] = [("this list", command(place, "ls", *query.arguments, *query.order_arguments))]
     if row is not None and not place.supports("bodies"):
         pulls = command(place, "pull", row.id, "-o", f"{row.id[:8]}.db")
@@ -57,21 +57,21 @@ def exports(
     place: Place, query: Query, row: ListRow | None, marked: Sequence[str], match_count: int
 ) -> list[tuple[str, list[str]]]:
     """Return the exports: (label, arguments); `match_count` is that of the list."""
-    listed, has_bodies = arguments(place, "export", *query.arguments), place.supports("bodies")
-    offered = [(counted(match_count, "exchange"), listed)]
+    of_list, has_bodies = arguments(place, "export", *query.arguments), place.supports("bodies")
+    offered = [(counted(match_count, "exchange"), of_list)]
     if has_bodies:
-        offered.append((f"their texts, {match_count:,}", [*listed, "--table", "texts"]))
+        offered.append((f"their texts, {match_count:,}", [*of_list, "--table", "texts"]))
     if marked:
         picked = arguments(place, "export", *marked)
         offered.append((f"marked, {len(marked)}", picked))
         formats = [("page", "html"), *[("GIF", "gif"), ("asciicast", "asciicast")] * (len(marked) == 2)] * has_bodies
         offered += [(f"{name} of the marked, {len(marked)}", [*picked, "--format", of]) for name, of in formats]
     if has_bodies:
-        offered.append((f"page of all, {match_count:,}", [*listed, "--format", "html"]))
+        offered.append((f"page of all, {match_count:,}", [*of_list, "--format", "html"]))
     if row is not None and has_bodies:
-        one, short = arguments(place, "export", row.id), row.id[:8]
-        offered.append((f"bytes of {short}", [*one, "--format", "sse"]))
-        offered.append((f"chunks of {short}", [*one, "--table", "chunks"]))
+        of_row, short = arguments(place, "export", row.id), row.id[:8]
+        offered.append((f"bytes of {short}", [*of_row, "--format", "sse"]))
+        offered.append((f"chunks of {short}", [*of_row, "--table", "chunks"]))
     return offered
 
 
@@ -116,7 +116,7 @@ class OrderMenu(Dialog[str]):
 
 def _laid_out(width: int) -> Content:
     """Return the menu's lines: the entries in columns, each of them whole."""
-    entries = [(one.letter, one.title.lower()) for one in COLUMNS if one.letter is not None]
+    entries = [(column.letter, column.title.lower()) for column in COLUMNS if column.letter is not None]
     wide = max(len(title) for _, title in entries)
     in_a_line = max((width - _PADDING - len(_HEAD) + _BETWEEN) // (2 + wide + _BETWEEN), 1)
     lines: list[list[Part]] = []
@@ -146,11 +146,12 @@ class ColumnsMenu(Dialog[None]):
         self._hidden, self._change = hidden, change
 
     def compose(self) -> ComposeResult:
-        columns = SelectionList[str](*((one.title, one.name, one.name not in self._hidden) for one in COLUMNS))
+        choices = ((column.title, column.name, column.name not in self._hidden) for column in COLUMNS)
+        columns = SelectionList[str](*choices)
         columns.border_title = "columns"
         columns.border_subtitle = "space: on or off   esc: close"
         yield columns
 
     def on_selection_list_selected_changed(self, event: SelectionList.SelectedChanged[str]) -> None:
-        shown = event.selection_list.selected
-        self._change(frozenset(column.name for column in COLUMNS if column.name not in shown))
+        selected = event.selection_list.selected
+        self._change(frozenset(column.name for column in COLUMNS if column.name not in selected))

@@ -43,7 +43,7 @@ class Opener:
     def _with_copies(self, numbers: list[int], screen_of: Callable[[list[int]], Screen[Any]]) -> None:
         """Open exchanges with the numbers that they have on the tape: at once, or when they have been pulled to it."""
         services = host(self._screen)
-        if services.listed is services.tape:
+        if services.list_reader is services.tape:
             self._screen.app.push_screen(screen_of(numbers))
         else:
             self._screen.run_worker(self._pull(numbers, screen_of), group="pull", exclusive=True)
@@ -53,7 +53,7 @@ class Opener:
         self.pulling = counted(len(numbers), "exchange")
         self._on_pulling()
         try:
-            tape_numbers = await in_thread(partial(host(self._screen).listed.place.pull, numbers))
+            tape_numbers = await in_thread(partial(host(self._screen).list_reader.place.pull, numbers))
         except WiretapeError as error:
             self._screen.notify(str(error), title="not pulled", severity="error", timeout=ERROR_SECONDS, markup=False)
         else:

@@ -81,5 +81,5 @@ class Preview(Toned):
     def _laid_out(self, width: int, height: int) -> list[Line]:
         from wiretape.viewer.listing import preview  # after the first rows
 
-        found = self._details.preview
-        return [] if found is None else preview.lines(found, self._details.verdicts, self._look, width, height)
+        row = self._details.preview
+        return [] if row is None else preview.lines(row, self._details.verdicts, self._look, width, height)

@@ -106,7 +106,7 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
 
         The view stays on its exchanges; at the top, new ones come into sight. To `follow` is to stay on the newest.
         """
-        before = self.scroll_offset.y
+        top = self.scroll_offset.y
         self.set_lines(self.count)
         if follow or self.selected is None or self.catalog.place(self.selected) is None:
             place = 0 if follow else self.cursor
@@ -114,7 +114,7 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
             if number != self.selected:
                 self.selected = number
                 self.post_message(self.Moved(self, by_hand=False))
-        self.scroll_to_line(0 if follow else before + above if before else 0)
+        self.scroll_to_line(0 if follow else top + above if top else 0)
         self.reveal(self.cursor)
         self.redraw()
 
@@ -125,7 +125,7 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
 
     def repaint(self) -> None:
         for place in self._places():
-            if self._kept(place) is None:
+            if self._cached(place) is None:
                 self.refresh_line(place)
 
     def filled(self) -> None:
@@ -141,9 +141,9 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         self.hidden = hidden
         self.lay_out()
 
-    def scale_each(self, own: bool) -> None:
+    def scale_each(self, own_scales: bool) -> None:
         """Draw each timeline on its own axis, or all on the one for the rows in sight."""
-        self.own_scales = own
+        self.own_scales = own_scales
         self._scale()
 
     def in_sight(self) -> list[int]:
@@ -153,10 +153,10 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         """Move the cursor to a place, or to the nearest that there is."""
         if not self.count:
             return
-        before, place = self.cursor, max(0, min(item, self.count - 1))
+        previous, place = self.cursor, max(0, min(item, self.count - 1))
         if self.catalog.number(place) != self.selected:
             self.cursor = place
-            self.refresh_line(before)
+            self.refresh_line(previous)
             self.refresh_line(place)
             self.reveal(place)
             self.post_message(self.Moved(self, by_hand=True))
@@ -171,18 +171,18 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         return self._line(place) if place < self.count else self.drawn([])
 
     def _line(self, place: int) -> Strip:
-        if (kept := self._kept(place)) is not None:
-            return kept
+        if (cached := self._cached(place)) is not None:
+            return cached
         key, row = self._key(place), self.catalog.row(place)
-        strip = self._drawn(place, *key[1:])
+        strip = self._draw(place, *key[1:])
         if row is not None:
             self._strips[key] = row, self._look_of(row), strip
         return strip
 
-    def _kept(self, place: int) -> Strip | None:
+    def _cached(self, place: int) -> Strip | None:
         """Return a line that was drawn before, unless its row or its look is another now."""
-        row, kept = self.catalog.row(place), self._strips.get(self._key(place))
-        return kept[2] if row is not None and kept is not None and kept[:2] == (row, self._look_of(row)) else None
+        row, cached = self.catalog.row(place), self._strips.get(self._key(place))
+        return cached[2] if row is not None and cached is not None and cached[:2] == (row, self._look_of(row)) else None
 
     def _key(self, place: int) -> tuple[int, bool, bool]:
         number = self.catalog.number(place)
@@ -193,7 +193,7 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
         is_timed = self.look.times == "ago" or (row.outcome == "open" and self.look.recording)
         return self.look if is_timed else replace(self.look, wall_ns=0)
 
-    def _drawn(self, place: int, selected: bool, marked: bool) -> Strip:
+    def _draw(self, place: int, selected: bool, marked: bool) -> Strip:
         row = self.catalog.row(place)
         parts: list[Part] = [(CURSOR if selected else " ", "accent"), ("*" if marked else " ", "accent")]
         parts += layout.line(row, self.slots, self.look, self.between) if row else [(_LOADING, "muted")]
@@ -235,8 +235,8 @@ class StreamRows(Lines, CursorList, can_focus=True, inherit_bindings=False):
 
     def _places(self, more: int = 0) -> range:
         """Return the places in sight, with `more` above and below them."""
-        first = self.scroll_offset.y
-        return range(max(first - more, 0), min(first + self.size.height + more, self.count))
+        top = self.scroll_offset.y
+        return range(max(top - more, 0), min(top + self.size.height + more, self.count))
 
     def _scale(self) -> None:
         rows = [row for place in self._places() if (row := self.catalog.row(place)) is not None]

@@ -126,7 +126,7 @@ class StreamsScreen(Screen[None]):
 
         streams, listing = self.streams, self.streams.listing
         marked = list(streams.marks.ids.values())
-        return offers.exports(self._host.listed.place, listing.query, streams.row, marked, listing.match_count)
+        return offers.exports(self._host.list_reader.place, listing.query, streams.row, marked, listing.match_count)
 
     @property
     def holds_keys(self) -> bool:
@@ -161,7 +161,8 @@ class StreamsScreen(Screen[None]):
             "only": change.total > 0,
             "filter": change.total > 0,
         }
-        unsupported = {name for name, needs in _CAPABILITIES.items() if not self._host.listed.place.supports(needs)}
+        place = self._host.list_reader.place
+        unsupported = {name for name, needs in _CAPABILITIES.items() if not place.supports(needs)}
         idle = unsupported | {action for action, does_apply in applies.items() if not does_apply}
         return frozenset(idle if streams.rows.count else idle | _OF_ROWS)
 
@@ -306,7 +307,7 @@ class StreamsScreen(Screen[None]):
         streams, listing = self.streams, self.streams.listing
         streams.above = streams.above if streams.rows.scroll_offset.y else 0
         pulling: list[Part] = [(f"pulling {self._opener.pulling} …", "warning")] if self._opener.pulling else []
-        tape_line = status.tape_line(self._host.listed.name, streams)
+        tape_line = status.tape_line(self._host.list_reader.name, streams)
         self._header.show(tape_line, pulling or status.recorder_line(self._host, listing))
         self._show_match_count()
         idle = self._idle_actions()

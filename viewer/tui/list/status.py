@@ -38,10 +38,10 @@ def tape_line(name: str, streams: StreamList) -> list[Part]:
 def recorder_line(host: Host, listing: Listing) -> list[Part]:
     """Return the recorder's state, or that the tape is locked; for a server, its error."""
     if listing.is_busy:
-        return [(f"busy: waiting for the {host.listed.place.noun}", "warning")]
+        return [(f"busy: waiting for the {host.list_reader.place.noun}", "warning")]
     if listing.change is None:
         return []
-    if not host.listed.place.supports("changes"):
+    if not host.list_reader.place.supports("changes"):
         return [] if listing.trouble is None else [(safe(str(listing.trouble)), "error")]
     return notices.recorder_line(listing.recorder, host.clock.wall_ns())
 
@@ -62,7 +62,7 @@ def match_count(filter: FilterLine, listing: Listing, width: int) -> list[Part]:
 
 def reason_for_empty(host: Host, listing: Listing) -> notices.Lines | None:
     """Return the reason for an empty list; None if it is not empty, or empty by a filter."""
-    place = host.listed.place
+    place = host.list_reader.place
     if listing.is_unread and listing.trouble is not None:
         if isinstance(listing.trouble, TapeGone) and place.file is not None:
             return notices.gone(place.file, listing.held)
@@ -71,6 +71,6 @@ def reason_for_empty(host: Host, listing: Listing) -> notices.Lines | None:
         return notices.failed(listing.trouble, place.noun)
     if listing.change is not None and not listing.change.total:
         if not place.supports("changes"):
-            return notices.nothing_shipped(host.listed.name)
+            return notices.nothing_shipped(host.list_reader.name)
         return notices.empty(listing.recorder, host.clock.wall_ns())
     return None

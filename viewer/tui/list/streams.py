@@ -129,7 +129,7 @@ class StreamList(Container):
             self._is_advised = True
             if advice := await listing.advice():
                 self.notify(advice, severity="warning", markup=False)
-        if self._host.listed is not self._host.tape:
+        if self._host.list_reader is not self._host.tape:
             self.run_worker(self._count(), group="count", exclusive=True)
 
     async def _count(self) -> None:
@@ -144,7 +144,7 @@ class StreamList(Container):
     async def _watch(self) -> None:
         listing = self.listing
         while True:
-            await asyncio.sleep(self._host.listed.place.retry_s if listing.trouble else POLL_SECONDS["screen"])
+            await asyncio.sleep(self._host.list_reader.place.retry_s if listing.trouble else POLL_SECONDS["screen"])
             if listing.is_loading or not is_seen(self.screen):
                 continue
             in_sight = self.rows.in_sight()

@@ -53,7 +53,7 @@ class Loader:
         self._is_reading = False
         self._closed = False
         self._closing = threading.Lock()
-        self.known: Known | None = None
+        self.facts: Known | None = None
         self.opened: OpenedExchange | None = None
 
     def begin(self) -> "asyncio.Task[asyncio.Task[OpenedExchange] | None]":
@@ -67,8 +67,8 @@ class Loader:
         with ErrorReporter(self._fails):
             await (self._decoding or self.begin())
             self._version = await self._host.tape.ask(following.version, self._key)
-            self.known = await self._read_known()
-            self._knows(self.known)
+            self.facts = await self._read_facts()
+            self._knows(self.facts)
             if self.opened is not None:  # the process was faster
                 self._opens(self.opened)
 
@@ -81,25 +81,25 @@ class Loader:
 
         The last events are passed on before the recorder's death, which ends following them.
         """
-        if self.known is None or not self.is_live or self._reading.locked():
+        if self.facts is None or not self.is_live or self._reading.locked():
             return
         async with self._reading:
             with ErrorReporter(self._fails):
-                known = dataclasses.replace(self.known, recorder=await self._ask(exchange.recorder))
+                facts = dataclasses.replace(self.facts, recorder=await self._ask(exchange.recorder))
                 version = await self._host.tape.ask(following.version, self._key)
                 if version != self._version:
                     if self._host.clock.now() < self._not_before_ns:
                         return
                     self._version = version
-                    known = await self._read_known()
+                    facts = await self._read_facts()
                     await self._open()
-                self.known = known
-                self._knows(known)
+                self.facts = facts
+                self._knows(facts)
 
     @property
     def is_live(self) -> bool:
         """True if it is running, or has ended but is not measured yet, as of the last read."""
-        is_unmeasured = self.known is not None and self.known.row.outcome == "open"
+        is_unmeasured = self.facts is not None and self.facts.row.outcome == "open"
         return self.opened is not None and (self.opened.live or is_unmeasured)
 
     def close(self) -> None:
@@ -110,19 +110,19 @@ class Loader:
     async def _ask(self, question: Callable[..., Any]) -> Any:
         return await self._host.tape.ask(functools.partial(question, no=self._no), self._key)
 
-    async def _read_known(self) -> Known:
-        known: Known = await self._ask(exchange.known)
-        if self.known is not None and known.row.id != self.known.row.id:
+    async def _read_facts(self) -> Known:
+        facts: Known = await self._ask(exchange.known)
+        if self.facts is not None and facts.row.id != self.facts.row.id:
             raise NoResultFound  # the tape was replaced, and the new one has another exchange of this number
-        return known
+        return facts
 
     async def _open(self) -> None:
         began = self._host.clock.now()
         decoding, self._decoding = self._decoding or self.begin(), None
         answer = await decoding
         if answer is None:
-            stored = await self._ask(exchange.stored)
-            self._take(await in_thread(functools.partial(opening.opened, stored, self._host.limits)))
+            exchange_bytes = await self._ask(exchange.stored)
+            self._take(await in_thread(functools.partial(opening.opened, exchange_bytes, self._host.limits)))
         else:
             self._take(await answer)
         now = self._host.clock.now()
@@ -164,16 +164,16 @@ class Loader:
     def _take_early(self, loop: asyncio.AbstractEventLoop) -> Callable[[OpenedExchange], None]:
         """Return a callback, for another thread, for decoded data without verdicts."""
 
-        def take(opened: OpenedExchange) -> None:
+        def take(opened_exchange: OpenedExchange) -> None:
             with contextlib.suppress(RuntimeError):  # the application has ended
-                loop.call_soon_threadsafe(self._take, opened)
+                loop.call_soon_threadsafe(self._take, opened_exchange)
 
         return take
 
     def _take(self, opened: OpenedExchange) -> None:
         if not self._closed:
             self.opened = opened
-            if self.known is not None:
+            if self.facts is not None:
                 self._opens(opened)
 
 

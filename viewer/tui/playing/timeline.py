@@ -67,8 +67,8 @@ class Scrubbing(Widget):
 
     def on_mouse_down(self, event: MouseDown) -> None:
         """Go to the pressed place: in the columns of time, or just beside them, which is the start or the end."""
-        first, cells, _ = self.span()
-        if event.button == 1 and cells and first - 1 <= event.x <= first + cells:
+        left_edge, cells, _ = self.span()
+        if event.button == 1 and cells and left_edge - 1 <= event.x <= left_edge + cells:
             self._is_dragged = True
             self.capture_mouse()
             self._point(event.x)
@@ -89,9 +89,9 @@ class Scrubbing(Widget):
             self.release_mouse()
 
     def _point(self, x: int) -> None:
-        first, cells, length_ns = self.span()
+        left_edge, cells, length_ns = self.span()
         if cells:
-            cell = min(x - first, cells - 1)
+            cell = min(x - left_edge, cells - 1)
             self.post_message(self.Scrubbed(strips.instant(cell, length_ns, cells) if cell >= 0 else 0))
 
 
@@ -138,21 +138,21 @@ class Timeline(CachedLines, Scrubbing):
         """Return True if a stream has grown by more than a cell, and the redraw interval, since it was drawn."""
         return (end_ns - self.axis_ns) * self.cells > self.axis_ns and end_ns - self.axis_ns >= _REDRAWN_EVERY_NS
 
-    async def draw(self, known: Known, opened: OpenedExchange | None, playback: Playback) -> None:
+    async def draw(self, facts: Known, exchange: OpenedExchange | None, playback: Playback) -> None:
         """Draw an exchange in a thread: all of it once it is decoded; silences that playing cuts short are marked.
 
         Of one whose bytes were not shipped, there is no more than the gaps that were measured.
         """
         cells, end_ns = self.cells, playback.end_ns
-        if opened is None or not opened.facts.has_bytes:
+        if exchange is None or not exchange.facts.has_bytes:
             work = functools.partial(
-                strips.draw_gaps, known.row.first_output_ms, known.gaps, known.exchange.end_ns or 0, cells
+                strips.draw_gaps, facts.row.first_output_ms, facts.gaps, facts.exchange.end_ns or 0, cells
             )
         else:
-            reads, room = zip(opened.reads_at, opened.sizes, strict=True), (cells, playback.cap_ns)
-            is_whole = not opened.missing
+            reads, room = zip(exchange.reads_at, exchange.sizes, strict=True), (cells, playback.cap_ns)
+            is_whole = not exchange.missing
             work = functools.partial(
-                strips.draw, opened.transcript, reads, opened.markers, end_ns, *room, is_whole=is_whole
+                strips.draw, exchange.transcript, reads, exchange.markers, end_ns, *room, is_whole=is_whole
             )
         self.strips = await in_thread(work)
         self._cell = strips.cell(playback.media_ns, self.axis_ns, self.cells)
@@ -169,8 +169,8 @@ class Timeline(CachedLines, Scrubbing):
         if cell != self._cell:
             left, right = sorted((cell, self._cell))
             self._cell = cell
-            last = self.size.height - bool(self._rows[2])
-            self.refresh(Region(_LABEL + left, 0, right - left + 1, last), Region(0, last, self.size.width, 1))
+            last_row = self.size.height - bool(self._rows[2])
+            self.refresh(Region(_LABEL + left, 0, right - left + 1, last_row), Region(0, last_row, self.size.width, 1))
 
     def on_resize(self, event: Resize) -> None:
         self._lines.clear()
@@ -185,7 +185,7 @@ class Timeline(CachedLines, Scrubbing):
         width, ground = self.size.width, look["ground"]
         at = min(_LABEL + self._cell, width - 1)
         if not self._lines:
-            self._lines = [paint.strip(row, width, ground).simplify() for row in self._drawn(look)]
+            self._lines = [paint.strip(row, width, ground).simplify() for row in self._all_rows(look)]
         if y >= len(self._lines):
             return Strip.blank(width, ground)
         line = self._lines[y]
@@ -200,34 +200,34 @@ class Timeline(CachedLines, Scrubbing):
         playhead = paint.strip([(sign, readable + look["playhead"])])
         return Strip.join([line.crop(0, at), playhead, line.crop(at + 1, width)])
 
-    def _drawn(self, look: Mapping[str, Style]) -> Iterator[list[Part]]:
+    def _all_rows(self, look: Mapping[str, Style]) -> Iterator[list[Part]]:
         """Yield all rows from the top; the axis is empty, since it is drawn with the playhead in it."""
-        shown, (for_curve, for_bytes, for_gaps) = self.strips, self._rows
+        picture, (for_curve, for_bytes, for_gaps) = self.strips, self._rows
         if not for_gaps:
             yield from self._gaps(1, look)
             return
-        for row, cells in enumerate(shown.bytes(for_bytes) if for_bytes else []):
+        for row, cells in enumerate(picture.bytes(for_bytes) if for_bytes else []):
             label = "bytes/s" if row == for_bytes - 1 else ""
             yield [self._label(label, look), *((sign, look["accent"]) for sign in cells.ljust(self.cells))]
         yield from self._curve(for_curve, look)
-        kinds = shown.kinds.ljust(self.cells)
+        kinds = picture.kinds.ljust(self.cells)
         yield [self._label("kind", look), *((sign, look[_KINDS.get(sign, "muted")]) for sign in kinds)]
         yield from self._gaps(for_gaps, look)
-        marks = shown.marks.ljust(self.cells)
+        marks = picture.marks.ljust(self.cells)
         flags = ((sign, look[_MARKS.get(sign, "strong")] + (_FLAG if sign != " " else Style())) for sign in marks)
         yield [self._label("markers", look), *flags]
         yield []
 
     def _curve(self, rows: int, look: Mapping[str, Style]) -> Iterator[list[Part]]:
         """Yield the rows of the characters in the tones of their kinds, a stall as an error; their number is on top."""
-        shown = self.strips
-        tones = [_KINDS.get(sign, "muted") for sign in shown.outputs.ljust(self.cells)]
-        for wait in shown.waits:
+        picture = self.strips
+        tones = [_KINDS.get(sign, "muted") for sign in picture.outputs.ljust(self.cells)]
+        for wait in picture.waits:
             tones[wait.first : wait.last + 1] = [_WAITS[wait.kind][0]] * (wait.last + 1 - wait.first)
-        for row, cells in enumerate(shown.curve(rows)):
-            label = "chars" if row == rows - 1 else "" if row else formatting.short_count(shown.characters).rjust(7)
-            drawn = zip(cells.ljust(self.cells), tones, strict=False)
-            yield [self._label(label, look), *((sign, look[tone]) for sign, tone in drawn)]
+        for row, cells in enumerate(picture.curve(rows)):
+            label = "chars" if row == rows - 1 else "" if row else formatting.short_count(picture.characters).rjust(7)
+            signs = zip(cells.ljust(self.cells), tones, strict=False)
+            yield [self._label(label, look), *((sign, look[tone]) for sign, tone in signs)]
 
     def _gaps(self, rows: int, look: Mapping[str, Style]) -> Iterator[list[Part]]:
         """Yield the rows of the gaps: bars in tones, waits on a background, the scale beside all but the last."""
@@ -236,14 +236,14 @@ class Timeline(CachedLines, Scrubbing):
         waited = [kind and _WAITS[kind] for kind in strips.wait_kinds(self.strips.waits, self.cells)]
         for bound, cells in zip(sparkline.bounds(rows), self.strips.gaps(rows), strict=True):
             signs = zip(cells.ljust(self.cells), bars, waited, strict=False)
-            drawn = ((sign, look[wait[0]] + look[wait[1]] if wait else bar) for sign, bar, wait in signs)
-            yield [self._label(f"≥{bound}".rjust(_LABEL - 2) if bound else "gap", look), *drawn]
+            styled = ((sign, look[wait[0]] + look[wait[1]] if wait else bar) for sign, bar, wait in signs)
+            yield [self._label(f"≥{bound}".rjust(_LABEL - 2) if bound else "gap", look), *styled]
 
     def _axis(self, look: Mapping[str, Style]) -> list[Part]:
         axis = self._times.axis(self.axis_ns, self.cells).ljust(self.cells)
         clear, muted = sparkline.without_label(axis, self._cell), look["muted"]
-        before, after = clear[: self._cell], clear[self._cell + 1 :]
-        return [self._label("", look), (before, muted), (_PLAYHEAD, look["accent"]), (after, muted)]
+        left, right = clear[: self._cell], clear[self._cell + 1 :]
+        return [self._label("", look), (left, muted), (_PLAYHEAD, look["accent"]), (right, muted)]
 
     def _label(self, name: str, look: Mapping[str, Style]) -> Part:
         return f" {name:<{_LABEL - 1}}", look["muted"]
@@ -264,17 +264,17 @@ class TransportLine(Scrubbing):
     def __init__(self) -> None:
         super().__init__(id="transport")
         self._transport = Transport(Playback((), 0, lambda: 0), Pulse(SYSTEM), None)
-        self._drawn: TransportParts = [], (0, 0)
+        self._parts: TransportParts = [], (0, 0)
 
     def span(self) -> tuple[int, int, int]:
         """Return the position of the bar: between its brackets."""
-        return *self._drawn[1], self._transport.playback.end_ns
+        return *self._parts[1], self._transport.playback.end_ns
 
     def show(self, transport: Transport) -> None:
         self._transport = transport
-        drawn = transport.parts(self.size.width)
-        if drawn != self._drawn:
-            self._drawn = drawn
+        parts = transport.parts(self.size.width)
+        if parts != self._parts:
+            self._parts = parts
             self.refresh()
 
     def on_resize(self) -> None:
@@ -282,8 +282,8 @@ class TransportLine(Scrubbing):
 
     def render_line(self, y: int) -> Strip:
         look = theme_styles(self)
-        drawn = fitted([(text, look[tone]) for text, tone in self._drawn[0]], self.size.width)
-        return paint.strip(drawn, self.size.width, look["surface"])
+        parts = fitted([(text, look[tone]) for text, tone in self._parts[0]], self.size.width)
+        return paint.strip(parts, self.size.width, look["surface"])
 
 
 class RaceStrips(Toned, Scrubbing):
@@ -312,32 +312,32 @@ class RaceStrips(Toned, Scrubbing):
 
     def __init__(self) -> None:
         super().__init__(id="race")
-        self._shown: tuple[str, Drawing, tuple[int, int]] = "race", Drawing(), (0, 0)
+        self._race: tuple[str, Drawing, tuple[int, int]] = "race", Drawing(), (0, 0)
 
     @property
     def cells(self) -> int:
         return max(self.size.width - _RACE_MARGIN, 1)
 
     def span(self) -> tuple[int, int, int]:
-        return _RACE_MARGIN, self.cells, self._shown[1].axis_ns
+        return _RACE_MARGIN, self.cells, self._race[1].axis_ns
 
     def show(self, head: str, drawing: Drawing, places: tuple[int, int]) -> None:
         """Show a race, each lane with its playhead in its cell of `places`."""
-        before, self._shown = self._shown, (head, drawing, places)
-        if drawing is not before[1]:
+        previous, self._race = self._race, (head, drawing, places)
+        if drawing is not previous[1]:
             self.refresh()
-        elif self._shown != before:
-            left, right = min(*places, *before[2]), max(*places, *before[2])
-            width, last = self.size.width, self.size.height - 1
-            rows = Region(0, 0, width, 1), Region(0, last, width, 1)
-            self.refresh(*rows, Region(_RACE_MARGIN + left, 0, right - left + 1, last))
+        elif self._race != previous:
+            left, right = min(*places, *previous[2]), max(*places, *previous[2])
+            width, last_row = self.size.width, self.size.height - 1
+            rows = Region(0, 0, width, 1), Region(0, last_row, width, 1)
+            self.refresh(*rows, Region(_RACE_MARGIN + left, 0, right - left + 1, last_row))
 
     def on_resize(self) -> None:
         self.post_message(self.Resized())
 
     def render_line(self, y: int) -> Strip:
         """Draw the heading, a row of the curves, a lane, or the axis."""
-        head, drawing, places = self._shown
+        head, drawing, places = self._race
         lane = y - len(drawing.rows) + 1
         if y == 0:
             return theme.rule(self, head, self.size.width)
@@ -345,15 +345,15 @@ class RaceStrips(Toned, Scrubbing):
             return self._axis()
         name: Part = (f" {'AB'[lane]} ", self._style("ab"[lane])) if lane >= 0 else (" " * _RACE_MARGIN, None)
         looks = groupby(enumerate(drawing.rows[y - 1]), lambda at: _race_look(at[0], at[1], places))
-        drawn = [name]
-        for (look, wait, is_playhead), alike in looks:
+        parts = [name]
+        for (look, wait, is_playhead), cells in looks:
             style = self._style(look) + (theme.behind(self, f"race--{wait}") if wait else Style())
             style += theme.behind(self, "race--playhead") if is_playhead else Style()
-            drawn.append(("".join(cell.sign for _, cell in alike), style))
-        return paint.strip(drawn, self.size.width, self.rich_style)
+            parts.append(("".join(cell.sign for _, cell in cells), style))
+        return paint.strip(parts, self.size.width, self.rich_style)
 
     def _axis(self) -> Strip:
-        _, drawing, (at, _) = self._shown
+        _, drawing, (at, _) = self._race
         axis = sparkline.axis(drawing.axis_ns, self.cells, drawing.zero_ns).ljust(self.cells)
         clear, muted = sparkline.without_label(axis, at), self._style("axis")
         parts = [(" " * _RACE_MARGIN, None), (clear[:at], muted), (_PLAYHEAD, self._style("head"))]

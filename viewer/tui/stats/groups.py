@@ -137,8 +137,8 @@ class FailureList(CursorList):
             if len(parts) > 1:
                 parts.append((_BETWEEN, tones["muted"]))
             text = self._texts[at]
-            shown = text if cell_len(text) <= self._width else f"{set_cell_size(text, self._width - 1)}…"
-            parts.append((shown, cursor if at == self.cursor and self.has_focus else plain))
+            visible = text if cell_len(text) <= self._width else f"{set_cell_size(text, self._width - 1)}…"
+            parts.append((visible, cursor if at == self.cursor and self.has_focus else plain))
         return paint.strip(parts, self.size.width, self.rich_style)
 
     @property

@@ -23,6 +23,7 @@ from wiretape.viewer.query import coverage
 from wiretape.viewer.query.parser import FilterError
 from wiretape.viewer.record.rows import TableRow
 from wiretape.viewer.text import formatting
+from wiretape.viewer.text.cells import Part
 from wiretape.viewer.tui import bindings
 from wiretape.viewer.tui.base import paint
 from wiretape.viewer.tui.base.host import Superseded, host
@@ -87,7 +88,7 @@ class StatsScreen(Screen[None]):
         self._window = next(iter(WINDOWS))
         self._by = groups.GROUPS[0]
         self._slo: str | None = None
-        self.shown = StatsData()
+        self.data = StatsData()
         self._trouble: str | None = None
         self.holds_keys = False
         """True if keys must wait for the figures that are being read."""
@@ -107,8 +108,8 @@ class StatsScreen(Screen[None]):
 
     def copies(self) -> list[tuple[str, str]]:
         objective = ["--slo", self._slo] if self._slo else []
-        command = offers.command(self._place, "stats", *self._selection(), "--by", self.shown.by, *objective)
-        return [("command", command), ("filter", self.shown.filter_text)]
+        command = offers.command(self._place, "stats", *self._selection(), "--by", self.data.by, *objective)
+        return [("command", command), ("filter", self.data.filter_text)]
 
     def exports(self) -> list[tuple[str, list[str]]]:
         """Return the exports: the figures of the groups, and their exchanges."""
@@ -116,20 +117,20 @@ class StatsScreen(Screen[None]):
         tables = ("exchanges", "chunks", "reads") if has_bodies else ("exchanges",)
         exported = offers.arguments(self._place, "export", *self._selection())
         return [
-            (f"summary by {self.shown.by}", [*exported, "--table", "summary", "--by", self.shown.by]),
+            (f"summary by {self.data.by}", [*exported, "--table", "summary", "--by", self.data.by]),
             *((table, [*exported, "--table", table]) for table in tables),
             *([("page", [*exported, "--format", "html"])] * has_bodies),
         ]
 
     @property
     def _place(self) -> "Place":
-        return host(self).listed.place
+        return host(self).list_reader.place
 
     def _selection(self) -> list[str]:
-        return ["-f", self.shown.filter_text] if self.shown.filter_text else []
+        return ["-f", self.data.filter_text] if self.data.filter_text else []
 
     def action_group(self) -> None:
-        self._by = _after([*groups.GROUPS, *(f"label.{key}" for key in self.shown.labels)], self._by)
+        self._by = _after([*groups.GROUPS, *(f"label.{key}" for key in self.data.labels)], self._by)
         self._start(self._read_groups)
 
     def action_zoom(self) -> None:
@@ -169,10 +170,10 @@ class StatsScreen(Screen[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "open":
             return self._can_open()
-        return action != "group" or bool(self.shown.rows)
+        return action != "group" or bool(self.data.rows)
 
     def _can_open(self) -> bool:
-        return bool(self.shown.failures if self.focused is self._failed else self.shown.rows)
+        return bool(self.data.failures if self.focused is self._failed else self.data.rows)
 
     def action_reload(self) -> None:
         self.holds_keys = True
@@ -181,31 +182,31 @@ class StatsScreen(Screen[None]):
 
     def on_cursor_list_moved(self) -> None:
         """Describe the item under the cursor, and whether it can be opened."""
-        shown, text = self.shown, ""
+        data, text = self.data, ""
         if self.focused is self._failed:
-            text = f"enter: the exchanges of {_name(shown.failures[self._failed.cursor])}" if shown.failures else ""
-        elif shown.rows:
-            row = shown.rows[self._table.cursor]
-            name = groups.name(row[shown.by])
-            text = " · ".join([f"enter: {counted(row['n'], 'exchange')} of {shown.by} {name}", *_notes(row)])
+            text = f"enter: the exchanges of {_name(data.failures[self._failed.cursor])}" if data.failures else ""
+        elif data.rows:
+            row = data.rows[self._table.cursor]
+            name = groups.name(row[data.by])
+            text = " · ".join([f"enter: {counted(row['n'], 'exchange')} of {data.by} {name}", *_notes(row)])
         self.refresh_bindings()
         self._about.update(paint.content(text))
 
     def on_cursor_list_opened(self, message: CursorList.Opened) -> None:
         """List the exchanges of a group, or that failed in one way."""
-        shown = self.shown
+        data = self.data
         if not self._can_open():  # the drawing may be of the filter before, while another is read
             return
         if message.source is self._table:
-            keys = [row[shown.by] for row in shown.rows]
+            keys = [row[data.by] for row in data.rows]
             key = keys.pop(self._table.cursor)
-            terms = drilling.group(shown.by, key, keys)
+            terms = drilling.group(data.by, key, keys)
         else:
-            assert shown.failures is not None
-            one = shown.failures[self._failed.cursor]
-            terms = drilling.failure(one.outcome, one.detail, one.code, one.status)
-        covered = f"({coverage.COVERED})" if shown.left_out else ""
-        host(self).show_streams(drilling.joined(shown.filter_text, covered, terms))
+            assert data.failures is not None
+            failures = data.failures[self._failed.cursor]
+            terms = drilling.failure(failures.outcome, failures.detail, failures.code, failures.status)
+        covered = f"({coverage.COVERED})" if data.left_out else ""
+        host(self).show_streams(drilling.joined(data.filter_text, covered, terms))
 
     def _start(self, reading: Callable[[], Any]) -> None:
         self.run_worker(reading, exclusive=True)
@@ -216,7 +217,7 @@ class StatsScreen(Screen[None]):
         try:
             self._slo = config.read().slo
             text = drilling.joined(self._filter_text, WINDOWS[self._window])
-            self.shown = StatsData(drilling.settled(text, host(self).clock))
+            self.data = StatsData(drilling.settled(text, host(self).clock))
         except (ConfigError, FilterError) as error:
             self._fail(str(error))
         else:
@@ -227,22 +228,22 @@ class StatsScreen(Screen[None]):
         figures, pooled = partial(_figures, by=by, slo=slo), not self._place.supports("stages")
         if not await self._take(figures, partial(self._show_figures, by, pooled=pooled)):
             return
-        if self.shown.failures is None:
+        if self.data.failures is None:
             await self._take(_failures, self._show_failures)
         if not pooled:
             await self._take(partial(figures, pooled=True), partial(self._show_figures, by, pooled=True))
 
     async def _take(self, question: "Callable[[Browsed, Filter | None], T]", show: Callable[[T], None]) -> bool:
         """Ask a question and show its answer; False if there is none, or nobody waits for it any more."""
-        text = self.shown.filter_text
+        text = self.data.filter_text
 
-        def asked(source: "Browsed") -> T:
+        def filtered(source: "Browsed") -> T:
             from wiretape.viewer.query.parser import parse
 
             return question(source, parse(text) if text else None)
 
         try:
-            answer = await host(self).listed.read(asked, "groups")
+            answer = await host(self).list_reader.read(filtered, "groups")
         except Superseded:
             return False
         except WiretapeError as error:
@@ -254,41 +255,42 @@ class StatsScreen(Screen[None]):
 
     def _show_figures(self, by: str, answer: "_Figures | None", *, pooled: bool) -> None:
         self.holds_keys = False
-        self.shown.by, self.shown.pooled, self.shown.too_many = by, pooled, answer is None
+        self.data.by, self.data.pooled, self.data.too_many = by, pooled, answer is None
         if answer is not None:
-            self.shown.rows, self.shown.total, self.shown.left_out = answer
+            self.data.rows, self.data.total, self.data.left_out = answer
         self._show_groups()
 
     def _show_failures(self, answer: "tuple[list[Failures], list[str]]") -> None:
-        self.shown.failures, self.shown.labels = answer
-        self._failed.show([f"{one.count:,} × {_name(one)}" for one in self.shown.failures])
+        self.data.failures, self.data.labels = answer
+        self._failed.show([f"{failures.count:,} × {_name(failures)}" for failures in self.data.failures])
 
     def _show_groups(self) -> None:
-        shown = self.shown
-        count = sum(row["n"] for row in shown.rows)
+        data = self.data
+        count = sum(row["n"] for row in data.rows)
         notes = [f"SLO {self._slo}"] if self._slo else []
-        if shown.too_many:
+        if data.too_many:
             notes.append("too many gaps to pool: y has the command that does")
-        elif shown.rows and not shown.pooled:
+        elif data.rows and not data.pooled:
             notes.append("reading the gaps …")
-        notes += [shown.filter_text] if shown.filter_text else []
-        notes += [f"{coverage.described(shown.left_out)}, left out"] if shown.left_out else []
-        title = f" · {counted(count, 'exchange')} by {formatting.line(shown.by)} · window {self._window}"
+        notes += [data.filter_text] if data.filter_text else []
+        notes += [f"{coverage.described(data.left_out)}, left out"] if data.left_out else []
+        title = f" · {counted(count, 'exchange')} by {formatting.line(data.by)} · window {self._window}"
         if self._trouble is None:
-            title = " · reading …" if self.holds_keys and not shown.rows else title
-            self._header.show([("stats", "strong"), (title, "plain"), *((f" · {one}", "accent") for one in notes)], [])
+            title = " · reading …" if self.holds_keys and not data.rows else title
+            accents: list[Part] = [(f" · {note}", "accent") for note in notes]
+            self._header.show([("stats", "strong"), (title, "plain"), *accents])
         self._table.show(
             groups.table(
-                shown.by,
-                shown.rows,
+                data.by,
+                data.rows,
                 max(self.size.width - len(MARGIN), 1),
-                total=shown.total,
+                total=data.total,
                 objective=bool(self._slo),
-                pooled=shown.pooled,
+                pooled=data.pooled,
             )
         )
         room = self.size.height - _OTHER_LINES - _FAILURE_LINES
-        self._table.styles.height = 1 + max(min(len(shown.rows) + (len(shown.rows) > 1), room), 1)
+        self._table.styles.height = 1 + max(min(len(data.rows) + (len(data.rows) > 1), room), 1)
 
     def _fail(self, trouble: str) -> None:
         self._trouble, self.holds_keys = trouble, False
@@ -300,8 +302,8 @@ def _after(names: "list[str] | tuple[str, ...]", name: str) -> str:
     return names[(names.index(name) + 1) % len(names)] if name in names else names[0]
 
 
-def _name(one: "Failures") -> str:
-    return groups.failure(one.outcome, one.detail, one.code, one.status)
+def _name(failures: "Failures") -> str:
+    return groups.failure(failures.outcome, failures.detail, failures.code, failures.status)
 
 
 def _notes(row: TableRow) -> list[str]:
@@ -327,22 +329,22 @@ _Figures = tuple[list[TableRow], TableRow | None, dict[str, int]]
 
 
 def _figures(
-    source: "Browsed", where: "Filter | None", *, by: str, slo: str | None, pooled: bool = False
+    source: "Browsed", filter_tree: "Filter | None", *, by: str, slo: str | None, pooled: bool = False
 ) -> _Figures | None:
-    """Return all figures, those of pooled gaps only where asked; None if there are too many gaps to hold."""
+    """Return all figures, those of pooled gaps only where filtered; None if there are too many gaps to hold."""
     from wiretape.viewer.source.base import Selection
     from wiretape.viewer.stats.metrics import objective
 
-    covered = Selection(where).covered()
-    found = source.overview(by, covered, objective(slo) if slo else (), gaps=pooled)
-    if found is None:
+    covered = Selection(filter_tree).covered()
+    overview = source.overview(by, covered, objective(slo) if slo else (), gaps=pooled)
+    if overview is None:
         return None
-    return found.rows, found.total, source.left_out(Selection(where)) if covered.generations else {}
+    return overview.rows, overview.total, source.left_out(Selection(filter_tree)) if covered.generations else {}
 
 
-def _failures(source: "Browsed", where: "Filter | None") -> "tuple[list[Failures], list[str]]":
+def _failures(source: "Browsed", filter_tree: "Filter | None") -> "tuple[list[Failures], list[str]]":
     """Return the failures, and the labels that there are."""
     from wiretape.viewer.source.base import Selection
 
-    covered = Selection(where).covered()
+    covered = Selection(filter_tree).covered()
     return source.failures(covered), source.labels(covered)

@@ -58,9 +58,9 @@ class HeaderLine(Toned):
         if free > 0:
             parts = [*parts[:-1], ("  ", "plain"), *cells.laid_out(right, free, right=True)]
         tones = theme.styles(self, self.rich_style)
-        drawn: list[paint.Part] = [(brand, theme.style(self, "header--brand")), (" ", None)]
-        drawn += [(text, tones[tone]) for text, tone in parts]
-        return paint.strip(drawn, self.size.width, Style(bgcolor=self.rich_style.bgcolor))
+        line: list[paint.Part] = [(brand, theme.style(self, "header--brand")), (" ", None)]
+        line += [(text, tones[tone]) for text, tone in parts]
+        return paint.strip(line, self.size.width, Style(bgcolor=self.rich_style.bgcolor))
 
 
 class Bar(Widget):

@@ -25,7 +25,7 @@ class FooterKey:
     """A key, its display text, and its action, in a word and in full."""
 
     key: str
-    written: str
+    key_text: str
     word: str
     action: str
     tooltip: str
@@ -33,7 +33,7 @@ class FooterKey:
 
     @property
     def width(self) -> int:
-        return cell_len(f" {self.written} {self.word} ")
+        return cell_len(f" {self.key_text} {self.word} ")
 
 
 class KeyLine(Widget):
@@ -64,7 +64,7 @@ class KeyLine(Widget):
         self.screen.bindings_updated_signal.unsubscribe(self)
 
     @property
-    def shown(self) -> list[FooterKey]:
+    def visible_keys(self) -> list[FooterKey]:
         always = [at for at, key in enumerate(self._keys) if key.action.rpartition(".")[2] in _ALWAYS]
         room = self.size.width + 1  # the last blank may be cut
         return [self._keys[at] for at in fitting([key.width for key in self._keys], room, always)]
@@ -79,10 +79,10 @@ class KeyLine(Widget):
     def render_line(self, y: int) -> Strip:
         """Draw the keys."""
         parts: list[paint.Part] = []
-        for key in self.shown:
+        for key in self.visible_keys:
             more = theme.behind(self, "key-line--hover") if key == self._hovered else Style()
             more += Style(dim=not key.enabled or None)
-            parts.append((f" {key.written} ", theme.style(self, "key-line--key") + more))
+            parts.append((f" {key.key_text} ", theme.style(self, "key-line--key") + more))
             parts.append((f"{key.word} ", theme.style(self, "key-line--word") + more))
         return paint.strip(parts, self.size.width, theme.behind(self, "key-line--key"))
 
@@ -105,17 +105,17 @@ class KeyLine(Widget):
             self.refresh()
 
     def _at(self, x: int) -> FooterKey | None:
-        ends = accumulate(key.width for key in self.shown)
-        return next((key for key, end in zip(self.shown, ends, strict=True) if x < end), None)
+        ends = accumulate(key.width for key in self.visible_keys)
+        return next((key for key, end in zip(self.visible_keys, ends, strict=True) if x < end), None)
 
     def _read(self) -> None:
         keys: dict[str, FooterKey] = {}
         for _, binding, enabled, tooltip in self.screen.active_bindings.values():
             if binding.show and binding.action not in keys:
-                written = self.app.get_key_display(binding)
+                key_text = self.app.get_key_display(binding)
                 word = self._words.get(binding.action, binding.description)
                 keys[binding.action] = FooterKey(
-                    binding.key, written, word, binding.action, tooltip or binding.description, enabled
+                    binding.key, key_text, word, binding.action, tooltip or binding.description, enabled
                 )
         if [*keys.values()] != self._keys:
             self._keys = [*keys.values()]
@@ -124,12 +124,12 @@ class KeyLine(Widget):
 
 def fitting(widths: Sequence[int], room: int, always: Iterable[int]) -> list[int]:
     """Return the places of those that fit `room` together: first those that `always` do, then the others in order."""
-    kept = set(always)
-    room -= sum(widths[at] for at in kept)
+    places = set(always)
+    room -= sum(widths[at] for at in places)
     for at, width in enumerate(widths):
-        if at not in kept:
+        if at not in places:
             room -= width
             if room < 0:
                 break
-            kept.add(at)
-    return sorted(kept)
+            places.add(at)
+    return sorted(places)

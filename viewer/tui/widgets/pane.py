@@ -118,15 +118,18 @@ class Heading(Widget):
 
 def fitted(parts: Iterable[Part], width: int) -> list[Part]:
     """Cut the parts of a line where there is no room, `…` standing for the rest."""
-    kept: list[Part] = []
+    line: list[Part] = []
     room = width
     for text, style in parts:
         text = safe(text)
         size = cell_len(text)
         if size > room and room:
-            return [*kept, (cells.cut(text, room), style)]
+            return [*line, (cells.cut(text, room), style)]
         if size > room:  # the last one that fits ends with `…`
-            return [*kept[:-1], *((cells.cut(f"{last} ", cell_len(last)), its) for last, its in kept[-1:])]
-        kept.append((text, style))
+            if line:
+                end_text, end_style = line.pop()
+                line.append((cells.cut(f"{end_text} ", cell_len(end_text)), end_style))
+            return line
+        line.append((text, style))
         room -= size
-    return kept
+    return line

@@ -187,7 +187,7 @@ class Playing(InspectorScreen):
         Path(sys.argv[2] + ".new").write_text(json.dumps(found))
         Path(sys.argv[2] + ".new").rename(sys.argv[2])
 
-app = ViewerApp(Path(sys.argv[1]), opened=lambda: Playing(1))
+app = ViewerApp(Path(sys.argv[1]), first_screen=lambda: Playing(1))
 sys.exit(app.run())
 """
 

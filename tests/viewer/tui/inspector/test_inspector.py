@@ -272,7 +272,7 @@ def test_events_are_filtered_and_selected_and_taken_apart_and_a_wrong_filter_is_
             assert screen.panes.events.matches is None
             await typed(pilot, "kind:tool")
             await pilot.press("enter")
-            await wait_for(pilot, lambda: screen.panes.events.shown == 2)
+            await wait_for(pilot, lambda: screen.panes.events.row_count == 2)
             await shows(pilot, "kind:tool")
             await pilot.press("home", "down")
             first = screen.playback.position
@@ -350,7 +350,7 @@ def test_a_large_exchange_is_decoded_in_a_process_of_its_own(stalled: Path, monk
 
     async def steps() -> None:
         async with inspected(stalled, STALLED) as (_, _pilot, screen):
-            assert screen.panes.events.shown == 54
+            assert screen.panes.events.row_count == 54
 
     journey(steps())
 

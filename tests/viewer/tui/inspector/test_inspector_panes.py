@@ -98,7 +98,7 @@ def test_the_time_since_the_event_before_is_that_also_of_filtered_events(marked:
             await pilot.press("slash")
             await typed(pilot, "queue")
             await pilot.press("enter")
-            await wait_for(pilot, lambda: screen.panes.events.shown == 2)
+            await wait_for(pilot, lambda: screen.panes.events.row_count == 2)
             await pilot.press("T")
             await shows(pilot, "Δ previous event")
             assert listed(app) == {"1": "same", "5": "50"}
@@ -461,13 +461,13 @@ def test_of_a_filter_that_is_newer_than_words_the_events_are_gone_through(marked
                 return found
 
             await asked("slash", "for")
-            await wait_for(pilot, lambda: screen.panes.events.shown == 2)
+            await wait_for(pilot, lambda: screen.panes.events.row_count == 2)
             assert await places("nnnNN") == [3, 5, 3, 5, 3]
             await asked("colon", "queue")
             assert screen.playback.position == 6
             assert await places("nN") == [2, 6]  # of the words, though the filter stands
             await asked("slash", "gap>60s")
-            await wait_for(pilot, lambda: screen.panes.events.shown == 0)
+            await wait_for(pilot, lambda: screen.panes.events.row_count == 0)
             assert await places("n") == [6]
             assert app.toasts == ["no event fits gap>60s"]
             await asked("slash", "")

@@ -82,7 +82,7 @@ def test_the_cursor_moves_between_lanes_and_within_one_and_opens_the_inspector(m
         async with laned(many, (120, 40)) as (pilot, _):
 
             async def at(id: str) -> None:
-                await wait_for(pilot, lambda: table(pilot).here.row.id == id * 16)
+                await wait_for(pilot, lambda: table(pilot).bar.row.id == id * 16)
 
             for step in ("k 4", "k 3", "k 2", "k 1", "l a", "j 2", "G b", "pageup a", "h 1"):
                 key, id = step.split()
@@ -196,8 +196,8 @@ def test_lanes_are_of_the_exchanges_around_the_cursor_of_the_list(tmp_path: Path
             await at_cursor(pilot, f"{0:016x}")
             press(pilot, "v")
             await shows(pilot, "500 exchanges of 600")
-            assert table(pilot).here.row.no == 1
-            assert max(one.row.no for one in table(pilot).shown.bars) == MOST
+            assert table(pilot).bar.row.no == 1
+            assert max(one.row.no for one in table(pilot).clock_lanes.bars) == MOST
 
     journey(steps())
 

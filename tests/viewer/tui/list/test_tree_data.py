@@ -58,8 +58,8 @@ def test_only_changed_conversations_are_accounted_again(tape: Path, reading: Rea
         record(store, turn("more", ASKED, metadata={"session_id": OTHER}))
     changed = reading(known, ALL)
     assert changed.version != known.version
-    assert changed.times[KEY][1] is known.times[KEY][1]
-    assert changed.times[OTHER][1] is not known.times[OTHER][1]
+    assert changed.times[KEY].bars is known.times[KEY].bars
+    assert changed.times[OTHER].bars is not known.times[OTHER].bars
 
 
 def test_a_running_conversation_grows(tape: Path, reading: Reading) -> None:
@@ -67,10 +67,10 @@ def test_a_running_conversation_grows(tape: Path, reading: Reading) -> None:
     with opened(tape) as store:
         store.append(begun)
     known = reading(ConversationsData(), ALL)
-    before = known.times["live"][1].length
+    before = known.times["live"].bars.length
     with opened(tape) as store:
         store.append([last])
-    assert reading(known, ALL).times["live"][1].length > before
+    assert reading(known, ALL).times["live"].bars.length > before
 
 
 def test_verdicts_follow_the_turns_that_they_are_about(reading: Reading) -> None:

@@ -38,7 +38,7 @@ async def settled(app: Stage, pilot: Pilot[None], *texts: str) -> StatsScreen:
     screen = app.screen
     assert isinstance(screen, StatsScreen)
     await shows(pilot, "failures", *texts)
-    await wait_for(pilot, lambda: screen.shown.pooled and screen.shown.failures is not None)
+    await wait_for(pilot, lambda: screen.data.pooled and screen.data.failures is not None)
     return screen
 
 
@@ -92,11 +92,11 @@ def test_the_copied_command_gives_the_figures_of_the_screen(tape: Path) -> None:
                 command = shlex.split(dict(screen.copies())["command"])
                 assert command[0] == "wiretape"
                 rows = json.loads(run(tape, *command[1:], "--format", "json").output)
-                assert screen.shown.rows == rows
+                assert screen.data.rows == rows
                 assert all(f" {figure(row['ttft_p50_ms'])} " in seen(app) for row in rows)
-                by = screen.shown.by
+                by = screen.data.by
                 await press(pilot, "b")
-                await wait_for(pilot, lambda by=by: screen.shown.by != by and screen.shown.pooled)
+                await wait_for(pilot, lambda by=by: screen.data.by != by and screen.data.pooled)
 
     journey(steps())
 
@@ -135,7 +135,7 @@ def test_the_cursor_goes_through_table_and_failures(tape: Path) -> None:
             await shows(pilot, "enter: 1 exchange of model =cmd()")
             for identity in ("groups", "failures"):
                 await wait_for(pilot, lambda one=identity: app.focused is not None and app.focused.id == one)
-                app.screen.query_one("#groups", GroupTable).cursor = len(screen.shown.rows) - 1
+                app.screen.query_one("#groups", GroupTable).cursor = len(screen.data.rows) - 1
                 await press(pilot, "down")
             await shows(pilot, "enter: the exchanges of")
             await press(pilot, "up", "up")  # the failures stand in two lines
@@ -258,17 +258,17 @@ def test_enter_lists_as_many_exchanges_as_are_counted(tape: Path, connection: Co
             await press(pilot, "enter")
             await wait_for(pilot, lambda: app.filters)
             assert app.filters == ["(is:ok or is:cut) model:gpt-x-mini"]
-            assert selected(connection, app.filters[0]) == screen.shown.rows[0]["n"] == 3
+            assert selected(connection, app.filters[0]) == screen.data.rows[0]["n"] == 3
 
             app.push_screen(StatsScreen(""))
             await wait_for(pilot, lambda: isinstance(app.screen, StatsScreen))
             screen = await settled(app, pilot)
-            await wait_for(pilot, lambda: screen.shown.failures)
+            await wait_for(pilot, lambda: screen.data.failures)
             app.screen.query_one("#failures").focus()
             await press(pilot, "right", "enter")
             await wait_for(pilot, lambda: len(app.filters) == 2)
-            assert screen.shown.failures is not None
-            assert selected(connection, app.filters[1]) == screen.shown.failures[1].count
+            assert screen.data.failures is not None
+            assert selected(connection, app.filters[1]) == screen.data.failures[1].count
 
     journey(steps())
 
@@ -292,18 +292,18 @@ def test_the_figures_cover_generations_and_say_what_they_leave_out(tmp_path: Pat
     async def steps() -> None:
         async with staged(path, lambda: StatsScreen("")) as (app, pilot):
             screen = await settled(app, pilot, "gpt-x-mini")
-            assert [(row["model"], row["n"], row["error_rate_pct"]) for row in screen.shown.rows] == [
+            assert [(row["model"], row["n"], row["error_rate_pct"]) for row in screen.data.rows] == [
                 ("gpt-x-mini", 2, 50)
             ]
             await shows(pilot, "2 exchanges by model", "2 exchanges are not generations (1 models, 1 other), left out")
-            await wait_for(pilot, lambda: [one.count for one in screen.shown.failures or ()] == [1])
+            await wait_for(pilot, lambda: [one.count for one in screen.data.failures or ()] == [1])
             await press(pilot, "enter")
             await wait_for(pilot, lambda: app.filters)
             with queries.opened(path) as connection:
                 assert selected(connection, app.filters[0]) == 2
 
             app.push_screen(StatsScreen("operation:*"))
-            await wait_for(pilot, lambda: isinstance(app.screen, StatsScreen) and app.screen.shown.pooled)
+            await wait_for(pilot, lambda: isinstance(app.screen, StatsScreen) and app.screen.data.pooled)
             await shows(pilot, "4 exchanges by model")
             assert "generation" not in seen(app)
 

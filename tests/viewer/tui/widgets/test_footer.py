@@ -101,7 +101,7 @@ def test_a_key_of_no_use_just_now_rings_and_one_that_has_become_of_use_is_presse
         screen.ready = True
         screen.refresh_bindings()
         line = screen.query_one(KeyLine)
-        await wait_for(pilot, lambda: line.shown[-1].enabled)
+        await wait_for(pilot, lambda: line.visible_keys[-1].enabled)
         await pilot.click(KeyLine, offset=(18, 0))
         await wait_for(pilot, lambda: screen.pressed == ["second"])
         assert app.bells == 1

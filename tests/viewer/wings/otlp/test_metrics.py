@@ -139,4 +139,4 @@ def test_a_series_that_was_kept_counts_on_as_if_its_process_had_not_ended():
         counted.figures.add(one)
         (counted,) = metrics.decode_series(metrics.encode_series([counted]))
     assert metrics.request(counted, 9) == metrics.request(whole, 9)
-    assert counted.figures.known == whole.figures.known
+    assert counted.figures.label_sets == whole.figures.label_sets
