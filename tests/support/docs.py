@@ -58,7 +58,7 @@ def keys() -> str:
             if screen == "everywhere" or action.name not in {one.name for one in bindings.APPLICATION}:
                 used.setdefault(action.name, {}).setdefault(action.meaning, []).append(screen)
     lines = ["| key | action | meaning |\n| --- | --- | --- |\n"]
-    known = bindings.known()
+    known = bindings.by_name()
     for name, meanings in used.items():
         typed = known[name].keys.split(",")
         written = ", ".join(f"`{'enter' if key == 'enter' else format_key(key)}`" for key in typed)

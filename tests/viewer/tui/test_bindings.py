@@ -167,4 +167,4 @@ def test_escape_goes_back_where_there_is_nothing_to_undo(screen: str, tape: Path
 
 
 def test_a_name_is_that_of_one_action() -> None:
-    assert all(bindings.known()[action.name].keys == action.keys for action in (*APPLICATION, *TERMINAL))
+    assert all(bindings.by_name()[action.name].keys == action.keys for action in (*APPLICATION, *TERMINAL))
