@@ -29,34 +29,34 @@ _CHARACTERS = 60
 
 def without(command: Sequence[str], environ: Mapping[str, str]) -> list[str]:
     """Return a command with the option by which a known program does without its daemon."""
-    known = apis.program_of(command[:1])
-    if known is None or not known.starts_daemon(command[1:]) or not _knows(command[0], known.no_daemon, environ):
+    program = apis.program_of(command[:1])
+    if program is None or not program.starts_daemon(command[1:]) or not _knows(command[0], program.no_daemon, environ):
         return list(command)
-    return [command[0], known.no_daemon, *command[1:]]
+    return [command[0], program.no_daemon, *command[1:]]
 
 
 def _knows(program: str, option: str, environ: Mapping[str, str]) -> bool:
     """Return True if a program's help has an option: a release without it would not start."""
     try:
-        told = subprocess.run(
+        answer = subprocess.run(
             [program, "--help"], env=environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=_HELP_SECONDS
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return option.encode() in told.stdout.split()
+    return option.encode() in answer.stdout.split()
 
 
 def left_behind(mark: str) -> list[str]:
     """Return a line for each process that outlives a run, by the run's mark in its environment."""
     deadline = SYSTEM.now() + _ENDING_NS
-    while (found := process.pids_started_with(mark)) and SYSTEM.now() < deadline:
+    while (pids := process.pids_started_with(mark)) and SYSTEM.now() < deadline:
         SYSTEM.sleep(_LOOK_SECONDS)
     lines = [
         f"{described(pid)} goes on with the variables of this run, whose recorder has ended: kill {pid}"
-        for pid in found[:_NAMED]
+        for pid in pids[:_NAMED]
     ]
-    if rest := found[_NAMED:]:
-        lines.append(f"so do {len(rest)} more: kill {' '.join(map(str, rest))}")
+    if more := pids[_NAMED:]:
+        lines.append(f"so do {len(more)} more: kill {' '.join(map(str, more))}")
     return lines
 
 
@@ -65,18 +65,18 @@ def end(mark: str, session: int, report: Callable[[str], None]) -> None:
 
     The kernel has killed the command itself (Linux). What that has started would go on behind a proxy that has ended.
     """
-    ended = set[int]()
+    ended_pids = set[int]()
     for pid in process.pids_started_with(mark):
         with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended meanwhile, or is another user's
             program, is_daemon = described(pid), os.getsid(pid) != session
             if not is_daemon:
                 os.kill(pid, signal.SIGTERM)
                 os.kill(pid, signal.SIGCONT)  # a stopped one ends, too
-                ended.add(pid)
+                ended_pids.add(pid)
             consequence = f"goes on without a recorder: kill {pid}" if is_daemon else "is ended by SIGTERM"
             report(f"wiretape run was killed: {program} {consequence}")
     deadline = SYSTEM.now() + _TERM_NS
-    while (ignoring := ended.intersection(process.pids_started_with(mark))) and SYSTEM.now() < deadline:
+    while (ignoring := ended_pids.intersection(process.pids_started_with(mark))) and SYSTEM.now() < deadline:
         SYSTEM.sleep(_LOOK_SECONDS)
     for pid in ignoring:
         report(f"{described(pid)} has not ended: it is killed")
@@ -99,7 +99,7 @@ class DaemonWatch:
 
 def listening(authorities: Iterable[str]) -> set[int]:
     """Return the processes that listen at those of the addresses `host:port` that are loopback's."""
-    ports = {port for host, _, port in (one.rpartition(":") for one in authorities) if is_loopback(host)}
+    ports = {port for host, _, port in (authority.rpartition(":") for authority in authorities) if is_loopback(host)}
     return {pid for port in ports if (pid := process.listener(int(port))) is not None}
 
 
@@ -107,5 +107,5 @@ def described(pid: int) -> str:
     """Return the number and the command line of a process, up to the first option: a secret may follow."""
     first, *others = process.command_line(pid) or ["?"]
     words = [PurePath(first).name, *itertools.takewhile(lambda word: not word.startswith("-"), others[:_WORDS])]
-    shown = clipped(Redactor(None).text(" ".join(words)), _CHARACTERS)
-    return f"pid {pid} ({shown}{' …' * (len(words) <= len(others))})"
+    text = clipped(Redactor(None).text(" ".join(words)), _CHARACTERS)
+    return f"pid {pid} ({text}{' …' * (len(words) <= len(others))})"

@@ -298,9 +298,9 @@ def vacuum(db: Path | None, dry_run: bool) -> None:
 
 def _report_rewritten(path: Path, before: "Size", after: "Size") -> None:
     click.echo(f"{path}: {bytes_(before.file)} → {bytes_(after.file)}; it has no deleted data any more")
-    backups = sorted(one.name for one in paths.real(path).parent.glob(f"{paths.real(path).name}.before-*"))
-    named = f" (beside it: {', '.join(backups)})" if backups else ""
-    click.echo(f"not cleaned: copies and backups of the tape{named}, snapshots, and spare blocks of the disk")
+    backups = sorted(backup.name for backup in paths.real(path).parent.glob(f"{paths.real(path).name}.before-*"))
+    backup_names = f" (beside it: {', '.join(backups)})" if backups else ""
+    click.echo(f"not cleaned: copies and backups of the tape{backup_names}, snapshots, and spare blocks of the disk")
 
 
 @db.command()
@@ -354,7 +354,7 @@ def merged(
     for line in plan.damaged[:_DAMAGED_SHOWN]:
         click.echo(message(line), err=True)
     parts = [(plan.present, "on it already"), (plan.running, "still running"), (len(plan.damaged), "damaged")]
-    left_out = ", ".join(f"{count:,} {why}" for count, why in parts if count)
+    left_out = ", ".join(f"{count:,} {reason}" for count, reason in parts if count)
     click.echo(f"{done}; left out: {left_out}" if left_out else done)
     if plan.damaged and not dry_run:
         raise TapeDamaged(f"{counted(len(plan.damaged), 'exchange')} could not be copied: see 'wiretape db check'")

@@ -44,27 +44,27 @@ def read(files: Iterable[Path]) -> list[Declaration]:
     """
     from wiretape.recorder.documents import load
 
-    found: dict[str, Declaration] = {}
+    dialects: dict[str, Declaration] = {}
     for one in [*(one for file in files for one in declarations(load(file))), *_of_configuration()]:
-        found.setdefault(one["name"], one)
-    return [*found.values()]
+        dialects.setdefault(one["name"], one)
+    return [*dialects.values()]
 
 
 def declarations(document: "Document") -> Sequence[Declaration]:
     """Return the declarations of a document. Raises `ConfigError` with the place and the reason of a mistake."""
     from wiretape.recorder.decode.dialects import registry
 
-    listed = document.tables.get("dialects")
-    if not isinstance(listed, list) or not listed or not all(isinstance(one, dict) for one in listed):
-        if listed is None:
+    tables = document.tables.get("dialects")
+    if not isinstance(tables, list) or not tables or not all(isinstance(one, dict) for one in tables):
+        if tables is None:
             raise ConfigError(f"{document.name} declares no dialect: write [[dialects]] above each")
         raise document.error(("dialects",), "dialects is no list of tables: write [[dialects]] above each")
-    if len(listed) > MOST:
-        raise document.error(("dialects", MOST), f"there are {len(listed):,} [[dialects]], at most {MOST} are read")
+    if len(tables) > MOST:
+        raise document.error(("dialects", MOST), f"there are {len(tables):,} [[dialects]], at most {MOST} are read")
     try:
-        for place, table in enumerate(listed):
+        for place, table in enumerate(tables):
             _check(document, place, table, [*registry.BY_API])
-        plain: Sequence[Declaration] = _plain(listed)
+        plain: Sequence[Declaration] = _plain(tables)
         size = len(json.dumps(plain))
     except RecursionError as error:
         raise ConfigError(f"{document.name}: its tables or lists are nested too deep") from error
@@ -86,9 +86,9 @@ def _check(document: "Document", place: int, table: Declaration, reserved: Seque
 def _plain(value: Any) -> Any:
     """Return a value of TOML as one that the tape keeps as JSON: dates, and numbers that JSON lacks, as texts."""
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     is_kept = isinstance(value, str | bool) or (isinstance(value, int | float) and abs(value) < 1 << 53)
     return value if is_kept else str(value)
 

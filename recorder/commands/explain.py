@@ -41,9 +41,10 @@ def explain(attempt: RecordedCommand, command: Sequence[str]) -> Iterator[str]:
     yield from _settings(attempt)
     yield f"connected: {_connected(attempt)}"
     if attempt.asked:
-        yield f"asked of the proxy: {_named([f'{host} ({how})' for host, how in attempt.asked.items()], 'host')}"
+        asked = [f"{host} ({treatment})" for host, treatment in attempt.asked.items()]
+        yield f"asked of the proxy: {_named(asked, 'host')}"
     if attempt.refused:
-        refusals = list(dict.fromkeys(f"{one.status} {one.message}" for one in attempt.refused))
+        refusals = list(dict.fromkeys(f"{refusal.status} {refusal.message}" for refusal in attempt.refused))
         yield f"refused: {_named(refusals, 'request')}"
     if attempt.daemons:
         yield f"called on this machine: {_named(list(attempt.daemons.values()), 'process')}, which ran before"
@@ -51,13 +52,13 @@ def explain(attempt: RecordedCommand, command: Sequence[str]) -> Iterator[str]:
 
 
 def _settings(attempt: RecordedCommand) -> Iterator[str]:
-    named = list(attempt.plan.variables)
+    variables = list(attempt.plan.variables)
     if attempt.is_intercepting:
         java = [] if environment.JAVA in attempt.plan.left else [_java()]
-        named = ["HTTPS_PROXY, HTTP_PROXY, the variables that name certificates", *java, *named]
-    yield f"set: {_named(named, 'variable') or 'no variable'}"
-    for name, why in attempt.plan.left.items():
-        yield f"not set: {name}, as {why}"
+        variables = ["HTTPS_PROXY, HTTP_PROXY, the variables that name certificates", *java, *variables]
+    yield f"set: {_named(variables, 'variable') or 'no variable'}"
+    for name, reason in attempt.plan.left.items():
+        yield f"not set: {name}, as {reason}"
 
 
 def _java() -> str:
@@ -101,7 +102,9 @@ def _connected(attempt: RecordedCommand) -> str:
 
 
 def _advice(attempt: RecordedCommand, program: str) -> str:
-    unseen = [host.rpartition(":")[0] for host, how in attempt.asked.items() if how in ("tunnelled", "relayed")]
+    unseen = [
+        host.rpartition(":")[0] for host, treatment in attempt.asked.items() if treatment in ("tunnelled", "relayed")
+    ]
     if attempt.daemons:
         # It may be the API's own server, which nobody wants to end: one that makes calls for others comes last.
         local = next(filter(is_loopback, unseen), "")
@@ -115,11 +118,11 @@ def _advice(attempt: RecordedCommand, program: str) -> str:
     if "untrusted" in attempt.asked.values():
         return "make the program trust the certificate in SSL_CERT_FILE: it refused wiretape's"
     if unseen:
-        other = "" if any(map(is_loopback, unseen)) else f"; {_LOCAL}"
-        return f"--host {unseen[0]}, if that is an API: hosts that are not known to be one pass unseen{other}"
+        advice = "" if any(map(is_loopback, unseen)) else f"; {_LOCAL}"
+        return f"--host {unseen[0]}, if that is an API: hosts that are not known to be one pass unseen{advice}"
     if not attempt.connections:
-        other = f"wiretape run --base-url -- {program}, if it has a setting or a variable for its base URL"
-        return f"{other}; {_LOCAL}"
+        advice = f"wiretape run --base-url -- {program}, if it has a setting or a variable for its base URL"
+        return f"{advice}; {_LOCAL}"
     return "wiretape record, with the base URL of the program's own configuration set to it"
 
 

@@ -164,8 +164,8 @@ class Job:
     def finish(self, recording: RecorderProcess) -> int:
         """Wait for the recorder's end, and return its exit code; a signal that ends commands cuts it short."""
         while True:
-            ended, status = os.waitpid(recording.pid, os.WNOHANG)
-            if ended:
+            pid, status = os.waitpid(recording.pid, os.WNOHANG)
+            if pid:
                 return os.waitstatus_to_exitcode(status)
             if self._signal()[0] not in (None, signal.SIGCHLD, *_HARMLESS):
                 recording.send(CUT)
@@ -199,8 +199,12 @@ class Job:
     def _signal(self, seconds: float = _MOST_SECONDS) -> tuple[int | None, bool]:
         """Wait for a signal, on Linux with a timeout; return it, and True if it is a key, which both processes get."""
         if sys.platform == "linux":
-            came = signal.sigtimedwait(self._taken, min(seconds, _MOST_SECONDS))
-            return (came.si_signo, came.si_signo in _OF_TERMINALS and came.si_code > 0) if came else (None, False)
+            received = signal.sigtimedwait(self._taken, min(seconds, _MOST_SECONDS))
+            return (
+                (received.si_signo, received.si_signo in _OF_TERMINALS and received.si_code > 0)
+                if received
+                else (None, False)
+            )
         number = signal.sigwait(self._taken)
         return number, number in _OF_TERMINALS and _foreground() == os.getpgrp()
 

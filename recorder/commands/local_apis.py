@@ -65,13 +65,13 @@ def are_called(
     patterns = [form for pattern in hosts for form in (pattern.lower(), re.sub(r":[^:]*$", "", pattern.lower()))]
     if any(fnmatch.fnmatchcase(name, pattern) for name in _NAMES for pattern in patterns):
         return True
-    if any(one.scheme == "https" and is_loopback(one.host) for one in plan.upstreams):
+    if any(upstream.scheme == "https" and is_loopback(upstream.host) for upstream in plan.upstreams):
         return True
-    others = environ.keys() - plan.variables.keys() - set(PROXIES)
-    ports = {int(place[1]) for name in others if "WIRETAPE" not in name for place in _SERVER.finditer(environ[name])}
+    variables = environ.keys() - plan.variables.keys() - set(PROXIES)
+    ports = {int(place[1]) for name in variables if "WIRETAPE" not in name for place in _SERVER.finditer(environ[name])}
     text = _ELSEWHERE.sub("", "\n".join(_texts(command)))
     places, computed = list(_SERVER.finditer(text)), list(_COMPUTED.finditer(text))
-    words = [part for word in command for part in _PART.findall(word)] + [environ[n] for n in others if "PORT" in n]
+    words = [part for word in command for part in _PART.findall(word)] + [environ[n] for n in variables if "PORT" in n]
     numbers = {int(number[1]) for number in map(_PORT.fullmatch, words) if number}
     is_api = bool(places or computed or numbers) and _names_api(text)
     if any(_names_api(path) if path else is_api for path in {place[2] for place in computed}):
@@ -102,7 +102,7 @@ def _texts(command: Sequence[str]) -> Iterator[str]:
             for beside in map(Path, os.listdir(path.parent)):
                 is_named = beside.name in words or (beside.suffix == path.suffix and beside.stem in words)
                 if beside.suffix and is_named and len(files) < len(names) + _MOST_FILES:
-                    files += [other] if (other := str(path.with_name(beside.name))) not in files else []
+                    files += [file_beside] if (file_beside := str(path.with_name(beside.name))) not in files else []
         except (OSError, ValueError):  # it names no file, or no text
             continue
 

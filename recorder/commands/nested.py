@@ -46,8 +46,12 @@ def mark(pid: int, base: str, tape: Path, plan: PointingPlan, *, intercepts: boo
     """Return the variable that names the recorder to a command."""
     import msgspec
 
-    own = [one.name for one in plan.upstreams if one.name in BY_NAME and one.url == BY_NAME[one.name].url]
-    marker = OuterRecorder(pid, boot_id(), base, paths.text(paths.real(tape)), own, intercepts)
+    names = [
+        upstream.name
+        for upstream in plan.upstreams
+        if upstream.name in BY_NAME and upstream.url == BY_NAME[upstream.name].url
+    ]
+    marker = OuterRecorder(pid, boot_id(), base, paths.text(paths.real(tape)), names, intercepts)
     return {VARIABLE: msgspec.json.encode(marker).decode()}
 
 
@@ -69,15 +73,15 @@ def without(environ: Mapping[str, str], marker: OuterRecorder) -> dict[str, str]
     The former value of any other variable is lost: it stays if it points at a running recorder. Raise ValueError if
     that recorder has ended.
     """
-    kept = {name: value for name, value in environ.items() if not _is_left(name, value, marker)}
+    variables = {name: value for name, value in environ.items() if not _is_left(name, value, marker)}
     if java := _JAVA_ADDED.sub("", environ.get(_JAVA, "")):
-        kept[_JAVA] = java
-    for name, path in pointed_at(kept, marker.base).items():
+        variables[_JAVA] = java
+    for name, path in pointed_at(variables, marker.base).items():
         if path.strip("/").partition("/")[0] in marker.own:
-            del kept[name]
+            del variables[name]
         elif not marker.is_alive:
             raise ValueError(f"{name} points at a wiretape that has ended: set it to its API's URL, or unset it")
-    return kept
+    return variables
 
 
 def pointed_at(environ: Mapping[str, str], base: str) -> dict[str, str]:
@@ -93,8 +97,8 @@ def resolved(environ: Mapping[str, str], base: str, upstreams: Sequence[Upstream
     upstream has credentials, which are not on the tape.
     """
     routes = {name: providers.route(upstreams, path.encode()) for name, path in pointed_at(environ, base).items()}
-    known = {name: route for name, route in routes.items() if route and route[0].authorization is None}
-    return {**environ, **{name: f"{one.url}{rest.decode()}" for name, (one, rest) in known.items()}}
+    upstream_routes = {name: route for name, route in routes.items() if route and route[0].authorization is None}
+    return {**environ, **{name: f"{upstream.url}{rest.decode()}" for name, (upstream, rest) in upstream_routes.items()}}
 
 
 def _is_left(name: str, value: str, marker: OuterRecorder) -> bool:

@@ -247,27 +247,27 @@ intercepting_by_default = click.option(
 )  # fmt: skip
 
 
-def read_upstreams(given: tuple[str, ...]) -> "list[providers.Upstream]":
+def read_upstreams(texts: tuple[str, ...]) -> "list[providers.Upstream]":
     """Read `--upstream` values; none gives the well-known APIs by name."""
     from wiretape.recorder.relay import providers
 
     chosen = list[providers.Upstream]()
-    for text in given:
+    for text in texts:
         try:
             upstream = providers.parse(text)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--upstream") from error
         if any(upstream.name == other.name for other in chosen):
-            where = f"/{upstream.name}/" if upstream.name else "the root"
-            raise click.BadParameter(f"two upstreams for {where}: name them apart, NAME=URL", param_hint="--upstream")
+            place = f"/{upstream.name}/" if upstream.name else "the root"
+            raise click.BadParameter(f"two upstreams for {place}: name them apart, NAME=URL", param_hint="--upstream")
         chosen.append(upstream)
     return chosen or providers.well_known()
 
 
-def read_labels(given: tuple[str, ...]) -> dict[str, str]:
+def read_labels(texts: tuple[str, ...]) -> dict[str, str]:
     """Read `--label` values."""
     labels = {}
-    for text in given:
+    for text in texts:
         match = re.fullmatch(r"([A-Za-z0-9_.-]{1,64})=(.{0,256})", text)
         if match is None or not text.isprintable():
             raise click.BadParameter(f"{text!r} is not of the form key=value in plain text", param_hint="--label")
@@ -335,9 +335,9 @@ def naming(tape: Path) -> str:
     return "" if tape == default_tape() else f" --db {shlex.quote(str(tape))}"
 
 
-def tape_path(given: Path | None) -> Path:
+def tape_path(option: Path | None) -> Path:
     """Return the tape's path: as given, else the default one. Raises `NotFound` for a user who has none."""
-    tape = default_tape() if given is None else given
+    tape = default_tape() if option is None else option
     if tape is None:
         raise NotFound(f"no tape is named, and {paths.NO_HOME}, or name one with --db")
     return tape
@@ -348,7 +348,7 @@ def default_tape() -> Path | None:
 
     No database library is loaded for it: a shell that completes a line asks, too.
     """
-    if named := os.environ.get("WIRETAPE_DB"):
-        return Path(named)
+    if path := os.environ.get("WIRETAPE_DB"):
+        return Path(path)
     directory = paths.of_user("data")
     return None if directory is None else directory / "tape.db"

@@ -155,8 +155,8 @@ def _certificates(settings: "Options") -> Iterator[Mapping[str, str]]:
     if settings.interception is None:
         yield {}
         return
-    own = settings.interception.authority.certificate
-    with environment.certificate_files(own, os.environ, settings.ca_file) as certificates:
+    certificate = settings.interception.authority.certificate
+    with environment.certificate_files(certificate, os.environ, settings.ca_file) as certificates:
         yield certificates
 
 
@@ -211,9 +211,9 @@ def _observer(screen: "Screen", faults: list[str], tally: "Tally") -> "Observer"
 
     passed: set[str] = set()
 
-    def finished(one: "Finished") -> None:
-        tally.add(one)
-        screen.finished(one, of_day(SYSTEM.wall()))
+    def finished(exchange: "Finished") -> None:
+        tally.add(exchange)
+        screen.finished(exchange, of_day(SYSTEM.wall()))
 
     def failed(message: str) -> None:
         faults.append(message)
@@ -258,14 +258,14 @@ def _introduce(screen: "Screen", recorder: "Recorder", settings: "Options", verb
     from wiretape.recorder import __version__
 
     tape = options.naming(settings.tape)
-    shown = len(settings.upstreams) if verbose else _NAMED
-    for number, line in enumerate(_pointing(recorder.base, settings.upstreams, shown)):
+    limit = len(settings.upstreams) if verbose else _NAMED
+    for number, line in enumerate(_pointing(recorder.base, settings.upstreams, limit)):
         screen.line(f"{'' if number else 'point SDKs':<12}{line}")
     screen.line(f"tape        {settings.tape}  (wiretape {__version__})")
     bases = providers.sdk_bases(recorder.base, settings.upstreams)
     variables = f'    variables: eval "$(wiretape env{tape})"' if bases else ""
     screen.line(f"look        wiretape view{tape}{variables}    stop: ctrl-c")
-    for line in _ways(recorder.base, settings, shown):
+    for line in _ways(recorder.base, settings, limit):
         screen.line(line)
     if verbose:
         for variable, value in bases.items():
@@ -311,8 +311,8 @@ def _pointing(base: str, upstreams: Sequence[providers.Upstream], most: int) -> 
     """Yield a line to be copied for each upstream, that points its SDK there; a server of one's own speaks OpenAI's."""
     for upstream in upstreams[:most]:
         variables = providers.api_variables(upstream) or apis.BY_NAME["openai"].variables
-        named = [(one.name, one.path) for one in variables if one.path is not None]
-        yield f"export {named[0][0]}={providers.sdk_base(base, upstream, named[0][1])}" if named else base
+        paths = [(variable.name, variable.path) for variable in variables if variable.path is not None]
+        yield (f"export {paths[0][0]}={providers.sdk_base(base, upstream, paths[0][1])}" if paths else base)
     if len(upstreams) > most:
         yield f"and {len(upstreams) - most} more: -v lists them"
 

@@ -102,11 +102,11 @@ def run(common: options.RecordingValues, command: tuple[str, ...]) -> None:
 
 def make_plan(common: options.RecordingValues, environ: Mapping[str, str], command: Sequence[str]) -> PointingPlan:
     """Return the upstreams and variables for a command, by the options, else by its environment."""
-    given = options.read_upstreams(common.upstreams) if common.upstreams else ()
+    upstreams = options.read_upstreams(common.upstreams) if common.upstreams else ()
     if common.intercepts:
-        return pointing.plan(given, environ, command)
+        return pointing.plan(upstreams, environ, command)
     try:
-        return pointing.plan_base_urls(given, environ, command)
+        return pointing.plan_base_urls(upstreams, environ, command)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 
@@ -170,8 +170,8 @@ def _run(settings: "Options", plan: PointingPlan, environ: Mapping[str, str], co
         if environment.has_java_proxy(environ.get(environment.JAVA, "")):
             plan.left[environment.JAVA] = "it names a proxy, by which Java goes"
         command = environment.permitting(command)
-        own = settings.interception.authority.certificate
-        files = environment.certificate_files(own, environ, settings.ca_file, command)
+        certificate = settings.interception.authority.certificate
+        files = environment.certificate_files(certificate, environ, settings.ca_file, command)
     session = os.getsid(0)
     recording = job.record(lambda line: loop.run(lambda: _record(settings, plan, environ, command, line, session)))
     with files as certificates:  # written while the recorder starts
@@ -182,20 +182,20 @@ def _run(settings: "Options", plan: PointingPlan, environ: Mapping[str, str], co
         mark = _mark(recording.pid, base, settings, plan)
         watch = daemons.DaemonWatch(mark, recording.pid)
         variables = _environment(settings, plan, environ, base, command, certificates, excluded)
-        with job.Job(command, {**variables, **dict([mark.split("=", 1)])}, watch.look) as running:
+        with job.Job(command, {**variables, **dict([mark.split("=", 1)])}, watch.look) as program:
             try:
-                code = running.run()
+                code = program.run()
                 end = f"{' '.join(map(str, (code, *watch.pids)))}\n".encode()
-                recording.send(end + job.HURRY * running.is_terminated)
+                recording.send(end + job.HURRY * program.is_terminated)
             except OSError as error:
                 code = _not_started(command, error)
                 recording.leave()
-            stored = running.finish(recording)
+            status = program.finish(recording)
         for line in daemons.left_behind(mark):
             _report(line)
-    if stored < 0:
-        _report(f"signal {-stored} has ended the recorder: nothing after it is stored")
-    return code or (stored and TAPE_FAILED)
+    if status < 0:
+        _report(f"signal {-status} has ended the recorder: nothing after it is stored")
+    return code or (status and TAPE_FAILED)
 
 
 def _mark(pid: int, base: str, settings: "Options", plan: PointingPlan) -> str:
@@ -233,17 +233,17 @@ async def _record(
     if plan.is_given and plan.unreached:
         _report(f"no variable is for {', '.join(plan.unreached)}: point the program at it, at {recorder.base}")
     try:
-        told = await _ended(line, recorder)
-        if not told:  # there was no command, or the launching process was killed
+        values = await _ended(line, recorder)
+        if not values:  # there was no command, or the launching process was killed
             daemons.end(_mark(os.getpid(), recorder.base, settings, plan), session, _report)
     finally:
         unstored = await recorder.stop()
-    if not told:
+    if not values:
         return 0
     _summarise(recorder, tally, unstored, next((text for text in troubles if text), ""), settings.tape)
     if not recorder.totals().recorded:
         attempt.connections = recorder.accepted
-        attempt.daemons = {pid: daemons.described(pid) for pid in {*told[1:], *daemons.listening(attempt.asked)}}
+        attempt.daemons = {pid: daemons.described(pid) for pid in {*values[1:], *daemons.listening(attempt.asked)}}
         for text in explain.explain(attempt, command):
             _report(text)
     return 0 if recorder.totals().is_whole and not unstored else TAPE_FAILED
@@ -276,14 +276,14 @@ async def _ended(line: "socket.socket", recorder: "Recorder") -> list[int]:
 
     reader, writer = await asyncio.open_unix_connection(sock=line)
     writer.write(f"{recorder.base}\n".encode())
-    told = [int(word) for word in (await reader.readline()).split()]
+    values = [int(word) for word in (await reader.readline()).split()]
 
     async def obey() -> None:
-        while further := await reader.readline():
-            (recorder.hurry if further == job.HURRY else recorder.cut)()
+        while line := await reader.readline():
+            (recorder.hurry if line == job.HURRY else recorder.cut)()
 
     _OBEYING.add(asyncio.create_task(obey()))
-    return told
+    return values
 
 
 _OBEYING = set["asyncio.Task[None]"]()

@@ -59,9 +59,9 @@ class Screen:
         """Print one line without credentials; recorded text in it is made safe, and clipped."""
         self._write_line(clipped(shown(text), _LINE_CHARACTERS))
 
-    def finished(self, one: Finished, clock: str) -> None:
+    def finished(self, exchange: Finished, clock: str) -> None:
         """Print an exchange's line, whose recorded text is safe already: a search for keys in all of it takes long."""
-        self._write_line(finished_line(one, clock))
+        self._write_line(finished_line(exchange, clock))
 
     def _write_line(self, text: str) -> None:
         self._write(f"{self._clear()}{text}\n{self._status}")
@@ -124,20 +124,20 @@ def _write_all(descriptor: int, data: bytes) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-def finished_line(one: Finished, clock: str) -> str:
+def finished_line(exchange: Finished, clock: str) -> str:
     """Return an exchange's line: `14:01:57 7f3a81d0 complete 200 gpt-x ttft 388 ms icl p50 11 max gap 2914 ms`."""
-    outcome = one.outcome if one.outcome_detail is None else f"{one.outcome}/{one.outcome_detail}"
-    name = clipped(shown(one.model or f"{one.method} {one.path}"), _NAME_CHARACTERS)
-    parts = [clock, one.id[:8], outcome, str(one.status or "–"), name]
-    if one.ttft_ns is not None:
-        parts.append(f"ttft {_ms(one.ttft_ns)} ms")
-    if one.icl_p50_ns is not None and one.max_gap_ns is not None:
-        parts.append(f"icl p50 {_ms(one.icl_p50_ns)} max gap {_ms(one.max_gap_ns)} ms")
-    if one.output_tokens is not None:
-        parts.append(f"{one.output_tokens} tok")
-    if one.duration_ns is not None:
-        parts.append(f"{one.duration_ns / 1e9:.2f} s")
-    return "  ".join(parts + [flag for flag in NOTABLE if flag in one.flags and flag != one.outcome])
+    outcome = exchange.outcome if exchange.outcome_detail is None else f"{exchange.outcome}/{exchange.outcome_detail}"
+    name = clipped(shown(exchange.model or f"{exchange.method} {exchange.path}"), _NAME_CHARACTERS)
+    parts = [clock, exchange.id[:8], outcome, str(exchange.status or "–"), name]
+    if exchange.ttft_ns is not None:
+        parts.append(f"ttft {_ms(exchange.ttft_ns)} ms")
+    if exchange.icl_p50_ns is not None and exchange.max_gap_ns is not None:
+        parts.append(f"icl p50 {_ms(exchange.icl_p50_ns)} max gap {_ms(exchange.max_gap_ns)} ms")
+    if exchange.output_tokens is not None:
+        parts.append(f"{exchange.output_tokens} tok")
+    if exchange.duration_ns is not None:
+        parts.append(f"{exchange.duration_ns / 1e9:.2f} s")
+    return "  ".join(parts + [flag for flag in NOTABLE if flag in exchange.flags and flag != exchange.outcome])
 
 
 @dataclass(slots=True)
@@ -153,13 +153,13 @@ class Tally:
         """True if the owners of the stalls are worked out."""
         return 0 < len(self.stalled) <= _MOST_STALLED
 
-    def add(self, one: Finished) -> None:
+    def add(self, exchange: Finished) -> None:
         """Count an exchange: its ending if it is a generation."""
-        self.undecoded += UNDECODED in one.flags
-        if is_covered(one.operation):
-            self.endings[one.ending] += 1
-            if one.ending.stalled and len(self.stalled) <= _MOST_STALLED:
-                self.stalled.append(one.id)
+        self.undecoded += UNDECODED in exchange.flags
+        if is_covered(exchange.operation):
+            self.endings[exchange.ending] += 1
+            if exchange.ending.stalled and len(self.stalled) <= _MOST_STALLED:
+                self.stalled.append(exchange.id)
 
     def latencies(self) -> list[str]:
         """Return the latencies for the closing line: none of a recorder that runs for days."""
@@ -173,22 +173,22 @@ class TimedTally(Tally):
     ttft_ns: "array[int]" = field(default_factory=lambda: array("q"))
     longest_gap_ns: int | None = None
 
-    def add(self, one: Finished) -> None:
+    def add(self, exchange: Finished) -> None:
         """Count an exchange, and note its times."""
-        Tally.add(self, one)
-        if is_covered(one.operation) and one.outcome == "complete":  # as `stats` measures them
-            self.ttft_ns.extend(() if one.ttft_ns is None else (one.ttft_ns,))
-            if one.max_gap_ns is not None:
-                self.longest_gap_ns = max(self.longest_gap_ns or 0, one.max_gap_ns)
+        Tally.add(self, exchange)
+        if is_covered(exchange.operation) and exchange.outcome == "complete":  # as `stats` measures them
+            self.ttft_ns.extend(() if exchange.ttft_ns is None else (exchange.ttft_ns,))
+            if exchange.max_gap_ns is not None:
+                self.longest_gap_ns = max(self.longest_gap_ns or 0, exchange.max_gap_ns)
 
     def latencies(self) -> list[str]:
         """Return the median time to first token and the longest gap, if any."""
-        first = []
+        parts = []
         if self.ttft_ns:
             import statistics
 
-            first = [f"ttft p50 {_ms(statistics.median(self.ttft_ns))} ms"]
-        return first + ([] if self.longest_gap_ns is None else [f"max gap {_ms(self.longest_gap_ns)} ms"])
+            parts = [f"ttft p50 {_ms(statistics.median(self.ttft_ns))} ms"]
+        return parts + ([] if self.longest_gap_ns is None else [f"max gap {_ms(self.longest_gap_ns)} ms"])
 
 
 def summary(
@@ -204,8 +204,8 @@ def summary(
     generations = counted(totals.generations, "generation")
     parts = [f"{generations}, {totals.failed:,} failed"]
     if 0 < totals.generations == tally.endings.total():
-        found = owners(tally.stalled) if owners and tally.is_judged else {}
-        slow = [part for part in (causes.stalls(tally.endings, found), causes.buffered(tally.endings)) if part]
+        owned = owners(tally.stalled) if owners and tally.is_judged else {}
+        slow = [part for part in (causes.stalls(tally.endings, owned), causes.buffered(tally.endings)) if part]
         parts = [f"{generations}: {causes.summary(tally.endings)}", ", ".join(slow)]
     parts.append(", ".join(tally.latencies()))
     parts += [counted(totals.non_generations, "other request")] if totals.non_generations else []

@@ -190,12 +190,12 @@ def program_of(command: Sequence[str]) -> Program | None:
     words = [PurePath(word).name.partition("@")[0].removesuffix(".js").removesuffix("-cli") for word in command]
     while words and (words[0] in _LAUNCHERS or words[0].startswith("-") or "=" in words[0]):
         words.pop(0)
-    return next((one for one in PROGRAMS if words[: len(one.words.split())] == one.words.split()), None)
+    return next((program for program in PROGRAMS if words[: len(program.words.split())] == program.words.split()), None)
 
 
 def program_by_agent(agent: str) -> Program | None:
     """Return the known program that sends a User-Agent or an Originator."""
-    return next((one for one in PROGRAMS if one.agent and one.agent in agent.lower()), None)
+    return next((program for program in PROGRAMS if program.agent and program.agent in agent.lower()), None)
 
 
 def _pattern(host: str) -> str:

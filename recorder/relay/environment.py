@@ -103,16 +103,16 @@ def proxied(
     that `NODE_OPTIONS` names makes it. That file is not in the private directory: every later Node finds it.
     Java takes the last of options with one name. It keeps a proxy of its own.
     """
-    kept = {name: value for name, value in environ.items() if name not in (*BYPASSES, outward.OUTWARD)}
-    given = environ.get(NODE, "")
-    reads = node_option(_NODE_READS) if _PERMISSION.search(given) else ""
+    variables = {name: value for name, value in environ.items() if name not in (*BYPASSES, outward.OUTWARD)}
+    node_options = environ.get(NODE, "")
+    reads = node_option(_NODE_READS) if _PERMISSION.search(node_options) else ""
     hook = "" if asks_in_shell(command) else node_option(f"--require={_NODE_PROXY}")
-    options = " ".join(filter(None, (given, hook, reads)))
+    options = " ".join(filter(None, (node_options, hook, reads)))
     added = java_options(proxy_url, certificates, environ.get(JAVA, ""), asks_for_loopback=not excluded)
     java = " ".join(filter(None, (environ.get(JAVA), added)))
     past = dict.fromkeys(BYPASSES, ",".join(excluded)) if excluded else {}
     others = {"NODE_USE_ENV_PROXY": "1", NODE: options, **({JAVA: java} if java else {})}
-    return {**kept, **past, **dict.fromkeys(PROXIES, proxy_url), **others, **certificates}
+    return {**variables, **past, **dict.fromkeys(PROXIES, proxy_url), **others, **certificates}
 
 
 def has_java_proxy(options: str) -> bool:
@@ -200,18 +200,18 @@ def remarks(environ: Mapping[str, str], command: Sequence[str] = ("",)) -> list[
     return notices
 
 
-def advice(host: str, agent: str, why: str) -> str:
+def advice(host: str, agent: str, reason: str) -> str:
     """Return the advice for a program that does not trust our certificate; `agent` is its User-Agent, or empty."""
     known = next((name for pattern, name in _AGENTS.items() if re.search(pattern, agent, re.IGNORECASE)), None)
     # Node ends the handshake before it looks at the certificate, and sends no alert.
-    likely, *others = [name for name in READERS if name != ADDING or "alert" not in why][:_NAMED]
+    likely, *others = [name for name in READERS if name != ADDING or "alert" not in reason][:_NAMED]
     reads = f"It {'reads' if known else 'probably reads'} {known or likely} ({READERS[known or likely]})"
-    rest = "" if known else f"; others read {', '.join(f'{name} ({READERS[name]})' for name in others)}"
+    alternatives = "" if known else f"; others read {', '.join(f'{name} ({READERS[name]})' for name in others)}"
     program = clipped(agent.split(" ")[0], _AGENT_CHARACTERS) or "a program"
-    trusts = f"{'does not' if 'alert' in why else 'seems not to'} trust"
+    trusts = f"{'does not' if 'alert' in reason else 'seems not to'} trust"
     return (
-        f"{program} {trusts} wiretape's certificate for {host} ({why}). {reads}{rest}: that must name wiretape's "
-        "certificates in its environment; if it does, the program brings its own"
+        f"{program} {trusts} wiretape's certificate for {host} ({reason}). {reads}{alternatives}: that must name"
+        " wiretape's certificates in its environment; if it does, the program brings its own"
     )
 
 

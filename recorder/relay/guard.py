@@ -125,19 +125,19 @@ def _name_of(host: str) -> str | None:
 
 def check(method: str, target: bytes, headers: Headers, policy: Policy) -> Refusal | None:
     """Return the refusal of a request by its head, or None if it may pass."""
-    named = deciding(headers)
+    fields = deciding(headers)
     refusal = _check_target(method, target)
     if refusal is not None:
         return refusal
-    hosts = named.get(b"host", ())
+    hosts = fields.get(b"host", ())
     if len(hosts) != 1:
         return Refusal(400, "exactly one Host header is needed")
     if not policy.knows(hosts[0].decode("latin-1")):  # it may contain a key, and is not quoted
         allowed = "use its loopback address (--allow-host of a recorder adds other names)"
         return Refusal(421, f"the Host header is no name of this wiretape: {allowed}")
-    if _UNCHECKED.issuperset(named):
+    if _UNCHECKED.issuperset(fields):
         return None
-    return _check_origin(named, policy) or _check_connection(method, named) or _check_coding(named)
+    return _check_origin(fields, policy) or _check_connection(method, fields) or _check_coding(fields)
 
 
 def check_proxied(method: str, target: bytes, headers: Headers, origin: Origin) -> Refusal | None:
@@ -145,19 +145,19 @@ def check_proxied(method: str, target: bytes, headers: Headers, origin: Origin) 
 
     `check_credential` has judged its sender. It may come from a web page: the origin has to judge that.
     """
-    named = deciding(headers)
+    fields = deciding(headers)
     return (
         _check_target(method, target, _PROXIED_TARGET)
-        or _check_authority(named, origin)
-        or _check_connection(method, named)
-        or _check_coding(named)
+        or _check_authority(fields, origin)
+        or _check_connection(method, fields)
+        or _check_coding(fields)
     )
 
 
 def check_credential(headers: Headers, credential: bytes) -> Refusal | None:
     """Return the refusal of a request without the forward proxy's Basic `credential`, or None."""
-    given = [value for name, value in headers if name == b"proxy-authorization"]
-    scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
+    credentials = [value for name, value in headers if name == b"proxy-authorization"]
+    scheme, _, token = credentials[0].partition(b" ") if len(credentials) == 1 else (b"", b"", b"")
     if scheme.lower() == b"basic" and hmac.compare_digest(token.strip(), credential):
         return None
     return Refusal(407, "the proxy's URL, with the user and the password in it, is needed to use this forward proxy")
@@ -205,9 +205,9 @@ def _check_target(method: str, target: bytes, path: re.Pattern[bytes] = _TARGET)
     return Refusal(400, "the request target must be a path that begins with one '/'")
 
 
-def _check_authority(named: Named, origin: Origin) -> Refusal | None:
+def _check_authority(fields: Named, origin: Origin) -> Refusal | None:
     """Refuse a request to another host than the one connected to: that server cannot answer it."""
-    hosts = named.get(b"host", ())
+    hosts = fields.get(b"host", ())
     if len(hosts) != 1:
         return Refusal(400, "exactly one Host header is needed")
     if _origin(origin.scheme, hosts[0]) == origin:
@@ -215,33 +215,33 @@ def _check_authority(named: Named, origin: Origin) -> Refusal | None:
     return Refusal(421, f"the Host header is not {origin.authority}, which this connection is for")
 
 
-def _check_origin(named: Named, policy: Policy) -> Refusal | None:
+def _check_origin(fields: Named, policy: Policy) -> Refusal | None:
     """Web pages of other origins may not call, so that no page can spend or read through a recorder."""
-    is_cross_site = b"cross-site" in named.get(b"sec-fetch-site", ())
-    if is_cross_site and not (policy.takes_links and _is_link(named)):
+    is_cross_site = b"cross-site" in fields.get(b"sec-fetch-site", ())
+    if is_cross_site and not (policy.takes_links and _is_link(fields)):
         return Refusal(403, "a web page of another site may not call wiretape")
-    for value in named.get(b"origin", ()):
+    for value in fields.get(b"origin", ()):
         scheme, mark, host = value.decode("latin-1").partition("://")
         if scheme not in ("http", "https") or not mark or not policy.knows(host):
             return Refusal(403, "a web page of another origin may not call wiretape")
     return None
 
 
-def _is_link(named: Named) -> bool:
-    return named.get(b"sec-fetch-mode") == [b"navigate"] and named.get(b"sec-fetch-dest") == [b"document"]
+def _is_link(fields: Named) -> bool:
+    return fields.get(b"sec-fetch-mode") == [b"navigate"] and fields.get(b"sec-fetch-dest") == [b"document"]
 
 
-def _check_connection(method: str, named: Named) -> Refusal | None:
+def _check_connection(method: str, fields: Named) -> Refusal | None:
     """Refuse a Connection header that removes credentials or framing headers, or changes the protocol."""
-    if b"connection" not in named:
+    if b"connection" not in fields:
         return None
-    if _asks_for_websocket(named):
+    if _asks_for_websocket(fields):
         # llhttp takes the following bytes for the new protocol: a request's body would be lost silently.
-        bodies = (*named.get(b"content-length", ()), *named.get(b"transfer-encoding", ()))
+        bodies = (*fields.get(b"content-length", ()), *fields.get(b"transfer-encoding", ()))
         has_body = any(value != b"0" for value in bodies)
-        if tokens(named[b"upgrade"]) != [b"websocket"] or method != "GET" or has_body:
+        if tokens(fields[b"upgrade"]) != [b"websocket"] or method != "GET" or has_body:
             return Refusal(400, "a request for a WebSocket must be a GET without a body, and offer no other protocol")
-    for name in tokens(named[b"connection"]):
+    for name in tokens(fields[b"connection"]):
         if _END_TO_END.search(name) and name not in HOP_BY_HOP:
             return Refusal(400, "the Connection header names an end-to-end header")
     return None
@@ -269,14 +269,14 @@ def asks_for_websocket(headers: Headers) -> bool:
     return _asks_for_websocket(deciding(headers))
 
 
-def _asks_for_websocket(named: Named) -> bool:
-    is_upgrade = b"upgrade" in named and b"upgrade" in tokens(named.get(b"connection", ()))
-    return is_upgrade and any(b"websocket" in offer for offer in tokens(named[b"upgrade"]))
+def _asks_for_websocket(fields: Named) -> bool:
+    is_upgrade = b"upgrade" in fields and b"upgrade" in tokens(fields.get(b"connection", ()))
+    return is_upgrade and any(b"websocket" in offer for offer in tokens(fields[b"upgrade"]))
 
 
-def _check_coding(named: Named) -> Refusal | None:
+def _check_coding(fields: Named) -> Refusal | None:
     """Refuse a body in an unknown transfer coding: relayed without the coding's name, it would be garbage."""
-    if tokens(named.get(b"transfer-encoding", ())) not in ([], [b"chunked"]):
+    if tokens(fields.get(b"transfer-encoding", ())) not in ([], [b"chunked"]):
         return Refusal(501, "the Transfer-Encoding is not understood: send the body as it is, or chunked")
     return None
 
@@ -286,31 +286,31 @@ def read_answer(headers: Headers) -> tuple[Named, list[tuple[bytes, bytes]]]:
 
     In one pass: answers have twenty headers and more.
     """
-    named: Named = {}
+    fields: Named = {}
     passed = list[tuple[bytes, bytes]]()
     for pair in headers:
         name = pair[0].lower()
         if name in _DECIDING_ANSWER:
-            named.setdefault(name, []).append(pair[1])
+            fields.setdefault(name, []).append(pair[1])
         if name not in _KEPT_BACK:
             passed.append(pair)
-    if b"connection" in named and (hop_by_hop := tokens(named[b"connection"])):
+    if b"connection" in fields and (hop_by_hop := tokens(fields[b"connection"])):
         passed = [pair for pair in passed if pair[0].lower() not in hop_by_hop]
-    return named, passed
+    return fields, passed
 
 
 def deciding(headers: Headers) -> Named:
     """Return the values of the headers for the checks of a request."""
-    found: Named = {}
+    fields: Named = {}
     for name, value in headers:
         if (lower := name.lower()) in _DECIDING:
-            found.setdefault(lower, []).append(value)
-    return found
+            fields.setdefault(lower, []).append(value)
+    return fields
 
 
-def content_length(named: Named) -> int | None:
+def content_length(fields: Named) -> int | None:
     """Return the size of a body by its head; None without a valid one."""
-    values = set(named.get(b"content-length", ()))
+    values = set(fields.get(b"content-length", ()))
     value = values.pop() if len(values) == 1 else b""
     return int(value) if value.isdigit() and len(value) <= _LENGTH_DIGITS else None
 
@@ -318,8 +318,8 @@ def content_length(named: Named) -> int | None:
 def with_one_cookie(headers: Headers) -> list[tuple[bytes, bytes]]:
     """Return the headers with their cookies in one, as HTTP/1.1 has them (RFC 9113, 8.2.3)."""
     cookies = [value for name, value in headers if name == b"cookie"]
-    others = [pair for pair in headers if pair[0] != b"cookie"]
-    return [*others, (b"cookie", b"; ".join(cookies))] if cookies else others
+    fields = [pair for pair in headers if pair[0] != b"cookie"]
+    return [*fields, (b"cookie", b"; ".join(cookies))] if cookies else fields
 
 
 def tokens(values: Sequence[bytes]) -> list[bytes]:
@@ -338,7 +338,7 @@ def accepts(headers: Headers, coding: str) -> bool:
     for name, value in headers:
         if name.lower() == b"accept-encoding":
             parts = (part.partition(";") for part in value.decode("latin-1").lower().split(","))
-            weights |= {named.strip(): weight.replace(" ", "") for named, _, weight in parts}
+            weights |= {coding_name.strip(): weight.replace(" ", "") for coding_name, _, weight in parts}
     weight = weights.get(coding, weights.get("*"))
     return weight is not None and weight.rstrip("0") not in ("q=", "q=.", "q=0.")
 
@@ -393,8 +393,8 @@ def end_to_end(headers: Headers, *, without: frozenset[bytes] = frozenset()) -> 
             passed.append(pair)
         elif name == b"connection":
             connection.append(pair[1])
-    if named := tokens(connection):
-        return [pair for pair in passed if pair[0].lower() not in named]
+    if hop_by_hop := tokens(connection):
+        return [pair for pair in passed if pair[0].lower() not in hop_by_hop]
     return passed
 
 

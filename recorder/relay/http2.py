@@ -246,8 +246,8 @@ class Http2Stream(Generic[RX]):
 
     def all_taken(self) -> bool:
         """Note that the kernel has taken all frames; return True if that is more than before."""
-        before, self._taken = self._taken, self.framed
-        return self._taken > before
+        previous, self._taken = self._taken, self.framed
+        return self._taken > previous
 
     def _frame(self) -> None:
         h2, queue = self._http2.h2, self._queue
@@ -257,9 +257,9 @@ class Http2Stream(Generic[RX]):
             if room <= 0:
                 return
             if len(data) > room:
-                rest = memoryview(data)  # not copied for each frame
-                self._http2.add(self.id, rest[:room])
-                queue[0] = rest[room:]
+                remainder = memoryview(data)  # not copied for each frame
+                self._http2.add(self.id, remainder[:room])
+                queue[0] = remainder[room:]
                 self.framed += room
                 if room < _SMALL_BYTES:
                     self._http2.grant(-_DATA_CREDIT)
@@ -300,11 +300,11 @@ class Http2Stream(Generic[RX]):
 
     def progressed(self) -> bool:
         """Count the bytes that the kernel has accepted by now; return True if the count has grown."""
-        marks, before = self._marks, self._taken
+        marks, previous = self._marks, self._taken
         position = self._http2.written - self._http2.unsent
         while marks and marks[0][0] <= position:
             self._taken = marks.popleft()[1]
-        return self._taken > before
+        return self._taken > previous
 
 
 S = TypeVar("S", bound=Http2Stream[Any])
@@ -441,16 +441,16 @@ class Http2(ABC, Generic[S]):
     def _read_frames(self) -> bool:
         """Handle frames until none is left; return False if the peer has to wait for credit."""
         self._refill()
-        left, self._spent = _FRAMES_AT_ONCE, 0.0
-        while (came := self._reader.next()) is not None:
-            if not (came.kind == Kind.DATA and not came.flags and self._take(came)):
-                self._account(came.stream)
-                self._receive(came)
-            cost = _cost(came) if came.stream in self.streams or came.kind != Kind.DATA else _STRAY_COST
+        frames_left, self._spent = _FRAMES_AT_ONCE, 0.0
+        while (frame := self._reader.next()) is not None:
+            if not (frame.kind == Kind.DATA and not frame.flags and self._take(frame)):
+                self._account(frame.stream)
+                self._receive(frame)
+            cost = _cost(frame) if frame.stream in self.streams or frame.kind != Kind.DATA else _STRAY_COST
             if cost:
                 self._charge(cost)
-            left -= 1
-            if not left or self._credit <= 0 or self._spent >= _COST_AT_ONCE:
+            frames_left -= 1
+            if not frames_left or self._credit <= 0 or self._spent >= _COST_AT_ONCE:
                 return False
         return True
 
@@ -459,19 +459,19 @@ class Http2(ABC, Generic[S]):
         self._credit -= cost
         self._spent += cost
 
-    def _take(self, came: Frame) -> bool:
+    def _take(self, frame: Frame) -> bool:
         """Receive plain data before `h2` accounts for it; return True if its stream expects data."""
-        stream, data = self.streams.get(came.stream), came.payload
+        stream, data = self.streams.get(frame.stream), frame.payload
         if stream is None or not data or not stream.receiver.takes_data:
             return False
         size = len(data)
-        owed = self._unaccounted.get(came.stream, 0)
+        owed = self._unaccounted.get(frame.stream, 0)
         if owed + size > _ACCOUNTED_BYTES:
-            self._account(came.stream)
+            self._account(frame.stream)
             owed = 0
-        self._unaccounted[came.stream] = owed + size
+        self._unaccounted[frame.stream] = owed + size
         self._unacknowledged += size
-        self._touched[came.stream] = stream
+        self._touched[frame.stream] = stream
         stream.receiver.data_came(data, size)
         return True
 
@@ -481,15 +481,15 @@ class Http2(ABC, Generic[S]):
         if size:
             self.h2.receive_data(frame(Kind.DATA, 0, id, bytes(size)))
 
-    def _receive(self, came: Frame) -> None:
-        if came.kind == Kind.GOAWAY:  # `h2` would take it for the end of all streams
+    def _receive(self, frame: Frame) -> None:
+        if frame.kind == Kind.GOAWAY:  # `h2` would take it for the end of all streams
             self._deliver(self._came_at)  # what came before it: the other side may drop what follows
-            self.leaving(parse_goaway(came.payload))
+            self.leaving(parse_goaway(frame.payload))
             return
-        if came.kind == Kind.SETTINGS:
-            came = with_settings(came, _SETTINGS)
+        if frame.kind == Kind.SETTINGS:
+            frame = with_settings(frame, _SETTINGS)
         handlers = self._handlers
-        for event in self.h2.receive_data(came.data):
+        for event in self.h2.receive_data(frame.data):
             if isinstance(event, _HEADS) and len(event.headers) > _FIELDS_A_HEAD:
                 self._charge((len(event.headers) - _FIELDS_A_HEAD) / _FIELDS_A_CREDIT)
             handle = handlers.get(type(event))
@@ -589,10 +589,10 @@ class Http2(ABC, Generic[S]):
         data = self._frames()
         if not data:
             return not self._socket.unsent
-        taken = self._socket.write(data)
-        if not taken:
+        is_taken = self._socket.write(data)
+        if not is_taken:
             self._regulate()
-        return taken
+        return is_taken
 
     def _frames(self) -> bytes:
         """Return the frames made since the last call."""
@@ -608,18 +608,18 @@ class Http2(ABC, Generic[S]):
         h2 = self.h2
         h2.outbound_flow_control_window -= len(data)
         h2.streams[id].outbound_flow_control_window -= len(data)
-        if before := h2.data_to_send():
-            self._made.append(before)
+        if earlier_frames := h2.data_to_send():
+            self._made.append(earlier_frames)
         self._made.append(frame(Kind.DATA, 0, id, data))
 
     def send(self, id: int, data: bytes | memoryview) -> bool:
         """Send data of a stream at once, as a frame, and account for it then; return True if the kernel took all."""
         self.add(id, data)
-        taken = self._socket.write(self._frames())
+        is_taken = self._socket.write(self._frames())
         self.grant(_DATA_CREDIT)
-        if not taken:
+        if not is_taken:
             self._regulate()
-        return taken
+        return is_taken
 
     def hold(self) -> None:
         """Hold frames back until `release`: those for many streams go out together."""
@@ -627,13 +627,13 @@ class Http2(ABC, Generic[S]):
 
     def release(self) -> None:
         """Send the held frames, and report the accepted bytes."""
-        held, self.held = self.held or [], None
+        streams, self.held = self.held or [], None
         if self.flush():
-            for stream in held:
+            for stream in streams:
                 if stream.all_taken():
                     self._progressed(stream)
         else:
-            for stream in held:
+            for stream in streams:
                 stream.mark()
 
     def _regulate(self) -> None:
@@ -729,8 +729,8 @@ class Http2(ABC, Generic[S]):
         """Report a fault of our own."""
 
 
-def _cost(came: Frame) -> float:
+def _cost(frame: Frame) -> float:
     """Return a frame's cost for its sender."""
-    if came.kind != Kind.DATA or len(came.data) == HEAD_BYTES:
-        return max(_COSTS.get(came.kind, 1), len(came.data) / _BYTES_A_CREDIT)
-    return _SMALL_COST if len(came.data) < _SMALL_BYTES or came.flags & PADDED else 0
+    if frame.kind != Kind.DATA or len(frame.data) == HEAD_BYTES:
+        return max(_COSTS.get(frame.kind, 1), len(frame.data) / _BYTES_A_CREDIT)
+    return _SMALL_COST if len(frame.data) < _SMALL_BYTES or frame.flags & PADDED else 0

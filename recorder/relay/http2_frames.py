@@ -103,8 +103,8 @@ class FrameReader:
 
     def feed(self, data: memoryview) -> None:
         """Add a read."""
-        rest = self._data[self._position :]
-        self._data, self._position = rest + bytes(data) if rest else bytes(data), 0
+        unread = self._data[self._position :]
+        self._data, self._position = unread + bytes(data) if unread else bytes(data), 0
 
     def next(self) -> Frame | None:
         """Return the next frame, or None until more comes. Raises `BadFrame`."""
@@ -166,8 +166,8 @@ def parse_goaway(payload: bytes) -> GoAway:
     """Parse the payload of a GOAWAY frame. Raises `BadFrame` if it is too short."""
     if len(payload) < _GOAWAY.size:
         raise BadFrame(Error.FRAME_SIZE, f"a GOAWAY frame of {len(payload)} bytes")
-    last, code = _GOAWAY.unpack_from(payload)
-    return GoAway(last & _LARGEST_STREAM, code, payload[_GOAWAY.size :])
+    last_stream, code = _GOAWAY.unpack_from(payload)
+    return GoAway(last_stream & _LARGEST_STREAM, code, payload[_GOAWAY.size :])
 
 
 def goaway(announced: GoAway) -> bytes:

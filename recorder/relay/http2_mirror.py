@@ -62,10 +62,10 @@ class Mirror:
             self._forget(connection)
         idle = self._idle.get(upstream)
         while idle:
-            kept = idle.pop()
-            if kept.is_silent():
-                return kept
-            kept.close()
+            idle_connection = idle.pop()
+            if idle_connection.is_silent():
+                return idle_connection
+            idle_connection.close()
         return None
 
     async def connect(self, transport: Transport, upstream: Upstream, facts: ConnectionFacts) -> Carrier:
@@ -74,14 +74,14 @@ class Mirror:
         Streams that need the same connection wait for it together. Raises `UpstreamError`.
         """
         if not self._needs_http1(transport, upstream):
-            opened: Http2Connection | Connection | None = self.connections.get(upstream)
-            if opened is None:
-                opened = await asyncio.shield(self._begin_opening(transport, upstream))
+            new_connection: Http2Connection | Connection | None = self.connections.get(upstream)
+            if new_connection is None:
+                new_connection = await asyncio.shield(self._begin_opening(transport, upstream))
             facts.connected_ns = self._clock.now() - facts.t0
             if carrier := self.kept(upstream):
                 return carrier
             if not self._needs_http1(transport, upstream):
-                lost = opened.failure if isinstance(opened, Http2Connection) else None
+                lost = new_connection.failure if isinstance(new_connection, Http2Connection) else None
                 raise lost or UpstreamError("eof", "upstream closed the connection before the request")
         return await transport.connect(upstream, facts)
 
@@ -100,16 +100,16 @@ class Mirror:
     async def _open(self, transport: Transport, upstream: Upstream) -> Http2Connection | Connection:
         """Open a connection to an API server, keep it, and return it."""
         try:
-            opened = await http2_upstream.open(transport, upstream, self._clock)
+            connection = await http2_upstream.open(transport, upstream, self._clock)
         finally:
             self._opening.pop(upstream, None)
         if self._client.is_closed:
-            opened.close()
-        elif isinstance(opened, Http2Connection):
-            self.adopt(opened)
+            connection.close()
+        elif isinstance(connection, Http2Connection):
+            self.adopt(connection)
         else:
-            self._idle.setdefault(upstream, []).append(opened)
-        return opened
+            self._idle.setdefault(upstream, []).append(connection)
+        return connection
 
     def adopt(self, connection: Http2Connection) -> None:
         """Use a connection for new streams, and mirror its end."""
@@ -122,7 +122,9 @@ class Mirror:
             self._limit_streams()
 
     def _limit_streams(self) -> None:
-        self._client.limit_streams(min((STREAMS, *(one.streams_allowed for one in self.connections.values()))))
+        self._client.limit_streams(
+            min((STREAMS, *(connection.streams_allowed for connection in self.connections.values())))
+        )
 
     def prioritize(self, priority: Priority) -> None:
         """Pass the new priority of a stream on to its server."""
@@ -160,8 +162,8 @@ class Mirror:
         for connection in self.connections.values():
             connection.close(by_reset=by_reset)
         for idle in self._idle.values():
-            for kept in idle:
-                kept.close()
+            for idle_connection in idle:
+                idle_connection.close()
         self.connections.clear()
         self._idle.clear()
         for opening in self._opening.values():

@@ -154,8 +154,8 @@ class ClientStream(Http2Stream["ClientStream"]):
         self, status: int, body: bytes, content_type: str, headers: Headers | None = None, reason: bytes = b""
     ) -> None:
         """Send a whole answer of wiretape's own."""
-        own = [(b"content-type", content_type.encode()), (b"content-length", b"%d" % len(body)), *(headers or [])]
-        self.start(status, b"", own, chunked=False, closes=False)
+        fields = [(b"content-type", content_type.encode()), (b"content-length", b"%d" % len(body)), *(headers or [])]
+        self.start(status, b"", fields, chunked=False, closes=False)
         if self._request.method != "HEAD":
             self.add(body)
         self.add_end()
@@ -481,18 +481,18 @@ class Http2Client(Http2[ClientStream], Takeover):
         if announced.is_graceful:
             self.announce(announced)
             return
-        last = self._highest
-        while last in refused:
-            last -= 2  # a client's streams have odd numbers
-        self._announce_end(max(last, 0), announced.code, announced.debug)
+        last_stream = self._highest
+        while last_stream in refused:
+            last_stream -= 2  # a client's streams have odd numbers
+        self._announce_end(max(last_stream, 0), announced.code, announced.debug)
         for id in refused:
             stream = self.streams.get(id)
-            if stream is not None and id > last:
+            if stream is not None and id > last_stream:
                 stream.ended()
 
-    def _announce_end(self, last: int, code: int = ErrorCodes.NO_ERROR, debug: bytes = b"") -> None:
-        """Send a GOAWAY frame: no request after the stream `last` is processed."""
-        self._last = last if self._last is None else min(last, self._last)
+    def _announce_end(self, last_stream: int, code: int = ErrorCodes.NO_ERROR, debug: bytes = b"") -> None:
+        """Send a GOAWAY frame: no request after the stream `last_stream` is processed."""
+        self._last = last_stream if self._last is None else min(last_stream, self._last)
         self.announce(GoAway(self._last, code, debug))
 
     def upstream_closed(self, *, is_reset: bool) -> None:
@@ -595,15 +595,15 @@ def _priority(event: events.PriorityUpdated) -> Priority:
 def _request(headers: Headers) -> Request:
     """Return a request with its pseudo-headers as HTTP/1.1 has them: a method, a target and a host."""
     pseudo = {name: value for name, value in headers if name.startswith(b":")}
-    others = [pair for pair in headers if not pair[0].startswith(b":")]
+    fields = [pair for pair in headers if not pair[0].startswith(b":")]
     if b":authority" in pseudo:
-        others = [(b"host", pseudo[b":authority"]), *(pair for pair in others if pair[0] != b"host")]
+        fields = [(b"host", pseudo[b":authority"]), *(pair for pair in fields if pair[0] != b"host")]
     return Request(
         method=pseudo.get(b":method", b"").decode("latin-1"),
         target=pseudo.get(b":path", b""),
-        headers=others,
+        headers=fields,
         version=HTTP2,
         keeps=True,
-        spelling={name: name for name, _ in others},
+        spelling={name: name for name, _ in fields},
         scheme=pseudo.get(b":scheme", b""),
     )

@@ -27,7 +27,7 @@ from wiretape.recorder.relay.authority import Authority, Certificates
 from wiretape.recorder.relay.client import App, Client
 from wiretape.recorder.relay.guard import Origin, Refusal
 from wiretape.recorder.relay.http2_upstream import ALPN, PROTOCOL, Http2Connection
-from wiretape.recorder.relay.proxy import Proxy, RelayedExchange, Way
+from wiretape.recorder.relay.proxy import Proxy, RelayedExchange, RelayOptions
 from wiretape.recorder.relay.request import HTTP2, Request
 from wiretape.recorder.relay.responder import Responder, Takeover
 from wiretape.recorder.relay.server import HEAD_SECONDS, KEEP_ALIVE_SECONDS, Http1Client
@@ -53,10 +53,10 @@ class Interception:
     password: str = field(repr=False)
     hosts: tuple[str, ...] = ()
 
-    def proxy_url(self, base: str, shown: str = "") -> str:
-        """Return the proxy's URL for a recorder at `base`: with the password, or with `shown` in its place."""
+    def proxy_url(self, base: str, placeholder: str = "") -> str:
+        """Return the proxy's URL for a recorder at `base`: with the password, or with `placeholder` in its place."""
         scheme, _, place = base.partition("://")
-        return f"{scheme}://{USER}:{shown or self.password}@{place}"
+        return f"{scheme}://{USER}:{placeholder or self.password}@{place}"
 
     @property
     def secret(self) -> bytes:
@@ -88,7 +88,7 @@ class Forward:
         self._members: weakref.WeakSet[object] = weakref.WeakSet()
         """The connections of processes that send no credential, but have it."""
         self._upstream = functools.lru_cache(_UPSTREAMS)(lambda origin: providers.make("", origin.url))
-        self._known = {(_place(one.host), one.port) for one in proxy.upstreams}
+        self._known = {(_place(upstream.host), upstream.port) for upstream in proxy.upstreams}
         self._warned: set[tuple[Origin, str]] = set()
         self._trusting: set[tuple[Origin, str]] = set()
         """Programs, by their User-Agent, that continued after they had seen our certificate."""
@@ -165,17 +165,17 @@ class Forward:
             self._proxy.reject(client, Refusal(400, "the request target is no URL that can be relayed"))
             return None
         origin, request.target = split
-        others = [(name, value) for name, value in request.headers if name != b"host"]
-        request.headers = [(b"host", origin.authority.encode()), *others]
+        fields = [(name, value) for name, value in request.headers if name != b"host"]
+        request.headers = [(b"host", origin.authority.encode()), *fields]
         if self._is_own(origin):
             return self._proxy.serve(client, request)
         return self.relay(client, request, origin, self._way(origin, request))
 
-    def _way(self, origin: Origin, request: Request) -> Way:
+    def _way(self, origin: Origin, request: Request) -> RelayOptions:
         """Return the options of a request for plain HTTP: it is recorded where the host, or the path, is an API's."""
         is_recorded = self._wants(origin) or self._calls_local_api(origin, request)
         self._observer.asked(origin.authority, "intercepted" if is_recorded else "relayed")
-        return Way(is_recorded)
+        return RelayOptions(is_recorded)
 
     def _calls_local_api(self, origin: Origin, request: Request) -> bool:
         """Return True for a request to an API that a server of this machine has at its usual path."""
@@ -185,21 +185,23 @@ class Forward:
 
         return registry.is_posted_to(request.target.decode("latin-1"), self._dialects)
 
-    def relay(self, client: Client, request: Request, origin: Origin, how: Way | None) -> RelayedExchange | None:
+    def relay(
+        self, client: Client, request: Request, origin: Origin, options: RelayOptions | None
+    ) -> RelayedExchange | None:
         """Relay a request that names no host but `origin`; without options, by those of plain HTTP."""
-        how = how or self._way(origin, request)
+        options = options or self._way(origin, request)
         refusal = guard.check_proxied(request.method, request.target, request.headers, origin)
-        if how.is_recorded:
+        if options.is_recorded:
             refusal = refusal or self._proxy.check_version(request)
         if refusal := refusal or self._proxy.admit(client, request):
             self._proxy.reject(client, refusal)
             return None
-        mirrored = replace(how, on_unreached=lambda error: self._unreached(origin, how, error))
+        mirrored = replace(options, on_unreached=lambda error: self._unreached(origin, options, error))
         return self._proxy.relay(client, request, self._upstream(origin), request.target, mirrored)
 
-    def _unreached(self, origin: Origin, how: Way, error: UpstreamError) -> None:
+    def _unreached(self, origin: Origin, options: RelayOptions, error: UpstreamError) -> None:
         """Warn the user that a server gave no answer: its program only sees a closed connection."""
-        if how.is_recorded:
+        if options.is_recorded:
             self.warn(origin, "reach", f"no answer from {origin.authority}: {error}")
 
     def _is_valid(self, origin: Origin) -> bool:
@@ -238,25 +240,25 @@ class Forward:
     def record_unreached(self, client: Http1Client, request: Request, origin: Origin, error: UpstreamError) -> None:
         """Record the `CONNECT` that another proxy has refused, or to which it gave no answer."""
         self._observer.asked(origin.authority, "intercepted")
-        how = Way(on_unreached=lambda error: self._unreached(origin, how, error), failure=error)
-        self._proxy.relay(client, request, self._upstream(origin), b"/", how)
+        options = RelayOptions(on_unreached=lambda error: self._unreached(origin, options, error), failure=error)
+        self._proxy.relay(client, request, self._upstream(origin), b"/", options)
 
     async def agree(
-        self, client: Http1Client, origin: Origin, offered: Sequence[str], opened: socket.socket | None
+        self, client: Http1Client, origin: Origin, offered: Sequence[str], connected: socket.socket | None
     ) -> str | None:
         """Return the protocol that a server chooses of a client's offer, or None if it chooses none.
 
         To ask it, a client's offer of HTTP/2 takes a connection, which is the client's from then on, and so is one that
-        is `opened`. Without an answer, HTTP/1.1 is agreed on if the client speaks it: its requests show the reason.
+        is `connected`. Without an answer, HTTP/1.1 is agreed on if the client speaks it: its requests show the reason.
         """
-        protocols = [one for one in offered if one in ALPN]
+        protocols = [protocol for protocol in offered if protocol in ALPN]
         fallback = PROTOCOL if protocols == [PROTOCOL] else _HTTP1
         takes_http2 = PROTOCOL in protocols
-        if self._is_own(origin) or not (takes_http2 or opened):
+        if self._is_own(origin) or not (takes_http2 or connected):
             return fallback
         upstream, transport = self._upstream(origin), self._proxy.transport
         try:
-            sock = await transport.open(upstream, protocols if takes_http2 else (), opened)
+            sock = await transport.open(upstream, protocols if takes_http2 else (), connected)
         except UpstreamError:
             return fallback
         if sock.protocol == PROTOCOL:
@@ -269,22 +271,22 @@ class Forward:
         """Have a client's next request go over a connection to its server without TLS."""
         client.adopt(self._proxy.transport.over(sock, self._upstream(origin)))
 
-    def opened(self, origin: Origin, how: Way, agent: str | None = None) -> App:
+    def opened(self, origin: Origin, options: RelayOptions, agent: str | None = None) -> App:
         """Return the app for the requests in a `CONNECT` connection; `agent` is a client that trusts us, if known."""
         if agent is not None:
             self._trusting.add((origin, agent))
         if self._is_own(origin):
             return self._proxy
         self._observer.asked(origin.authority, "intercepted")
-        return Inside(self, self._proxy, origin, how)
+        return Inside(self, self._proxy, origin, options)
 
     def distrusted(self, origin: Origin, agent: str, alert: str | None) -> None:
         """Report a client that does not accept our certificate, as it said by an `alert`, or by closing only."""
         if alert is None and (origin, agent) in self._trusting:
             return  # it has changed its mind
-        why = f"TLS alert {alert}" if alert else "it closed the connection on seeing it"
+        reason = f"TLS alert {alert}" if alert else "it closed the connection on seeing it"
         self._observer.asked(origin.authority, "untrusted")
-        self.warn(origin, "trust", environment.advice(origin.host, agent, why))
+        self.warn(origin, "trust", environment.advice(origin.host, agent, reason))
 
     def warn(self, origin: Origin, about: str, message: str) -> None:
         """Show the user a notice about a server, once of each kind."""
@@ -292,30 +294,36 @@ class Forward:
             self._warned.add((origin, about))
             self._observer.notice(message)
 
-    def tunnel(self, client: Http1Client, origin: Origin, opened: tuple[Socket, bytes] | None = None) -> Tunnel:
+    def tunnel(self, client: Http1Client, origin: Origin, taken_over: tuple[Socket, bytes] | None = None) -> Tunnel:
         """Return a blind tunnel to the server."""
         self._observer.asked(origin.authority, "tunnelled")
-        is_plain = opened is None and is_loopback(origin.host)
+        is_plain = taken_over is None and is_loopback(origin.host)
         read_on = functools.partial(self._read_on, client, origin) if is_plain else None
-        return Tunnel(client, origin, self._proxy.transport, opened, read_on)
+        return Tunnel(client, origin, self._proxy.transport, taken_over, read_on)
 
     def _read_on(
-        self, client: Http1Client, origin: Origin, opened: Socket, near: socket.socket, far: socket.socket, came: bytes
+        self,
+        client: Http1Client,
+        origin: Origin,
+        client_socket: Socket,
+        near: socket.socket,
+        far: socket.socket,
+        early: bytes,
     ) -> bool:
         """Read the requests of plain HTTP in a tunnel to this machine, and relay them over the tunnel's connection.
 
         Return False for a request that names another host, which only its server can judge.
         """
         plain = Origin("http", origin.host, origin.port)
-        named = _HOST.search(came)
-        if named and named[1].decode("latin-1").lower() not in (plain.authority, f"{origin.host}:{origin.port}"):
+        host = _HOST.search(early)
+        if host and host[1].decode("latin-1").lower() not in (plain.authority, f"{origin.host}:{origin.port}"):
             return False
         self.adopt(client, plain, far)
-        sock = Socket(near, SYSTEM, opened.kernel_time)
+        sock = Socket(near, SYSTEM, client_socket.kernel_time)
         sock.stamp = SYSTEM.now()
         client.replace(sock)
         sock.start(client)
-        client.read_on(Inside(self, self._proxy, plain, None), came)
+        client.read_on(Inside(self, self._proxy, plain, None), early)
         return True
 
 
@@ -359,12 +367,12 @@ class Inside:
     forward: Forward
     proxy: Proxy
     origin: Origin
-    how: Way | None
+    options: RelayOptions | None
 
     def serve(self, client: Client, request: Request) -> RelayedExchange | None:
         """Relay a request to the server that was connected to."""
         request.headers = guard.without_proxy_headers(request.headers)
-        return self.forward.relay(client, request, self.origin, self.how)
+        return self.forward.relay(client, request, self.origin, self.options)
 
     def client_rejected(self, refusal: Refusal) -> None:
         """Report a malformed request."""
@@ -413,7 +421,7 @@ class Opening(Takeover):
     def __init__(self, forward: Forward, client: Http1Client, origin: Origin, agent: str) -> None:
         self._forward, self._client, self._origin, self._agent = forward, client, origin, agent
         self._came = b""
-        self._how: Way | None = None
+        self._options: RelayOptions | None = None
         """The options of its requests, after the TLS handshake."""
         self._shaking: asyncio.Task[None] | None = None
         self._has_certificate = False
@@ -422,9 +430,9 @@ class Opening(Takeover):
         self._opened: socket.socket | None = None
         """A connection to the server, until it is used."""
 
-    def begin(self, opened: socket.socket | None = None) -> None:
+    def begin(self, connected: socket.socket | None = None) -> None:
         """Answer, and take the connection over; the one to the server may be open."""
-        self._opened = opened
+        self._opened = connected
         self._socket, early = self._client.switch(200, b"Connection established", [], self)
         self._client.limit(HEAD_SECONDS)
         if early:
@@ -433,19 +441,19 @@ class Opening(Takeover):
     def received(self, at: int, data: memoryview) -> None:
         """Detect the client's protocol."""
         self._came += data
-        if self._how is not None:
-            self._client.read_on(self._forward.opened(self._origin, self._how, self._agent), self._came)
+        if self._options is not None:
+            self._client.read_on(self._forward.opened(self._origin, self._options, self._agent), self._came)
         elif self._came[0] != hello.HANDSHAKE:
             plain = Origin("http", self._origin.host, self._origin.port)
-            if opened := self._take_opened():
-                self._forward.adopt(self._client, plain, opened)
-            self._client.read_on(self._forward.opened(plain, Way()), self._came)
+            if connected := self._take_opened():
+                self._forward.adopt(self._client, plain, connected)
+            self._client.read_on(self._forward.opened(plain, RelayOptions()), self._came)
         else:
             self._greet()
 
     def _take_opened(self) -> socket.socket | None:
-        opened, self._opened = self._opened, None
-        return opened
+        connected, self._opened = self._opened, None
+        return connected
 
     def _greet(self) -> None:
         """Begin with TLS when the client's first message is complete."""
@@ -458,7 +466,7 @@ class Opening(Takeover):
             return
         if self._socket.unsent:  # the client reads nothing
             self._client.drop()
-        elif greeting.protocols and not any(one in ALPN for one in greeting.protocols):
+        elif greeting.protocols and not any(protocol in ALPN for protocol in greeting.protocols):
             self._let_through(greeting.protocols)
         elif self._shaking is None:
             self._shaking = asyncio.get_running_loop().create_task(self._stand_in(greeting))
@@ -475,8 +483,8 @@ class Opening(Takeover):
         """Agree on keys with the client, and on the protocol that the server chooses."""
         try:
             self._client.limit(None)  # the connection to the server has its own
-            opened = self._take_opened()
-            protocol = await self._forward.agree(self._client, self._origin, greeting.protocols, opened)
+            connected = self._take_opened()
+            protocol = await self._forward.agree(self._client, self._origin, greeting.protocols, connected)
             self._client.limit(HEAD_SECONDS)
             context = self._forward.context(greeting.server_name or self._origin.host, protocol)
             secured = TlsSocket(self._socket.detach(), SYSTEM, None, context)
@@ -489,14 +497,14 @@ class Opening(Takeover):
         except Exception as error:  # noqa: BLE001 - the event loop would only print it
             self._client.failed(error)
             return
-        self._came, self._how = b"", Way()
+        self._came, self._options = b"", RelayOptions()
         self._client.limit(KEEP_ALIVE_SECONDS)
         secured.start(self._client, is_read_to_end=True)
 
     def lost(self, error: Exception | None) -> None:
         """Report the client if it leaves on seeing our certificate."""
-        if opened := self._take_opened():
-            opened.close()
+        if connected := self._take_opened():
+            connected.close()
         if self._tunnel is not None:
             self._tunnel.lost(error)
         if self._shaking is None:

@@ -103,33 +103,33 @@ class _Answers(asyncio.StreamReaderProtocol):
         self.closed.set()
 
 
-async def reach(tape: Path, purpose: str, before: Identity | None = None) -> Link:
+async def reach(tape: Path, purpose: str, tape_identity: Identity | None = None) -> Link:
     """Connect to the writer of a tape, and start one if there is none, for a `purpose` in words.
 
-    `before`: the tape's identity, after a writer's death. Raises `TapeBusy`, `ForeignFile`, `WriterFailed` if no writer
-    can be started, `OSError` if a writer cannot be connected to.
+    `tape_identity` is known after a writer's death. Raises `TapeBusy`, `ForeignFile`, `WriterFailed` if no writer can
+    be started, `OSError` if a writer cannot be connected to.
     """
     try:
-        found = await asyncio.to_thread(lock.claim, tape)
+        claim = await asyncio.to_thread(lock.claim, tape)
     except TapeBusy as error:
         if isinstance(error.__cause__, OSError) and local.is_local(error.__cause__):
             raise _not_started(error.__cause__) from error
         raise
-    if isinstance(found, Path):
-        return await _connect(found)
+    if isinstance(claim, Path):
+        return await _connect(claim)
     process = None
-    with contextlib.closing(found):
+    with contextlib.closing(claim):
         try:
-            with listen(found.tape) as listener:
+            with listen(claim.tape) as listener:
                 path = Path(listener.getsockname())
-                found.name(purpose, path)
-                known = () if before is None else (str(before),)
-                process = _start(found, listener, (str(found.tape), *known, purpose))
+                claim.name(purpose, path)
+                identities = () if tape_identity is None else (str(tape_identity),)
+                process = _start(claim, listener, (str(claim.tape), *identities, purpose))
                 return await _connect(path, process)
         except OSError as error:
             if process is not None:
                 process.kill()
-            found.free()
+            claim.free()
             raise _not_started(error) from error
 
 
@@ -172,14 +172,14 @@ def listen(tape: Path) -> socket.socket:
     listener, path = socket.socket(socket.AF_UNIX), None
     try:
         try:
-            there = tempfile.gettempdir()
+            directory = tempfile.gettempdir()
         except FileNotFoundError as error:
-            there = str(tape.parent)
-            if len(there) >= _NAME_BYTES // 2:  # of the name of a socket, which the system limits
+            directory = str(tape.parent)
+            if len(directory) >= _NAME_BYTES // 2:  # of the name of a socket, which the system limits
                 raise OSError(errno.EROFS, "nothing temporary can be made: set TMPDIR to a directory") from error
-        there = there if len(there) < _NAME_BYTES // 2 else "/tmp"
-        _remove_left(Path(there))
-        path = Path(tempfile.mkdtemp(prefix=lock.SOCKET_DIRECTORY, dir=there), lock.SOCKET_NAME)
+        directory = directory if len(directory) < _NAME_BYTES // 2 else "/tmp"
+        _remove_left(Path(directory))
+        path = Path(tempfile.mkdtemp(prefix=lock.SOCKET_DIRECTORY, dir=directory), lock.SOCKET_NAME)
         listener.bind(str(path))
         path.chmod(0o600)
         listener.listen(_BACKLOG)
@@ -191,14 +191,14 @@ def listen(tape: Path) -> socket.socket:
     return listener
 
 
-def _remove_left(there: Path) -> None:
+def _remove_left(directory: Path) -> None:
     """Remove the sockets of this user's killed writers, with their directories, from a directory."""
-    for path in there.glob(f"{lock.SOCKET_DIRECTORY}*/{lock.SOCKET_NAME}"):
+    for path in directory.glob(f"{lock.SOCKET_DIRECTORY}*/{lock.SOCKET_NAME}"):
         with contextlib.suppress(OSError):  # another start has just removed it
-            found, parent = path.lstat(), path.parent.lstat()
+            status, parent = path.lstat(), path.parent.lstat()
             is_old = SYSTEM.wall_ns() - parent.st_mtime_ns > _LEFT_NS
-            is_ours = {found.st_uid, parent.st_uid} == {os.getuid()} and stat.S_ISDIR(parent.st_mode)
-            if is_old and is_ours and stat.S_ISSOCK(found.st_mode) and _is_deserted(path):
+            is_ours = {status.st_uid, parent.st_uid} == {os.getuid()} and stat.S_ISDIR(parent.st_mode)
+            if is_old and is_ours and stat.S_ISSOCK(status.st_mode) and _is_deserted(path):
                 lock.remove_socket(path)
 
 

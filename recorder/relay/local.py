@@ -61,14 +61,14 @@ def no_descriptors() -> str:
 
 def has_descriptors() -> bool:
     """Return True if this process can open a few more files, as a name lookup or a new process needs."""
-    opened: list[int] = []
+    descriptors: list[int] = []
     try:
         for _ in range(_A_FEW):
-            opened.append(os.open(os.devnull, os.O_RDONLY))
+            descriptors.append(os.open(os.devnull, os.O_RDONLY))
     except OSError as error:
         return error.errno not in _DESCRIPTORS
     finally:
-        for descriptor in opened:
+        for descriptor in descriptors:
             os.close(descriptor)
     return True
 
@@ -83,11 +83,11 @@ def descriptor_limits() -> tuple[int, int]:
 def raise_descriptor_limit() -> None:
     """Raise the soft limit of open files towards the hard one: an exchange needs two or three."""
     soft, hard = descriptor_limits()
-    for wanted in WANTED_DESCRIPTORS:
-        wanted = min(wanted, hard)
-        if soft < wanted:
+    for limit in WANTED_DESCRIPTORS:
+        limit = min(limit, hard)
+        if soft < limit:
             with contextlib.suppress(ValueError, OSError):  # some systems have a lower limit than they say
-                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+                resource.setrlimit(resource.RLIMIT_NOFILE, (limit, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
                 return
 
 

@@ -84,7 +84,8 @@ class Proxies:
     def without(self, port: int) -> "Proxies":
         """Return these without a recorder at `port` of this machine: it cannot be its own proxy."""
         plain, secure = (
-            None if one and one.port == port and is_loopback(one.host) else one for one in (self.plain, self.secure)
+            None if proxy and proxy.port == port and is_loopback(proxy.host) else proxy
+            for proxy in (self.plain, self.secure)
         )
         return Proxies(plain, secure, self.excluded)
 
@@ -192,7 +193,7 @@ def _named(proxy: OutwardProxy) -> Iterator[None]:
 
 async def _connect(sock: socket.socket, proxy: OutwardProxy, host: str, port: int) -> None:
     place = _authority(host, port).encode()
-    lines = [b"CONNECT %b HTTP/1.1" % place, b"Host: %b" % place, *(b"%b: %b" % one for one in proxy.authorization)]
+    lines = [b"CONNECT %b HTTP/1.1" % place, b"Host: %b" % place, *(b"%b: %b" % pair for pair in proxy.authorization)]
     sock.send(b"\r\n".join([*lines, b"\r\n"]))
     status, reason = 100, b""
     while status < 200:  # an informational answer precedes another one

@@ -29,105 +29,105 @@ class PointingPlan:
         """The paths of the upstreams that no variable points at."""
         routes = (providers.route(self.upstreams, path.encode()) for path in self.variables.values())
         reached = [route[0] for route in routes if route]
-        return [f"/{one.name}" for one in self.upstreams if one not in reached]
+        return [f"/{upstream.name}" for upstream in self.upstreams if upstream not in reached]
 
     def values(self, base: str) -> dict[str, str]:
         """Return the variables' values for a recorder at `base`."""
         return {name: base + path for name, path in self.variables.items()}
 
 
-def plan(given: Sequence[Upstream], environ: Mapping[str, str], command: Sequence[str]) -> PointingPlan:
+def plan(upstreams: Sequence[Upstream], environ: Mapping[str, str], command: Sequence[str]) -> PointingPlan:
     """Return the plan for a command behind a forward proxy: its variables stay as they are, but those for plain HTTP.
 
     Many clients ask no proxy for a server of plain HTTP, such as a local model: a variable that names one is pointed at
-    the recorder. One that names a host with TLS is left, and its host is an upstream. The variables of `given`
+    the recorder. One that names a host with TLS is left, and its host is an upstream. The variables of `upstreams`
     upstreams are set.
     """
-    made = PointingPlan(list(given), providers.sdk_bases("", given), is_given=bool(given))
-    for api in () if given else APIS:
+    pointing = PointingPlan(list(upstreams), providers.sdk_bases("", upstreams), is_given=bool(upstreams))
+    for api in () if upstreams else APIS:
         preset = [variable.name for variable in api.variables if environ.get(variable.name)]
         for name in preset:
-            _keep_preset(made, api, name, environ[name])
+            _keep_preset(pointing, api, name, environ[name])
         if api.url and not preset:
-            made.upstreams.append(providers.parse(f"{api.name}={api.url}"))
+            pointing.upstreams.append(providers.parse(f"{api.name}={api.url}"))
     program = program_of(command)
-    for name in program.needs if program and not given else ():
+    for name in program.needs if program and not upstreams else ():
         upstream = providers.parse(f"{BY_VARIABLE[name][0].name}={BY_VARIABLE[name][0].url}")
-        if upstream in made.upstreams:  # no variable names another server
-            made.variables[name] = providers.sdk_bases("", [upstream])[name]
-    _reject(made, environ, command)
-    return made
+        if upstream in pointing.upstreams:  # no variable names another server
+            pointing.variables[name] = providers.sdk_bases("", [upstream])[name]
+    _reject(pointing, environ, command)
+    return pointing
 
 
-def plan_base_urls(given: Sequence[Upstream], environ: Mapping[str, str], command: Sequence[str]) -> PointingPlan:
-    """Return the plan for a command without a forward proxy; without `given` upstreams, for all well-known APIs.
+def plan_base_urls(upstreams: Sequence[Upstream], environ: Mapping[str, str], command: Sequence[str]) -> PointingPlan:
+    """Return the plan for a command without a forward proxy; without `upstreams` upstreams, for all well-known APIs.
 
     A variable that is set already names the upstream for its own API, so that its meaning does not change. Then others
     of that API stay unset: a program that reads only those would send its key to a new place. Raise ValueError, which
     names the variable, if one is not set to a URL.
     """
-    made = PointingPlan(list(given), providers.sdk_bases("", given), is_given=bool(given))
-    for api in () if given else APIS:
+    pointing = PointingPlan(list(upstreams), providers.sdk_bases("", upstreams), is_given=bool(upstreams))
+    for api in () if upstreams else APIS:
         preset = [variable.name for variable in api.variables if environ.get(variable.name)]
         for name in preset:
-            _serve_preset(made, api, name, environ[name])
+            _serve_preset(pointing, api, name, environ[name])
         if api.url and not preset:
             upstream = providers.parse(f"{api.name}={api.url}")
             if variables := providers.sdk_bases("", [upstream]):
-                made.upstreams.append(upstream)
-                made.variables |= variables
-    _reject(made, environ, command)
-    if not given:
-        unreached = made.unreached
-        made.upstreams = [one for one in made.upstreams if f"/{one.name}" not in unreached]
-    return made
+                pointing.upstreams.append(upstream)
+                pointing.variables |= variables
+    _reject(pointing, environ, command)
+    if not upstreams:
+        unreached = pointing.unreached
+        pointing.upstreams = [one for one in pointing.upstreams if f"/{one.name}" not in unreached]
+    return pointing
 
 
-def _reject(made: PointingPlan, environ: Mapping[str, str], command: Sequence[str]) -> None:
+def _reject(plan: PointingPlan, environ: Mapping[str, str], command: Sequence[str]) -> None:
     """Remove the variables that break a command's program."""
     program = program_of(command)
-    for name in list(made.variables):
+    for name in list(plan.variables):
         if program and program.rejects(name, is_set=bool(environ.get(name))):
-            del made.variables[name]
-            made.left[name] = f"{program.words} does not work with it: {program.reason}"
+            del plan.variables[name]
+            plan.left[name] = f"{program.words} does not work with it: {program.reason}"
 
 
-def _keep_preset(made: PointingPlan, api: Api, name: str, value: str) -> None:
+def _keep_preset(plan: PointingPlan, api: Api, name: str, value: str) -> None:
     """Keep a variable, unless it names a server that speaks plain HTTP."""
     try:
-        found = providers.make(name.lower(), _split(name, value)[0])
+        upstream = providers.make(name.lower(), _split(name, value)[0])
     except ValueError:
-        made.left[name] = "it names no server that can be recorded"
+        plan.left[name] = "it names no server that can be recorded"
         return
-    if found.scheme == "http":
-        _serve_preset(made, api, name, value)
+    if upstream.scheme == "http":
+        _serve_preset(plan, api, name, value)
     else:  # without user info, which the program sends by itself
-        made.upstreams.append(providers.make(found.name, f"https://{found.authority.decode()}"))
+        plan.upstreams.append(providers.make(upstream.name, f"https://{upstream.authority.decode()}"))
 
 
-def _serve_preset(made: PointingPlan, api: Api, name: str, value: str) -> None:
+def _serve_preset(plan: PointingPlan, api: Api, name: str, value: str) -> None:
     """Serve the URL of a variable, and keep its path: programs may depend on it."""
     url, path = _split(name, value)
-    serving = next((one for one in made.upstreams if one.name == api.name), None)
+    serving = next((one for one in plan.upstreams if one.name == api.name), None)
     try:
         upstream = providers.make(name.lower() if serving and serving.url != url else api.name, url)
     except ValueError as error:
         raise ValueError(f"{name} is not set to the base URL of an API: correct it, or unset it ({error})") from error
     if api.is_bound_to_host and upstream.api == api.name:
-        made.left[name] = "clients sign the host that it names, or go by it"
+        plan.left[name] = "clients sign the host that it names, or go by it"
         return
     if upstream != serving:
-        made.upstreams.append(upstream)
-    made.variables[name] = f"/{upstream.name}{path}"
+        plan.upstreams.append(upstream)
+    plan.variables[name] = f"/{upstream.name}{path}"
 
 
 def _split(name: str, value: str) -> tuple[str, str]:
     """Return the origin and the rest of a base URL; `OLLAMA_HOST` may lack the scheme, the host and the port."""
     value = value.strip()
     if name == "OLLAMA_HOST" and "://" not in value:
-        host, colon, rest = value.partition("/")
+        host, colon, path = value.partition("/")
         bare = re.fullmatch(r"(.*?)(:\d+)?", host)
         assert bare is not None  # it matches anything
-        value = f"http://{bare[1] or '127.0.0.1'}{bare[2] or ':11434'}{colon}{rest}"
+        value = f"http://{bare[1] or '127.0.0.1'}{bare[2] or ':11434'}{colon}{path}"
     match = _URL.fullmatch(value)
     return (match[1], match[2]) if match else (value, "")

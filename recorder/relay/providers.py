@@ -140,8 +140,8 @@ def route(upstreams: Sequence[Upstream], target: bytes) -> tuple[Upstream, bytes
             continue
         mount = b"/" + upstream.name.encode()
         if target.startswith(mount) and target[len(mount) : len(mount) + 1] in (b"", b"/", b"?"):
-            rest = target[len(mount) :]
-            return upstream, _versioned(upstream, rest if rest.startswith(b"/") else b"/" + rest)
+            path = target[len(mount) :]
+            return upstream, _versioned(upstream, path if path.startswith(b"/") else b"/" + path)
     return (unnamed, _versioned(unnamed, target)) if unnamed else None
 
 
@@ -158,10 +158,10 @@ def location(upstream: Upstream, target: bytes, base: bytes) -> bytes:
             return target
     else:
         base, path = b"", target
-    rest = path.removeprefix(upstream.prefix)
-    if not path.startswith(upstream.prefix + b"/") and (path == rest or rest[:1] not in (b"", b"?", b"#")):
+    path_below = path.removeprefix(upstream.prefix)
+    if not path.startswith(upstream.prefix + b"/") and (path == path_below or path_below[:1] not in (b"", b"?", b"#")):
         return target
-    place = b"/%b%b" % (upstream.name.encode(), rest) if upstream.name else rest
+    place = b"/%b%b" % (upstream.name.encode(), path_below) if upstream.name else path_below
     return base + (place if place.startswith(b"/") else b"/" + place)
 
 
@@ -173,18 +173,18 @@ def relocated(upstream: Upstream, headers: guard.Headers, base: bytes) -> list[t
     ]
 
 
-def _versioned(upstream: Upstream, rest: bytes) -> bytes:
+def _versioned(upstream: Upstream, path: bytes) -> bytes:
     """Return a path with the API's version once: programs expect it as a part of the base URL, or they do not."""
     api = apis.BY_NAME[upstream.api] if upstream.api else None
-    if api and upstream.prefix and rest.startswith(upstream.prefix + b"/"):
-        return rest[len(upstream.prefix) :]
+    if api and upstream.prefix and path.startswith(upstream.prefix + b"/"):
+        return path[len(upstream.prefix) :]
     if version := upstream.version:
-        while rest.startswith(version + b"/"):
-            rest = rest[len(version) :]
-        return rest
-    while rest.startswith(b"/v1/v1/"):
-        rest = rest[len(b"/v1") :]
-    return api.version.encode() + rest if api and api.version and _OPERATION.match(rest) else rest
+        while path.startswith(version + b"/"):
+            path = path[len(version) :]
+        return path
+    while path.startswith(b"/v1/v1/"):
+        path = path[len(b"/v1") :]
+    return api.version.encode() + path if api and api.version and _OPERATION.match(path) else path
 
 
 def sdk_bases(base: str, upstreams: Sequence[Upstream]) -> dict[str, str]:
@@ -194,7 +194,9 @@ def sdk_bases(base: str, upstreams: Sequence[Upstream]) -> dict[str, str]:
     without either, a server of the user's own, gets what OpenAI's variables say, and no other.
     """
     bases: dict[str, str] = {}
-    for upstream in sorted(upstreams, key=lambda one: one.name not in apis.BY_NAME):  # one with the API's name first
+    for upstream in sorted(
+        upstreams, key=lambda provider: provider.name not in apis.BY_NAME
+    ):  # one with the API's name first
         for variable in api_variables(upstream):
             if variable.path is not None:
                 bases.setdefault(variable.name, sdk_base(base, upstream, variable.path))

@@ -87,7 +87,7 @@ _STATUS = {"headers_timeout": 504, "connect_timeout": 504, "idle_timeout": 504, 
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class RelayOptions:
     """Options of one request.
 
     `on_unreached`: the program believes that it is connected to the server itself. A failure before an answer closes
@@ -100,7 +100,7 @@ class Way:
     failure: UpstreamError | None = None
 
 
-DIRECT = Way()
+DIRECT = RelayOptions()
 """The options of a request to wiretape itself."""
 
 
@@ -165,28 +165,28 @@ class Proxy(HttpApp):
         client: Client,
         request: Request,
         upstream: providers.Upstream,
-        rest: bytes,
-        how: Way = DIRECT,
+        target: bytes,
+        options: RelayOptions = DIRECT,
         own_labels: Mapping[str, str] = _NO_LABELS,
     ) -> "RelayedExchange | None":
         """Relay an admitted request to an upstream, as its target `rest`; `own_labels` are its alone.
 
         A request that exchanges credentials is not recorded: they would be in its body, or in its answer.
         """
-        if guard.grants_credentials(rest):
-            how = replace(how, is_recorded=False)
+        if guard.grants_credentials(target):
+            options = replace(options, is_recorded=False)
         labels = guard.labels(request.headers) if b"x-wiretape-label" in request.spelling else {}
         if isinstance(labels, Refusal):
             self.reject(client, labels)
             return None
-        exchange = RelayedExchange(self, client, request, upstream, how)
+        exchange = RelayedExchange(self, client, request, upstream, options)
         self.live.add(exchange)
         if not self.transport.has_kernel_time:
             self.measure_lag(exchange)
         if self._looking is None:
             self._look_later()
         try:
-            exchange.begin(rest, {**self.labels, **labels, **own_labels})
+            exchange.begin(target, {**self.labels, **labels, **own_labels})
         except Exception as error:  # noqa: BLE001 - every failure in here is reported to the client and the user
             exchange.taker_failed(error)
         return exchange
@@ -269,19 +269,46 @@ class RelayedExchange(Responder):
     """A request on its way upstream, and its answer on its way back; its stages are those of `states.Stage`."""
 
     __slots__ = (
-        "_asks_identity", "_client", "_connecting", "_connection", "_continue", "_failure", "_headers", "_how",
-        "_labels", "_now", "_proxy", "_recording", "_request", "_rest", "_rest_limit", "_stage", "_upload", "_upstream",
-        "_waiting", "_waits_since", "_wants_websocket", "_websocket",
+        "_asks_identity",
+        "_client",
+        "_connecting",
+        "_connection",
+        "_continue",
+        "_failure",
+        "_headers",
+        "_labels",
+        "_now",
+        "_options",
+        "_proxy",
+        "_recording",
+        "_request",
+        "_rest_limit",
+        "_stage",
+        "_target",
+        "_upload",
+        "_upstream",
+        "_waiting",
+        "_waits_since",
+        "_wants_websocket",
+        "_websocket",
     )  # fmt: skip
 
-    def __init__(self, proxy: Proxy, client: Client, request: Request, upstream: providers.Upstream, how: Way) -> None:
-        self._proxy, self._client, self._request, self._upstream, self._how = proxy, client, request, upstream, how
+    def __init__(
+        self, proxy: Proxy, client: Client, request: Request, upstream: providers.Upstream, options: RelayOptions
+    ) -> None:
+        self._proxy, self._client, self._request, self._upstream, self._options = (
+            proxy,
+            client,
+            request,
+            upstream,
+            options,
+        )
         self._now = proxy.clock.now
-        kind = ExchangeFrames if how.is_recorded else Unrecorded
+        kind = ExchangeFrames if options.is_recorded else Unrecorded
         self._recording = kind(proxy.tap, proxy.clock, new_id())
         self._stage = Stage.WAITING
         self._upload = RequestBody.WHOLE if request.complete else RequestBody.COMING
-        self._asks_identity = proxy.identity and how.is_recorded
+        self._asks_identity = proxy.identity and options.is_recorded
         self._headers: Headers = request.headers
         """The request's headers as they are sent, but for those of the connection."""
         if self._asks_identity:
@@ -306,20 +333,20 @@ class RelayedExchange(Responder):
     @property
     def is_quiet(self) -> bool:
         """True if the end of the recorder need not wait for it."""
-        return not self._how.is_recorded
+        return not self._options.is_recorded
 
     # the request
 
-    def begin(self, rest: bytes, labels: dict[str, str]) -> None:
+    def begin(self, target: bytes, labels: dict[str, str]) -> None:
         """Send the request upstream, and record it."""
-        self._rest, self._labels = rest, labels
+        self._target, self._labels = target, labels
         if self._request.refusal is not None:
             self._refuse(self._request.refusal)
             return
-        if self._how.failure is not None:
+        if self._options.failure is not None:
             self._recording.start()
             self._enter(b"")
-            self._fail(self._how.failure, self._now())
+            self._fail(self._options.failure, self._now())
             return
         body = self._request.take() if self._request.complete else None
         connection = self._client.kept(self._upstream)
@@ -356,7 +383,7 @@ class RelayedExchange(Responder):
                 id=self._recording.id,
                 started_at=self._recording.started_at,
                 method=request.method,
-                path=self._rest.decode("ascii"),
+                path=self._target.decode("ascii"),
                 upstream=self._upstream.url,
                 headers=self._headers,
                 body=body,
@@ -391,8 +418,8 @@ class RelayedExchange(Responder):
         connection.begin(self, self._recording, bodiless=bodiless, switches=self._wants_websocket)
         if request.padding:
             self._pass_padding(connection)
-        connection.send_head(request, self._upstream.prefix + self._rest, headers, body)
-        if self._how.is_recorded:
+        connection.send_head(request, self._upstream.prefix + self._target, headers, body)
+        if self._options.is_recorded:
             connection.limit(self._proxy.transport.limits.headers)
 
     def _passed_headers(self) -> Headers:
@@ -532,7 +559,7 @@ class RelayedExchange(Responder):
         finally:
             if head is not None:
                 self._recording.head(head.status, head.headers, head.framing)
-                if not ends and self._connection is not None and self._how.is_recorded:
+                if not ends and self._connection is not None and self._options.is_recorded:
                     self._connection.limit(self._proxy.transport.limits.idle)
             if body:
                 self._relayed(at, relayed, body)
@@ -544,8 +571,8 @@ class RelayedExchange(Responder):
             self._continue.cancel()
             self._continue = None
         chunked = head.framing in ("chunked", "close")
-        headers = _passed(head, self._recording.id if self._how.is_recorded else None)
-        if self._how.on_unreached is None and not guard.LOCATIONS.isdisjoint(head.named):
+        headers = _passed(head, self._recording.id if self._options.is_recorded else None)
+        if self._options.on_unreached is None and not guard.LOCATIONS.isdisjoint(head.named):
             headers = providers.relocated(self._upstream, headers, self._request.origin)
         self._client.keep_seconds = _keep_seconds(headers) if b"keep-alive" in head.named else KEEP_ALIVE_SECONDS
         status, reason = head.status, head.reason
@@ -573,9 +600,9 @@ class RelayedExchange(Responder):
         """Record the reads that the kernel has taken now; resume upstream when half of the limit is free."""
         relayed, unsent = self._now(), self._client.unsent
         count = bisect_right(self._waiting, self._client.written - unsent, key=itemgetter(2))
-        taken = self._waiting[:count]
+        taken_reads = self._waiting[:count]
         del self._waiting[:count]  # at once: of tiny chunks there may be tens of thousands
-        for at, body, _ in taken:
+        for at, body, _ in taken_reads:
             self._recording.read(at, relayed, body)
         self._waits_since = relayed if self._waiting else None
         if self._stage is Stage.DRAINING and not self._waiting:
@@ -585,17 +612,17 @@ class RelayedExchange(Responder):
 
     # a WebSocket
 
-    def switched(self, at: int, head: ResponseHead, rest: bytes) -> None:
+    def switched(self, at: int, head: ResponseHead, early: bytes) -> None:
         """Hand both connections over to a WebSocket."""
         assert isinstance(self._connection, Connection)
         assert isinstance(self._client, Http1Client)
         self._stage = STAGE[self._stage, "switch"]
         self._recording.head(head.status, head.headers, head.framing)
-        headers = [*UPGRADE, *_passed(head, self._recording.id if self._how.is_recorded else None)]
+        headers = [*UPGRADE, *_passed(head, self._recording.id if self._options.is_recorded else None)]
         self._websocket = WebSocket(self._client, self._connection, self._recording, self)
         self._proxy.live.discard(self)
         self._proxy.live.add(self._websocket)
-        self._websocket.begin(at, head, headers, rest, self._now)
+        self._websocket.begin(at, head, headers, early, self._now)
 
     def over(self, ended_by: EndedBy, detail: str | None, at: int, *, paused: int) -> None:
         """Record that the WebSocket has ended."""
@@ -652,7 +679,7 @@ class RelayedExchange(Responder):
         """
         assert self._failure is not None
         error, at = self._failure
-        is_unanswered, on_unreached = self._is_unanswered, self._how.on_unreached
+        is_unanswered, on_unreached = self._is_unanswered, self._options.on_unreached
         self._end(error.ended_by, str(error), at)
         is_mirrored = error.code is not None or (self._recording.connection_reused and error.ended_by in _CLOSED)
         cut = self._client.reset if error.ended_by == "reset" else self._client.cut
@@ -668,9 +695,9 @@ class RelayedExchange(Responder):
             cut()
             on_unreached(error)
             return
-        where = "" if error.ended_by == "local" else f"upstream {self._upstream.host}: "
+        place = "" if error.ended_by == "local" else f"upstream {self._upstream.host}: "
         status = _STATUS.get(error.ended_by, 502)
-        _answer_error(self._client, status, f"{where}{error}", error.ended_by, self._recording.id)
+        _answer_error(self._client, status, f"{place}{error}", error.ended_by, self._recording.id)
 
     def _cut_code(self, error: UpstreamError) -> int | None:
         """Return the HTTP/2 error for the client; None if the connection that mirrors the client's was lost."""
@@ -688,9 +715,9 @@ class RelayedExchange(Responder):
             ended_by, detail = error.ended_by, str(error)
         self._proxy.leave(self)
         self.note_lag()
-        for waiting in (self._continue, self._connecting, self._rest_limit):
-            if waiting is not None:
-                waiting.cancel()
+        for pending in (self._continue, self._connecting, self._rest_limit):
+            if pending is not None:
+                pending.cancel()
         if self._upload is RequestBody.COMING:
             self._end_upload()
         for came_at, body, _ in self._waiting:
@@ -819,7 +846,7 @@ def _fallback(headers: Headers) -> int | None:
     """Return the status for which the program that sent these headers falls back to HTTP; None: it needs no other."""
     agents = (value.decode("latin-1") for name, value in headers if name in (b"user-agent", b"originator"))
     programs = filter(None, map(apis.program_by_agent, agents))
-    return next((one.falls_back_on for one in programs if one.falls_back_on), None)
+    return next((program.falls_back_on for program in programs if program.falls_back_on), None)
 
 
 def _keep_seconds(headers: Headers) -> float:

@@ -137,14 +137,14 @@ class ExchangeFrames(ConnectionFacts):
         start = upload.size
         upload.size += len(data)
         upload.sha256.update(data)
-        kept = data[: max(REQUEST_STORED_BYTES - start, 0)]
-        if not kept:
+        stored = data[: max(REQUEST_STORED_BYTES - start, 0)]
+        if not stored:
             return
-        if upload.has_gap or self._unrecorded or not self._frames.has_room_for_request(len(kept)):
+        if upload.has_gap or self._unrecorded or not self._frames.has_room_for_request(len(stored)):
             upload.has_gap = True
-            self._tap.counts.dropped_bytes += len(kept)
+            self._tap.counts.dropped_bytes += len(stored)
         else:
-            self._put(journal.Upload(self.id, start, kept))
+            self._put(journal.Upload(self.id, start, stored))
 
     @property
     def takes_upload(self) -> bool:

@@ -45,18 +45,18 @@ class RequestReader:
     def feed(self, data: memoryview) -> None:
         """Parse data; a request that only offers another protocol is parsed again without the offer."""
         self._read_bytes = len(data)
-        rest = data
+        unread = data
         try:
-            while rest:
+            while unread:
                 assert self._parser is not None  # None after the end of the connection, or of HTTP on it
                 try:
-                    self._parser.feed_data(rest)
+                    self._parser.feed_data(unread)
                     break
                 except httptools.HttpParserUpgrade as upgrade:
-                    rest = rest[upgrade.args[0] :]
+                    unread = unread[upgrade.args[0] :]
                 request = self.requests[-1]
                 if request.method == "CONNECT" or guard.asks_for_websocket(request.headers):
-                    self._hold_back(bytes(rest))
+                    self._hold_back(bytes(unread))
                     break
                 self._ignore_offer(self.requests.pop())
         except httptools.HttpParserError as error:

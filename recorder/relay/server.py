@@ -136,13 +136,13 @@ class Http1Client:
     def _open(self, at: int, data: memoryview) -> None:
         """Detect HTTP/2 by the first bytes of a connection, and hand it over; else parse them."""
         reader = self._reader
-        came, reader.early = reader.early + bytes(data), b""
-        if len(came) < len(_HTTP2) and _HTTP2.startswith(came):
-            reader.early = came
+        received, reader.early = reader.early + bytes(data), b""
+        if len(received) < len(_HTTP2) and _HTTP2.startswith(received):
+            reader.early = received
             return
-        if not came.startswith(_HTTP2):
+        if not received.startswith(_HTTP2):
             reader.state = INBOUND[reader.state, "HTTP/1.1"]
-            reader.feed(memoryview(came))
+            reader.feed(memoryview(received))
             self._advance()
             return
         reader.switch()
@@ -150,7 +150,7 @@ class Http1Client:
         self._deadline = None
         opened, self.opened = self.opened, None
         self._takeover = Http2Client(self, self._socket, self._app, self._clock, opened)
-        self._takeover.received(at, memoryview(came))
+        self._takeover.received(at, memoryview(received))
 
     def progressed(self) -> None:
         """Notify the responder, or close after the last answer."""
@@ -284,9 +284,9 @@ class Http1Client:
     def _check_deadline(self) -> None:
         if self._deadline is None or self._outbound is Outbound.CLOSED:
             return
-        left = (self._deadline - self._clock.now()) / 1e9
-        if left > 0.001:
-            self._timer.set(self._deadline, left, self._check_deadline)
+        seconds = (self._deadline - self._clock.now()) / 1e9
+        if seconds > 0.001:
+            self._timer.set(self._deadline, seconds, self._check_deadline)
             return
         self._deadline = None
         try:
@@ -439,8 +439,8 @@ class Http1Client:
         length = (b"content-length", b"%d" % len(body))
         if not self._requests:  # nothing that came was a request
             self._requests.append(Request("", b"", [], "1.1", keeps=False))
-        own = [(b"content-type", content_type.encode()), length, *(headers or [])]
-        self.start(status, reason, own, chunked=False, closes=True)
+        fields = [(b"content-type", content_type.encode()), length, *(headers or [])]
+        self.start(status, reason, fields, chunked=False, closes=True)
         if self._requests[0].method != "HEAD":
             self.add(body)
         self.flush()
@@ -736,8 +736,8 @@ def listen(
 def base_url(sock: socket.socket) -> str:
     """Return the URL by which clients reach the socket."""
     host, port = sock.getsockname()[:2]
-    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
-    return f"http://{shown}:{port}"
+    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{name}:{port}"
 
 
 class Server:

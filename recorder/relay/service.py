@@ -226,7 +226,9 @@ class Recorder:
 
     def lag_ns(self) -> int:
         """Return the time from a frame's queueing to its commit, the longest of all processes'."""
-        return max(self.tap.lag_ns(), *(max(one.counts.lag_ns, one.waiting_ns) for one in self._workers.shares()), 0)
+        return max(
+            self.tap.lag_ns(), *(max(share.counts.lag_ns, share.waiting_ns) for share in self._workers.shares()), 0
+        )
 
     def totals(self) -> Totals:
         """Return the totals of the recording, after `stop`."""

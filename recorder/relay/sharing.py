@@ -39,12 +39,12 @@ class WorkerPlace:
 
 def total(shares: Sequence[Share]) -> Share:
     """Return the sum of the shares; the first is that of the relay that ends the session."""
-    first, *others = shares
-    if not others:
+    first, *worker_shares = shares
+    if not worker_shares:
         return first
     unstored = msgspec.structs.replace(
         first.unstored,
-        exchanges=[one for share in shares for one in share.unstored.exchanges],
+        exchanges=[exchange for share in shares for exchange in share.unstored.exchanges],
         unlisted=sum(share.unstored.unlisted for share in shares),
         unlisted_bytes=sum(share.unstored.unlisted_bytes for share in shares),
     )
@@ -62,9 +62,9 @@ def _sum(parts: Iterable[Counts]) -> Counts:
     """Add up counts; the lag is the longest, `restarts` and `trouble` are the first's."""
     first, *others = parts
     added = {
-        field.name: sum((getattr(one, field.name) for one in others), getattr(first, field.name))
+        field.name: sum((getattr(part, field.name) for part in others), getattr(first, field.name))
         for field in fields(Counts)
         if field.name not in ("restarts", "trouble", "lag_ns")
     }
-    lag_ns = max(first.lag_ns, *(one.lag_ns for one in others))
+    lag_ns = max(first.lag_ns, *(part.lag_ns for part in others))
     return Counts(**added, restarts=first.restarts, trouble=first.trouble, lag_ns=lag_ns)

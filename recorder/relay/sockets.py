@@ -350,7 +350,7 @@ class Socket:
         return False
 
     def _write_on(self) -> None:
-        before, count = self.unsent, 0
+        previous, count = self.unsent, 0
         try:
             for piece in self._unsent:
                 sent = self._sock.send(piece)
@@ -369,7 +369,7 @@ class Socket:
             self._drop_unsent()
             if self._is_ending:
                 self._end_writing()
-        if self.unsent < before:
+        if self.unsent < previous:
             self._tell(self._handler.progressed)
 
     def _drop_unsent(self) -> None:
@@ -554,16 +554,16 @@ class TlsSocket(Socket):
         size = 0
         while size < READ_BYTES:
             try:
-                read = self._tls.read(READ_BYTES, _PLAIN[size:])
+                count = self._tls.read(READ_BYTES, _PLAIN[size:])
             except ssl.SSLWantReadError:
                 break
             except ssl.SSLZeroReturnError:
                 return size, True, None
             except ssl.SSLError as error:
                 return size, True, error
-            if not read:
+            if not count:
                 return size, True, None
-            size += int(read)
+            size += int(count)
             if not (self._incoming.pending or self._tls.pending()):
                 break
         return size, False, None
@@ -684,17 +684,19 @@ async def connect_to_first(addresses: Sequence[Address]) -> socket.socket:
     The next one is tried beside those before it when they have failed, or after `ATTEMPT_SECONDS`; the families of
     addresses alternate, as all of one may lead nowhere (RFC 8305, 4 and 5).
     """
-    families = [[one for one in addresses if (one[0] == addresses[0][0]) is is_first] for is_first in (True, False)]
-    waiting = deque(one for pair in itertools.zip_longest(*families) for one in pair if one is not None)
+    families = [
+        [address for address in addresses if (address[0] == addresses[0][0]) is is_first] for is_first in (True, False)
+    ]
+    queue = deque(address for pair in itertools.zip_longest(*families) for address in pair if address is not None)
     attempts = list[asyncio.Task[socket.socket]]()
     try:
-        while waiting or not all(attempt.done() for attempt in attempts):
-            if waiting:
-                attempts.append(asyncio.create_task(_attempt(waiting.popleft())))
-            running = [attempt for attempt in attempts if not attempt.done()]
-            seconds = ATTEMPT_SECONDS if waiting else None
-            ended, _ = await asyncio.wait(running, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            for attempt in ended:
+        while queue or not all(attempt.done() for attempt in attempts):
+            if queue:
+                attempts.append(asyncio.create_task(_attempt(queue.popleft())))
+            unfinished = [attempt for attempt in attempts if not attempt.done()]
+            seconds = ATTEMPT_SECONDS if queue else None
+            done, _ = await asyncio.wait(unfinished, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            for attempt in done:
                 if attempt.exception() is None:
                     attempts.remove(attempt)
                     return attempt.result()
@@ -728,8 +730,8 @@ async def _addresses(host: str, port: int) -> list[Address]:
     if family is not None:
         return [(family, socket.SOCK_STREAM, 0, "", (host, port))]
     loop = asyncio.get_running_loop()
-    found: list[Address] = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)  # type: ignore[assignment]
-    return found
+    addresses: list[Address] = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)  # type: ignore[assignment]
+    return addresses
 
 
 @functools.cache
@@ -761,6 +763,6 @@ async def _connect(sock: socket.socket, address: tuple[str | int, ...]) -> None:
         raise OSError(code, os.strerror(code))
 
 
-def _wake(waiting: asyncio.Future[None]) -> None:
-    if not waiting.done():
-        waiting.set_result(None)
+def _wake(writable: asyncio.Future[None]) -> None:
+    if not writable.done():
+        writable.set_result(None)

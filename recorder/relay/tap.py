@@ -180,8 +180,8 @@ class Tap:
                 return
             self.counts.restarts += 1
             if process is not None and process.pid is not None:  # else the relay that started it reports that
-                again = counted(len(self.frames), "frame")
-                self._report(f"the writer ended; starting another (to be sent again: {again})")
+                count = counted(len(self.frames), "frame")
+                self._report(f"the writer ended; starting another (to be sent again: {count})")
             await asyncio.sleep(_BACKOFF_SECONDS[min(attempt, len(_BACKOFF_SECONDS) - 1)])
             attempt += 1
             await self._follow_launch(self._launch(attempt), attempt)
@@ -238,8 +238,8 @@ class Tap:
         self.writers.heard_ns = self._clock.now()
         self._acknowledge(ack.seq)
         self._count_lost(ack.lost)
-        for one in ack.finished:
-            self._count_finished(one)
+        for finished in ack.finished:
+            self._count_finished(finished)
 
     def _acknowledge(self, seq: int) -> None:
         frames = self.frames.acknowledge(seq)
@@ -270,16 +270,16 @@ class Tap:
 
     def _count_lost(self, lost: list[journal.Lost]) -> None:
         """Count acknowledged frames that found no place on the tape; report the exchanges that are lost as a whole."""
-        gone = [one.id for one in lost if one.is_whole and one.id in self.writers.unfinished]
-        size = sum(one.bytes for one in lost)
-        self.writers.unfinished.difference_update(gone)
+        lost_ids = [loss.id for loss in lost if loss.is_whole and loss.id in self.writers.unfinished]
+        size = sum(loss.bytes for loss in lost)
+        self.writers.unfinished.difference_update(lost_ids)
         self.counts.stored_bytes -= size
         self.counts.dropped_bytes += size
-        self.counts.stored_exchanges -= len(gone)
-        self.counts.unrecorded += len(gone)
-        if gone:
+        self.counts.stored_exchanges -= len(lost_ids)
+        self.counts.unrecorded += len(lost_ids)
+        if lost_ids:
             self._on_trouble(
-                f"the tape does not hold {counted(len(gone), 'running exchange')} ({gone[0][:8]}…): the rest of"
+                f"the tape does not hold {counted(len(lost_ids), 'running exchange')} ({lost_ids[0][:8]}…): the rest of"
                 " them is relayed, but not stored"
             )
 
@@ -306,15 +306,15 @@ class Tap:
             self.counts.dropped_bytes += frame.body
             self.counts.unrecorded += frame.begins
 
-    def _count_finished(self, one: journal.Finished) -> None:
+    def _count_finished(self, finished: journal.Finished) -> None:
         """Count an exchange once: a restarted writer may repeat the report of an earlier one."""
-        if one.id not in self.writers.unfinished:
+        if finished.id not in self.writers.unfinished:
             return
-        self.writers.unfinished.discard(one.id)
+        self.writers.unfinished.discard(finished.id)
         self.counts.recorded += 1
-        self.counts.failed += is_covered(one.operation) and one.outcome in FAILURES
-        self.counts.non_generations += not is_covered(one.operation)
-        self._on_finished(one)
+        self.counts.failed += is_covered(finished.operation) and finished.outcome in FAILURES
+        self.counts.non_generations += not is_covered(finished.operation)
+        self._on_finished(finished)
 
     def _report(self, message: str) -> None:
         self.counts.trouble = message
@@ -331,12 +331,12 @@ class Tap:
         if self.writers.place.is_worker:
             self.writers.place.on_share(self.share())
             return
-        whole = sharing.total([self.share(), *self.writers.place.others()])
+        share = sharing.total([self.share(), *self.writers.place.others()])
         now = self._clock.now()
-        late = whole.waiting_ns, whole.silent_ns
-        if line := self._reporter.report(now, whole.counts, *late, lacking=whole.lacking):
+        late = share.waiting_ns, share.silent_ns
+        if line := self._reporter.report(now, share.counts, *late, lacking=share.lacking):
             self._on_trouble(line)
-        self.unstored.keep(whole.unstored)
+        self.unstored.keep(share.unstored)
 
     def share(self) -> Share:
         """Return this relay's own share."""
@@ -422,8 +422,8 @@ class Tap:
                     await self._all_stored.wait()
         if self.frames:
             is_cut = self._clock.now() >= self._deadline_ns
-            why = "recording was cut" if is_cut else f"for {grace:.2g} s the writer acknowledged nothing"
-            self._report(f"{counted(self.frames.entries, 'frame')} could not be stored: {why}")
+            reason = "recording was cut" if is_cut else f"for {grace:.2g} s the writer acknowledged nothing"
+            self._report(f"{counted(self.frames.entries, 'frame')} could not be stored: {reason}")
             self._watch()
         await self._end_writer(grace)
         telling.cancel()
@@ -455,13 +455,13 @@ class Tap:
 
     async def _tell_what_is_left(self) -> None:
         """Print the number of exchanges still to be stored and measured, at intervals if it changes."""
-        first, then = _NOTICE_SECONDS
+        delay, then = _NOTICE_SECONDS
         reported = 0
-        await asyncio.sleep(first)
+        await asyncio.sleep(delay)
         while not self.writers.place.is_worker:
-            if (left := len(self.writers.unfinished)) not in (0, reported):
-                reported = left
-                self._on_notice(f"storing and measuring {counted(left, 'exchange')} (ctrl-c again to cut) …")
+            if (remaining := len(self.writers.unfinished)) not in (0, reported):
+                reported = remaining
+                self._on_notice(f"storing and measuring {counted(remaining, 'exchange')} (ctrl-c again to cut) …")
             await asyncio.sleep(then)
 
     def hurry(self) -> None:

@@ -148,7 +148,7 @@ class _TunnelDirection:
         return True
 
 
-async def _first_bytes(near: socket.socket, came: bytes, far: socket.socket) -> bytes:
+async def _first_bytes(near: socket.socket, data_received: bytes, far: socket.socket) -> bytes:
     """Return the client's first bytes once they identify a protocol, or once the server sends bytes or closes.
 
     Raises OSError if the client breaks.
@@ -158,17 +158,17 @@ async def _first_bytes(near: socket.socket, came: bytes, far: socket.socket) -> 
         loop.add_reader(sock, readable.set)
     try:
         with contextlib.suppress(BlockingIOError):  # it is the server that can be read
-            while begins_with_request(came) is None:
+            while begins_with_request(data_received) is None:
                 await readable.wait()
                 readable.clear()
                 data = near.recv(_LINE_BYTES)
                 if not data:
                     break
-                came += data
+                data_received += data
     finally:
         loop.remove_reader(near)
         loop.remove_reader(far)
-    return came
+    return data_received
 
 
 async def _splice(near: socket.socket, early: bytes, far: socket.socket) -> bool:
@@ -179,12 +179,12 @@ async def _splice(near: socket.socket, early: bytes, far: socket.socket) -> bool
     directions = _TunnelDirection(near, far, early), _TunnelDirection(far, near)
     tasks = [asyncio.create_task(direction.run()) for direction in directions]
     try:
-        ended, running = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         passed = -1
-        while running and all(task.result() for task in ended) and passed < sum(one.passed for one in directions):
+        while pending and all(task.result() for task in done) and passed < sum(one.passed for one in directions):
             passed = sum(one.passed for one in directions)
-            ended, running = await asyncio.wait(running, timeout=HALF_OPEN_SECONDS)
-        return all(task.result() for task in ended)
+            done, pending = await asyncio.wait(pending, timeout=HALF_OPEN_SECONDS)
+        return all(task.result() for task in done)
     finally:
         for task in tasks:
             task.cancel()

@@ -113,8 +113,8 @@ class Taker(Protocol):
     def taker_failed(self, error: Exception) -> None:
         """One of the above raised."""
 
-    def switched(self, at: int, head: ResponseHead, rest: bytes) -> None:
-        """Upstream has switched to the requested protocol; `rest` are its first bytes."""
+    def switched(self, at: int, head: ResponseHead, early: bytes) -> None:
+        """Upstream has switched to the requested protocol; `early` are its first bytes."""
 
 
 class Switched(Protocol):
@@ -458,8 +458,8 @@ class Connection(Carrier):
         self._parse(at, data)
 
     def _parse(self, at: int, data: memoryview) -> None:
-        taker, before = self._taker, self.state
-        if taker is None or before not in RUNNING or self._parser is None:
+        taker, previous = self._taker, self.state
+        if taker is None or previous not in RUNNING or self._parser is None:
             self._received_unasked()
             return
         self._active_at = at
@@ -475,7 +475,7 @@ class Connection(Carrier):
         self._is_at_chunk = self._is_at_chunk and not is_over and bytes(data[-2:]) == b"\r\n"
         if is_over:
             self.ended_at = at
-        head = self.head if before is _WAITING and self._facts.headers_ns is not None else None
+        head = self.head if previous is _WAITING and self._facts.headers_ns is not None else None
         if body or is_over or head:
             self._note_clock(self._socket)
             taker.came(at, head, body, is_over)
@@ -749,14 +749,14 @@ class Transport:
         return connection
 
     async def open(
-        self, upstream: Upstream, protocols: Sequence[str] = (), opened: socket.socket | None = None
+        self, upstream: Upstream, protocols: Sequence[str] = (), connected: socket.socket | None = None
     ) -> Socket:
         """Open a connection, or go on over one that `reach` has opened; TLS offers the `protocols` by ALPN.
 
         Raises `UpstreamError`.
         """
         proxy = self.proxies.of(upstream.scheme, upstream.host, upstream.port)
-        return await self._limited(self._open(upstream, protocols, proxy, opened), proxy)
+        return await self._limited(self._open(upstream, protocols, proxy, connected), proxy)
 
     async def reach(self, scheme: str, host: str, port: int) -> socket.socket:
         """Connect to a host, through a tunnel of the proxy that is for it, if any. Raises `UpstreamError`."""
@@ -799,17 +799,17 @@ class Transport:
         return connection
 
     async def _open(
-        self, upstream: Upstream, protocols: Sequence[str], proxy: OutwardProxy | None, opened: socket.socket | None
+        self, upstream: Upstream, protocols: Sequence[str], proxy: OutwardProxy | None, connected: socket.socket | None
     ) -> Socket:
         began = self._clock.now()
-        sock = opened or await outward.reach(proxy, upstream.host, upstream.port)
+        sock = connected or await outward.reach(proxy, upstream.host, upstream.port)
         if upstream.scheme != "https":
             plain = Socket(sock, self._clock, self._kernel_time)
-            plain.since = began if opened is None else 0
+            plain.since = began if connected is None else 0
             return plain
-        where = upstream.host, upstream.port
+        address = upstream.host, upstream.port
         self._tls.set_alpn_protocols(protocols)  # of the next connection alone
-        secured = TlsSocket(sock, self._clock, self._kernel_time, self._tls, upstream.host, self._sessions.get(where))
+        secured = TlsSocket(sock, self._clock, self._kernel_time, self._tls, upstream.host, self._sessions.get(address))
         await secured.shake_hands()
         return secured
 

@@ -53,9 +53,9 @@ class _SocketDirection:
 
     def relay(self, at: int, data: bytes) -> None:
         """Write a read to the other side at once, then record it."""
-        taken, relayed = self._target.write(data), self._now()
+        is_taken, relayed = self._target.write(data), self._now()
         self.came_at = relayed
-        if taken and not self._waiting:
+        if is_taken and not self._waiting:
             self._enter(at, relayed, data)
         elif not self._target.unsent:  # the other side accepts no more bytes
             self._enter(at, None, data)
@@ -96,15 +96,15 @@ class WebSocket(Takeover):
         """The way upstream ended, until the client has taken the last bytes."""
         self._is_over = False
 
-    def begin(self, at: int, head: ResponseHead, headers: Headers, rest: bytes, now: Callable[[], int]) -> None:
+    def begin(self, at: int, head: ResponseHead, headers: Headers, early_bytes: bytes, now: Callable[[], int]) -> None:
         """Pass on the head that switched protocols, and the bytes after it, and relay from then on."""
         self._now, self._upstream = now, self._connection.release(self)
         self._near, early = self._client.switch(head.status, head.reason, headers, self)
         self._near.stamp_as(self._upstream)
         self._down = _SocketDirection(self._upstream, self._near, self._recording.read, now)
         self._up = _SocketDirection(self._near, self._upstream, self._recording.switch().read, now)
-        if rest:
-            self._down.relay(at, rest)
+        if early_bytes:
+            self._down.relay(at, early_bytes)
         if early:
             self._near.stamp = now()  # reads that the kernel stamped later follow it
             self._up.relay(self._near.stamp, early)

@@ -160,8 +160,8 @@ class _Worker:
         if self.share is not None:
             self.gone.append(msgspec.structs.replace(self.share, waiting_ns=0, lacking=False, live=0))
             self.share = None
-        again = "" if self._is_stopping else "; starting another"
-        self._observer.trouble(f"worker process {pid} died ({cause}): its exchanges are interrupted{again}")
+        consequence = "" if self._is_stopping else "; starting another"
+        self._observer.trouble(f"worker process {pid} died ({cause}): its exchanges are interrupted{consequence}")
 
     def send(self, command: Command) -> None:
         """Send a command; `drain` and `cut` end the process."""
@@ -200,8 +200,8 @@ class Workers:
 
     def shares(self) -> list[Share]:
         """Return each worker's share, and the last shares of those that died."""
-        own = [worker.share for worker in self._workers if worker.share is not None]
-        return [*own, *(share for worker in self._workers for share in worker.gone)]
+        shares = [worker.share for worker in self._workers if worker.share is not None]
+        return [*shares, *(share for worker in self._workers for share in worker.gone)]
 
     def pids(self) -> list[int]:
         """Return the processes that run."""
@@ -233,10 +233,10 @@ class Workers:
     async def stop(self, seconds: float) -> None:
         """Wait until all have ended; kill them if none makes progress for `seconds`."""
         self.send("drain")
-        known, until = self._known(), SYSTEM.now() + seconds * 1e9
+        workers, until = self._known(), SYSTEM.now() + seconds * 1e9
         while any(not task.done() for task in self._tasks) and SYSTEM.now() < until:
             await asyncio.wait(self._tasks, timeout=_LOOK_SECONDS)
-            if known != (known := self._known()):
+            if workers != (workers := self._known()):
                 until = SYSTEM.now() + seconds * 1e9
         for worker in self._workers:
             worker.kill()
