@@ -1,8 +1,14 @@
 """One side of an HTTP/2 connection: frames in and out by `h2` over a `Socket`, and the output of each stream.
 
-`http2_server` and `http2_upstream` are the two sides. Data goes out as the peer's windows allow it, and the peer's own
-windows open again as data is taken, so that a slow reader slows its own stream alone. The connection's window stays
-wide open: a stream that is held back must not hold its neighbours back.
+`http2_server` and `http2_upstream` are the two sides. Windows (RFC 9113, 5.2):
+
+- Out: data waits in its stream until the peer's windows, the stream's and the connection's, and the kernel take it.
+  `Http2Stream.unsent` counts it: above a limit, the exchange holds the other side back.
+- In: a peer may send `WINDOW_BYTES` ahead on a stream. The receiver notes what it owes for data that it has taken, and
+  opens the window again by it (`acknowledge`), in steps of `_ACKNOWLEDGED_BYTES`: a slow reader slows its own stream
+  alone. Padding counts as data.
+- The connection's window stays wide open: a stream that is held back must not hold its neighbours back.
+- All that one read brought is handled before it is passed on (`deliver`), so that each stream has one read of it.
 
 Frames that carry no data cost their sender, by the work that their bytes and entries cause: a peer that sends too many
 of them, or resets too many streams, is read more slowly, so that a flood takes a bounded part of the processor and

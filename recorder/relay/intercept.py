@@ -1,9 +1,18 @@
 """A recorder as a forward proxy: it stands in for API servers, and lets everything else through a blind tunnel.
 
-`Forward` is the app of such a recorder's server, in front of the `Proxy`: it answers `CONNECT` and absolute
-`http://…` targets itself, each with the run's credential, or from a process that has it in its environment. A
-connection to an API server gets TLS with a certificate of the run's own authority; the requests in it take the same way
-as those to wiretape itself, to an upstream that can only be the requested host.
+`Forward` is the app of such a recorder's server, in front of the `Proxy`. What it does with a request:
+
+1. One whose target is a path is for wiretape itself, or for a named upstream: the `Proxy` has it.
+2. Any other needs the run's credential, or a process that has it in its environment (`Identifying`): Java sends none.
+3. `http://…` is relayed, and recorded where the host is an API's, or the path that of an API on this machine.
+4. `CONNECT` to another host becomes a blind `Tunnel`. One to this machine gives way if plain HTTP comes in it.
+5. `CONNECT` to an API is answered at once; only where another proxy is on the way, that one answers first (`Reaching`).
+   The client's first bytes tell what it speaks (`Opening`): plain HTTP, TLS with HTTP, or TLS with something else,
+   which is let through. With TLS, the server chooses the protocol of those that the client offers, and then the client
+   gets a certificate of the run's own authority. The connection that the choice took serves the first request.
+6. The requests in it (`Inside`) take the same way as those to wiretape itself, to an upstream that can only be the host
+   of the `CONNECT`.
+7. A server that gives no answer is shown to the client as it would see it itself: by a closed connection.
 """
 
 import asyncio

@@ -269,28 +269,9 @@ class RelayedExchange(Responder):
     """A request on its way upstream, and its answer on its way back; its stages are those of `states.Stage`."""
 
     __slots__ = (
-        "_asks_identity",
-        "_client",
-        "_connecting",
-        "_connection",
-        "_continue",
-        "_failure",
-        "_headers",
-        "_labels",
-        "_now",
-        "_options",
-        "_proxy",
-        "_recording",
-        "_request",
-        "_rest_limit",
-        "_stage",
-        "_target",
-        "_upload",
-        "_upstream",
-        "_waiting",
-        "_waits_since",
-        "_wants_websocket",
-        "_websocket",
+        "_asks_identity", "_client", "_connecting", "_connection", "_continue", "_failure", "_headers", "_labels",
+        "_now", "_options", "_proxy", "_recording", "_request", "_rest_limit", "_stage", "_target", "_upload",
+        "_upstream", "_waiting", "_waits_since", "_wants_websocket", "_websocket",
     )  # fmt: skip
 
     def __init__(

@@ -1,9 +1,18 @@
 """The server in front: listens, reads requests, writes responses, and drains at the end.
 
-HTTP/1.1 by `httptools` (llhttp, strict) over a `Socket`. A client's connection is more than a row of requests here: the
-connections to API servers that its exchanges opened belong to it and close with it, and where one of them is closed
-by its server, the client's is closed as well, so that the client's own pool decides. An `App` handles the
-requests. A client that closes its sending side has left: a full close and a half close look the same at first.
+HTTP/1.1 by `request_reader` over a `Socket`; an `App` handles the requests. A client that closes its sending side has
+left: a full close and a half close look the same at first.
+
+The connections to API servers mirror the client's, so that its own pool decides as it would without wiretape:
+
+- They belong to the client's connection that caused them. A request goes over the one that an earlier request left
+  open, if it is still silent, else over a new one; no other client's is used.
+- They close with the client's: by a reset, if the client has reset its own.
+- Where a server closes one between two exchanges, the client's is closed as well, unless another server keeps its own,
+  a request has begun to come, or the connection has served none.
+- The client's is kept as long as its server promises to keep its own, within limits.
+- Where a server closes a kept one on a request, the client's is cut: clients know that race, and many try again. No
+  request is sent twice by wiretape.
 """
 
 import asyncio

@@ -1,7 +1,14 @@
 """The relay's end of the journal: sends frames to the writer process, never blocks, and counts losses.
 
-Frames are kept until they are acknowledged; if the writer dies, another is started, and gets them again. Past a bound
-a stream is relayed but no longer stored, and its gap is counted: a stream on a tape is always an exact prefix.
+Each exchange puts its entries and reads into the queue of frames; `wiretape.recorder.tape.journal` has the rules of who
+keeps what until when. Here:
+
+- Reads are gathered for `GATHER_SECONDS`, all else for `PROMPT_SECONDS`; then one frame has all of both.
+- A frame is kept until it is acknowledged. If the writer dies, another is started, and gets the kept ones again.
+- Past the queue's limit, a stream is relayed but no longer stored, and its gap is counted: a stream on a tape is always
+  an exact prefix. Entries that must not be lost have a bound, too: beyond it, new exchanges are only counted.
+- A tape that cannot be written for good ends the storing (`give_up`), and no stream.
+- A close waits while the writer makes progress, and gives up after a standstill, or when it is cut.
 
 All relays of a tape have one writer, which any of them starts (`wiretape.recorder.relay.writers`).
 """
