@@ -53,60 +53,64 @@ class RequestDifference:
 
 def changes(a: Prompt, b: Prompt) -> list[RequestDifference]:
     """Return the differences between two requests; ids of calls are ignored."""
-    found: list[RequestDifference] = []
+    entries: list[RequestDifference] = []
     if a.model != b.model:
-        found.append(RequestDifference("model", "", "changed", a.model, b.model))
-    found += _named("parameter", flattened(a.parameters), flattened(b.parameters))
+        entries.append(RequestDifference("model", "", "changed", a.model, b.model))
+    entries += _named("parameter", flattened(a.parameters), flattened(b.parameters))
     system = _written(Message("system", a.system)), _written(Message("system", b.system))
     if system[0] != system[1]:
-        found.append(
-            RequestDifference("system", "", _kind(*(one or None for one in system)), *(one or None for one in system))
+        entries.append(
+            RequestDifference(
+                "system", "", _kind(*(text or None for text in system)), *(text or None for text in system)
+            )
         )
-    return [*found, *_tools(a.tools, b.tools), *_messages(a, b)]
+    return [*entries, *_tools(a.tools, b.tools), *_messages(a, b)]
 
 
-def differ(found: Iterable[RequestDifference]) -> bool:
-    return any(one.change != "same" for one in found)
+def differ(entries: Iterable[RequestDifference]) -> bool:
+    return any(entry.change != "same" for entry in entries)
 
 
-def first_at(found: Iterable[RequestDifference], place: str) -> RequestDifference | None:
+def first_at(entries: Iterable[RequestDifference], place: str) -> RequestDifference | None:
     """Return the first difference of the same kind as a place in a body, such as `tools[3]`."""
     key, _, name = place.partition("[")[0].partition(".")
     part = _PLACES.get(key, "message")
-    fitting = (one for one in found if one.part == part and one.change != "same")
-    return next((one for one in fitting if part != "parameter" or one.name.partition(".")[0] == name), None)
+    changed = (entry for entry in entries if entry.part == part and entry.change != "same")
+    return next((entry for entry in changed if part != "parameter" or entry.name.partition(".")[0] == name), None)
 
 
-def lines(found: Iterable[RequestDifference], folding: Folding) -> Iterator[Line]:
+def lines(entries: Iterable[RequestDifference], folding: Folding) -> Iterator[Line]:
     """Yield the differences for people: of texts, the lines that differ with a little around them."""
-    found = list(found)
-    if not differ(found):
+    entries = list(entries)
+    if not differ(entries):
         yield [("the requests are the same", "success")]
         return
     part = ""
-    for one in found:
-        if one.part != part and one.part in ("tool", "message"):
+    for entry in entries:
+        if entry.part != part and entry.part in ("tool", "message"):
             yield []
-            yield [(f"{one.part}s", "strong")]
-        part = one.part
-        sign, tone = _SIGNS[one.change]
-        yield from _headed(one, [(f"{sign} ", tone)], folding)
+            yield [(f"{entry.part}s", "strong")]
+        part = entry.part
+        sign, tone = _SIGNS[entry.change]
+        yield from _headed(entry, [(f"{sign} ", tone)], folding)
 
 
-def _headed(one: RequestDifference, head: Line, folding: Folding) -> Iterator[Line]:
-    title = line(f"{one.part} {one.name}".strip() if one.part in ("model", "parameter", "system") else one.name)
-    tone: Tone = "muted" if one.change == "same" else "plain"
-    texts = [text for text in (one.a, one.b) if text is not None]
-    if one.change in ("same", "moved"):
-        yield [*head, (f"{title}{': the same' if one.change == 'same' else ': in another order'}", tone)]
-    elif all(len(text) <= _SHORT and "\n" not in text for text in texts) and one.part in ("model", "parameter"):
-        shown = (
-            clipped(line(text), max(folding.room // 2 - len(title), 20)) for text in (one.a, one.b) if text is not None
+def _headed(entry: RequestDifference, head: Line, folding: Folding) -> Iterator[Line]:
+    title = line(f"{entry.part} {entry.name}".strip() if entry.part in ("model", "parameter", "system") else entry.name)
+    tone: Tone = "muted" if entry.change == "same" else "plain"
+    texts = [text for text in (entry.a, entry.b) if text is not None]
+    if entry.change in ("same", "moved"):
+        yield [*head, (f"{title}{': the same' if entry.change == 'same' else ': in another order'}", tone)]
+    elif all(len(text) <= _SHORT and "\n" not in text for text in texts) and entry.part in ("model", "parameter"):
+        sides = (
+            clipped(line(text), max(folding.room // 2 - len(title), 20))
+            for text in (entry.a, entry.b)
+            if text is not None
         )
-        yield [*head, (f"{title}  ", tone), (" → ".join(shown), tone)]
+        yield [*head, (f"{title}  ", tone), (" → ".join(sides), tone)]
     else:
         yield [*head, (title, tone)]
-        yield from folded(_difference(one.a, one.b, folding.folds), folding)
+        yield from folded(_difference(entry.a, entry.b, folding.folds), folding)
 
 
 def _difference(a: str | None, b: str | None, is_short: bool) -> Iterator[Line]:
@@ -159,10 +163,10 @@ def _kind(a: str | None, b: str | None) -> _Kind:
 
 
 def _tools(a: Iterable[Tool], b: Iterable[Tool]) -> Iterator[RequestDifference]:
-    before, after = ({tool.name: _definition(tool) for tool in tools} for tools in (a, b))
-    yield from _named("tool", before, after)
-    if list(before) != list(after) and before.keys() == after.keys():
-        yield RequestDifference("tool", "all tools", "moved", ", ".join(before), ", ".join(after))
+    earlier, later = ({tool.name: _definition(tool) for tool in tools} for tools in (a, b))
+    yield from _named("tool", earlier, later)
+    if list(earlier) != list(later) and earlier.keys() == later.keys():
+        yield RequestDifference("tool", "all tools", "moved", ", ".join(earlier), ", ".join(later))
 
 
 def _definition(tool: Tool) -> str:
@@ -173,7 +177,9 @@ def _definition(tool: Tool) -> str:
 
 
 def _messages(a: Prompt, b: Prompt) -> Iterator[RequestDifference]:
-    sides = [[(one.role, _written(one, tool_names(prompt))) for one in prompt.messages] for prompt in (a, b)]
+    sides = [
+        [(message.role, _written(message, tool_names(prompt))) for message in prompt.messages] for prompt in (a, b)
+    ]
     for kind, a_start, a_end, b_start, b_end in diff.opcodes(*sides):
         if kind == "equal":
             first = f"{a_start + 1}" if a_end == a_start + 1 else f"{a_start + 1}–{a_end}"
@@ -182,14 +188,14 @@ def _messages(a: Prompt, b: Prompt) -> Iterator[RequestDifference]:
             continue
         pairs = zip_longest(range(a_start, a_end), range(b_start, b_end))
         for at, to in pairs:
-            before, after = None if at is None else sides[0][at], None if to is None else sides[1][to]
-            if before and after and before[0] == after[0]:
-                yield RequestDifference("message", f"{_place(at, to)} {before[0]}", "changed", before[1], after[1])
+            earlier, later = None if at is None else sides[0][at], None if to is None else sides[1][to]
+            if earlier and later and earlier[0] == later[0]:
+                yield RequestDifference("message", f"{_place(at, to)} {earlier[0]}", "changed", earlier[1], later[1])
                 continue
-            if before:
-                yield RequestDifference("message", f"{at + 1} {before[0]}", "removed", before[1])
-            if after:
-                yield RequestDifference("message", f"{to + 1} {after[0]}", "added", None, after[1])
+            if earlier:
+                yield RequestDifference("message", f"{at + 1} {earlier[0]}", "removed", earlier[1])
+            if later:
+                yield RequestDifference("message", f"{to + 1} {later[0]}", "added", None, later[1])
 
 
 def _place(at: int, to: int) -> str:
@@ -198,4 +204,4 @@ def _place(at: int, to: int) -> str:
 
 def _written(message: Message, names: Mapping[str, str] | None = None) -> str:
     """Return a message as it is shown, but for the ids of calls."""
-    return "\n".join("".join(text for text, _ in one)[2:] for one in parts_lines(message.parts, names, ids=False))
+    return "\n".join("".join(text for text, _ in pieces)[2:] for pieces in parts_lines(message.parts, names, ids=False))

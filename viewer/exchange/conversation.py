@@ -87,14 +87,14 @@ def lines(turn: Turn, folding: Folding, hint: str) -> Iterator[Line]:
 def record(turn: Turn) -> JsonObject:
     """Return a turn for programs: `new` is true for each message that the turn before did not have."""
     prompt, before, row = turn.asked.prompt, turn.before, turn.asked.row
-    asked = None if prompt is None else _plain(prompt) | {"parameters": Cleaner().value(prompt.parameters)}
-    for number, message in enumerate(asked["messages"] if asked else ()):
+    request = None if prompt is None else _plain(prompt) | {"parameters": Cleaner().value(prompt.parameters)}
+    for number, message in enumerate(request["messages"] if request else ()):
         message["new"] = number >= turn.repeated
     return {
         "id": row.id,
         "continues": before.row.id if before else None,
         "problem": turn.asked.problem or None,
-        **(asked or dict.fromkeys(("model", "system", "tools", "messages", "parameters"))),
+        **(request or dict.fromkeys(("model", "system", "tools", "messages", "parameters"))),
         "answer": {"outcome": row.outcome, "finish_reason": row.finish_reason, "parts": _plain(turn.asked.answer)},
     }
 
@@ -102,8 +102,8 @@ def record(turn: Turn) -> JsonObject:
 def _plain(value: object) -> Any:
     """Return a record as an object, and several of them as a list."""
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
-    return {one.name: _plain(getattr(value, one.name)) for one in fields(value)} if is_dataclass(value) else value
+        return [_plain(item) for item in value]
+    return {item.name: _plain(getattr(value, item.name)) for item in fields(value)} if is_dataclass(value) else value
 
 
 def flattened(parameters: Mapping[str, object]) -> dict[str, str]:
@@ -181,29 +181,29 @@ def _rule(turn: Turn, width: int, *, is_empty: bool = False) -> Iterator[Line]:
     yield [(f"{text:─<{min(width, _PLAIN_WIDTH)}}", "success")]
 
 
-def _system(prompt: Prompt, before: Prompt | None, folding: Folding) -> Iterator[Line]:
-    if not prompt.system and not (before and before.system):
+def _system(prompt: Prompt, previous: Prompt | None, folding: Folding) -> Iterator[Line]:
+    if not prompt.system and not (previous and previous.system):
         return
     written = list(parts_lines(prompt.system))
     size = counted(max(sum(len(text) + 1 for one in written for text, _ in one[1:]) - 1, 0), "character")
     yield []
-    yield [("system", "strong"), (f" · {size}{_since(prompt, before, 'system')}", "muted")]
-    if not (folding.folds and before is not None and before.system == prompt.system):
+    yield [("system", "strong"), (f" · {size}{_since(prompt, previous, 'system')}", "muted")]
+    if not (folding.folds and previous is not None and previous.system == prompt.system):
         yield from folded(written, folding)
 
 
-def _since(prompt: Prompt, before: Prompt | None, name: str) -> str:
-    if before is None:
+def _since(prompt: Prompt, previous: Prompt | None, name: str) -> str:
+    if previous is None:
         return ""
-    return ", as before" if getattr(prompt, name) == getattr(before, name) else ", changed since the turn before"
+    return ", as before" if getattr(prompt, name) == getattr(previous, name) else ", changed since the turn before"
 
 
-def _tools(prompt: Prompt, before: Prompt | None, folding: Folding) -> Iterator[Line]:
+def _tools(prompt: Prompt, previous: Prompt | None, folding: Folding) -> Iterator[Line]:
     if not prompt.tools:
         return
     yield []
-    yield [("tools", "strong"), (f" · {len(prompt.tools):,}{_since(prompt, before, 'tools')}", "muted")]
-    if folding.folds and before is not None and before.tools == prompt.tools:
+    yield [("tools", "strong"), (f" · {len(prompt.tools):,}{_since(prompt, previous, 'tools')}", "muted")]
+    if folding.folds and previous is not None and previous.tools == prompt.tools:
         yield [(_INDENT, "plain"), (line(", ".join(tool.name for tool in prompt.tools)), "plain")]
         return
     names = min(max(len(tool.name) for tool in prompt.tools), _NAMES)
@@ -253,17 +253,17 @@ def _text(text: str, tone: Tone, indent: str) -> Iterator[Line]:
     return ([(indent, "plain"), (one, tone)] for one in text.removesuffix("\n").split("\n"))
 
 
-def folded(found: Iterable[Line], folding: Folding) -> Iterator[Line]:
+def folded(lines: Iterable[Line], folding: Folding) -> Iterator[Line]:
     """Yield the first lines, and the number of the others."""
     if not folding.folds:
-        yield from found
+        yield from lines
         return
-    rest = list(found)
-    shown = rest if len(rest) <= _FOLDED_LINES + _SLACK else rest[:_FOLDED_LINES]
-    for pieces in shown:
+    remaining = list(lines)
+    visible = remaining if len(remaining) <= _FOLDED_LINES + _SLACK else remaining[:_FOLDED_LINES]
+    for pieces in visible:
         text, tone = pieces[-1]
         yield [*pieces[:-1], (clipped(text, _FOLDED_CHARACTERS), tone)]
-    if more := len(rest) - len(shown):
+    if more := len(remaining) - len(visible):
         yield [(_INDENT, "plain"), (f"… {counted(more, 'more line')}: {folding.remedy}", "muted")]
 
 

@@ -105,23 +105,23 @@ def cache(row: DetailRow) -> Fact | None:
         return None
     is_read = row.cache_verdict in ("hit", "partial")
     place = f" at {line(row.cache_broken_at)}" if row.cache_broken_at and not is_read else ""
-    known: list[str] = []
+    details: list[str] = []
     if (expected := row.cache_expected_tokens) is not None:
         # An estimate by bytes is nothing beside a read of more tokens.
         common = row.cache_common_tokens if row.cache_broken_at and row.cache_verdict != "hit" else None
-        known.append(
+        details.append(
             f"{count(expected) if common is None else f'{count(common)} of {count(expected)}'} tokens expected"
         )
-    if (read := value(row, "cache_read_input_tokens")) is not None:
-        known.append(f"{count(read)} read")
+    if (cached := value(row, "cache_read_input_tokens")) is not None:
+        details.append(f"{count(cached)} read")
     if row.cache_verdict == "expired":
-        known.append(f"the last one {ms(row.cache_idle_ms)} ms before")
+        details.append(f"the last one {ms(row.cache_idle_ms)} ms before")
     if is_read and row.cache_broken_at:
-        known.append(f"prompts differ at {line(row.cache_broken_at)}")
+        details.append(f"prompts differ at {line(row.cache_broken_at)}")
     if row.cache_remedy is not None:
-        known.append(f"try {line(row.cache_remedy)}")
+        details.append(f"try {line(row.cache_remedy)}")
     verdict = f"{line(row.cache_verdict).replace('_', ' ')}{place}"
-    return Fact("cache", (f"{verdict}: {', '.join(known)}" if known else verdict,))
+    return Fact("cache", (f"{verdict}: {', '.join(details)}" if details else verdict,))
 
 
 def labels(row: DetailRow) -> Iterator[Fact]:
@@ -168,8 +168,8 @@ def reason(row: ListRow, silence: str | None = None) -> str:
 
     By default these are those of the tape's flags.
     """
-    known = _REASONS.get(row.outcome)
-    why = f"{line(row.ending)}, which this version does not know" if known is None else known(row)
+    describe = _REASONS.get(row.outcome)
+    why = f"{line(row.ending)}, which this version does not know" if describe is None else describe(row)
     silence = broken_off(row) if silence is None else silence
     return f"{f'{silence}: ' if silence else ''}{f'{why} ({line(row.ended_detail)})' if row.ended_detail else why}"
 
@@ -184,7 +184,7 @@ def broken_off(row: ListRow, *, is_brief: bool = False) -> str:
 
 def silent_end(row: ListRow, verdicts: Sequence[Verdict]) -> str:
     """Return the words for an exchange that broke off in a stall of upstream's, by verdicts; else ""."""
-    stall = next((one for one in verdicts if one.until == "cut" and one.who == "upstream"), None)
+    stall = next((verdict for verdict in verdicts if verdict.until == "cut" and verdict.who == "upstream"), None)
     if stall is None:
         return ""
     ending = Ending(row.outcome, row.outcome_detail, row.error_code, row.status)

@@ -210,9 +210,11 @@ class Race:
         ends = [lane.end_ns + shift for lane, shift in zip(self.lanes, self._shifts, strict=True)]
         ended = [not live and end <= self.playback.media_ns for live, end in zip(self.is_live, ends, strict=True)]
         if self.alignment == "content offset":
-            came = [one.at[position - 1] for one, position in zip(self.lanes, self.positions, strict=True) if position]
-            return _order(came[1] - came[0], "level", "{last} is {by} behind") if len(came) == 2 else ""
-        counts = [one.transcript.characters(at) for one, at in zip(self.lanes, self.positions, strict=True)]
+            if 0 in self.positions:
+                return ""
+            first_ns, last_ns = (lane.at[at - 1] for lane, at in zip(self.lanes, self.positions, strict=True))
+            return _order(last_ns - first_ns, "level", "{last} is {by} behind")
+        counts = [lane.transcript.characters(at) for lane, at in zip(self.lanes, self.positions, strict=True)]
         last = int(counts[1] < counts[0])
         if all(ended):
             if any(counts) and not all(counts):
@@ -227,8 +229,8 @@ class Race:
     def _behind_ns(self, a: int, b: int) -> int:
         """Return the time by which B is behind A at these numbers of characters, negative if A is behind B."""
         least, ahead = min(a, b), int(b > a)
-        came = [one.reached_ns(least) + shift for one, shift in zip(self.lanes, self._shifts, strict=True)]
-        delay_ns = came[1] - came[0] if least else 0
+        reached_ns = [lane.reached_ns(least) + shift for lane, shift in zip(self.lanes, self._shifts, strict=True)]
+        delay_ns = reached_ns[1] - reached_ns[0] if least else 0
         if a == b:
             return delay_ns
         since_ns = self.playback.media_ns - self._shifts[ahead] - self.lanes[ahead].reached_ns(least + 1)

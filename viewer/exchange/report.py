@@ -133,8 +133,8 @@ def body(data: bytes) -> Iterator[Text]:
     yield Text(f"({counted(len(data), 'byte')}, not text; a pipe or a file gets all of them)", "dim")
 
 
-def laid_out(found: Iterable[Fact], width: int | None) -> Iterator[Text]:
-    for fact in found:
+def laid_out(facts: Iterable[Fact], width: int | None) -> Iterator[Text]:
+    for fact in facts:
         for (label, _), *rest in pages.labelled(fact, width or _PLAIN_WIDTH, LABELS):
             yield from drawn([[(label, "muted"), *rest]])
 

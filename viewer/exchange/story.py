@@ -53,8 +53,8 @@ def _happened(row: DetailRow, timed: Attribution, verdicts: Sequence[Verdict], r
     for text in textwrap.wrap(f"{stands.sign} {sentence(row, verdicts)}", room, subsequent_indent="  "):
         yield Text(text, report.STYLES[stands.tone])
     yield from report.laid_out(_named(row), room)
-    known = {"headers": ms(timed.exchange.headers_ns), "first token": row.ttft_ms, "done": row.duration_ms}
-    reached = (f"{name} {formatting.ms(value)} ms" for name, value in known.items() if value is not None)
+    times = {"headers": ms(timed.exchange.headers_ns), "first token": row.ttft_ms, "done": row.duration_ms}
+    reached = (f"{name} {formatting.ms(value)} ms" for name, value in times.items() if value is not None)
     yield from report.laid_out([Fact("times", (" → ".join(("sent", *reached)),))], room)
 
 
@@ -68,7 +68,7 @@ def sentence(row: DetailRow, verdicts: Sequence[Verdict]) -> str:
     """Return the ending of an exchange and its party, with its longest stall or gap."""
     if row.outcome != "complete":
         silence = facts.silent_end(row, verdicts)
-        others = [one for one in verdicts if not silence or one.until != "cut"]
+        others = [verdict for verdict in verdicts if not silence or verdict.until != "cut"]
         slow = wording.brief(others)
         return f"{facts.reason(row, silence)}{f'; {slow}' if slow else ''}"
     slow = wording.brief(verdicts)
@@ -83,7 +83,7 @@ def _named(row: DetailRow) -> Iterator[Fact]:
 
 
 def _drawn(row: DetailRow, timed: Attribution, cells: int) -> Iterator[Text]:
-    at = [one.at_ns for one in timed.outputs if one.at_ns is not None]
+    at = [output.at_ns for output in timed.outputs if output.at_ns is not None]
     end = ns(row.duration_ms)
     if not at or not end or cells <= 0:
         return
@@ -99,9 +99,9 @@ def _answer(row: DetailRow, verdicts: Sequence[Verdict]) -> Iterator[Fact]:
     """Yield the tokens, the cost, a doubtful clock, and the names of the flags that verdicts do not replace."""
     burst = any(verdict.kind == "burst" for verdict in verdicts)
     for fact in facts.measured(row, burst=burst):
-        known = tuple(part for part in fact.parts if not part.endswith(formatting.UNKNOWN))
-        if known and fact.label in ("tokens", "cost"):
-            yield Fact(fact.label, known)
+        parts = tuple(part for part in fact.parts if not part.endswith(formatting.UNKNOWN))
+        if parts and fact.label in ("tokens", "cost"):
+            yield Fact(fact.label, parts)
     if (cached := facts.cache(row)) is not None:
         yield cached
     is_doubtful = row.clock in ("imported", "none") or "clock_suspect" in row.flags

@@ -85,18 +85,18 @@ class Conversations:
         """Add an exchange, or update it."""
         if link.key is not None or link.parent_key is not None:
             link = link._replace(key=self._known(link.key, link.no), parent_key=self._known(link.parent_key, link.no))
-        before = self._links.get(link.no)
+        previous = self._links.get(link.no)
         self._links[link.no] = link
         if link.key is not None and link.parent_key is not None and link.key not in self._parent_keys:
             self._parent_keys[link.key] = link.parent_key
             self._is_stale |= f"main {link.key}" in self._newest
-        if before is None and link.no > self._last:
+        if previous is None and link.no > self._last:
             self._last = link.no
             self._enter(link)
-        elif before is None or before._replace(**{name: getattr(link, name) for name in _OF_ANSWER}) != link:
+        elif previous is None or previous._replace(**{name: getattr(link, name) for name in _OF_ANSWER}) != link:
             self._is_stale = True
         else:
-            for place in set(_found_by(link)).difference(_found_by(before)):
+            for place in set(_found_by(link)).difference(_found_by(previous)):
                 self._is_stale |= place in self._sought or self._newest.setdefault(place, link.no) != link.no
 
     def _known(self, key: str | None, no: int) -> str | None:
@@ -137,8 +137,8 @@ class Conversations:
 
     def _name_of(self, link: ConversationLink, continued: int | None) -> str | None:
         if link.key is None:
-            named = link.id if link.is_turn else None
-            return named if continued is None else self._names[continued]
+            own_name = link.id if link.is_turn else None
+            return own_name if continued is None else self._names[continued]
         key, seen = link.key, {link.key}
         while (parent := self._parent_keys.get(key)) is not None and parent not in seen:
             key = parent
@@ -190,15 +190,15 @@ def tree(exchanges: Mapping[int, tuple[int | None, bool]]) -> Iterator[Conversat
         below.setdefault(above, []).append(no)
         if above is not None:
             size[above] += size[no]
-    waiting = [ConversationNode(no, 0) for no in below.get(None, ())]  # the newest first: the oldest is the next
-    while waiting:
-        node = waiting.pop()
+    stack = [ConversationNode(no, 0) for no in below.get(None, ())]  # the newest first: the oldest is the next
+    while stack:
+        node = stack.pop()
         yield node
         children = below.get(node.no, [])
         main = max((no for no in children if exchanges[no][1]), key=lambda no: (size[no], no), default=None)
         if main is not None:
-            waiting.append(ConversationNode(main, node.depth))
-        waiting += [ConversationNode(no, node.depth + 1) for no in children if no != main]
+            stack.append(ConversationNode(main, node.depth))
+        stack += [ConversationNode(no, node.depth + 1) for no in children if no != main]
 
 
 def _found_by(link: ConversationLink) -> Iterator[str]:

@@ -14,7 +14,7 @@ from typing import Final
 from wiretape.recorder.clock import wall_ns
 from wiretape.recorder.plurals import counted
 from wiretape.viewer.exchange.states import Look, state
-from wiretape.viewer.listing.layout import bar
+from wiretape.viewer.listing.layout import bar as row_bar
 from wiretape.viewer.record.rows import ListRow
 from wiretape.viewer.text import clock_axis, formatting, sparkline, waterfall
 from wiretape.viewer.text.cells import Part, Tone
@@ -72,63 +72,66 @@ class ClockLanes:
 
     @cached_property
     def bars(self) -> list[ClockBar]:
-        return sorted((one for lane in self.lanes for one in lane.bars), key=lambda one: (one.start_ns, one.row.no))
+        return sorted((bar for lane in self.lanes for bar in lane.bars), key=lambda bar: (bar.start_ns, bar.row.no))
 
     @cached_property
     def places(self) -> dict[int, int]:
-        return {one.row.no: place for place, lane in enumerate(self.lanes) for one in lane.bars}
+        return {bar.row.no: place for place, lane in enumerate(self.lanes) for bar in lane.bars}
 
     @property
     def length_ns(self) -> int:
         """The length of the axis; while an exchange runs, it is rounded up, so that bars grow and the axis stays."""
         return waterfall.rounded(self.axis.length_ns) if self.is_growing else self.axis.length_ns
 
-    def beside(self, here: ClockBar, lanes: int) -> ClockBar:
+    def beside(self, bar: ClockBar, lanes: int) -> ClockBar:
         """Return the exchange that is nearest in time to another one, some lanes below it, or above."""
-        place = self.places[here.row.no]
-        other = max(0, min(place + lanes, len(self.lanes) - 1))
-        near = self.lanes[other].bars if other != place else [here]
-        return min(near, key=lambda one: (_apart(one, here), abs(one.start_ns - here.start_ns)))
+        place = self.places[bar.row.no]
+        neighbour = max(0, min(place + lanes, len(self.lanes) - 1))
+        candidates = self.lanes[neighbour].bars if neighbour != place else [bar]
+        return min(candidates, key=lambda candidate: (_apart(candidate, bar), abs(candidate.start_ns - bar.start_ns)))
 
-    def after(self, here: ClockBar, by: int) -> ClockBar:
+    def after(self, bar: ClockBar, by: int) -> ClockBar:
         """Return the exchange that follows another one in its lane, some places later, or earlier."""
-        bars = self.lanes[self.places[here.row.no]].bars
-        return bars[max(0, min(bars.index(here) + by, len(bars) - 1))]
+        bars = self.lanes[self.places[bar.row.no]].bars
+        return bars[max(0, min(bars.index(bar) + by, len(bars) - 1))]
 
-    def span(self, one: ClockBar, view: ClockView) -> tuple[int, int]:
+    def span(self, bar: ClockBar, view: ClockView) -> tuple[int, int]:
         """Return the first cell of an exchange, and the one after its last; they may be outside of the view."""
-        start = self.axis.at(one.start_ns)
-        first = view.cell(start)
-        return first, max(view.cell(start + one.phases.end_ns), first + 1)
+        start = self.axis.at(bar.start_ns)
+        first_cell = view.cell(start)
+        return first_cell, max(view.cell(start + bar.phases.end_ns), first_cell + 1)
 
     def line(self, place: int, ground: ClockLine, selected: int | None = None) -> list[Part]:
         """Return the cells of a lane; where several exchanges share a cell, it has the one selected, or that failed."""
         view = ground.view
         cells: list[Part] = [(sign, "muted") for sign in ground.ground]
-        for one in sorted(self.lanes[place].seen(*self._shown(view)), key=lambda one: _rank(one, selected)):
-            its_cells, parts = self._drawn(one, view, selected)
+        for bar in sorted(self.lanes[place].seen(*self._shown(view)), key=lambda bar: _rank(bar, selected)):
+            its_cells, parts = self._drawn(bar, view, selected)
             cells[its_cells] = parts
         return cells
 
-    def _drawn(self, one: ClockBar, view: ClockView, selected: int | None) -> tuple[slice, list[Part]]:
+    def _drawn(self, bar: ClockBar, view: ClockView, selected: int | None) -> tuple[slice, list[Part]]:
         """Return the cells of an exchange in the view, and their parts: the last is the sign of how it ended."""
-        start, (first, last) = self.axis.at(one.start_ns), self.span(one, view)
-        seen = range(max(first, 0), max(min(last, view.cells), 0))
-        signs = waterfall.signs(one.phases, lambda at_ns: view.cell(start + at_ns), seen)
-        tones = TONES if one.row.no != selected else _SELECTED
+        start, (first_cell, end_cell) = self.axis.at(bar.start_ns), self.span(bar, view)
+        visible = range(max(first_cell, 0), max(min(end_cell, view.cells), 0))
+        signs = waterfall.signs(bar.phases, lambda at_ns: view.cell(start + at_ns), visible)
+        tones = TONES if bar.row.no != selected else _SELECTED
         parts: list[Part] = [(sign, tones[phase]) for sign, phase in signs]
-        return slice(seen.start, seen.stop), [*parts[:-1], one.ending] if parts and last <= view.cells else parts
+        return slice(visible.start, visible.stop), [
+            *parts[:-1],
+            bar.ending,
+        ] if parts and end_cell <= view.cells else parts
 
     def above(self, place: int, ground: ClockLine) -> str:
         """Return the line above a lane: the time to first token of each exchange where there is room for it."""
         line, free, view = list(ground.ground), 0, ground.view
-        shown = [(self.span(one, view)[0], one) for one in self.lanes[place].seen(*self._shown(view))]
-        for at, (first, one) in enumerate(shown):
+        shown = [(self.span(bar, view)[0], bar) for bar in self.lanes[place].seen(*self._shown(view))]
+        for at, (first, bar) in enumerate(shown):
             after = shown[at + 1][0] if at + 1 < len(shown) else view.cells
             room = after - max(first, 0) - (at + 1 < len(shown))
-            if one.phases.first_ns is None or first < free:
+            if bar.phases.first_ns is None or first < free:
                 continue
-            figure = formatting.duration(one.phases.first_ns)
+            figure = formatting.duration(bar.phases.first_ns)
             text = next((text for text in (f"TTFT {figure}", figure) if len(text) <= room), "")
             line[first : first + len(text)] = text
             free = first + len(text) + 1
@@ -146,8 +149,8 @@ class ClockLanes:
     @cached_property
     def _counts(self) -> list[tuple[int, int]]:
         """The positions at which the number of running exchanges changes, and that number from each on."""
-        ends = [(self.axis.at(one.start_ns), 1) for one in self.bars]
-        ends += [(self.axis.at(one.end_ns), -1) for one in self.bars]
+        ends = [(self.axis.at(bar.start_ns), 1) for bar in self.bars]
+        ends += [(self.axis.at(bar.end_ns), -1) for bar in self.bars]
         counts, running = list[tuple[int, int]](), 0
         for at, by in sorted(ends):
             running += by
@@ -161,24 +164,24 @@ class ClockLanes:
 
 def lanes(rows: Iterable[ListRow], look: Look, name: Callable[[ListRow], str | None]) -> ClockLanes:
     """Return exchanges in lanes, by their names; those whose start cannot be read are left out."""
-    bars = [one for row in rows if (one := _clock_bar(row, look)) is not None]
+    bars = [bar for row in rows if (bar := _clock_bar(row, look)) is not None]
     groups: dict[str, list[ClockLane]] = {}
-    for one in sorted(bars, key=lambda one: (one.start_ns, one.row.no)):
-        called = formatting.line(name(one.row))
+    for bar in sorted(bars, key=lambda bar: (bar.start_ns, bar.row.no)):
+        called = formatting.line(name(bar.row))
         group = groups.setdefault(called, [])
-        lane = next((lane for lane in group if lane.bars[-1].end_ns <= one.start_ns), None)
+        lane = next((lane for lane in group if lane.bars[-1].end_ns <= bar.start_ns), None)
         if lane is None:
             lane = ClockLane(called, not group)
             group.append(lane)
-        lane.bars.append(one)
-    runs = look.recording and any(one.row.outcome == "open" for one in bars)
-    axis = clock_axis.clock_axis(((one.start_ns, one.end_ns) for one in bars), grows=runs)
+        lane.bars.append(bar)
+    runs = look.recording and any(bar.row.outcome == "open" for bar in bars)
+    axis = clock_axis.clock_axis(((bar.start_ns, bar.end_ns) for bar in bars), grows=runs)
     return ClockLanes([lane for _, group in sorted(groups.items()) for lane in group], axis, runs)
 
 
 def heading(shown: ClockLanes, label: str | None, fitting: int, filter_text: str) -> list[Part]:
     """Return the title of lanes: exchanges of those `fitting`, running ones, the label, the filter."""
-    count, running = len(shown.bars), sum(one.row.outcome == "open" for one in shown.bars) if shown.is_growing else 0
+    count, running = len(shown.bars), sum(bar.row.outcome == "open" for bar in shown.bars) if shown.is_growing else 0
     said = counted(count, "exchange") + (f" of {fitting:,}" if count < fitting else "")
     parts: list[Part] = [("lanes", "strong"), (f" · {said}", "plain")]
     parts += [(f", {running:,} open", "accent")] if running else []
@@ -196,14 +199,14 @@ def _clock_bar(row: ListRow, look: Look) -> ClockBar | None:
     start_ns, stands = wall_ns(row.started_at), state(row, recording=look.recording)
     if start_ns is None or start_ns not in _DATED_NS:
         return None
-    return ClockBar(row, start_ns, bar(row, look), (stands.sign, stands.tone))
+    return ClockBar(row, start_ns, row_bar(row, look), (stands.sign, stands.tone))
 
 
-def _rank(one: ClockBar, selected: int | None) -> tuple[bool, bool]:
+def _rank(bar: ClockBar, selected: int | None) -> tuple[bool, bool]:
     """Return the rank of an exchange that shares cells with others: the highest is drawn over them."""
-    return one.row.no == selected, one.ending[1] == "error"
+    return bar.row.no == selected, bar.ending[1] == "error"
 
 
-def _apart(one: ClockBar, other: ClockBar) -> int:
+def _apart(bar: ClockBar, other: ClockBar) -> int:
     """Return the time between two exchanges; 0 where they overlap."""
-    return max(one.start_ns - other.end_ns, other.start_ns - one.end_ns, 0)
+    return max(bar.start_ns - other.end_ns, other.start_ns - bar.end_ns, 0)

@@ -257,31 +257,31 @@ def _duration(row: ListRow, look: Look, width: int) -> Sequence[Part]:
 def _happened(row: ListRow, look: Look, width: int) -> Sequence[Part]:
     """Return the ending of an exchange in words, then those of its notable flags that there is room for."""
     stands = state(row, recording=look.recording)
-    said: list[Part] = []
-    told: set[str] = {row.outcome}
+    parts: list[Part] = []
+    mentioned: set[str] = {row.outcome}
     if row.outcome != "complete":
         ending = Ending(row.outcome, row.outcome_detail, row.error_code, row.status)
         words = (facts.broken_off(row, is_brief=is_brief) or ending.cause for is_brief in (False, True))
         cause = formatting.first_that_fits(tuple(words), width)
-        said.append((stands.word if stands is ORPHAN else cause, stands.tone))
-        told |= {"stall", "given_up"} if row.silent_end_by == "upstream" else set()
+        parts.append((stands.word if stands is ORPHAN else cause, stands.tone))
+        mentioned |= {"stall", "given_up"} if row.silent_end_by == "upstream" else set()
         if row.outcome == "http_error" and row.outcome_detail:
-            said.append((formatting.line(row.outcome_detail), stands.tone))
+            parts.append((formatting.line(row.outcome_detail), stands.tone))
     elif "stall" in row.flags:
         length = "" if row.max_output_silence_ms is None else f" {row.max_output_silence_ms / 1000:,.1f} s"
-        said.append((f"stall{length}", NOTABLE["stall"]))
-        told.add("stall")
+        parts.append((f"stall{length}", NOTABLE["stall"]))
+        mentioned.add("stall")
     elif "burst" in row.flags:
-        held = "buffered_by_compression" in row.flags
-        said.append(("buffered by compression" if held else "buffered", NOTABLE["burst"]))
-        told |= {"burst", "buffered_by_compression"}
-    said += [(flag, tone) for flag, tone in NOTABLE.items() if flag in row.flags and flag not in told]
-    if not said and (row.finish_reason or "stop").lower() not in _USUAL:
-        said.append((formatting.line(row.finish_reason), "muted"))
-    shown = [(f" {text}" if at else text, tone) for at, (text, tone) in enumerate(said)]
-    while len(shown) > 1 and sum(len(text) for text, _ in shown) > width:
-        shown.pop()
-    return shown
+        is_compressed = "buffered_by_compression" in row.flags
+        parts.append(("buffered by compression" if is_compressed else "buffered", NOTABLE["burst"]))
+        mentioned |= {"burst", "buffered_by_compression"}
+    parts += [(flag, tone) for flag, tone in NOTABLE.items() if flag in row.flags and flag not in mentioned]
+    if not parts and (row.finish_reason or "stop").lower() not in _USUAL:
+        parts.append((formatting.line(row.finish_reason), "muted"))
+    visible = [(f" {text}" if at else text, tone) for at, (text, tone) in enumerate(parts)]
+    while len(visible) > 1 and sum(len(text) for text, _ in visible) > width:
+        visible.pop()
+    return visible
 
 
 COLUMNS: Final = (

@@ -66,27 +66,27 @@ def lines(
 ) -> list[Line]:
     """Return each conversation, with its exchanges behind it where it is `opened`."""
     listed: list[Line] = []
-    for one in conversations:
-        listed.append(one)
-        if one.conversation in opened:
-            listed += turns.get(one.conversation, ())
+    for conversation in conversations:
+        listed.append(conversation)
+        if conversation.conversation in opened:
+            listed += turns.get(conversation.conversation, ())
     return listed
 
 
 def totals(conversations: Sequence[ConversationRow]) -> str:
     """Return the totals of all conversations: tokens, where they are known."""
     exchanges, failed, open = (
-        sum(getattr(one, name) for one in conversations) for name in ("exchanges", "failed", "open")
+        sum(getattr(conversation, name) for conversation in conversations) for name in ("exchanges", "failed", "open")
     )
     tokens = [
-        f"{sum(known):,} {word}"
+        f"{sum(counts):,} {word}"
         for name, word in (("input_tokens", "in"), ("output_tokens", "out"))
-        if (known := [count for one in conversations if (count := getattr(one, name)) is not None])
+        if (counts := [count for conversation in conversations if (count := getattr(conversation, name)) is not None])
     ]
-    said = [counted(len(conversations), "conversation"), counted(exchanges, "exchange")]
-    said += [f"{failed:,} failed"] if failed else []
-    said += [f"{open:,} open"] if open else []
-    return " · ".join([*said, *([f"tokens {', '.join(tokens)}"] if tokens else [])])
+    parts = [counted(len(conversations), "conversation"), counted(exchanges, "exchange")]
+    parts += [f"{failed:,} failed"] if failed else []
+    parts += [f"{open:,} open"] if open else []
+    return " · ".join([*parts, *([f"tokens {', '.join(tokens)}"] if tokens else [])])
 
 
 def fitted(width: int) -> tuple[OutlineColumn, ...]:
@@ -115,17 +115,17 @@ def titles(columns: Sequence[OutlineColumn], width: int, bars: Bars) -> Iterator
 
 
 def line(
-    one: Line, columns: Sequence[OutlineColumn], width: int, look: Look, bars: Bars, *, opened: bool = False
+    item: Line, columns: Sequence[OutlineColumn], width: int, look: Look, bars: Bars, *, opened: bool = False
 ) -> Iterator[Part]:
     """Yield the parts of a line of `width` cells; `opened`: the exchanges of the conversation stand below it."""
     room, has_number = _name_width(width), any(column.shown is _number for column in columns)
-    name = _turn(one, room, has_number=has_number) if isinstance(one, TurnRow) else _name(one, opened)
+    name = _turn(item, room, has_number=has_number) if isinstance(item, TurnRow) else _name(item, opened)
     yield from laid_out(name, room, right=False)
     for column in columns:
         yield " " * _BETWEEN, "plain"
-        yield from laid_out(column.shown(one, look, bars), column.width, right=column.right)
-    said: list[Part] = _said(one) if isinstance(one, TurnRow) else [(formatting.line(one.asked), "plain")]
-    yield from _text(said, columns, width)
+        yield from laid_out(column.shown(item, look, bars), column.width, right=column.right)
+    text: list[Part] = _said(item) if isinstance(item, TurnRow) else [(formatting.line(item.asked), "plain")]
+    yield from _text(text, columns, width)
 
 
 def _name_width(width: int) -> int:
@@ -138,90 +138,92 @@ def _text(parts: Sequence[Part], columns: Sequence[OutlineColumn], width: int) -
     yield from laid_out(parts, max(room, 0), right=False)
 
 
-def _name(one: ConversationRow, opened: bool) -> list[Part]:
-    program = f"{formatting.line(one.argv0)} " if one.argv0 else ""
+def _name(conversation: ConversationRow, opened: bool) -> list[Part]:
+    program = f"{formatting.line(conversation.argv0)} " if conversation.argv0 else ""
     sign = _OPENED if opened else _CLOSED
-    running = f"{STATES['open'].sign} " if one.open else ""
-    return [(f"{sign} {running}", "accent"), (program, "plain"), (formatting.line(one.conversation), "strong")]
+    running = f"{STATES['open'].sign} " if conversation.open else ""
+    return [(f"{sign} {running}", "accent"), (program, "plain"), (formatting.line(conversation.conversation), "strong")]
 
 
-def _turn(one: TurnRow, room: int, *, has_number: bool) -> list[Part]:
+def _turn(turn: TurnRow, room: int, *, has_number: bool) -> list[Part]:
     """Return the name of a turn; its number is in it unless a column `has_number`."""
-    state, number = STATES.get(one.outcome), "" if has_number else f" #{one.number}"
+    state, number = STATES.get(turn.outcome), "" if has_number else f" #{turn.number}"
     sign: Part = (state.sign, state.tone) if state else ("?", "muted")
     deepest = max((room - _UNINDENTED - len(number)) // _INDENT, 0)
     return [
-        (" " * (2 + _INDENT * min(one.depth, deepest)), "plain"),
+        (" " * (2 + _INDENT * min(turn.depth, deepest)), "plain"),
         sign,
-        (f" {formatting.line(one.id)[:_SHORT]}", "strong"),
+        (f" {formatting.line(turn.id)[:_SHORT]}", "strong"),
         (number, "muted"),
     ]
 
 
-def _said(one: TurnRow) -> list[Part]:
+def _said(turn: TurnRow) -> list[Part]:
     """Return the tools whose results came, or the new question; the cache's verdict; and the answer.
 
     The answer is the tools called, the text, or the outcome.
     """
-    asked: list[Part] = []
-    if one.results_of and not one.newly_asked:
-        asked.append((f"← {formatting.line(one.results_of)} ", "muted"))
-    asked += _missed(one)
-    asked += [(f"“{formatting.line(one.newly_asked)}” ", "muted")] if one.newly_asked else []
-    if one.tools:
-        text = f"  {formatting.line(one.content)}" if one.content else ""
-        return [*asked, ("→ ", "accent"), (formatting.line(one.tools), "plain"), (text, "muted")]
-    answered: Part = (formatting.line(one.content), "plain") if one.content else (formatting.line(one.outcome), "muted")
-    return [*asked, answered]
+    parts: list[Part] = []
+    if turn.results_of and not turn.newly_asked:
+        parts.append((f"← {formatting.line(turn.results_of)} ", "muted"))
+    parts += _missed(turn)
+    parts += [(f"“{formatting.line(turn.newly_asked)}” ", "muted")] if turn.newly_asked else []
+    if turn.tools:
+        text = f"  {formatting.line(turn.content)}" if turn.content else ""
+        return [*parts, ("→ ", "accent"), (formatting.line(turn.tools), "plain"), (text, "muted")]
+    answer: Part = (
+        (formatting.line(turn.content), "plain") if turn.content else (formatting.line(turn.outcome), "muted")
+    )
+    return [*parts, answer]
 
 
-def _missed(one: TurnRow) -> list[Part]:
+def _missed(turn: TurnRow) -> list[Part]:
     """Return the verdict about the provider's cache, if something can be done about it, or could not be expected."""
-    if one.cache_verdict not in _MISSED or (one.cache_verdict == "partial" and one.cache_broken_at is None):
+    if turn.cache_verdict not in _MISSED or (turn.cache_verdict == "partial" and turn.cache_broken_at is None):
         return []
-    place = formatting.line(one.cache_broken_at or "prefix")
-    read, asked = formatting.count(one.cache_read_input_tokens), formatting.count(one.input_tokens)
-    return [(f"cache: {_MISSED[one.cache_verdict].format(place)}, {read} of {asked} read  ", "warning")]
+    place = formatting.line(turn.cache_broken_at or "prefix")
+    cached, sent = formatting.count(turn.cache_read_input_tokens), formatting.count(turn.input_tokens)
+    return [(f"cache: {_MISSED[turn.cache_verdict].format(place)}, {cached} of {sent} read  ", "warning")]
 
 
 def _count(name: str) -> Callable[[Line, Look, Bars], Sequence[Part]]:
-    def shown(one: Line, look: Look, bars: Bars) -> Sequence[Part]:
-        value = getattr(one, name)
+    def shown(item: Line, look: Look, bars: Bars) -> Sequence[Part]:
+        value = getattr(item, name)
         return [(formatting.count(value), "muted" if value is None else "plain")]
 
     return shown
 
 
-def _number(one: Line, look: Look, bars: Bars) -> Sequence[Part]:
+def _number(item: Line, look: Look, bars: Bars) -> Sequence[Part]:
     """Return the number of a conversation's exchanges, or which of them a turn is."""
-    return [(f"#{one.number}", "muted") if isinstance(one, TurnRow) else (formatting.count(one.exchanges), "plain")]
+    return [(f"#{item.number}", "muted") if isinstance(item, TurnRow) else (formatting.count(item.exchanges), "plain")]
 
 
-def _failed(one: Line, look: Look, bars: Bars) -> Sequence[Part]:
-    if isinstance(one, TurnRow) or not one.failed:
+def _failed(item: Line, look: Look, bars: Bars) -> Sequence[Part]:
+    if isinstance(item, TurnRow) or not item.failed:
         return []
-    return [(formatting.count(one.failed), "error")]
+    return [(formatting.count(item.failed), "error")]
 
 
-def _at(one: Line, look: Look, bars: Bars) -> Sequence[Part]:
-    return [(moment(one.started_at if isinstance(one, TurnRow) else one.last_at, look, 11), "muted")]
+def _at(item: Line, look: Look, bars: Bars) -> Sequence[Part]:
+    return [(moment(item.started_at if isinstance(item, TurnRow) else item.last_at, look, 11), "muted")]
 
 
-def _took(one: Line, look: Look, bars: Bars) -> Sequence[Part]:
-    took_ms = one.duration_ms if isinstance(one, TurnRow) else ms(bars.wall_ns.get(one.conversation))
+def _took(item: Line, look: Look, bars: Bars) -> Sequence[Part]:
+    took_ms = item.duration_ms if isinstance(item, TurnRow) else ms(bars.wall_ns.get(item.conversation))
     return [(formatting.first_that_fits((formatting.seconds(took_ms), formatting.seconds(took_ms, 1)), 9), "plain")]
 
 
-def _bar(cells: int, is_named: bool, one: Line, look: Look, bars: Bars) -> Sequence[Part]:
+def _bar(cells: int, is_named: bool, item: Line, look: Look, bars: Bars) -> Sequence[Part]:
     """Draw the bar of a line; name its largest part if it `is_named`."""
-    bar = bars.of(one)
+    bar = bars.of(item)
     if bar is None:
         return []
     return [*bar.drawn(cells, bars.signs), *([(" ", "plain"), bar.largest(bars.signs)] if is_named else [])]
 
 
-def _model(one: Line, look: Look, bars: Bars) -> Sequence[Part]:
-    named = formatting.line(one.model) if isinstance(one, TurnRow) else " ".join(map(formatting.line, one.models))
+def _model(item: Line, look: Look, bars: Bars) -> Sequence[Part]:
+    named = formatting.line(item.model) if isinstance(item, TurnRow) else " ".join(map(formatting.line, item.models))
     return [(named, "plain")]
 
 

@@ -39,8 +39,8 @@ def flat(value: Any) -> str | int | float | None:
 
 def words(value: Any) -> str | int | float | None:
     """Return a value as one cell, as `flat` does, but a mapping of texts as words: `run=a7`, with a space as `%20`."""
-    if type(value) is dict and all(type(one) is str for one in value.values()):
-        return " ".join(f"{_NO_NAME(_percent, name)}={_NO_WORD(_percent, one)}" for name, one in value.items())
+    if type(value) is dict and all(type(text) is str for text in value.values()):
+        return " ".join(f"{_NO_NAME(_percent, name)}={_NO_WORD(_percent, text)}" for name, text in value.items())
     return flat(value)
 
 

@@ -30,18 +30,18 @@ class Chunks(Iterator[TableRow]):
         return next(self._rows)
 
 
-def begun(found: Iterable[TableRow]) -> Iterator[TableRow]:
+def begun(rows: Iterable[TableRow]) -> Iterator[TableRow]:
     """Read the first of some rows, and return an iterator of the same kind over all of them."""
-    if isinstance(found, Exchanges):
-        return Exchanges(found.fields, _begun(found.batches))
-    if isinstance(found, Chunks):
-        return Chunks(_begun(found.found), found.limit)
-    return _begun(found)
+    if isinstance(rows, Exchanges):
+        return Exchanges(rows.fields, _begun(rows.batches))
+    if isinstance(rows, Chunks):
+        return Chunks(_begun(rows.found), rows.limit)
+    return _begun(rows)
 
 
 def _begun(items: Iterable[T]) -> Iterator[T]:
-    following = iter(items)
-    return itertools.chain(list(itertools.islice(following, 1)), following)
+    iterator = iter(items)
+    return itertools.chain(list(itertools.islice(iterator, 1)), iterator)
 
 
 def chunks(id: str, decoded: "Decoded") -> Iterator[TableRow]:
@@ -51,19 +51,19 @@ def chunks(id: str, decoded: "Decoded") -> Iterator[TableRow]:
     `gap_ms` is the time since the chunk before, None for the first. Several tool calls in one piece: names are joined
     by a space, arguments by a line feed.
     """
-    before: int | None = None
+    previous_ns: int | None = None
     seq = 0
     for run in decoded.runs:
-        own, field = chunk(id, run.chunk), PART_FIELDS.get(run.part or "")
+        chunk_rows, field = chunk(id, run.chunk), PART_FIELDS.get(run.part or "")
         for item, text in enumerate(run.texts, run.item):
             at_ns, read = decoded.at_ns[item], decoded.reads[item]
-            where = {"seq": seq, "at_ms": ms(at_ns), "gap_ms": _gap(before, at_ns), "read": read, "event": item}
-            for row in own:
-                yield {**row, **where} if field is None else {**row, **where, field: text}
-            before, seq = at_ns, seq + 1
+            position = {"seq": seq, "at_ms": ms(at_ns), "gap_ms": _gap(previous_ns, at_ns), "read": read, "event": item}
+            for row in chunk_rows:
+                yield {**row, **position} if field is None else {**row, **position, field: text}
+            previous_ns, seq = at_ns, seq + 1
 
 
-def chunk(id: str, one: Chunk) -> list[TableRow]:
+def chunk(id: str, chunk: Chunk) -> list[TableRow]:
     """Return the rows of a chunk, without its number and its timestamps."""
     from wiretape.recorder.decode.dialects import registry  # a shell that completes a line waits for it
 
@@ -71,12 +71,12 @@ def chunk(id: str, one: Chunk) -> list[TableRow]:
         {
             **dict.fromkeys(CHUNK_FIELDS),
             "id": id,
-            "kinds": " ".join(_kinds(one, piece)),
-            "output": one.output,
+            "kinds": " ".join(_kinds(chunk, piece)),
+            "output": chunk.output,
             **_piece(piece),
-            "output_tokens": registry.tokens(one).output,
+            "output_tokens": registry.tokens(chunk).output,
         }
-        for piece in one.pieces or (None,)
+        for piece in chunk.pieces or (None,)
     ]
 
 
@@ -85,16 +85,16 @@ def gaps(at_ns: Sequence[int | None]) -> list[int | None]:
     return [None if a is None or b is None else b - a for a, b in itertools.pairwise(at_ns)]
 
 
-def _gap(before: int | None, at: int | None) -> float | None:
-    return None if before is None or at is None else ms(at - before)
+def _gap(earlier_ns: int | None, later_ns: int | None) -> float | None:
+    return None if earlier_ns is None or later_ns is None else ms(later_ns - earlier_ns)
 
 
 def _kinds(chunk: Chunk, piece: Piece | None) -> list[str]:
     """Return a row's kinds. In a chunk with one choice, output without text (audio, encrypted reasoning) counts."""
-    alone = piece is not None and len(chunk.pieces) == 1
-    carried = {
-        "content": (piece is not None and piece.content) or (alone and chunk.content and not _refused(piece)),
-        "reasoning": (piece is not None and piece.reasoning) or (alone and chunk.reasoning),
+    is_alone = piece is not None and len(chunk.pieces) == 1
+    parts = {
+        "content": (piece is not None and piece.content) or (is_alone and chunk.content and not _refused(piece)),
+        "reasoning": (piece is not None and piece.reasoning) or (is_alone and chunk.reasoning),
         "refusal": _refused(piece),
         "tool": piece is not None and piece.tools,
         "finish": piece is not None and piece.finish_reason,
@@ -102,7 +102,7 @@ def _kinds(chunk: Chunk, piece: Piece | None) -> list[str]:
         "error": chunk.fault,
         "ping": chunk.ping,
     }
-    return [kind for kind, is_carried in carried.items() if is_carried] or ["empty"]
+    return [kind for kind, is_carried in parts.items() if is_carried] or ["empty"]
 
 
 def _refused(piece: Piece | None) -> bool:

@@ -144,8 +144,8 @@ class DetailRow(ListRow):
     @property
     def texts(self) -> dict[str, str]:
         """The known texts of the answer by name: reasoning, content, refusal."""
-        found = (("reasoning", self.reasoning), ("content", self.content), ("refusal", self.refusal))
-        return {name: text for name, text in found if text is not None}
+        texts = (("reasoning", self.reasoning), ("content", self.content), ("refusal", self.refusal))
+        return {name: text for name, text in texts if text is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +259,7 @@ class RequestRow:
 
 
 def _required(record: type[ListRow]) -> tuple[str, ...]:
-    return tuple(one.name for one in dataclasses.fields(record) if one.default is dataclasses.MISSING)
+    return tuple(field.name for field in dataclasses.fields(record) if field.default is dataclasses.MISSING)
 
 
 LISTED: Final = tuple(name for name in _required(ListRow) if name != "no")
@@ -311,9 +311,9 @@ def record(row: DetailRow, headers: HeadersRow) -> TableRow:
     return fields | dict(zip(HEADER_FIELDS, headers, strict=True))
 
 
-def only(found: Iterable[TableRow], names: Sequence[str]) -> Iterator[TableRow]:
+def only(rows: Iterable[TableRow], names: Sequence[str]) -> Iterator[TableRow]:
     """Yield rows with some of their fields, in this order."""
-    return ({name: row[name] for name in names} for row in found)
+    return ({name: row[name] for name in names} for row in rows)
 
 
 def ending(outcome: Standing, detail: str | None) -> str:
@@ -341,26 +341,26 @@ def _durations(fields: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(field for field in fields if field.endswith("_ms"))
 
 
-def read(one: Read) -> TableRow:
+def read(socket_read: Read) -> TableRow:
     """Return a read's row."""
     return {
-        "seq": one.seq,
-        "at_ms": ms(one.at_ns),
-        "relayed_ms": ms(one.relayed_ns),
-        "start": one.start,
-        "size": one.size,
+        "seq": socket_read.seq,
+        "at_ms": ms(socket_read.at_ns),
+        "relayed_ms": ms(socket_read.relayed_ns),
+        "start": socket_read.start,
+        "size": socket_read.size,
     }
 
 
-def request(one: RequestRow) -> TableRow:
+def request(row: RequestRow) -> TableRow:
     """Return the row of a request: its body as text, and in base64 as it came if it was not that text in UTF-8."""
-    text, exchange = one.text, one.exchange
-    is_text = text is not None and encoding.is_identity(encoding.coding_of(one.headers))
+    text, exchange = row.text, row.exchange
+    is_text = text is not None and encoding.is_identity(encoding.coding_of(row.headers))
     return {
-        "id": one.id,
+        "id": row.id,
         **{name: getattr(exchange, name) for name in ("method", "path", "upstream")},
-        "headers": [[*pair] for pair in one.headers],
+        "headers": [[*pair] for pair in row.headers],
         "body": text,
-        "body_base64": None if one.body is None or is_text else base64.b64encode(one.body).decode(),
-        **{name: getattr(one, name) for name in ("size", "sha256", "labels")},
+        "body_base64": None if row.body is None or is_text else base64.b64encode(row.body).decode(),
+        **{name: getattr(row, name) for name in ("size", "sha256", "labels")},
     }
