@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import le
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy import (
@@ -22,7 +22,6 @@ from sqlalchemy import (
     Connection,
     Row,
     Select,
-    Table,
     bindparam,
     case,
     exists,
@@ -38,7 +37,7 @@ from sqlalchemy.types import NullType
 from wiretape.recorder import paths
 from wiretape.recorder.clock import SYSTEM, Clock
 from wiretape.recorder.decode import encoding
-from wiretape.recorder.decode.exchange import FAILURES, SUSPECT_NS, Reads
+from wiretape.recorder.decode.exchange import FAILURES, SUSPECT_NS
 from wiretape.recorder.errors import DAMAGED, ForeignFile, sqlite_code
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.tape import cells, file, packing, reading
@@ -62,7 +61,7 @@ from wiretape.recorder.tape.schema import (
 
 _MOST = 5
 EXCHANGES_SECONDS = 0.3
-_INTERRUPT_SECONDS = 0.02
+"""Time allowed for the newest exchanges when a recorder starts or ends: it waits for the check."""
 
 _CHECKED = ("no", "id", "ended_by", "bytes", "gap_bytes", "client_bytes", "client_gap_bytes", "clock", "request_size",
             "request_sha256")  # fmt: skip
@@ -85,9 +84,6 @@ _PARTS = (
     .order_by(request_parts.c.position)
 )
 _UNUSED = select(func.count()).select_from(request_parts).where(not_(exists().where(IS_PART_OF)))
-_GROUP = 100
-_MOST_HELD = 16 << 20
-"""Packed bodies of one group of exchanges, in bytes; a single body may be larger."""
 _NUMBERS: BindParameter[Sequence[int]] = bindparam("numbers", expanding=True)
 
 
@@ -101,10 +97,10 @@ class _GroupStatements:
     @classmethod
     def of(cls, stream: Stream) -> "_GroupStatements":
         no, segment_no = stream.bodies.c.exchange_no, stream.segments.c.exchange_no
-        held = func.coalesce(func.sum(func.length(stream.segments.c.data)), 0)
+        size = func.coalesce(func.sum(func.length(stream.segments.c.data)), 0)
         return cls(
             select(no, *(stream.bodies.c[name] for name in ("data", "size", "sha256"))).where(no.in_(_NUMBERS)),
-            select(segment_no, func.count(), held).where(segment_no.in_(_NUMBERS)).group_by(segment_no),
+            select(segment_no, func.count(), size).where(segment_no.in_(_NUMBERS)).group_by(segment_no),
         )
 
 
@@ -112,7 +108,7 @@ _OF = {stream: _GroupStatements.of(stream) for stream in STREAMS}
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _StoredDirection:
     """The reads, bodies and segments (count, bytes) of one direction of a group of exchanges, by exchange number."""
 
     reads: dict[int, list[packing.Packed]]
@@ -120,9 +116,10 @@ class _Held:
     segments: dict[int, tuple[int, int]]
 
     @classmethod
-    def of(cls, connection: Connection, stream: Stream, numbers: Sequence[int]) -> "_Held":
-        given, statements = {"numbers": numbers}, _OF[stream]
-        rows, counts = connection.execute(statements.bodies, given), connection.execute(statements.segments, given)
+    def of(cls, connection: Connection, stream: Stream, numbers: Sequence[int]) -> "_StoredDirection":
+        parameters, statements = {"numbers": numbers}, _OF[stream]
+        rows = connection.execute(statements.bodies, parameters)
+        counts = connection.execute(statements.segments, parameters)
         return cls(
             reading.packed_reads(connection, numbers, stream),
             {row.exchange_no: row for row in rows},
@@ -136,25 +133,30 @@ def problems(connection: Connection) -> Iterator[str]:
     if unused := connection.execute(_UNUSED).scalar_one():
         yield f"parts of request bodies that no exchange has: {unused:,}"
     for numbers in _groups(tuple(row) for row in connection.execute(_LENGTHS).all()):
-        found: list[str] = []
+        sentences: list[str] = []
         with _snapshot(connection):
             rows = connection.execute(_EXCHANGES.where(exchanges.c.no.in_(numbers)).order_by(exchanges.c.no)).all()
             for exchange, its_problems in _of_exchanges(connection, rows):
-                found += (f"exchange {exchange.id}: {problem}" for problem in its_problems)
+                sentences += (f"exchange {exchange.id}: {problem}" for problem in its_problems)
                 if exchange.is_settled and exchange.outcome is None and not exchange.lacks_bytes:
-                    found.append(f"exchange {exchange.id}: it has ended but has no measures: run 'wiretape db rebuild'")
-        yield from found
+                    sentences.append(
+                        f"exchange {exchange.id}: it has ended but has no measures: run 'wiretape db rebuild'"
+                    )
+        yield from sentences  # after the transaction: a reader that pauses would keep the log from being shortened
 
 
 def _groups(lengths: Iterable[Sequence[int]]) -> Iterator[list[int]]:
-    """Cut exchanges, given by number and lengths of their bodies, into groups that are checked together."""
-    group, held = list[int](), 0
+    """Cut exchanges, given by number and lengths of their packed bodies, into groups that are checked together.
+
+    A group has at most 100 exchanges and 16 MiB, which are in memory at once, or a single larger body.
+    """
+    group, total = list[int](), 0
     for no, *sizes in lengths:
-        if group and (len(group) == _GROUP or held + sum(sizes) > _MOST_HELD):
+        if group and (len(group) == 100 or total + sum(sizes) > 16 << 20):
             yield group
-            group, held = [], 0
+            group, total = [], 0
         group.append(no)
-        held += sum(sizes)
+        total += sum(sizes)
     if group:
         yield group
 
@@ -164,19 +166,19 @@ def damage(connection: Connection, seconds: float, clock: Clock = SYSTEM) -> lis
 
     Missing measures are no damage: they can be derived again. Raises SQLite's error if it cannot read the tape.
     """
-    found: list[str] = []
+    sentences: list[str] = []
     with _interrupted_after(connection, seconds):
-        found += itertools.islice(_of_tape(connection, "quick_check"), _MOST)
-    if found:
-        return found
+        sentences += itertools.islice(_of_tape(connection, "quick_check"), _MOST)
+    if sentences:
+        return sentences
     until = clock.now() + int(EXCHANGES_SECONDS * 1e9)
     with _interrupted_after(connection, EXCHANGES_SECONDS), _snapshot(connection):
         for exchange in connection.execute(_EXCHANGES.order_by(exchanges.c.no.desc())):
-            if len(found) >= _MOST or clock.now() >= until:
+            if len(sentences) >= _MOST or clock.now() >= until:
                 break
             for _, its_problems in _of_exchanges(connection, [exchange]):
-                found += (f"exchange {exchange.id}: {problem}" for problem in its_problems)
-    return found[:_MOST]
+                sentences += (f"exchange {exchange.id}: {problem}" for problem in its_problems)
+    return sentences[:_MOST]
 
 
 def verify(path: Path, uuid: str, seconds: float, newest_no: int = 0) -> Verified:
@@ -186,36 +188,35 @@ def verify(path: Path, uuid: str, seconds: float, newest_no: int = 0) -> Verifie
     """
     if not paths.exists(path):
         return Verified(0, 0, 0, ["it was removed"])
-    held = Verified(None, None, None, [])
+    counts = Verified(None, None, None, [])
     try:
         with file.reader_beside_writer(path).connect() as connection:
             with _interrupted_after(connection, seconds):
                 session = select(sessions.c.no).where(sessions.c.uuid == uuid).scalar_subquery()
                 of_session = (exchanges.c.no > newest_no) & (exchanges.c.session_no == session)
-                held = _count(connection, of_session)
-                sizes = (_sum(size, table).where(of_session) for table, size in _STORED)
-                held = msgspec.structs.replace(held, bytes=sum(connection.execute(one).scalar_one() for one in sizes))
-            return msgspec.structs.replace(held, problems=damage(connection, seconds))
+                counts = _count(connection, of_session)
+                sums = [
+                    select(func.coalesce(func.sum(size), 0)).select_from(exchanges).join(table).where(of_session)
+                    for table, size in _STORED_SIZES
+                ]
+                size = sum(connection.execute(statement).scalar_one() for statement in sums)
+                counts = msgspec.structs.replace(counts, bytes=size)
+            return msgspec.structs.replace(counts, problems=damage(connection, seconds))
     except DatabaseError as error:
         if sqlite_code(error) in DAMAGED:
-            held = Verified(
-                held.exchanges or 0, held.failed or 0, held.bytes or 0, [], non_generations=held.non_generations
-            )
-        return msgspec.structs.replace(held, problems=[str(error.orig)])
+            zeros = {name: getattr(counts, name) or 0 for name in ("exchanges", "failed", "bytes")}
+            counts = msgspec.structs.replace(counts, **zeros)
+        return msgspec.structs.replace(counts, problems=[str(error.orig)])
     except ForeignFile as error:
         return Verified(0, 0, 0, [str(error)])
 
 
-_STORED = [
-    one
+_STORED_SIZES = [
+    pair
     for stream in STREAMS
-    for one in ((stream.bodies, stream.bodies.c.size), (stream.segments, func.length(stream.segments.c.data)))
+    for pair in ((stream.bodies, stream.bodies.c.size), (stream.segments, func.length(stream.segments.c.data)))
 ]
 """Tables with the bytes of bodies, and the expression for their size."""
-
-
-def _sum(size: ColumnElement[Any], table: Table) -> Select[Any]:
-    return select(func.coalesce(func.sum(size), 0)).select_from(exchanges).join(table)
 
 
 def _count(connection: Connection, of_session: ColumnElement[bool]) -> Verified:
@@ -241,7 +242,7 @@ def _interrupted_after(connection: Connection, seconds: float) -> Iterator[None]
         while not done.wait(wait):  # repeatedly, as the first interrupt may come between two statements
             is_interrupted = True
             driver.interrupt()
-            wait = _INTERRUPT_SECONDS
+            wait = 0.02
 
     thread = threading.Thread(target=interrupt, daemon=True)
     thread.start()
@@ -301,15 +302,15 @@ def of_exchange(connection: Connection, no: int) -> list[str]:
     """Return the problems of the reads and the body of one exchange; none if the exchange does not exist."""
     with _snapshot(connection):
         rows = connection.execute(_EXCHANGES.where(exchanges.c.no == no)).all()
-        return [problem for _, found in _of_exchanges(connection, rows) for problem in found]
+        return [problem for _, problems in _of_exchanges(connection, rows) for problem in problems]
 
 
 def _of_exchanges(connection: Connection, rows: Sequence[Row[Any]]) -> Iterator[tuple[Row[Any], list[str]]]:
     """Yield each exchange of a group with its problems."""
     numbers = [exchange.no for exchange in rows]
-    held = {stream: _Held.of(connection, stream, numbers) for stream in STREAMS}
+    stored = {stream: _StoredDirection.of(connection, stream, numbers) for stream in STREAMS}
     for exchange in rows:
-        yield exchange, [*_of_exchange(exchange, held), *_of_request(connection, exchange)]
+        yield exchange, [*_of_exchange(exchange, stored), *_of_request(connection, exchange)]
 
 
 def _of_request(connection: Connection, exchange: Row[Any]) -> Iterator[str]:
@@ -328,84 +329,85 @@ def _of_request(connection: Connection, exchange: Row[Any]) -> Iterator[str]:
         yield "its request is not the one that was stored (sha256)"
 
 
-def _of_exchange(exchange: Row[Any], held: Mapping[Stream, _Held]) -> Iterator[str]:
+def _of_exchange(exchange: Row[Any], stored: Mapping[Stream, _StoredDirection]) -> Iterator[str]:
     counts = {FROM_UPSTREAM: (exchange.bytes, exchange.gap_bytes)}
     if exchange.client_bytes is not None or exchange.client_gap_bytes is not None:
         counts[FROM_CLIENT] = exchange.client_bytes, exchange.client_gap_bytes
     elif exchange.ended_by is None:
         counts[FROM_CLIENT] = 0, 0
-    for stream, (came, gap) in counts.items():
+    for stream, (received, gap) in counts.items():
         of = "" if stream is FROM_UPSTREAM else "what the client sent: "
-        yield from (of + problem for problem in _of_stream(exchange, held[stream], came, gap))
+        yield from (of + problem for problem in _of_stream(exchange, stored[stream], received, gap))
 
 
-def _of_stream(exchange: Row[Any], held: _Held, came: int | None, gap: int | None) -> Iterator[str]:
-    segments, segment_bytes = held.segments.get(exchange.no, (0, 0))
+def _of_stream(exchange: Row[Any], direction: _StoredDirection, received: int | None, gap: int | None) -> Iterator[str]:
+    segments, segment_bytes = direction.segments.get(exchange.no, (0, 0))
     is_timed = exchange.clock != "none" and not exchange.lacks_bytes
-    stored = yield from _of_reads(held.reads.get(exchange.no, []), is_timed=is_timed)
+    read_bytes = yield from _of_reads(direction.reads.get(exchange.no, []), is_timed=is_timed)
     is_running = exchange.ended_by is None
-    if came is None or gap is None:
+    if received is None or gap is None:
         yield from () if is_running else ("its counts of bytes are damaged",)
-    elif not is_running and came != stored + gap:
-        yield f"{came} bytes came, but {stored} are in reads and {gap} are counted as a gap"
+    elif not is_running and received != read_bytes + gap:
+        yield f"{received} bytes came, but {read_bytes} are in reads and {gap} are counted as a gap"
     if is_running or (exchange.outcome is None and exchange.packed is None):  # the writer has not settled it yet
-        if segment_bytes != stored:
-            yield f"its segments hold {segment_bytes} bytes, its reads {stored}"
+        if segment_bytes != read_bytes:
+            yield f"its segments hold {segment_bytes} bytes, its reads {read_bytes}"
         return
     if not exchange.lacks_bytes:
-        yield from _of_body(held.bodies.get(exchange.no), stored)
+        yield from _of_body(direction.bodies.get(exchange.no), read_bytes)
     if segments:
         yield "it has ended but still has segments"
 
 
 def _of_reads(pieces: Iterable[packing.Packed], *, is_timed: bool) -> Generator[str, None, int]:
     """Check that the reads follow each other in number, time and place; return the bytes that they cover."""
-    number = position = last = 0
+    end = _End(0, 0, 0)
     for piece in pieces:
-        if piece.seq != number:
-            yield f"read {number} is missing"
+        if piece.seq != end.seq:
+            yield f"read {end.seq} is missing"
             break
-        if piece.start != position:
-            yield f"read {number} starts at {piece.start!s:.20}, not at {position}"
-        reads, problem = _unpacked(piece)
-        if reads and _are_ascending([last, *reads.at_ns] if number else reads.at_ns):  # nearly always
-            position, last, number = position + sum(reads.size), reads.at_ns[-1], number + len(reads)
-            continue
-        position, last, number = yield from _of_elements(piece, problem, is_timed, (position, last, number))
-    return position
+        if piece.start != end.position:
+            yield f"read {end.seq} starts at {piece.start!s:.20}, not at {end.position}"
+        reads, problem = None, None
+        try:
+            reads = packing.unpack(piece)
+        except (ValueError, TypeError) as error:
+            problem = f"its reads are damaged ({error})"
+        if reads:
+            timestamps = [end.latest_ns, *reads.at_ns] if end.seq else reads.at_ns
+            if all(map(le, timestamps, timestamps[1:])):  # nearly always
+                end = _End(end.position + sum(reads.size), reads.at_ns[-1], end.seq + len(reads))
+                continue
+        end = yield from _of_elements(piece, problem, is_timed, end)
+    return end.position
 
 
-def _of_elements(
-    piece: packing.Packed, problem: str | None, is_timed: bool, before: tuple[int, int, int]
-) -> Generator[str, None, tuple[int, int, int]]:
-    """Check reads one by one; return the position, the latest timestamp and the count of reads after `before`."""
-    (position, last, number), at_ns = before, 0
+class _End(NamedTuple):
+    """The end of the reads that are checked: the position, the latest timestamp, and the number of the next read."""
+
+    position: int
+    latest_ns: int
+    seq: int
+
+
+def _of_elements(piece: packing.Packed, problem: str | None, is_timed: bool, end: _End) -> Generator[str, None, _End]:
+    """Check reads one by one that follow an end; return theirs."""
+    (position, latest_ns, number), at_ns = end, 0
     for seq, (delta, _, size) in enumerate(packing.elements(piece), number):
         if size is None or (delta is None and is_timed):
             yield f"read {seq} is damaged"
             problem = None
-        elif seq and delta is not None and at_ns + delta < last:
+        elif seq and delta is not None and at_ns + delta < latest_ns:
             yield f"read {seq} came before the one that it follows"
         at_ns += delta or 0
-        position, last, number = position + (size or 0), max(last, at_ns) if seq else at_ns, seq + 1
+        position, latest_ns = position + (size or 0), max(latest_ns, at_ns) if seq else at_ns
+        number = seq + 1
     if problem:
         yield problem
-    return position, last, number
+    return _End(position, latest_ns, number)
 
 
-def _are_ascending(values: Sequence[int]) -> bool:
-    return all(map(le, values, values[1:]))
-
-
-def _unpacked(piece: packing.Packed) -> tuple[Reads | None, str | None]:
-    """Return unpacked reads, or None and the reason for which they cannot be unpacked."""
-    try:
-        return packing.unpack(piece), None
-    except (ValueError, TypeError) as error:
-        return None, f"its reads are damaged ({error})"
-
-
-def _of_body(body: Row[Any] | None, stored: int) -> Iterator[str]:
+def _of_body(body: Row[Any] | None, read_bytes: int) -> Iterator[str]:
     if body is None:
         yield "it has ended but has no body"
         return
@@ -414,7 +416,7 @@ def _of_body(body: Row[Any] | None, stored: int) -> Iterator[str]:
     except ValueError as error:
         yield f"its body cannot be unpacked ({error})"
         return
-    if len(data) != body.size or body.size != stored:
-        yield f"its body has {counted(len(data), 'byte')}, its reads {stored}"
+    if len(data) != body.size or body.size != read_bytes:
+        yield f"its body has {counted(len(data), 'byte')}, its reads {read_bytes}"
     if hashlib.sha256(data).hexdigest() != body.sha256:
         yield "its body is not the one that was stored (sha256)"

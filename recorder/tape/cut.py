@@ -92,9 +92,6 @@ _FROM_EXCHANGES: Final[dict[str, Callable[..., Any]]] = {
 }
 """The times of a session that a line leaves out, each by its exchanges' `started_at`."""
 
-_MOST, _MOST_BYTES = 100, 16 << 20
-"""Limits of exchanges and bytes settled in one transaction."""
-
 
 def lines(connection: Connection, numbers: Iterable[int], mask: Masker | None = None) -> Iterator[bytes]:
     """Yield the lines of exchanges, masked, one exchange in memory at a time.
@@ -312,12 +309,20 @@ def load(connection: Connection, lines: Iterable[bytes], name: str = "the text")
         with connection.begin():
             for group in _groups(lines):
                 entering.enter(group)
-            _date_sessions(connection)
+            of_session = exchanges.c.session_no == sessions.c.no
+            for name, extreme in _FROM_EXCHANGES.items():  # of sessions whose lines have no times
+                at = select(func.coalesce(extreme(exchanges.c.started_at), cells.EPOCH)).where(of_session)
+                undated = update(sessions).where(sessions.c[name] == "")
+                connection.execute(undated.values({name: at.scalar_subquery()}))
     except (ValueError, TypeError, LookupError, OverflowError, RecursionError, SQLAlchemyError, sqlite3.Error) as error:
         cause = str(getattr(error, "orig", error)).split("\n")[0]
         cause = f"{cause} is missing" if isinstance(error, KeyError) else cause
         raise TapeDamaged(f"{name}: line {entering.number} is not of a cut ({safe(cause)})") from error
-    _settle(Store(connection, Clock(wall_ns=lambda: 0)))  # the same lines make the same tape at any time
+    settling = Store(connection, Clock(wall_ns=lambda: 0)).settling  # the same lines make the same tape at any time
+    unsettled = deque(settling.unsettled())
+    while unsettled:
+        # 100 exchanges, or 16 MiB, in memory at once.
+        settling.put([settle(facts) for facts in settling.take(unsettled, 100, 16 << 20)])
     if problem := next(checks.problems(connection), None):
         raise TapeDamaged(f"{name} makes no tape: {problem}")
 
@@ -352,28 +357,26 @@ class _Entering:
         self.number = 0
 
     def enter(self, group: list[tuple[int, bytes]]) -> None:
-        (first, line), *reads = group
-        self.number = first
+        (head_number, line), *reads = group
+        self.number = head_number
         head = json.loads(line)
-        if (first == 1) != (head == FIRST):
+        if (head_number == 1) != (head == FIRST):
             raise ValueError(f"the first line is {json.dumps(FIRST)}")
         streams = {stream: _Direction() for stream in STREAMS}
         for self.number, line in reads:
-            if line.strip():
-                _add_read(streams, json.loads(line), head)
-        for its in streams.values():
-            its.check_whole()
-        self.number = first
+            if not line.strip():
+                continue
+            read = json.loads(line)
+            if "exchange" not in head:
+                raise ValueError("it is of no exchange")
+            streams[FROM_CLIENT if read.get("from") == "client" else FROM_UPSTREAM].add(read)
+        for direction in streams.values():
+            direction.check_whole()
+        self.number = head_number
         if "exchange" in head:
             _enter_exchange(self._connection, head, streams)
-        elif first > 1:
+        elif head_number > 1:
             _enter_session(self._connection, head)
-
-
-def _add_read(streams: Streams, line: Line, head: Line) -> None:
-    if "exchange" not in head:
-        raise ValueError("it is of no exchange")
-    streams[FROM_CLIENT if line.get("from") == "client" else FROM_UPSTREAM].add(line)
 
 
 def _enter_session(connection: Connection, line: Line) -> None:
@@ -383,14 +386,6 @@ def _enter_session(connection: Connection, line: Line) -> None:
     salt = connection.execute(select(sessions.c.salt).limit(1)).scalar()
     values["salt"] = salt or hashlib.sha256(values["uuid"].encode()).digest()  # the same for all sessions of a tape
     _insert(connection, sessions, values)
-
-
-def _date_sessions(connection: Connection) -> None:
-    """Enter the times of sessions whose lines have none."""
-    own = exchanges.c.session_no == sessions.c.no
-    for name, of in _FROM_EXCHANGES.items():
-        at = select(func.coalesce(of(exchanges.c.started_at), cells.EPOCH)).where(own).scalar_subquery()
-        connection.execute(update(sessions).where(sessions.c[name] == "").values({name: at}))
 
 
 def _enter_exchange(connection: Connection, line: Line, streams: Streams) -> None:
@@ -411,23 +406,24 @@ def _enter_exchange(connection: Connection, line: Line, streams: Streams) -> Non
         if "request_size" not in values and not values.get("request_truncated"):
             values |= {"request_size": len(body), "request_sha256": hashlib.sha256(body).hexdigest()}
     (no,) = _insert(connection, exchanges, values)
-    for stream, its in streams.items():
-        if its.data:
-            packed = packing.packed(0, 0, its.at_ns, its.relayed_ns, [len(data) for data in its.data])
-            segment = {"exchange_no": no, **packed._asdict(), "data": b"".join(its.data)}
+    for stream, direction in streams.items():
+        if direction.data:
+            sizes = [len(data) for data in direction.data]
+            packed = packing.packed(0, 0, direction.at_ns, direction.relayed_ns, sizes)
+            segment = {"exchange_no": no, **packed._asdict(), "data": b"".join(direction.data)}
             _insert(connection, stream.segments, segment)
 
 
 def _enter_unshipped(connection: Connection, values: Line, streams: Streams) -> None:
     """Enter an exchange without bytes, as settled: nothing is derived from it."""
-    if any(its.data for its in streams.values()):
+    if any(direction.data for direction in streams.values()):
         raise ValueError("it has both measures and reads, but measures are derived from reads: remove either")
     measured = {name: _stored(name, value) for name, value in values.pop("measures").items()}
     (no,) = _insert(connection, exchanges, values)
     counts = (values.get("bytes", 0), "gap_bytes"), (values.get("client_bytes"), "client_gap_bytes")
-    for stream, (came, gap) in zip(STREAMS, counts, strict=True):
-        if came is not None:
-            size = came - values.get(gap, 0)
+    for stream, (received, gap_name) in zip(STREAMS, counts, strict=True):
+        if received is not None:
+            size = received - values.get(gap_name, 0)
             packed = packing.untimed(size)._asdict()
             arrays = {name: packed[name] for name in ("at_ns", "relayed_ns", "sizes")}
             absent = {"exchange_no": no, "size": size, "sha256": "", **arrays, "data": b""}
@@ -456,12 +452,6 @@ def _bytes(value: str | dict[str, str]) -> bytes:
     if not isinstance(value, str | dict):
         raise ValueError("a text is none")
     return value.encode() if isinstance(value, str) else base64.b64decode(value["base64"], validate=True)
-
-
-def _settle(store: Store) -> None:
-    waiting = deque(store.settling.unsettled())
-    while waiting:
-        store.settling.put([settle(facts) for facts in store.settling.take(waiting, _MOST, _MOST_BYTES)])
 
 
 def make_tape(lines: Iterable[bytes], out: BinaryIO, name: str = "the text") -> None:
@@ -525,15 +515,15 @@ def made(path: Path, tape: Path) -> Path:
     return tape
 
 
-def without(lines: Iterable[bytes], session: str, gone: Collection[str]) -> Iterator[bytes]:
-    """Yield lines verbatim, without those of a session and of the exchanges whose ids are in `gone`.
+def without(lines: Iterable[bytes], session: str, ids: Collection[str]) -> Iterator[bytes]:
+    """Yield lines verbatim, without those of a session and of the exchanges with these ids.
 
-    A session is left out, too, if all its exchanges are gone. Raises `ValueError` for an invalid line.
+    A session is left out, too, if it has no other exchanges. Raises `ValueError` for an invalid line.
     """
     groups = [[line for _, line in group] for group in _groups(lines)]
     heads = [json.loads(group[0]) for group in groups]
-    left = {head["session"] for head in heads if "exchange" in head and head["exchange"] not in gone}
-    emptied = {head["session"] for head in heads if head.get("exchange") in gone} - left | {session}
+    remaining = {head["session"] for head in heads if "exchange" in head and head["exchange"] not in ids}
+    emptied = {head["session"] for head in heads if head.get("exchange") in ids} - remaining | {session}
     for head, group in zip(heads, groups, strict=True):
-        if head.get("session") not in emptied and head.get("exchange") not in gone:
+        if head.get("session") not in emptied and head.get("exchange") not in ids:
             yield from group

@@ -7,7 +7,6 @@ stays undamaged, even with hostile sources.
 """
 
 import itertools
-import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -38,9 +37,10 @@ _PARTS = """INSERT INTO main.request_parts (family, position, since, until, data
     FROM (SELECT DISTINCT v.family FROM temp.numbered n CROSS JOIN source.request_versions v ON v.exchange_no = n.was
     WHERE {copied}) b CROSS JOIN temp.families f ON f.was = b.family
     CROSS JOIN source.request_parts s ON s.family = f.was
-    WHERE EXISTS ({has_it} AND v.exchange_no > {last}) AND NOT EXISTS ({has_it} AND v.exchange_no <= {last})"""
+    WHERE EXISTS ({has_it} AND v.exchange_no > {previous})
+    AND NOT EXISTS ({has_it} AND v.exchange_no <= {previous})"""
 _HAS_IT = "SELECT 1 FROM main.request_versions v WHERE v.family = f.no AND v.version BETWEEN s.since AND s.until"
-"""Copies have the parts of their request bodies, but for those that copies up to the number `last` have brought."""
+"""Copies have the parts of their request bodies, but for those that copies up to the number `previous` have brought."""
 
 
 @dataclass(slots=True)
@@ -63,10 +63,10 @@ def plan(connection: Connection | None, sources: Sequence[Path], selected: Colle
     Raises `WiretapeError`, also of the kinds of `TapeError` for a source that is not a tape of this schema.
     """
     result = MergePlan()
-    known: set[str] = set()
+    present_ids: set[str] = set()
     if connection is not None:
         with connection.begin():
-            known.update(connection.execute(select(exchanges.c.id)).scalars())
+            present_ids.update(connection.execute(select(exchanges.c.id)).scalars())
     columns = (exchanges.c.no, exchanges.c.id, exchanges.c.started_at, exchanges.c.ended_by)
     for number, source in enumerate(sources):
         is_recorded = bool(lock.holder(source))
@@ -80,10 +80,10 @@ def plan(connection: Connection | None, sources: Sequence[Path], selected: Colle
                 elif problem := damaged.get(no) or next(iter(checks.of_exchange(other, no)), ""):
                     row = cells.row_of(other, exchanges, no)[:_SHOWN_CHARACTERS]
                     result.damaged.append(f"{row} of {source} is damaged and left out: {problem}")
-                elif id in known:
+                elif id in present_ids:
                     result.present += 1
                 else:
-                    known.add(id)
+                    present_ids.add(id)
                     result.exchanges.append((started_at, number, no))
     result.exchanges.sort()
     return result
@@ -96,9 +96,9 @@ def _damaged_rows(source: Connection) -> dict[int, str]:
         for no, problem in cells.faults(source, table.c):
             problems.setdefault(no, problem)
     of_sessions = dict(cells.faults(source, sessions.c))
-    known = set(source.execute(select(sessions.c.no)).scalars())
+    session_numbers = set(source.execute(select(sessions.c.no)).scalars())
     for no, session_no in source.execute(select(exchanges.c.no, exchanges.c.session_no)):
-        if session_no not in known or session_no in of_sessions:
+        if session_no not in session_numbers or session_no in of_sessions:
             problems.setdefault(no, of_sessions.get(session_no, "its session is missing"))
     return problems
 
@@ -113,41 +113,34 @@ def copy(connection: Connection, sources: Sequence[Path], plan: MergePlan) -> It
     driver.execute("CREATE TEMP TABLE families (was INTEGER PRIMARY KEY, no INTEGER)")
     for number, source in enumerate(sources):
         with _attached(connection, source):
-            _skip_what_changed(driver, number)
+            # Exchanges that were added to the tape, or deleted from the source, after the plan was made.
+            missing = "SELECT no FROM source.exchanges WHERE id NOT IN (SELECT id FROM main.exchanges)"
+            driver.execute(f"DELETE FROM temp.numbered WHERE source = {number} AND was NOT IN ({missing})")
             driver.execute("DELETE FROM temp.families")
             driver.execute(_FAMILIES, (number,))
-            _copy_sessions(driver, number)
+            names = ", ".join(column.name for column in sessions.c if column.name != "no")
+            of_copies = "temp.numbered n JOIN source.exchanges e ON e.no = n.was"
+            used = f"SELECT e.session_no FROM {of_copies} WHERE n.source = {number}"
+            missing = f"uuid NOT IN (SELECT uuid FROM main.sessions) AND no IN ({used})"
+            driver.execute(f"INSERT INTO main.sessions ({names}) SELECT {names} FROM source.sessions WHERE {missing}")
             yield from _copy_exchanges(connection, number)
 
 
-def _skip_what_changed(driver: sqlite3.Connection, source: int) -> None:
-    """Leave out exchanges that were added to the tape, or deleted from the source, after the plan was made."""
-    missing = "SELECT no FROM source.exchanges WHERE id NOT IN (SELECT id FROM main.exchanges)"
-    driver.execute(f"DELETE FROM temp.numbered WHERE source = {source} AND was NOT IN ({missing})")
-
-
-def _copy_sessions(driver: sqlite3.Connection, source: int) -> None:
-    names = ", ".join(column.name for column in sessions.c if column.name != "no")
-    used = f"SELECT e.session_no FROM temp.numbered n JOIN source.exchanges e ON e.no = n.was WHERE n.source = {source}"
-    missing = f"uuid NOT IN (SELECT uuid FROM main.sessions) AND no IN ({used})"
-    driver.execute(f"INSERT INTO main.sessions ({names}) SELECT {names} FROM source.sessions WHERE {missing}")
-
-
 def _copy_exchanges(connection: Connection, source: int) -> Iterator[int]:
-    driver, last = file.driver_of(connection), 0
+    driver, previous = file.driver_of(connection), 0
     while True:
-        batch = f"FROM temp.numbered WHERE source = {source} AND no > {last} ORDER BY no LIMIT {_BATCH}"
+        batch = f"FROM temp.numbered WHERE source = {source} AND no > {previous} ORDER BY no LIMIT {_BATCH}"
         count, until = driver.execute(f"SELECT count(*), max(no) FROM (SELECT no {batch})").fetchone()
         if not count:
             return
-        copied = f"n.source = {source} AND n.no > {last} AND n.no <= {until}"
+        copied = f"n.source = {source} AND n.no > {previous} AND n.no <= {until}"
         with connection.begin():
             for table in (exchanges, uploads, *itertools.chain(*STREAMS), measures, request_versions):
                 driver.execute(_copying(table, copied))
-            driver.execute(_PARTS.format(copied=copied, has_it=_HAS_IT, last=last))
+            driver.execute(_PARTS.format(copied=copied, has_it=_HAS_IT, previous=previous))
             driver.execute(f"{_SETTLED} WHERE {copied}", (SYSTEM.wall_ns() // 1000,))
         yield count
-        last = until
+        previous = until
 
 
 def _copying(table: Table, batch: str) -> str:
