@@ -57,10 +57,10 @@ FRAMINGS: Final[dict[Framing, str]] = {
 """The ways in which a body is delimited."""
 
 CLOCKS: Final[dict[ClockName, str]] = {
-    "kernel": "when it came",
-    "loop": "when it was taken",
-    "imported": "another program's",
-    "none": "nobody knows when the body came: it has no reads",
+    "kernel": "when a read came to this machine",
+    "loop": "when wiretape took a read",
+    "imported": "what another program wrote down",
+    "none": "nobody knows when the body came",
 }
 """The sources of the timestamps of reads."""
 

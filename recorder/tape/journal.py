@@ -257,7 +257,10 @@ Frame = Relay | Session | Keep | Entry | Entries
 
 
 class Finished(msgspec.Struct, frozen=True):
-    """The facts and measures that the relay shows of an exchange, once it is stored and measured."""
+    """The facts and measures that the relay shows of an exchange, once it is stored and measured.
+
+    It holds no `Exchange`: the writer sends one of each exchange, and a line of the relay's needs no more.
+    """
 
     id: str
     method: str

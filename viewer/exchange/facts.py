@@ -13,7 +13,7 @@ from wiretape.recorder.decode.causes import Ending
 from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.decode.exchange import FLAGS, NOT_SHIPPED
 from wiretape.recorder.decode.values import compact
-from wiretape.recorder.facts import PROTOCOLS
+from wiretape.recorder.facts import CLOCKS, PROTOCOLS
 from wiretape.recorder.local_time import moment
 from wiretape.recorder.plurals import counted
 from wiretape.recorder.sanitize import clipped
@@ -138,7 +138,8 @@ def transport(row: DetailRow) -> Iterator[Fact]:
         yield Fact("connection", (*protocol, *reused))
     if row.clock is not None:
         late = () if row.clock_error_ms is None else (f"late by at most {ms(row.clock_error_ms)} ms",)
-        yield Fact("clock", (_CLOCKS.get(row.clock, line(row.clock)), *late))
+        meaning = f" ({CLOCKS[row.clock]})" if row.clock in CLOCKS else ""
+        yield Fact("clock", (f"{line(row.clock)}{meaning}", *late))
     if row.request_truncated:
         yield Fact("request", ("its body broke off: it was not sent to its end",))
 
@@ -301,12 +302,6 @@ def _after(row: ListRow) -> str:
     return f"after {number_of(row.bytes, 'byte')}" if row.bytes else "before anything of the answer came"
 
 
-_CLOCKS: Final = {
-    "kernel": "kernel (when a read came to this machine)",
-    "loop": "loop (when wiretape took a read)",
-    "imported": "imported (what another program wrote down)",
-    "none": "none (nobody knows when the body came)",
-}
 _AFTERWARDS: Final = {
     "end": "then the end",
     "client": "then the client closed the connection",

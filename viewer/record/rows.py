@@ -32,6 +32,7 @@ Headers = Sequence[Sequence[str]]
 class ListRow:
     """An exchange as a list shows it; a long text may be cut.
 
+    It holds no `Exchange`: a list has many, of a tape or of a server that has these columns only, in ms.
     `stored_ttft_ms` and `stored_ttfo_ms` are those of the tape, also where a list withholds them. `last_read_ms` is
     known for a running exchange. `stalls` are pairs of begin and end in ns since T0, none if they are not known.
     `recorder_pid` is the recording process, on request.
@@ -102,7 +103,7 @@ class ListRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetailRow(ListRow):
-    """All data of an exchange except its events, reads and bytes.
+    """All data of an exchange except its events, reads and bytes, made of the facts and derived values that are shown.
 
     `others` has the derived values without an attribute, by field name. Fields of `WORKED_OUT` are known on request.
     """
@@ -186,6 +187,7 @@ class ConversationRow:
 class TurnRow:
     """An exchange in the tree of its conversation, with the beginnings of its prompt and of its answer.
 
+    It holds no `Exchange`: a conversation may have thousands of turns, and one statement reads what their lines show.
     `newly_asked` is None for the first exchange, and where it equals its parent's. `sources` are the bytes of its
     request by source; none if they are unknown. `number` is its place among the session's exchanges, by their starts,
     and `results_of` are the tools whose results its request brings.

@@ -108,7 +108,7 @@ def _shown(name: str, value: Any) -> Any:
 
 
 _NOT_SUMMED: Final = ("exchanges_max", "ttft_p50_ns", "clock_step", "is_known")
-_SUMMED: Final = [one.name for one in fields(Account) if one.name not in _NOT_SUMMED]
+_SUMMED: Final = [field.name for field in fields(Account) if field.name not in _NOT_SUMMED]
 MEANINGS: Final = {
     "wall_ns": "first T0 → last end",
     **{f"{name}_ns": f"time in which {meaning}" for name, meaning in PARTS.items()},
@@ -128,31 +128,32 @@ def account(spans: Iterable[Span], limits: Thresholds = DEFAULT, *, clock_step: 
     """Return the account of a session's exchanges."""
     ordered = sorted(spans, key=attrgetter("start_ns"))
     totals, links = dict.fromkeys(PARTS, 0), _Links()
-    parallel_ns, most, last_ns = 0, 0, ordered[0].start_ns if ordered else 0
+    parallel_ns, most_open, last_ns = 0, 0, ordered[0].start_ns if ordered else 0
     for cluster, end_ns in _clusters(ordered):
         first = cluster[0]
         totals[links.reason(first)] += first.start_ns - last_ns
         for part, took_ns in _spent(cluster, limits):
             totals[part] += took_ns
         if len(cluster) > 1:
-            parallel_ns += sum(_end(one) - one.start_ns for one in cluster) - (end_ns - first.start_ns)
-        most = max(most, _most_open(cluster))
+            parallel_ns += sum(_end(span) - span.start_ns for span in cluster) - (end_ns - first.start_ns)
+        most_open = max(most_open, _most_open(cluster))
         last_ns = end_ns
         links.add(cluster)
-    turns = [one for one in ordered if one.is_generation and not (one.is_open or one.failed)]
-    waits = sorted(one.first_ns - one.start_ns for one in turns if one.first_ns is not None and not one.client_closed)
+    turns = [span for span in ordered if span.is_generation and not (span.is_open or span.failed)]
+    answered = (span for span in turns if not span.client_closed)
+    waits = sorted(span.first_ns - span.start_ns for span in answered if span.first_ns is not None)
     return Account(
         wall_ns=last_ns - ordered[0].start_ns if ordered else 0,
         **{f"{name}_ns": took_ns for name, took_ns in totals.items()},
         parallel_ns=parallel_ns,
-        exchanges=len({one.no for one in ordered}),
+        exchanges=len({span.no for span in ordered}),
         turns=len(turns),
-        failed=len({one.no for one in ordered if one.failed}),
-        open=len({one.no for one in ordered if one.is_open}),
-        exchanges_max=most,
+        failed=len({span.no for span in ordered if span.failed}),
+        open=len({span.no for span in ordered if span.is_open}),
+        exchanges_max=most_open,
         ttft_p50_ns=percentile(waits, 0.5) if waits else None,
         clock_step=clock_step,
-        is_known=all(one.is_timed for one in ordered),
+        is_known=all(span.is_timed for span in ordered),
     )
 
 
@@ -160,7 +161,7 @@ class _Links:
     """The links from an exchange to those before it, which explain a time without any."""
 
     def __init__(self) -> None:
-        self._known: dict[int, Span] = {}
+        self._spans: dict[int, Span] = {}
         """The last span of each exchange."""
         self._unanswered: set[int] = set()
 
@@ -168,29 +169,29 @@ class _Links:
         """Add spans in their order, and what their requests answer."""
         for span in spans:
             if not span.failed and span.answers_tool is not False:
-                self._unanswered.discard(self._answered(span))
-            self._known[span.no] = span
+                self._unanswered.discard(self._answered_exchange(span))
+            self._spans[span.no] = span
             if span.calls_tool and not (span.failed or span.client_closed):
                 self._unanswered.add(span.no)
 
-    def _answered(self, span: Span) -> int:
+    def _answered_exchange(self, span: Span) -> int:
         """Return the number of the exchange whose answer a request follows, behind all failed attempts."""
-        while (before := self._before(span)) is not None and before.failed:
-            span = before
-        return -1 if before is None else before.no
+        while (previous := self._predecessor(span)) is not None and previous.failed:
+            span = previous
+        return -1 if previous is None else previous.no
 
-    def _before(self, span: Span) -> Span | None:
-        return None if span.continues is None else self._known.get(span.continues)
+    def _predecessor(self, span: Span) -> Span | None:
+        return None if span.continues is None else self._spans.get(span.continues)
 
     def reason(self, following: Span) -> str:
         """Return the part of the time in which none was open, before this span."""
-        before = self._before(following)
-        if before is None:
+        previous = self._predecessor(following)
+        if previous is None:
             return "tools" if following.begins and self._unanswered else "idle"
-        if before.failed or (before.given_up and following.repeats):
+        if previous.failed or (previous.given_up and following.repeats):
             return "backoff"
-        calls_tool = following.answers_tool if before.calls_tool is None else before.calls_tool
-        awaits_tool = calls_tool and not (before.client_closed and following.answers_tool is False)
+        calls_tool = following.answers_tool if previous.calls_tool is None else previous.calls_tool
+        awaits_tool = calls_tool and not (previous.client_closed and following.answers_tool is False)
         return "tools" if awaits_tool else "idle"
 
 
@@ -205,8 +206,8 @@ def _clusters(ordered: Iterable[Span]) -> Iterator[tuple[list[Span], int]]:
         if cluster and span.start_ns >= end_ns:
             yield cluster, end_ns
             cluster = []
-        own_ns = _end(span)
-        end_ns = own_ns if not cluster or own_ns > end_ns else end_ns
+        span_end_ns = _end(span)
+        end_ns = span_end_ns if not cluster or span_end_ns > end_ns else end_ns
         cluster.append(span)
     if cluster:
         yield cluster, end_ns
@@ -218,12 +219,12 @@ def _spent(cluster: Sequence[Span], limits: Thresholds) -> Iterator[tuple[str, i
         for part, start_ns, end_ns in phases(cluster[0], limits):
             yield part, end_ns - start_ns
         return
-    each = [phase for span in cluster for phase in phases(span, limits)]
-    changes = [(start_ns, part, 1) for part, start_ns, _ in each] + [(end_ns, part, -1) for part, _, end_ns in each]
+    times = [phase for span in cluster for phase in phases(span, limits)]
+    changes = [(start_ns, part, 1) for part, start_ns, _ in times] + [(end_ns, part, -1) for part, _, end_ns in times]
     running, last_ns = dict.fromkeys(PARTS, 0), 0
     for at_ns, part, change in sorted(changes):
-        if at_ns > last_ns and (now := next((name for name, count in running.items() if count), None)):
-            yield now, at_ns - last_ns
+        if at_ns > last_ns and (open_part := next((name for name, count in running.items() if count), None)):
+            yield open_part, at_ns - last_ns
         last_ns = at_ns
         running[part] += change
 
@@ -231,30 +232,30 @@ def _spent(cluster: Sequence[Span], limits: Thresholds) -> Iterator[tuple[str, i
 def phases(span: Span, limits: Thresholds) -> Iterator[tuple[str, int, int]]:
     """Yield the parts of a span's own time, with their starts and ends, in order even if its times are not."""
     start_ns, end_ns, first_ns, last_ns = span.start_ns, _end(span), span.first_ns, span.last_ns
-    before, after = ("failed", "failed") if span.failed else ("waiting", "closing")
+    earlier_part, later_part = ("failed", "failed") if span.failed else ("waiting", "closing")
     if first_ns is None:
-        yield before, start_ns, end_ns
+        yield earlier_part, start_ns, end_ns
         return
     first_ns = start_ns if first_ns < start_ns else end_ns if first_ns > end_ns else first_ns
     last_ns = first_ns if last_ns is None or last_ns < first_ns else end_ns if last_ns > end_ns else last_ns
-    yield before, start_ns, first_ns
+    yield earlier_part, start_ns, first_ns
     stalls, at_ns = span.stalls, first_ns
     if span.is_open:
         stalls = [*stalls, (last_ns, end_ns)] if limits.is_stall(end_ns - last_ns) else stalls
         last_ns = end_ns
     for stall in stalls:
         from_ns, to_ns = (min(max(at_ns, place), end_ns) for place in stall)
-        yield from _around(last_ns, after, at_ns, from_ns)
+        yield from _around(last_ns, later_part, at_ns, from_ns)
         yield "stalled", from_ns, to_ns
         at_ns = to_ns
-    yield from _around(last_ns, after, at_ns, end_ns)
+    yield from _around(last_ns, later_part, at_ns, end_ns)
 
 
-def _around(last_ns: int, after: str, from_ns: int, to_ns: int) -> Iterator[tuple[str, int, int]]:
+def _around(last_ns: int, later_part: str, from_ns: int, to_ns: int) -> Iterator[tuple[str, int, int]]:
     """Yield the parts of a time without a stall: up to the last output, and behind it."""
     border_ns = min(max(last_ns, from_ns), to_ns)
     yield "streaming", from_ns, border_ns
-    yield after, border_ns, to_ns
+    yield later_part, border_ns, to_ns
 
 
 def _most_open(ordered: Sequence[Span]) -> int:

@@ -45,24 +45,24 @@ def placed(starts: Iterable[Started]) -> tuple[list[int], bool]:
     They come in the order of their numbers.
     """
     origins, places, at_ns, is_stepped = dict[str, int](), list[int](), 0, False
-    before: Started | None = None
+    previous: Started | None = None
     for start in starts:
         boot, boot_ns = start.boot, start.boot_ns
         if boot is not None and boot_ns is not None and boot in origins:
             at_ns = origins[boot] + boot_ns
         else:
-            gap_ns = 0 if before is None else _gap(before.started_at, start.started_at)
+            gap_ns = 0 if previous is None else _gap(previous.started_at, start.started_at)
             is_back = gap_ns < -_REORDERED_NS and not start.is_imported
             is_stepped |= is_back
             at_ns += 0 if is_back else gap_ns
             if boot is not None and boot_ns is not None:
                 origins[boot] = at_ns - boot_ns
         places.append(at_ns)
-        before = start
+        previous = start
     return places, is_stepped
 
 
-def _gap(before: str, after: str) -> int:
+def _gap(earlier: str, later: str) -> int:
     """Return the time between two wall times; 0 where one is damaged."""
-    start_ns, end_ns = wall_ns(before), wall_ns(after)
+    start_ns, end_ns = wall_ns(earlier), wall_ns(later)
     return 0 if start_ns is None or end_ns is None else end_ns - start_ns

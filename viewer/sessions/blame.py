@@ -67,20 +67,20 @@ def blame(
     """Return the party of an exchange's ending, of its longest stall or of its burst."""
     party, reason = _of_ending(outcome, detail)
     stall = longest_stall(verdicts)
-    last = next((one for one in verdicts if one.until == "cut"), None)
-    if outcome == "client_closed" and last is not None and last.who != "client":
-        party, reason = _PARTY[last.who], "the client left during a silence"
+    silent_end = next((verdict for verdict in verdicts if verdict.until == "cut"), None)
+    if outcome == "client_closed" and silent_end is not None and silent_end.who != "client":
+        party, reason = _PARTY[silent_end.who], "the client left during a silence"
     if party == "none" and verdicts:
         party = _PARTY[(stall or verdicts[0]).who]
     untimed = timed.exchange.untimed
     if party == "none" and untimed is not None:
         party = "unclear"
-    told = [*filter(None, (reason,)), *map(sentence, longest(verdicts))]
+    evidence = [*filter(None, (reason,)), *map(sentence, longest(verdicts))]
     if untimed is not None:
-        told.append(f"timing unknown: {FLAGS[untimed]}")
+        evidence.append(f"timing unknown: {FLAGS[untimed]}")
     elif not verdicts:
-        told.append(wording.nothing(limits))
-    return Blame(party, (*told, *_handed_on(timed.slowness())))
+        evidence.append(wording.nothing(limits))
+    return Blame(party, (*evidence, *_handed_on(timed.slowness())))
 
 
 def _of_ending(outcome: Standing, detail: str | None) -> tuple[Party, str]:
@@ -91,8 +91,9 @@ def _of_ending(outcome: Standing, detail: str | None) -> tuple[Party, str]:
 
 def longest(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Return the burst, and the longest stalls in their order."""
-    ranked = sorted((one for one in verdicts if one.kind == "stall"), key=lambda one: -one.lasted_ns)[:MOST_STALLS]
-    return [one for one in verdicts if one.kind == "burst" or one in ranked]
+    stalls = [verdict for verdict in verdicts if verdict.kind == "stall"]
+    ranked = sorted(stalls, key=lambda stall: -stall.lasted_ns)[:MOST_STALLS]
+    return [verdict for verdict in verdicts if verdict.kind == "burst" or verdict in ranked]
 
 
 def sentence(verdict: Verdict) -> str:

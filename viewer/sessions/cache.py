@@ -121,117 +121,121 @@ def least_tokens(model: str | None) -> int:
     return next((tokens for pattern, tokens in LEAST if pattern.search((model or "").lower())), LEAST_TOKENS)
 
 
-def figures(session: Iterable[Prompted], followed: Mapping[int, Tie] | None = None) -> dict[int, CacheFigures]:
+def figures(session: Iterable[Prompted], known_ties: Mapping[int, Tie] | None = None) -> dict[int, CacheFigures]:
     """Return the figures of each generation of one session that ended in success, by its number.
 
-    `followed` are the ties of all its generations, if they are known already.
+    `known_ties` are the ties of all its generations, if they are known already.
     """
-    each = list(session)
-    followed = followed or ties(one.generation for one in each)
-    before: dict[int, Prompted] = {}
+    prompts = list(session)
+    known_ties = known_ties or ties(prompt.generation for prompt in prompts)
+    by_no: dict[int, Prompted] = {}
     heads: dict[bytes, int] = {}
-    found: dict[int, CacheFigures] = {}
-    for one in each:
-        no, head = one.generation.no, one.prefix.head if one.prefix else b""
-        if one.succeeded:
-            tie = followed[no]
-            idle_ns = max(one.start_ns - heads[head], 0) if head in heads else None
-            found[no] = _figures(one, tie, None if tie.predecessor is None else before.get(tie.predecessor), idle_ns)
-        before[no] = one
-        if head and not one.generation.failed:
-            heads[head] = one.start_ns
-    return found
+    results: dict[int, CacheFigures] = {}
+    for prompt in prompts:
+        no, head = prompt.generation.no, prompt.prefix.head if prompt.prefix else b""
+        if prompt.succeeded:
+            tie = known_ties[no]
+            idle_ns = max(prompt.start_ns - heads[head], 0) if head in heads else None
+            previous = None if tie.predecessor is None else by_no.get(tie.predecessor)
+            results[no] = _figures(prompt, tie, previous, idle_ns)
+        by_no[no] = prompt
+        if head and not prompt.generation.failed:
+            heads[head] = prompt.start_ns
+    return results
 
 
-def _figures(one: Prompted, tie: Tie, before: Prompted | None, idle_ns: int | None) -> CacheFigures:
-    if one.prefix is None or not tie.is_known or (before is not None and before.prefix is None):
+def _figures(prompt: Prompted, tie: Tie, previous: Prompted | None, idle_ns: int | None) -> CacheFigures:
+    if prompt.prefix is None or not tie.is_known or (previous is not None and previous.prefix is None):
         return CacheFigures("unknown")
-    is_reported = one.cached is not None or one.provider not in _REPORTING
-    if before is None or before.prefix is None:
+    is_reported = prompt.cached is not None or prompt.provider not in _REPORTING
+    if previous is None or previous.prefix is None:
         return CacheFigures("first" if is_reported else "unreported", idle_ns=idle_ns)
-    is_named = one.generation.named is not None
-    broken = first_difference(before.prefix, one.prefix, is_named=is_named, drops_attribution=one.drops_attribution)
-    verdict = _judged(one, before, idle_ns, is_broken=broken is not None) if is_reported else "unreported"
+    is_named = prompt.generation.named is not None
+    broken = first_difference(
+        previous.prefix, prompt.prefix, is_named=is_named, drops_attribution=prompt.drops_attribution
+    )
+    verdict = _judged(prompt, previous, idle_ns, is_broken=broken is not None) if is_reported else "unreported"
     return CacheFigures(
         verdict,
         broken.place if broken else None,
-        before.input,
+        previous.input,
         idle_ns,
-        _common_tokens(before, broken, is_named=is_named or before.generation.named is not None),
+        _common_tokens(previous, broken, is_named=is_named or previous.generation.named is not None),
         UNATTRIBUTED if broken and broken.is_attribution and verdict != "hit" else None,
     )
 
 
-def _judged(one: Prompted, before: Prompted, idle_ns: int | None, *, is_broken: bool) -> "CacheVerdict":
+def _judged(prompt: Prompted, previous: Prompted, idle_ns: int | None, *, is_broken: bool) -> "CacheVerdict":
     """Return the verdict for a prompt with a predecessor: the provider's report decides before the bytes."""
-    cached = 0 if one.cached is None and one.provider == "gemini" else one.cached  # Gemini leaves out a count of 0
-    if cached and before.input is not None:
-        return "hit" if cached >= _ENOUGH * before.input else "partial"
+    # Gemini leaves out a count of 0.
+    cached = 0 if prompt.cached is None and prompt.provider == "gemini" else prompt.cached
+    if cached and previous.input is not None:
+        return "hit" if cached >= _ENOUGH * previous.input else "partial"
     if not cached and is_broken:
         return "prefix_changed"
     if cached is None:
         return "unreported"
-    if before.input is None:
+    if previous.input is None:
         return "unknown"
-    return _unread(one, before, before.input, idle_ns)
+    return _unread(prompt, previous, previous.input, idle_ns)
 
 
-def _unread(one: Prompted, before: Prompted, expected: int, idle_ns: int | None) -> "CacheVerdict":
+def _unread(prompt: Prompted, previous: Prompted, expected: int, idle_ns: int | None) -> "CacheVerdict":
     """Return the verdict for a prompt that begins with its predecessor's and was in no cache."""
-    if expected < least_tokens(one.model):
+    if expected < least_tokens(prompt.model):
         return "too_short"
-    marked = [asked.prefix.is_marked for asked in (before, one) if asked.prefix]
-    if one.provider == "anthropic" and not any(marked):
+    marked = [sent.prefix.is_marked for sent in (previous, prompt) if sent.prefix]
+    if prompt.provider == "anthropic" and not any(marked):
         return "unmarked"
-    asked_s = [asked.prefix.ttl_s for asked in (before, one) if asked.prefix and asked.prefix.ttl_s is not None]
-    ttl_s = asked_s[0] if asked_s else TTL_S.get(one.provider)
-    if ttl_s is not None and one.provider in TTL_S and idle_ns is not None and idle_ns > ttl_s * 1_000_000_000:
+    asked_s = [sent.prefix.ttl_s for sent in (previous, prompt) if sent.prefix and sent.prefix.ttl_s is not None]
+    ttl_s = asked_s[0] if asked_s else TTL_S.get(prompt.provider)
+    if ttl_s is not None and prompt.provider in TTL_S and idle_ns is not None and idle_ns > ttl_s * 1_000_000_000:
         return "expired"
     return "provider"
 
 
-def _common_tokens(before: Prompted, broken: Break | None, *, is_named: bool) -> int | None:
-    if before.input is None or before.prefix is None or broken is None:
-        return before.input
+def _common_tokens(previous: Prompted, broken: Break | None, *, is_named: bool) -> int | None:
+    if previous.input is None or previous.prefix is None or broken is None:
+        return previous.input
     if is_named:  # the request has only a part of its prompt: the bytes of the others are unknown
         return None
-    sizes = before.prefix.lengths()
+    sizes = previous.prefix.lengths()
     total = sum(sizes)
-    return round(before.input * sum(sizes[: broken.equal]) / total) if total else None
+    return round(previous.input * sum(sizes[: broken.equal]) / total) if total else None
 
 
 def first_difference(
-    before: "Prefix", after: "Prefix", *, is_named: bool = False, drops_attribution: bool = False
+    earlier: "Prefix", later: "Prefix", *, is_named: bool = False, drops_attribution: bool = False
 ) -> Break | None:
     """Return the first place where a prompt differs from one that it should begin with; None if it begins so.
 
     `is_named`: the messages of the earlier one stand in front of the later one's on the server; compared is the
     remainder. `drops_attribution`: blocks of attribution in front of the messages are not compared.
     """
-    heads = [_heads(prefix, drops_attribution=drops_attribution) for prefix in (before, after)]
-    if heads[0] == heads[1] and not is_named and after.digests.startswith(before.digests):
+    heads = [_heads(prefix, drops_attribution=drops_attribution) for prefix in (earlier, later)]
+    if heads[0] == heads[1] and not is_named and later.digests.startswith(earlier.digests):
         return None
     equal = 0
     for key in _merged([*heads[0]], [*heads[1]]):
         sides = [side.get(key, _NO_ITEMS) for side in heads]
-        same = common(*(side.digests for side in sides))
-        if len(sides[0].digests) != len(sides[1].digests) or _WIDTH * same < len(sides[0].digests):
-            differing = [side for side in sides if same < len(side.items)]
+        count = common(*(side.digests for side in sides))
+        if len(sides[0].digests) != len(sides[1].digests) or _WIDTH * count < len(sides[0].digests):
+            differing = [side for side in sides if count < len(side.items)]
             is_list = any(side.is_list and side.items for side in sides)
             return Break(
-                f"{key}[{differing[-1].items[same]}]" if is_list else key,
-                equal + (sides[0].items[same] if same < len(sides[0].items) else sides[0].size),
-                any(side.items[same] in side.attribution for side in differing),
+                f"{key}[{differing[-1].items[count]}]" if is_list else key,
+                equal + (sides[0].items[count] if count < len(sides[0].items) else sides[0].size),
+                any(side.items[count] in side.attribution for side in differing),
             )
         equal += sides[0].size
     if is_named:
         return None
-    messages = [one.digests[_WIDTH * one.first :] for one in (before, after)]
-    same = common(*messages)
-    if _WIDTH * same == len(messages[0]):
+    messages = [prefix.digests[_WIDTH * prefix.first :] for prefix in (earlier, later)]
+    count = common(*messages)
+    if _WIDTH * count == len(messages[0]):
         return None
-    place = _place(after, same) or _place(before, same) or "messages"
-    return Break(place, equal + same, any(one.first + same in one.attribution for one in (before, after)))
+    place = _place(later, count) or _place(earlier, count) or "messages"
+    return Break(place, equal + count, any(prefix.first + count in prefix.attribution for prefix in (earlier, later)))
 
 
 class _Items(NamedTuple):
@@ -269,12 +273,12 @@ def _heads(prefix: "Prefix", *, drops_attribution: bool) -> dict[str, _Items]:
     return heads
 
 
-def _merged(before: list[str], after: list[str]) -> list[str]:
+def _merged(earlier: list[str], later: list[str]) -> list[str]:
     """Return the keys of two prompts in their order."""
-    merged = list(after)
-    for at, key in enumerate(before):
+    merged = list(later)
+    for at, key in enumerate(earlier):
         if key not in merged:
-            merged.insert(merged.index(before[at - 1]) + 1 if at else 0, key)
+            merged.insert(merged.index(earlier[at - 1]) + 1 if at else 0, key)
     return merged
 
 

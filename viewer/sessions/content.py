@@ -31,16 +31,15 @@ class SentContext:
     brought: Sequence[BroughtBy] = ()
 
 
-def table(found: SentContext) -> list[TableRow]:
+def table(sent: SentContext) -> list[TableRow]:
     """Return the largest parts as rows of `FIELDS`, the others as one."""
-    rest = found.context.parts[_MOST:]
+    rest = sent.context.parts[_MOST:]
     rows = [
-        _row(part.source, part.name, part.size, found.context, is_new=part.is_new)
-        for part in found.context.parts[:_MOST]
+        _row(part.source, part.name, part.size, sent.context, is_new=part.is_new) for part in sent.context.parts[:_MOST]
     ]
     if rest:
         size, is_new = sum(part.size for part in rest), any(part.is_new for part in rest)
-        rows.append(_row("all others", f"{len(rest)} parts", size, found.context, is_new=is_new))
+        rows.append(_row("all others", f"{len(rest)} parts", size, sent.context, is_new=is_new))
     return rows
 
 
@@ -50,18 +49,18 @@ def _row(source: str, name: str | None, size: int, context: Context, *, is_new: 
     return dict(zip(FIELDS, (source, name or "", f"{size:,}", share, new), strict=True))
 
 
-def head(found: SentContext) -> Iterator[Line]:
+def head(sent: SentContext) -> Iterator[Line]:
     """Yield the length of the request, and how to read the shares."""
-    context, tokens = found.context, found.row.others.get("input_tokens")
+    context, tokens = sent.context, sent.row.others.get("input_tokens")
     new = "unknown how many are new" if context.new_size is None else f"{context.new_size:,} new"
     yield [(f"{context.size:,} bytes, {new} since its predecessor", "strong")]
     known = "" if tokens is None else f" {tokens:,}"
     yield [(f"shares are of the bytes: estimates of shares of the{known} input tokens", "muted")]
 
 
-def largest_results(found: SentContext) -> Iterator[Line]:
+def largest_results(sent: SentContext) -> Iterator[Line]:
     """Yield the largest results of tools in few words each, behind a title."""
-    for number, (result, by) in enumerate(zip(found.context.results, found.brought, strict=False)):
+    for number, (result, by) in enumerate(zip(sent.context.results, sent.brought, strict=False)):
         title: Line = [] if number else [("largest tool results: ", "muted")]
         yield [
             *title,
@@ -70,12 +69,12 @@ def largest_results(found: SentContext) -> Iterator[Line]:
         ]
 
 
-def results(found: SentContext) -> Iterator[Line]:
+def results(sent: SentContext) -> Iterator[Line]:
     """Yield the largest results of tools, and the turn that brought each into the dialogue."""
-    if found.brought:
+    if sent.brought:
         yield []
         yield [("largest tool results", "strong")]
-    for result, by in zip(found.context.results, found.brought, strict=False):
+    for result, by in zip(sent.context.results, sent.brought, strict=False):
         name = line(result.name) if result.name else "of an unknown call"
         turn = "" if by.turn is None else f"turn {by.turn}, "
         yield [(f"{result.size:>12,} bytes  {name}  ", "plain"), (f"{result.place}, from {turn}{line(by.id)}", "muted")]

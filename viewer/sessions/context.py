@@ -46,42 +46,42 @@ class Context:
     """The results of tools, the largest first."""
 
 
-def context(own: Elements, before: Elements | None, *, is_known: bool = True) -> Context:
+def context(sent: Elements, previous: Elements | None, *, is_known: bool = True) -> Context:
     """Return the content of a request, compared with that of its predecessor, if it has one.
 
     Without `is_known` the predecessor is unknown, and so are the new bytes. Bytes of `other` are never new.
     """
-    had = Counter(one.digest for one in before.elements) if before else Counter[bytes]()
-    fresh = {id(one) for one in own.elements if not _taken(had, one.digest)}
-    sizes, new = Counter[tuple[str, str | None]](), Counter[tuple[str, str | None]]()
-    for element, share in own.parts():
+    earlier_digests = Counter(element.digest for element in previous.elements) if previous else Counter[bytes]()
+    new_elements = {id(element) for element in sent.elements if not _taken(earlier_digests, element.digest)}
+    sizes, new_sizes = Counter[tuple[str, str | None]](), Counter[tuple[str, str | None]]()
+    for element, share in sent.parts():
         key = share.source, share.name
         sizes[key] += share.size
-        if id(element) in fresh and share.source != "other":
-            new[key] += share.size
+        if id(element) in new_elements and share.source != "other":
+            new_sizes[key] += share.size
     ranked = sorted(sizes.items(), key=lambda item: -item[1])
-    parts = tuple(ContextPart(*key, size, new[key] > 0 if is_known else None) for key, size in ranked if size)
-    return Context(own.size, sum(new.values()) if is_known else None, parts, (*_results(own),))
+    parts = tuple(ContextPart(*key, size, new_sizes[key] > 0 if is_known else None) for key, size in ranked if size)
+    return Context(sent.size, sum(new_sizes.values()) if is_known else None, parts, (*_results(sent),))
 
 
-def record(found: Context) -> JsonObject:
-    return {"bytes": found.size, "new_bytes": found.new_size, "parts": [*map(part, found.parts)]}
+def record(context: Context) -> JsonObject:
+    return {"bytes": context.size, "new_bytes": context.new_size, "parts": [*map(part, context.parts)]}
 
 
-def part(one: ContextPart) -> JsonObject:
-    return dict(zip(FIELDS, (one.source, one.name, one.size, one.is_new), strict=True))
+def part(item: ContextPart) -> JsonObject:
+    return dict(zip(FIELDS, (item.source, item.name, item.size, item.is_new), strict=True))
 
 
-def _taken(had: Counter[bytes], digest: bytes) -> bool:
-    had[digest] -= 1
-    return had[digest] >= 0
+def _taken(earlier_digests: Counter[bytes], digest: bytes) -> bool:
+    earlier_digests[digest] -= 1
+    return earlier_digests[digest] >= 0
 
 
-def _results(own: Elements) -> Iterator[ToolResult]:
-    found = [
-        ToolResult(share.name, one.place, one.digest, share.size)
-        for one in own.elements
-        for share in one.shares
+def _results(sent: Elements) -> Iterator[ToolResult]:
+    results = [
+        ToolResult(share.name, element.place, element.digest, share.size)
+        for element in sent.elements
+        for share in element.shares
         if share.source == "tool_results"
     ]
-    return iter(sorted(found, key=lambda result: -result.size))
+    return iter(sorted(results, key=lambda result: -result.size))

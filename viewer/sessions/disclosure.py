@@ -71,8 +71,8 @@ class Disclosure:
 
     def word(self, text: object) -> str | None:
         """Return a name as it may stand in a sentence, where a tracker looks for references; None if it is no word."""
-        found = self.name(text)
-        return found if found and _WORD.fullmatch(found) and not _COMMIT.fullmatch(found) else None
+        name = self.name(text)
+        return name if name and _WORD.fullmatch(name) and not _COMMIT.fullmatch(name) else None
 
     def text(self, text: str, most: int) -> str:
         """Return the beginning of a text that its user wants to show, without keys and private words."""
@@ -87,19 +87,19 @@ class Disclosure:
         text = user_agent[:_READ]
         while text != (text := _COMMENT.sub(" ", text)):
             pass
-        before = ""
+        language_name = ""
         for token in text.partition("(")[0].split():
             if product := _PRODUCT.match(token):
-                found = f"{product[1]}/{product[2]}"
-            elif before and (version := _ALONE.match(token)):  # as in "OpenAI/Python 1.70.0"
-                found = f"{before} {version[1]}"
+                named_product = f"{product[1]}/{product[2]}"
+            elif language_name and (version := _ALONE.match(token)):  # as in "OpenAI/Python 1.70.0"
+                named_product = f"{language_name} {version[1]}"
             else:
                 language = _LANGUAGE.fullmatch(token)
-                before = language[1] if language else ""
+                language_name = language[1] if language else ""
                 continue
-            before = ""
-            if not (shows_secret(found) or self._private.search(found)):
-                yield found
+            language_name = ""
+            if not (shows_secret(named_product) or self._private.search(named_product)):
+                yield named_product
 
     def upstream(self, url: object) -> str:
         """Return the host of a known provider, without the part that names an account; else `LOCAL` or `OTHER`."""
@@ -112,9 +112,9 @@ class Disclosure:
         if api is None or len(host) > LONGEST or not host.isascii() or self._private.search(host):
             return OTHER
         patterns = [one for one in api.hosts if fnmatchcase(host, one) and one.count(".") == host.count(".")]
-        first, _, rest = host.partition(".")
-        names_account = all(one.startswith("*.") for one in patterns) and _REGION.fullmatch(first) is None
-        return f"*.{rest}" if names_account else host
+        account, _, domain = host.partition(".")
+        names_account = all(one.startswith("*.") for one in patterns) and _REGION.fullmatch(account) is None
+        return f"*.{domain}" if names_account else host
 
 
 def _host(url: object) -> str | None:

@@ -72,56 +72,55 @@ class SessionSpans(NamedTuple):
 def spans(exchanges: Sequence[SessionExchange], limits: Thresholds = DEFAULT) -> SessionSpans:
     """Return the spans of a session's exchanges, which come in the order of their numbers, in that of their starts."""
     starts, is_stepped = placed(exchanges)
-    made, asked = list[Span](), dict[str, SessionExchange]()
-    for start_ns, one in sorted(zip(starts, exchanges, strict=True), key=itemgetter(0)):
-        earlier = None if one.request is None else asked.get(one.request)
+    spans_made, by_request = list[Span](), dict[str, SessionExchange]()
+    for start_ns, exchange in sorted(zip(starts, exchanges, strict=True), key=itemgetter(0)):
+        earlier = None if exchange.request is None else by_request.get(exchange.request)
         repeated = earlier if earlier is not None and (earlier.failed or earlier.given_up) else None
-        continues = one.continued if repeated is None else repeated.no
-        if one.request is not None:
-            asked[one.request] = one
-        if one.turn_spans:
-            made += _turns(one, start_ns, continues, limits)
+        continues = exchange.continued if repeated is None else repeated.no
+        if exchange.request is not None:
+            by_request[exchange.request] = exchange
+        if exchange.turn_spans:
+            spans_made += _turns(exchange, start_ns, continues, limits)
         else:
-            made.append(_span(one, start_ns, continues, limits)._replace(repeats=repeated is not None))
-    return SessionSpans(made, is_stepped)
+            spans_made.append(_span(exchange, start_ns, continues, limits)._replace(repeats=repeated is not None))
+    return SessionSpans(spans_made, is_stepped)
 
 
 def account_of(exchanges: Sequence[SessionExchange], limits: Thresholds = DEFAULT) -> Account:
     """Return the account of a session's exchanges, which come in the order of their numbers."""
-    found, is_stepped = spans(exchanges, limits)
-    return account(found, limits, clock_step=is_stepped)
+    session_spans, is_stepped = spans(exchanges, limits)
+    return account(session_spans, limits, clock_step=is_stepped)
 
 
-def own_time(one: SessionExchange, limits: Thresholds = DEFAULT) -> dict[str, int]:
+def own_time(exchange: SessionExchange, limits: Thresholds = DEFAULT) -> dict[str, int]:
     """Return the time of an exchange by part, in ns, as if no other were open; of a WebSocket, that of its turns.
 
     It has no parts if they are unknown.
     """
-    if one.clock == "none":
+    if exchange.clock == "none":
         return {}
-    turns = [*by_turn(spans([one], limits).spans, limits)]
+    turns = [*by_turn(spans([exchange], limits).spans, limits)]
     return {part: sum(turn.parts[part] for turn in turns) for part in OWN_PARTS}
 
 
 def before_each(exchanges: Sequence[SessionExchange]) -> dict[int, tuple[str, int]]:
     """Return the part and length of the time before exchanges in which none of their session was open, if any."""
-    found: dict[int, tuple[str, int]] = {}
+    pauses: dict[int, tuple[str, int]] = {}
     for turn in by_turn(spans(exchanges).spans):
-        found.setdefault(turn.span.no, (turn.before, turn.before_ns))
-    return {no: before for no, before in found.items() if before[1]}
+        pauses.setdefault(turn.span.no, (turn.before, turn.before_ns))
+    return {no: pause for no, pause in pauses.items() if pause[1]}
 
 
-def _span(one: SessionExchange, start_ns: int, continues: int | None, limits: Thresholds) -> Span:
-    took_ns, first_ns, last_ns = one.duration_ns, one.ttft_ns, one.latency_ns
+def _span(exchange: SessionExchange, start_ns: int, continues: int | None, limits: Thresholds) -> Span:
+    took_ns, first_ns, last_ns = exchange.duration_ns, exchange.ttft_ns, exchange.latency_ns
     if took_ns is None:
-        took_ns = one.end_ns if one.end_ns is not None else last_ns or 0
+        took_ns = exchange.end_ns if exchange.end_ns is not None else last_ns or 0
     # Without output its time is that of waiting, or of failing.
-    stalls = (
-        [] if first_ns is None else [(start_ns + from_ns, start_ns + to_ns) for from_ns, to_ns in _stalls(one, limits)]
-    )
-    is_generation, outcome = is_covered(one.operation), one.outcome
+    silences = () if first_ns is None else _stalls(exchange, limits)
+    stalls = [(start_ns + from_ns, start_ns + to_ns) for from_ns, to_ns in silences]
+    is_generation, outcome = is_covered(exchange.operation), exchange.outcome
     return Span(
-        one.no,
+        exchange.no,
         start_ns,
         start_ns + took_ns,
         None if first_ns is None else start_ns + first_ns,
@@ -131,58 +130,59 @@ def _span(one: SessionExchange, start_ns: int, continues: int | None, limits: Th
         outcome == "open",
         outcome in _FAILURES,
         outcome == "client_closed",
-        None if one.calls_tool is None else bool(one.calls_tool),
-        one.answers_tools,
+        None if exchange.calls_tool is None else bool(exchange.calls_tool),
+        exchange.answers_tools,
         continues,
-        is_generation and continues is None and not one.follows_answer,
-        given_up=bool(one.given_up),
-        is_timed=one.clock != "none",
+        is_generation and continues is None and not exchange.follows_answer,
+        given_up=bool(exchange.given_up),
+        is_timed=exchange.clock != "none",
     )
 
 
-def _stalls(one: SessionExchange, limits: Thresholds) -> Iterator[Silence]:
-    gaps = _numbers(one.gaps or b"")
-    return stalls_among(gaps, one.ttft_ns, one.latency_ns, one.last_silence_ns, _tools(one), limits)
+def _stalls(exchange: SessionExchange, limits: Thresholds) -> Iterator[Silence]:
+    gaps = _numbers(exchange.gaps or b"")
+    return stalls_among(gaps, exchange.ttft_ns, exchange.latency_ns, exchange.last_silence_ns, _tools(exchange), limits)
 
 
-def stalls_of(one: SessionExchange) -> list[Silence]:
+def stalls_of(exchange: SessionExchange) -> list[Silence]:
     """Return the stalls of an exchange, in ns since T0; over a WebSocket, those of its turns that had output."""
-    if one.turn_spans:
-        return [stall for turn in _turns(one, 0, None, DEFAULT) for stall in turn.stalls]
-    return [*_stalls(one, DEFAULT)]
+    if exchange.turn_spans:
+        return [stall for turn in _turns(exchange, 0, None, DEFAULT) for stall in turn.stalls]
+    return [*_stalls(exchange, DEFAULT)]
 
 
-def _tools(one: SessionExchange) -> list[Silence]:
-    return [(from_ns, to_ns) for from_ns, to_ns in one.tool_spans or ()]
+def _tools(exchange: SessionExchange) -> list[Silence]:
+    return [(from_ns, to_ns) for from_ns, to_ns in exchange.tool_spans or ()]
 
 
-def _turns(one: SessionExchange, start_ns: int, continues: int | None, limits: Thresholds) -> Iterator[Span]:
+def _turns(exchange: SessionExchange, start_ns: int, continues: int | None, limits: Thresholds) -> Iterator[Span]:
     """Yield the responses over a WebSocket: its last one ends as the exchange does."""
-    gaps, tools = iter(_numbers(one.gaps or b"")), _tools(one)
-    turns = one.turn_spans or ()
+    gaps, tools = iter(_numbers(exchange.gaps or b"")), _tools(exchange)
+    turns = exchange.turn_spans or ()
     for number, (asked_ns, first_ns, last_ns, end_ns, outputs, calls, answers) in enumerate(turns):
         is_last = number == len(turns) - 1
-        known = [at_ns for at_ns in (end_ns, one.end_ns if is_last else None, last_ns, asked_ns) if at_ns is not None]
-        own = list(islice(gaps, max((outputs or 0) - 1, 0)))
-        is_lasting = end_ns is not None or (is_last and one.last_silence_ns is not None)
-        silence_ns = known[0] - last_ns if is_lasting and last_ns is not None else None
-        stalls = stalls_among(own, first_ns, last_ns, silence_ns, tools, limits)
+        known_ns = (end_ns, exchange.end_ns if is_last else None, last_ns, asked_ns)
+        ends = [at_ns for at_ns in known_ns if at_ns is not None]
+        turn_gaps = list(islice(gaps, max((outputs or 0) - 1, 0)))
+        is_lasting = end_ns is not None or (is_last and exchange.last_silence_ns is not None)
+        silence_ns = ends[0] - last_ns if is_lasting and last_ns is not None else None
+        stalls = stalls_among(turn_gaps, first_ns, last_ns, silence_ns, tools, limits)
         yield Span(
-            one.no,
+            exchange.no,
             start_ns + (asked_ns or 0),
-            start_ns + known[0],
+            start_ns + ends[0],
             None if first_ns is None else start_ns + first_ns,
             None if last_ns is None else start_ns + last_ns,
             () if first_ns is None else [(start_ns + from_ns, start_ns + to_ns) for from_ns, to_ns in stalls],
-            is_open=one.outcome == "open" and is_last and end_ns is None,
-            failed=is_last and one.failed,
-            client_closed=is_last and one.outcome == "client_closed",
+            is_open=exchange.outcome == "open" and is_last and end_ns is None,
+            failed=is_last and exchange.failed,
+            client_closed=is_last and exchange.outcome == "client_closed",
             calls_tool=bool(calls),
             answers_tool=bool(answers),
-            continues=one.no if number else continues,
-            begins=not number and continues is None and not one.follows_answer,
-            given_up=is_last and bool(one.given_up),
-            is_timed=one.clock != "none",
+            continues=exchange.no if number else continues,
+            begins=not number and continues is None and not exchange.follows_answer,
+            given_up=is_last and bool(exchange.given_up),
+            is_timed=exchange.clock != "none",
         )
 
 

@@ -79,7 +79,7 @@ class _Session:
     """Requests by their messages, in the order in which they were first sent."""
     counts: list[int] = field(default_factory=list)
     """The numbers of messages that they have, ascending."""
-    seen: set[_Token] = field(default_factory=set)
+    known_tokens: set[_Token] = field(default_factory=set)
     latest: _Latest = field(default_factory=dict)
     is_mixed: bool = False
     """Messages that were known came behind others than before: beginnings do not find every request any more."""
@@ -90,36 +90,36 @@ class _Session:
     """The newest attempt at each request, and True if it failed."""
     last_split: tuple[bytes, _Node | None, list[_Token]] = (b"", None, [])
 
-    def tie(self, one: Generation, ties: dict[int, Tie]) -> Tie:
-        if one.messages is None:
+    def tie(self, generation: Generation, ties: dict[int, Tie]) -> Tie:
+        if generation.messages is None:
             return Tie(is_known=False)
-        repeated, failed = self.attempts.get((one.named, one.messages), (None, False))
-        if repeated is not None and (failed or one.retries):
-            before = ties[repeated]
-            return Tie(before.predecessor, repeated if failed else before.predecessor, before.is_known)
-        if one.named is not None:
-            named = self.by_response.get(one.named)
+        repeated, failed = self.attempts.get((generation.named, generation.messages), (None, False))
+        if repeated is not None and (failed or generation.retries):
+            attempt_tie = ties[repeated]
+            return Tie(attempt_tie.predecessor, repeated if failed else attempt_tie.predecessor, attempt_tie.is_known)
+        if generation.named is not None:
+            named = self.by_response.get(generation.named)
             return Tie(named, named, named is not None)
-        found = self._nearest(one)
-        return Tie(found, found)
+        nearest = self._nearest(generation)
+        return Tie(nearest, nearest)
 
-    def add(self, one: Generation, order: int) -> None:
-        if one.response_id is not None:
-            self.by_response[one.response_id] = one.no
-        if one.messages is None:
+    def add(self, generation: Generation, order: int) -> None:
+        if generation.response_id is not None:
+            self.by_response[generation.response_id] = generation.no
+        if generation.messages is None:
             return
-        self.attempts[one.named, one.messages] = one.no, one.failed
-        if not one.failed:
-            self._enter(one.messages, (one.model, one.head), (order, one.no))
-            if one.answer is not None:
-                self.by_answer[one.answer] = order, one
+        self.attempts[generation.named, generation.messages] = generation.no, generation.failed
+        if not generation.failed:
+            self._enter(generation.messages, (generation.model, generation.head), (order, generation.no))
+            if generation.answer is not None:
+                self.by_answer[generation.answer] = order, generation
 
     def _enter(self, messages: bytes, kind: tuple[str | None, bytes], newest: tuple[int, int]) -> None:
         self.latest[kind] = newest
         if (node := self.nodes.get(messages)) is None:
             above, added = self._split(messages)
-            self.is_mixed |= not self.seen.isdisjoint(added)
-            self.seen.update(added)
+            self.is_mixed |= not self.known_tokens.isdisjoint(added)
+            self.known_tokens.update(added)
             node = self.nodes[messages] = _Node(above, added, messages)
             if (at := bisect_right(self.counts, node.count)) == 0 or self.counts[at - 1] != node.count:
                 self.counts.insert(at, node.count)
@@ -144,43 +144,45 @@ class _Session:
                 return node
         return None
 
-    def _nearest(self, one: Generation) -> int | None:
-        messages = one.messages or b""
+    def _nearest(self, generation: Generation) -> int | None:
+        messages = generation.messages or b""
         beginning, added = self._split(messages)
         candidates: list[_Rank] = []
-        if not self.is_mixed and self.seen.isdisjoint(added):
+        if not self.is_mixed and self.known_tokens.isdisjoint(added):
             while beginning is not None and beginning.count and not candidates:
-                candidates = [*_ranks(one, beginning.count, beginning.count, beginning.latest_below)]
+                candidates = [*_ranks(generation, beginning.count, beginning.count, beginning.latest_below)]
                 beginning = beginning.above
         else:
-            candidates = self._most_equal(one, messages)
-        if not candidates and one.by_model:
-            candidates = [*_ranks(one, 0, 0, self.latest)]
-        order, answered = self.by_answer.get(one.last_answer or "", (0, one))
-        if answered.model != one.model and answered.messages is not None:
+            candidates = self._most_equal(generation, messages)
+        if not candidates and generation.by_model:
+            candidates = [*_ranks(generation, 0, 0, self.latest)]
+        order, answered = self.by_answer.get(generation.last_answer or "", (0, generation))
+        if answered.model != generation.model and answered.messages is not None:
             equal = len({*_tokens(messages, 0)}.intersection(_tokens(answered.messages, 0)))
-            prefix = common(answered.head + answered.messages, one.head + messages)
-            candidates += [(equal, prefix, order, answered.no)] * (equal > 0 or one.by_model)
+            prefix = common(answered.head + answered.messages, generation.head + messages)
+            candidates += [(equal, prefix, order, answered.no)] * (equal > 0 or generation.by_model)
         return max(candidates, default=_NONE)[-1]
 
-    def _most_equal(self, one: Generation, messages: bytes) -> "list[_Rank]":
+    def _most_equal(self, generation: Generation, messages: bytes) -> "list[_Rank]":
         """Return the requests with most equal messages, from all; without an equal one, none."""
-        own = {*_tokens(messages, 0)}
+        tokens = {*_tokens(messages, 0)}
         equal: dict[int, int] = {}
         most, ranks = 1, list[_Rank]()
         for node in self.nodes.values():
-            count = equal[id(node)] = (equal[id(node.above)] if node.above else 0) + len(own.intersection(node.added))
-            if count >= most and (closest := [*_ranks(one, count, common(node.messages, messages), node.latest)]):
+            above = equal[id(node.above)] if node.above else 0
+            count = equal[id(node)] = above + len(tokens.intersection(node.added))
+            first = common(node.messages, messages) if count >= most else 0
+            if count >= most and (closest := [*_ranks(generation, count, first, node.latest)]):
                 most, ranks = count, [*closest, *(ranks if count == most else ())]
         return ranks
 
 
 def ties(generations: Iterable[Generation]) -> dict[int, Tie]:
-    session, found = _Session(), dict[int, Tie]()
-    for order, one in enumerate(generations):
-        found[one.no] = session.tie(one, found)
-        session.add(one, order)
-    return found
+    session, ties_by_no = _Session(), dict[int, Tie]()
+    for order, generation in enumerate(generations):
+        ties_by_no[generation.no] = session.tie(generation, ties_by_no)
+        session.add(generation, order)
+    return ties_by_no
 
 
 _Rank = tuple[int, int, int, int | None]
@@ -188,14 +190,14 @@ _Rank = tuple[int, int, int, int | None]
 _NONE: _Rank = (0, 0, 0, None)
 
 
-def _ranks(one: Generation, equal: int, first: int, latest: _Latest) -> Iterator[_Rank]:
+def _ranks(generation: Generation, equal: int, first: int, latest: _Latest) -> Iterator[_Rank]:
     """Yield the candidates with the model of a request; each has the same number of equal `first` messages.
 
     These belong to the common prefix only behind an equal head.
     """
     for (model, head), newest in latest.items():
-        if model is None or one.model is None or model == one.model:
-            yield equal, common(head, one.head) + (first if head == one.head else 0), *newest
+        if model is None or generation.model is None or model == generation.model:
+            yield equal, common(head, generation.head) + (first if head == generation.head else 0), *newest
 
 
 def _tokens(messages: bytes, start: int) -> list[_Token]:

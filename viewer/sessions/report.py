@@ -18,7 +18,7 @@ from wiretape.recorder.decode.dialects import registry
 from wiretape.recorder.decode.exchange import DETAILS, FLAGS, OPERATIONS, OUTCOMES, RESET_CODE, Operation, Standing
 from wiretape.recorder.decode.stalls import Thresholds
 from wiretape.recorder.errors import TapeDamaged
-from wiretape.recorder.facts import ENDED_BY, PROTOCOLS, ClockName, Framing
+from wiretape.recorder.facts import CLOCKS, ENDED_BY, FRAMINGS, PROTOCOLS, ClockName, Framing
 from wiretape.recorder.plurals import counted
 from wiretape.viewer.exchange import request_ids, story
 from wiretape.viewer.record import rows, units
@@ -50,8 +50,6 @@ _VERSION: Final = re.compile(r"[0-9][0-9A-Za-z.+-]{0,31}")
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _SECONDS: Final = re.compile(r"[0-9]{1,9}")
 _API_VERSIONS: Final = ("anthropic-version", "openai-version")
-_FRAMINGS: Final = ("chunked", "length", "close", "h2", "none", "websocket")
-_CLOCKS: Final = ("kernel", "loop", "imported", "none")
 _DOUBTFUL: Final = (
     "clock_suspect", "coarse_clock", "no_timing", "storage_gap", "request_not_stored", "bytes_not_shipped", "rebuilt",
     "imported", "decode_limit", "undecoded", "unknown_payload", "no_usage", "hidden_tokens", "coalesced", "h2_offered",
@@ -90,7 +88,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """An attempt at the same request; `pause_ms` is the time between it and its neighbour towards the exchange."""
+    """An attempt as a report names it; `pause_ms` is the time between it and its neighbour towards the exchange."""
 
     id: str
     outcome: Standing
@@ -100,7 +98,10 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedExchange:
-    """One exchange of a report."""
+    """One exchange of a report.
+
+    It holds no `Exchange`: it is published, and a field that nobody has looked at may hold a private text.
+    """
 
     id: str = _is("the exchange's id on the tape")
     reasons: tuple[str, ...] = _is("why it is listed: failed, stalled, slowest; empty for a report on one exchange")
@@ -123,7 +124,9 @@ class ReportedExchange:
     retry_after_s: int | None = _is("seconds to wait, as the response's header asked")
     response_id: str | None = _is("the id in the answer's body")
     request_ids: tuple[RequestId, ...] = _is("headers with the provider's id of the request: header, value")
-    verdict: str = _is(f"who was at fault: {'; '.join(f'{name}: {text}' for name, text in blame.PARTIES.items())}")
+    verdict: blame.Party = _is(
+        f"who was at fault: {'; '.join(f'{name}: {text}' for name, text in blame.PARTIES.items())}"
+    )
     evidence: tuple[str, ...] = _is("the evidence for the verdict, in sentences")
     ttft_ms: float | None = _is("T0 to the first output")
     longest_gap_ms: float | None = _is("longest time between two reads with output")
@@ -166,7 +169,7 @@ class IssueReport:
     time: Mapping[str, Any] | None = _is(
         f"the time account of its sessions, added up; null for one exchange: {', '.join(ACCOUNT_FIELDS)}"
     )
-    verdict: str = _is("the verdict on the listed exchanges if they agree, else unclear")
+    verdict: blame.Party = _is("the verdict on the listed exchanges if they agree, else unclear")
     verdicts: Mapping[str, int] = _is("number of listed exchanges by their verdicts")
     exchanges: tuple[ReportedExchange, ...] = _is("the listed exchanges, in their order")
     unknown: tuple[str, ...] = _is("facts unknown of all listed exchanges, in sentences")
@@ -318,8 +321,8 @@ def _cleaned(row: DetailRow, rule: Disclosure) -> DetailRow:
         finish_reason=rule.word(row.finish_reason),
         api=row.api if row.api in rpc.FRAMINGS or registry.dialect_named(row.api) is not None else None,
         operation=row.operation if row.operation in OPERATIONS else None,
-        framing=row.framing if row.framing in _FRAMINGS else None,
-        clock=row.clock if row.clock in _CLOCKS else None,
+        framing=row.framing if row.framing in FRAMINGS else None,
+        clock=row.clock if row.clock in CLOCKS else None,
         flags=[flag for flag in row.flags if flag in FLAGS],
         recorder_pid=None,
         labels={},

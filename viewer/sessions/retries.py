@@ -19,7 +19,10 @@ _CLOCK_NS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One of several exchanges with the same request; `started_ns` is wall time, `end_ns` None while it runs."""
+    """One of several exchanges with the same request; `started_ns` is wall time, `end_ns` None while it runs.
+
+    It holds no `Exchange`, as hundreds of neighbours may be attempts, and few are.
+    """
 
     no: int
     id: str
@@ -54,14 +57,14 @@ class Attempts:
 
 
 def _pauses(ordered: Sequence[Attempt]) -> list[int]:
-    ends = (one.started_ns if one.end_ns is None else one.end_ns for one in ordered)
+    ends = (attempt.started_ns if attempt.end_ns is None else attempt.end_ns for attempt in ordered)
     return [max(following.started_ns - end_ns, 0) for end_ns, following in zip(ends, ordered[1:], strict=False)]
 
 
-def around(no: int, found: Sequence[Attempt]) -> Attempts:
+def around(no: int, attempts: Sequence[Attempt]) -> Attempts:
     """Return the attempts around an exchange, from all exchanges with its request, itself among them."""
-    ordered = sorted(found, key=lambda one: (one.started_ns, one.no))
-    first = last = place = [one.no for one in ordered].index(no)
+    ordered = sorted(attempts, key=lambda attempt: (attempt.started_ns, attempt.no))
+    first = last = place = [attempt.no for attempt in ordered].index(no)
     while first and _repeats(ordered[first - 1], ordered[first]):
         first -= 1
     while last + 1 < len(ordered) and _repeats(ordered[last], ordered[last + 1]):
@@ -69,7 +72,7 @@ def around(no: int, found: Sequence[Attempt]) -> Attempts:
     return Attempts(tuple(ordered[first:place]), ordered[place], tuple(ordered[place + 1 : last + 1]))
 
 
-def _repeats(one: Attempt, following: Attempt) -> bool:
-    if not one.is_given_up or one.end_ns is None:
+def _repeats(attempt: Attempt, following: Attempt) -> bool:
+    if not attempt.is_given_up or attempt.end_ns is None:
         return False
-    return -_CLOCK_NS <= following.started_ns - one.end_ns <= WITHIN_NS
+    return -_CLOCK_NS <= following.started_ns - attempt.end_ns <= WITHIN_NS

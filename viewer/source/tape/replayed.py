@@ -22,7 +22,10 @@ _BY_RECORDER: Final = ("died", "shutdown", "local")
 
 
 class ExchangeHead(NamedTuple):
-    """An ended exchange as lists show it; `no` is its number in its source."""
+    """An ended exchange by which a request finds its answer; `no` is its number in its source.
+
+    It holds no `Exchange`: those of a whole tape are read before the first request is answered.
+    """
 
     no: int
     id: str
