@@ -19,24 +19,8 @@ _LOG_BYTES = 64 << 20
 """Size that a tape's log may have while it is written; it is often gone when its error is explained."""
 
 
-def exists(path: Path | str) -> bool:
-    """Return True if a path exists; False if the system refuses to tell."""
-    return os.path.exists(path)
-
-
-def is_file(path: Path | str) -> bool:
-    """Return True if a path is a regular file; False if the system refuses to tell."""
-    return os.path.isfile(path)
-
-
-def is_directory(path: Path | str) -> bool:
-    """Return True if a path is a directory; False if the system refuses to tell."""
-    return os.path.isdir(path)
-
-
-def is_link(path: Path | str) -> bool:
-    """Return True if a path is a symbolic link; False if the system refuses to tell."""
-    return os.path.islink(path)
+exists, is_file, is_directory, is_link = os.path.exists, os.path.isfile, os.path.isdir, os.path.islink
+"""They return False where the system refuses to tell."""
 
 
 def refusal(path: Path) -> str:

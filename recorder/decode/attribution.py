@@ -134,7 +134,6 @@ class Attribution:
 
     @functools.cached_property
     def steps(self) -> list[Step]:
-        """The steps of the reads."""
         return steps(self.reads, self.exchange.paused, coarse=self.exchange.coarse_clock)
 
     @property

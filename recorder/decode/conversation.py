@@ -180,9 +180,14 @@ def _hashes(messages: Sequence[Message]) -> dict[str, str | None]:
     comparable = [(message, form) for message in messages if (form := canonical(message))]
     end = len(comparable) - sum(1 for _ in takewhile(lambda entry: not entry[0].by_model, reversed(comparable)))
     start = end - sum(1 for _ in takewhile(lambda entry: entry[0].by_model, reversed(comparable[:end])))
-    beginning, all_messages = _prefix_and_full_hash([form for _, form in comparable], start)
+    # Each form is read once for both hashes: that of the first ones, and that of all.
+    forms = [form for _, form in comparable]
+    digest = hashlib.blake2b(b"\n".join(forms[:start]), digest_size=8)
+    beginning = digest.hexdigest() if start else None
+    if start < len(forms):
+        digest.update(b"\n".join([b"", *forms[start:]] if start else forms))
     return {
-        "messages_hash": all_messages,
+        "messages_hash": digest.hexdigest() if forms else None,
         "continues_hash": beginning if start < end else None,
         "continued_answer_hash": _answer_hash([part for message, _ in comparable[start:end] for part in message.parts]),
     }
@@ -194,20 +199,10 @@ def _answer_hash(parts: Sequence[Part]) -> str | None:
         return None
     calls = [part for part in parts if isinstance(part, ToolCall)]
     form = canonical(Message("assistant", (*(part for part in parts if isinstance(part, Text)), *calls)))
-    return _hash([form, *(call.id.encode("utf-8", "surrogatepass") for call in calls)]) if form else None
-
-
-def _prefix_and_full_hash(texts: Sequence[bytes], start: int) -> tuple[str | None, str | None]:
-    """Return the hash of the first texts and that of all of them, each text being read once."""
-    digest = hashlib.blake2b(b"\n".join(texts[:start]), digest_size=8)
-    beginning = digest.hexdigest() if start else None
-    if start < len(texts):
-        digest.update(b"\n".join([b"", *texts[start:]] if start else texts))
-    return beginning, digest.hexdigest() if texts else None
-
-
-def _hash(texts: Sequence[bytes]) -> str | None:
-    return hashlib.blake2b(b"\n".join(texts), digest_size=8).hexdigest() if texts else None
+    if not form:
+        return None
+    texts = [form, *(call.id.encode("utf-8", "surrogatepass") for call in calls)]
+    return hashlib.blake2b(b"\n".join(texts), digest_size=8).hexdigest()
 
 
 def _answers(messages: Sequence[Message]) -> bool:

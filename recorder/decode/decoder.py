@@ -62,8 +62,8 @@ Framing = Literal[
 
 _FRAMINGS: Final[dict[str, Framing]] = {
     "text/event-stream": "sse",
-    "application/vnd.amazon.eventstream": "aws-eventstream",
-    "application/x-ndjson": "ndjson",
+    "application/vnd.amazon.eventstream": "aws-eventstream",  # Bedrock
+    "application/x-ndjson": "ndjson",  # Ollama
     "application/ndjson": "ndjson",
     "application/jsonl": "ndjson",
     "application/x-jsonlines": "ndjson",
@@ -272,11 +272,9 @@ class Decoded:
         return Item(number, KINDS[kind], at_ns, read, type, id, text, start, end, sender)
 
     def items(self) -> list[Item]:
-        """Return all items with their texts."""
         return list(map(self.item, range(len(self.kinds))))
 
     def chunk(self, number: int) -> Chunk:
-        """Return a chunk by its number."""
         index = bisect_right(self._first_chunks, number) - 1
         return self.runs[index].chunk_of(number - self._first_chunks[index])
 
@@ -324,7 +322,6 @@ class Decoded:
         return list(accumulate(map(len, self.runs), initial=0))
 
     def chunks(self) -> Iterator[TimedChunk]:
-        """Yield all chunks with their texts."""
         for run in self.runs:
             for item, chunk in enumerate(run.chunks(), run.item):
                 yield TimedChunk(item, self.at_ns[item], self.reads[item], chunk, self.ends[item])
@@ -475,7 +472,13 @@ def _decode_call(decoded: Decoded, exchange: Exchange, reader: PayloadReader, al
         decoded.ends.append(message.end)
         payload = inflater.payload(message) if is_json or message.is_last else None
         if message.is_last:
-            _end_call(decoded, payload, item)
+            decoded.end_item = item
+            if payload is None:  # it cannot be decompressed
+                decoded.whole = False
+                continue
+            decoded.status = rpc.status_in(payload, decoded.framing)
+            if decoded.status is not None and decoded.status.error is not None:
+                decoded.add(Chunk("", fault=decoded.status.error), item)
         elif payload is None:
             decoded.add(Chunk(""), item)
         else:
@@ -486,17 +489,6 @@ def _decode_call(decoded: Decoded, exchange: Exchange, reader: PayloadReader, al
             decoded.flags.add("surplus_bytes")
         else:
             decoded.is_cut = True
-
-
-def _end_call(decoded: Decoded, payload: bytes | None, item: int) -> None:
-    """Set the status by the message that ends a stream; `payload` is None if it cannot be decompressed."""
-    decoded.end_item = item
-    if payload is None:
-        decoded.whole = False
-        return
-    decoded.status = rpc.status_in(payload, decoded.framing)
-    if decoded.status is not None and decoded.status.error is not None:
-        decoded.add(Chunk("", fault=decoded.status.error), item)
 
 
 class _Inflater:
@@ -633,8 +625,15 @@ class _StreamDecoder:
             self._allowance.take()
             if cursor.in_block or cursor.id or not self._take_repeated():
                 item = cursor.step()
-                if item is not None:
-                    self._take(item)
+                if item is None:
+                    continue
+                if item.start > self._covered:
+                    self._take_unframed(item.start)
+                self._covered = max(self._covered, item.end)
+                if isinstance(item, sse.Event):
+                    self._take_event(item)
+                else:
+                    self._add_item(COMMENT, item.start, item.end)
         is_open, tail = cursor.in_block, cursor.finish()
         self._take_unframed(tail.start if tail else size)
         is_readable = tail is not None and self._take_tail(tail)
@@ -664,15 +663,6 @@ class _StreamDecoder:
         self._count += 2 * len(texts)
         self._cursor.at, self._covered = borders[-1], decoded.ends[-1]
         return True
-
-    def _take(self, item: sse.Event | sse.Comment) -> None:
-        if item.start > self._covered:
-            self._take_unframed(item.start)
-        self._covered = max(self._covered, item.end)
-        if isinstance(item, sse.Event):
-            self._take_event(item)
-        else:
-            self._add_item(COMMENT, item.start, item.end)
 
     def _take_event(self, event: sse.Event) -> None:
         item = self._add_item(EVENT, event.start, event.end)

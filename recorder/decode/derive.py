@@ -75,7 +75,11 @@ def derive(
     readable = understood or (succeeded and not decoded.stream)
     answer = assemble(decoded.runs if readable else (), cleaner)
     requested = operation(exchange, decoded.declared if decoded.is_recognised else decoded.dialect)
-    fault, evidence = _evidence(exchange, decoded, answer, _failure(answer, decoded, requested), succeeded)
+    # Over a WebSocket a failure is the turn's outcome. A stored answer that is read again failed in the past, and one
+    # in the background was cancelled by its client.
+    is_past = requested not in GENERATIONS or (answer.failure == CANCELLED and not decoded.stream)
+    failure = None if decoded.turns or is_past else answer.failure
+    fault, evidence = _evidence(exchange, decoded, answer, failure, succeeded)
     outcome, outcome_detail = judge(exchange, evidence)
     is_timed = succeeded and decoded.stream
     answers = silences.awaited(exchange, decoded, request.body if request else None)
@@ -243,15 +247,6 @@ def _is_unjudged(exchange: Exchange, decoded: Decoded, requested: str, outcome: 
     return decoded.api == "unknown" and requested in GENERATIONS and not is_failure
 
 
-def _failure(answer: Answer, decoded: Decoded, requested: str) -> str | None:
-    """Return the finish reason by which the service failed; None if it did not fail here."""
-    if decoded.turns:
-        return None  # it is the turn's outcome
-    # A stored answer is read again; one in the background was cancelled by its client.
-    is_past = requested not in GENERATIONS or (answer.failure == CANCELLED and not decoded.stream)
-    return None if is_past else answer.failure
-
-
 def _evidence(
     exchange: Exchange, decoded: Decoded, answer: Answer, failure: str | None, succeeded: bool
 ) -> tuple[ReportedError | None, Evidence]:
@@ -274,6 +269,11 @@ def _evidence(
     # A program that imports may not know trailers: then the status of a call is unknown, not missing.
     lacks_status = decoded.is_call and decoded.status is None and not exchange.is_imported
     is_judged_call = decoded.status is not None or lacks_status
+    if decoded.is_call:
+        is_broken = decoded.is_cut and decoded.status is not None
+    else:
+        kinds = enumerate(decoded.kinds) if BROKEN in decoded.kinds else ()  # as of nearly no answer
+        is_broken = any(kind == BROKEN and item not in decoded.sent for item, kind in kinds)
     # The vendor of GPT-Live calls no other end of a session final than its own message.
     lacks_its_end = api_asked(exchange) == GPT_LIVE and decoded.end_item is None
     return fault, Evidence(
@@ -287,19 +287,10 @@ def _evidence(
         malformed="malformed" in decoded.flags | answer.flags,
         close=decoded.close,
         pending=any(turn.last is None for turn in decoded.turns) or lacks_its_end,
-        broken=_is_broken(decoded),
+        broken=is_broken,
         lacks_status=lacks_status,
         cut=decoded.is_cut and not decoded.is_call,
         aborted=decoded.is_aborted,
-    )
-
-
-def _is_broken(decoded: Decoded) -> bool:
-    """Return True if upstream broke the framing of messages: over a WebSocket, or before the status of a call."""
-    if decoded.is_call:
-        return decoded.is_cut and decoded.status is not None
-    return BROKEN in decoded.kinds and any(
-        kind == BROKEN and item not in decoded.sent for item, kind in enumerate(decoded.kinds)
     )
 
 

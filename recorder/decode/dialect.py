@@ -45,11 +45,11 @@ class Piece:
     """
 
     index: int
-    content: str
-    reasoning: str
-    refusal: str
-    tools: tuple[ToolPiece, ...]
-    finish_reason: str | None
+    content: str = ""
+    reasoning: str = ""
+    refusal: str = ""
+    tools: tuple[ToolPiece, ...] = ()
+    finish_reason: str | None = None
     part: int | None = field(default=None, compare=False)
 
 
@@ -70,20 +70,14 @@ class FinalText(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One payload. `api` is "" where no dialect claims it; `fault` is set on errors, alone or beside output.
+    """One payload.
 
     `content`, `reasoning` and `tool` are True if any choice has output of that class: audio and encrypted reasoning
-    count although they add no text. `flags` are the flags of `exchange.FLAGS` that this payload raises. `ends` is set
-    on the event that ends a stream of the dialect, and on a whole answer; a stream without it was truncated. A `ping`
-    only keeps the connection open. `aborts` is set on the event that says that the answer stays incomplete.
-    `begins` is set on the event that begins an answer, also behind the end of another one; `reason` is why it aborts.
-    `is_cumulative`: its text depends on the chunks before, so that an equal payload may mean another text. `attributes`
-    are values of it by names. `whole`: its pieces are whole messages, no additions. `finals` are texts that it
-    finishes. `provider_calls` and `provider_results` count the tools that the provider runs itself: those that it calls
-    here, and those whose results this payload brings.
+    count although they add no text.
     """
 
     api: str
+    """The dialect that claims it, "" if none does."""
     id: str = ""
     model: str = ""
     pieces: tuple[Piece, ...] = ()
@@ -92,25 +86,36 @@ class Chunk:
     tool: bool = False
     usage: JsonObject | None = None
     fault: ReportedError | None = None
+    """The error that it reports, alone or beside output."""
     flags: tuple[str, ...] = ()
+    """The flags of `exchange.FLAGS` that it raises."""
     ends: bool = False
+    """True of the event that ends a stream of the dialect, and of a whole answer; a stream without it was truncated."""
     ping: bool = False
+    """True if it only keeps the connection open."""
     aborts: bool = False
+    """True if it says that the answer stays incomplete; `reason` is why."""
     is_cumulative: bool = False
+    """True if its text depends on the chunks before, so that an equal payload may mean another text."""
     attributes: tuple[tuple[str, Any], ...] = ()
     whole: bool = False
+    """True if its pieces are whole messages, no additions."""
     begins: bool = False
+    """True if it begins an answer, also behind the end of another one."""
     reason: str = ""
     finals: tuple[FinalText, ...] = field(default=(), compare=False)
+    """The texts that it finishes."""
     provider_calls: int = 0
     provider_results: int = 0
+    """Tools that the provider runs itself: those that it calls here, and those whose results it brings."""
 
     @property
     def may_repeat(self) -> bool:
         """True if it may bring texts that came before, or that come again: see `finals`."""
         if self.finals or self.whole:
             return True
-        return self.tool and any([one.whole and one.index is not None for piece in self.pieces for one in piece.tools])
+        tools = [tool for piece in self.pieces for tool in piece.tools] if self.tool else ()
+        return any([tool.whole and tool.index is not None for tool in tools])
 
     @property
     def output(self) -> bool:

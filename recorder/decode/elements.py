@@ -316,16 +316,16 @@ class _Reader:
     def read(self, length: int) -> Elements | None:
         self.raw = _decode_object(self.body)
         self._unwrap()
-        marked = _MARKS in self.body
-        if marked and _MARK in self.fields:
-            self._note(self.fields[_MARK])
+        may_have_marks = _MARKS in self.body
+        if may_have_marks and _MARK in self.fields:
+            self._note_mark(self.fields[_MARK])
         elements: list[Element] = []
         for kind in self._order():
             if kind == "model" or kind in self.fields or not _OTHER_KEYS.get(kind, _NO_KEYS).isdisjoint(self.fields):
-                elements += self._head(kind, marked)
+                elements += self._leading(kind, may_have_marks)
         for key in request.MESSAGES:
             if key in self.fields:
-                elements += self._messages(key, marked)
+                elements += self._messages(key, may_have_marks)
                 if len(elements) > request.MOST_MESSAGES:
                     return None
         if (retention_s := _seconds(self.fields.get("prompt_cache_retention"))) is not None:
@@ -359,7 +359,7 @@ class _Reader:
             return _ANTHROPIC if "system" in fields or "anthropic_version" in fields else _CHAT
         return _RESPONSES if "input" in fields else _PLAIN
 
-    def _head(self, kind: str, marked: bool) -> Iterator[Element]:
+    def _leading(self, kind: str, may_have_marks: bool) -> Iterator[Element]:
         """Yield the elements of one kind that stand before the messages."""
         fields = self.fields
         if kind == "model":
@@ -370,7 +370,7 @@ class _Reader:
             source, keys = _LISTS[kind]
             for key in keys:
                 if isinstance(fields.get(key), list):
-                    yield from self._items(key, source, marked)
+                    yield from self._items(key, source, may_have_marks)
                 elif fields.get(key):
                     yield self._single(key, key, source)
         elif fields.get(kind) is not None:
@@ -379,21 +379,21 @@ class _Reader:
     def _single(self, key: str, place: str, source: str) -> Element:
         return Element(place, None, digest(self.fields[key]), (Share(source, None, len(self.raw[key])),))
 
-    def _items(self, key: str, source: str, marked: bool) -> Iterator[Element]:
+    def _items(self, key: str, source: str, may_have_marks: bool) -> Iterator[Element]:
         index = 0
         for value, raw in zip(self.fields[key], _decode_list(self.raw[key]), strict=True):
             if _is_cache_point(value):
-                self._note(value)
+                self._note_mark(value)
                 continue
             shares = _tools(value, raw) if source == "tools" else (Share(source, None, len(raw)),)
             text_block = value.get("text") if isinstance(value, dict) else value
             is_attribution = (
                 source == "system" and isinstance(text_block, str) and bool(_ATTRIBUTION.fullmatch(text_block))
             )
-            yield Element(key, index, self._digest(value, raw, marked), shares, is_attribution=is_attribution)
+            yield Element(key, index, self._digest(value, raw, may_have_marks), shares, is_attribution=is_attribution)
             index += 1
 
-    def _messages(self, key: str, marked: bool) -> Iterator[Element]:
+    def _messages(self, key: str, may_have_marks: bool) -> Iterator[Element]:
         value = self.fields[key]
         if request.is_reference(value):
             return
@@ -408,11 +408,16 @@ class _Reader:
             shares = self._shares(item, raw, role)
             message = {"role": "user", "content": item} if key == "input" and isinstance(item, str) else item
             at = index if is_list else None
-            is_attribution = role in SYSTEM and isinstance(item, dict) and _begins_with_attribution(item)
-            yield Element(key, at, self._digest(message, raw, marked), shares, role, is_attribution)
+            is_attribution = False
+            if role in SYSTEM and isinstance(item, dict):
+                content = item.get("content")
+                block = content[0] if isinstance(content, list) and content else content
+                opening = block.get("text") if isinstance(block, dict) else block
+                is_attribution = isinstance(opening, str) and _ATTRIBUTION.match(opening) is not None
+            yield Element(key, at, self._digest(message, raw, may_have_marks), shares, role, is_attribution)
 
-    def _digest(self, value: object, raw: msgspec.Raw, marked: bool) -> bytes:
-        if marked and _MARKS in bytes(raw):
+    def _digest(self, value: object, raw: msgspec.Raw, may_have_marks: bool) -> bytes:
+        if may_have_marks and _MARKS in bytes(raw):
             value = self._unmarked(value, _DEEPEST)
         try:
             return digest(value)
@@ -426,19 +431,19 @@ class _Reader:
         if isinstance(value, list):
             for item in value:
                 if _is_cache_point(item):
-                    self._note(item)
+                    self._note_mark(item)
             return [self._unmarked(item, depth) for item in value if not _is_cache_point(item)]
         if not isinstance(value, dict) or not depth:
             return value
         if _MARK in value:
-            self._note(value[_MARK])
+            self._note_mark(value[_MARK])
             value = {key: item for key, item in value.items() if key != _MARK}
         inner = {
             key: self._unmarked(value[key], depth - 1) for key in ("content", "parts", "toolResult") if key in value
         }
         return {**value, **inner} if inner else value
 
-    def _note(self, mark: object) -> None:
+    def _note_mark(self, mark: object) -> None:
         """Note a mark, and the time for which it asks to keep a prefix."""
         if not isinstance(mark, dict):
             return
@@ -518,13 +523,6 @@ class _Reader:
             if key in inner and (name := self.names.get(text(inner[key]))):
                 return name
         return text(inner.get("name")) or text(inner.get("tool_name")) or None
-
-
-def _begins_with_attribution(message: JsonObject) -> bool:
-    content = message.get("content")
-    block = content[0] if isinstance(content, list) and content else content
-    opening = block.get("text") if isinstance(block, dict) else block
-    return isinstance(opening, str) and _ATTRIBUTION.match(opening) is not None
 
 
 def _is_cache_point(value: object) -> bool:

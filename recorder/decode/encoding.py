@@ -37,6 +37,7 @@ _SIGNATURES = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}
 _BEGINNINGS = tuple(_SIGNATURES.values())
 _FLUSHED = b"\x00\x00\xff\xff"
 """The end of the empty block by which zlib marks a flush (Z_SYNC_FLUSH, Z_FULL_FLUSH)."""
+# A body with one of these is not the text that a right coding gives.
 _CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f]")
 _GZIP_WINDOW = 31  # zlib's convention: 16 beside the 15 bits means a gzip header
 _ZLIB_WINDOW = 15

@@ -208,7 +208,6 @@ class Reads(Sequence[Read]):
 
     @classmethod
     def of(cls, reads: Sequence[Read]) -> "Reads":
-        """Return reads as columns."""
         if isinstance(reads, cls):
             return reads
         return cls(*zip(*reads, strict=True)) if reads else cls((), (), (), (), ())

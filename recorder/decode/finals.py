@@ -136,7 +136,7 @@ class _Settlement:
                 continue
             if final.name == _ARGUMENTS:
                 tool = ToolPiece(final.part, final.id, "", addition)
-                pieces.append(Piece(final.choice, "", "", "", (tool,), None))
+                pieces.append(Piece(final.choice, tools=(tool,)))
                 has_tool = has_tool or is_new
             else:
                 text = dict.fromkeys(_TEXTS, "") | {final.name: addition}

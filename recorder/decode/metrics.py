@@ -139,6 +139,7 @@ class Timeline:
         """Return the time for each token after those of the first output."""
         if self.tokens is None or tokens_of_first is None:
             return None
+        # Each later response has a first token, too, whose wait is in no gap.
         return self.time_per(self.tokens - tokens_of_first - len(self._later))
 
     def first_byte(self) -> int | None:

@@ -30,6 +30,7 @@ def is_covered(operation: Operation | None) -> bool:
 GPT_LIVE: Final = "openai.live"
 """The API whose sessions have no turns, and end with a message before the WebSocket is closed."""
 
+# The first match wins: a narrower path stands before those that it is part of.
 _ON_PATHS: Final[tuple[tuple[str, Operation, str | None], ...]] = (
     (r"/chat/completions$", "chat", "openai.chat"),
     (r"/responses$", "chat", "openai.responses"),
@@ -40,12 +41,12 @@ _ON_PATHS: Final[tuple[tuple[str, Operation, str | None], ...]] = (
     (r"/responses/[^/]+/cancel$", "other", "openai.responses"),
     (r"/chat/completions/[^/]+$", "other", "openai.chat"),
     (r"/cortex/inference:complete$", "chat", "snowflake.cortex"),
-    (r"/api/chat$", "chat", "ollama"),
+    (r"/api/chat$", "chat", "ollama"),  # also the default of the AI SDK, whose header decides
     (r"/api/generate$", "text_completion", "ollama"),
     (r"/api/(?:pull|push|create|copy)$", "other", "ollama"),
     (r"/api/show$", "models", "ollama"),
     (r"/v2/chat$", "chat", "cohere.chat"),
-    (r"/v\d/chat$", "chat", None),
+    (r"/v\d/chat$", "chat", None),  # Cohere before version 2, and many servers
     (r"/model/.+/converse(?:-stream)?$", "chat", "bedrock.converse"),
     (r"/model/[^/]*embed[^/]*/invoke$", "embeddings", "bedrock.invoke"),
     (r"/model/[^/]*rerank[^/]*/invoke$", "rerank", "bedrock.invoke"),
@@ -58,12 +59,13 @@ _ON_PATHS: Final[tuple[tuple[str, Operation, str | None], ...]] = (
     (r"/services/rerank/[\w/-]+$", "rerank", "dashscope"),
     (r"/services/audio/[\w/-]+$", "audio", "dashscope"),
     (r"/completions$", "text_completion", "openai.completions"),
+    # llama.cpp's own, Anthropic's before messages, and TGI's, SGLang's and vLLM's own.
     (r"/completion$|/v1/complete$|/infill$|/generate(?:_stream)?$", "text_completion", None),
     (r"/messages/count_tokens$", "count_tokens", "anthropic.messages"),
     (r":countTokens$", "count_tokens", "gemini"),
     (r"/count-tokens$|/count-tokens:rawPredict$", "count_tokens", None),
     (r"/input_tokens$|/(?:de)?tokenize$", "count_tokens", None),
-    (r":(?:rawPredict|streamRawPredict)$", "chat", None),
+    (r":(?:rawPredict|streamRawPredict)$", "chat", None),  # models of others on Vertex AI
     (r"/embeddings?$|/embed$|:(?:batch)?[eE]mbedContents?$|:asyncBatchEmbedContent$", "embeddings", None),
     (r"/[^/]*embedding[^/]*:predict$", "embeddings", None),
     (r"/rerank(?:ing)?$", "rerank", None),
@@ -75,6 +77,7 @@ _ON_PATHS: Final[tuple[tuple[str, Operation, str | None], ...]] = (
     (r"/live/sessions(?:/[^/]+/attach)?$", "realtime", GPT_LIVE),
     (r":batchGenerateContent$|:predictLongRunning$|/cachedContents$", "other", None),
     (r"/(?:batches|jobs|assistants|videos|classify|score|pooling)$|/realtime/\w+$", "other", None),
+    # Runs of LangGraph and of OpenAI's Assistants.
     (r"/threads(?:/[^/]+)?/runs(?:/stream|/wait|/[^/]+/submit_tool_outputs)?$", "other", None),
 )
 _PATHS: Final = [(re.compile(pattern), operation, api) for pattern, operation, api in _ON_PATHS]

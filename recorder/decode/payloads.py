@@ -265,7 +265,7 @@ def unframed(region: str, reader: PayloadReader | None = None) -> list[tuple[Chu
 
 
 def _next(body: str, position: int, event: str, reader: PayloadReader) -> tuple[Chunk, int]:
-    if body.startswith("[DONE]", position):
+    if body.startswith("[DONE]", position):  # behind a payload, with one newline in between
         return DONE, position + len("[DONE]")
     try:
         payload, end = _RAW.raw_decode(body, position)
@@ -281,6 +281,7 @@ def _next(body: str, position: int, event: str, reader: PayloadReader) -> tuple[
 
 
 def _payload_lines(block: str) -> tuple[list[str], bool]:
+    # Servers that print their JSON over several lines prefix only the first one with `data:`.
     lines, bare = [], False
     for line in _LINE_ENDS.split(block):
         prefix = _DATA_PREFIX.match(line)
@@ -326,6 +327,7 @@ def _described(error: object, payload: JsonObject) -> ReportedError:
     if not isinstance(error, dict):
         code = next(filter(None, (_code(payload.get(key)) for key in _CODE_KEYS)), None)
         return ReportedError(code, _message(error))
+    # Responses reports the same error nested or flat; others leave the code null and name a type.
     code = next(filter(None, (_code(holder.get(key)) for holder in (error, payload) for key in _CODE_KEYS)), None)
     message_keys = ("message", "error_message", "detail", "msg", "error")
     message = next(filter(None, (_message(error.get(key)) for key in message_keys)), None)

@@ -36,18 +36,20 @@ MOST_PARTS: Final = 10_000
 """Limits of the messages of a request and the parts of a message; the remainder is kept as one `Other`."""
 
 _DEEPEST = 4
+# Gemini's, Cohere's and LangChain's names, and OpenAI's before there were tools.
 ROLES: Final = {"model": "assistant", "chatbot": "assistant", "ai": "assistant", "function": "tool", "human": "user"}
 _TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text", "refusal"})
 CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use", "tool-call", "function_call", "custom_tool_call"})
 _THOUGHTS: Final = frozenset({"thinking", "reasoning", "redacted_thinking", "thought"})
-_PLAIN: Final = frozenset({"role", "content"})
+_PLAIN_KEYS: Final = frozenset({"role", "content"})
 _CALL_KEYS = frozenset({"id", "call_id", "type", "status", "name", "arguments"})
+# Anthropic's, Responses', Bedrock's and chat's names, in this order.
 RESULT_IDS = ("tool_use_id", "call_id", "toolUseId", "tool_call_id", "id")
 _RESULT_KEYS = frozenset({
     *RESULT_IDS, "type", "content", "output", "response", "result", "name", "status", "is_error", "cache_control",
 })  # fmt: skip
-MODELS = _THOUGHTS | {"compaction", "mcp_list_tools", "mcp_approval_request", "model_output"}
-ENVELOPES = ("request", "input")
+_MODEL_ITEMS = _THOUGHTS | {"compaction", "mcp_list_tools", "mcp_approval_request", "model_output"}
+ENVELOPES = ("request", "input")  # Gemini Code Assist, DashScope
 MediaKind = Literal["image", "audio", "video", "file"]
 MEDIA: Final[dict[str, MediaKind]] = {
     "image": "image", "image_url": "image", "input_image": "image", "computer_screenshot": "image",
@@ -55,7 +57,7 @@ MEDIA: Final[dict[str, MediaKind]] = {
     "input_video": "video", "file": "file", "input_file": "file", "document": "file", "document_url": "file",
     "inlineData": "file", "inline_data": "file", "fileData": "file", "file_data": "file", "container_upload": "file",
 }  # fmt: skip
-SAID = frozenset({"user_input", "model_output"})
+_MESSAGE_STEPS = frozenset({"user_input", "model_output"})
 """Items that are a message without a role: steps of Gemini's Interactions."""
 _DATA = frozenset({"data", "bytes", "file_data"})
 _SOURCES = frozenset({
@@ -161,7 +163,8 @@ MESSAGES: Final[dict[str, Callable[[str, JsonObject], Iterator[Message]]]] = {
     **dict.fromkeys(("prompt", "message", "inputText", "inputs"), _single_turn),
 }
 """The fields that hold messages, in the order of the conversation."""
-_TOOL_KEYS = ("tools", "functions", "toolConfig")
+_TOOL_KEYS = ("tools", "functions", "toolConfig")  # OpenAI's before there were tools; Bedrock's
+# Anthropic's, Responses', Gemini's and Cohere's of version 1.
 SYSTEM_KEYS = ("system", "instructions", "systemInstruction", "system_instruction", "preamble")
 
 
@@ -171,14 +174,14 @@ def _item(item: object) -> Message:
         return Message("user", _parts(item))
     kind = text(item.get("type"))
     if "role" not in item and kind:
-        parts = [*_parts(item.get("content"))] if kind in SAID else _part(item, 0)
+        parts = [*_parts(item.get("content"))] if kind in _MESSAGE_STEPS else _part(item, 0)
         return Message(role_of_item(kind), tuple(parts))
     return _message(item)
 
 
 def role_of_item(kind: str) -> str:
     """Return the role of an item without one, by its type."""
-    if kind.endswith("_call") or kind in MODELS or kind in CALLS:
+    if kind.endswith("_call") or kind in _MODEL_ITEMS or kind in CALLS:
         return "assistant"
     if is_result(kind):
         return "tool"
@@ -193,7 +196,7 @@ def is_result(kind: str) -> bool:
 def _message(item: JsonObject) -> Message:
     role = text(item.get("role")).lower() or "user"
     role = ROLES.get(role, role)
-    parts = [*_parts(item.get("content"))] if item.keys() <= _PLAIN else _all_parts(item)
+    parts = [*_parts(item.get("content"))] if item.keys() <= _PLAIN_KEYS else _all_parts(item)
     name = text(item.get("name"))
     if not parts and not item.keys() <= {"role", "content", "parts", "name"}:
         parts = [_unknown_part(item)]
@@ -222,7 +225,7 @@ def _all_parts(item: JsonObject) -> list[Part]:
 
 def _thoughts(item: JsonObject) -> Iterator[Part]:
     """Yield the reasoning of a message, under the name that its server gave it; only one of them, as for answers."""
-    for key in ("reasoning_content", "reasoning", "thinking", "tool_plan"):
+    for key in ("reasoning_content", "reasoning", "thinking", "tool_plan"):  # DeepSeek, OpenRouter, Ollama, Cohere
         if thought := text(item.get(key)):
             yield Reasoning(thought)
             return

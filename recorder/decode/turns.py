@@ -170,7 +170,13 @@ def _of(number: int, draft: TurnDraft, at_ns: Sequence[int | None]) -> TurnMeasu
         start, end = at(draft.start), at(item)
         return None if start is None or end is None else end - start
 
-    tokens = draft.tokens
+    tokens, audio_ns, underrun_ns = draft.tokens, None, None
+    if draft.format is not None and draft.audio:
+        audio_ns = draft.format.duration_ns(sum(size for _, size in draft.audio))
+        durations = [(at(item), draft.format.duration_ns(size)) for item, size in draft.audio]
+        pieces = [(at_ns, duration_ns) for at_ns, duration_ns in durations if at_ns is not None]
+        if len(pieces) == len(durations):
+            underrun_ns = audio.underrun_ns(pieces)
     return TurnMeasures(
         turn=number,
         begun_by=draft.begun_by,
@@ -187,20 +193,7 @@ def _of(number: int, draft: TurnDraft, at_ns: Sequence[int | None]) -> TurnMeasu
         **{f"{name}_tokens": getattr(tokens, name) for name in _TOKENS},
         audio_format=str(draft.format) if draft.format is not None and draft.audio else None,
         audio_bytes=sum(size for _, size in draft.audio),
-        audio_ns=_audio_ns(draft),
-        underrun_ns=_underrun_ns(draft, at_ns),
+        audio_ns=audio_ns,
+        underrun_ns=underrun_ns,
         text=draft.text or None,
     )
-
-
-def _audio_ns(draft: TurnDraft) -> int | None:
-    if draft.format is None or not draft.audio:
-        return None
-    return draft.format.duration_ns(sum(size for _, size in draft.audio))
-
-
-def _underrun_ns(draft: TurnDraft, at_ns: Sequence[int | None]) -> int | None:
-    if draft.format is None or not draft.audio:
-        return None
-    pieces = [(at, draft.format.duration_ns(size)) for item, size in draft.audio if (at := at_ns[item]) is not None]
-    return audio.underrun_ns(pieces) if len(pieces) == len(draft.audio) else None

@@ -224,6 +224,7 @@ class Conversation:
         return self.turns[-1] if self.turns and self.turns[-1].last is None else None
 
     def _begin(self, item: int) -> None:
+        # Responses come in the order of their requests.
         request, generates = self._requests.popleft() if self._requests else (None, True)
         self._answers += generates
         self.turns.append(ResponseTurn(request, item, generates=generates))

@@ -357,7 +357,7 @@ def _chunk(api: str, draft: _Draft, is_answer: bool, is_own: bool) -> Chunk | No
     pieces: tuple[Piece, ...] = ()
     tools = tuple(draft.tools) if draft.tools else ()
     if draft.content or draft.reasoning or tools or draft.finish:
-        pieces = (Piece(0, draft.content, draft.reasoning, "", tools, draft.finish),)
+        pieces = (Piece(0, content=draft.content, reasoning=draft.reasoning, tools=tools, finish_reason=draft.finish),)
     elif not (is_own or draft.has_findings):
         return None
     return Chunk(

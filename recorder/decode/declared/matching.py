@@ -43,7 +43,11 @@ class Alternative:
 
     def is_at(self, path: str) -> bool:
         """Return True if a path is one of those that are named."""
-        return any(_ends_with(path, pattern) for pattern in self.patterns)
+        for pattern in self.patterns:
+            segments = _split(path)[-len(pattern) :]
+            if len(segments) == len(pattern) and all(map(_fits, segments, pattern)):
+                return True
+        return False
 
     def may_ask(self, method: str, path: str) -> bool:
         """Return True if requests of a method to a path may be of this wire."""
@@ -130,11 +134,6 @@ def _parts(pattern: str) -> tuple[str, ...]:
     return tuple(pattern.split("*"))
 
 
-def _ends_with(path: str, pattern: PathPattern) -> bool:
-    segments = _split(path)[-len(pattern) :]
-    return len(segments) == len(pattern) and all(map(_fits, segments, pattern))
-
-
 def _fits(value: str, parts: tuple[str, ...]) -> bool:
     if len(parts) == 1:
         return value == parts[0]
@@ -153,10 +152,11 @@ class PathWords:
 
     def known_part(self, path: str) -> str:
         """Return a path that the same patterns match, without its query and the segments that none of them knows."""
-        return "/" + "/".join([segment if self._knows(segment) else "\0" for segment in _split(path)[-self._count :]])
-
-    def _knows(self, segment: str) -> bool:
-        return segment in self._words or any([_fits(segment, parts) for parts in self._affixes])
+        segments = []
+        for segment in _split(path)[-self._count :]:
+            is_known = segment in self._words or any([_fits(segment, parts) for parts in self._affixes])
+            segments.append(segment if is_known else "\0")
+        return "/" + "/".join(segments)
 
 
 @functools.lru_cache(16)

@@ -94,18 +94,17 @@ def condition(tests: Mapping[str, Any], lookup: Callable[[str], Any] = lambda _:
     """
     checks = []
     for path, expected in tests.items():
-        items = expected if isinstance(expected, list) else [expected]
-        checks.append(_check(value(path), [_resolved(item, lookup) for item in items]))
+        items = []
+        for item in expected if isinstance(expected, list) else [expected]:
+            if isinstance(item, str) and item.startswith("$"):
+                result = lookup(item[1:])
+                items.append("*" if result is None else result)
+            else:
+                items.append(item)
+        checks.append(_check(value(path), items))
     if len(checks) == 1:
         return checks[0]
     return lambda root: all([check(root) for check in checks])
-
-
-def _resolved(expected: Any, lookup: Callable[[str], Any]) -> Any:
-    if not isinstance(expected, str) or not expected.startswith("$"):
-        return expected
-    result = lookup(expected[1:])
-    return "*" if result is None else result
 
 
 def truthy(paths: Sequence[str]) -> Condition:

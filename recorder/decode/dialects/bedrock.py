@@ -57,19 +57,24 @@ def read_answer(api: str, payload: JsonObject, fault: ReportedError | None) -> C
     blocks = payload["output"]["message"].get("content")
     answer = _Blocks(blocks if isinstance(blocks, list) else [])
     reason = text(payload.get("stopReason")) or None
-    piece = Piece(0, "".join(answer.content), "".join(answer.reasoning), "", tuple(answer.tools), reason)
+    piece = Piece(
+        0,
+        content="".join(answer.content),
+        reasoning="".join(answer.reasoning),
+        tools=tuple(answer.tools),
+        finish_reason=reason,
+    )
     reasoning = answer.is_opaque or bool(piece.reasoning)
     return Chunk(
         api,
-        "",
-        _routed(payload),
-        (piece,),
-        answer.has_media or bool(piece.content),
-        reasoning,
-        any(tool.name or tool.arguments for tool in piece.tools),
-        usage_in(payload),
-        fault,
-        _OPAQUE if answer.is_opaque else (),
+        model=_routed(payload),
+        pieces=(piece,),
+        content=answer.has_media or bool(piece.content),
+        reasoning=reasoning,
+        tool=any(tool.name or tool.arguments for tool in piece.tools),
+        usage=usage_in(payload),
+        fault=fault,
+        flags=_OPAQUE if answer.is_opaque else (),
         ends=True,
     )
 
@@ -104,10 +109,6 @@ class _Blocks:
         self.has_media = self.has_media or any(isinstance(block.get(kind), dict) for kind in media)
 
 
-def _message_start(api: str, payload: JsonObject, fault: ReportedError | None) -> Chunk | None:
-    return Chunk(api, fault=fault) if isinstance(payload.get("role"), str) else None
-
-
 def _block_start(api: str, payload: JsonObject, fault: ReportedError | None) -> Chunk | None:
     if "contentBlockIndex" not in payload:
         return None
@@ -118,9 +119,9 @@ def _block_start(api: str, payload: JsonObject, fault: ReportedError | None) -> 
         return Chunk(api, fault=fault, provider_results=int(has_result))
     name = text(call.get("name"))
     tool = ToolPiece(index(payload["contentBlockIndex"]), text(call.get("toolUseId")), name, "")
-    is_run_there = call.get("type") == "server_tool_use"
-    piece = Piece(0, "", "", "", (tool,), None)
-    return Chunk(api, pieces=(piece,), tool=bool(name), fault=fault, provider_calls=int(is_run_there))
+    is_run_by_provider = call.get("type") == "server_tool_use"
+    piece = Piece(0, tools=(tool,))
+    return Chunk(api, pieces=(piece,), tool=bool(name), fault=fault, provider_calls=int(is_run_by_provider))
 
 
 def _block_delta(api: str, payload: JsonObject, fault: ReportedError | None) -> Chunk | None:
@@ -131,36 +132,33 @@ def _block_delta(api: str, payload: JsonObject, fault: ReportedError | None) -> 
         return Chunk(api, fault=fault)
     if "text" in delta:
         content = text(delta["text"])
-        return Chunk(api, "", "", (Piece(0, content, "", "", (), None),), content != "", fault=fault)
+        return Chunk(api, pieces=(Piece(0, content=content),), content=content != "", fault=fault)
     if isinstance(call := delta.get("toolUse"), dict):
         arguments = text(call.get("input"))
         tool = ToolPiece(index(payload["contentBlockIndex"]), "", "", arguments)
-        return Chunk(api, pieces=(Piece(0, "", "", "", (tool,), None),), tool=arguments != "", fault=fault)
+        return Chunk(api, pieces=(Piece(0, tools=(tool,)),), tool=arguments != "", fault=fault)
     if isinstance(thought := delta.get("reasoningContent"), dict):
         reasoning = text(thought.get("text"))
         is_opaque = bool(text(thought.get("redactedContent")))
-        pieces = (Piece(0, "", reasoning, "", (), None),)
+        pieces = (Piece(0, reasoning=reasoning),)
         is_output = is_opaque or reasoning != ""
-        return Chunk(api, "", "", pieces, reasoning=is_output, fault=fault, flags=_OPAQUE if is_opaque else ())
+        return Chunk(api, pieces=pieces, reasoning=is_output, fault=fault, flags=_OPAQUE if is_opaque else ())
     # An image adds no text; a citation and the result of a tool that the server ran are no output.
     return Chunk(api, content=isinstance(delta.get("image"), dict), fault=fault)
-
-
-def _block_stop(api: str, payload: JsonObject, fault: ReportedError | None) -> Chunk | None:
-    return Chunk(api, fault=fault) if "contentBlockIndex" in payload else None
 
 
 def _message_stop(api: str, payload: JsonObject, fault: ReportedError | None) -> Chunk | None:
     if "stopReason" not in payload:
         return None
-    piece = Piece(0, "", "", "", (), text(payload["stopReason"]) or None)
+    piece = Piece(0, finish_reason=text(payload["stopReason"]) or None)
     return Chunk(api, pieces=(piece,), fault=fault, ends=True)
 
 
 def _metadata(api: str, payload: JsonObject, fault: ReportedError | None) -> Chunk | None:
+    # It may come before `messageStop` or behind it.
     usage, metrics = usage_in(payload), payload.get("metrics")
     is_ours = (usage is not None and "inputTokens" in usage) or (isinstance(metrics, dict) and "latencyMs" in metrics)
-    return Chunk(api, "", _routed(payload), usage=usage, fault=fault) if is_ours else None
+    return Chunk(api, model=_routed(payload), usage=usage, fault=fault) if is_ours else None
 
 
 def _routed(payload: JsonObject) -> str:
@@ -171,10 +169,12 @@ def _routed(payload: JsonObject) -> str:
 
 
 _EVENTS: Final[dict[str, Callable[[str, JsonObject, ReportedError | None], Chunk | None]]] = {
-    "messageStart": _message_start,
+    "messageStart": lambda api, payload, fault: (
+        Chunk(api, fault=fault) if isinstance(payload.get("role"), str) else None
+    ),
     "contentBlockStart": _block_start,
     "contentBlockDelta": _block_delta,
-    "contentBlockStop": _block_stop,
+    "contentBlockStop": lambda api, payload, fault: Chunk(api, fault=fault) if "contentBlockIndex" in payload else None,
     "messageStop": _message_stop,
     "metadata": _metadata,
 }

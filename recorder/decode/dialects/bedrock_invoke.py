@@ -140,7 +140,7 @@ def _llama(inner: JsonObject, fault: ReportedError | None) -> Chunk:
     usage = {
         name: inner[name] for name in ("prompt_token_count", "generation_token_count") if inner.get(name) is not None
     }
-    piece = Piece(0, text(inner["generation"]), "", "", (), text(inner.get("stop_reason")) or None)
+    piece = Piece(0, content=text(inner["generation"]), finish_reason=text(inner.get("stop_reason")) or None)
     return _chunk(inner, (piece,), usage, fault)
 
 
@@ -150,14 +150,14 @@ def _titan(inner: JsonObject, fault: ReportedError | None) -> Chunk:
         for name in ("inputTextTokenCount", "totalOutputTextTokenCount")
         if inner.get(name) is not None
     }
-    piece = Piece(0, text(inner["outputText"]), "", "", (), text(inner.get("completionReason")) or None)
+    piece = Piece(0, content=text(inner["outputText"]), finish_reason=text(inner.get("completionReason")) or None)
     return _chunk(inner, (piece,), usage, fault)
 
 
 def _mistral(inner: JsonObject, fault: ReportedError | None) -> Chunk:
     outputs = inner["outputs"] if isinstance(inner["outputs"], list) else []
     pieces = [
-        Piece(place, text(output.get("text")), "", "", (), text(output.get("stop_reason")) or None)
+        Piece(place, content=text(output.get("text")), finish_reason=text(output.get("stop_reason")) or None)
         for place, output in enumerate(outputs)
         if isinstance(output, dict)
     ]
@@ -172,7 +172,9 @@ def _cohere(inner: JsonObject, fault: ReportedError | None) -> Chunk:
         if isinstance(call, dict) and "parameters" in call
     ]
     reason = text(inner.get("finish_reason")) or None
-    piece = Piece(index(inner.get("index")) or 0, text(inner.get("text")), "", "", tuple(tools), reason)
+    piece = Piece(
+        index(inner.get("index")) or 0, content=text(inner.get("text")), tools=tuple(tools), finish_reason=reason
+    )
     return _chunk(inner, (piece,), None, fault)
 
 
@@ -199,7 +201,11 @@ def _answer(payload: JsonObject, fault: ReportedError | None) -> Chunk | None:
     if isinstance(results, list) and "inputTextTokenCount" in payload:
         answers = [result for result in results if isinstance(result, dict)]
         pieces = [
-            Piece(place, text(result.get("outputText")), "", "", (), text(result.get("completionReason")) or None)
+            Piece(
+                place,
+                content=text(result.get("outputText")),
+                finish_reason=text(result.get("completionReason")) or None,
+            )
             for place, result in enumerate(answers)
         ]
         usage = {"inputTextTokenCount": payload["inputTextTokenCount"]}

@@ -49,6 +49,7 @@ _COMPOUND_FIELDS = frozenset({"usage", "x_groq", "timings", "time_info", "prompt
 def parse(payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
     """Read one JSON object; None if it is not of this family."""
     choices = payload.get("choices")
+    # vLLM was seen to send null here.
     if not isinstance(choices, list):
         if not _is_chat(payload):
             return None
@@ -57,6 +58,7 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
         return None
     answers = _Choices(choices)
     kind = payload.get("object")
+    # Some servers name their chunks `chat.completion`, as whole answers are named: clients that check it drop them.
     if isinstance(kind, str) and kind not in _CHUNK_OBJECTS and not answers.whole:
         answers.flags.append("object_mismatch")
     return Chunk(
@@ -165,6 +167,7 @@ class _Choices:
         # Azure's annotations name a choice without adding to it: that is not seeing it.
         if reason is None and delta is None:
             return
+        # Choices that only report an error have no index (Sansa, OpenRouter).
         index = choice.get("index")
         if type(index) is not int or not 0 <= index < MAX_INDEX:
             index = position
@@ -175,13 +178,13 @@ class _Choices:
         thoughts = ""
         if isinstance(content, str):
             self.content = self.content or content != ""
-        elif isinstance(content, list) and content:
+        elif isinstance(content, list) and content:  # a list of parts, as of Mistral's reasoning models
             content, thoughts = self._parts(content)
         else:
             content = ""
         if len(delta) == 1 and content and not thoughts:
             # Only text, as in nearly every chunk.
-            return Piece(index, content, "", "", (), reason)
+            return Piece(index, content=content, finish_reason=reason)
         return self._full_piece(index, delta, content, thoughts, reason)
 
     def _full_piece(self, index: int, delta: JsonObject, content: str, thoughts: str, reason: str | None) -> Piece:
@@ -240,6 +243,7 @@ def _tools(delta: JsonObject) -> tuple[ToolPiece, ...]:
     if not isinstance(calls, list):
         calls = []
     pieces = [_tool(call) for call in calls if isinstance(call, dict)]
+    # OpenAI's form of 2023, before there were tools.
     legacy = delta.get("function_call")
     if isinstance(legacy, dict):
         pieces.append(_tool({"function": legacy}))
@@ -252,6 +256,7 @@ def _tool(call: JsonObject) -> ToolPiece:
         function = {}
     if not function and isinstance(custom, dict):
         function = {"name": custom.get("name"), "arguments": custom.get("input")}
+    # Mistral and Gemini's compatible endpoint send calls without an index.
     index = call.get("index")
     if type(index) is not int or not 0 <= index < MAX_INDEX:
         index = None

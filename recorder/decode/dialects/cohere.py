@@ -72,10 +72,6 @@ def _billed(payload: JsonObject, fault: ReportedError | None) -> Chunk | None:
     return Chunk(API, text(payload.get("id")), usage=usage, fault=fault)
 
 
-def _message_start(payload: JsonObject, delta: JsonObject, fault: ReportedError | None) -> Chunk:
-    return _chunk(_message(object_at(delta, "message"), None), id=text(payload.get("id")), fault=fault)
-
-
 def _message(message: JsonObject, reason: str | None) -> Piece:
     """Read a message, whole or at the start of a stream, where it is empty."""
     content = message.get("content")
@@ -83,13 +79,12 @@ def _message(message: JsonObject, reason: str | None) -> Piece:
     calls = message.get("tool_calls")
     return Piece(
         0,
-        text(content) or "".join([text(block.get("text")) for block in blocks]),
-        "".join([text(block.get("thinking")) for block in blocks]) + text(message.get("tool_plan")),
-        "",
-        tuple([_tool(call, place) for place, call in enumerate(calls) if isinstance(call, dict)])
+        content=text(content) or "".join([text(block.get("text")) for block in blocks]),
+        reasoning="".join([text(block.get("thinking")) for block in blocks]) + text(message.get("tool_plan")),
+        tools=tuple([_tool(call, place) for place, call in enumerate(calls) if isinstance(call, dict)])
         if isinstance(calls, list)
         else (),
-        reason,
+        finish_reason=reason,
     )
 
 
@@ -98,20 +93,17 @@ def _content(payload: JsonObject, delta: JsonObject, fault: ReportedError | None
     return _added(text(content.get("text")), text(content.get("thinking")), fault)
 
 
-def _plan(payload: JsonObject, delta: JsonObject, fault: ReportedError | None) -> Chunk:
-    return _added("", text(object_at(delta, "message").get("tool_plan")), fault)
-
-
 def _added(content: str, reasoning: str, fault: ReportedError | None) -> Chunk:
     if not content and not reasoning:
         return Chunk(API, fault=fault)
-    pieces = (Piece(0, content, reasoning, "", (), None),)
-    return Chunk(API, "", "", pieces, content != "", reasoning != "", fault=fault)
+    pieces = (Piece(0, content=content, reasoning=reasoning),)
+    return Chunk(API, pieces=pieces, content=content != "", reasoning=reasoning != "", fault=fault)
 
 
 def _call(payload: JsonObject, delta: JsonObject, fault: ReportedError | None) -> Chunk:
+    # In a stream this is one object, not a list.
     call = object_at(object_at(delta, "message"), "tool_calls")
-    return _chunk(Piece(0, "", "", "", (_tool(call, index(payload.get("index"))),), None), fault=fault)
+    return _chunk(Piece(0, tools=(_tool(call, index(payload.get("index"))),)), fault=fault)
 
 
 def _tool(call: JsonObject, place: int | None) -> ToolPiece:
@@ -127,7 +119,7 @@ def _message_end(payload: JsonObject, delta: JsonObject, fault: ReportedError | 
     return Chunk(
         API,
         id=text(payload.get("id")),
-        pieces=(Piece(0, "", "", "", (), reason),) if reason else (),
+        pieces=(Piece(0, finish_reason=reason),) if reason else (),
         usage=usage_in(delta),
         fault=fault or _fault(reason, delta),
         ends=True,
@@ -140,10 +132,14 @@ def _fault(reason: str | None, holder: JsonObject) -> ReportedError | None:
 
 
 _EVENTS: Final[dict[str, Callable[[JsonObject, JsonObject, ReportedError | None], Chunk]]] = {
-    "message-start": _message_start,
+    "message-start": lambda payload, delta, fault: _chunk(
+        _message(object_at(delta, "message"), None), id=text(payload.get("id")), fault=fault
+    ),
     "content-start": _content,
     "content-delta": _content,
-    "tool-plan-delta": _plan,
+    "tool-plan-delta": lambda payload, delta, fault: _added(
+        "", text(object_at(delta, "message").get("tool_plan")), fault
+    ),
     "tool-call-start": _call,
     "tool-call-delta": _call,
     "message-end": _message_end,

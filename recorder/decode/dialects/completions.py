@@ -24,7 +24,7 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
         if isinstance(choice, dict):
             added, reason, number = choice.get("text"), chat.finish_reason(choice), index(choice.get("index"))
             if reason is not None or isinstance(added, str):
-                pieces.append(Piece(position if number is None else number, text(added), "", "", (), reason))
+                pieces.append(Piece(position if number is None else number, content=text(added), finish_reason=reason))
     return Chunk(
         API,
         text(payload.get("id")),

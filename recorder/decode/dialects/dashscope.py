@@ -18,7 +18,7 @@ from wiretape.recorder.decode.values import JsonObject, compact, index, text, us
 
 API: Final = "dashscope"
 
-_NO_REASON = frozenset({"", "null"})
+_NO_REASON = frozenset({"", "null"})  # the string "null" until the answer ends
 _ERROR_KEYS = frozenset({"code", "message", "request_id", "status_code"})
 _TEXT_KEYS = ("text", "finish_reason", "audio")
 _OUTPUT_KEYS = frozenset({*_TEXT_KEYS, "choices", "embeddings", "results", "task_id", "task_status"})
@@ -94,22 +94,26 @@ def _chunk(payload: JsonObject, fault: ReportedError | None, grow: _Grow) -> Chu
     if isinstance(choices, list) and choices:
         answers = [_choice(choice, place, grow) for place, choice in enumerate(choices) if isinstance(choice, dict)]
     else:
-        answers = [_text(output, grow)] if any([key in output for key in _TEXT_KEYS]) else []
+        answers = []
+        if any([key in output for key in _TEXT_KEYS]):  # a text or a voice, without choices
+            audio = output.get("audio")
+            piece = Piece(0, content=grow((0, "content", 0), text(output.get("text"))), finish_reason=_reason(output))
+            answers = [(piece, isinstance(audio, dict) and bool(audio.get("data")))]
     content = reasoning = tool = False
     for piece, has_media in answers:
         content = content or has_media or piece.content != ""
         reasoning = reasoning or piece.reasoning != ""
         tool = tool or any([call.name != "" or call.arguments != "" for call in piece.tools])
     return Chunk(
-        API, request_id, "", tuple([piece for piece, _ in answers]), content, reasoning, tool, usage_in(payload), fault
+        API,
+        id=request_id,
+        pieces=tuple([piece for piece, _ in answers]),
+        content=content,
+        reasoning=reasoning,
+        tool=tool,
+        usage=usage_in(payload),
+        fault=fault,
     )
-
-
-def _text(output: JsonObject, grow: _Grow) -> tuple[Piece, bool]:
-    """Read an output that is a text or a voice, without choices; the flag is True if it has audio."""
-    audio = output.get("audio")
-    piece = Piece(0, grow((0, "content", 0), text(output.get("text"))), "", "", (), _reason(output))
-    return piece, isinstance(audio, dict) and bool(audio.get("data"))
 
 
 def _choice(choice: JsonObject, place: int, grow: _Grow) -> tuple[Piece, bool]:
@@ -118,7 +122,7 @@ def _choice(choice: JsonObject, place: int, grow: _Grow) -> tuple[Piece, bool]:
         place = number
     message = choice.get("message")
     if not isinstance(message, dict):
-        return Piece(place, "", "", "", (), _reason(choice)), False
+        return Piece(place, finish_reason=_reason(choice)), False
     content, has_media = message.get("content"), False
     if isinstance(content, list):
         has_media = any([isinstance(part, dict) and "text" not in part and bool(part) for part in content])
@@ -127,7 +131,7 @@ def _choice(choice: JsonObject, place: int, grow: _Grow) -> tuple[Piece, bool]:
     thoughts, calls = message.get("reasoning_content"), message.get("tool_calls")
     thoughts = grow((place, "reasoning", 0), thoughts) if isinstance(thoughts, str) and thoughts else ""
     tools = _tools(calls, place, grow) if isinstance(calls, list) else ()
-    return Piece(place, content, thoughts, "", tools, _reason(choice)), has_media
+    return Piece(place, content=content, reasoning=thoughts, tools=tools, finish_reason=_reason(choice)), has_media
 
 
 def _tools(calls: list[Any], choice: int, grow: _Grow) -> tuple[ToolPiece, ...]:

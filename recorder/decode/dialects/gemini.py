@@ -96,23 +96,23 @@ class _GeminiStream:
                 if isinstance(candidate, dict):
                     self._candidate(candidate, position, output, pieces)
         else:
+            # A blocked prompt has no candidates: the reason is here.
             feedback = answer.get("promptFeedback")
             blocked = feedback.get("blockReason") if isinstance(feedback, dict) else None
             if reason := finish_reasons.name_of(blocked, self._blocks):
-                pieces.append(Piece(0, "", "", "", (), reason))
+                pieces.append(Piece(0, finish_reason=reason))
                 ends = True
         return Chunk(
             API,
-            text(answer.get("responseId")),
-            text(answer.get("modelVersion")),
-            tuple(pieces),
-            output.content,
-            output.reasoning,
-            output.tool,
-            usage_in(answer, "usageMetadata"),
-            fault,
-            (),
-            ends,
+            id=text(answer.get("responseId")),
+            model=text(answer.get("modelVersion")),
+            pieces=tuple(pieces),
+            content=output.content,
+            reasoning=output.reasoning,
+            tool=output.tool,
+            usage=usage_in(answer, "usageMetadata"),
+            fault=fault,
+            ends=ends,
             provider_calls=output.calls,
             provider_results=output.results,
         )
@@ -130,7 +130,7 @@ class _GeminiStream:
         if not isinstance(parts, list):
             parts = []
         text_content, reasoning, tools = self._parts(parts, place, output)
-        pieces.append(Piece(place, text_content, reasoning, "", tools, reason))
+        pieces.append(Piece(place, content=text_content, reasoning=reasoning, tools=tools, finish_reason=reason))
 
     def _parts(self, parts: list[object], candidate: int, output: "_Output") -> tuple[str, str, tuple[ToolPiece, ...]]:
         content = reasoning = ""

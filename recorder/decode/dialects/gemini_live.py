@@ -106,9 +106,15 @@ class LiveReader:
         return self._turn
 
     def _piece(
-        self, content: str = "", reasoning: str = "", tool: ToolPiece | None = None, end: str | None = None
+        self, content: str = "", reasoning: str = "", tool: ToolPiece | None = None, finish_reason: str | None = None
     ) -> Piece:
-        return Piece(len(self.turns) - 1, content, reasoning, "", () if tool is None else (tool,), end)
+        return Piece(
+            len(self.turns) - 1,
+            content=content,
+            reasoning=reasoning,
+            tools=() if tool is None else (tool,),
+            finish_reason=finish_reason,
+        )
 
     def _calls(self, item: int, message: JsonObject) -> Iterator[Chunk]:
         for place, call in enumerate(_list(_map(message, "toolCall"), "functionCalls")):
@@ -132,6 +138,7 @@ class LiveReader:
             yield Chunk(API, pieces=(self._piece(transcript),), content=True)
         self._is_transcribed = self._is_transcribed or is_end
         if _field(content, "interrupted") is True:
+            # A stray one right behind the end of a turn was seen (googleapis/python-genai#2333).
             self._is_stray = self._turn is None
             if self._turn is not None:
                 self._turn.outcome = "interrupted"
@@ -165,14 +172,20 @@ class LiveReader:
         turn.outcome = "interrupted" if turn.outcome == "interrupted" else "complete"
         turn.finish_reason = reason or turn.outcome
         self._turn = None
-        yield Chunk(API, pieces=(self._piece(end=turn.finish_reason),), ends=True)
+        yield Chunk(API, pieces=(self._piece(finish_reason=turn.finish_reason),), ends=True)
 
     def _with_usage(self, chunk: Chunk, usage: JsonObject) -> Chunk:
         if not usage or not self.turns:
             return chunk
         self.turns[-1].tokens = _turn_tokens(usage)
         return Chunk(
-            API, "", "", chunk.pieces, chunk.content, chunk.reasoning, chunk.tool, usage=usage, ends=chunk.ends
+            API,
+            pieces=chunk.pieces,
+            content=chunk.content,
+            reasoning=chunk.reasoning,
+            tool=chunk.tool,
+            usage=usage,
+            ends=chunk.ends,
         )
 
 

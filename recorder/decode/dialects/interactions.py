@@ -100,7 +100,11 @@ class _Output:
             API,
             text(holder.get("id")) or text(holder.get("interaction_id")),
             text(holder.get("model")) or text(holder.get("agent")),
-            () if is_empty else (Piece(0, self.content, self.reasoning, "", tuple(self.tools), status),),
+            ()
+            if is_empty
+            else (
+                Piece(0, content=self.content, reasoning=self.reasoning, tools=tuple(self.tools), finish_reason=status),
+            ),
             self.has_content,
             self.has_reasoning,
             has_tool,
@@ -122,6 +126,7 @@ class _InteractionStream:
 
     def parse(self, payload: JsonObject, event: str = "message", fault: ReportedError | None = None) -> Chunk | None:
         """Read one JSON object; None if it is not of this API."""
+        # The event's line says the same; some servers send the data alone.
         kind = payload.get("event_type") or event
         if not isinstance(kind, str):
             return None
@@ -131,76 +136,76 @@ class _InteractionStream:
             step = payload[_STARTS[kind]]
             return _with_tool_run(self._step_start(payload, step, fault), step)
         if kind in _STOPS and "index" in payload:
-            place, added = index(payload.get("index")), _Output()
-            self._add_announced(place, added)
-            return self._noted(added.chunk(usage=usage_in(payload), fault=fault))
+            place, output = index(payload.get("index")), _Output()
+            self._add_announced(place, output)
+            return self._noted(output.chunk(usage=usage_in(payload), fault=fault))
         if kind in _STATES and not _STATE_KEYS.isdisjoint(payload):
             return self._state(payload, kind, fault)
         if payload.get("event_type") == "error":
+            # The beta sent errors without content, and went on: such a one counts only if no output follows.
             return Chunk(API, fault=fault if payload.get("error") and fault is not None else _EMPTY_ERROR)
-        return self._interaction(payload, fault) if _is_interaction(payload) else None
+        if not _is_interaction(payload):
+            return None
+        output, status = _Output(), text(payload.get("status"))
+        _add_steps(payload, output)
+        if status == "failed" and fault is None:
+            fault = _fault(payload)
+        finish = status if status not in _RUNNING else None
+        return output.chunk(payload, finish, usage_in(payload), fault, ends=status in _ENDINGS)
 
     def _step_start(self, payload: JsonObject, step: JsonObject, fault: ReportedError | None) -> Chunk:
         place, kind = index(payload.get("index")), text(step.get("type"))
         self._kinds[place] = kind
-        added = _Output()
+        output = _Output()
         if kind.endswith("_call"):
             arguments = step.get("arguments")
             if isinstance(arguments, dict):
                 self._announced[place] = arguments
             if (id := text(step.get("id"))) or _tool_name(step):  # before June 2026, a start has only the type
-                added.tools.append(ToolPiece(place, id, _tool_name(step), ""))
+                output.tools.append(ToolPiece(place, id, _tool_name(step), ""))
         else:
-            _add_step(step, added)
-        return self._noted(added.chunk(fault=fault))
+            _add_step(step, output)
+        return self._noted(output.chunk(fault=fault))
 
     def _step_delta(self, payload: JsonObject, delta: JsonObject, fault: ReportedError | None) -> Chunk:
-        place, kind, added = index(payload.get("index")), text(delta.get("type")), _Output()
+        place, kind, output = index(payload.get("index")), text(delta.get("type")), _Output()
         of_step = self._kinds.get(place, "")
         if kind == "thought_summary":
-            _add_content(delta.get("content"), added, is_thought=True)
+            _add_content(delta.get("content"), output, is_thought=True)
         elif kind == "arguments_delta" and (piece := text(delta.get("arguments"))):
             self._announced.pop(place, None)
-            added.tools.append(ToolPiece(place, "", "", piece))
+            output.tools.append(ToolPiece(place, "", "", piece))
         elif (kind == "text" or kind in _MEDIA) and of_step != "user_input":
-            _add_content(delta, added, is_thought=of_step == "thought")
+            _add_content(delta, output, is_thought=of_step == "thought")
         elif kind.endswith("_call"):
             self._announced.pop(place, None)
-            added.tools.append(_whole_call(delta, place))
+            output.tools.append(_whole_call(delta, place))
         metadata = payload.get("metadata")
         usage = usage_in(metadata, "total_usage") if isinstance(metadata, dict) else None
-        return self._noted(added.chunk(usage=usage, fault=fault))
+        return self._noted(output.chunk(usage=usage, fault=fault))
 
-    def _add_announced(self, place: int | None, added: _Output) -> None:
+    def _add_announced(self, place: int | None, output: _Output) -> None:
         arguments = self._announced.pop(place, None)
         if arguments is not None:
-            added.tools.append(ToolPiece(place, "", "", compact(arguments)))
+            output.tools.append(ToolPiece(place, "", "", compact(arguments)))
 
     def _state(self, payload: JsonObject, kind: str, fault: ReportedError | None) -> Chunk:
         """Read an event about the interaction itself: its beginning, a change of its status, or its end."""
         holder = payload.get("interaction")
         if not isinstance(holder, dict):
             holder = payload
-        added, ends = _Output(), kind in _COMPLETED
+        output, ends = _Output(), kind in _COMPLETED
         if ends:
             for place in [*self._announced]:
-                self._add_announced(place, added)
+                self._add_announced(place, output)
             if not self._has_output:  # servers that stream nothing, and answer in their last event
-                _add_steps(holder, added)
+                _add_steps(holder, output)
         status = text(holder.get("status")) or text(payload.get("status"))
         failed = status == "failed"
         if failed and fault is None:
             fault = _fault(holder)
         finish = status if status not in _RUNNING and (ends or failed) else None
-        return added.chunk(holder, finish, usage_in(holder) or usage_in(payload), fault, ends=ends)
-
-    def _interaction(self, interaction: JsonObject, fault: ReportedError | None) -> Chunk:
-        added, status = _Output(), text(interaction.get("status"))
-        _add_steps(interaction, added)
-        if status == "failed" and fault is None:
-            fault = _fault(interaction)
-        finish = status if status not in _RUNNING else None
-        return added.chunk(interaction, finish, usage_in(interaction), fault, ends=status in _ENDINGS)
+        return output.chunk(holder, finish, usage_in(holder) or usage_in(payload), fault, ends=ends)
 
     def _noted(self, chunk: Chunk) -> Chunk:
         self._has_output = self._has_output or chunk.output
@@ -225,27 +230,27 @@ def _with_tool_run(chunk: Chunk, step: JsonObject) -> Chunk:
     return replace(chunk, provider_calls=int(is_call), provider_results=int(not is_call))
 
 
-def _add_steps(interaction: JsonObject, added: _Output) -> None:
+def _add_steps(interaction: JsonObject, output: _Output) -> None:
     """Add the steps of a whole interaction, or its outputs, as it was called before."""
     for key in ("steps", "outputs"):
         steps = interaction.get(key)
         for step in steps if isinstance(steps, list) else ():
             if isinstance(step, dict):
-                _add_step(step, added)
+                _add_step(step, output)
 
 
-def _add_step(step: JsonObject, added: _Output) -> None:
+def _add_step(step: JsonObject, output: _Output) -> None:
     kind = text(step.get("type"))
     if kind == "model_output":
         for part in _parts_in(step.get("content")):
-            _add_content(part, added, is_thought=False)
+            _add_content(part, output, is_thought=False)
     elif kind == "thought":
         for part in _parts_in(step.get("summary")):
-            _add_content(part, added, is_thought=True)
+            _add_content(part, output, is_thought=True)
     elif kind == "text" or kind in _MEDIA:
-        _add_content(step, added, is_thought=False)
+        _add_content(step, output, is_thought=False)
     elif kind.endswith("_call"):
-        added.tools.append(_whole_call(step))
+        output.tools.append(_whole_call(step))
 
 
 def _whole_call(call: JsonObject, place: int | None = None) -> ToolPiece:
@@ -254,14 +259,14 @@ def _whole_call(call: JsonObject, place: int | None = None) -> ToolPiece:
     return ToolPiece(place, text(call.get("id")), _tool_name(call), json_text, place is None)
 
 
-def _add_content(part: object, added: _Output, *, is_thought: bool) -> None:
+def _add_content(part: object, output: _Output, *, is_thought: bool) -> None:
     if not isinstance(part, dict):
         return
     kind = part.get("type")
     if kind == "text":
-        added.add_text(text(part.get("text")), is_thought=is_thought)
+        output.add_text(text(part.get("text")), is_thought=is_thought)
     elif isinstance(kind, str) and kind in _MEDIA and (text(part.get("data")) or text(part.get("uri"))):
-        added.add_media(is_thought=is_thought)
+        output.add_media(is_thought=is_thought)
 
 
 def _parts_in(parts: object) -> Iterator[Any]:

@@ -97,11 +97,10 @@ def _message(message: JsonObject, fault: ReportedError | None, *, whole: bool = 
     reason = text(message.get("stop_reason")) or None
     piece = Piece(
         0,
-        "".join([piece.content for piece in pieces]),
-        "".join([piece.reasoning for piece in pieces]),
-        "",
-        tuple([tool for piece in pieces for tool in piece.tools]),
-        reason,
+        content="".join([piece.content for piece in pieces]),
+        reasoning="".join([piece.reasoning for piece in pieces]),
+        tools=tuple([tool for piece in pieces for tool in piece.tools]),
+        finish_reason=reason,
     )
     return Chunk(
         API,
@@ -165,34 +164,21 @@ def _block_delta(payload: JsonObject, fault: ReportedError | None) -> Chunk:
 def _message_delta(payload: JsonObject, fault: ReportedError | None) -> Chunk:
     delta = payload.get("delta")
     reason = text(delta.get("stop_reason")) if isinstance(delta, dict) else ""
-    pieces = (Piece(0, "", "", "", (), reason),) if reason else ()
+    pieces = (Piece(0, finish_reason=reason),) if reason else ()
+    # Its counts are cumulative, and may replace the input tokens of `message_start`.
     return Chunk(API, pieces=pieces, usage=usage_in(payload), fault=fault)
-
-
-def _message_stop(payload: JsonObject, fault: ReportedError | None) -> Chunk:
-    return Chunk(API, fault=fault, ends=True)
-
-
-def _ping(payload: JsonObject, fault: ReportedError | None) -> Chunk:
-    # Gateways put the same into the streams of other APIs: it does not tell whose stream it is.
-    return Chunk("", fault=fault, ping=True)
-
-
-def _ignored(payload: JsonObject, fault: ReportedError | None) -> Chunk:
-    return Chunk(API, fault=fault)
 
 
 _EVENTS: Final[dict[str, Callable[[JsonObject, ReportedError | None], Chunk]]] = {
     "message_start": _message_start,
     "content_block_start": _block_start,
     "content_block_delta": _block_delta,
-    "content_block_stop": _ignored,
+    "content_block_stop": lambda payload, fault: Chunk(API, fault=fault),
     "message_delta": _message_delta,
-    "message_stop": _message_stop,
-    "ping": _ping,
+    "message_stop": lambda payload, fault: Chunk(API, fault=fault, ends=True),
+    # Gateways put the same into the streams of other APIs: it does not tell whose stream it is.
+    "ping": lambda payload, fault: Chunk("", fault=fault, ping=True),
 }
-
-
 _HOLDS: Final = {
     "message_start": frozenset({"message"}),
     "content_block_start": frozenset({"content_block"}),
@@ -206,15 +192,15 @@ _HOLDS: Final = {
 def _text(added: str, fault: ReportedError | None) -> Chunk:
     if not added:
         return Chunk(API, fault=fault)
-    return Chunk(API, "", "", (Piece(0, added, "", "", (), None),), True, fault=fault)
+    return Chunk(API, pieces=(Piece(0, content=added),), content=True, fault=fault)
 
 
 def _thinking(added: str, fault: ReportedError | None) -> Chunk:
     if not added:
         return Chunk(API, fault=fault)
-    return Chunk(API, "", "", (Piece(0, "", added, "", (), None),), False, True, fault=fault)
+    return Chunk(API, pieces=(Piece(0, reasoning=added),), reasoning=True, fault=fault)
 
 
 def _call(tool: ToolPiece, fault: ReportedError | None) -> Chunk:
     has_output = tool.name != "" or tool.arguments != ""
-    return Chunk(API, "", "", (Piece(0, "", "", "", (tool,), None),), False, False, has_output, fault=fault)
+    return Chunk(API, pieces=(Piece(0, tools=(tool,)),), tool=has_output, fault=fault)

@@ -33,6 +33,7 @@ DIALECT: Final = Dialect(
     silent=frozenset({"no_finish", "no_usage", "hidden_tokens", "multi_choice"}),
 )
 
+# The second names are those of the beta, which Azure's preview still sends.
 _TRANSCRIPT: Final = frozenset({"response.output_audio_transcript.delta", "response.audio_transcript.delta"})
 _TEXT: Final = frozenset({"response.output_text.delta", "response.text.delta", "response.refusal.delta"})
 _AUDIO: Final = frozenset({"response.output_audio.delta", "response.audio.delta"})
@@ -46,6 +47,7 @@ _WHOLE: Final = {
     "response.text.done": "text",
 }
 """The events with a whole text, which counts where no delta came, and its field."""
+# Realtime ends every response by `response.done`, also a cancelled one; the others are those of Responses.
 _ENDS: Final = frozenset(
     {"response.done", "response.completed", "response.incomplete", "response.failed", "response.cancelled"}
 )
@@ -137,8 +139,12 @@ class RealtimeReader:
             self._wait = (item, _WAITS[kind]) if is_speech or self._wait is None else self._wait
         elif kind == "error":
             self._error(item, message.error)
-        model = self._session(message.session) if kind.startswith("session.") else ""
-        return Chunk(API, model=model)
+        session = message.session
+        if not kind.startswith("session.") or not isinstance(session, dict):
+            return Chunk(API)
+        self._format = _format(session, "output") or self._format
+        self._input_format = _format(session, "input") or self._input_format
+        return Chunk(API, model=text(session.get("model")))
 
     def note_output(self, item: int, text: str) -> None:
         """Note output of the current response whose message another reader has parsed."""
@@ -159,14 +165,6 @@ class RealtimeReader:
                 self.turns.append(TurnDraft(ask.item, responses.REQUEST, ask.item))
         self._asks.clear()
 
-    def _session(self, session: object) -> str:
-        """Note the format of the audio, and return the model."""
-        if not isinstance(session, dict):
-            return ""
-        self._format = _format(session, "output") or self._format
-        self._input_format = _format(session, "input") or self._input_format
-        return text(session.get("model"))
-
     # A response
 
     def _response_event(self, item: int, kind: str, message: _Message) -> Chunk:
@@ -183,7 +181,7 @@ class RealtimeReader:
             status = text(response.get("status")) or kind.removeprefix("response.")
             turn.outcome, turn.finish_reason, fault = _end(status, response)
             turn.error = fault.code if fault is not None else None
-            piece = Piece(self._places[turn], "", "", "", (), turn.finish_reason)
+            piece = Piece(self._places[turn], finish_reason=turn.finish_reason)
             reported_usage = usage if isinstance(usage, dict) and usage else None
             return Chunk(API, pieces=(piece,), usage=reported_usage, fault=fault, ends=True)
         if kind == "response.output_item.added":
@@ -230,7 +228,7 @@ class RealtimeReader:
         return Chunk(API, id=turn.id if len(self.turns) == 1 else "")
 
     def _piece(self, turn: TurnDraft, content: str = "", tool: ToolPiece | None = None) -> tuple[Piece, ...]:
-        return (Piece(self._places[turn], content, "", "", () if tool is None else (tool,), None),)
+        return (Piece(self._places[turn], content=content, tools=() if tool is None else (tool,)),)
 
     def _delta(self, item: int, turn: TurnDraft, kind: str, message: _Message) -> Chunk:
         delta = text(message.delta)

@@ -83,7 +83,13 @@ def declared(declarations: str | None) -> tuple[DeclaredDialect, ...]:
     One with the name of a dialect of this package replaces that.
     """
     dialects: dict[str, DeclaredDialect] = {}
-    for table in _declared_tables(declarations):
+    try:
+        tables = json.loads(declarations or "[]")
+    except (ValueError, TypeError, RecursionError):  # on a tape that was changed, a number may stand here
+        tables = []
+    for table in tables if isinstance(tables, list) else ():
+        if not isinstance(table, dict):
+            continue
         try:
             dialect = compiler.compile(table, [*BY_API])
         except (DeclarationError, RecursionError):  # they were checked when they were given: the tape was changed
@@ -134,14 +140,6 @@ def _alternatives_of(declarations: str | None, method: str, path: str) -> Altern
 def is_posted_to(path: str, declarations: str | None = None) -> bool:
     """Return True if calls of a decoded API are posted to a path, on any server."""
     return operation.is_api(path) or any(alternative.is_at(path) for _, alternative in alternatives(declarations))
-
-
-def _declared_tables(declarations: str | None) -> list[dict[str, object]]:
-    try:
-        tables = json.loads(declarations or "[]")
-    except (ValueError, TypeError, RecursionError):  # on a tape that was changed, a number may stand here
-        return []
-    return [table for table in tables if isinstance(table, dict)] if isinstance(tables, list) else []
 
 
 def dialect_named(api: str | None, declarations: str | None = None) -> Dialect | None:

@@ -182,14 +182,14 @@ class _Stream:
         if (field, place) not in self._givers:
             self._give(field, place, kind)
         if field == _CONTENT:
-            return Chunk(API, "", "", (Piece(0, delta, "", "", (), None, place),), True, False, False, None, fault)
+            return Chunk(API, pieces=(Piece(0, content=delta, part=place),), content=True, fault=fault)
         if field == _ARGUMENTS:
-            piece = Piece(0, "", "", "", (ToolPiece(place, "", "", delta),), None)
-            return Chunk(API, "", "", (piece,), False, False, True, None, fault)
+            piece = Piece(0, tools=(ToolPiece(place, "", "", delta),))
+            return Chunk(API, pieces=(piece,), tool=True, fault=fault)
         if field == _REFUSAL:
-            return Chunk(API, "", "", (Piece(0, "", "", delta, (), None, place),), True, False, False, None, fault)
+            return Chunk(API, pieces=(Piece(0, refusal=delta, part=place),), content=True, fault=fault)
         part = _part(field, place)
-        return Chunk(API, "", "", (Piece(0, "", delta, "", (), None, part),), False, True, False, None, fault)
+        return Chunk(API, pieces=(Piece(0, reasoning=delta, part=part),), reasoning=True, fault=fault)
 
     def _event(self, payload: JsonObject, kind: str, fault: ReportedError | None) -> Chunk:
         if kind == "response.steer.failed":
@@ -234,12 +234,16 @@ class _Stream:
         items = output if isinstance(output, list) else []
         parts = [part for place, item in enumerate(items) for part in _item(item, self._places.get(_id(item), place))]
         finals = self._finals(parts)
+        details = response.get("incomplete_details")
+        finish_reason = status if status in _FINISHED else None
+        if status == "incomplete" and isinstance(details, dict):
+            finish_reason = text(details.get("reason")) or status
         return _chunk(
             self._missing(parts, kind),
             finals=finals,
             id=text(response.get("id")),
             model=text(response.get("model")),
-            finish_reason=_finish_reason(status, response.get("incomplete_details")),
+            finish_reason=finish_reason,
             usage=usage_in(response),
             fault=fault,
             ends=ends or (not kind and status in _FINISHED),
@@ -364,12 +368,6 @@ def _fault(error: object) -> ReportedError:
     return ReportedError(code or text(error.get("type")) or None, text(error.get("message")) or None)
 
 
-def _finish_reason(status: str, details: object) -> str | None:
-    if status == "incomplete" and isinstance(details, dict):
-        return text(details.get("reason")) or status
-    return status if status in _FINISHED else None
-
-
 def _chunk(
     parts: list[_Part],
     *,
@@ -392,7 +390,7 @@ def _chunk(
     if reasoning and not summary:
         pieces = [replace(pieces[0], reasoning=reasoning, part=_part(_REASONING, place))]
     elif reasoning:
-        pieces.append(Piece(0, "", reasoning, "", (), None, _part(_REASONING, place)))
+        pieces.append(Piece(0, reasoning=reasoning, part=_part(_REASONING, place)))
     is_empty = fields <= {_IMAGE, _ENCRYPTED} and finish_reason is None
     return Chunk(
         API,

@@ -30,7 +30,7 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
     name, arguments = text(delta.get("name")), delta.get("input")
     arguments = compact(arguments) if isinstance(arguments, dict) else text(arguments)
     call = ToolPiece(None, text(delta.get("tool_use_id")), name, arguments)
-    piece = Piece(0, "", "", "", (call,), None)
+    piece = Piece(0, tools=(call,))
     return replace(chunk, api=API, pieces=(piece,), content=False, tool=bool(name or arguments))
 
 

@@ -21,6 +21,7 @@ COMPRESSED: Final = 0x40
 """The bit of a frame's first byte that says that its message is compressed."""
 
 _CONTROL: Final[dict[Opcode, Kind]] = {Opcode.PING: "ping", Opcode.PONG: "pong", Opcode.CLOSE: "close"}
+# Deflate packs at most 1,032 to 1 (zlib.net/zlib_tech.html): a slice never inflates to more than 4 MiB at once.
 _SLICE: Final = 4096
 _TAKEOVER: Final = frozenset({"server_no_context_takeover", "client_no_context_takeover"})
 
@@ -146,7 +147,13 @@ class _FrameParser:
             try:
                 if self._allowance is not None:
                     self._allowance.take(FRAME)
-                message = self._control_frame(start, end) if is_control else self._frame(start, end)
+                message = None
+                if not is_control:
+                    message = self._frame(start, end)
+                else:
+                    self._control.receive_bytes(bytes(self._data[start:end]))
+                    for frame in self._control.received_frames():
+                        message = WebSocketMessage(start, end, _CONTROL[frame.opcode], _payload(frame))
             except ParseFailed:
                 message = WebSocketMessage(start, size, "broken", bytes(self._data[start:]))
             except TooMuchError:
@@ -154,12 +161,6 @@ class _FrameParser:
             if message is not None:
                 self._at = sys.maxsize if message.kind in ("close", "limit", "broken") else self._at
                 yield message
-
-    def _control_frame(self, start: int, end: int) -> WebSocketMessage | None:
-        self._control.receive_bytes(bytes(self._data[start:end]))
-        for frame in self._control.received_frames():
-            return WebSocketMessage(start, end, _CONTROL[frame.opcode], _payload(frame))
-        return None
 
     def _frame(self, start: int, end: int) -> WebSocketMessage | None:
         if self._start is None:
