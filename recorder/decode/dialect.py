@@ -114,8 +114,9 @@ class Chunk:
         """True if it may bring texts that came before, or that come again: see `finals`."""
         if self.finals or self.whole:
             return True
-        tools = [tool for piece in self.pieces for tool in piece.tools] if self.tool else ()
-        return any([tool.whole and tool.index is not None for tool in tools])
+        return self.tool and any(
+            [tool.whole and tool.index is not None for piece in self.pieces for tool in piece.tools]
+        )
 
     @property
     def output(self) -> bool:

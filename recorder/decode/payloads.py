@@ -179,10 +179,11 @@ def _no_object(data: str, payload: object, event: str, reader: PayloadReader | N
 def fault(payload: JsonObject) -> ReportedError | None:
     """Find the error that a JSON object reports, in any form that servers send."""
     error = payload.get("error")
-    # Objects that can fail later (a fine-tuning job, say) carry the form of an error with every field null.
-    is_blank = isinstance(error, dict) and all([value is None for value in error.values()])
-    if error and not is_blank:
-        return _described(error, payload)
+    if error:
+        # Objects that can fail later (a fine-tuning job, say) carry the form of an error with every field null.
+        is_blank = isinstance(error, dict) and all([value is None for value in error.values()])
+        if not is_blank:
+            return _described(error, payload)
     choices = payload.get("choices")
     if isinstance(choices, list):
         for choice in choices:

@@ -132,7 +132,7 @@ def _block_delta(api: str, payload: JsonObject, fault: ReportedError | None) -> 
         return Chunk(api, fault=fault)
     if "text" in delta:
         content = text(delta["text"])
-        return Chunk(api, pieces=(Piece(0, content=content),), content=content != "", fault=fault)
+        return Chunk(api, "", "", (Piece(0, content),), content != "", fault=fault)
     if isinstance(call := delta.get("toolUse"), dict):
         arguments = text(call.get("input"))
         tool = ToolPiece(index(payload["contentBlockIndex"]), "", "", arguments)

@@ -104,14 +104,14 @@ class _GeminiStream:
                 ends = True
         return Chunk(
             API,
-            id=text(answer.get("responseId")),
-            model=text(answer.get("modelVersion")),
-            pieces=tuple(pieces),
-            content=output.content,
-            reasoning=output.reasoning,
-            tool=output.tool,
-            usage=usage_in(answer, "usageMetadata"),
-            fault=fault,
+            text(answer.get("responseId")),
+            text(answer.get("modelVersion")),
+            tuple(pieces),
+            output.content,
+            output.reasoning,
+            output.tool,
+            usage_in(answer, "usageMetadata"),
+            fault,
             ends=ends,
             provider_calls=output.calls,
             provider_results=output.results,
@@ -130,7 +130,7 @@ class _GeminiStream:
         if not isinstance(parts, list):
             parts = []
         text_content, reasoning, tools = self._parts(parts, place, output)
-        pieces.append(Piece(place, content=text_content, reasoning=reasoning, tools=tools, finish_reason=reason))
+        pieces.append(Piece(place, text_content, reasoning, "", tools, reason))
 
     def _parts(self, parts: list[object], candidate: int, output: "_Output") -> tuple[str, str, tuple[ToolPiece, ...]]:
         content = reasoning = ""

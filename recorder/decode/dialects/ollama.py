@@ -38,36 +38,22 @@ def parse(payload: JsonObject, event: str = "message", fault: ReportedError | No
     done = payload["done"] is True if "done" in payload else text(payload.get("done_reason")) != ""
     if not (has_mark or done) or not (isinstance(message, dict) or not _ADDED.isdisjoint(payload)):
         return None
-    tools: list[ToolPiece] = []
+    tools: tuple[ToolPiece, ...] = ()
     if isinstance(message, dict):
-        content, reasoning, calls = (
-            text(message.get("content")),
-            text(message.get("thinking")),
-            message.get("tool_calls"),
-        )
-        for call in calls if isinstance(calls, list) else ():
-            if isinstance(call, dict):
-                function = object_at(call, "function")
-                arguments = function.get("arguments")  # an object, not JSON text
-                json_text = compact(arguments) if isinstance(arguments, dict) else text(arguments)
-                tools.append(ToolPiece(None, text(call.get("id")), text(function.get("name")), json_text, True))
+        content, reasoning = text(message.get("content")), text(message.get("thinking"))
+        calls = message.get("tool_calls")
+        if isinstance(calls, list):
+            tools = tuple(_tool(call) for call in calls if isinstance(call, dict))
     else:
         content, reasoning = text(payload.get("response")), text(payload.get("thinking"))
     return Chunk(
         API,
-        model=model,
-        pieces=(
-            Piece(
-                0,
-                content=content,
-                reasoning=reasoning,
-                tools=tuple(tools),
-                finish_reason=text(payload.get("done_reason")) or None,
-            ),
-        ),
-        content=bool(content or text(payload.get("image"))),
-        reasoning=bool(reasoning),
-        tool=bool(tools) and any(tool.name or tool.arguments for tool in tools),
+        "",
+        model,
+        (Piece(0, content, reasoning, "", tools, text(payload.get("done_reason")) or None),),
+        bool(content or text(payload.get("image"))),
+        bool(reasoning),
+        bool(tools) and any(tool.name or tool.arguments for tool in tools),
         usage=_usage(payload) if done else None,
         fault=fault,
         ends=done,
@@ -82,3 +68,10 @@ DIALECT: Final = Dialect(api=API, operation="chat", parse=parse, tokens=tokens)
 
 def _usage(payload: JsonObject) -> JsonObject | None:
     return {name: payload[name] for name in _COUNTERS if name in payload} or None
+
+
+def _tool(call: JsonObject) -> ToolPiece:
+    function = object_at(call, "function")
+    arguments = function.get("arguments")  # an object, not JSON text
+    json_text = compact(arguments) if isinstance(arguments, dict) else text(arguments)
+    return ToolPiece(None, text(call.get("id")), text(function.get("name")), json_text, whole=True)
