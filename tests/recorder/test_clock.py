@@ -41,7 +41,7 @@ def test_a_receive_time_is_put_on_the_monotonic_clock() -> None:
 
 
 @pytest.mark.parametrize("step", [3_600_000_000_000, 1_000_000, -1_000_000, -3_600_000_000_000])
-def test_no_receive_time_from_before_the_wall_clock_was_set_is_used(step: int) -> None:
+def test_receive_times_before_a_clock_step_are_unused(step: int) -> None:
     clocks = Stepped()
     times = KernelTime(clocks.clock)
     received = clocks.wall + clocks.elapsed
@@ -53,7 +53,7 @@ def test_no_receive_time_from_before_the_wall_clock_was_set_is_used(step: int) -
 
 
 @pytest.mark.parametrize("ahead", [10_000_000_000, 3_000_000, -3_000_000, -10_000_000_000])
-def test_a_receive_time_that_cannot_be_shows_that_the_kernel_has_another_clock(ahead: int) -> None:
+def test_an_impossible_receive_time_reveals_another_clock(ahead: int) -> None:
     clocks = Stepped()
     times = KernelTime(clocks.clock)
     clocks.elapsed += 3_000_000_000
@@ -68,7 +68,7 @@ def test_a_receive_time_that_cannot_be_shows_that_the_kernel_has_another_clock(a
     assert times.error_ns == 0
 
 
-def test_a_receive_time_hardly_before_the_request_is_that_of_the_request() -> None:
+def test_a_slightly_early_receive_time_becomes_the_requests() -> None:
     clocks = Stepped()
     times = KernelTime(clocks.clock)
     clocks.elapsed += 3_000_000_000
@@ -89,7 +89,7 @@ def test_a_wall_clock_that_was_set_back_is_no_other_clock() -> None:
     assert times.error_ns == 0
 
 
-def test_the_last_time_at_which_the_thread_ran_is_that_of_the_read_before_a_wait() -> None:
+def test_the_thread_last_ran_at_the_read_before_waiting() -> None:
     clocks = Stepped()
     times, began = KernelTime(clocks.clock), clocks.elapsed
 
@@ -108,7 +108,7 @@ def test_the_last_time_at_which_the_thread_ran_is_that_of_the_read_before_a_wait
     assert ran_before(10) == 10  # nothing is known any more
 
 
-def test_a_thread_that_is_seen_to_run_is_late_from_then_on_and_not_since_its_last_read() -> None:
+def test_lateness_counts_from_when_the_thread_ran() -> None:
     clocks = Stepped()
     times, began = KernelTime(clocks.clock), clocks.elapsed
     times.at(clocks.wall + clocks.elapsed, clocks.elapsed)

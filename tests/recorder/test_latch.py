@@ -16,7 +16,7 @@ def test_a_latch_wakes_who_waits_for_it() -> None:
     assert latch.wait(60)
 
 
-def test_a_latch_that_is_not_set_is_waited_for_as_long_as_asked() -> None:
+def test_an_unset_latch_is_waited_for_until_the_timeout() -> None:
     assert not Latch().wait(0.001)
 
 

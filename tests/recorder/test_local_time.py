@@ -38,7 +38,7 @@ def test_a_time_selects_what_it_showed(name: str) -> None:
                 assert start <= stored < end
 
 
-def test_a_day_has_its_year_where_another_day_has_its_name_since() -> None:
+def test_an_ambiguous_day_has_its_year() -> None:
     today = date(2026, 3, 1)
     days = [datetime(*day, tzinfo=UTC) for day in ((2026, 3, 1), (2025, 3, 2), (2025, 3, 1), (2026, 3, 2))]
     assert [local_time.day(day, today) for day in days] == ["03-01", "03-02", "2025-03-01", "2026-03-02"]

@@ -39,7 +39,7 @@ def connected(port: int, family: str, **environ: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("family", ["4", "6"])
-def test_a_process_is_known_by_the_secret_that_it_was_started_with(family: str) -> None:
+def test_a_process_is_known_by_its_startup_secret(family: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         for environ, is_known in (({"P": "http://wiretape:pass@127.0.0.1"}, True), ({"P": "wiretape:other@"}, False)):
             with connected(server.getsockname()[1], family, **environ):

@@ -54,6 +54,6 @@ def test_a_run_is_running_ended_or_lost(run: RecorderRun, state: str) -> None:
     assert run.state(NOON_NS) == state
 
 
-def test_a_run_is_lost_when_it_was_not_heard_of_for_long() -> None:
+def test_a_silent_run_is_lost() -> None:
     assert RecorderRun(1, NOON).state(NOON_NS + LIMIT_NS) == "running"
     assert RecorderRun(1, NOON).state(NOON_NS + LIMIT_NS + 10**6) == "lost"

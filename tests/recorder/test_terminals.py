@@ -29,7 +29,7 @@ def terminal() -> Iterator[tuple[TextIO, int]]:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
-def test_a_terminal_without_utf8_gets_similar_signs_by_every_way_to_print(
+def test_a_terminal_without_utf8_gets_similar_signs(
     terminal: tuple[TextIO, int], encoding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LC_ALL", "C")

@@ -51,7 +51,7 @@ def test_tool_calls_are_distinguished(deltas, expected):
     assert calls(*deltas) == expected
 
 
-def test_every_chunk_of_a_run_adds_its_text_and_its_tool_call():
+def test_every_chunk_of_a_run_adds_text_and_call():
     chunk = parse({"choices": [{"index": 0, "delta": {"content": "a", "tool_calls": [call(None, None, "1", 0)]}}]})
     found = assemble([ItemRun(chunk, "content", ["a", "b", "c"], 0)], Cleaner()).values
     assert found["content"] == "abc"

@@ -34,7 +34,7 @@ def test_a_step_begins_when_the_one_before_it_has_ended() -> None:
     assert held((0, 100, 1), (10, 101, 1), (200, 201, 1)) == [("relay", 100), ("relay", 1), ("relay", 1)]
 
 
-def test_no_client_can_hold_up_what_fits_into_the_servers_own_buffer() -> None:
+def test_what_fits_the_servers_buffer_waits_for_nobody() -> None:
     assert held((0, 1, 10), (5, 5000, 10), (6, 5001, 10), paused=1)[1] == ("relay", 4995)
 
 
@@ -43,12 +43,12 @@ def test_a_long_step_during_which_other_reads_came_was_the_clients() -> None:
     assert held((0, 1, LARGE), (5, 9, 10), (6, 10, 10))[1] == ("relay", 4)
 
 
-def test_a_long_step_without_any_other_read_is_unclear_unless_reading_was_paused() -> None:
+def test_a_long_lone_step_is_unclear_unless_reading_paused() -> None:
     assert held((0, 1, LARGE), (5, 5000, 10), (5000, 5001, 10))[1] == (None, 4995)
     assert held((0, 1, LARGE), (5, 5000, 10), paused=1)[1] == ("client", 4995)
 
 
-def test_what_was_never_handed_on_has_a_step_without_an_end_and_nothing_follows_it() -> None:
+def test_a_read_never_handed_on_has_an_endless_step() -> None:
     assert held((0, 1, LARGE), (5, None, 10), (6, None, 10)) == [("relay", 1), ("client", None)]
     assert held() == []
 
@@ -57,7 +57,7 @@ def test_coarse_timestamps_tell_nothing() -> None:
     assert [step.who for step in steps(reads((0, 1, 10)), 0, coarse=True)] == [None]
 
 
-def test_a_sum_has_each_read_once_and_waits_of_nothing_where_nothing_waited() -> None:
+def test_slowness_counts_each_read_once() -> None:
     given = reads((0, 1, LARGE), (5, 5000, 10), (6, 5001, 10))
     found = attribution.slowness([3 * MS, MS, 2 * MS], given, steps(given, 0))
     assert found.upstream == Spread(3, 2 * MS, 2.98 * MS, 3 * MS)
@@ -122,7 +122,7 @@ def test_a_long_backlog_takes_no_longer_for_each_read() -> None:
     assert time.process_time() - began < 2  # what added up the backlog again for each read took a minute
 
 
-def test_a_step_of_less_than_10_ms_is_the_relays_own_whatever_came_meanwhile() -> None:
+def test_a_step_below_10_ms_is_the_relays_own() -> None:
     assert held((0, 1, LARGE), (5, 14, 10), (6, 15, 10))[1] == ("relay", 9)
     assert held((0, 1, LARGE), (5, 15, 10), (6, 16, 10))[1] == ("client", 10)
 

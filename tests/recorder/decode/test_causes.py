@@ -36,7 +36,7 @@ def test_a_cause_says_what_happened(ending: Ending, cause: str) -> None:
     assert ending.cause == cause
 
 
-def test_every_outcome_and_detail_has_words_that_fit_a_column_of_a_list() -> None:
+def test_the_words_of_every_outcome_fit_a_column() -> None:
     endings = [Ending(outcome, detail) for outcome in OUTCOMES for detail in (None, *DETAILS.get(outcome, ()))]
     assert all("_" not in one.cause and len(one.cause) <= 23 for one in endings if one.outcome != "http_error")
 

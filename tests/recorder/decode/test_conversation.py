@@ -92,7 +92,7 @@ def test_a_resumed_stream_continues_its_response() -> None:
     assert found["previous_response_id"] == "v1_a"
 
 
-def test_a_request_continues_the_one_whose_messages_it_repeats_before_the_last_answer() -> None:
+def test_a_request_continues_the_one_whose_messages_it_repeats() -> None:
     first = of({"role": "system", "content": "now: 1"}, USER, content="Wait.", calls=[CALLED], tools=[{"name": "a"}])
     second = of({"role": "system", "content": "now: 2"}, USER, ASSISTANT, TOOL, content="Rain.")
     third = of(USER, ASSISTANT, TOOL, {"role": "assistant", "content": "Rain."}, {"role": "user", "content": "Thanks"})

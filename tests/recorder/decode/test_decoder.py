@@ -158,7 +158,7 @@ def test_a_long_answer_is_two_runs_for_all_line_ends(separator: str) -> None:
 
 
 @pytest.mark.parametrize("window", [1, 150, 1000])
-def test_a_run_is_the_same_however_much_is_looked_at_at_once(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_window_does_not_change_a_run(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(templates, "WINDOW", window)
     odd = stream(20, "\n\n: ping\n\n") + stream(40).replace(b"word 7", b"\\n")
     body = stream(60) + stream(9, obfuscation="x") + odd
@@ -189,7 +189,7 @@ def test_reads_need_not_follow_each_other(reads: list[tuple[int, int, int, int]]
     assert_the_same(exchange(), fitting, body)
 
 
-def test_an_answer_without_a_body_and_an_empty_one_have_no_chunks() -> None:
+def test_absent_and_empty_bodies_have_no_chunks() -> None:
     assert decode(exchange(), [], b"").runs == []
     assert decode(exchange(framing="none"), [Read(0, 1, None, 0, 9)], b"data: {}\n\n").runs == []
 
@@ -268,7 +268,7 @@ def test_an_answer_that_has_no_body_is_no_stream():
     assert decode(exchange(framing="none"), [], b"").framing == "json"
 
 
-def test_each_record_of_a_stream_without_events_has_the_time_of_its_last_byte():
+def test_each_record_has_the_time_of_its_last_byte():
     body = OLLAMA * 2
     found = decode(exchange("application/x-ndjson"), cut(body, [10, len(OLLAMA) - 10, 5]), body)
     assert [(item.kind, item.at_ns, item.start, item.end) for item in found.items()] == [

@@ -95,7 +95,7 @@ CONTINUED = "".join(
         ({}, {"input": "Hi.", "continuation_token": None}, False),
     ],
 )
-def test_an_answer_that_began_in_an_earlier_exchange_is_flagged_and_keeps_its_own_time(facts, request_, is_later_part):
+def test_a_continued_answer_is_flagged_and_timed_itself(facts, request_, is_later_part):
     asked = RecordedRequest([], b"" if request_ is None else json.dumps(request_).encode())
     facts = {"path": "/v1beta/interactions", **facts}
     found = derive(exchange(**facts), by_event(CONTINUED), CONTINUED, request=asked)
@@ -146,7 +146,7 @@ def test_a_body_that_is_no_chat_is_just_bytes(body, content_type):
     assert (found.api, found.bytes, found.events) == (None, len(body), 0)
 
 
-def test_an_error_in_a_json_answer_with_status_200_is_an_error():
+def test_json_with_status_200_may_be_an_error():
     body = '{"base_resp": {"status_code": 1008, "status_msg": "no funds"}}'
     assert brief(measure(body, content_type="application/json")) == (
         "error_event before_output",
@@ -239,7 +239,7 @@ def test_a_stream_that_is_not_understood_is_judged_by_its_framing(
         ("/", chunk("a") + "data: {\n\n" + chunk("", "stop")),
     ],
 )
-def test_an_event_that_is_no_json_is_malformed_where_the_answer_or_the_path_names_the_api(path, body):
+def test_no_json_is_malformed_where_the_api_is_known(path, body):
     found = measure(body, path=path)
     assert (found.outcome, "malformed" in found.flags) == ("malformed", True)
 
@@ -259,7 +259,7 @@ FOREIGN = 'data: {"kind": "part", "value": "Hi"}\n\n'
         ("close", "client", "client_closed"),
     ],
 )
-def test_a_stream_that_is_not_decoded_is_whole_only_if_its_framing_says_so(framing, ended_by, outcome):
+def test_only_framing_completes_an_undecoded_stream(framing, ended_by, outcome):
     found = measure(FOREIGN, framing=framing, ended_by=ended_by)
     assert (brief(found)[0], "unknown_payload" in found.flags) == (outcome, True)
 
@@ -282,7 +282,7 @@ def test_a_generation_whose_stream_is_not_decoded_neither_succeeds_nor_fails(pat
     assert (found.outcome, found.operation) == (outcome, operation)
 
 
-def test_a_stream_of_arrays_and_null_beside_usage_is_neither_malformed_nor_chat():
+def test_arrays_beside_usage_are_neither_malformed_nor_chat():
     usage = {"total_tokens": 7, "prompt_tokens": 3}
     body = 'event: messages\ndata: [{"content": "a"}, {}]\n\n' + "event: end\ndata: null\n\n"
     body += f"data: {json.dumps({'event_type': 'unit.progress', 'usage': usage})}\n\n"
@@ -311,7 +311,7 @@ ASSISTANT = (
         ("/v2/parts", b'data: {"generated_text": "Hi"}\n\n', "unknown"),
     ],
 )
-def test_a_stream_with_usage_alone_is_of_chat_only_if_its_path_names_an_api(path, parts, api):
+def test_usage_alone_is_chat_only_at_an_apis_path(path, parts, api):
     body = parts + b'data: {"usage": {"total_tokens": 3}}\n\n'
     assert derive(exchange(path=path), cut(body, (len(body),)), body).api == api
     if parts:
@@ -320,7 +320,7 @@ def test_a_stream_with_usage_alone_is_of_chat_only_if_its_path_names_an_api(path
 
 
 @each_case("path", ["/v1/threads/thread_1/runs", "/v1/threads/runs", "/v1/threads/t/runs/run_1/submit_tool_outputs"])
-def test_a_run_of_assistants_is_of_an_unknown_api_and_no_chat_without_output(path):
+def test_a_run_of_assistants_is_no_chat_without_output(path):
     body = "".join(f"event: {name}\ndata: {json.dumps(value)}\n\n" for name, value in ASSISTANT)
     found = measure(body + "event: done\ndata: [DONE]\n\n", path=path, request_model="gpt-4o")
     assert (found.api, found.operation, found.outcome) == ("unknown", "other", "complete")
@@ -432,7 +432,7 @@ def test_cuts_of_a_real_stream_never_gain_content():
 
 
 @pytest.mark.parametrize("item", [b":\n", b"data: {}\n\n", b"{}\n", b"error: x\n", b"data:\n\n"])
-def test_a_body_of_nothing_but_small_items_is_decoded_up_to_a_limit(item, monkeypatch):
+def test_small_items_are_decoded_up_to_a_limit(item, monkeypatch):
     monkeypatch.setattr(decoder, "MAX_ITEMS", 1000)
     monkeypatch.setattr(payloads, "MAX_SEQUENCE", 1000)
     decoded = decode(exchange(), [], item * 5000)
@@ -440,7 +440,7 @@ def test_a_body_of_nothing_but_small_items_is_decoded_up_to_a_limit(item, monkey
 
 
 @each_case("path", sorted(STREAMS.glob("*.sse")), ids=lambda path: path.stem)
-def test_every_chunk_is_in_an_item_and_items_are_numbered_in_the_order_of_bytes(path):
+def test_chunks_are_in_items_numbered_by_bytes(path):
     body = path.read_bytes()
     decoded = decode(exchange(), by_event(body), body)
     assert [item.seq for item in decoded.items()] == list(range(len(decoded.kinds)))
@@ -451,7 +451,7 @@ def test_every_chunk_is_in_an_item_and_items_are_numbered_in_the_order_of_bytes(
         assert item.start < timed.end <= item.end
 
 
-def test_a_body_that_is_no_stream_is_one_item_completed_by_the_read_of_its_last_byte():
+def test_a_whole_body_is_one_item():
     body = b'{"object":"chat.completion","choices":[{"index":0,"message":{"content":"Hi"},"finish_reason":"stop"}]}'
     decoded = decode(exchange(content_type="application/json"), cut(body, (20, len(body) - 20)), body)
     assert [(item.kind, item.at_ns, item.read, item.start, item.end) for item in decoded.items()] == [
@@ -461,7 +461,7 @@ def test_a_body_that_is_no_stream_is_one_item_completed_by_the_read_of_its_last_
     assert measure(body, cut(body, (len(body),)), content_type="application/json").ttft_ns is None
 
 
-def test_a_body_that_is_no_json_is_one_item_without_a_payload():
+def test_a_body_without_json_is_an_item_without_payload():
     for body, text in ((b"<h1>502</h1>", "<h1>502</h1>"), (b"\xff\xd8\x00", "")):
         decoded = decode(exchange(status=502, content_type="text/html"), cut(body, (len(body),)), body)
         assert [(item.kind, item.data, item.at_ns) for item in decoded.items()] == [("body", text, 100 * MS)]
@@ -564,12 +564,12 @@ def test_an_embedding_is_complete_and_lacks_no_output():
         (200, "/anything", b"", None),
     ],
 )  # fmt: skip
-def test_the_api_is_that_of_the_answer_or_else_of_the_path(status, path, body, api):
+def test_the_api_is_the_answers_or_the_paths(status, path, body, api):
     assert derive(exchange(status=status, path=path), cut(body, (len(body),)), body).api == api
 
 
 @pytest.mark.parametrize("first", [{"type": "message_metadata"}, {"model": "m", "done": False}, {"usage": {"x": 1}}])
-def test_the_api_is_that_of_the_output_and_not_of_earlier_data(first):
+def test_the_api_is_that_of_the_output(first):
     found = measure(f"data: {json.dumps(first)}\n\n{chunk('Hi', 'stop')}data: [DONE]\n\n")
     assert (found.api, found.outcome, found.content) == ("openai.chat", "complete", "Hi")
 

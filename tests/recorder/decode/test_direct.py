@@ -166,7 +166,7 @@ def test_a_plain_answer_is_measured_directly(late_ns: int | None) -> None:
     assert derive(exchange, reads, body, request=asked).content == "Yes."
 
 
-def test_a_path_whose_query_ends_like_that_of_chat_is_not_measured_directly() -> None:
+def test_a_query_that_ends_like_chat_is_not_direct() -> None:
     body, asked = json.dumps(ANSWER).encode(), RecordedRequest([], json.dumps(REQUEST).encode())
     facts: dict[str, Any] = {"status": 200, "framing": "length", "ended_by": "end", "headers_ns": 1, "end_ns": 2}
     exchange = Exchange(content_type="application/json", path="/v1/images/generations?next=/chat/completions", **facts)

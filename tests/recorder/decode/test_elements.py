@@ -192,14 +192,14 @@ def test_each_function_of_a_list_has_its_name() -> None:
     assert [share.name for share in found.elements[0].shares] == ["a", "b", None]
 
 
-def test_an_input_that_is_a_string_is_the_message_of_a_user() -> None:
+def test_a_string_input_is_a_users_message() -> None:
     message = {"role": "user", "content": "hi"}
     typed = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
     assert digests(input="hi") == digests(input=[message]) == digests(input=[typed])
     assert digests(input="hi") != digests(input=[message | {"role": "developer"}])
 
 
-def test_marks_of_caches_and_the_form_of_a_single_text_are_no_difference() -> None:
+def test_cache_marks_and_text_forms_make_no_difference() -> None:
     plain = digests(tools=[{"name": "t"}], system="s", messages=[USER, {"role": "user", "content": [IMAGE]}])
     marked = digests(
         tools=[{"name": "t", "cache_control": EPHEMERAL}],
@@ -259,7 +259,7 @@ def test_a_long_request_is_packed_into_3_kb() -> None:
     assert len(read("anthropic.messages", model="m", tools=tools, messages=messages).pack() or b"") <= 3000
 
 
-def test_half_a_character_and_a_byte_order_mark_are_read_and_nan_is_not() -> None:
+def test_half_characters_and_marks_are_read_nan_is_not() -> None:
     half = (
         b'{"messages":[{"role":"user","content":"cut \\ud83d"},{"role":"user","content":"\\\\ud83d \\ud83d\\ude00"}]}'
     )

@@ -252,7 +252,7 @@ def test_a_body_is_decoded_whatever_its_header_says(header: str | None, codings:
         (None, coded(b"\x00\x01binary", "gzip")), ("gzip", coded(b"data: x" * 99, "gzip")[:-9] + b"\xff" * 40),
     ],
 )  # fmt: skip
-def test_a_header_that_fits_or_a_body_that_is_no_text_is_taken_at_its_word(header: str | None, body: bytes) -> None:
+def test_a_content_encoding_holds_unless_the_body_is_text(header: str | None, body: bytes) -> None:
     found, is_wrong = encoding.detect_and_decode(header, body, (len(body),))
     assert not is_wrong
     assert found == encoding.plain(header, body, (len(body),))

@@ -106,7 +106,7 @@ VERTEX = "/v1/projects/p/locations/l/publishers/google/models/m:streamGenerateCo
         (GEMINI, 99, "99"),
     ],
 )
-def test_a_number_of_a_finish_reason_has_the_name_in_its_api(path, number, name):
+def test_a_numbered_finish_reason_is_named_by_its_api(path, number, name):
     found = derived(sse(candidate("Hel", finishReason=0), candidate("lo", finishReason=number)), path=path)
     assert (found.outcome, found.content, found.finish_reason) == ("complete", "Hello", name)
 
@@ -139,7 +139,7 @@ def test_the_names_of_a_table_are_those_of_dialects():
     ("method", "path", "operation"),
     [("POST", "/v1/responses/r/cancel", "other"), ("GET", "/v1/responses/r", "chat")],
 )
-def test_a_request_that_cancels_a_response_or_reads_it_does_not_fail(method, path, operation):
+def test_cancelling_or_reading_a_response_does_not_fail(method, path, operation):
     body = json.dumps(response("cancelled"))
     found = derived(body, content_type="application/json", method=method, path=path)
     assert (found.outcome, found.operation, found.finish_reason) == ("complete", operation, "cancelled")

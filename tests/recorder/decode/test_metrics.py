@@ -162,12 +162,12 @@ def drawn(at, cells, span):
     st.integers(1, 30),
     st.none() | st.tuples(st.integers(0, 4000), st.integers(0, 9000)),
 )
-def test_each_gap_of_a_sparkline_is_in_the_cell_in_which_it_ended(at_ms, cells, span_ms):
+def test_a_sparklines_gap_is_where_it_ended(at_ms, cells, span_ms):
     at, span = [one * MS for one in at_ms], span_ms and tuple(one * MS for one in span_ms)
     assert metrics.sparkline(at, cells, span) == drawn(at, cells, span)
 
 
-def test_a_sparkline_of_a_longer_span_has_a_cell_for_each_of_its_slices():
+def test_a_sparkline_of_a_span_has_all_its_cells():
     assert metrics.sparkline([20 * MS, 50 * MS], 10, (0, 100 * MS)) == "    ▄     "
     assert metrics.sparkline([0, 5 * MS, 500 * MS], 4, (0, 20 * MS)) == "▂   "
 
@@ -228,7 +228,7 @@ def silence(at_ms, end_ms=None, sizes=None, **facts):
     return None if found is None else found / MS
 
 
-def test_the_longest_silence_is_between_reads_of_any_kind_or_before_the_end():
+def test_the_longest_silence_is_between_reads_or_the_end():
     assert silence([100, 140, 160], 170) == 40
     assert silence([100, 140, 160], 360) == 200
     assert silence([100, 140, 160, 900], 170) == 40  # data after [DONE] does not belong to the answer
@@ -236,21 +236,21 @@ def test_the_longest_silence_is_between_reads_of_any_kind_or_before_the_end():
     assert silence([100], 100) is None
 
 
-def test_the_wait_for_the_first_byte_is_no_silence_but_a_body_that_never_came_is():
+def test_a_body_that_never_came_is_a_silence():
     assert silence([5000, 5010], 5010) == 10
     assert silence([], 60_020, ended_by="idle_timeout") == 60_000
     assert silence([], 60_020, framing="none") is None
     assert silence([], 60_020, headers_ns=None) is None
 
 
-def test_while_it_runs_and_after_its_recorder_died_the_end_is_not_known():
+def test_a_running_or_abandoned_exchange_has_no_known_end():
     assert silence([100, 140], None, ended_by=None) == 40
     assert silence([100], 100, ended_by="died") is None
     assert silence([100, 140], 140, ended_by="died") == 40
     assert silence([100], 900, ended_by="client") == 800
 
 
-def test_what_is_missing_from_the_tape_may_have_come_at_any_time():
+def test_missing_bytes_may_have_come_at_any_time():
     assert silence([100, 900], 910, sizes=[(0, 10), (30, 10)], gap_bytes=20) == 10
     assert silence([100, 110], 910, gap_bytes=5) == 10
     assert silence([100], 910, gap_bytes=5) is None

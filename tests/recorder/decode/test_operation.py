@@ -109,13 +109,13 @@ def test_what_only_looks_whether_a_server_is_there_is_no_generation(method: str,
         "/api/v1/models/author/slug/endpoints",
     ],
 )  # fmt: skip
-def test_a_list_of_models_and_a_look_at_one_are_no_generations(path: str) -> None:
+def test_requests_for_models_are_no_generations(path: str) -> None:
     for api in (None, "unknown"):
         assert operation(exchange(path, "GET"), registry.dialect_named(api)) == "models"
 
 
 @each_case("path", ["/", "/health", "/api/version", "/v1/chat/completions", f"{GEMINI}:generateContent"])
-def test_a_get_without_an_answer_of_a_known_api_is_something_else(path: str) -> None:
+def test_an_unknown_get_is_of_operation_other(path: str) -> None:
     assert operation(exchange(path, "GET"), None) == "other"
 
 
@@ -132,7 +132,7 @@ def test_behind_a_path_that_is_not_known_the_answer_decides(api: str, name: str)
     assert operation(exchange("/v1/responses/resp_1?stream=true", "GET"), registry.dialect_named(api)) == name
 
 
-def test_an_interaction_is_a_generation_where_it_is_streamed_not_where_it_is_polled_or_cancelled() -> None:
+def test_only_a_streamed_interaction_is_a_generation() -> None:
     dialect = registry.dialect_named("gemini.interactions")
     for path, method, name in (
         ("/v1beta/interactions/v1_x?stream=true&last_event_id=e7", "GET", "generate_content"),
@@ -244,5 +244,5 @@ def test_a_realtime_session_names_its_model_in_the_query() -> None:
 
 
 @each_case(("status", "wanted"), [(200, "chat"), (422, "other"), (503, "other"), (None, "other")])
-def test_a_request_with_a_model_at_an_unknown_path_generates_if_it_is_answered(status, wanted):
+def test_an_answered_request_with_a_model_generates(status, wanted):
     assert operation(Exchange(status=status, ended_by="end", path="/v1/systemone", request_model="m")) == wanted

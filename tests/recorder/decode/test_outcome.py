@@ -113,7 +113,7 @@ def test_a_loss_of_ours_is_not_blamed_on_upstream():
         ("reset", 200, WHOLE, "complete", None),
     ],
 )
-def test_the_error_of_an_http2_stream_is_the_detail_of_a_reset(ended_by, status, evidence, outcome, detail):
+def test_an_http2_error_is_the_detail_of_a_reset(ended_by, status, evidence, outcome, detail):
     reset = replace(exchange(ended_by, status), protocol="h2", reset_code="rst_cancel")
     assert judge(reset, evidence) == (outcome, detail)
 
@@ -130,9 +130,7 @@ def test_the_error_of_an_http2_stream_is_the_detail_of_a_reset(ended_by, status,
         ("reset", "goaway_no_error", 200, CUT, "truncated", "reset"),
     ],
 )
-def test_a_connection_that_upstream_announced_to_end_has_its_error_if_it_was_one(
-    ended_by, code, status, evidence, outcome, detail
-):
+def test_a_goaway_is_a_detail_only_with_an_error(ended_by, code, status, evidence, outcome, detail):
     closed = replace(exchange(ended_by, status), protocol="h2", reset_code=code)
     assert judge(closed, evidence) == (outcome, detail)
 
@@ -177,7 +175,7 @@ def test_http2_was_offered_in_vain_only_where_upstream_spoke_another_protocol():
         ("shutdown", "interrupted", set()),
     ],
 )
-def test_a_transport_failure_is_a_flag_where_the_outcome_does_not_tell_it(ended_by, outcome, flags):
+def test_an_unexplained_transport_failure_is_a_flag(ended_by, outcome, flags):
     assert transport_flags(exchange(ended_by), outcome) == flags
 
 

@@ -66,7 +66,7 @@ PLAIN = {
 
 @pytest.mark.parametrize("tool", [tool for tool, rule in AUTHORITIES.items() if not rule.needs_reads])
 @pytest.mark.parametrize("events", PLAIN.values(), ids=PLAIN)
-def test_a_plain_stream_is_measured_by_its_runs_as_by_its_body(tool, events):
+def test_runs_and_body_of_plain_streams_measure_alike(tool, events):
     whole = decoded(events)
     runs = plain.event_runs(EXCHANGE, whole)
     assert runs is not None
@@ -103,11 +103,11 @@ def test_a_plain_stream_is_measured_by_its_runs_as_by_its_body(tool, events):
         [ROLE, *WORDS, event({}, choices=[], usage={"completion_tokens": 1 << 70}), DONE],
     ],
 )
-def test_a_stream_that_a_tool_could_tell_from_a_plain_one_is_none(events):
+def test_a_distinguishable_stream_is_not_plain(events):
     assert kinds(events) is None
 
 
-def test_a_read_that_ends_within_a_line_leaves_a_stream_plain_and_one_between_its_ends_does_not():
+def test_only_a_read_between_line_ends_spoils_plainness():
     assert kinds(ANSWER, [len(ROLE) + 9]) == ["role", "content", "finish", "usage", "done"]
     assert kinds(ANSWER, [len(ROLE) - 1]) is None
     assert kinds(ANSWER, [len(ROLE) - 2]) is None

@@ -62,7 +62,7 @@ def test_a_line_among_lines_of_json_is_the_reason():
         ('data: {"error": {"message": "no"}}\n\n', ("error_event", "mid_stream")),
     ],
 )
-def test_a_stream_that_no_dialect_knows_is_whole_unless_it_ends_inside_an_event(tail, outcome):
+def test_an_unknown_stream_is_whole_between_events(tail, outcome):
     found = derived('data: {"part": 1}\n\n' + tail, path="/v2/parts")
     assert (found.outcome, found.outcome_detail) == outcome
 
@@ -78,7 +78,7 @@ def frame(payload):
     return head + struct.pack(">I", crc32(head))
 
 
-def test_an_event_stream_of_aws_that_is_not_known_is_whole_unless_it_ends_inside_a_frame():
+def test_an_unknown_aws_stream_is_whole_between_frames():
     body = frame({"bytes": "VHdv"}) + frame({"bytes": "IHN3YW5z"})
     facts = {"content_type": "application/vnd.amazon.eventstream", "path": "/agents/A/agentAliases/B/sessions/s/text"}
     for size, outcome in ((len(body), "complete"), (len(body) - 5, "truncated")):

@@ -261,7 +261,7 @@ def test_what_a_server_ran_is_a_call_and_its_result() -> None:
     assert [_plain(part) for part in drawn if isinstance(part, Media)] == [("image", 13, DIGEST, "")]
 
 
-def test_a_search_result_that_the_user_gives_is_no_result_of_a_tool() -> None:
+def test_a_users_search_result_is_no_tools_result() -> None:
     found = {"type": "search_result", "source": "https://a", "title": "T", "content": [{"type": "text", "text": "x"}]}
     (message,) = read({"messages": [{"role": "user", "content": [found]}]}).messages
     assert (message.role, [part.kind for part in message.parts]) == ("user", ["other"])
@@ -398,7 +398,7 @@ def test_a_message_of_nothing_but_reasoning_has_no_canonical_form() -> None:
     assert (reasoning.by_model, canonical(reasoning)) == (True, b"")
 
 
-def test_a_message_has_the_same_form_again_behind_any_number_of_others() -> None:
+def test_a_message_keeps_its_form_behind_many_others() -> None:
     said = [Message("user", (Text(f"{number} " + "a  b " * 200_000),)) for number in range(24)]
     first = [canonical(message) for message in said]
     assert [canonical(message) for message in said] == first

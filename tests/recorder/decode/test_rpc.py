@@ -62,7 +62,7 @@ def test_the_content_type_names_the_framing(content_type, framing, is_json):
     "content_type",
     [None, "", "application/json", "application/proto", "application/connect", "application/grpc-status", "text/grpc"],
 )
-def test_other_types_and_unary_calls_of_connect_are_no_stream_of_messages(content_type):
+def test_unary_connect_calls_are_no_stream_of_messages(content_type):
     assert rpc.message_type(content_type) is None
 
 
@@ -136,12 +136,12 @@ def test_the_status_of_a_call_is_its_outcome(body, content_type, headers, expect
         ({"ended_by": "end", "gap_bytes": 7}, ("complete", None)),
     ],
 )
-def test_a_missing_status_is_the_cause_only_where_no_other_is_known(facts, expected):
+def test_a_missing_status_is_the_last_cause(facts, expected):
     found = verdict(PROTO, headers=answered(), **facts)
     assert (found.outcome, found.outcome_detail) == expected
 
 
-def test_an_http_error_has_the_status_of_the_call_as_its_error():
+def test_an_http_error_reports_the_calls_status():
     found = verdict(b"", headers=answered(head=[("grpc-status", "14"), ("grpc-message", "down")]), status=503)
     assert ending(found) == ("http_error", "server_error", "unavailable", "down")
 
@@ -160,7 +160,7 @@ def test_a_reset_after_the_status_is_an_unclean_end():
 @each_case(
     ("content_type", "api"), [(GRPC, "grpc"), (WEB, "grpc-web"), (CONNECT, "connect"), (CONNECT_JSON, "connect")]
 )
-def test_a_call_that_no_dialect_knows_has_the_name_of_its_framing(content_type, api):
+def test_the_api_of_an_unknown_call_is_its_framing(content_type, api):
     body = of_json({"a": 1}) * 2 if content_type == CONNECT_JSON else PROTO * 2
     last = {"grpc": b"", "grpc-web": OK, "connect": end_stream()}[api]
     found = verdict(body + last, content_type)
@@ -169,7 +169,7 @@ def test_a_call_that_no_dialect_knows_has_the_name_of_its_framing(content_type, 
     assert "unknown_payload" in found.flags
 
 
-def test_an_opaque_call_has_the_time_of_its_first_message_and_no_time_to_first_token():
+def test_an_opaque_call_has_no_time_to_first_token():
     found = verdict(PROTO * 2, CONNECT, answered())
     assert (found.ttft_ns, found.ttfc_ns, found.ttf_byte_ns) == (None, 100 * MS, 100 * MS)
 
@@ -198,7 +198,7 @@ STREAMS = [
 
 
 @given(st.data())
-def test_a_message_has_the_time_of_the_read_with_its_last_byte_in_any_split(data):
+def test_a_message_has_its_last_reads_time(data):
     body, content_type = data.draw(st.sampled_from(STREAMS))
     cuts = data.draw(st.sets(st.integers(1, len(body) - 1)).map(sorted))
     whole, _ = decoded_of(body, [], content_type)

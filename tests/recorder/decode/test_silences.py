@@ -71,7 +71,7 @@ MESSAGES = {"path": "/v1/messages"}
         ("died", (False, False)),
     ],
 )
-def test_a_silence_that_never_ended_is_a_stall_whatever_ended_the_stream(by: str, stalled: tuple[bool, bool]) -> None:
+def test_a_silence_that_never_ended_is_a_stall(by: str, stalled: tuple[bool, bool]) -> None:
     for meanwhile in ([], [(900, COMMENT)], [(900, event({"content": ""}))]):
         one = measured((100, word()), (200, word()), *meanwhile, by=by, end=3200)
         assert silences(one) == (100, 3000)
@@ -158,7 +158,7 @@ def test_whole_answers_and_running_streams_have_no_silences() -> None:
     assert (silences(running), is_stalled(running)) == ((None, None), (False, False))
 
 
-def test_a_running_stream_that_went_on_behind_a_stall_has_its_flag() -> None:
+def test_a_running_stream_has_the_flag_of_its_stall() -> None:
     running = measured((100, word()), (9000, word()), by=None)
     assert (silences(running), is_stalled(running)) == ((None, None), (True, False))
 
@@ -174,7 +174,7 @@ def test_a_stream_that_no_dialect_decodes_has_no_silence_of_output() -> None:
         assert silences(measured(*parts, path=path)) == (None, None)
 
 
-def test_a_silence_before_the_own_end_counts_and_what_follows_the_end_does_not() -> None:
+def test_only_silence_before_the_streams_own_end_counts() -> None:
     finish = event({}, "stop")
     late = measured((100, word()), (200, finish), (3300, DONE), end=9000)
     assert (silences(late), is_stalled(late), late.outcome) == ((100, 3200), (True, False), "complete")
@@ -184,7 +184,7 @@ def test_a_silence_before_the_own_end_counts_and_what_follows_the_end_does_not()
     assert (silences(unmarked), is_stalled(unmarked)) == ((100, 8900), (True, False))
 
 
-def test_a_recorder_that_died_behind_the_end_of_a_stream_leaves_its_stall() -> None:
+def test_a_death_after_the_stream_keeps_its_stall() -> None:
     fault = b'data: {"error": {"message": "overloaded"}}\n\n'
     for end in (DONE, fault):
         one = measured((100, word()), (3300, end), by="died", end=9000)
@@ -192,7 +192,7 @@ def test_a_recorder_that_died_behind_the_end_of_a_stream_leaves_its_stall() -> N
         assert is_stalled(measured((3300, end), by="died", end=9000, asked=STREAMED)) == (True, False)
 
 
-def test_a_head_without_a_type_leaves_the_kind_of_the_answer_to_the_request() -> None:
+def test_an_untyped_head_leaves_the_request_to_decide() -> None:
     kinds = ((STREAMED, None), (WHOLE, None), (STREAMED, "application/json"))
     heads = [unanswered("client", asked=asked, status=200, headers_ns=MS, content_type=kind) for asked, kind in kinds]
     assert [*map(silences, heads)] == [(5000, None), (None, None), (None, None)]
@@ -209,7 +209,7 @@ def test_an_error_event_ends_the_waiting_whatever_follows_it() -> None:
     assert (silences(only), is_stalled(only)) == ((3000, None), (True, False))
 
 
-def test_a_client_that_leaves_right_at_a_tool_call_leaves_no_stall() -> None:
+def test_leaving_at_a_tool_call_is_no_stall() -> None:
     call = {"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}
     one = measured((100, word()), (200, event({"tool_calls": [call]})), by="client", end=210)
     assert (silences(one), is_stalled(one)) == ((100, 100), (False, False))
@@ -222,7 +222,7 @@ BLOCKS = [
 ]
 
 
-def test_the_time_of_a_tool_that_the_provider_runs_is_no_silence() -> None:
+def test_a_providers_tool_time_is_no_silence() -> None:
     run: list[Part] = [(100, TEXT), (200, BLOCKS[0]), (300, BLOCKS[1]), (900, PING), (9300, BLOCKS[2])]
     quick = measured(*run, (9400, TEXT), (9500, STOP), **MESSAGES)
     assert (silences(quick), is_stalled(quick)) == ((100, 100), (False, False))
@@ -232,7 +232,7 @@ def test_the_time_of_a_tool_that_the_provider_runs_is_no_silence() -> None:
     assert (silences(left), is_stalled(left)) == ((100, 100), (False, False))
 
 
-def test_the_time_of_built_in_tools_of_responses_and_gemini_is_no_silence() -> None:
+def test_time_of_built_in_tools_is_no_silence() -> None:
     def of_responses(kind: str, **data: object) -> bytes:
         return anthropic(f"response.{kind}", **data)
 
@@ -298,7 +298,7 @@ DECLARED = {
 
 
 @each_case("wire", DECLARED)
-def test_the_time_of_a_tool_that_an_agent_runs_is_no_silence(wire: str) -> None:
+def test_an_agents_tool_time_is_no_silence(wire: str) -> None:
     (first, *called), (told, text), end = DECLARED[wire]
     began: list[Part] = [(0, first), *((100, data) for data in called)]
     path = {"path": "/runs/stream"}
@@ -353,7 +353,7 @@ def test_every_wire_is_judged_alike(wire: str) -> None:
     assert (silences(late), is_stalled(late)) == ((100, 3100), (True, False))
 
 
-def test_where_a_wire_has_no_end_the_end_of_the_body_is_it() -> None:
+def test_a_wire_without_an_end_ends_with_the_body() -> None:
     text = b'data: {"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"}]}\r\n\r\n'
     one = measured((100, text), path="/v1beta/models/g:streamGenerateContent?alt=sse", end=3300)
     assert (silences(one), is_stalled(one), one.outcome) == ((100, 3200), (True, False), "complete")
@@ -366,12 +366,12 @@ def test_a_client_that_took_no_more_gave_nothing_up() -> None:
     assert one.silent_end_by == "client"
 
 
-def test_where_the_end_of_the_body_is_missing_its_last_silence_is_unknown() -> None:
+def test_a_missing_end_leaves_the_last_silence_unknown() -> None:
     one = measured((100, word()), (200, word()), by="eof", end=9000, gap_bytes=7)
     assert (silences(one), is_stalled(one)) == ((100, 100), (False, False))
 
 
-def test_a_stream_that_broke_off_says_if_any_byte_came_in_its_last_silence() -> None:
+def test_a_broken_stream_tells_a_quiet_last_silence() -> None:
     quiet = measured((100, word()), by="eof", end=5000)
     pinged = measured((100, word()), (3000, COMMENT), by="eof", end=5000)
     assert [(one.silent_end_by, one.silent_end_is_quiet) for one in (quiet, pinged)] == [

@@ -38,14 +38,14 @@ def test_between_two_responses_nothing_is_silent() -> None:
     assert (one.answers, one.stalled_answers, one.given_up_answers) == (2, 0, 0)
 
 
-def test_each_response_is_judged_from_the_message_that_asks_for_it_to_its_end() -> None:
+def test_each_response_is_judged_from_request_to_end() -> None:
     late = [(20_110, CREATED), (20_500, FIRST), (24_000, SECOND), (27_000, COMPLETED)]
     one = measured([*WHOLE, *late], [100, 20_100])
     assert (silences(one), "stall" in one.flags) == ((100, 3500), True)
     assert (one.answers, one.stalled_answers, one.given_up_answers) == (2, 1, 0)
 
 
-def test_a_response_that_its_client_left_in_a_stall_was_given_up() -> None:
+def test_a_response_left_in_a_stall_was_given_up() -> None:
     one = measured([*WHOLE, (20_110, CREATED), (20_500, FIRST)], [100, 20_100], end_ms=24_000)
     assert (one.outcome, silences(one)) == ("client_closed", (100, 3500))
     assert (one.answers, one.stalled_answers, one.given_up_answers) == (2, 1, 1)

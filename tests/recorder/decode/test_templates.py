@@ -180,7 +180,7 @@ def test_what_is_not_one_string_between_the_same_is_another_payload(other: str) 
         {"choices": [{"delta": {"content": "a"}}, {"delta": {"content": "b"}, "index": 1}]},
     ],
 )
-def test_a_payload_with_more_or_less_than_one_text_does_not_repeat(first: dict[str, Any]) -> None:
+def test_only_a_payload_with_one_text_repeats(first: dict[str, Any]) -> None:
     data = json.dumps(first)
     assert learn(data) is None
 
@@ -201,14 +201,14 @@ def test_padding_that_differs_is_passed_over() -> None:
     assert read(learnt(inside), inside.replace('"b"', '"c"')) == []
 
 
-def test_what_lacks_the_padding_or_what_stands_before_it_is_another_payload() -> None:
+def test_a_payload_without_its_padding_is_another() -> None:
     first = '{"choices":[{"delta":{"content":"word"}}],"obfuscation":"x"}'
     assert read(learnt(first), '{"choices":[{"delta":{"content":"b"}') == []
     for padding in ('"', "\\", "\n", '","error":"'):
         assert read(learnt(first), first.replace('"x"', f'"{padding}"')) == []
 
 
-def test_a_text_that_is_the_one_to_try_with_is_not_tried() -> None:
+def test_the_trial_text_itself_is_not_tried() -> None:
     first = '{"choices":[{"delta":{"role":"\ue000","content":"\ue000"}}]}'
     assert learn(first) is None
 
@@ -223,7 +223,7 @@ def test_choices_that_take_turns_are_all_remembered() -> None:
     assert None not in found
 
 
-def test_payloads_that_fit_but_for_their_text_are_not_looked_at_again_and_again() -> None:
+def test_near_matches_are_not_compared_again_and_again() -> None:
     first = json.dumps(payload({"content": "word"}))
     known, one = learnt(first), f"data: {first.replace('word', '')}\n\n".encode()
     body = 20_000 * one  # with a window of 1 MiB for each, this would take minutes
@@ -275,7 +275,7 @@ def test_an_event_need_not_have_spaces_nor_line_feeds() -> None:
 
 
 @each_case("type", ["message", "delta"])
-def test_a_row_of_events_is_found_up_to_the_first_that_is_another(type: str) -> None:
+def test_equal_events_are_found_up_to_a_different_one(type: str) -> None:
     words = [json.dumps(payload({"content": f"word {number}"})) for number in range(300)]
     for count in (1, 7, 8, 64, 300):
         for other in ("{}", words[0][:-1], words[0].replace("r", "s")):

@@ -115,7 +115,7 @@ def test_finished_arguments_count_once_where_deltas_came_and_where_none_did(delt
     assert (measures.output_chunks, turn["last_ns"]) == (1 + count, (20 + 10 * count) * MS)
 
 
-def test_turns_at_once_are_kept_apart_by_the_ids_of_their_responses() -> None:
+def test_response_ids_keep_overlapping_turns_apart() -> None:
     first, second = turns(
         REALTIME, (10, "client", CREATE), (20, "client", CREATE), created(30), created(40, "r2"),
         delta(50, "output_text", "b1", "r2"), delta(60, "output_text", "a1"), delta(70, "output_text", "b2", "r2"),
@@ -125,7 +125,7 @@ def test_turns_at_once_are_kept_apart_by_the_ids_of_their_responses() -> None:
     assert (second["text"], second["started_at_ns"], second["ttft_ns"]) == ("b1b2", 20 * MS, 30 * MS)
 
 
-def test_a_refused_request_is_a_failed_turn_and_a_stray_error_is_none() -> None:
+def test_only_a_refused_request_is_a_failed_turn() -> None:
     error = {"type": "error", "error": {"type": "invalid_request_error", "code": "bad", "event_id": "e2"}}
     stray = {"type": "error", "error": {"type": "invalid_request_error", "code": "response_cancel_not_active"}}
     messages = [
@@ -273,12 +273,12 @@ def test_a_turn_of_gemini_goes_from_the_request_to_its_completion(who: str) -> N
         ((50, "client", {"client_content": {"turn_complete": True}}), "text"),
     ],
 )
-def test_a_turn_of_gemini_begins_with_the_last_request_before_its_output(ask: Spoken, cause: str) -> None:
+def test_a_turn_of_gemini_begins_with_the_last_request(ask: Spoken, cause: str) -> None:
     (turn,) = turns(LIVE, *SETUP, asked(20, text="one"), ask, sound(80), content(90, turnComplete=True))
     assert (turn["begun_by"], turn["started_at_ns"], turn["ttfa_ns"]) == (cause, 50 * MS, 30 * MS)
 
 
-def test_where_no_message_says_when_the_user_stopped_the_start_is_unknown() -> None:
+def test_without_an_end_of_speech_the_start_is_unknown() -> None:
     talk = [asked(at, audio={"data": "AAAA", "mimeType": "audio/pcm;rate=16000"}) for at in (10, 20, 30)]
     (turn,) = turns(LIVE, *SETUP, *talk, sound(35), content(50, turnComplete=True))
     assert not {"begun_by", "started_at_ns", "ttft_ns", "ttfa_ns", "last_ns"} & turn.keys()
@@ -323,7 +323,7 @@ def test_the_close_frame_says_whether_a_cut_turn_failed(close: tuple[str, int] |
     assert (unanswered["outcome"], "ttft_ns" in unanswered) == (outcome, False)
 
 
-def test_a_call_and_a_thought_of_gemini_are_output_but_no_text() -> None:
+def test_calls_and_thoughts_of_gemini_are_output_without_text() -> None:
     call = {"toolCall": {"functionCalls": [{"id": "f1", "name": "lamp", "args": {"on": True}}]}}
     thought = content(30, modelTurn={"parts": [{"text": "Hm", "thought": True}]})
     measures = derive(*session(LIVE, [*SETUP, asked(10, text="x"), thought, (40, "bytes", call)], close=None))
@@ -353,7 +353,7 @@ def test_a_session_of_gpt_live_has_messages_and_no_turns() -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/live/sessions", "/openai/v1/live/sessions"])
-def test_a_session_of_gpt_live_is_complete_only_by_its_last_message(path: str) -> None:
+def test_only_its_last_message_completes_a_gpt_live_session(path: str) -> None:
     said = [(10, "server", {"type": "session.started"}), (20, "client", {"type": "session.closed"})]
     closed = (30, "server", {"type": "session.closed", "reason": "close_requested", "usage": {"seconds": 3}})
     assert derive(*session(path, said, close=("upstream", 1000))).outcome == "truncated"

@@ -64,7 +64,7 @@ def test_the_split_of_cache_writes_is_read_where_it_adds_up():
     assert chat.tokens(USED | {"prompt_tokens_details": details | {"cache_creation_tokens": 9}}).cache_write_1h is None
 
 
-def test_input_that_the_total_shows_to_be_without_cached_tokens_is_completed():
+def test_input_without_cached_tokens_is_completed_by_the_total():
     usage = {"prompt_tokens": 10, "completion_tokens": 7, "cache_read_input_tokens": 90, "total_tokens": 107}
     assert (chat.tokens(usage).input, chat.tokens(usage).uncached) == (100, 10)
     assert chat.tokens(usage | {"total_tokens": 17}).uncached is None
@@ -99,7 +99,7 @@ def test_zeros_behind_real_usage_replace_nothing(last):
         ((0, 0, 0), (2200, 1000, 0), (3200, 1000)),
     ],
 )
-def test_the_parts_of_input_come_from_the_report_with_more_of_it(first, last, expected):
+def test_parts_of_input_come_from_the_larger_report(first, last, expected):
     names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     reports = [
         {name: count for name, count in zip(names, one, strict=True) if count is not None} for one in (first, last)
@@ -143,7 +143,7 @@ def test_a_compaction_is_part_of_the_counts():
         [run("message", 5, 1, model="a"), run("message", 5, 1, model="b")],
     ],
 )
-def test_tokens_of_another_model_are_not_counted_and_leave_the_price_unknown(runs):
+def test_another_models_tokens_leave_the_price_unknown(runs):
     tokens = messages.tokens({"input_tokens": 5, "output_tokens": 2, "iterations": runs})
     assert (tokens.input, tokens.output, tokens.uncached) == (5, 2, None)
 
@@ -207,7 +207,7 @@ def test_timings_of_each_chunk_are_running_counts():
     assert derived(sse(*pieces)).output_tokens == 3
 
 
-def test_cached_tokens_of_a_native_stream_of_llamacpp_are_in_its_timings():
+def test_llamacpps_cached_tokens_are_in_its_timings():
     last = {"content": "", "stop": True, "stop_type": "eos", "tokens_evaluated": 237, "tokens_predicted": 35}
     found = derived(sse({"content": "Hi", "stop": False}, last | {"timings": TIMINGS}), path="/completion")
     assert (found.api, found.input_tokens, found.cache_read_input_tokens) == ("llamacpp", 237, 236)

@@ -61,7 +61,7 @@ def test_each_response_has_its_own_times() -> None:
     assert derive(*websocket(*conversation(close=None))).turn_spans is None
 
 
-def test_a_finished_text_is_compared_with_the_deltas_of_its_own_response() -> None:
+def test_a_final_text_belongs_to_its_own_responses_deltas() -> None:
     def answer(number: int, at_ms: int, cipher: str, text: str) -> tuple[int, list[tuple[int, str]]]:
         begun, delta, *_, ended = response(number, cipher)
         item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
@@ -83,7 +83,7 @@ def test_what_warms_up_is_no_answer() -> None:
     assert measures.output_chunks == 2
 
 
-def test_both_directions_are_items_in_the_order_in_which_they_were_completed() -> None:
+def test_items_of_both_directions_are_in_completion_order() -> None:
     upstream, client = side("permessage-deflate"), side("permessage-deflate", client=True)
     asked, answer = bytes(client.send_data(ASK)), bytes(upstream.send_data('{"type":"session.created"}'))
     came = [(50, answer[:5]), (150, answer[5:] + upstream.ping(b"?")), (300, bytes(upstream.close(1000)))]

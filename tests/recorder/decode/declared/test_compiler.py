@@ -72,7 +72,7 @@ def test_a_wire_is_recognised_by_request_headers_or_first_event(match: Any, fact
     assert (found.api, found.content) == (("parts", "Hi") if is_known else ("unknown", None))
 
 
-def test_the_wire_that_a_path_names_goes_first_unless_a_header_is_a_declarations_own() -> None:
+def test_a_paths_wire_goes_first_unless_a_header_decides() -> None:
     chat = b'data: {"kind":"part","value":"no","choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\n'
     by_path, by_header = {"path": "/chat/completions"}, {"header": "x-parts"}
     headers = Headers(response=(("x-parts", "1"),))
@@ -155,7 +155,7 @@ def test_each_key_has_its_meaning(more: Any, payloads: list[Any], expected: dict
         {"text": {"at": ".", "when": {".": "*"}}, "root": "value", "end": {"when": {".": "[END]"}}},
     ],
 )
-def test_a_text_that_is_an_end_ends_a_stream_behind_many_like_it(more: dict[str, Any]) -> None:
+def test_an_ending_text_ends_a_run_of_texts(more: dict[str, Any]) -> None:
     table = {name: value for name, value in PARTS.items() if name != "key"} | more
     found = measured(
         table, *({"kind": "part", "value": f"w{no} "} for no in range(40)), {"kind": "part", "value": "[END]"}
@@ -163,7 +163,7 @@ def test_a_text_that_is_an_end_ends_a_stream_behind_many_like_it(more: dict[str,
     assert (found.api, found.outcome) == ("parts", "complete")
 
 
-def test_events_of_a_built_in_dialect_keep_their_indexes_in_a_declared_stream() -> None:
+def test_built_in_events_keep_indexes_in_declared_streams() -> None:
     calls = [
         {"type": "content_block_start", "index": at, "content_block": {"type": "tool_use", "id": f"t{at}", "name": "n"}}
         for at in range(2)

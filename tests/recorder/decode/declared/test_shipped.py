@@ -127,7 +127,7 @@ def test_a_second_run_by_ag_ui_that_is_cut_is_truncated() -> None:
 
 
 @pytest.mark.parametrize("has_artifact", [False, True])
-def test_messages_on_the_way_are_the_answer_of_an_agent_without_another(has_artifact: bool) -> None:
+def test_progress_messages_are_the_answer_without_another(has_artifact: bool) -> None:
     def status(state: str, text: str = "") -> bytes:
         message = {"message": {"parts": [{"text": text}]}} if text else {}
         update = {"taskId": "t", "status": {"state": f"TASK_STATE_{state}", **message}}
@@ -139,7 +139,7 @@ def test_messages_on_the_way_are_the_answer_of_an_agent_without_another(has_arti
     assert (found.outcome, found.content) == ("complete", "Lit." if has_artifact else "Let me see.")
 
 
-def test_the_ai_sdks_stream_without_its_header_is_known_by_its_first_event() -> None:
+def test_the_ai_sdks_stream_is_known_without_its_header() -> None:
     assert measured(AI_SDK_UI, *AI_SDK_UI.events, DONE, headers=Headers()).api == "ai-sdk-ui"
     chat = b'data: {"type":"start","choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\n'
     assert derived(chat).api == "openai.chat"
@@ -175,7 +175,7 @@ def test_a_tool_that_failed_without_a_text_has_failed() -> None:
 
 
 @pytest.mark.parametrize(("method", "tool"), [("tools/call", "lamp"), ("prompts/get", None), ("tools/list", None)])
-def test_the_method_and_the_tool_of_a_call_are_values_of_their_own(method: str, tool: str | None) -> None:
+def test_a_calls_method_and_tool_are_own_values(method: str, tool: str | None) -> None:
     asked = json.dumps({"jsonrpc": "2.0", "id": 3, "method": method, "params": {"name": "lamp"}}).encode()
     found = measured(MCP, MCP.events[-1], request=asked)
     assert (found.rpc_method, found.tool_name) == (method, tool)
@@ -188,7 +188,7 @@ def test_a_refused_call_by_mcp_is_one_by_its_request() -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_stream_that_no_request_by_mcp_waits_for_has_no_end_of_its_own(method: str) -> None:
+def test_an_mcp_stream_without_a_request_has_no_end(method: str) -> None:
     asked = (
         None if method == "GET" else json.dumps({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen"}).encode()
     )
@@ -218,7 +218,7 @@ def test_a_message_of_langgraph_that_finished_does_not_end_its_run() -> None:
     assert measured(LANGGRAPH, events[0]).outcome == "complete"
 
 
-def test_a_whole_answer_of_workers_ai_may_have_calls_and_no_text() -> None:
+def test_an_answer_of_workers_ai_may_be_calls_alone() -> None:
     result = {"response": None, "tool_calls": [{"name": "lamp", "arguments": {"on": True}}]}
     body = json.dumps({"result": result, "success": True, "errors": [], "messages": []})
     path = "/client/v4/accounts/a/ai/run/@cf/meta/llama"
@@ -235,7 +235,7 @@ def test_a_path_that_other_wires_use_names_no_dialect_by_itself() -> None:
         assert (found.api, found.dialect_version, "unknown_payload" in found.flags) == ("unknown", None, True)
 
 
-def test_every_declaration_of_the_package_is_read_whole_and_has_a_stream_here() -> None:
+def test_every_shipped_declaration_is_read_and_has_a_stream() -> None:
     apis = {wire.api for wire in DECLARED_WIRES.values()} | {"elevenlabs"}  # its stream has no end that can be cut
     assert apis == {dialect.api for dialect in registry.shipped()}
     assert [dialect.ignored for dialect in registry.shipped()] == [()] * len(registry.shipped())
@@ -243,7 +243,7 @@ def test_every_declaration_of_the_package_is_read_whole_and_has_a_stream_here() 
         assert [table["name"] for table in tomllib.loads(text)["dialects"]] == [name]
 
 
-def test_a_run_by_ag_ui_repeats_texts_of_the_user_that_are_no_answer() -> None:
+def test_user_texts_repeated_by_ag_ui_are_no_answer() -> None:
     said = [
         {"type": "TEXT_MESSAGE_START", "messageId": "u", "role": "user"},
         {"type": "TEXT_MESSAGE_CONTENT", "messageId": "u", "delta": "Please."},
@@ -258,7 +258,7 @@ def test_a_run_by_ag_ui_repeats_texts_of_the_user_that_are_no_answer() -> None:
     assert measured(AG_UI, AG_UI.events[0], *map(event, said[:2])).ttft_ns is None
 
 
-def test_a_run_by_ag_ui_is_known_by_its_request_and_by_an_error_in_its_place() -> None:
+def test_even_an_error_identifies_an_ag_ui_run() -> None:
     asked = b'{"threadId": "t1", "runId": "r1", "messages": []}'
     assert (measured(AG_UI, b"", request=asked).api, measured(AG_UI, b"", request=asked).outcome) == (
         "ag-ui", "truncated",
@@ -268,14 +268,14 @@ def test_a_run_by_ag_ui_is_known_by_its_request_and_by_an_error_in_its_place() -
 
 
 @pytest.mark.parametrize("mode", ["values", "updates", "custom", "tasks", "values|sub:1"])
-def test_a_run_of_langgraph_that_is_joined_and_cut_is_truncated_in_any_mode(mode: str) -> None:
+def test_a_cut_join_of_langgraph_is_truncated(mode: str) -> None:
     payload = {"choices": [{"index": 0, "delta": {"content": "a state's own"}}], "error": "its own, too"}
     cut = (event(payload, mode), LANGGRAPH.torn)
     found = measured(LANGGRAPH, *cut, method="GET", path="/threads/t1/runs/r1/stream")
     assert (found.api, found.outcome, found.content, found.error_code) == ("langgraph", "truncated", None, None)
 
 
-def test_calls_in_parts_of_a_message_by_langgraph_have_the_arguments_of_the_last_part() -> None:
+def test_langgraph_calls_in_parts_have_the_last_arguments() -> None:
     def part(arguments: dict[str, Any], **more: Any) -> bytes:
         call = {"id": "c1", "name": "lamp", "args": arguments}
         return event([{"type": "ai", "id": "1", "content": "", "tool_calls": [call], **more}], "messages/partial")
@@ -286,7 +286,7 @@ def test_calls_in_parts_of_a_message_by_langgraph_have_the_arguments_of_the_last
     assert found.ttft_ns == 100 * 1_000_000
 
 
-def test_usage_that_comes_in_parts_of_one_message_by_langgraph_is_put_together() -> None:
+def test_langgraphs_usage_in_parts_is_put_together() -> None:
     def spoken(**usage: int) -> bytes:
         return event([{"type": "AIMessageChunk", "id": "1", "content": "", "usage_metadata": usage}, {}], "messages")
 
@@ -313,26 +313,26 @@ def test_a_file_that_an_agent_by_a2a_sends_is_output() -> None:
     assert found.ttft_ns is not None
 
 
-def test_a_stream_by_a2a_over_http_is_known_by_its_first_task() -> None:
+def test_a2a_over_http_is_known_by_its_first_task() -> None:
     found = measured(A2A_OVER_HTTP, A2A_OVER_HTTP.events[0])
     assert (found.api, found.outcome) == ("a2a", "truncated")
 
 
-def test_a_stream_by_tgi_is_known_by_its_first_token_also_if_that_is_special() -> None:
+def test_tgi_is_known_even_by_a_special_first_token() -> None:
     begun = event({"index": 1, "token": {"id": 1, "text": "<s>", "special": True}, "generated_text": None})
     for facts in ({}, {"path": "/", "request": b'{"inputs": "Please", "stream": true}'}):
         found = measured(TGI, begun, **facts)
         assert (found.api, found.outcome, found.content) == ("tgi", "truncated", None)
 
 
-def test_an_error_by_mcp_that_answers_another_request_is_none_of_this_one() -> None:
+def test_another_requests_mcp_error_is_none_of_this() -> None:
     other = event({"jsonrpc": "2.0", "id": 77, "error": {"code": -1, "message": "no such tool"}})
     assert measured(MCP, other, MCP.events[-1]).outcome == "complete"
     unread = event({"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "Parse error"}})
     assert measured(MCP, unread).error_code == "-32700"
 
 
-def test_requests_by_json_rpc_are_those_of_mcp_by_the_path_and_not_by_the_methods_of_a2a() -> None:
+def test_mcp_is_told_from_a2a_by_path_and_method() -> None:
     asked = b'{"jsonrpc": "2.0", "id": 3, "method": "vendor/thing"}'
     assert measured(MCP, MCP.events[-1], headers=Headers(), request=asked).api == "mcp"
     task = b'{"jsonrpc": "2.0", "id": 3, "method": "tasks/get", "params": {"id": "t1"}}'
@@ -341,7 +341,7 @@ def test_requests_by_json_rpc_are_those_of_mcp_by_the_path_and_not_by_the_method
     assert (found.api, found.operation) not in (("mcp", "mcp"), ("a2a", "chat"))
 
 
-def test_the_answers_to_a_batch_by_mcp_are_read_in_one_event_or_in_several() -> None:
+def test_answers_to_an_mcp_batch_are_read_however_grouped() -> None:
     asked = b'[{"jsonrpc": "2.0", "id": 3, "method": "tools/call"}, {"jsonrpc": "2.0", "id": 4, "method": "ping"}]'
     answers = [
         {"jsonrpc": "2.0", "id": number, "result": {"content": [{"type": "text", "text": said}]}}
@@ -359,7 +359,7 @@ def test_an_error_of_a_run_of_langgraph_may_be_a_text() -> None:
     assert (found.outcome, found.error_message) == ("error_event", "bad input")
 
 
-def test_speech_by_elevenlabs_is_lines_of_json_that_a_clean_close_ends() -> None:
+def test_a_clean_close_ends_speech_by_elevenlabs() -> None:
     line = b'{"audio_base64": "AAAA", "alignment": {"characters": ["L"]}}\n'
     last = b'{"audio_base64": null, "alignment": null}\n'
     asked = {"path": "/v1/text-to-speech/v1/stream/with-timestamps?output_format=mp3", "framing": "chunked"}
@@ -370,7 +370,7 @@ def test_speech_by_elevenlabs_is_lines_of_json_that_a_clean_close_ends() -> None
         assert derived(body, content_type="application/json", **asked, ended_by="reset").outcome == "truncated"
 
 
-def test_a_task_by_a2a_without_artifacts_answers_by_the_message_of_its_state() -> None:
+def test_a2a_without_artifacts_answers_by_its_status_message() -> None:
     said = {"state": "TASK_STATE_COMPLETED", "message": {"parts": [{"text": "Let me see."}]}}
     older = {"kind": "task", "id": "t1", "status": {**said, "state": "completed"}}
     for task in ({"task": {"id": "t1", "status": said}}, older):
@@ -384,7 +384,7 @@ def test_a_cut_stream_by_llamacpp_has_the_counts_so_far() -> None:
 
 
 @pytest.mark.parametrize("name", ["mcp", "a2a", "a2a-0.3"])
-def test_a_stream_by_json_rpc_is_known_by_its_first_message_where_its_request_is_not(name: str) -> None:
+def test_json_rpc_is_known_by_its_first_message_alone(name: str) -> None:
     wire = DECLARED_WIRES[name]
     typed = Headers(response=(("content-type", "text/event-stream"),))
     events = [one for one in wire.events if b"of another request" not in one]
@@ -392,7 +392,7 @@ def test_a_stream_by_json_rpc_is_known_by_its_first_message_where_its_request_is
     assert (found.api, found.outcome, found.content) == (wire.api, "complete", wire.expected["content"])
 
 
-def test_the_last_event_of_langgraph_may_lack_the_line_that_ends_it() -> None:
+def test_the_last_event_of_langgraph_may_be_unterminated() -> None:
     message, end = LANGGRAPH.events[2], LANGGRAPH.events[-1]
     assert measured(LANGGRAPH, message, end.rstrip()).outcome == "complete"
     assert measured(LANGGRAPH, message.rstrip()).content == "Let me "
@@ -407,7 +407,7 @@ def test_a_refused_request_is_of_the_wire_that_it_names(wire: DeclaredWire, requ
     assert (found.api, found.operation, found.outcome) == (wire.api, wire.expected["operation"], "http_error")
 
 
-def test_a_wire_that_begins_as_the_ai_sdks_is_not_judged_by_that() -> None:
+def test_beginning_like_the_ai_sdk_decides_nothing() -> None:
     begun = event({"type": "start"})
     foreign = derived(begun + event({"type": "token", "text": "Hi"}) + event({"type": "end"}), framing="chunked")
     assert (foreign.api, foreign.outcome, "unknown_payload" in foreign.flags) == ("unknown", "complete", True)
@@ -418,7 +418,7 @@ def test_a_wire_that_begins_as_the_ai_sdks_is_not_judged_by_that() -> None:
     assert derived(begun, framing="chunked", request=asked).outcome == "truncated"
 
 
-def test_a_token_alone_is_not_of_tgi_nor_a_content_of_llamacpp() -> None:
+def test_a_lone_token_or_content_names_no_server() -> None:
     for path, payload in (("/v2/parts", {"token": {"text": "Hi"}}), ("/completion", {"content": "Hi"})):
         assert derived(event(payload), path=path, framing="chunked").api == "unknown"
 
@@ -427,7 +427,7 @@ def test_a_token_alone_is_not_of_tgi_nor_a_content_of_llamacpp() -> None:
     "path",
     ["/{}/v1/chat/completions?{}", "/v1/{}/tasks/t:subscribe?{}", "/ai/run/{}/{}/m", "/runs/{}/stream", "/{}/{}"],
 )
-def test_paths_that_differ_in_ids_alone_are_looked_up_once_and_right(path):
+def test_paths_with_other_ids_are_looked_up_once(path):
     found = [registry.alternatives_of(None, "POST", path.format(id, id)) for id in ("a", "b-1", "")]
     assert found[0] is found[1]
     for id, ways in zip(("a", "b-1", ""), found, strict=True):

@@ -180,7 +180,7 @@ def test_payloads_of_others_are_not_claimed(payload, kind):
         ),
     ],
 )
-def test_an_exception_of_the_stream_is_a_fault_of_no_known_api(raw, fault):
+def test_a_stream_exception_is_a_fault_without_api(raw, fault):
     (record,) = records(raw)
     assert parse(json.loads(record.data), record.type) == Chunk("", fault=fault)
 
@@ -209,7 +209,7 @@ def test_the_blocks_of_a_whole_answer_count_as_in_a_stream(block, output, flags)
     assert chunk.flags == flags
 
 
-def test_tokens_are_those_of_usage_and_those_of_a_cache_are_input():
+def test_tokens_come_from_usage_and_cached_ones_are_input():
     usage = USAGE | {"cacheReadInputTokens": 3, "cacheWriteInputTokens": 0, "cacheReadInputTokenCount": 9}
     assert tokens(usage) == Tokens(input=15, output=5, total=17, cache_read=3, cache_write=0)
     assert tokens({"inputTokens": -1, "outputTokens": "5", "totalTokens": True}) == Tokens()
@@ -227,7 +227,7 @@ def test_tokens_are_those_of_usage_and_those_of_a_cache_are_input():
         (None, None),
     ],
 )
-def test_tokens_that_the_cache_keeps_for_an_hour_are_counted_where_all_are_split(details, kept):
+def test_one_hour_cache_writes_count_where_all_are_split(details, kept):
     found = tokens({"cacheWriteInputTokens": 9, "cacheDetails": details})
     assert (found.cache_write, found.cache_write_1h) == (9, kept)
 

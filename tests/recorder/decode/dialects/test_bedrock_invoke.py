@@ -289,7 +289,7 @@ def body(objects):
 
 
 @each_case("name", STREAMS)
-def test_the_stream_of_each_model_is_the_same_however_it_was_cut(name):
+def test_no_cut_changes_the_stream_of_a_model(name):
     objects, more = STREAMS[name]
     for measures in cut_everywhere(body(objects), 97, **FACTS):
         assert said(measures) == SAID | more
@@ -314,13 +314,13 @@ def test_what_a_guardrail_says_ends_a_stream():
 
 
 @each_case("answer", [{"type": "answer", "text": "Hi"}, {"answer": "Hi"}, {"choices": ["a", "b"]}])
-def test_json_that_no_model_writes_is_of_a_model_only_at_the_path_of_one(answer):
+def test_foreign_json_is_a_models_only_at_its_path(answer):
     agent = FACTS | {"path": "/agents/A/agentAliases/B/sessions/C/text"}
     assert [derived(body([answer]), **facts).api for facts in (FACTS, agent)] == [API, "unknown"]
 
 
 @pytest.mark.parametrize("last", [{"type": "completion", "completion": " Hi."}, {"data": "Hi."}])
-def test_the_stream_of_a_model_that_is_not_known_ends_with_its_metrics(last):
+def test_an_unknown_models_stream_ends_with_its_metrics(last):
     assert derived(body([last, last | LAST]), **FACTS).outcome == "complete"
     assert derived(body([last, last]), **FACTS).outcome == "truncated"
 
@@ -346,7 +346,7 @@ def test_a_whole_answer_is_derived_as_a_stream_is(payload):
     assert measures.output_tokens == (2 if payload is NOVA else 3)
 
 
-def test_the_output_tokens_of_claude_are_unknown_where_its_stream_broke_off():
+def test_a_broken_stream_of_claude_has_no_output_tokens():
     usage = {"input_tokens": 8, "output_tokens": 1}
     begun = {"type": "message_start", "message": {"id": "m", "content": [], "usage": usage}}
     text = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi"}}
@@ -355,6 +355,6 @@ def test_the_output_tokens_of_claude_are_unknown_where_its_stream_broke_off():
     assert "no_usage" in measures.flags
 
 
-def test_a_complete_stream_with_an_event_that_cannot_be_read_is_malformed():
+def test_an_unreadable_event_makes_a_complete_stream_malformed():
     measures = derived(event("chunk", {"bytes": "!"}) + body(CLAUDE), **FACTS)
     assert (measures.outcome, "malformed" in measures.flags) == ("malformed", True)

@@ -45,7 +45,7 @@ def test_text_thinking_and_plans_are_read(chunk, content, reasoning):
     assert (chunk.content, chunk.reasoning, chunk.tool) == (bool(content), bool(reasoning), False)
 
 
-def test_a_call_begins_with_its_name_and_goes_on_with_its_arguments():
+def test_a_call_begins_with_its_name_before_its_arguments():
     call = {**CALL, "function": {"name": "get_weather", "arguments": ""}}
     begun = event("tool-call-start", {"tool_calls": call}, index=1)
     more = event("tool-call-delta", {"tool_calls": {"function": {"arguments": '{"at"'}}}, index=1)

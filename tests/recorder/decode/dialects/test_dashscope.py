@@ -115,13 +115,13 @@ def test_a_cumulative_stream_gives_what_each_event_adds(body):
         assert contents(stream(payloads, body)) == ["", "I", " am", "", " here."]
 
 
-def test_a_stream_that_is_asked_for_increments_gives_them_as_they_are():
+def test_requested_increments_are_taken_verbatim():
     texts = ["-", "-", "--", "", "-"]
     assert contents(stream([answer(choice(text)) for text in texts], INCREMENTAL)) == texts
 
 
 @each_case("body", OTHER_BODIES)
-def test_a_stream_that_gives_increments_unasked_is_seen_by_the_first_that_does_not_continue(body):
+def test_unrequested_increments_are_seen_by_the_first_mismatch(body):
     texts = ["I", " am", " am", " here", ".", "."]
     assert contents(stream([answer(choice(text)) for text in texts], body)) == texts
 

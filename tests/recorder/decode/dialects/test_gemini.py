@@ -400,7 +400,7 @@ def test_a_stream_is_put_together_however_it_is_cut(written, facts):
     assert all(said(found) == SAID for found in cut_everywhere(body, **facts))
 
 
-def test_a_stream_is_known_by_its_first_element_where_the_path_does_not_tell():
+def test_the_first_element_tells_an_array_is_streamed():
     found = derived(array(*ANSWERS), content_type="application/json", path="/gateway")
     assert (said(found), found.operation) == (SAID, "generate_content")
     assert "nonstream" not in found.flags

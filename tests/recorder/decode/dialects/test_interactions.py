@@ -125,13 +125,13 @@ def test_media_is_output_without_text(kind, held):
     assert (chunk.content, chunk.pieces) == (True, (Piece(0, "", "", "", (), None),))
 
 
-def test_a_text_of_a_thought_is_reasoning_and_one_of_the_user_nothing():
+def test_thought_text_is_reasoning_and_user_text_nothing():
     *_, of_thought, _, of_user = read_all(start(0, "thought"), text(0, "a"), start(1, "user_input"), text(1, "b"))
     assert (of_thought.reasoning, of_thought.pieces[0].reasoning) == (True, "a")
     assert (of_user.output, of_user.pieces) == (False, ())
 
 
-def test_a_call_has_its_name_at_its_start_and_the_arguments_of_its_deltas():
+def test_a_calls_start_names_it_and_deltas_bring_arguments():
     begun, first, second = calls(*STEPS[-4:])
     assert begun == ToolPiece(2, "fc1", "lamp", "")
     assert (first, second) == (ToolPiece(2, "", "", '{"on":'), ToolPiece(2, "", "", "true}"))
@@ -151,7 +151,7 @@ def test_arguments_are_those_of_the_start_where_no_delta_comes(end):
         ({"type": "mcp_server_tool_call", "id": "g1", "name": "find", "server_name": "s"}, "find"),
     ],
 )
-def test_the_calls_of_the_servers_tools_have_their_arguments_in_one_delta(step, name):
+def test_server_tools_have_their_arguments_in_one_delta(step, name):
     found = measured(
         {"event_type": "step.start", "index": 0, "step": step},
         {"event_type": "step.delta", "index": 0, "delta": {**step, "arguments": {"queries": ["é"]}}},
@@ -285,7 +285,7 @@ def test_a_stream_is_known_by_its_events_wherever_it_is_served(path):
     assert (said(found), found.operation) == (SAID, "generate_content")
 
 
-def test_a_stream_is_truncated_until_its_last_event_with_done_or_without():
+def test_without_its_last_event_a_stream_is_truncated():
     body = written(*STREAM, done=False).encode()
     end = body.rindex(b"}") + 1
     assert {derived(body[:size], path=PATH).outcome for size in (*range(80, end, 7), end - 1)} == {"truncated"}
@@ -368,7 +368,7 @@ def test_the_schema_before_steps_is_read_alike_however_it_is_cut():
     assert measured(*LEGACY_STREAM[:-1]).outcome == "truncated"
 
 
-def test_an_answer_that_only_the_last_event_has_is_taken_from_there():
+def test_an_answer_only_in_the_last_event_is_taken():
     steps = {"steps": WHOLE["steps"], "usage": USAGE}
     assert said(measured(state("created"), state("completed", "requires_action", **steps))) == SAID
     assert said(measured(*STREAM[:-1], state("completed", "requires_action", **steps))) == SAID
@@ -384,7 +384,7 @@ CURSORS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "é", '"', "\\n", ""]), CURSORS), max_size=12), st.booleans())
-def test_a_long_answer_with_cursors_is_read_as_its_events_one_by_one(pieces, is_thought):
+def test_cursors_do_not_change_a_long_answer(pieces, is_thought):
     added = [thought(0, said) if is_thought else text(0, said) for said, _ in pieces]
     events = [{**one, "event_id": cursor} for one, (_, cursor) in zip(added, pieces, strict=True)]
     found = measured(start(0, "thought" if is_thought else "model_output"), *events, state("completed", "completed"))

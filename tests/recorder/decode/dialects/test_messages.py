@@ -34,7 +34,7 @@ def message(**more):
         (start({"type": "thinking", "thinking": "hm", "signature": ""}), "", "hm"),
     ],
 )
-def test_text_and_thinking_are_read_from_deltas_and_from_the_start_of_a_block(chunk, content, reasoning):
+def test_text_and_thinking_come_in_starts_and_deltas(chunk, content, reasoning):
     assert chunk.pieces == (Piece(0, content, reasoning, "", (), None),)
     assert (chunk.content, chunk.reasoning, chunk.tool) == (bool(content), bool(reasoning), False)
 
@@ -56,7 +56,7 @@ def test_a_call_can_come_whole_at_its_start(given, arguments):
 
 
 @pytest.mark.parametrize("text", ['{"a"', "", "no JSON at all"])
-def test_pieces_of_an_input_are_copied_even_if_they_are_no_json(text):
+def test_pieces_of_input_are_copied_even_without_json(text):
     chunk = delta({"type": "input_json_delta", "partial_json": text}, index=1)
     assert chunk.pieces[0].tools == (ToolPiece(1, "", "", text),)
     assert chunk.tool == bool(text)
@@ -107,7 +107,7 @@ def test_the_start_names_the_message_and_reports_usage():
     assert (chunk.id, chunk.model, chunk.usage, chunk.output) == ("msg_1", "claude", {"input_tokens": 25}, False)
 
 
-def test_a_message_that_its_start_says_has_ended_has_all_its_usage_there():
+def test_a_finished_message_start_has_all_usage():
     usage = {"input_tokens": 25, "output_tokens": 7}
     chunk = parse({"type": "message_start", "message": {"content": [], "stop_reason": "end_turn", "usage": usage}})
     assert chunk.usage == usage
@@ -119,7 +119,7 @@ def test_content_that_the_start_of_a_message_carries_is_read():
 
 
 @each_case("reason", ["end_turn", "max_tokens", "tool_use", "pause_turn", "refusal"])
-def test_the_stop_reason_and_the_last_usage_come_with_a_message_delta(reason):
+def test_a_message_delta_brings_stop_reason_and_usage(reason):
     usage = {"output_tokens": 15}
     chunk = parse({"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None}, "usage": usage})
     assert chunk == Chunk(API, pieces=(Piece(0, "", "", "", (), reason),), usage=usage)
@@ -223,7 +223,7 @@ def test_counted_tokens_are_a_usage_and_no_message(more):
         ({"input_tokens": None, "output_tokens": True, "cache_read_input_tokens": 1.5}, Tokens()),
     ],
 )
-def test_tokens_are_those_of_usage_and_those_of_a_cache_are_input(usage, read):
+def test_tokens_come_from_usage_and_cached_ones_are_input(usage, read):
     assert tokens(usage) == read
 
 
@@ -238,7 +238,7 @@ def test_tokens_are_those_of_usage_and_those_of_a_cache_are_input(usage, read):
         ({"error": {"type": "t", "message": "m"}}, False),
     ],
 )
-def test_errors_of_this_api_are_claimed_and_carry_the_fault_that_was_found(payload, claimed):
+def test_errors_of_this_api_carry_their_fault(payload, claimed):
     chunk = parse(payload, "error", ReportedError("t", "m"))
     assert chunk == (Chunk(API, fault=ReportedError("t", "m")) if claimed else None)
 
@@ -409,7 +409,7 @@ PLACED = {"type": "message_start", "message": {"id": "m", "model": "claude", "co
         ((PLACED, *TEXT, end("end_turn"), STOP), {}, "complete"),
     ],
 )
-def test_the_output_tokens_of_a_stream_without_a_last_usage_are_unknown(events, facts, outcome):
+def test_without_a_last_usage_output_tokens_are_unknown(events, facts, outcome):
     found = derived(stream(*events), **facts)
     assert (found.outcome, found.output_tokens, found.total_tokens, found.tpot_ns) == (outcome, None, None, None)
     assert (found.input_tokens, found.cache_read_input_tokens, found.cache_write_input_tokens) == (35, 7, 3)
@@ -452,7 +452,7 @@ def test_a_second_message_in_a_stream_goes_on_with_the_answer():
     assert "id_changed" in found.flags
 
 
-def test_calls_of_servers_tools_are_calls_and_their_results_are_not_read():
+def test_server_tools_give_calls_but_no_results():
     result = {"type": "web_search_tool_result", "tool_use_id": "srv", "content": [{"type": "x", "text": "found"}]}
     results = [{"type": "content_block_start", "index": 1, "content_block": result}]
     searched = block(0, "server_tool_use", '{"query":', '"q"}', id="srv", name="web_search")

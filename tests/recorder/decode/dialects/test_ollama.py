@@ -102,7 +102,7 @@ def test_the_reason_may_be_missing(more, reason):
     assert (chunk.ends, chunk.pieces[0].finish_reason, chunk.usage) == (True, reason, None)
 
 
-def test_a_line_of_a_chat_may_leave_out_that_it_is_not_done():
+def test_a_line_of_chat_may_lack_done():
     line = chat({"content": "x"})
     del line["done"]
     assert parse(line) == parse(chat({"content": "x"}))
@@ -219,7 +219,7 @@ def test_a_stream_is_put_together_however_it_is_cut(end):
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "text/plain", None])
-def test_a_stream_is_known_by_its_lines_where_the_type_does_not_tell(content_type):
+def test_lines_tell_a_stream_without_its_type(content_type):
     assert said(derived(written(*LINES), content_type=content_type)) == SAID
     found = derived(written(LINES[0]), content_type=content_type)
     assert (found.outcome, found.api) == ("truncated", API)

@@ -568,7 +568,7 @@ def test_a_keepalive_is_no_first_chunk():
     assert found.ttfc_ns == found.ttft_ns == 110 * 1_000_000
 
 
-def test_ids_of_items_may_change_and_that_of_the_response_may_not():
+def test_item_ids_may_change_but_no_response_id():
     renamed = [{**one, "item_id": f"x_{place}"} for place, one in enumerate(BEGUN[2:])]
     assert said_of(derived(wire(CREATED, *renamed[:1], *renamed[3:], last(*OUTPUT[:2]))))["content"] == "Héllo there"
     other = {**ENDED, "response": {**ENDED["response"], "id": "resp_2"}}

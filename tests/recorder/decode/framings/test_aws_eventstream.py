@@ -75,7 +75,7 @@ def spoilt(place):
     return STREAM[:place] + bytes((STREAM[place] ^ 0x20,)) + STREAM[place + 1 :]
 
 
-def test_a_message_with_any_wrong_byte_is_broken_and_the_next_is_read():
+def test_a_wrong_byte_breaks_only_its_own_message():
     first, second, third = records(STREAM)
     for place in range(12, len(SECOND)):
         data = spoilt(place)

@@ -66,7 +66,7 @@ COMMAS = st.sampled_from([b",", b",\n", b"\r\n,\r\n", b" , "])
 
 
 @given(st.lists(st.tuples(ELEMENTS, COMMAS)), st.booleans(), st.data())
-def test_the_records_of_a_beginning_are_the_first_records_of_the_stream(elements, bom, data):
+def test_a_beginning_has_the_first_records_of_the_stream(elements, bom, data):
     stream = BOM * bom + b"[" + b"".join(element + comma for element, comma in elements) + b"]"
     whole = list(records(stream))
     assert [record.data for record in whole] == [element.decode() for element, _ in elements]

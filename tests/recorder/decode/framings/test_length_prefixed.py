@@ -82,5 +82,5 @@ def test_messages_of_any_bytes_follow_each_other(data, framing):
         (message(gzip.compress(b""), 1), "grpc", "gzip", "message", gzip.compress(b"").hex()),
     ],
 )
-def test_a_payload_is_shown_as_text_if_it_is_text_and_in_hex_otherwise(raw, framing, coding, type, text):
+def test_a_payload_is_shown_as_text_or_hex(raw, framing, coding, type, text):
     assert fields(raw, framing, coding) == (type, text)

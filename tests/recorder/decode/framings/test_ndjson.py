@@ -61,7 +61,7 @@ LINES = st.sampled_from([b'{"a":1}', '{"é":"{"}'.encode(), b"", b" ", b"ouch", 
 
 
 @given(st.lists(st.tuples(LINES, st.sampled_from([b"\n", b"\r\n"]))), st.booleans(), st.data())
-def test_the_records_of_a_beginning_are_the_first_records_of_the_stream(lines, bom, data):
+def test_a_beginning_has_the_first_records_of_the_stream(lines, bom, data):
     stream = BOM * bom + b"".join(line + end for line, end in lines)
     cut = data.draw(st.integers(0, len(stream)))
     begun, whole = list(records(stream[:cut])), list(records(stream))
@@ -83,7 +83,7 @@ def test_the_records_of_a_beginning_are_the_first_records_of_the_stream(lines, b
         b'{"model":"m","done":false}',
     ],
 )
-def test_an_object_on_the_first_line_and_more_below_look_like_a_stream(body):
+def test_objects_on_two_lines_look_like_a_stream(body):
     assert looks_like(body)
 
 

@@ -63,7 +63,7 @@ TABLE = {
 
 
 @each_case(("stream", "expected"), TABLE.values(), ids=TABLE.keys())
-def test_items_are_those_of_the_standard_and_their_ranges_are_in_order(stream, expected):
+def test_items_follow_the_standard_with_ordered_ranges(stream, expected):
     items = run(stream)[0]
     assert brief(items) == expected
     assert [item.end for item in items] == sorted(item.end for item in items)
@@ -78,7 +78,7 @@ LINES = st.sampled_from(
 
 
 @given(st.lists(st.tuples(LINES, st.sampled_from([b"\n", b"\r\n", b"\r"]))), st.booleans(), st.data())
-def test_the_items_of_a_beginning_are_the_first_items_of_the_stream(lines, bom, data):
+def test_a_beginning_has_the_first_items_of_the_stream(lines, bom, data):
     stream = BOM * bom + b"".join(line + end for line, end in lines)
     end = data.draw(st.integers(0, len(stream)))
     begun = run(stream[:end])[0]
